@@ -1,10 +1,6 @@
 // The door to JavaScript for arrays: the calls of both modules. Numbers and addresses in, a Status out, no logic. Each function here is
-// a call of CoreModule in web/src/core/door.ts; door.h says how. Only these bindings and bindings_models.cpp know Emscripten. References
-// and pointers travel as addresses, 64-bit counts as double. A call takes at most eight numbers; records hold the rest of its arguments.
-// The TypeScript side has checked every argument.
-#include <emscripten.h>
-#include <emscripten/bind.h>
-
+// a call of CoreModule in web/src/core/door.ts; door.h says how. References and pointers travel as addresses, 64-bit counts as double.
+// A call takes at most eight numbers; records hold the rest of its arguments. The TypeScript side has checked every argument.
 #include <algorithm>
 #include <cstdlib>
 
@@ -288,4 +284,6 @@ Status layer_scores(const PackedLayer& layer, const float* x, uint32_t row, doub
 }  // namespace scalepoint::door
 
 // Made by scripts/make_door.mjs: gives each of these functions to JavaScript, and checks the enums and records of door.ts.
+#ifndef SCALEPOINT_DESCRIBE_DOOR
 #include "door_exports_arrays.h"
+#endif

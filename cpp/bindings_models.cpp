@@ -1,8 +1,6 @@
 // The door to JavaScript for model files: the codecs, which only the large module has. Each function here is a call of ModelsModule in
 // web/src/core/door.ts. bindings_arrays.cpp says how arguments travel; these calls have no plain exports, so that both modules share one
 // glue file.
-#include <emscripten/bind.h>
-
 #include "door_models.h"
 
 namespace scalepoint::door {
@@ -87,4 +85,6 @@ Status observe_tile(const codecs::Tile& tile, std::byte* memory, size_t bytes, O
 }  // namespace scalepoint::door
 
 // Made by scripts/make_door.mjs: gives each of these functions to JavaScript.
+#ifndef SCALEPOINT_DESCRIBE_DOOR
 #include "door_exports_models.h"
+#endif

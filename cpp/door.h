@@ -1,13 +1,13 @@
 // Records of the door: what stays the same over many calls, passed by address.
 //
 // The calls of bindings_arrays.cpp and bindings_models.cpp, this file, door_models.h and the headers that they include describe the
-// whole door between C++ and TypeScript. scripts/make_door.mjs reads them when building and writes the TypeScript side,
-// web/src/core/door.ts. It takes over
-//   enums      every `enum class`, with its numbers
-//   constants  every `inline constexpr` number, and tables of records
-//   records    the structs that calls take by reference, and what they consist of
-//   calls      every function of the bindings, with the names of its parameters and its comment
-// A build fails where the generator does not understand a declaration, and where the compiler places a field elsewhere.
+// whole door between C++ and TypeScript. scripts/make_door.mjs has the compiler read them when building, and writes the TypeScript
+// side, web/src/core/door.ts, from
+//   enums      each `enum class` of int32_t, with its numbers
+//   constants  each `inline constexpr` number, and tables of structs
+//   records    the structs that calls take by reference, and the structs that these consist of
+//   calls      each function of the bindings, with the names of its parameters and its comment
+// Namespaces loops and lanes are left out. A build fails if a declaration does not fit, and if the compiler places a field elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,11 @@
 
 /// Marks a call that becomes a plain wasm export, with an underscore before its name: those made once for each tile of an array.
 /// Embind adds about 0.25 us to a call, and 2 to 6 us where its code is not in the caches; 1024 floats take 1.1 us in all (Node 20).
+#ifdef SCALEPOINT_DESCRIBE_DOOR
+#define SCALEPOINT_PLAIN_EXPORT [[clang::annotate("plain export")]]
+#else
 #define SCALEPOINT_PLAIN_EXPORT
+#endif
 
 namespace scalepoint::door {
 

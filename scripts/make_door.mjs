@@ -1,14 +1,14 @@
-// Makes both sides of the door between C++ and TypeScript from one description: the calls of cpp/bindings_arrays.cpp and
-// cpp/bindings_models.cpp, with the records of cpp/door.h and cpp/door_models.h and the enums and numbers of the headers that these
-// include. To add a call, write a function in the bindings of its module; to add a value, a constant or a field, write it in its header.
+// Makes both sides of the door between C++ and TypeScript from the calls of cpp/bindings_arrays.cpp and cpp/bindings_models.cpp, with
+// the records, enums and numbers of the headers that these include. The compiler reads them. To add a call, write a function in the
+// bindings of its module; to add a value, a constant or a field, write it in its header.
 //
 //   node scripts/make_door.mjs      writes web/src/core/door.ts and build/wasm/door_exports_*.h; scripts/build.mjs does this, too
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { Declarations } from './door/compiler.mjs';
 import { Door } from './door/model.mjs';
-import { Declarations, readCalls } from './door/read.mjs';
 import { exportsOf, typeScriptOf } from './door/write.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -20,31 +20,9 @@ function write(/** @type {string} */ path, /** @type {string} */ text) {
   writeFileSync(path, text);
 }
 
-/**
- * Reads a header after all that it includes, each once, except headers of loops.
- * @param {string} name in cpp/
- * @param {Declarations} declarations
- */
-function readHeader(name, declarations, read = new Set()) {
-  if (read.has(name) || name.endsWith('_loops.h')) return;
-  read.add(name);
-  const source = readFileSync(join(root, 'cpp', name), 'utf8');
-  for (const [, included] of source.matchAll(/^#include "([^"]+)"$/gm)) {
-    readHeader(String(included), declarations, read);
-  }
-  declarations.read(`cpp/${name}`, source);
-}
-
 /** The door that the sources describe. */
-export function readDoor() {
-  const declarations = new Declarations();
-  readHeader('door_models.h', declarations);
-  const calls = (/** @type {import('./door/read.mjs').Part} */ part) => {
-    const path = `cpp/bindings_${part}.cpp`;
-    return readCalls(path, readFileSync(join(root, path), 'utf8'), part);
-  };
-  return new Door(declarations, [...calls('arrays'), ...calls('models')]);
-}
+export const readDoor = () =>
+  new Door(new Declarations(join(root, 'cpp'), ['bindings_arrays.cpp', 'bindings_models.cpp']));
 
 export function makeDoor() {
   const door = readDoor();

@@ -14,21 +14,18 @@ double double_at(const Tile& tile, uint64_t i) { return reinterpret_cast<const d
 
 }  // namespace
 
-ElementSize element_size(int32_t type) noexcept {
+BlockSize element_size(int32_t type) noexcept {
   switch (static_cast<ElementType>(type)) {
     case ElementType::kF32:
-      return {1, 4};
     case ElementType::kF16:
     case ElementType::kBF16:
-      return {1, 2};
     case ElementType::kF64:
-      return {1, 8};
+      return listed_size(static_cast<ListedType>(type));
     case ElementType::kF8_E4M3:
     case ElementType::kF8_E5M2:
       return {1, 1};
   }
-  const BlockSize size = block_size(static_cast<BlockType>(type));
-  return {size.elements, size.bytes};
+  return block_size(static_cast<BlockType>(type));
 }
 
 Status check(const Tile& tile) noexcept {

@@ -2,18 +2,22 @@
 #pragma once
 
 #include "codecs/codec.h"
+#include "ggml/ggml_types.h"
 
 namespace scalepoint::codecs {
 
-/// Float types of single elements, with ggml's numbers (ggml_type) where it has them. The numbers of BlockType stand for its blocks.
-enum class ElementType : int32_t { kF32 = 0, kF16 = 1, kF64 = 28, kBF16 = 30, kF8_E4M3 = 1000, kF8_E5M2 = 1001 };
-
-/// What is read at once: one element, or a block of them. Zeros if there is no such type.
-struct ElementSize {
-  uint32_t elements;
-  uint32_t bytes;
+/// Float types of single elements, with ggml's numbers where it has them. The numbers of BlockType stand for its blocks.
+enum class ElementType : int32_t {
+  kF32 = static_cast<int32_t>(ListedType::kF32),
+  kF16 = static_cast<int32_t>(ListedType::kF16),
+  kF64 = static_cast<int32_t>(ListedType::kF64),
+  kBF16 = static_cast<int32_t>(ListedType::kBF16),
+  kF8_E4M3 = 1000,
+  kF8_E5M2 = 1001,
 };
-[[nodiscard]] ElementSize element_size(int32_t type) noexcept;
+
+/// Size of one element, or of a block of them, of an ElementType or a BlockType. Zeros if there is no such type.
+[[nodiscard]] BlockSize element_size(int32_t type) noexcept;
 
 /// kBadDType if there is no such type; kSizeMismatch unless the source has as many bytes as the tile has elements.
 [[nodiscard]] Status check(const Tile& tile) noexcept;

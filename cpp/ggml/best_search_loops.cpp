@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "lanes/float16.h"
 #include "lanes/lanes.h"
@@ -221,7 +222,8 @@ struct Parts {
 }
 
 [[gnu::noinline]] void pack(const BestRule& rule, const Parts& parts, uint8_t* out) {
-  std::memset(out, 0, block_size(rule.type).bytes);
+  const BlockFacts& facts = *block_facts(rule.type);
+  std::memset(out, 0, facts.size.bytes);
   for (const Field& field : rule.levels) put(parts.levels, size_t{rule.size} * rule.count, field, out);
   for (const Field& field : rule.scales) put(parts.factors, rule.count * (rule.affine ? 2 : 1), field, out);
   if (rule.most == 63) {
@@ -233,7 +235,7 @@ struct Parts {
       out[12 + j] = static_cast<uint8_t>((s[4] & 15) | m[4] << 4);
     }
   }
-  uint8_t* const scale = out + rule.scale_at;
+  uint8_t* const scale = out + facts.scale.at;
   scale[0] = static_cast<uint8_t>(parts.scale);
   if (rule.values == Values::kE2M1) return;
   scale[1] = static_cast<uint8_t>(parts.scale >> 8);
@@ -346,62 +348,134 @@ class SuperBlock {
 
 // k_quants_packing_loops.h says where the bits of levels lie.
 constexpr BestRule kRules[] = {
-    {BlockType::kQ4_0, 32, 1, Values::kEven, false, -8, 7, 8, 0, {{2, 16, 4, 0, 2}}, 0, 0, 0, 0, {}},
-    {BlockType::kQ4_1, 32, 1, Values::kEven, true, 0, 15, 0, 0, {{2, 16, 4, 0, 4}}, 0, 0, 0, 0, {}},
-    {BlockType::kQ5_0, 32, 1, Values::kEven, false, -16, 15, 16, 0, {{2, 16, 4, 0, 6}, {8, 1, 1, 4, 2}}, 0, 0, 0, 0, {}},
-    {BlockType::kQ5_1, 32, 1, Values::kEven, true, 0, 31, 0, 0, {{2, 16, 4, 0, 8}, {8, 1, 1, 4, 4}}, 0, 0, 0, 0, {}},
-    {BlockType::kQ8_0, 32, 1, Values::kEven, false, -127, 127, 0, 0, {{1, 32, 8, 0, 2}}, 0, 0, 0, 0, {}},
-    {BlockType::kQ2_K, 16, 16, Values::kEven, true, 0, 3, 0, 80, {{4, 32, 2, 0, 16}}, 0, 15, 15, 0, {{2, 16, 4, 0, 0}}},
-    {BlockType::kQ3_K,
-     16,
-     16,
-     Values::kEven,
-     false,
-     -4,
-     3,
-     4,
-     108,
-     {{4, 32, 2, 0, 32}, {8, 32, 1, 2, 0}},
-     -32,
-     31,
-     0,
-     32,
-     {{2, 8, 4, 0, 96}, {4, 4, 2, 4, 104}}},
-    {BlockType::kQ4_K, 32, 8, Values::kEven, true, 0, 15, 0, 0, {{2, 32, 4, 0, 16}}, 0, 63, 63, 0, {}},
-    {BlockType::kQ5_K, 32, 8, Values::kEven, true, 0, 31, 0, 0, {{2, 32, 4, 0, 48}, {8, 32, 1, 4, 16}}, 0, 63, 63, 0, {}},
-    {BlockType::kQ6_K,
-     16,
-     16,
-     Values::kEven,
-     false,
-     -32,
-     31,
-     32,
-     208,
-     {{2, 64, 4, 0, 0}, {4, 32, 2, 4, 128}},
-     -128,
-     127,
-     0,
-     0,
-     {{1, 16, 8, 0, 192}}},
-    {BlockType::kIQ4_NL, 32, 1, Values::kIQ4, false, -127, 113, 0, 0, {{2, 16, 4, 0, 2}}, 0, 0, 0, 0, {}},
-    {BlockType::kIQ4_XS,
-     32,
-     8,
-     Values::kIQ4,
-     false,
-     -127,
-     113,
-     0,
-     0,
-     {{2, 16, 4, 0, 8}},
-     -32,
-     31,
-     0,
-     32,
-     {{4, 1, 2, 4, 2}, {2, 1, 4, 0, 4}}},
-    {BlockType::kMXFP4, 32, 1, Values::kE2M1, false, -12, 12, 0, 0, {{2, 16, 4, 0, 1}}, 0, 0, 0, 0, {}},
+    {.type = BlockType::kQ4_0,
+     .size = 32,
+     .count = 1,
+     .bottom = -8,
+     .top = 7,
+     .zero = 8,
+     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 2}}},
+    {.type = BlockType::kQ4_1,
+     .size = 32,
+     .count = 1,
+     .affine = true,
+     .bottom = 0,
+     .top = 15,
+     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 4}}},
+    {.type = BlockType::kQ5_0,
+     .size = 32,
+     .count = 1,
+     .bottom = -16,
+     .top = 15,
+     .zero = 16,
+     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 6},
+                {.count = 8, .distance = 1, .bits = 1, .from = 4, .to = 2}}},
+    {.type = BlockType::kQ5_1,
+     .size = 32,
+     .count = 1,
+     .affine = true,
+     .bottom = 0,
+     .top = 31,
+     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 8},
+                {.count = 8, .distance = 1, .bits = 1, .from = 4, .to = 4}}},
+    {.type = BlockType::kQ8_0,
+     .size = 32,
+     .count = 1,
+     .bottom = -127,
+     .top = 127,
+     .levels = {{.count = 1, .distance = 32, .bits = 8, .from = 0, .to = 2}}},
+    {.type = BlockType::kQ2_K,
+     .size = 16,
+     .count = 16,
+     .affine = true,
+     .bottom = 0,
+     .top = 3,
+     .levels = {{.count = 4, .distance = 32, .bits = 2, .from = 0, .to = 16}},
+     .highest = 15,
+     .most = 15,
+     .scales = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 0}}},
+    {.type = BlockType::kQ3_K,
+     .size = 16,
+     .count = 16,
+     .bottom = -4,
+     .top = 3,
+     .zero = 4,
+     .levels = {{.count = 4, .distance = 32, .bits = 2, .from = 0, .to = 32},
+                {.count = 8, .distance = 32, .bits = 1, .from = 2, .to = 0}},
+     .lowest = -32,
+     .highest = 31,
+     .scale_zero = 32,
+     .scales = {{.count = 2, .distance = 8, .bits = 4, .from = 0, .to = 96},
+                {.count = 4, .distance = 4, .bits = 2, .from = 4, .to = 104}}},
+    {.type = BlockType::kQ4_K,
+     .size = 32,
+     .count = 8,
+     .affine = true,
+     .bottom = 0,
+     .top = 15,
+     .levels = {{.count = 2, .distance = 32, .bits = 4, .from = 0, .to = 16}},
+     .highest = 63,
+     .most = 63},
+    {.type = BlockType::kQ5_K,
+     .size = 32,
+     .count = 8,
+     .affine = true,
+     .bottom = 0,
+     .top = 31,
+     .levels = {{.count = 2, .distance = 32, .bits = 4, .from = 0, .to = 48},
+                {.count = 8, .distance = 32, .bits = 1, .from = 4, .to = 16}},
+     .highest = 63,
+     .most = 63},
+    {.type = BlockType::kQ6_K,
+     .size = 16,
+     .count = 16,
+     .bottom = -32,
+     .top = 31,
+     .zero = 32,
+     .levels = {{.count = 2, .distance = 64, .bits = 4, .from = 0, .to = 0},
+                {.count = 4, .distance = 32, .bits = 2, .from = 4, .to = 128}},
+     .lowest = -128,
+     .highest = 127,
+     .scales = {{.count = 1, .distance = 16, .bits = 8, .from = 0, .to = 192}}},
+    {.type = BlockType::kIQ4_NL,
+     .size = 32,
+     .count = 1,
+     .values = Values::kIQ4,
+     .bottom = -127,
+     .top = 113,
+     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 2}}},
+    {.type = BlockType::kIQ4_XS,
+     .size = 32,
+     .count = 8,
+     .values = Values::kIQ4,
+     .bottom = -127,
+     .top = 113,
+     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 8}},
+     .lowest = -32,
+     .highest = 31,
+     .scale_zero = 32,
+     .scales = {{.count = 4, .distance = 1, .bits = 2, .from = 4, .to = 2},
+                {.count = 2, .distance = 1, .bits = 4, .from = 0, .to = 4}}},
+    {.type = BlockType::kMXFP4,
+     .size = 32,
+     .count = 1,
+     .values = Values::kE2M1,
+     .bottom = -12,
+     .top = 12,
+     .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 1}}},
 };
+
+/// Whether the types with rules are those with a search, and the rules with minimums those of types with minimums.
+constexpr bool rules_fit_types() {
+  size_t searched = 0;
+  for (const BlockFacts& facts : kBlockTypes) searched += facts.searched ? 1 : 0;
+  for (const BestRule& rule : kRules) {
+    const BlockFacts& facts = *block_facts(rule.type);
+    if (!facts.searched || rule.affine != facts.scale.minimum || rule.size * rule.count != facts.size.elements) return false;
+  }
+  return searched == std::size(kRules);
+}
+static_assert(rules_fit_types());
 
 /// Weights of the elements of a block, 1 on average. Columns with an importance of 0 get a tiny weight, so that they are still
 /// fitted if nothing else decides.
@@ -416,11 +490,10 @@ void make_weights(const float* importance, size_t n, float* weights) {
 
 }  // namespace
 
-const BestRule* best_rule(BlockType type) {
-  for (const BestRule& rule : kRules) {
-    if (rule.type == type) return &rule;
-  }
-  return nullptr;
+const BestRule& best_rule(BlockType type) {
+  const BestRule* rule = kRules;
+  while (rule->type != type) rule++;
+  return *rule;
 }
 
 void quantize_best(const BestRule& rule, const float* x, const float* importance, std::byte* out) {

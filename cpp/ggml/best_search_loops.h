@@ -16,30 +16,29 @@ inline constexpr size_t kLongestBlock = 256;
 enum class Values : uint8_t { kEven, kIQ4, kE2M1 };
 
 /// Where bits of codes lie. A byte holds bits of `count` codes that are `distance` apart: from each code the `bits` bits from bit `from` on,
-/// those of the first code lowest. `distance` bytes in a row hold count * distance codes in a row. No field has a count of 0.
+/// those of the first code lowest. `distance` bytes in a row hold count * distance codes in a row.
 struct Field {
   uint8_t count = 0, distance = 0, bits = 0, from = 0;
   uint8_t to = 0;  ///< where the field begins in the block
 };
 
-/// What the blocks of a type can hold: x = scale * scales[j] * level - minimum * minimums[j], where j is the sub-block of the element.
+/// Values that the blocks of a type can hold: x = scale * scales[j] * level - minimum * minimums[j], where j is the sub-block of the element.
 struct BestRule {
   BlockType type;
   uint8_t size, count;  ///< elements of a sub-block, and sub-blocks
-  Values values;
-  bool affine;          ///< whether there are minimums
-  int16_t bottom, top;  ///< of levels
-  uint8_t zero;         ///< the code of level 0, if levels are even
-  uint8_t scale_at;     ///< where the scale of the block lies. A minimum lies behind it
-  Field levels[2];
-  int16_t lowest, highest;  ///< of the factors of the scale; both 0 if there are none
-  int16_t most;             ///< the largest factor of the minimum
-  uint8_t scale_zero;       ///< the code of a factor of 0
-  Field scales[2];  ///< of the codes of all factors of the scale, and then of the minimum; none if they are packed as in Q4_K
+  Values values = Values::kEven;
+  bool affine = false;              ///< whether there are minimums
+  int16_t bottom, top;              ///< of levels
+  uint8_t zero = 0;                 ///< the code of level 0, if levels are even
+  Field levels[2] = {};             ///< a field of `count` 0 holds nothing
+  int16_t lowest = 0, highest = 0;  ///< of the factors of the scale; both 0 without factors
+  int16_t most = 0;                 ///< the largest factor of the minimum
+  uint8_t scale_zero = 0;           ///< the code of a factor of 0
+  Field scales[2] = {};  ///< of the codes of all factors of the scale, and then of the minimum; empty if packed as in Q4_K
 };
 
-/// The rule of a type; null if there is no better search for it.
-[[nodiscard]] const BestRule* best_rule(BlockType type);
+/// The rule of a type, which is `searched`.
+[[nodiscard]] const BestRule& best_rule(BlockType type);
 
 /// Searches for a block. All of x is finite. `importance` holds the weights of the squared errors: finite and not negative; null if all are
 /// equal. Magnitudes whose squares overflow or underflow float32 give poor blocks: quantize_blocks keeps ggml's where they are better.

@@ -21,14 +21,13 @@ struct BlockFormat {
   // The rest is for types that choose scales by errors.
   void (*weighted)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
   Mean mean = Mean::kNone;
-  size_t scales_at = 0, scales = 0;  ///< the first of `scales` float16 numbers lies at byte scales_at of a block
   /// In place of `weighted`, for types with grids: checks the scales itself.
   bool (*grid)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
 };
 
 // Types that layers multiply with. Both modules have them.
-inline constexpr BlockFormat kQ4_0Format = {
-    BlockType::kQ4_0, loops::quantize_q4_0, loops::dequantize_q4_0, loops::quantize_weighted_q4_0, Mean::kRow, 0, 1};
+inline constexpr BlockFormat kQ4_0Format = {BlockType::kQ4_0, loops::quantize_q4_0, loops::dequantize_q4_0,
+                                            loops::quantize_weighted_q4_0, Mean::kRow};
 inline constexpr BlockFormat kQ8_0Format = {BlockType::kQ8_0, loops::quantize_q8_0, loops::dequantize_q8_0};
 
 /// The types of a module, and its better search if it has one: null, or loops::best_rule and loops::quantize_best.

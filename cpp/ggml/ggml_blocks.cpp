@@ -15,11 +15,12 @@ constexpr size_t kChunk = 4096;
 /// With weights: fewer, since they lie on the stack.
 constexpr size_t kWeightedChunk = 512;
 
-/// Whether the scales of all n blocks are finite.
-bool finite_scales(const BlockFormat& format, size_t bytes, size_t n, const std::byte* blocks) {
+/// Whether the scales and minimums of all n blocks are finite: float16 numbers, of which the exponent is not all ones.
+bool finite_scales(const BlockFacts& facts, size_t n, const std::byte* blocks) {
   bool finite = true;
-  for (const std::byte* p = blocks + format.scales_at; n > 0; n--, p += bytes) {
-    for (size_t i = 0; i < format.scales; i++) finite = finite && (std::to_integer<int>(p[2 * i + 1]) & 0x7C) != 0x7C;
+  const size_t numbers = facts.scale.minimum ? 2 : 1;
+  for (const std::byte* p = blocks + facts.scale.at; n > 0; n--, p += facts.size.bytes) {
+    for (size_t i = 0; i < numbers; i++) finite = finite && (std::to_integer<int>(p[2 * i + 1]) & 0x7C) != 0x7C;
   }
   return finite;
 }
@@ -27,11 +28,11 @@ bool finite_scales(const BlockFormat& format, size_t bytes, size_t n, const std:
 /// Quantizes n blocks with a loop that does not look at its input. Returns false if x holds NaN or an infinity, or if a scale is
 /// beyond float16.
 bool quantize_checked(const BlockFormat& format, const float* x, const float* weights, size_t n, std::byte* out) {
-  const auto [elements, bytes] = block_size(format.type);
-  if (loops::largest_magnitude(x, n * elements) >= kInfinityBits) return false;
+  const BlockFacts& facts = *block_facts(format.type);
+  if (loops::largest_magnitude(x, n * facts.size.elements) >= kInfinityBits) return false;
   if (format.grid != nullptr) return format.grid(x, weights, n, out);
   format.weighted(x, weights, n, out);
-  return finite_scales(format, bytes, n, out);
+  return finite_scales(facts, n, out);
 }
 
 /// Quantizes n blocks in rows of whole blocks.
@@ -106,11 +107,8 @@ const BlockFormat* find(BlockType type) {
   return format == types.end() ? nullptr : &*format;
 }
 
-/// The rule of the better search for a type; null if the module has none.
-const loops::BestRule* find_best(BlockType type) {
-  const auto best_rule = block_formats().best_rule;
-  return best_rule == nullptr ? nullptr : best_rule(type);
-}
+/// Whether the module has the better search for a type.
+bool has_best(const BlockFacts& facts) { return facts.searched && block_formats().best_rule != nullptr; }
 
 /// Whether so many bytes are the blocks of n elements. Counted in blocks, so that no product overflows.
 bool fits(BlockSize size, size_t n, size_t bytes) {
@@ -120,23 +118,25 @@ bool fits(BlockSize size, size_t n, size_t bytes) {
 }  // namespace
 
 bool has_blocks(BlockType type, BlockSearch search) noexcept {
-  return find(type) != nullptr && (search == BlockSearch::kUsual || find_best(type) != nullptr);
+  return find(type) != nullptr && (search == BlockSearch::kUsual || has_best(*block_facts(type)));
 }
 
 Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks, std::span<const float> importance,
                        BlockSearch search) noexcept {
   const BlockFormat* format = find(type);
-  const loops::BestRule* best = search == BlockSearch::kBest ? find_best(type) : nullptr;
-  if (format == nullptr || (best == nullptr && search == BlockSearch::kBest)) return Status::kBadDType;
-  const BlockSize size = block_size(type);
+  if (format == nullptr) return Status::kBadDType;
+  const BlockFacts& facts = *block_facts(type);
+  if (search == BlockSearch::kBest && !has_best(facts)) return Status::kBadDType;
+  const BlockSize size = facts.size;
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;
   const size_t n = x.size() / size.elements, row = importance.size();
   if (row > 0 && (row % size.elements != 0 || x.size() % row != 0)) return Status::kSizeMismatch;
-  if (n > 0 && row == 0 && needs_importance(type)) return Status::kBadDType;
-  const bool weighted = row > 0 && (format->weighted != nullptr || format->grid != nullptr);
+  if (n > 0 && row == 0 && facts.importance == Importance::kNeeded) return Status::kBadDType;
+  const bool weighted = row > 0 && facts.importance != Importance::kIgnored;
   const bool good = weighted ? quantize_rows(*format, x.data(), n, importance, blocks.data())
                              : quantize_plain(*format, x.data(), n, blocks.data());
-  if (good && best != nullptr) improve(*format, *best, x.data(), n, importance, blocks.data());
+  if (good && search == BlockSearch::kBest)
+    improve(*format, block_formats().best_rule(type), x.data(), n, importance, blocks.data());
   if (good) return Status::kOk;
   return first_non_finite(x) < x.size() ? Status::kNonFinite : Status::kOverflow;
 }

@@ -16,11 +16,6 @@ namespace scalepoint {
   return elements == 0 ? 0 : n / elements * bytes;
 }
 
-/// Types that ggml makes only if the importance of columns is given.
-[[nodiscard]] constexpr bool needs_importance(BlockType type) noexcept {
-  return type == BlockType::kIQ2_XXS || type == BlockType::kIQ2_XS || type == BlockType::kIQ1_S;
-}
-
 /// How the scales of blocks are chosen.
 enum class BlockSearch : int32_t {
   kUsual = 0,  ///< as ggml does it
@@ -34,11 +29,11 @@ enum class BlockSearch : int32_t {
 /// Floats to blocks, byte for byte as ggml_quantize_chunk makes them.
 /// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks. `importance`, if it is not
 ///          empty, has the length of a row; x is whole rows then, and a row whole blocks.
-/// Weights: importance[j] is the weight of the squared errors of column j: finite and not negative. Types that choose no scales by
-///          their errors take no notice: Q8_0, MXFP4, TQ1_0, TQ2_0, Q1_0 and Q2_0. needs_importance names those that do not go without.
+/// Weights: importance[j] is the weight of the squared errors of column j: finite and not negative. BlockFacts::importance says which
+///          types ignore it, and which need it.
 /// Search:  with kBest, the sum of the squared errors of a block, each times the importance of its column, is at most that of the usual
 ///          block. Both sets of lanes give the same bytes.
-/// Status:  kBadDType, also if there is no better search, or for types that need importance and get none; kSizeMismatch; kNonFinite if x
+/// Status:  kBadDType, also for kBest unless the type is `searched`, or for types that need importance and get none; kSizeMismatch; kNonFinite if x
 ///          holds NaN or an infinity; kOverflow if a scale or minimum is beyond float16, so that its block would be restored as
 ///          infinities, or if products of elements and importance are beyond float32, where ggml ends the process. blocks mean nothing
 ///          unless kOk.

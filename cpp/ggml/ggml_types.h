@@ -1,11 +1,11 @@
-// The numbers of block types, and their sizes.
+// Facts of ggml's types. Everything that depends on the type alone is stated here, and the door exports it.
 #pragma once
 
 #include <cstdint>
 
 namespace scalepoint {
 
-/// ggml's block types, with its numbers (ggml_type of github.com/ggml-org/ggml, include/ggml.h).
+/// Types of blocks that are quantized and dequantized here, with ggml's numbers (ggml_type of github.com/ggml-org/ggml, include/ggml.h).
 enum class BlockType : int32_t {
   kQ4_0 = 2,
   kQ4_1 = 3,
@@ -33,34 +33,121 @@ enum class BlockType : int32_t {
   kQ2_0 = 42,
 };
 
-/// Elements and bytes of one block.
+/// Types that files can hold, but that have no loops here: plain numbers, and blocks that are only listed and copied. The numbers are ggml's.
+enum class ListedType : int32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ8_1 = 9,
+  kQ8_K = 15,
+  kI8 = 24,
+  kI16 = 25,
+  kI32 = 26,
+  kI64 = 27,
+  kF64 = 28,
+  kBF16 = 30,
+  kNVFP4 = 40,
+};
+
+/// Elements and bytes of one block. A plain number is a block of one element.
 struct BlockSize {
   uint32_t elements;
   uint32_t bytes;
 };
 
-/// The size of the blocks of one type.
-struct BlockTypeSize {
+/// What quantizing does with the importance of columns.
+enum class Importance : int32_t {
+  kIgnored = 0,  ///< no scale depends on errors
+  kTaken = 1,    ///< weights the squared errors
+  kNeeded = 2,   ///< the same, and quantizing without it is an error, as in ggml
+};
+
+/// How a block stores its scale.
+enum class ScaleForm : int32_t {
+  kFloat16 = 0,
+  kPowerOfTwo = 1,  ///< one byte, the exponent of float32; 255 is NaN
+  kScattered = 2,   ///< a float16, four bits of it in the top of each of four 16-bit words; the lowest bits come first
+};
+
+/// Where a block stores its scale.
+struct BlockScale {
+  ScaleForm form = ScaleForm::kFloat16;
+  uint32_t at = 0;       ///< its first byte in the block
+  bool minimum = false;  ///< whether a minimum follows it, in the same form
+};
+
+/// Facts of a block type. Fields that a row leaves out have the value of most types.
+struct BlockFacts {
   BlockType type;
+  BlockSize size;
+  Importance importance = Importance::kTaken;
+  bool searched = false;  ///< whether BlockSearch::kBest is available
+  BlockScale scale = {};
+  uint32_t layer_bits = 0;  ///< bits of the codes in layers; 0 if layers have no kernel for the type
+};
+
+/// Every block type, in the order of ggml's numbers. Source: github.com/ggml-org/ggml, src/ggml-common.h and ggml_quantize_chunk.
+inline constexpr BlockFacts kBlockTypes[] = {
+    {.type = BlockType::kQ4_0, .size = {32, 18}, .searched = true, .layer_bits = 4},
+    {.type = BlockType::kQ4_1, .size = {32, 20}, .searched = true, .scale = {.minimum = true}},
+    {.type = BlockType::kQ5_0, .size = {32, 22}, .searched = true},
+    {.type = BlockType::kQ5_1, .size = {32, 24}, .searched = true, .scale = {.minimum = true}},
+    {.type = BlockType::kQ8_0, .size = {32, 34}, .importance = Importance::kIgnored, .searched = true, .layer_bits = 8},
+    {.type = BlockType::kQ2_K, .size = {256, 84}, .searched = true, .scale = {.at = 80, .minimum = true}},
+    {.type = BlockType::kQ3_K, .size = {256, 110}, .searched = true, .scale = {.at = 108}},
+    {.type = BlockType::kQ4_K, .size = {256, 144}, .searched = true, .scale = {.minimum = true}},
+    {.type = BlockType::kQ5_K, .size = {256, 176}, .searched = true, .scale = {.minimum = true}},
+    {.type = BlockType::kQ6_K, .size = {256, 210}, .searched = true, .scale = {.at = 208}},
+    {.type = BlockType::kIQ2_XXS, .size = {256, 66}, .importance = Importance::kNeeded},
+    {.type = BlockType::kIQ2_XS, .size = {256, 74}, .importance = Importance::kNeeded},
+    {.type = BlockType::kIQ3_XXS, .size = {256, 98}},
+    {.type = BlockType::kIQ1_S, .size = {256, 50}, .importance = Importance::kNeeded},
+    {.type = BlockType::kIQ4_NL, .size = {32, 18}, .searched = true},
+    {.type = BlockType::kIQ3_S, .size = {256, 110}},
+    {.type = BlockType::kIQ2_S, .size = {256, 82}},
+    {.type = BlockType::kIQ4_XS, .size = {256, 136}, .searched = true},
+    {.type = BlockType::kIQ1_M, .size = {256, 56}, .scale = {.form = ScaleForm::kScattered, .at = 48}},
+    {.type = BlockType::kTQ1_0, .size = {256, 54}, .importance = Importance::kIgnored, .scale = {.at = 52}},
+    {.type = BlockType::kTQ2_0, .size = {256, 66}, .importance = Importance::kIgnored, .scale = {.at = 64}},
+    {.type = BlockType::kMXFP4,
+     .size = {32, 17},
+     .importance = Importance::kIgnored,
+     .searched = true,
+     .scale = {.form = ScaleForm::kPowerOfTwo}},
+    {.type = BlockType::kQ1_0, .size = {128, 18}, .importance = Importance::kIgnored},
+    {.type = BlockType::kQ2_0, .size = {64, 18}, .importance = Importance::kIgnored},
+};
+
+/// Size of a listed type.
+struct ListedFacts {
+  ListedType type;
   BlockSize size;
 };
 
-/// Every block type, in the order of ggml's numbers.
-inline constexpr BlockTypeSize kBlockTypes[] = {
-    {BlockType::kQ4_0, {32, 18}},     {BlockType::kQ4_1, {32, 20}},     {BlockType::kQ5_0, {32, 22}},
-    {BlockType::kQ5_1, {32, 24}},     {BlockType::kQ8_0, {32, 34}},     {BlockType::kQ2_K, {256, 84}},
-    {BlockType::kQ3_K, {256, 110}},   {BlockType::kQ4_K, {256, 144}},   {BlockType::kQ5_K, {256, 176}},
-    {BlockType::kQ6_K, {256, 210}},   {BlockType::kIQ2_XXS, {256, 66}}, {BlockType::kIQ2_XS, {256, 74}},
-    {BlockType::kIQ3_XXS, {256, 98}}, {BlockType::kIQ1_S, {256, 50}},   {BlockType::kIQ4_NL, {32, 18}},
-    {BlockType::kIQ3_S, {256, 110}},  {BlockType::kIQ2_S, {256, 82}},   {BlockType::kIQ4_XS, {256, 136}},
-    {BlockType::kIQ1_M, {256, 56}},   {BlockType::kTQ1_0, {256, 54}},   {BlockType::kTQ2_0, {256, 66}},
-    {BlockType::kMXFP4, {32, 17}},    {BlockType::kQ1_0, {128, 18}},    {BlockType::kQ2_0, {64, 18}},
+/// Every listed type, in the order of ggml's numbers.
+inline constexpr ListedFacts kListedTypes[] = {
+    {ListedType::kF32, {1, 4}}, {ListedType::kF16, {1, 2}},  {ListedType::kQ8_1, {32, 36}},  {ListedType::kQ8_K, {256, 292}},
+    {ListedType::kI8, {1, 1}},  {ListedType::kI16, {1, 2}},  {ListedType::kI32, {1, 4}},     {ListedType::kI64, {1, 8}},
+    {ListedType::kF64, {1, 8}}, {ListedType::kBF16, {1, 2}}, {ListedType::kNVFP4, {64, 36}},
 };
+
+/// Facts of a block type; null if there is no such type.
+[[nodiscard]] constexpr const BlockFacts* block_facts(BlockType type) noexcept {
+  for (const BlockFacts& facts : kBlockTypes) {
+    if (facts.type == type) return &facts;
+  }
+  return nullptr;
+}
 
 /// The size of the blocks of a type; zeros if there is no such type.
 [[nodiscard]] constexpr BlockSize block_size(BlockType type) noexcept {
-  for (const auto& [candidate, size] : kBlockTypes) {
-    if (candidate == type) return size;
+  const BlockFacts* const facts = block_facts(type);
+  return facts == nullptr ? BlockSize{0, 0} : facts->size;
+}
+
+/// The size of a listed type; zeros if there is no such type.
+[[nodiscard]] constexpr BlockSize listed_size(ListedType type) noexcept {
+  for (const ListedFacts& facts : kListedTypes) {
+    if (facts.type == type) return facts.size;
   }
   return {0, 0};
 }

@@ -100,12 +100,13 @@ Status get_layer_codes(std::span<const std::byte> memory, uint32_t row, std::spa
 Status set_layer_blocks(std::span<std::byte> memory, uint32_t row, std::span<const std::byte> blocks, BlockType type) noexcept {
   const Layer layer = layer_at(memory);
   const LayerSpec& spec = layer.spec();
-  const bool is_q8 = type == BlockType::kQ8_0;
-  if ((!is_q8 && type != BlockType::kQ4_0) || spec.bits != (is_q8 ? 8u : 4u) || spec.group_size != 32 || spec.columns % 32 != 0 ||
-      spec.zero_points || layer.head->zero_point != 0) {
+  const BlockFacts* const facts = block_facts(type);
+  if (facts == nullptr || facts->layer_bits == 0 || spec.bits != facts->layer_bits || spec.group_size != facts->size.elements ||
+      spec.columns % spec.group_size != 0 || spec.zero_points || layer.head->zero_point != 0) {
     return Status::kBadDType;
   }
-  const size_t block = block_size(type).bytes, row_bytes = layer.form.groups * block, rows = blocks.size() / row_bytes;
+  const bool is_q8 = type == BlockType::kQ8_0;
+  const size_t block = facts->size.bytes, row_bytes = layer.form.groups * block, rows = blocks.size() / row_bytes;
   if (blocks.size() % row_bytes != 0 || !layer.holds(row, rows)) return Status::kSizeMismatch;
   layer.head->common_zero = is_q8 ? 0 : 8;
   const std::byte* from = blocks.data();
@@ -113,7 +114,7 @@ Status set_layer_blocks(std::span<std::byte> memory, uint32_t row, std::span<con
     std::byte* const weights = layer.tile_weights(r / kTileRows);
     for (uint64_t group = 0; group < layer.form.groups; group++, from += block) {
       uint16_t half;
-      std::memcpy(&half, from, sizeof(half));
+      std::memcpy(&half, from + facts->scale.at, sizeof(half));
       layer.scale[layer.parameter_place(r, group)] = float16_value(half);
       for (uint64_t i = 0; i < 32; i++) {
         const auto byte = static_cast<int32_t>(from[2 + (is_q8 ? i : i % 16)]);

@@ -1,13 +1,15 @@
-// What the declarations mean: how records lie in wasm memory, and how arguments travel.
+// The meaning of the declarations: how records lie in wasm memory, and how arguments travel.
+import { targetOf, unqualified } from './compiler.mjs';
 
-/** @typedef {import('./read.mjs').Declarations} Declarations */
-/** @typedef {import('./read.mjs').Call} Call */
+/** @typedef {import('./compiler.mjs').Declarations} Declarations */
+/** @typedef {import('./compiler.mjs').Call} Call */
+/** @typedef {import('./compiler.mjs').Value} Value */
 /** @typedef {'f32' | 'f64' | 'i32' | 'u32' | 'u64' | 'bool'} Kind */
 /** @typedef {{ name: string, doc: string, type: string, offset: number, kind?: Kind, record?: Record }} Field */
 /** @typedef {{ name: string, doc: string, scope: string, where: string, fields: Field[], bytes: number, align: number }} Record */
-/** @typedef {{ name: string, doc: string, columns: { name: string, type?: string }[], rows: number[][] }} Table its types are those of enums */
+/** @typedef {import('./compiler.mjs').Declared & { record: Record, rows: Value[] }} Table record: that of its rows */
 
-/** Numbers a call may take: more are not told apart where it is called. */
+/** Most numbers that a call may take: more are hard to tell apart where it is called. */
 const mostParameters = 8;
 
 /** @type {{ readonly [type: string]: { kind: Kind, bytes: number } }} */
@@ -28,56 +30,53 @@ export function spell(/** @type {string} */ name) {
   return name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
 }
 
-/** A name without its namespace: in TypeScript there is none, so that names of the door are unique. */
-export function unqualified(/** @type {string} */ name) {
-  return name.replace(/^.*::/, '');
-}
-
-/** Whether a name is one of a value or of a constant. */
-function isConstant(/** @type {string} */ name) {
-  return /^k[A-Z]/.test(name);
-}
-
 /** The door: what both of its sides have in common. */
 export class Door {
   /** @type {Map<string, Record>} */
   #records = new Map();
-  /** @type {Set<string>} */
-  #enums;
   #declarations;
 
-  /** @param {Declarations} declarations @param {Call[]} calls */
-  constructor(declarations, calls) {
+  /** @param {Declarations} declarations */
+  constructor(declarations) {
     this.#declarations = declarations;
     this.enums = declarations.enums;
     this.constants = declarations.constants;
-    this.calls = calls;
-    this.#enums = new Set(this.enums.map(({ name }) => name));
-    for (const { name } of [...this.enums.flatMap(({ values }) => values), ...this.constants, ...declarations.tables])
-      if (!isConstant(name)) throw new Error(`${name}: values and constants have names as kName`);
-    const names = [...this.enums, ...declarations.structs].map(({ name }) => name);
-    const negative = this.enums.find(({ values }) => values.some(({ value }) => value < 0));
-    if (negative !== undefined) throw new Error(`${negative.name}: values of enums are at least 0`);
-    const twice = names.find((name, i) => names.indexOf(name) !== i);
-    if (twice !== undefined) throw new Error(`${twice}: there are two of that name`);
-    for (const call of calls) this.#check(call);
+    this.calls = declarations.calls;
+    const problems = [...this.#wrongNames(), ...this.calls.flatMap((call) => this.#wrongTypes(call))];
+    if (problems.length > 0) throw new Error(problems.join('\n'));
+    /** Records that calls take, and those that they consist of. */
+    this.records = [...this.#records.values()];
     /** @type {Table[]} */
-    this.tables = declarations.tables.map(({ name, doc, type, rows, where }) => ({
-      name,
-      doc,
-      columns: this.#columns(type, where),
-      rows: rows.map((row) => this.#numbers(row, where)),
-    }));
+    this.tables = declarations.tables.map((table) => {
+      const record = this.record(table.type);
+      if (record === undefined) throw new Error(`${table.where}: a table of '${table.type}', which is no struct`);
+      return { ...table, record };
+    });
+    /** Records that only tables consist of. */
+    this.rows = [...this.#records.values()].slice(this.records.length);
   }
 
-  /** Records that calls take, and what they consist of. */
-  get records() {
-    return [...this.#records.values()];
+  /** Problems of names and numbers. */
+  #wrongNames() {
+    const { enums, constants, tables, structs } = this.#declarations;
+    const values = enums.flatMap((one) => one.values);
+    const types = [...enums, ...structs];
+    return [
+      ...[...values, ...constants, ...tables]
+        .filter(({ name }) => !/^k[A-Z]/.test(name))
+        .map(({ name, where }) => `${where}: ${name}: values and constants have names as kName`),
+      ...values
+        .filter(({ value }) => !(value >= 0))
+        .map(({ name, where }) => `${where}: ${name}: values of enums are at least 0`),
+      ...types
+        .filter(({ name }, i) => types.findIndex((type) => type.name === name) < i)
+        .map(({ name, where }) => `${where}: ${name}: there are two of that name`),
+    ];
   }
 
   /** Whether there is an enum of that name. @param {string} type */
   isEnum(type) {
-    return this.#enums.has(unqualified(type));
+    return this.enums.some(({ name }) => name === unqualified(type));
   }
 
   /** The record of that name, if it is one. @param {string} type @returns {Record | undefined} */
@@ -89,9 +88,9 @@ export class Door {
     const { name, doc, scope, where } = struct;
     /** @type {Record} */
     const record = { name, doc, scope, where, fields: [], bytes: 0, align: 1 };
-    for (const field of struct.fields()) {
-      const { bytes, align, ...rest } = this.#place(field.type, field.where);
-      // As C++ lays out plain structs, and as the assertions of exportsOf say.
+    for (const field of struct.fields) {
+      const { bytes, align, ...rest } = this.#size(field.type, field.where);
+      // As C++ lays out plain structs. The assertions of exportsOf() confirm it.
       const offset = Math.ceil(record.bytes / align) * align;
       record.fields.push({ name: field.name, doc: field.doc, type: field.type, offset, ...rest });
       record.bytes = offset + bytes;
@@ -103,11 +102,11 @@ export class Door {
   }
 
   /**
-   * What a field takes.
+   * Size and kind of a field.
    * @param {string} type @param {string} where
    * @returns {{ bytes: number, align: number, kind?: Kind, record?: Record }}
    */
-  #place(type, where) {
+  #size(type, where) {
     if (type.endsWith('*')) return { bytes: 4, align: 4, kind: 'u32' };
     if (this.isEnum(type)) return { bytes: 4, align: 4, kind: 'i32' };
     const scalar = scalars[type];
@@ -117,58 +116,25 @@ export class Door {
     return { bytes: record.bytes, align: record.align, record };
   }
 
-  /** @param {Call} call */
-  #check({ name, returns, parameters, plain, part, where }) {
+  /** Problems of the types of a call. @param {Call} call */
+  #wrongTypes({ name, returns, parameters, plain, part, where }) {
+    /** @type {string[]} */
+    const problems = [];
     // Plain exports are part of the glue, which both modules share.
-    if (plain && part === 'models') throw new Error(`${where}: ${name} is a plain export of one module alone`);
-    if (parameters.length > mostParameters) {
-      throw new Error(
-        `${where}: ${name} takes ${parameters.length} numbers, more than ${mostParameters}: use a record`,
-      );
-    }
+    if (plain && part === 'models') problems.push('is a plain export of one module alone');
+    if (parameters.length > mostParameters)
+      problems.push(`takes ${parameters.length} numbers, more than ${mostParameters}: use a record`);
     const returned =
       returns === 'void' || returns.endsWith('*') || this.isEnum(returns) || scalars[returns] !== undefined;
     // Integers of 32 bits come back without a sign from Embind, and with one from plain exports.
     const large = returns.endsWith('*') || ['uint32_t', 'size_t', 'bool'].includes(returns);
-    if (!returned || returns === 'int32_t' || (plain && large)) {
-      throw new Error(`${where}: ${name} cannot return '${returns}'`);
-    }
+    if (!returned || returns === 'int32_t' || (plain && large)) problems.push(`cannot return '${returns}'`);
     for (const { type } of parameters) {
-      const target = /^(?:const )?(.*?)[*&]?$/.exec(type)?.[1] ?? '';
-      if (/[*&]$/.test(type)) {
-        const known = this.record(target) !== undefined;
-        if (type.endsWith('&') && !known) throw new Error(`${where}: ${name} takes a '${type}', which is no record`);
-      } else if (scalars[type] === undefined && !this.isEnum(type)) {
-        throw new Error(`${where}: ${name} cannot take a '${type}'`);
-      }
+      const isAddress = /[*&]$/.test(type);
+      const known = isAddress && this.record(targetOf(type)) !== undefined;
+      if (type.endsWith('&') && !known) problems.push(`takes a '${type}', which is no record`);
+      if (!isAddress && scalars[type] === undefined && !this.isEnum(type)) problems.push(`cannot take a '${type}'`);
     }
-  }
-
-  /**
-   * The columns of a table: the fields of its type, and those of structs in it.
-   * @param {string} type @param {string} where
-   * @returns {Table['columns']}
-   */
-  #columns(type, where) {
-    const struct = this.#declarations.structs.find(({ name }) => name === unqualified(type));
-    if (struct === undefined) throw new Error(`${where}: a table of '${type}', which is no struct`);
-    return struct.fields().flatMap((field) => {
-      if (this.isEnum(field.type)) return [{ name: spell(field.name), type: field.type }];
-      return scalars[field.type] === undefined ? this.#columns(field.type, field.where) : [{ name: spell(field.name) }];
-    });
-  }
-
-  /**
-   * The numbers of a row or a cell of a table, in order.
-   * @param {import('./read.mjs').Initializer} cell @param {string} where
-   * @returns {number[]}
-   */
-  #numbers(cell, where) {
-    if (Array.isArray(cell)) return cell.flatMap((part) => this.#numbers(part, where));
-    const [, owner, value] = /(\w+)::(\w+)$/.exec(cell) ?? [];
-    const member = this.enums.find(({ name }) => name === owner)?.values.find(({ name }) => name === value);
-    const number = member?.value ?? Number(cell);
-    if (!Number.isFinite(number)) throw new Error(`${where}: '${cell}' is no number`);
-    return [number];
+    return problems.map((problem) => `${where}: ${name} ${problem}`);
   }
 }

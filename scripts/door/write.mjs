@@ -1,11 +1,13 @@
 // Writes both sides of the door: door.ts for TypeScript, door_exports_arrays.h and door_exports_models.h for C++.
-import { spell, unqualified } from './model.mjs';
+import { targetOf, unqualified } from './compiler.mjs';
+import { spell } from './model.mjs';
 
 /** @typedef {import('./model.mjs').Door} Door */
 /** @typedef {import('./model.mjs').Record} Record */
 /** @typedef {import('./model.mjs').Field} Field */
-/** @typedef {import('./read.mjs').Call} Call */
-/** @typedef {import('./read.mjs').Part} Part */
+/** @typedef {import('./compiler.mjs').Call} Call */
+/** @typedef {import('./compiler.mjs').Part} Part */
+/** @typedef {import('./compiler.mjs').Value} Value */
 
 /** A comment of C++ as one of TypeScript. @param {string} doc @param {string} [indent] */
 function comment(doc, indent = '') {
@@ -13,11 +15,6 @@ function comment(doc, indent = '') {
   const lines = doc.replaceAll('*/', '* /').split('\n');
   if (lines.length === 1) return `${indent}/** ${lines[0]} */\n`;
   return `${indent}/**\n${lines.map((line) => `${indent} * ${line}`.trimEnd()).join('\n')}\n${indent} */\n`;
-}
-
-/** A type of C++ without const, and without what makes it an address. @param {string} type */
-function targetOf(type) {
-  return type.replace(/^const /, '').replace(/[*&]$/, '');
 }
 
 /** @param {Door} door @param {string} type */
@@ -87,12 +84,19 @@ function readField(door, field) {
   return `((${element(field)} as number) | 0) as ${typeScriptType(door, field.type)}`;
 }
 
-/** @param {Door} door @param {Record} record @param {{ written: boolean, read: boolean }} use */
-function recordText(door, record, { written, read }) {
-  const { name, doc, bytes } = record;
-  const fields = record.fields.map(
+/** The fields of a record as a type. @param {Door} door @param {Record} record */
+function interfaceText(door, { name, doc, fields }) {
+  const lines = fields.map(
     (field) => `${comment(field.doc, '  ')}  readonly ${spell(field.name)}: ${typeScriptType(door, field.type)};\n`,
   );
+  return `${comment(doc)}export interface ${name} {
+${lines.join('')}}
+`;
+}
+
+/** @param {Door} door @param {Record} record @param {{ written: boolean, read: boolean }} use */
+function recordText(door, record, { written, read }) {
+  const { name, bytes } = record;
   const parts = [`  bytes: ${bytes},\n`];
   if (written) {
     const lines = record.fields.flatMap(writeField).map((line) => `    ${line}\n`);
@@ -110,9 +114,7 @@ ${lines.join('')}    };
   },
 `);
   }
-  return `${comment(doc)}export interface ${name} {
-${fields.join('')}}
-
+  return `${interfaceText(door, record)}
 /** How the record lies in wasm memory. */
 export const ${name} = {
 ${parts.join('')}} as const;
@@ -142,6 +144,13 @@ function moduleName({ name, plain }) {
   return `${plain ? '_' : ''}${spell(name)}`;
 }
 
+/** A value of a table in TypeScript. @param {Value} value @returns {string} */
+function valueText(value) {
+  if (typeof value !== 'object') return String(value);
+  const fields = Object.entries(value).map(([name, field]) => `${spell(name)}: ${valueText(field)}`);
+  return `{ ${fields.join(', ')} }`;
+}
+
 /** web/src/core/door.ts. @param {Door} door */
 export function typeScriptOf(door) {
   const enums = door.enums.map(({ name, doc, values }) => {
@@ -154,12 +163,11 @@ export type ${name} = (typeof ${name})[keyof typeof ${name}];
   const constants = door.constants.map(
     ({ name, doc, value }) => `${comment(doc)}export const ${spell(name)} = ${value};\n`,
   );
-  const tables = door.tables.map(({ name, doc, columns, rows }) => {
-    const row = columns.map((column) => `${column.name}: ${unqualified(column.type ?? 'number')}`).join(', ');
-    return `${comment(doc)}export const ${spell(name)}: readonly (readonly [${row}])[] = [
-${rows.map((numbers) => `  [${numbers.join(', ')}],\n`).join('')}];
-`;
+  const tables = door.tables.map(({ name, doc, record, rows }) => {
+    const lines = rows.map((row) => `  ${valueText(row)},\n`).join('');
+    return `${comment(doc)}export const ${spell(name)}: readonly ${record.name}[] = [\n${lines}];\n`;
   });
+  const rows = door.rows.map((record) => interfaceText(door, record));
   const records = [...uses(door)].map(([record, use]) => recordText(door, record, use));
   const callsOf = (/** @type {Part} */ part) =>
     door.calls
@@ -193,7 +201,7 @@ export interface RecordType<T> {
   write(heaps: Heaps, at: Address<T>, value: T): void;
 }
 
-${[...enums, ...constants, ...tables, ...records].join('\n')}
+${[...enums, ...constants, ...rows, ...tables, ...records].join('\n')}
 /** The functions of the core that both modules have. */
 export interface CoreModule extends Heaps {
 ${callsOf('arrays')}}
@@ -235,7 +243,18 @@ function entryOf({ name, returns, parameters, plain }) {
   return `static ${wire} ${name}_entry(${taken}) { ${result}; }\n`;
 }
 
-/** What the compiler has to confirm: the numbers of enums, the values of constants, the places of fields. @param {Door} door */
+/**
+ * The assertions about a value of a table.
+ * @param {string} path @param {Value} value
+ * @returns {string[]}
+ */
+function cellsOf(path, value) {
+  if (typeof value === 'object')
+    return Object.entries(value).flatMap(([name, field]) => cellsOf(`${path}.${name}`, field));
+  return [`static_cast<double>(${path}) == ${Number(value)}`];
+}
+
+/** The conditions that the compiler confirms: numbers of enums, values of constants and tables, offsets of fields. @param {Door} door */
 function assertionsOf(door) {
   const lines = [];
   for (const { scope, name, values } of door.enums) {
@@ -243,6 +262,8 @@ function assertionsOf(door) {
     for (const v of values) lines.push(`static_cast<int32_t>(${scope}::${name}::${v.name}) == ${v.value}`);
   }
   for (const { scope, name, value } of door.constants) lines.push(`${scope}::${name} == ${value}`);
+  for (const { scope, name, rows } of door.tables)
+    lines.push(...rows.flatMap((row, i) => cellsOf(`${scope}::${name}[${i}]`, row)));
   for (const { scope, name, bytes, fields } of door.records) {
     lines.push(`sizeof(${scope}::${name}) == ${bytes}`);
     for (const field of fields) lines.push(`offsetof(${scope}::${name}, ${field.name}) == ${field.offset}`);
@@ -258,6 +279,9 @@ export function exportsOf(door, part) {
   const calls = door.calls.filter((call) => call.part === part);
   const registered = calls.filter(({ plain }) => !plain);
   return `// Made by scripts/make_door.mjs for cpp/bindings_${part}.cpp.
+#include <emscripten.h>
+#include <emscripten/bind.h>
+
 #include <cstddef>
 
 ${part === 'models' ? assertionsOf(door) : ''}

@@ -25,14 +25,15 @@ Result to_blocks(const Tile& tile, BlockType type) {
 TEST(EncodeGgml, makes_the_blocks_of_all_elements) {
   Random random(1);
   size_t turn = 0;
-  for (const auto& [type, size] : kBlockTypes) {
-    const auto [elements, bytes] = size;
+  for (const BlockFacts& facts : kBlockTypes) {
+    const BlockType type = facts.type;
+    const auto [elements, bytes] = facts.size;
     turn++;
     for (const ElementType from : kElementTypes) {
       for (const size_t blocks :
            {size_t{0}, size_t{1}, size_t{2}, size_t{5}, size_t{16384 / elements}, size_t{16384 / elements + 3}}) {
         // All block types take the steps of a large tile alike, and so do all element types. One pair of each type is enough.
-        if (needs_importance(type)) continue;
+        if (facts.importance == Importance::kNeeded) continue;
         if (blocks > 5 && from != kElementTypes[turn % std::size(kElementTypes)]) continue;
         const size_t n = blocks * elements;
         const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, blocks, elements, 8, 6e4), from);
@@ -56,8 +57,9 @@ TEST(EncodeGgml, makes_the_blocks_of_all_elements) {
 }
 
 TEST(EncodeGgml, names_the_first_element_that_is_not_finite) {
-  for (const auto& [type, size] : kBlockTypes) {
-    if (needs_importance(type)) continue;
+  for (const BlockFacts& facts : kBlockTypes) {
+    const BlockType type = facts.type;
+    if (facts.importance == Importance::kNeeded) continue;
     for (const ElementType from : kElementTypes) {
       for (const size_t index : {0, 255, 16384, 16900}) {
         for (const double value : {std::nan(""), -HUGE_VAL, 1e300}) {
@@ -80,9 +82,10 @@ TEST(EncodeGgml, names_the_first_element_that_is_not_finite) {
 }
 
 TEST(EncodeGgml, names_the_value_that_a_blocks_scale_cannot_hold) {
-  for (const auto& [type, size] : kBlockTypes) {
+  for (const BlockFacts& facts : kBlockTypes) {
+    const BlockType type = facts.type;
     if (type == BlockType::kMXFP4) continue;  // its scales reach as far as float32
-    if (needs_importance(type)) continue;
+    if (facts.importance == Importance::kNeeded) continue;
     for (const size_t index : {0, 31, 700, 16384, 16500}) {
       std::vector<double> x(67 * 256);
       for (size_t i = 0; i < x.size(); i++) x[i] = static_cast<double>(i % 7) - 3;
@@ -128,7 +131,8 @@ void expect_weighted(const std::vector<float>& x, const std::vector<float>& y, c
 
 TEST(EncodeGgml, adds_up_errors_by_the_importance_of_columns) {
   Random random(7);
-  for (const auto& [type, size] : kBlockTypes) {
+  for (const BlockFacts& facts : kBlockTypes) {
+    const auto [type, size] = std::pair(facts.type, facts.size);
     for (const double largest : {1.0, 1e-30, 1e4}) {  // float32 does not reach the squares of the second
       const size_t rows = 19, columns = 5 * size_t{size.elements};
       const std::vector<uint8_t> source =

@@ -19,8 +19,9 @@ double error_of(const std::vector<float>& x, const std::vector<float>& y, const 
 
 TEST(BestBlocks, have_no_larger_errors_than_those_of_ggml) {
   Random random(3);
-  for (const auto& [type, size] : kBlockTypes) {
-    if (loops::best_rule(type) == nullptr) continue;
+  for (const BlockFacts& facts : kBlockTypes) {
+    if (!facts.searched) continue;
+    const auto [type, size] = std::pair(facts.type, facts.size);
     const size_t rows = 10, columns = 2 * size_t{size.elements};
     for (const double largest : {1.0, 1e-30, 1e-6, 6e4}) {
       const std::vector<double> values = hard_rows(random, rows, columns, 8, largest);
@@ -48,9 +49,10 @@ TEST(BestBlocks, have_no_larger_errors_than_those_of_ggml) {
 
 TEST(BestBlocks, are_for_types_that_have_such_a_search) {
   const std::vector<float> x(256);
-  for (const auto& [type, size] : kBlockTypes) {
+  for (const BlockFacts& facts : kBlockTypes) {
+    const BlockType type = facts.type;
     std::vector<std::byte> blocks(blocks_bytes(type, x.size()));
-    const Status expected = loops::best_rule(type) == nullptr ? Status::kBadDType : Status::kOk;
+    const Status expected = facts.searched ? Status::kOk : Status::kBadDType;
     EXPECT_EQ(quantize_blocks(x, type, blocks, {}, BlockSearch::kBest), expected) << static_cast<int>(type);
   }
 }

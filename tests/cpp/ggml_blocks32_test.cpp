@@ -222,7 +222,7 @@ Floats make_block(Random& random) {
 std::vector<std::byte> quantize_all(BlockType type, std::span<const float> x, Status expected = Status::kOk) {
   const auto [elements, bytes] = block_size(type);
   Buffer<std::byte> blocks(x.size() / elements * bytes);
-  const Floats alike(needs_importance(type) ? elements : 0, 1.0f);
+  const Floats alike(block_facts(type)->importance == Importance::kNeeded ? elements : 0, 1.0f);
   EXPECT_EQ(quantize_blocks(x, type, blocks, alike), expected) << name(type);
   return blocks.values();
 }
@@ -285,8 +285,9 @@ TEST(Blocks32, dequantize_any_bytes) {
 }
 
 TEST(Blocks, have_a_size) {
-  for (const auto& [type, size] : kBlockTypes) {
-    const auto [elements, bytes] = size;
+  for (const BlockFacts& facts : kBlockTypes) {
+    const BlockType type = facts.type;
+    const auto [elements, bytes] = facts.size;
     // The largest, over which files are cut, is a multiple of all others.
     EXPECT_TRUE(elements >= 32 && 256 % elements == 0) << name(type);
     // From 1.1 to 8.5 bits an element.
@@ -307,8 +308,9 @@ TEST(Blocks, refuse_other_types_and_sizes) {
     EXPECT_EQ(quantize_blocks(x, static_cast<BlockType>(none), blocks), Status::kBadDType);
     EXPECT_EQ(dequantize_blocks(blocks, static_cast<BlockType>(none), y), Status::kBadDType);
   }
-  for (const auto& [type, size] : kBlockTypes) {
-    const auto [elements, bytes] = size;
+  for (const BlockFacts& facts : kBlockTypes) {
+    const BlockType type = facts.type;
+    const auto [elements, bytes] = facts.size;
     for (const auto& [n, count] : std::vector<std::pair<size_t, size_t>>{{elements, bytes - 1},
                                                                          {elements, bytes + 1},
                                                                          {elements, 0},
@@ -330,8 +332,9 @@ TEST(Blocks, refuse_other_types_and_sizes) {
 
 TEST(Blocks, refuse_what_is_not_finite) {
   Random random(11);
-  for (const auto& [type, size] : kBlockTypes) {
-    const size_t elements = size.elements;
+  for (const BlockFacts& facts : kBlockTypes) {
+    const BlockType type = facts.type;
+    const size_t elements = facts.size.elements;
     for (const float bad : kNonFinites) {
       for (int i = 0; i < 40; i++) {
         Floats x = random.uniform_values(elements * (1 + random.below(20)), -1, 1);
@@ -345,8 +348,9 @@ TEST(Blocks, refuse_what_is_not_finite) {
 
 TEST(Blocks, refuse_scales_beyond_float16) {
   Random random(12);
-  for (const auto& [type, size] : kBlockTypes) {
-    const size_t elements = size.elements;
+  for (const BlockFacts& facts : kBlockTypes) {
+    const BlockType type = facts.type;
+    const size_t elements = facts.size.elements;
     for (int i = 0; i < 40; i++) {
       Floats x = random.uniform_values(elements * (1 + random.below(20)), -1, 1);
       // Beyond 65504 * 127 * 32, the largest scales and level of Q6_K; the other types reach less far.

@@ -116,7 +116,8 @@ TEST(Weights, mean_nothing_to_other_types) {
 
 TEST(Weights, refuse_what_is_no_whole_row) {
   Random random(74);
-  for (const auto& [type, size] : kBlockTypes) {
+  for (const BlockFacts& facts : kBlockTypes) {
+    const auto [type, size] = std::pair(facts.type, facts.size);
     const Floats x = random.uniform_values(1024, -1, 1);
     for (const size_t columns : {size_t{1}, size_t{size.elements} / 2, size_t{size.elements} + 1, size_t{768}, size_t{2048}}) {
       made(x, type, Floats(columns, 1.0f), Status::kSizeMismatch);

@@ -224,9 +224,10 @@ TEST(Grids, are_searched_as_one_candidate_after_the_other) {
 
 TEST(Grids, are_refused_without_importance_where_ggml_refuses_them) {
   const Floats x(256, 0.5f), importance(256, 1.0f);
-  for (const auto& [type, size] : kBlockTypes) {
+  for (const BlockFacts& facts : kBlockTypes) {
+    const BlockType type = facts.type;
     std::vector<std::byte> blocks(blocks_bytes(type, 256));
-    EXPECT_EQ(quantize_blocks(x, type, blocks), needs_importance(type) ? Status::kBadDType : Status::kOk);
+    EXPECT_EQ(quantize_blocks(x, type, blocks), facts.importance == Importance::kNeeded ? Status::kBadDType : Status::kOk);
     EXPECT_EQ(quantize_blocks(x, type, blocks, importance), Status::kOk);
   }
 }

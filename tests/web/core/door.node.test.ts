@@ -1,77 +1,67 @@
-// The generator of the door: what it takes over from C++, and what it refuses.
-import { describe, expect, it } from 'vitest';
+// The generator of the door: declarations that it takes from C++, and declarations that it refuses.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { Declarations, type Part } from '../../../scripts/door/compiler.mjs';
 import { Door } from '../../../scripts/door/model.mjs';
-import { Declarations, readCalls } from '../../../scripts/door/read.mjs';
 import { exportsOf, typeScriptOf } from '../../../scripts/door/write.mjs';
 import { readDoor } from '../../../scripts/make_door.mjs';
-import { ErrorSums, LinearJob, maxZeroPoint, Status } from '../../../web/src/core/door.js';
+import { blockTypes, ErrorSums, LinearJob, maxZeroPoint, Status } from '../../../web/src/core/door.js';
 
-/** The door of a header and of calls, which are in namespaces as bindings_arrays.cpp has them. */
-function doorOf(header: string, calls = '', part: 'arrays' | 'models' = 'arrays'): Door {
-  const declarations = new Declarations();
-  declarations.read('cpp/a.h', `#pragma once\n#include <cstdint>\n\nnamespace a {\n${header}\n}  // namespace a\n`);
-  return new Door(declarations, readCalls('cpp/bindings.cpp', `namespace a {\nnamespace {\n${calls}\n}\n}\n`, part));
+/** The door of a header and of calls. */
+function doorOf(header: string, calls = '', part: Part = 'arrays'): Door {
+  const folder = mkdtempSync(join(tmpdir(), 'door-'));
+  const bindings = `bindings_${part}.cpp`;
+  try {
+    mkdirSync(join(folder, 'cpp'));
+    const top = '#pragma once\n#include <cstddef>\n#include <cstdint>\n';
+    writeFileSync(join(folder, 'cpp/a.h'), `${top}namespace scalepoint {\n${header}\n}\n`);
+    writeFileSync(
+      join(folder, 'cpp', bindings),
+      `#include "a.h"\nnamespace scalepoint::door {\nnamespace {\n${calls}\n}\n}\n`,
+    );
+    return new Door(new Declarations(join(folder, 'cpp'), [bindings]));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 }
 
-/** Both texts that the generator writes. */
-function texts(header: string, calls = ''): { door: string; exports: string } {
-  const door = doorOf(header, calls);
-  return { door: typeScriptOf(door), exports: `${exportsOf(door, 'arrays')}${exportsOf(door, 'models')}` };
-}
-
-const status = 'enum class Status : int32_t { kOk = 0 };\n';
-
-describe('the door', () => {
-  it('has the values of enums, with their comments', () => {
-    const { door, exports } = texts(`
-/// What happened.
+/** Declarations of each kind. */
+const header = `
+/// What happened: a < b & c.
+/// A second line.
+///
+///   a table
 enum class Status : int32_t {
   kOk = 0,
-  kBadDType = 1,  ///< not a type
-                  ///< at all
+  kBadDType,  ///< not a type
+              ///< at all
   /// Too large.
   kQ4_0 = 0x10,
-};`);
-    expect(door).toContain(`/** What happened. */
-export const Status = {
-  ok: 0,
-  /** not a type at all */
-  badDType: 1,
-  /** Too large. */
-  Q4_0: 16,
-} as const;`);
-    expect(exports).toContain('static_assert(static_cast<int32_t>(a::Status::kBadDType) == 1);');
-  });
+  kNext = kQ4_0 + 1,
+};
+enum class Other { kOne };
 
-  it('has numbers and tables', () => {
-    const { door, exports } = texts(`
 inline constexpr int32_t kMost = 1 << 22;
 inline constexpr float kLeast = 0x1p-127f;
 inline constexpr uint32_t kMask = 0x7FFFFFFFu;
-inline constexpr float kMagic = 12582912.0f;
+inline constexpr double kBelow = -(0.1);
+namespace loops { inline constexpr int32_t kHidden = 1; }
+
 enum class Kind : int32_t { kOne = 1, kTwo = 2 };
 struct Size {
   uint32_t elements;
-  uint32_t bytes;
+  uint32_t bytes = 4;
 };
 struct Row {
-  Kind kind;
-  Size size;
+  Kind kind = Kind::kTwo;
+  Size size = {};
+  bool last = false;  ///< in the table
 };
-inline constexpr Row kRows[] = {{Kind::kOne, {32, 18}}, {Kind::kTwo, {256, 84}}};
+inline constexpr Row kRows[] = {{.kind = Kind::kOne, .size = {32, 18}}, {.size = {.elements = 1}, .last = true}};
 [[nodiscard]] constexpr Size size_of(Kind kind) { return {0, 0}; }
-`);
-    expect(door).toContain('export const most = 4194304;');
-    expect(door).toContain(`export const least = ${2 ** -127};`);
-    expect(door).toContain('export const mask = 2147483647;');
-    expect(door).toContain('export const magic = 12582912;');
-    expect(door).toContain('readonly (readonly [kind: Kind, elements: number, bytes: number])[] = [\n  [1, 32, 18],\n');
-    expect(exports).toContain('static_assert(a::kMost == 4194304);');
-  });
 
-  it('places fields as C++ does, and has the compiler confirm it', () => {
-    const { exports, door } = texts(
-      `${status}
 struct Inner {
   bool flag = true;
   double value;  ///< in volts
@@ -84,94 +74,134 @@ struct Outer {
   bool last;
 
   [[nodiscard]] bool valid() const { return last && first > 0; }
-};`,
-      'Status run(const Outer& outer) { return Status::kOk; }',
-    );
+};`;
+
+const calls = `
+Status run(const Outer& outer) { return Status::kOk; }
+/// Makes codes.
+Status make_codes(const Outer& outer, const float* x, size_t n, uint64_t start, Kind kind, bool fast, std::byte* codes_at) {
+  return n == 0 ? Status::kBadDType : Status::kOk;
+}
+[[clang::annotate("plain export")]] uint64_t quick() { return 1; }
+void clear(float* x) {}
+std::byte* allocate(size_t bytes) { return nullptr; }`;
+
+describe('the door', () => {
+  let door = '';
+  let exports = '';
+  beforeAll(() => {
+    const described = doorOf(header, calls);
+    door = typeScriptOf(described);
+    // The bindings of the large module have the assertions.
+    exports = exportsOf(described, 'arrays') + exportsOf(described, 'models');
+  });
+
+  it('has the values of enums, with their comments', () => {
+    expect(door).toContain(`/**
+ * What happened: a < b & c.
+ * A second line.
+ *
+ *   a table
+ */
+export const Status = {
+  ok: 0,
+  /**
+   * not a type
+   * at all
+   */
+  badDType: 1,
+  /** Too large. */
+  Q4_0: 16,
+  next: 17,
+} as const;`);
+    expect(door).not.toContain('Other');
+    expect(exports).toContain('static_assert(static_cast<int32_t>(scalepoint::Status::kBadDType) == 1);');
+  });
+
+  it('has numbers and tables, of which the compiler confirms each cell', () => {
+    expect(door).toContain('export const most = 4194304;');
+    expect(door).toContain(`export const least = ${2 ** -127};`);
+    expect(door).toContain('export const mask = 2147483647;');
+    expect(door).toContain('export const below = -0.1;');
+    expect(door).not.toContain('hidden');
+    expect(door).toContain('  /** in the table */\n  readonly last: boolean;');
+    expect(door).toContain(`export const rows: readonly Row[] = [
+  { kind: 1, size: { elements: 32, bytes: 18 }, last: false },
+  { kind: 2, size: { elements: 1, bytes: 4 }, last: true },
+];`);
+    expect(exports).toContain('static_assert(scalepoint::kMost == 4194304);');
+    expect(exports).toContain('static_assert(static_cast<double>(scalepoint::kRows[1].size.bytes) == 4);');
+  });
+
+  it('places fields as C++ does, and has the compiler confirm it', () => {
     for (const [name, offset] of Object.entries({ first: 0, inner: 8, x: 24, count: 32, last: 40 })) {
-      expect(exports).toContain(`static_assert(offsetof(a::Outer, ${name}) == ${offset});`);
+      expect(exports).toContain(`static_assert(offsetof(scalepoint::Outer, ${name}) == ${offset});`);
     }
-    expect(exports).toContain('static_assert(sizeof(a::Outer) == 48);');
+    expect(exports).toContain('static_assert(sizeof(scalepoint::Outer) == 48);');
     expect(door).toContain("  readonly x: Address<'float'>;");
     expect(door).toContain('  /** in volts */\n  readonly value: number;');
   });
 
   it('gives calls the names of their parameters', () => {
-    const { door, exports } = texts(
-      `${status}
-enum class Kind : int32_t { kOne = 1 };
-struct Job {
-  uint64_t n;
-};`,
-      `/// Makes codes.
-Status make_codes(const Job& job, const float* x, size_t n, uint64_t start, Kind kind, bool fast, std::byte* codes_at) {
-  if (n == 0) { return Status::kOk; }
-  return Status::kOk;
-}
-SCALEPOINT_PLAIN_EXPORT uint64_t quick() { return 1; }
-void clear(float* x) {}`,
-    );
     expect(door).toContain(`  /** Makes codes. */
-  makeCodes(job: Address<Job>, x: Address<'float'>, n: number, start: number, kind: Kind, fast: boolean, codesAt: Address<'std::byte'>): Status;
+  makeCodes(outer: Address<Outer>, x: Address<'float'>, n: number, start: number, kind: Kind, fast: boolean, codesAt: Address<'std::byte'>): Status;
   _quick(): number;
-  clear(x: Address<'float'>): void;`);
+  clear(x: Address<'float'>): void;
+  allocate(bytes: number): Address<'std::byte'>;`);
     expect(exports).toContain('emscripten::function("makeCodes", &make_codes_entry);');
     expect(exports).toContain('extern "C" EMSCRIPTEN_KEEPALIVE double quick()');
     expect(exports).not.toContain('function("quick"');
   });
 
+  it('is refused for wrong names and types, each with its file and line', () => {
+    const wrong = `enum class A : int32_t {
+  B = 1,
+  kC = -1,
+};
+namespace b {
+struct A {};
+}
+struct Size {};`;
+    const wrongCalls = `void value(Size a) {}
+void reference(const float& x) {}
+long unknown() { return 1; }
+int32_t with_sign() { return -1; }
+[[clang::annotate("plain export")]] float* address() { return 0; }
+void nine(${Array.from({ length: 9 }, (_, i) => `double x${i}`).join(', ')}) {}`;
+    let message = '';
+    try {
+      doorOf(wrong, wrongCalls);
+    } catch (error) {
+      message = String(error);
+    }
+    for (const problem of [
+      'cpp/a.h:6: B: values and constants have names as kName',
+      'cpp/a.h:7: kC: values of enums are at least 0',
+      'cpp/a.h:10: A: there are two of that name',
+      "cpp/bindings_arrays.cpp:4: value cannot take a 'scalepoint::Size'",
+      "cpp/bindings_arrays.cpp:5: reference takes a 'const float&', which is no record",
+      "cpp/bindings_arrays.cpp:6: unknown cannot return 'long'",
+      "cpp/bindings_arrays.cpp:7: with_sign cannot return 'int32_t'",
+      "cpp/bindings_arrays.cpp:8: address cannot return 'float*'",
+      'cpp/bindings_arrays.cpp:9: nine takes 9 numbers, more than 8: use a record',
+    ])
+      expect(message).toContain(problem);
+  });
+
   it.each([
-    ['an enum of another size', 'enum class A : int8_t { kB = 1 };', '', /a\.h:5: expected 'int32_t'/],
-    ['a value without a number', 'enum class A : int32_t { kB };', '', /expected '='/],
-    [
-      'a value with another name',
-      'enum class A : int32_t { B = 1 };',
-      '',
-      /B: values and constants have names as kName/,
-    ],
-    ['a value below 0', 'enum class A : int32_t { kB = -1 };', '', /A: values of enums are at least 0/],
-    ['a constant that is no number', 'inline constexpr int32_t kA = sizeof(int);', '', /expected a number/],
-    ['two of one name', 'struct A {};\nenum class A : int32_t { kB = 1 };', '', /A: there are two of that name/],
-    ['a field of a type without a size', 'struct A {\n  std::span<float> x;\n};', 'void f(const A& a) {}', /a\.h:6: /],
-    [
-      'two fields at once',
-      'struct A {\n  int32_t x, y;\n};',
-      'void f(const A& a) {}',
-      /a\.h:6: expected ';', found ','/,
-    ],
-    ['a field of an unknown type', 'struct A {\n  long x;\n};', 'void f(const A& a) {}', /cannot hold a 'long'/],
-    ['a call by value', 'struct A {\n  int32_t x;\n};', 'void f(A a) {}', /f cannot take a 'A'/],
-    [
-      'a reference to what is no record',
-      '',
-      'void f(const float& x) {}',
-      /f takes a 'const float&', which is no record/,
-    ],
-    ['a result of an unknown type', '', 'std::string f() {}', /f cannot return 'std::string'/],
-    ['a result with a sign', '', 'int32_t f() { return -1; }', /f cannot return 'int32_t'/],
-    [
-      'an address from a plain export',
-      '',
-      'SCALEPOINT_PLAIN_EXPORT float* f() { return 0; }',
-      /f cannot return 'float\*'/,
-    ],
-    ['a declaration among the calls', '', 'struct A;', /bindings\.cpp:3: expected '\('/],
-    [
-      'nine numbers',
-      '',
-      `void f(${Array.from({ length: 9 }, (_, i) => `double x${i}`).join(', ')}) {}`,
-      /f takes 9 numbers, more than 8: use a record/,
-    ],
-  ])('is refused for %s, which is named with file and line', (_, header, calls, message) => {
-    expect(() => texts(header, calls)).toThrow(message);
+    ['a field of an unknown type', 'struct A {\n  long x;\n};', 'void f(const A& a) {}', /h:6: .* hold a 'long'/],
+    ['a constant that is no number', 'inline constexpr int32_t kA = sizeof(int);', '', /a\.h:5: .* not understood/],
+    ['a comment with markup', '/// A @param b.\nstruct A {};', '', /a\.h:5: a comment with markup/],
+    ['sources that do not compile', 'struct A', '', /do not compile/],
+  ])('is refused for %s', (_, declared, call, message) => {
+    expect(() => doorOf(declared, call)).toThrow(message);
   });
 
   it('has no plain exports of the large module alone, and gives its calls to that module', () => {
-    const of = (call: string) => doorOf(status, call, 'models');
-    expect(() => of('SCALEPOINT_PLAIN_EXPORT Status f() { return Status::kOk; }')).toThrow(
-      /f is a plain export of one/,
-    );
-    const door = of('Status f() { return Status::kOk; }');
-    expect(typeScriptOf(door)).toMatch(/interface ModelsModule extends CoreModule {\n {2}f\(\): Status;\n}/);
+    const plain = '[[clang::annotate("plain export")]] void f() {}';
+    expect(() => doorOf('', plain, 'models')).toThrow(/f is a plain export of one module alone/);
+    const door = doorOf('', 'void f() {}', 'models');
+    expect(typeScriptOf(door)).toMatch(/interface ModelsModule extends CoreModule {\n {2}f\(\): void;\n}/);
     expect(exportsOf(door, 'models')).toContain('emscripten::function("f", &f_entry);');
     expect(exportsOf(door, 'arrays')).not.toContain('f_entry');
   });
@@ -184,6 +214,7 @@ void clear(float* x) {}`,
       Object.values(Status),
     );
     expect(door.constants.find(({ name }) => name === 'kMaxZeroPoint')?.value).toBe(maxZeroPoint);
+    expect(door.tables.find(({ name }) => name === 'kBlockTypes')?.rows).toHaveLength(blockTypes.length);
   });
 });
 

@@ -48,3 +48,12 @@ export function ggmlDequantize(type: BlockType, blocks: Uint8Array): Float32Arra
   dequantize(blocks, x, x.length);
   return x;
 }
+
+const requiresImportance = once(
+  () => ggml().func('bool ggml_quantize_requires_imatrix(int type)') as (type: number) => boolean,
+);
+
+/** Whether ggml refuses to quantize without the importance of columns. */
+export function ggmlRequiresImportance(type: BlockType): boolean {
+  return requiresImportance()(blockTypeInfo(type).id);
+}

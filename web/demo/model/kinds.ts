@@ -1,4 +1,11 @@
-import type { BlockType, CodebookTensor, ErrorMeasures, QuantizeOptions, Scalepoint } from 'scalepoint';
+import {
+  type BlockType,
+  blockTypeInfo,
+  type CodebookTensor,
+  type ErrorMeasures,
+  type QuantizeOptions,
+  type Scalepoint,
+} from 'scalepoint';
 
 /** Numbers as they come back, and what they take. */
 export interface Restored {
@@ -67,12 +74,12 @@ function float(type: 'float16' | 'bfloat16' | 'float8e4m3fn', size: number): Kin
   };
 }
 
-function block(type: BlockType, multiple: number): Kind {
+function block(type: BlockType): Kind {
   return {
     id: type,
     label: type,
     group: 'Blocks of ggml',
-    multiple,
+    multiple: blockTypeInfo(type).elements,
     apply(core, values, shape) {
       const q = core.quantizeBlocks(values, type, { shape: [...shape] });
       return { restored: core.dequantize(q), bytes: q.data.length, error: core.compare(values, q) };
@@ -97,10 +104,23 @@ export const kinds: readonly Kind[] = [
   float('float16', 2),
   float('bfloat16', 2),
   float('float8e4m3fn', 1),
-  ...(['Q8_0', 'Q5_0', 'Q4_0', 'IQ4_NL'] as const).map((type) => block(type, 32)),
-  ...(['Q6_K', 'Q5_K', 'Q4_K', 'IQ4_XS', 'Q3_K', 'IQ3_S', 'IQ3_XXS', 'Q2_K', 'IQ2_S'] as const).map((type) =>
-    block(type, 256),
-  ),
+  ...(
+    [
+      'Q8_0',
+      'Q5_0',
+      'Q4_0',
+      'IQ4_NL',
+      'Q6_K',
+      'Q5_K',
+      'Q4_K',
+      'IQ4_XS',
+      'Q3_K',
+      'IQ3_S',
+      'IQ3_XXS',
+      'Q2_K',
+      'IQ2_S',
+    ] as const
+  ).map(block),
 ];
 
 export function kindOf(id: string): Kind {

@@ -3,6 +3,7 @@ import {
   type BlockSearch,
   type BlockType,
   type BlockTypeInfo,
+  blockFacts,
   blocksOfShape,
   blockTypeInfo,
   blockTypeInfoAt,
@@ -36,8 +37,8 @@ export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array |
   from?: HalfFormat;
   /**
    * The importance of each column, as an importance matrix of llama.cpp states it: what its squared errors count. One number for each index
-   * of the last dimension, finite and not negative. Q8_0, MXFP4, TQ1_0, TQ2_0, Q1_0 and Q2_0 take no notice, and IQ2_XXS, IQ2_XS and
-   * IQ1_S do not go without, as in ggml.
+   * of the last dimension, finite and not negative. Q8_0, MXFP4, TQ1_0, TQ2_0, Q1_0 and Q2_0 ignore it. IQ2_XXS, IQ2_XS and IQ1_S
+   * require it, as in ggml.
    * @defaultValue all columns are alike
    */
   weights?: FloatInput;
@@ -182,12 +183,6 @@ function fail(
   throw new Error('scalepoint: there was nothing to fail about');
 }
 
-/** Types of which layers have kernels, and the bits of their codes. */
-const layerBits: ReadonlyMap<BlockType, number> = new Map([
-  ['Q8_0', 8],
-  ['Q4_0', 4],
-]);
-
 /** A tensor of kind 'blocks', checked. */
 export class GivenBlocks implements GivenTensor {
   readonly shape: readonly number[];
@@ -244,8 +239,8 @@ export class GivenBlocks implements GivenTensor {
     const core = this.#core;
     const { elements, bytes, id, name } = this.#info;
     const [outputs, inputs] = checkMatrix(this.shape, `${this.#what}.shape`);
-    const bits = layerBits.get(name);
-    if (bits === undefined) return undefined;
+    const { layerBits: bits, scale } = blockFacts(name);
+    if (bits === 0) return undefined;
     const rowBytes = (inputs / elements) * bytes;
     return {
       outputs,
@@ -257,9 +252,9 @@ export class GivenBlocks implements GivenTensor {
       ownBytes: (rows) => rows * rowBytes,
       fill: (layer, row, rows, own) => {
         const from = addressOf(core, this.#bytes, row * rowBytes, rows * rowBytes, 1, own);
-        // A block begins with its scale, a float16. All ones in the exponent stand for NaN and infinities.
+        // The scale of a block is a float16. An exponent of all ones stands for NaN and infinities.
         for (let at = 0; at < rows * rowBytes; at += bytes) {
-          if (((core.module.HEAPU8[from + at + 1] as number) & 0x7c) === 0x7c) {
+          if (((core.module.HEAPU8[from + at + scale.at + 1] as number) & 0x7c) === 0x7c) {
             const path = `${this.#what}.data[${row * rowBytes + at}]`;
             throw rangeError(path, { kind: 'state', state: 'finiteScale' }, Number.NaN);
           }

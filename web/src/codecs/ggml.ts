@@ -1,6 +1,6 @@
 /** Blocks of ggml along the last dimension. The arithmetic is that of cpp/codecs/ggml.cpp. */
-import { type BlockType, blockTypeInfo } from '../core/blocks.js';
-import { BlockSearch, Ggml } from '../core/door.js';
+import { type BlockType, blockFacts, blockTypeInfo } from '../core/blocks.js';
+import { BlockSearch, Ggml, ScaleForm } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { type BitCheck, blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
@@ -15,53 +15,22 @@ export interface GgmlForm extends Form {
   readonly best?: boolean;
 }
 
-/** The floats of a block. */
-interface BlockFloat {
-  readonly type: 'F16' | 'F8_E8M0';
-  readonly what: string;
-  /** Its offset in the block, in bytes. */
-  readonly at: number;
+/** Checks that the scales of blocks are finite, and their minimums. */
+function scaleChecks(type: BlockType): BitCheck[] {
+  const { size, scale } = blockFacts(type);
+  const finite = (float: string, what: string, at: number) => blockFinite(float, what, at, size.bytes);
+  switch (scale.form) {
+    case ScaleForm.powerOfTwo:
+      return [finite('F8_E8M0', 'block scale', scale.at)];
+    case ScaleForm.scattered:
+      // The exponent lies in the last two of the four words.
+      return [{ ...finite('F16', 'block scale', scale.at + 4), unit: 4, mask: 0x7000c000 }];
+    case ScaleForm.float16: {
+      const check = finite('F16', 'block scale', scale.at);
+      return scale.minimum ? [check, finite('F16', 'block minimum', scale.at + 2)] : [check];
+    }
+  }
 }
-
-const scaleAt = (at: number): BlockFloat => ({ type: 'F16', what: 'block scale', at });
-const minimumAt = (at: number): BlockFloat => ({ type: 'F16', what: 'block minimum', at });
-
-/** Offsets of the floats of blocks. Source: github.com/ggml-org/llama.cpp, ggml/src/ggml-common.h. */
-const blockFloats: Readonly<Record<BlockType, readonly BlockFloat[]>> = {
-  Q4_0: [scaleAt(0)],
-  Q4_1: [scaleAt(0), minimumAt(2)],
-  Q5_0: [scaleAt(0)],
-  Q5_1: [scaleAt(0), minimumAt(2)],
-  Q8_0: [scaleAt(0)],
-  Q2_K: [scaleAt(80), minimumAt(82)],
-  Q3_K: [scaleAt(108)],
-  Q4_K: [scaleAt(0), minimumAt(2)],
-  Q5_K: [scaleAt(0), minimumAt(2)],
-  Q6_K: [scaleAt(208)],
-  IQ2_XXS: [scaleAt(0)],
-  IQ2_XS: [scaleAt(0)],
-  IQ3_XXS: [scaleAt(0)],
-  IQ1_S: [scaleAt(0)],
-  IQ4_NL: [scaleAt(0)],
-  IQ3_S: [scaleAt(0)],
-  IQ2_S: [scaleAt(0)],
-  IQ4_XS: [scaleAt(0)],
-  IQ1_M: [],
-  TQ1_0: [scaleAt(52)],
-  TQ2_0: [scaleAt(64)],
-  MXFP4: [{ type: 'F8_E8M0', what: 'block scale', at: 0 }],
-  Q1_0: [scaleAt(0)],
-  Q2_0: [scaleAt(0)],
-};
-
-/** The scale of IQ1_M is in the top four bits of the last four words of the block. The mask holds the bits of its exponent. */
-const scatteredScale: BitCheck = {
-  ...blockFinite('F16', 'block scale', 0, 0),
-  unit: 4,
-  at: 52,
-  stride: 56,
-  mask: 0x7000c000,
-};
 
 export const ggml: Codec<GgmlForm> = {
   id: 'ggml',
@@ -85,11 +54,7 @@ export const ggml: Codec<GgmlForm> = {
 
   elementType: ({ to }) => to,
 
-  checks(_shape, { to }) {
-    const { bytes } = blockTypeInfo(to);
-    if (to === 'IQ1_M') return [scatteredScale];
-    return blockFloats[to].map(({ type, what, at }) => blockFinite(type, what, at, bytes));
-  },
+  checks: (_shape, { to }) => scaleChecks(to),
 
   overflow: ({ to }) => `, whose block of ${to} would need a scale beyond float16`,
 

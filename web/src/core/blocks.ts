@@ -1,5 +1,5 @@
 // ggml's block types: their names, numbers and sizes.
-import { BlockType as ids, blockTypes as sizes } from './door.js';
+import { type BlockFacts, Importance, BlockType as ids, blockTypes as table } from './door.js';
 import { rangeError } from './errors.js';
 import { mention, oneOf, onlyWith } from './option-problem.js';
 
@@ -16,20 +16,25 @@ export interface BlockTypeInfo {
   readonly elements: number;
   /** Bytes of a block. */
   readonly bytes: number;
-  /** Whether it is made with the importance of columns alone, `weights` of `quantizeBlocks`. */
+  /** Whether `quantizeBlocks` requires `weights`, the importance of columns. */
   readonly needsWeights: boolean;
 }
 
-/** As in ggml. */
-const withWeights: readonly string[] = ['IQ2_XXS', 'IQ2_XS', 'IQ1_S'];
+const allFacts = new Map<string, BlockFacts>(
+  Object.entries(ids).map(([name, id]) => [name, table.find(({ type }) => type === id) as BlockFacts]),
+);
 
 const infos = new Map<string, BlockTypeInfo>(
-  Object.entries(ids).map(([name, id]) => {
-    const [, elements, bytes] = sizes.find(([type]) => type === id) as (typeof sizes)[number];
-    const needsWeights = withWeights.includes(name);
-    return [name, Object.freeze({ name: name as BlockType, id, elements, bytes, needsWeights })];
+  [...allFacts].map(([name, { type: id, size, importance }]) => {
+    const needsWeights = importance === Importance.needed;
+    return [name, Object.freeze({ name: name as BlockType, id, ...size, needsWeights })];
   }),
 );
+
+/** Facts of a block type, from the table of the core (cpp/ggml/ggml_types.h). */
+export function blockFacts(type: BlockType): BlockFacts {
+  return allFacts.get(type) as BlockFacts;
+}
 
 /** How many blocks a row-major array of that shape makes. @throws RangeError naming the option if a row holds no whole number of them. */
 export function blocksOfShape(info: BlockTypeInfo, shape: readonly number[], size: number, option: string): number {
@@ -49,22 +54,10 @@ export const blockTypes: readonly BlockType[] = Object.freeze(Object.keys(ids) a
 /** How the scales of blocks are chosen. */
 export type BlockSearch = 'usual' | 'best';
 
-/** Types with a better search than ggml's (cpp/ggml/best_search_loops.cpp). */
-export const searchedTypes: readonly BlockType[] = Object.freeze([
-  'Q4_0',
-  'Q4_1',
-  'Q5_0',
-  'Q5_1',
-  'Q8_0',
-  'Q2_K',
-  'Q3_K',
-  'Q4_K',
-  'Q5_K',
-  'Q6_K',
-  'IQ4_NL',
-  'IQ4_XS',
-  'MXFP4',
-]);
+/** Types with a better search than ggml's. */
+export const searchedTypes: readonly BlockType[] = Object.freeze(
+  blockTypes.filter((type) => blockFacts(type).searched),
+);
 
 /** Fails if a type has no better search. @param option says the type */
 export function checkSearched(type: string, option: string): void {
