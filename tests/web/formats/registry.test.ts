@@ -1,5 +1,6 @@
 import { resultName } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { signatures } from '../../../web/src/formats/signatures.js';
 import { formats } from '../../../web/src/tooling.js';
 
 describe('what formats say about themselves', () => {
@@ -24,6 +25,11 @@ describe('what formats say about themselves', () => {
     for (const example of examples) {
       for (const [flag] of example.matchAll(/--[\w-]+/g)) expect([...flags, ...common]).toContain(flag);
     }
+  });
+
+  it('has the members of its signature', () => {
+    expect(signatures().map(({ name }) => name)).toEqual(formats().map(({ name }) => name));
+    for (const [i, signature] of signatures().entries()) expect(formats()[i]).toMatchObject(signature);
   });
 
   it('has no flag twice, except for options of one name that several tables have', () => {

@@ -1,7 +1,7 @@
 // Quantized tensors saved and loaded again.
 import type { CodebookOptions, QuantizedTensor, QuantizeOptions } from 'scalepoint';
 import { blockTypes, dtypes } from 'scalepoint';
-import { inspectModel, loadTensors, readTensor, saveTensors } from 'scalepoint/model';
+import { inspectModel, loadTensors, quantizeModel, readTensor, saveTensors } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { describeLarge, largeCores, Random } from '../support/support.js';
 
@@ -136,6 +136,23 @@ describe('a file of saveTensors', () => {
     const bare = new TextEncoder().encode('........{}');
     bare.set([2, 0, 0, 0, 0, 0, 0, 0]);
     await expect(loadTensors(bare)).rejects.toMatchObject({ code: 'BAD_FILE' });
+  });
+
+  it('is loaded from several files as well, and from a list with other files of the folder', async () => {
+    const saved = { q, other: sp.quantize(x, { dtype: 'int16' }) };
+    const whole = await saveTensors(saved);
+    const { files, bytes } = await quantizeModel(whole, { to: 'copy', shardSize: q.data.length, workers: 0 });
+    expect(files.length).toBeGreaterThan(2);
+    const parts = await Promise.all(files.map(async ({ name }) => new File([await bytes(name)], name)));
+    expect(await loadTensors(parts)).toEqual(saved);
+    expect(await loadTensors([new File(['{}'], 'config.json'), new File([whole], 'q.safetensors')])).toEqual(saved);
+  });
+
+  it('is told from models of other formats by their first bytes', async () => {
+    const gguf = new Uint8Array(40);
+    gguf.set(new TextEncoder().encode('GGUF'));
+    await expect(loadTensors(gguf)).rejects.toMatchObject({ code: 'BAD_FILE' });
+    await expect(loadTensors(gguf)).rejects.toThrow('not made by saveTensors: readTensor and readQuantized');
   });
 
   it('is not made of anything else', async () => {

@@ -1,6 +1,6 @@
 /**
- * What a file format is to the rest of the package. A format is one folder beside this file, and one line in registry.ts. Everything
- * that others say about it comes from here: options and help of the command line, the lists of the page, error messages.
+ * What a file format is to the rest of the package. A format is one folder beside this file, and a line each in registry.ts and
+ * signatures.ts. Everything that others say about it comes from here: options and help of the command line, the lists of the page, error messages.
  */
 import type { Form, Part, Role } from '../codecs/codec.js';
 import type { Note } from '../core/note.js';

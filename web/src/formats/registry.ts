@@ -1,4 +1,4 @@
-/** The formats. Adding one is one line here. */
+/** The formats. A new one is added to the list here, and its signature to the list in signatures.ts. */
 import type { Format, OpenModel } from './format.js';
 import { gguf } from './gguf/gguf.js';
 import type { GgufReason } from './gguf/reasons.js';
