@@ -109,7 +109,7 @@ export function program(): Promise<string> {
     for (const tier of ['simd', 'scalar']) {
       await copyFile(join(source, `core/core-${tier}.wasm`), join(place, `core-${tier}.wasm`));
     }
-    await copyFile(join(source, 'pipeline/scalepoint-worker.js'), join(place, 'scalepoint-worker.js'));
+    await copyFile(join(source, 'runner/scalepoint-worker.js'), join(place, 'scalepoint-worker.js'));
     return place;
   })();
   return built;
