@@ -74,7 +74,7 @@ function checkEdit(edit: unknown, path: string): void {
 /** @throws TypeError or RangeError naming the option */
 function check(value: unknown, name: string): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw typeError(name, { kind: 'object', keys: [`'${nameKey}'`, '…'] }, value);
+    throw typeError(name, ofType('object'), value);
   }
   for (const [key, edit] of Object.entries(value)) {
     const path = `${name}[${JSON.stringify(key)}]`;
