@@ -19,7 +19,7 @@ import {
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import recorded from '../golden/digests-models.json' with { type: 'json' };
 import { run } from './cli/support.js';
-import { type Digests, digestOf, Golden, outcomeOf, factsOf } from './support/digests.js';
+import { type Digests, digestOf, factsOf, Golden, outcomeOf } from './support/digests.js';
 import {
   fileWith,
   mixedModel,

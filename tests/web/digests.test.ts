@@ -16,7 +16,7 @@ import {
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import recorded from '../golden/digests-arrays.json' with { type: 'json' };
 import { needsOf } from './support/blockdata.js';
-import { type Digests, digestOf, Golden, outcomeOf, factsOf } from './support/digests.js';
+import { type Digests, digestOf, factsOf, Golden, outcomeOf } from './support/digests.js';
 import {
   cores,
   describeBuilds,

@@ -52,7 +52,7 @@ export {
 export type { SharedReason } from './formats/reason.js';
 export type { FormatOptions, FormatSidecars, ModelFormat, ModelTarget, ResultFormat } from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
-export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
+export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/targets.js';
 export type { ComparedTensor, CompareReport, SkippedReason, SkippedTensor } from './model/compare.js';
 export { type CompareModelsOptions, type CompareModelsReport, compareModels } from './model/compare-models.js';
 export type { EstimateOptions, ModelEstimate } from './model/estimate.js';
