@@ -430,8 +430,7 @@ describeBuilds('layers', (sp) => {
         const at = (row * data.length) / 3;
         data.fill(0xff, at, at + size.bytes);
         const layer = () => sp.linear({ ...blocks, data });
-        expectRefusal(layer, RangeError, 'q.data');
-        expect(layer).toThrow(`element ${row * 512}`);
+        expectRefusal(layer, RangeError, `q.data[${row * 512}]`);
       }
     }
     // A scale that is finite, of codes that it takes out of float32.

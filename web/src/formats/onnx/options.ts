@@ -148,7 +148,7 @@ export const options = optionTable<OnnxOptions>({
     const target = targets.find(({ name }) => name === to);
     for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints, dequantize })) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
-        throw rangeError(name, without('to', to));
+        throw rangeError(name, without('to', to), value);
       }
     }
     const takesFloats: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2', 'q2f16'];
