@@ -34,7 +34,13 @@ export type {
 } from './formats/format.js';
 export type { MetadataEdit, MetadataEdits } from './formats/gguf/edits.js';
 export { type FileType, type GgufTarget, ggufTargets } from './formats/gguf/options.js';
-export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './formats/onnx/run/compare.js';
+export type {
+  ComparedLayer,
+  ComparedOutput,
+  RunOptions,
+  RunReport,
+  SkippedOutputReason,
+} from './formats/onnx/run/compare.js';
 export type { InputArray, InputOptions, ModelInputs } from './formats/onnx/run/inputs.js';
 export type { Runtime } from './formats/onnx/run/runtime.js';
 export {
