@@ -22,6 +22,10 @@ import { checkCopy, part, type ShardOptions, shardSize } from '../shards.js';
 import { checkConfig, configSidecar } from './config.js';
 import { codesOf, integersOf, isTarget, safetensorsTargets } from './targets.js';
 
+/** Targets with codes, and those of them with integer codes. */
+const withCodes = safetensorsTargets.filter((to) => codesOf(to) !== undefined);
+const integers = withCodes.filter((to) => integersOf(to) !== undefined);
+
 /** Whether codes are stored one a byte. Else integers are packed. */
 export function isPlain({ packed, activations }: SafetensorsOptions): boolean {
   return packed === false || activations !== undefined;
@@ -232,7 +236,7 @@ function checkRule({ to, granularity }: { readonly to?: unknown; readonly granul
   }
   if (granularity === undefined) return;
   if (integersOf(to) === undefined) {
-    throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, 'int8', 'int4'), to);
+    throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, ...integers), to);
   }
   checkGranularity(granularity, `${path}.granularity`);
 }
@@ -247,15 +251,9 @@ function checkUse(choices: Choices): void {
   const { to, scheme, granularity, range, packed, activations, include } = choices;
   const all = targetsIn(choices);
   // Rules name their weights themselves.
-  if (include !== undefined && codesOf(to) === undefined)
-    throw rangeError(
-      'include',
-      onlyWith('to', ...safetensorsTargets.filter((name) => codesOf(name) !== undefined)),
-      to,
-    );
+  if (include !== undefined && codesOf(to) === undefined) throw rangeError('include', onlyWith('to', ...withCodes), to);
   if (all.some((target) => integersOf(target) !== undefined)) return;
   const float8 = all.find((target) => codesOf(target) !== undefined);
-  const integers = safetensorsTargets.filter((name) => integersOf(name) !== undefined);
   const refuse = (option: string, ...targets: string[]) => {
     throw rangeError(option, onlyWith('to', ...targets), to);
   };
