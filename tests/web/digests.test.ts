@@ -16,7 +16,7 @@ import {
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import recorded from '../golden/digests-arrays.json' with { type: 'json' };
 import { needsOf } from './support/blockdata.js';
-import { type Digests, digestOf, Golden, outcomeOf, wordsOf } from './support/digests.js';
+import { type Digests, digestOf, factsOf, Golden, outcomeOf } from './support/digests.js';
 import {
   cores,
   describeBuilds,
@@ -88,7 +88,7 @@ function linearResults(sp: Scalepoint, x: FloatInput, options: QuantizeOptions):
   return [q, sp.dequantize(q), sp.compare(x, q, from === undefined ? {} : { from })];
 }
 
-const words = async (f: () => unknown): Promise<string> => {
+const outcomes = async (f: () => unknown): Promise<string> => {
   const outcome = await outcomeOf(f);
   return 'error' in outcome ? outcome.error : digestOf(outcome.value);
 };
@@ -332,7 +332,7 @@ describeBuilds('measures and packing', (sp) => {
             try {
               return sp.histogram(x, options);
             } catch (error) {
-              return wordsOf(error);
+              return factsOf(error);
             }
           },
         ),
@@ -609,7 +609,7 @@ describeBuilds('a wrong argument', (sp) => {
   const q = () => sp.quantize(x, { shape: [4, 16], granularity: { kind: 'per-channel', axis: 0 } });
   const check = async (group: string, calls: Record<string, () => unknown>) => {
     const said: Digests = {};
-    for (const [name, call] of Object.entries(calls)) said[name] = await words(call);
+    for (const [name, call] of Object.entries(calls)) said[name] = await outcomes(call);
     golden.check(group, said);
   };
   const quantizing =

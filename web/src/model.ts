@@ -59,7 +59,7 @@ export type {
   Runtime,
 } from './formats/run.js';
 export { mergeConfig } from './formats/safetensors/config.js';
-export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
+export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/targets.js';
 export type { ComparedTensor, CompareReport, SkippedReason, SkippedTensor } from './model/compare.js';
 export { type CompareModelsOptions, type CompareModelsReport, compareModels } from './model/compare-models.js';
 export type { EstimateOptions, ModelEstimate } from './model/estimate.js';

@@ -198,7 +198,7 @@ describeBuilds('quantizeBlocks', (sp) => {
     expectRefusal(wrong({ shape: [8, 32] }), RangeError, 'shape');
     expectRefusal(() => sp.quantizeBlocks(x.subarray(1), 'Q8_0'), RangeError, 'shape');
     expectRefusal(() => sp.quantizeBlocks(x.subarray(0, 1), 'Q8_0', { shape: [] }), RangeError, 'shape');
-    expectRefusal(wrong({ groupSize: 32 }), TypeError, 'options');
+    expectRefusal(wrong({ groupSize: 32 }), TypeError, 'groupSize');
     expectRefusal(wrong({ from: 'float32' }), RangeError, 'from');
     expectRefusal(wrong({ out: new Uint8Array(543) }), RangeError, 'out');
     expectRefusal(wrong({ out: new Int8Array(544) }), TypeError, 'out');

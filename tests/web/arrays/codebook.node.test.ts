@@ -487,7 +487,7 @@ describeBuilds('codebooks', (sp) => {
     expectRefusal(q({ codebook: 'nf4', shape: [2] }), RangeError, 'shape');
     expectRefusal(q({ codebook: 'nf4', out: new Uint8Array(4) }), RangeError, 'out');
     expectRefusal(q({ codebook: 'nf4', out: new Int8Array(3) }), TypeError, 'out');
-    expectRefusal(q({ codebook: 'nf4', groupSize: 3 }), TypeError, 'options');
+    expectRefusal(q({ codebook: 'nf4', groupSize: 3 }), TypeError, 'groupSize');
   });
 
   it('names what is wrong with a tensor', () => {

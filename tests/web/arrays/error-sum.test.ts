@@ -1,6 +1,6 @@
 import { type DType, type ErrorSum, type Granularity, load, ScalepointError } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
-import { expectSame } from '../support/support.js';
+import { expectSame, thrownBy } from '../support/support.js';
 
 const instances = [await load({ simd: 'on' }), await load({ simd: 'off' })];
 
@@ -93,9 +93,9 @@ describe.each(instances.map((sp) => ({ sp, name: sp.simd ? 'SIMD' : 'scalar' }))
 
     it('must be what errorSum gives', () => {
       for (const errors of [null, {}, true, new Float64Array(7)]) {
-        expect(() => sp.quantize(x, { errors: errors as unknown as ErrorSum })).toThrow(
-          /^errors: expected what sp.errorSum\(\) gives/,
-        );
+        const error = thrownBy(() => sp.quantize(x, { errors: errors as unknown as ErrorSum }));
+        const expected = { kind: 'returnedBy', call: 'sp.errorSum()' };
+        expect(error).toMatchObject({ problem: { option: 'errors', expected, got: errors } });
       }
     });
   },

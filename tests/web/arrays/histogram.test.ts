@@ -161,7 +161,7 @@ describeBuilds('histogram', (sp) => {
     const histogram = (options: unknown) => () => sp.histogram(x, options as HistogramOptions);
     expectRefusal(histogram(null), TypeError, 'options');
     expectRefusal(histogram(10), TypeError, 'options');
-    expectRefusal(histogram({ bin: 10 }), TypeError, 'options');
+    expectRefusal(histogram({ bin: 10 }), TypeError, 'bin');
     expectRefusal(histogram({ bins: '10' }), TypeError, 'bins');
     expectRefusal(histogram({ bins: null }), TypeError, 'bins');
     expectRefusal(histogram({ bins: 10n }), TypeError, 'bins');

@@ -150,7 +150,7 @@ describeBuilds('observer', (sp) => {
     expectRefusal(bad({ range: { scale: 1, zeroPoint: 0 } }), RangeError, 'range');
     expectRefusal(bad({ range: 'mean' }), RangeError, 'range');
     expectRefusal(bad({ dtype: 'int9' }), RangeError, 'dtype');
-    expectRefusal(bad({ shape: [1] }), TypeError, 'options');
+    expectRefusal(bad({ shape: [1] }), TypeError, 'shape');
     const observer = sp.observer({ range: 'mse' });
     expectCode(() => observer.observe([5, NaN]), 'NON_FINITE');
     expect(observer.count).toBe(0);

@@ -145,8 +145,8 @@ describeBuilds('sweep', (sp) => {
 
   it('refuses wrong options', () => {
     expectRefusal(() => sp.sweep(x, {} as never), TypeError, 'variants');
-    expectRefusal(() => sp.sweep(x, [{ shape: [1] } as never]), TypeError, 'options');
-    expectRefusal(() => sp.sweep(x, [], { dtype: 'int8' } as never), TypeError, 'options');
+    expectRefusal(() => sp.sweep(x, [{ shape: [1] } as never]), TypeError, 'shape');
+    expectRefusal(() => sp.sweep(x, [], { dtype: 'int8' } as never), TypeError, 'dtype');
     expectRefusal(() => sp.sweep(x, [{ dtype: 'int1' } as never]), RangeError, 'dtype');
     expectCode(() => sp.sweep([1, NaN], [{ range: { scale: 1, zeroPoint: 0 } }]), 'NON_FINITE');
     expectCode(() => sp.sweep([1, NaN], [{}]), 'NON_FINITE');

@@ -55,11 +55,11 @@ describe('the command line', () => {
     expect(kept).toMatchObject({ code: 0 });
     expect(await run(['tiny', '--to', 'Q8_0', '--group-size', '32'])).toMatchObject({
       code: 2,
-      stderr: expect.stringMatching(/--group-size: this option is for safetensors files/),
+      stderr: expect.stringMatching(/--group-size: only for safetensors files;/),
     });
     expect(await run(['tiny', '--to', 'int8', '--missing-bytes', 'keep'])).toMatchObject({
       code: 2,
-      stderr: expect.stringMatching(/--missing-bytes: this option is for GGUF files/),
+      stderr: expect.stringMatching(/--missing-bytes: only for GGUF files;/),
     });
   });
 

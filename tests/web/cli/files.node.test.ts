@@ -171,10 +171,10 @@ describe('--preset', () => {
     );
     expect(await fail('--preset', 'safe', '--to', 'int8')).toMatch(/--preset chooses a type, and so does --to/);
     expect(await fail('--preset', 'safe', '--range', 'mse')).toMatch(
-      /^scalepoint: --range: only for --to int8 or int4/,
+      /^scalepoint: --range: only with --to int8 or int4, got --to bfloat16;/,
     );
-    expect(() => presetTarget('nothing' as 'gguf', 'safe')).toThrow(/format: expected safetensors, gguf/);
-    expect(() => presetTarget('gguf', 'large' as 'safe')).toThrow(/preset: expected small, balanced, safe/);
+    expect(() => presetTarget('nothing' as 'gguf', 'safe')).toThrow(/format: expected 'safetensors', 'gguf'/);
+    expect(() => presetTarget('gguf', 'large' as 'safe')).toThrow(/preset: expected 'small', 'balanced' or 'safe'/);
   });
 });
 

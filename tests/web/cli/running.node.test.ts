@@ -44,8 +44,8 @@ describe('scalepoint compare --run', () => {
     });
     await writeFile(path('a.onnx'), file);
     const compare = async (...more: string[]) => (await run(['compare', 'a.onnx', 'a.onnx', '--run', ...more])).stderr;
-    expect(await compare()).toMatch(/cannot run A: .*; sizes were guessed: x\.0 1, frames 16; --dim tells others\n$/s);
-    expect(await compare('--dim', 'frames=2')).toMatch(/; sizes were guessed: x\.0 1; --dim tells others\n$/);
+    expect(await compare()).toMatch(/cannot run A: .*; sizes were guessed: x\.0 1, frames 16; --dim sets others\n$/s);
+    expect(await compare('--dim', 'frames=2')).toMatch(/; sizes were guessed: x\.0 1; --dim sets others\n$/);
     expect(await compare('--dim', 'x.0=2', '--dim', 'x.1=2')).not.toMatch('guessed');
     expect(await compare('--dim', 'frames=100')).toBe('');
   });

@@ -39,7 +39,7 @@ describe('several types', () => {
     expect(await readFile(path('onnx', 'model_q4.onnx'))).toEqual(Buffer.from(alone));
     const unknown = await run(['onnx/model.onnx', '--to', 'fp16,q8', '--block-size', '16', '--force']);
     expect(unknown.code).toBe(2);
-    expect(unknown.stderr).toMatch(/--block-size: not for/);
+    expect(unknown.stderr).toMatch(/--block-size: not together with --to fp16, got 16;/);
   });
 
   it('are a list in JSON, of plans and of reports', async () => {

@@ -77,14 +77,17 @@ describe('scalepoint split and merge', () => {
     await writeFile(path('m.gguf'), model);
     for (const [args, message] of [
       [['split', 'm.gguf'], 'split needs --split-size SIZE'],
-      [['split', 'm.gguf', '--split-size', '5 apples'], '--split-size: expected a size such as 5GB'],
-      [['split', 'm.gguf', '--split-size', '1G', '--shard-size', '1G'], '--split-size: it is the same as --shard-size'],
+      [
+        ['split', 'm.gguf', '--split-size', '5 apples'],
+        '--split-size: expected a number of bytes or a text such as 5GB',
+      ],
+      [['split', 'm.gguf', '--split-size', '1G', '--shard-size', '1G'], '--split-size: not together with --shard-size'],
       [['split', 'm.gguf', '--split-size', '1G', '--split-tensors', '3'], '--split-tensors'],
       [['split', 'm.gguf', '--split-tensors', '0'], '--split-tensors: expected a whole number from 1'],
       [['split', 'm.gguf', '--split-size', '1G', '--to', 'Q8_0'], '--to: split converts nothing'],
       [['merge', 'm.gguf', '--split-size', '1G'], '--split-size: merge makes one file'],
       [['merge'], 'merge needs a FILE'],
-      [['m.gguf', '--to', 'Q8_0', '--part', '4/3'], "--part: expected a part such as '3/16'"],
+      [['m.gguf', '--to', 'Q8_0', '--part', '4/3'], '--part: expected a text such as 1/16'],
       [['m.gguf', '--to', 'Q8_0', '--split-size', '1K', '-o', '-'], '--output'],
     ] as const) {
       expect(await run([...args])).toMatchObject({ code: 2, stderr: expect.stringContaining(message) });
@@ -138,21 +141,30 @@ describe('--override-kv', () => {
     for (const [word, message] of [
       ['a.b', 'expected KEY=TYPE:VALUE'],
       ['a.b=i32:3', 'expected KEY=TYPE:VALUE'],
-      ['a.b=int:x', '"x" is no int'],
-      ['a.b=int:-3', '"-3" is no int'],
-      ['a.b=bool:yes', '"yes" is no bool'],
-      ['a.b=float:', '"" is no float'],
-      ['general.alignment=int:64', 'general.alignment follows from the layout'],
-      ['general.name=int:64', 'general.name as string'],
+      ['a.b=int:x', 'expected an int, got "a.b=int:x"'],
+      ['a.b=int:-3', 'expected an int'],
+      ['a.b=bool:yes', 'expected a bool'],
+      ['a.b=float:', 'expected a float'],
+      [
+        'general.alignment=int:64',
+        'general.alignment: expected nothing, got [object Object]: it follows from the layout',
+      ],
+      ['general.name=int:64', 'general.name: expected a string as in file'],
     ] as const) {
       const outcome = await run(['m.gguf', '--to', 'Q8_0', '--override-kv', word]);
-      expect(outcome).toMatchObject({ code: 2, stderr: expect.stringContaining('--override-kv: ') });
+      expect(outcome).toMatchObject({ code: 2, stderr: expect.stringContaining('--override-kv') });
       expect(outcome.stderr).toContain(message);
     }
     const twice = await run(['m.gguf', '--to', 'Q8_0', '--name', 'a', '--override-kv', 'general.name=str:b']);
-    expect(twice).toMatchObject({ code: 2, stderr: expect.stringContaining('general.name is set twice') });
+    expect(twice).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('expected each of them once, got "general.name"'),
+    });
     const missing = await run(['m.gguf', '--to', 'Q8_0', '--chat-template', 'none']);
-    expect(missing).toMatchObject({ code: 2, stderr: expect.stringContaining('cannot read "none": no such file') });
+    expect(missing).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('expected a readable file, got "none": no such file'),
+    });
     expect(await readdir(path())).toEqual(['m.gguf', 'out.gguf', 't.jinja']);
   });
 });

@@ -50,15 +50,15 @@ describe('a wrong command line', () => {
   const cases: [string[], RegExp][] = [
     [
       ['model.safetensors', '--to', 'fp16'],
-      /^--to: a safetensors file can become .*, not "fp16"; did you mean float16\? See /,
+      /^--to: expected .* for safetensors.*, got "fp16"; did you mean float16\? See /,
     ],
-    [['model.safetensors', '--to', 'Q4_K'], /^--to: a safetensors file can become .*, not "Q4_K"; did you mean int4\?/],
-    [['model.gguf', '--to', 'q8'], /^--to: a GGUF file can become .*, not "q8"; did you mean Q8_0\?/],
-    [['model.safetensors', '--to', 'q8'], /^--to: a safetensors file can become .*, not "q8"; did you mean int8\?/],
-    [['model.gguf', '--to', 'int8'], /^--to: a GGUF file can become .*, not "int8"; did you mean Q8_0\?/],
+    [['model.safetensors', '--to', 'Q4_K'], /^--to: expected .* for safetensors.*, got "Q4_K"; did you mean int4\?/],
+    [['model.gguf', '--to', 'q8'], /^--to: expected .* for GGUF.*, got "q8"; did you mean Q8_0\?/],
+    [['model.safetensors', '--to', 'q8'], /^--to: expected .* for safetensors.*, got "q8"; did you mean int8\?/],
+    [['model.gguf', '--to', 'int8'], /^--to: expected .* for GGUF.*, got "int8"; did you mean Q8_0\?/],
     [
       ['model.safetensors', '--to', 'int8', '--shard-size', '1kB', '--part', '3'],
-      /^--part: expected a part such as '3\/16', from '1\/16' to '16\/16', got "3"; see /,
+      /^--part: expected a text such as 1\/16 or 16\/16, got "3"; see /,
     ],
     [['model.onnx', '--to', 'q4', '--block-size', 'many'], /^--block-size: expected 16, .* or 256, got "many"; see /],
     [['model.onnx', '--to', 'q4', '--block-size', ' 32'], /^--block-size: expected 16, .* or 256, got " 32"; see /],

@@ -213,7 +213,7 @@ describe('load', () => {
     };
     await check(null, TypeError, 'options');
     await check('simd', TypeError, 'options');
-    await check({ smid: 'on' }, TypeError, 'options');
+    await check({ smid: 'on' }, TypeError, 'smid');
     await check({ simd: true }, RangeError, 'simd');
     await check({ simd: null }, RangeError, 'simd');
     await check({ wasm: null }, TypeError, 'wasm');

@@ -42,10 +42,10 @@ describe('nearest', () => {
 
 describe('did you mean', () => {
   it('offers one name of each list, each once, and never the word itself', () => {
-    expect(didYouMean('q8', safetensorsTargets, ggufTargets)).toBe('; did you mean int8 or Q8_0?');
-    expect(didYouMean('Q8_0', ggufTargets)).toBe('');
-    expect(didYouMean('fp16', ['float16'], ['float16'])).toBe('; did you mean float16?');
-    expect(didYouMean('nothing', safetensorsTargets, ggufTargets)).toBe('');
+    expect(didYouMean('q8', safetensorsTargets, ggufTargets).names).toEqual(['int8', 'Q8_0']);
+    expect(didYouMean('Q8_0', ggufTargets).names).toEqual([]);
+    expect(didYouMean('fp16', ['float16'], ['float16']).names).toEqual(['float16']);
+    expect(didYouMean('nothing', safetensorsTargets, ggufTargets).names).toEqual([]);
   });
 
   it('stands in the errors about targets and options', async () => {

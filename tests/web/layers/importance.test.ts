@@ -92,7 +92,7 @@ describeBuilds('importance', (sp) => {
     expectRefusal(() => importance.add('a', x, { columns: 0 }), RangeError, 'columns');
     expectRefusal(() => importance.add('', x, { columns: 64 }), TypeError, 'name');
     expectRefusal(() => importance.add('a', x, { columns: 64, matrix: 1 }), RangeError, 'matrix');
-    expectRefusal(() => importance.add('a', x, { column: 64 } as object), TypeError, 'options');
+    expectRefusal(() => importance.add('a', x, { column: 64 } as object), TypeError, 'column');
     importance.add('a', x, { columns: 32 });
     expectRefusal(() => importance.add('a', x, { columns: 64 }), RangeError, 'columns');
     expectRefusal(() => importance.add('a', x, { columns: 32, matrices: 2 }), RangeError, 'matrices');

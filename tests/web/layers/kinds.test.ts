@@ -133,7 +133,7 @@ describeBuilds('index', (sp) => {
     expectCode(() => index.add(bad), 'NON_FINITE');
     expectRefusal(() => index.add(new Float32Array(dimension + 1)), RangeError, 'shape');
     expectRefusal(() => index.add([[1, 2]]), RangeError, 'vectors');
-    expectRefusal(() => index.add(vectors, { shape: [100, dimension] } as never), TypeError, 'options');
+    expectRefusal(() => index.add(vectors, { shape: [100, dimension] } as never), TypeError, 'shape');
     expectRefusal(() => sp.index(index.tensor(), { shape: [100, dimension] }), TypeError, 'shape');
     expectRefusal(() => sp.index(sp.quantize(vectors)), RangeError, 'vectors.shape');
     expect(index.count).toBe(100);

@@ -379,7 +379,7 @@ describeBuilds('layers', (sp) => {
     expectRefusal(bad(q, { activations: 'int4' }), RangeError, 'activations');
     expectRefusal(bad(q, { activationScheme: 'asymmetric' }), RangeError, 'activationScheme');
     expectRefusal(bad(q, { activations: 'int8', activationScheme: 'both' }), RangeError, 'activationScheme');
-    expectRefusal(bad(q, { speed: 1 }), TypeError, 'options');
+    expectRefusal(bad(q, { speed: 1 }), TypeError, 'speed');
     const floats = (options?: unknown) => () => sp.matmulFloat(new Float32Array(12), options as never);
     expectRefusal(floats(), TypeError, 'options');
     expectRefusal(floats({}), TypeError, 'shape');
@@ -416,8 +416,7 @@ describeBuilds('layers', (sp) => {
           const data = Uint8Array.from(blocks.data as Uint8Array);
           data[block * bytes + 1] = high;
           const layer = () => sp.linear({ ...blocks, data });
-          expectRefusal(layer, RangeError, 'q.data');
-          expect(layer).toThrow(`block ${block} `);
+          expectRefusal(layer, RangeError, `q.data[${block * bytes}]`);
         }
       }
     }
@@ -431,8 +430,7 @@ describeBuilds('layers', (sp) => {
         const at = (row * data.length) / 3;
         data.fill(0xff, at, at + size.bytes);
         const layer = () => sp.linear({ ...blocks, data });
-        expectRefusal(layer, RangeError, 'q.data');
-        expect(layer).toThrow(`element ${row * 512}`);
+        expectRefusal(layer, RangeError, `q.data[${row * 512}]`);
       }
     }
     // A scale that is finite, of codes that it takes out of float32.
@@ -452,7 +450,7 @@ describeBuilds('layers', (sp) => {
     expectRefusal(bad(new Int8Array(4)), TypeError, 'x');
     expectRefusal(bad(new Float32Array(4), { out: new Float32Array(4) }), RangeError, 'out');
     expectRefusal(bad(new Float32Array(4), { out: new Float64Array(3) }), TypeError, 'out');
-    expectRefusal(bad(new Float32Array(4), { into: 1 }), TypeError, 'options');
+    expectRefusal(bad(new Float32Array(4), { into: 1 }), TypeError, 'into');
     expectWithin(layer.forward([1, 1, 1, 1]), inDouble(sp.dequantize(q), new Float32Array(4).fill(1), 3));
     layer.dispose();
     layer.dispose();

@@ -170,8 +170,8 @@ describeBuilds('index', (sp) => {
     expectRefusal(bad(good, { shape: [3, 4], metric: 'l2' }), RangeError, 'metric');
     expectRefusal(bad(good, { shape: [3, 4], queries: 'int4' }), RangeError, 'queries');
     // Activations are what layers have.
-    expectRefusal(bad(good, { shape: [3, 4], activations: 'int8' }), TypeError, 'options');
-    expectRefusal(bad(good, { shape: [3, 4], k: 1 }), TypeError, 'options');
+    expectRefusal(bad(good, { shape: [3, 4], activations: 'int8' }), TypeError, 'activations');
+    expectRefusal(bad(good, { shape: [3, 4], k: 1 }), TypeError, 'k');
     const error = expectCode(
       bad([
         [1, 2],
@@ -191,7 +191,7 @@ describeBuilds('index', (sp) => {
     expectRefusal(() => index.recall(good.subarray(4), good), RangeError, 'vectors');
     expectRefusal(() => index.recall(good, [[1, 2]]), RangeError, 'queries');
     expectRefusal(() => index.recall(good, good, { k: -1 }), RangeError, 'k');
-    expectRefusal(() => index.recall(good, good, { n: 1 } as never), TypeError, 'options');
+    expectRefusal(() => index.recall(good, good, { n: 1 } as never), TypeError, 'n');
     index.dispose();
     index.dispose();
     expectCode(search(new Float32Array(4), 1), 'DISPOSED');

@@ -376,9 +376,9 @@ describe('a format and a codec from outside', () => {
       stderr: expect.stringMatching(/--levels: expected a whole number, got NaN/),
     });
     const foreign = await command('plan', path, '--to', 'share', '--pure');
-    expect(foreign.stderr).toMatch(/--pure: this option is for GGUF files/);
+    expect(foreign.stderr).toMatch(/--pure: only for GGUF files/);
     const other = await command('plan', path, '--to', 'int8');
-    expect(other.stderr).toMatch(/--to: a BOX file can become share, not "int8"/);
+    expect(other.stderr).toMatch(/--to: expected share for BOX, got "int8"/);
   });
 
   it('are named where the formats are listed', async () => {
@@ -386,7 +386,7 @@ describe('a format and a codec from outside', () => {
       /supported are safetensors, GGUF, ONNX, \.npy, BOX and the/,
     );
     await expect(planModel(file, { to: 'none' } as unknown as PlanOptions)).rejects.toThrow(
-      /, or share for BOX, got "none"/,
+      / or 'share' for BOX, got "none"/,
     );
     await expect(planModel(file, { to: 'share', none: 1 } as unknown as PlanOptions)).rejects.toThrow(
       /zeroPoints, levels, rules, targetSize, targetBitsPerWeight, output, workers, worker, core, onProgress, signal$/,

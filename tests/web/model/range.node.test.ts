@@ -156,11 +156,13 @@ describe('the range of a model', () => {
 
   it('is refused where it means nothing', async () => {
     const file = safetensors({ 'x.weight': weights('F32', [16, 64]) });
-    const refused = (options: object, message: RegExp) =>
-      expect(quantizeModel(file, options as PlanOptions)).rejects.toThrow(message);
-    await refused({ to: 'float16', range: 'mse' }, /^range: only for/);
-    await refused({ to: 'int8', ...plain, range: 'best' }, /^range: expected/);
-    await refused({ to: 'int8', ...plain, range: { min: 0, max: 1 } }, /^range: expected/);
-    await refused({ to: 'int8', ...plain, range: { percentile: 50 } }, /^range.percentile: expected/);
+    const refused = (options: object, option: string, expected: object) =>
+      expect(quantizeModel(file, options as PlanOptions)).rejects.toMatchObject({ problem: { option, expected } });
+    const integers = { kind: 'onlyWith', option: 'to', values: ['int8', 'int4'] };
+    await refused({ to: 'float16', range: 'mse' }, 'range', integers);
+    await refused({ to: 'int8', ...plain, range: 'best' }, 'range', { kind: 'anyOf' });
+    await refused({ to: 'int8', ...plain, range: { min: 0, max: 1 } }, 'range', { kind: 'anyOf' });
+    const percent = { kind: 'number', above: 50, max: 100 };
+    await refused({ to: 'int8', ...plain, range: { percentile: 50 } }, 'range.percentile', percent);
   });
 });

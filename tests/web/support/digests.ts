@@ -79,22 +79,22 @@ export async function digestOf(...values: unknown[]): Promise<string> {
   return [...hash.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** An error as text: its name, message and places. `option` is left out, since the message begins with it. */
-export function wordsOf(error: unknown): string {
+/** What programs see of an error, without its message: its name, the option or code, and where it happened. */
+export function factsOf(error: unknown): string {
   if (!(error instanceof Error)) return `thrown: ${String(error)}`;
-  const { name, message, ...rest } = error as Error & Record<string, unknown>;
-  const places = ['code', 'tensor', 'byteOffset'].flatMap((key) =>
-    rest[key] === undefined ? [] : [`${key} ${String(rest[key])}`],
+  const values = error as Error & Record<string, unknown>;
+  const facts = ['option', 'code', 'tensor', 'byteOffset'].flatMap((key) =>
+    values[key] === undefined ? [] : [`${key} ${String(values[key])}`],
   );
-  return `${name}${places.length === 0 ? '' : ` (${places.join(', ')})`}: ${message}`;
+  return `${error.name}${facts.length === 0 ? '' : ` (${facts.join(', ')})`}`;
 }
 
-/** The value that a call returns, or the text of the error that it throws. */
+/** The value that a call returns, or the facts about the error that it throws. */
 export async function outcomeOf<T>(f: () => T | Promise<T>): Promise<{ value: T } | { error: string }> {
   try {
     return { value: await f() };
   } catch (error) {
-    return { error: wordsOf(error) };
+    return { error: factsOf(error) };
   }
 }
 

@@ -2,6 +2,8 @@
 // restored values one at a time, as the documentation defines them. It shares no code with web/src or cpp.
 import { type DType, type Granularity, load, type Scalepoint, ScalepointError } from 'scalepoint';
 import { describe, expect } from 'vitest';
+import { problemOf } from '../../../web/src/core/errors.js';
+import { sayProblem } from '../../../web/src/core/option-problem.js';
 
 /** Both builds of the core. All computations are tested with each. */
 export const cores: readonly { build: string; sp: Scalepoint }[] = [
@@ -383,14 +385,16 @@ export function thrownBy(f: () => unknown): unknown {
 
 /**
  * Fails unless f throws an error of exactly this type about an argument, or about a part of it. The error has the path of the argument as
- * `option`, and its message begins with the same path.
+ * `option`, and its message says the problem that it holds.
  */
 export function expectRefusal(f: () => unknown, type: typeof TypeError | typeof RangeError, name: string): void {
   const error = thrownBy(f);
   const told = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
   const { message, option } = error as { message?: string; option?: unknown };
+  const problem = problemOf(error);
   const named = typeof option === 'string' && (option === name || /^[.[]/.test(option.slice(name.length)));
-  const isAbout = named && option.startsWith(name) && message?.startsWith(`${option}: `);
+  const isSaid = problem !== undefined && message === `${option}: ${sayProblem(problem)}`;
+  const isAbout = named && option.startsWith(name) && problem?.option === option && isSaid;
   if ((error as object).constructor !== type || !isAbout) {
     expect.fail(`expected a ${type.name} about ${name}, got ${told}, with the option ${String(option)}`);
   }

@@ -54,7 +54,9 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
       flags.find((one) => one.member === member && member !== undefined) ??
       flags.find((one) => given[one.name] !== undefined) ??
       flags[0];
-    return plain !== undefined ? `--${plain}` : flag && `--${flag.name}`;
+    if (plain !== undefined) return `--${plain}`;
+    const [, key] = /^\w+\["(.*)"\]/.exec(path) ?? [];
+    return flag && (key === undefined ? `--${flag.name}` : `--${flag.name} ${key}`);
   };
   return {
     option: (path) => ruleOf(path) ?? flagOf(path) ?? path,

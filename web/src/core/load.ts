@@ -152,7 +152,7 @@ export async function compileCore(options: LoadOptions = {}): Promise<WebAssembl
   const tier: Tier = supported ? 'simd' : 'scalar';
   try {
     const source = typeof wasm === 'function' ? await wasm(tier) : wasm;
-    if (typeof wasm === 'function' && source === undefined) throw typeError('wasm()', wasmSource, source);
+    if (typeof wasm === 'function' && source === undefined) throw typeError('wasm', wasmSource, source);
     return await (source === undefined ? compileOwn(tier) : compile(source));
   } catch (error) {
     throw loadError(error);

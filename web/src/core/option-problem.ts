@@ -74,6 +74,8 @@ export type Expected =
   | { readonly kind: 'distinct' }
   /** One of the known options. */
   | { readonly kind: 'knownOption'; readonly names: readonly string[] }
+  /** Nothing: the value follows from something else. */
+  | { readonly kind: 'absent' }
   /** Anything but undefined. */
   | { readonly kind: 'required' }
   /** The option means something only beside another one, with one of these values if there are some. What was given is the other's value. */
@@ -167,10 +169,14 @@ const states: Readonly<Record<ArgumentState, string>> = {
 };
 
 function sayNumber({ whole, finite, is, min, max, above, multipleOf, unit }: Expected & { kind: 'number' }): string {
-  if (is !== undefined) return unit === undefined ? `${is}` : `${is} ${is === 1 ? unit.replace(/s$/, '') : unit}`;
+  const counted = (n: number) => (unit === undefined ? `${n}` : `${n} ${n === 1 ? unit.replace(/s$/, '') : unit}`);
+  if (is !== undefined) return counted(is);
+  if (multipleOf === undefined && unit !== undefined) {
+    if (min !== undefined) return max === undefined ? `at least ${counted(min)}` : `${min} to ${counted(max)}`;
+    return max === undefined ? `a number of ${unit}` : `at most ${counted(max)}`;
+  }
   const kind = finite ? 'a finite number' : whole ? 'a whole number' : 'a number';
-  let text = multipleOf === undefined ? kind : `a multiple of ${multipleOf}`;
-  if (unit !== undefined) text += ` of ${unit}`;
+  let text = multipleOf === undefined ? kind : `a multiple of ${counted(multipleOf)}`;
   if (above !== undefined) text += ` above ${above}`;
   if (min !== undefined) text += max === undefined ? ` of at least ${min}` : ` from ${min} to ${max}`;
   else if (max !== undefined) text += above === undefined ? ` of at most ${max}` : ` and at most ${max}`;
@@ -214,6 +220,8 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
       return [`something that shares nothing with ${words.option(expected.from)}`];
     case 'distinct':
       return ['each of them once'];
+    case 'absent':
+      return ['nothing'];
     case 'onlyWith': {
       const { option, values } = expected;
       return [values.length === 0 ? words.option(option) : words.withValues(option, values)];
@@ -250,11 +258,11 @@ function sayGot({ option, expected, got }: OptionProblem, words: OptionWords): s
   switch (expected.kind) {
     case 'knownOption':
     case 'required':
+    case 'onlyFor':
       return '';
     case 'onlyWith':
       return got === undefined ? '' : `, got ${words.withValues(expected.option, [got])}`;
     case 'without':
-    case 'onlyFor':
       return got === undefined || words.isSwitch?.(option) ? '' : `, got ${show(got)}`;
     default:
       return `, got ${show(got)}`;

@@ -132,7 +132,7 @@ function checkWorker(worker: unknown): WorkerLike {
   if (typeof postMessage === 'function' && typeof terminate === 'function' && listens) return worker as WorkerLike;
   // A promise that rejects while nobody waits for it would end the process.
   quietly(() => worker);
-  throw typeError('worker()', ofType('Worker'), worker);
+  throw typeError('worker', ofType('function that returns a Worker'), worker);
 }
 
 function isResult(result: Partial<BatchResult> | undefined): boolean {

@@ -10,7 +10,7 @@ import { ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
 import type { PlanChoices } from '../../../../web/src/formats/options.js';
 import { checkChoices } from '../../../../web/src/model/options.js';
 import { planGguf } from '../../support/plans.js';
-import { expectRefusal, expectSame } from '../../support/support.js';
+import { expectRefusal, expectSame, thrownBy } from '../../support/support.js';
 import {
   bytesOf,
   everyPair,
@@ -496,7 +496,9 @@ describe('planning a GGUF result', () => {
       expectRefusal(() => plan(to), RangeError, 'to');
     }
     for (const to of ggufTargets) plan(to);
-    expect(() => plan('MXFP5')).toThrow(ggufTargets.join(', '));
+    expect(thrownBy(() => plan('MXFP5'))).toMatchObject({
+      problem: { expected: { of: [{ kind: 'oneOf', values: [...ggufTargets, 'copy'], for: 'GGUF' }] }, got: 'MXFP5' },
+    });
     expectRefusal(() => plan('Q8_0', { pure: 1 }), TypeError, 'pure');
     expectRefusal(() => plan('Q8_0', { requantize: 'yes' }), TypeError, 'requantize');
     expectRefusal(() => plan('Q8_0', { rules: {} }), TypeError, 'rules');

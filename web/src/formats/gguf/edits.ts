@@ -1,7 +1,7 @@
 /** Edits of the metadata of a GGUF file, as llama-quantize makes them with --override-kv. Tensors stay as they are. */
 import { rangeError, typeError } from '../../core/errors.js';
 import { nodeModule } from '../../core/node.js';
-import { type Expected, type Hint, ofType, oneOf, whole } from '../../core/option-problem.js';
+import { type Expected, type Hint, ofType, whole } from '../../core/option-problem.js';
 import { systemMessage } from '../../files/bytes.js';
 import type { OptionInfo } from '../options.js';
 import { alignmentKey, type GgufHeader, type GgufPair, typeNameOf } from './header.js';
@@ -41,7 +41,7 @@ function checkKey(key: string, edit: unknown, path: string): void {
   if (bytes === 0 || bytes > mostKeyBytes || key.includes('\0')) {
     throw rangeError(path, { kind: 'number', min: 1, max: mostKeyBytes, unit: 'bytes' }, bytes);
   }
-  if (ownKeys.includes(key)) throw rangeError(path, oneOf([undefined]), edit, byLayout);
+  if (ownKeys.includes(key)) throw rangeError(path, { kind: 'absent' }, edit, byLayout);
 }
 
 /** What the value of a key can be. */
@@ -74,7 +74,7 @@ function checkEdit(edit: unknown, path: string): void {
 /** @throws TypeError or RangeError naming the option */
 function check(value: unknown, name: string): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw typeError(name, { kind: 'object', keys: [`'${nameKey}'`, '…'] }, value);
+    throw typeError(name, ofType('object'), value);
   }
   for (const [key, edit] of Object.entries(value)) {
     const path = `${name}[${JSON.stringify(key)}]`;

@@ -294,7 +294,7 @@ function checkFiles(choices: PlanChoices<GgufOptions>): void {
     throw rangeError('splitTensors', without('shardSize'));
   }
   for (const [name, value] of Object.entries({ pure, requantize, leaveOutputTensor })) {
-    if (to === 'copy' && value === true) throw rangeError(name, without('to', 'copy'));
+    if (to === 'copy' && value === true) throw rangeError(name, without('to', 'copy'), value);
   }
   if (to === 'copy' && layers !== undefined) throw rangeError('pruneLayers', without('to', 'copy'));
 }

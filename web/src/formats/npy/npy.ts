@@ -1,11 +1,11 @@
 /** .npy files: one array each. Results are safetensors files. */
 import type { ByteSource } from '../../files/bytes.js';
 import type { Format, OpenFile } from '../format.js';
-import type { SafetensorsOptions, SafetensorsSidecars, SafetensorsTarget } from '../safetensors/options.js';
-import { readers } from '../safetensors/options.js';
+import { readers, type SafetensorsOptions, type SafetensorsSidecars } from '../safetensors/options.js';
 import { planSafetensors } from '../safetensors/plan.js';
 import { safetensorsReasonText } from '../safetensors/reasons.js';
 import { safetensors } from '../safetensors/safetensors.js';
+import type { SafetensorsTarget } from '../safetensors/targets.js';
 import { plainTensor } from '../tensors.js';
 import { npyMagic, openNpy } from './header.js';
 

@@ -91,7 +91,7 @@ export const options = optionTable<OnnxOptions>({
     const target = targets.find(({ name }) => name === to);
     for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints, dequantize })) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
-        throw rangeError(name, without('to', to));
+        throw rangeError(name, without('to', to), value);
       }
     }
     if (zeroPoints === 'float' && target?.zeroPoints?.includes('float') !== true) {

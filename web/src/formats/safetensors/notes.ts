@@ -5,7 +5,8 @@ import { mention, type OptionMention } from '../../core/option-problem.js';
 import type { LogicalTensor, PlannedTensor } from '../format.js';
 import type { Reason } from '../reason.js';
 import { linearOnly } from './keep.js';
-import { defaultGroupSizes, isPlain, type SafetensorsOptions } from './options.js';
+import { isPlain, type SafetensorsOptions } from './options.js';
+import { usualGroupSizes } from './targets.js';
 
 /** A weight that is kept although an option or a rule would take it along. */
 export interface Left {
@@ -34,7 +35,7 @@ const bytesOf = (list: readonly { readonly bytes: number }[]) => list.reduce((su
 /** The option that takes along rows that groups do not divide. */
 function otherGroups(columns: readonly number[], groupSizes: readonly number[]): OptionMention {
   const most = Math.max(...groupSizes);
-  const size = defaultGroupSizes.find((known) => known < most && columns.every((n) => n % known === 0));
+  const size = usualGroupSizes.find((known) => known < most && columns.every((n) => n % known === 0));
   return size === undefined ? mention('granularity.kind', 'per-channel') : mention('granularity.groupSize', size);
 }
 

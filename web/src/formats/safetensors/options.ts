@@ -1,9 +1,9 @@
 /** What safetensors can become, and the options that decide about it. */
-import { type CodeWidth, codeWidths } from '../../codecs/codes.js';
+import type { CodeWidth } from '../../codecs/codes.js';
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
-import type { Reader, Target } from '../format.js';
+import type { Reader } from '../format.js';
 import {
   checkRules,
   choice,
@@ -18,62 +18,20 @@ import {
   toggle,
   type Words,
 } from '../options.js';
-import { type Copy, checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
+import { checkCopy, part, type ShardOptions, shardSize } from '../shards.js';
 import { checkConfig, configSidecar } from './config.js';
+import { codesOf, integersOf, isTarget, safetensorsTargets } from './targets.js';
 
-// ------------------------------------------------------------------------------------------------------------------------ targets
-
-/** What the weights of a safetensors file can become. */
-export const safetensorsTargets = ['int8', 'int4', 'float8e4m3fn', 'float16', 'bfloat16'] as const;
-
-/** A target of a safetensors result. */
-export type SafetensorsTarget = (typeof safetensorsTargets)[number] | 'copy';
-
-const floatOptions = ['requantize', ...shardOptions];
-const codeOptions = ['include', 'config', ...floatOptions];
-const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...codeOptions];
-
-/** The same for people. */
-export const targets: readonly Target[] = [
-  {
-    name: 'int8',
-    about: '8 bits, in groups',
-    options: [...integerOptions, 'activations'],
-    preset: 'balanced',
-  },
-  { name: 'int4', about: '4 bits, in groups', options: integerOptions, preset: 'small' },
-  { name: 'float8e4m3fn', about: '8 bits, small floats and a scale for each row', options: codeOptions },
-  { name: 'float16', about: 'half the bytes of float32, small range', options: floatOptions },
-  { name: 'bfloat16', about: 'half the bytes of float32, all of its range', options: floatOptions, preset: 'safe' },
-  copyTarget(shardOptions),
-] satisfies readonly (Target & { readonly name: SafetensorsTarget })[];
-
-/** Whether this is a target of a safetensors result. */
-function isTarget(value: unknown): value is Exclude<SafetensorsTarget, Copy> {
-  return (safetensorsTargets as readonly unknown[]).includes(value);
-}
-
-/** Targets with integer codes. */
-const integers = ['int8', 'int4'];
-
-/** Bits of integer codes; undefined for floats. */
-export function bitsOf(to: string | undefined): CodeWidth | undefined {
-  return codeWidths.find((bits) => to === `int${bits}`);
-}
-
-export function isFloat8(to: unknown): to is 'float8e4m3fn' {
-  return to === 'float8e4m3fn';
-}
-
-/** Sizes that groups of int8 have by default: the first one that divides all rows. All loaders of groups know them. */
-export const defaultGroupSizes: readonly number[] = [128, 64, 32];
+/** Targets with codes, and those of them with integer codes. */
+const withCodes = safetensorsTargets.filter((to) => codesOf(to) !== undefined);
+const integers = withCodes.filter((to) => integersOf(to) !== undefined);
 
 /** Whether codes are stored one a byte. Else integers are packed. */
 export function isPlain({ packed, activations }: SafetensorsOptions): boolean {
   return packed === false || activations !== undefined;
 }
 
-/** What shares a scale by default. The groups of int8 may be smaller, see `defaultGroupSizes`. */
+/** What shares a scale by default. */
 function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranularity['kind'] {
   return bits === 8 && isPlain(choices) ? 'per-channel' : 'per-group';
 }
@@ -260,7 +218,7 @@ export function readers(to: string, file: string): readonly Reader[] {
     program: 'Scalepoint',
     code: `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`,
   };
-  if (!hasCodes(to)) {
+  if (codesOf(to) === undefined) {
     const code = `from safetensors.torch import load_file\ntensors = load_file("${file}")`;
     return [{ program: 'Python', code, needs: 'Everything that reads safetensors reads this file.' }, here];
   }
@@ -277,13 +235,11 @@ function checkRule({ to, granularity }: { readonly to?: unknown; readonly granul
     throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to, didYouMean(to, safetensorsTargets));
   }
   if (granularity === undefined) return;
-  if (bitsOf(to) === undefined) {
-    throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, 'int8', 'int4'), to);
+  if (integersOf(to) === undefined) {
+    throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, ...integers), to);
   }
   checkGranularity(granularity, `${path}.granularity`);
 }
-
-const hasCodes = (target: string) => isFloat8(target) || bitsOf(target) !== undefined;
 
 /** What a result is made of: the target, and those of the rules. */
 function targetsIn({ to, rules = [] }: Choices): string[] {
@@ -295,10 +251,9 @@ function checkUse(choices: Choices): void {
   const { to, scheme, granularity, range, packed, activations, include } = choices;
   const all = targetsIn(choices);
   // Rules name their weights themselves.
-  if (include !== undefined && !hasCodes(to))
-    throw rangeError('include', onlyWith('to', ...safetensorsTargets.filter(hasCodes)), to);
-  if (all.some((target) => bitsOf(target) !== undefined)) return;
-  const float8 = all.find(isFloat8);
+  if (include !== undefined && codesOf(to) === undefined) throw rangeError('include', onlyWith('to', ...withCodes), to);
+  if (all.some((target) => integersOf(target) !== undefined)) return;
+  const float8 = all.find((target) => codesOf(target) !== undefined);
   const refuse = (option: string, ...targets: string[]) => {
     throw rangeError(option, onlyWith('to', ...targets), to);
   };
@@ -328,17 +283,17 @@ export function granularityOf(
   to: string,
   rule: Rule | undefined,
 ): ModelGranularity | undefined {
-  const isMeant = to === choices.to || bitsOf(choices.to) === undefined;
+  const isMeant = to === choices.to || integersOf(choices.to) === undefined;
   return rule?.granularity ?? (isMeant ? choices.granularity : undefined);
 }
 
 /** A configuration has one form for all codes of a file. */
 function checkOneForm({ to, rules = [] }: Choices): void {
-  let codes: string | undefined = hasCodes(to) ? to : undefined;
+  let codes: string | undefined = codesOf(to) && to;
   for (const [i, rule] of rules.entries()) {
-    if (rule.keep || !hasCodes(rule.to)) continue;
+    if (rule.keep || codesOf(rule.to) === undefined) continue;
     codes ??= rule.to;
-    if (isFloat8(codes) !== isFloat8(rule.to)) {
+    if (codesOf(codes)?.kind !== codesOf(rule.to)?.kind) {
       throw rangeError(`rules[${i}].to`, without('to', codes), rule.to);
     }
   }
@@ -362,7 +317,7 @@ function weightsOf(choices: Choices): IntegerWeights[] {
     ),
   ];
   return all.flatMap(({ granularity: asked, ...weights }) => {
-    const bits = bitsOf(weights.to);
+    const bits = integersOf(weights.to)?.bits;
     return bits === undefined ? [] : [{ ...weights, bits, kind: asked?.kind ?? defaultKind(bits, choices) }];
   });
 }

@@ -4,7 +4,6 @@
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
 import type { Part } from '../../codecs/codec.js';
-import type { CodeWidth } from '../../codecs/codes.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import {
   type FilePlan,
@@ -25,21 +24,20 @@ import type { TensorDType } from './header.js';
 import { keeperByName, linearOnly } from './keep.js';
 import { layoutListed } from './layout.js';
 import { type Left, notesOf } from './notes.js';
-import {
-  bitsOf,
-  defaultGroupSizes,
-  granularityOf,
-  isFloat8,
-  isPlain,
-  type SafetensorsOptions,
-  type SafetensorsTarget,
-} from './options.js';
+import { granularityOf, isPlain, type SafetensorsOptions } from './options.js';
 import { own } from './reasons.js';
+import {
+  castOf,
+  codesOf,
+  type FloatCodes,
+  type IntegerCodes,
+  integersOf,
+  type SafetensorsTarget,
+  safetensorsTargets,
+} from './targets.js';
 
 /** What decides about a safetensors result: checked. */
 export type SafetensorsChoices = PlanChoices<SafetensorsOptions, SafetensorsTarget>;
-
-const floatTargets: Readonly<Partial<Record<string, CastType>>> = { float16: 'F16', bfloat16: 'BF16' };
 
 /** Types that can be converted. */
 const floatTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
@@ -117,8 +115,7 @@ class Planner {
 
   decide(): { readonly planned: readonly PlannedTensor[]; readonly left: readonly Left[] } {
     const wishes = this.#tensors.map((source) => this.#wish(source));
-    const rows = this.#rowsInDefaultGroups(wishes);
-    const groupSize = defaultGroupSizes.find((size) => rows.every((columns) => columns % size === 0));
+    const groupSizes = this.#groupSizes(wishes);
     const left: Left[] = [];
     const planned = wishes.map((wish) => {
       const { source, bytes, kept, isLeft } = wish;
@@ -126,9 +123,9 @@ class Planner {
         if (isLeft) left.push({ source, bytes, reason: kept });
         return this.#keep(wish, kept);
       }
-      const cast = floatTargets[wish.to];
+      const cast = castOf(wish.to);
       if (cast !== undefined) return this.#cast(source, cast);
-      const form = this.#formOf(wish, groupSize);
+      const form = this.#formOf(wish, groupSizes.get(wish.to));
       const columns = source.shape.at(-1) as number;
       const cuts = form.groupSize === undefined || columns % form.groupSize === 0;
       const misfit = this.#misfit(wish, cuts ? form : this.#formWith(wish, undefined));
@@ -163,7 +160,7 @@ class Planner {
     const rule = rules && ruleFor(rules, source.name);
     const to = rule?.to ?? target;
     const wish = wishOf(source, rule, to);
-    const cast = floatTargets[to];
+    const cast = castOf(to);
     if (rule?.keep) wish.kept = reasons.rule;
     else if (to === 'copy') wish.kept = reasons.copy;
     else if (!floatTypes.includes(wish.dtype)) wish.kept = strangeType(wish.dtype);
@@ -221,16 +218,30 @@ class Planner {
     return isEnd;
   }
 
-  /** The lengths of the rows of tensors that get the default groups of int8. */
-  #rowsInDefaultGroups(wishes: readonly Wish[]): readonly number[] {
-    const lengths = new Set<number>();
-    if (isPlain(this.#choices)) return [];
+  /** The default size of groups for each target with codes: of several sizes, the first one that divides all rows. */
+  #groupSizes(wishes: readonly Wish[]): ReadonlyMap<string, number | undefined> {
+    const rows = new Map<string, Set<number>>();
     for (const wish of wishes) {
       const { source, to, kept } = wish;
-      if (kept !== undefined || to !== 'int8' || source.shape.length !== 2 || this.#asked(wish) !== undefined) continue;
+      if (kept !== undefined || source.shape.length !== 2 || !this.#hasChoice(wish)) continue;
+      const lengths = rows.get(to) ?? new Set();
+      rows.set(to, lengths);
       if (this.#misfit(wish, this.#formOf(wish, undefined)) === undefined) lengths.add(source.shape[1] as number);
     }
-    return [...lengths];
+    return new Map(
+      safetensorsTargets.map((to) => {
+        const [first, ...others] = integersOf(to)?.groupSizes ?? [];
+        const lengths = [...(rows.get(to) ?? [])];
+        const divides = (size: number | undefined) => lengths.every((columns) => columns % (size ?? 1) === 0);
+        return [to, others.length === 0 ? first : [first, ...others].find(divides)];
+      }),
+    );
+  }
+
+  /** Whether a weight gets groups of one of several default sizes. */
+  #hasChoice(wish: Wish): boolean {
+    const sizes = integersOf(wish.to)?.groupSizes.length ?? 0;
+    return sizes > 1 && !isPlain(this.#choices) && this.#asked(wish) === undefined;
   }
 
   /** The granularity that was asked for. */
@@ -239,17 +250,17 @@ class Planner {
   }
 
   /** Elements that share a scale; undefined for whole rows. */
-  #groupSizeOf(wish: Wish, bits: CodeWidth, groupSizeOfInt8: number | undefined): number | undefined {
+  #groupSizeOf(wish: Wish, usual: number | undefined): number | undefined {
     const asked = this.#asked(wish);
     // Groups would cross the inner dimensions.
     if (wish.source.shape.length !== 2 || asked?.kind === 'per-channel') return undefined;
-    if (asked !== undefined) return asked.groupSize;
-    return bits === 4 ? defaultGroupSizes[0] : groupSizeOfInt8;
+    return asked === undefined ? usual : asked.groupSize;
   }
 
-  #formOf(wish: Wish, groupSizeOfInt8: number | undefined): CompressedForm {
-    const plain = isFloat8(wish.to) || isPlain(this.#choices);
-    return this.#formWith(wish, plain ? undefined : this.#groupSizeOf(wish, bitsOf(wish.to) ?? 8, groupSizeOfInt8));
+  /** @param usual the size of groups if the options ask for none; undefined for whole rows */
+  #formOf(wish: Wish, usual: number | undefined): CompressedForm {
+    const hasGroups = integersOf(wish.to) !== undefined && !isPlain(this.#choices);
+    return this.#formWith(wish, hasGroups ? this.#groupSizeOf(wish, usual) : undefined);
   }
 
   #formWith({ to, dtype }: Wish, groupSize: number | undefined): CompressedForm {
@@ -264,11 +275,12 @@ class Planner {
 
   #newForm(to: string, dtype: string, groupSize: number | undefined): CompressedForm {
     const { scheme = 'symmetric', range = 'min-max' } = this.#choices;
-    const float = isFloat8(to);
+    const { kind, bits } = codesOf(to) as IntegerCodes | FloatCodes;
+    const float = kind === 'floats';
     return {
       codec: 'compressed-tensors',
       type: float ? 'float' : 'int',
-      bits: bitsOf(to) ?? 8,
+      bits,
       symmetric: scheme === 'symmetric' || float,
       groupSize,
       packed: !float && !isPlain(this.#choices),

@@ -9,11 +9,41 @@ import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
 import { plainTensor } from '../tensors.js';
 import { logicalTensors } from './logical.js';
 
+/** How a weight was quantized, as far as the names tell. */
+type Method =
+  /** By a tool that stores codes in the layout of compressed-tensors. */
+  | { readonly kind: 'compressed' }
+  /** As small floats with scales. */
+  | { readonly kind: 'floats'; readonly bits: number }
+  /** By another tool. */
+  | { readonly kind: 'tool'; readonly name: string }
+  /** No layer computes with integers as its weights, so that they are codes of some layout. */
+  | { readonly kind: 'unknown' };
+
+const tool = (name: string): Method => ({ kind: 'tool', name });
+
+function methodText(method: Method): string {
+  switch (method.kind) {
+    case 'compressed':
+      return 'compressed-tensors';
+    case 'floats':
+      return `float${method.bits} with scales`;
+    case 'tool':
+      return method.name;
+    case 'unknown':
+      return 'by a method that is not known here';
+  }
+}
+
+/** Whether weights of a method may be in a layout that can be decoded. */
+function mayBeDecoded(method: Method): boolean {
+  return method.kind === 'compressed' || (method.kind === 'floats' && method.bits === 8);
+}
+
 /** A weight that is quantized already. */
 interface Found {
   readonly name: string;
-  /** By what, as far as the names tell. */
-  readonly by: string;
+  readonly method: Method;
 }
 
 /** Codes have up to 32 bits. Integers of 64 are positions and counts. */
@@ -21,9 +51,6 @@ const isWhole = (dtype: string) => /^[IU](8|16|32)$/.test(dtype);
 
 /** Types of floats that stand for themselves. */
 const ordinary: readonly string[] = ['F32', 'BF16', 'F16'];
-
-/** Codes of some layout that is not known here: no layer computes with integers as its weights. */
-const unknownMethod = 'by a method that is not known here';
 
 /** Integers of methods: their names, the names of which one is beside them, and who makes them. */
 const integers: readonly (readonly [last: string, neighbors: readonly string[], by: string])[] = [
@@ -39,25 +66,28 @@ const integers: readonly (readonly [last: string, neighbors: readonly string[], 
 ];
 
 /** Looks at one tensor, by its name and dtype and by the names of its neighbors. */
-function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => boolean): string | undefined {
+function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => boolean): Method | undefined {
   // Most tensors are floats, whose names need no look.
   if (ordinary.includes(dtype)) return undefined;
   const dot = name.lastIndexOf('.') + 1;
   const [module, last] = [name.slice(0, dot), name.slice(dot)];
   const among = (...names: string[]) => names.some((other) => has(module + other));
   if (isWhole(dtype)) {
-    if (last === 'qweight' && among('scales', 'qzeros')) return among('g_idx') ? 'GPTQ' : 'AWQ or GPTQ';
-    if (last.endsWith('_packed') && has(`${name.slice(0, -'_packed'.length)}_scale`)) return 'compressed-tensors';
-    if (has(`${name}.absmax`) || has(`${name}.quant_map`) || (last === 'weight' && among('SCB'))) return 'bitsandbytes';
-    if (last.endsWith('_blocks') && has(`${name.slice(0, -'_blocks'.length)}_scales`)) return 'MXFP4';
-    if (last === '_data' && among('_scale')) return 'optimum-quanto';
-    if (last.endsWith('_qdata') && has(`${name.slice(0, -'_qdata'.length)}_scale`)) return 'torchao';
-    if (has(`${name}_scale`)) return 'compressed-tensors';
+    if (last === 'qweight' && among('scales', 'qzeros')) return tool(among('g_idx') ? 'GPTQ' : 'AWQ or GPTQ');
+    if (last.endsWith('_packed') && has(`${name.slice(0, -'_packed'.length)}_scale`)) return { kind: 'compressed' };
+    if (has(`${name}.absmax`) || has(`${name}.quant_map`) || (last === 'weight' && among('SCB'))) {
+      return tool('bitsandbytes');
+    }
+    if (last.endsWith('_blocks') && has(`${name.slice(0, -'_blocks'.length)}_scales`)) return tool('MXFP4');
+    if (last === '_data' && among('_scale')) return tool('optimum-quanto');
+    if (last.endsWith('_qdata') && has(`${name.slice(0, -'_qdata'.length)}_scale`)) return tool('torchao');
+    if (has(`${name}_scale`)) return { kind: 'compressed' };
     const known = integers.find(([own, neighbors]) => own === last && (neighbors.length === 0 || among(...neighbors)));
-    if (known !== undefined) return known[2];
-    return last === 'qweight' || (last === 'weight' && shape.length > 1) ? unknownMethod : undefined;
+    if (known !== undefined) return tool(known[2]);
+    return last === 'qweight' || (last === 'weight' && shape.length > 1) ? { kind: 'unknown' } : undefined;
   }
-  if (!/^F[468]/.test(dtype)) return undefined;
+  const [, bits] = /^F([468])/.exec(dtype) ?? [];
+  if (bits === undefined) return undefined;
   const scales = [
     `${name}_scale`,
     `${name}_scale_inv`,
@@ -65,7 +95,7 @@ function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => b
     `${module}scale_${last}`,
     `${module}qscale_${last}`,
   ];
-  if (scales.some(has) || (last === 'weight' && among('scale'))) return `float${/^F(\d)/.exec(dtype)?.[1]} with scales`;
+  if (scales.some(has) || (last === 'weight' && among('scale'))) return { kind: 'floats', bits: Number(bits) };
   return undefined;
 }
 
@@ -77,8 +107,8 @@ export function findQuantized(tensors: readonly SourceTensor[]): Found | undefin
     return names.has(name);
   };
   for (const tensor of tensors) {
-    const by = methodOf(tensor, has);
-    if (by !== undefined) return { name: tensor.name, by };
+    const method = methodOf(tensor, has);
+    if (method !== undefined) return { name: tensor.name, method };
   }
   return undefined;
 }
@@ -106,21 +136,20 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
   };
   const found = findQuantized(model.tensors);
   if (found === undefined) return model.tensors.map(plainTensor);
-  const { name, by } = found;
-  const logical =
-    requantize || by === 'compressed-tensors' || by.startsWith('float8') ? await logicalTensors(model) : [];
+  const { name, method } = found;
+  const logical = requantize || mayBeDecoded(method) ? await logicalTensors(model) : [];
   const codes = logical.filter(({ form }) => form.codec === 'compressed-tensors');
   const parts = new Set(codes.flatMap((tensor) => tensor.parts.map(({ tensor }) => tensor.name)));
   const rest = findQuantized(model.tensors.filter((tensor) => !parts.has(tensor.name)));
   if (rest !== undefined || codes.length === 0) {
-    const { name: where, by: method } = rest ?? found;
+    const { name: where, method: its } = rest ?? found;
     fail(
       where,
-      `it is quantized already (${method}), in a layout that cannot be decoded here; start from the model in floats`,
+      `it is quantized already (${methodText(its)}), in a layout that cannot be decoded here; start from the model in floats`,
     );
   }
   if (!requantize) {
-    fail(name, `it is quantized already (${by})`, {
+    fail(name, `it is quantized already (${methodText(method)})`, {
       kind: 'try',
       option: mention('requantize', true),
       effect: 'starts from the values of the codes, which adds to their errors',

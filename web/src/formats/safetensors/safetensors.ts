@@ -4,19 +4,12 @@ import type { Format, OpenFile, OpenModel } from '../format.js';
 import { plainTensor } from '../tensors.js';
 import { readSafetensors } from './header.js';
 import { logicalTensors } from './logical.js';
-import {
-  options,
-  readers,
-  type SafetensorsOptions,
-  type SafetensorsSidecars,
-  type SafetensorsTarget,
-  safetensorsTargets,
-  targets,
-} from './options.js';
+import { options, readers, type SafetensorsOptions, type SafetensorsSidecars } from './options.js';
 import { planSafetensors } from './plan.js';
 import { tensorsAsFloats } from './quantized.js';
 import { safetensorsReasonText } from './reasons.js';
 import { openShards } from './shards.js';
+import { mixtureOf, type SafetensorsTarget, safetensorsTargets, targets } from './targets.js';
 import { verifySafetensors } from './verify.js';
 
 const brace = 0x7b;
@@ -38,13 +31,6 @@ async function openFile(source: ByteSource): Promise<OpenModel> {
   const { tensors, metadata } = await readSafetensors(source);
   return { bytes: source.size, files: [source], tensors, metadata };
 }
-
-/** What weights of a file may become together with others. Codes of other kinds would need a configuration of another kind. */
-const integerMixtures: Readonly<Record<string, readonly SafetensorsTarget[]>> = {
-  int4: ['int4', 'int8', 'bfloat16'],
-  int8: ['int8', 'bfloat16'],
-  float8e4m3fn: ['float8e4m3fn', 'bfloat16'],
-};
 
 export const safetensors: Format<
   'safetensors',
@@ -71,7 +57,7 @@ export const safetensors: Format<
   ruleTargets: safetensorsTargets,
   mixtures: {
     to: 'int4',
-    types: (to) => integerMixtures[to],
+    types: mixtureOf,
     stored: (bytes) => bytes,
   },
   options,

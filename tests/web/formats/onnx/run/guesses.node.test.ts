@@ -54,7 +54,7 @@ describe('sizes that are not fixed', () => {
       outputs: [['y', ['b', 'frames', 8]]],
     });
     await expect(compareModels(file, file, { run: true })).rejects.toThrow(
-      /cannot run A: .*; sizes were guessed: b 1, frames 16; run\.dimensions tells others$/s,
+      /cannot run A: .*; sizes were guessed: b 1, frames 16; run\.dimensions sets others$/s,
     );
     expect((await compareModels(file, file, { run: { dimensions: { frames: 100 } } })).outputs).toHaveLength(1);
   });

@@ -1,6 +1,6 @@
 /** Inputs of models: those that were given, and random ones for the others, always the same for a seed. */
 import { rangeError } from '../../../core/errors.js';
-import { count as exactly, ofType, oneOf, whole } from '../../../core/option-problem.js';
+import { count as exactly, ofType, oneOf } from '../../../core/option-problem.js';
 import { type FileInput, quoted } from '../../../files/bytes.js';
 import { openSource } from '../../../files/open.js';
 import type { InputArray, InputOptions, ModelInputs } from '../../run.js';
@@ -62,7 +62,7 @@ async function givenArrays(given: ModelInputs, names: readonly string[]): Promis
     }
   }
   for (const name of found.keys()) {
-    if (!names.includes(name)) throw rangeError(pathOf(name), { kind: 'knownOption', names });
+    if (!names.includes(name)) throw rangeError('inputs', oneOf(names), name);
   }
   return found;
 }
@@ -215,7 +215,7 @@ function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: s
       typeof value === 'bigint'
         ? value >= least && value < least + count
         : Number.isInteger(number) && number >= low && number < end;
-    if (!isHeld) throw rangeError(`${pathOf(name)}[${i}]`, whole(low, end - 1), value);
+    if (!isHeld) throw rangeError(`${pathOf(name)}[${i}]`, ofType(type), value);
   }
 }
 

@@ -1,0 +1,121 @@
+/** The targets of safetensors results: one table with the facts of each. */
+import type { CastType } from '../../codecs/cast.js';
+import type { CodeWidth } from '../../codecs/codes.js';
+import type { Target } from '../format.js';
+import { copyTarget, shardOptions } from '../shards.js';
+
+/** Integer codes. */
+export interface IntegerCodes {
+  readonly kind: 'integers';
+  readonly bits: CodeWidth;
+  /** Sizes of groups by default: the first one that divides all rows that become this. All loaders of groups know them. */
+  readonly groupSizes: readonly number[];
+}
+
+/** Float8 codes with a scale for each row. */
+export interface FloatCodes {
+  readonly kind: 'floats';
+  readonly bits: 8;
+}
+
+/** What a target stores: codes, floats of another type, or copies. */
+type Stores =
+  | IntegerCodes
+  | FloatCodes
+  | { readonly kind: 'cast'; readonly type: CastType }
+  | { readonly kind: 'copy' };
+
+interface TargetFacts extends Omit<Target, 'name'> {
+  readonly stores: Stores;
+  /** Targets that rules may mix it with for a result of a given size. Another kind of codes would need another configuration. */
+  readonly mixedWith?: readonly string[];
+}
+
+const floatOptions = ['requantize', ...shardOptions];
+const codeOptions = ['include', 'config', ...floatOptions];
+const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...codeOptions];
+
+const table = {
+  int8: {
+    about: '8 bits, in groups',
+    stores: { kind: 'integers', bits: 8, groupSizes: [128, 64, 32] },
+    options: [...integerOptions, 'activations'],
+    mixedWith: ['bfloat16'],
+    preset: 'balanced',
+  },
+  int4: {
+    about: '4 bits, in groups',
+    stores: { kind: 'integers', bits: 4, groupSizes: [128] },
+    options: integerOptions,
+    mixedWith: ['int8', 'bfloat16'],
+    preset: 'small',
+  },
+  float8e4m3fn: {
+    about: '8 bits, small floats and a scale for each row',
+    stores: { kind: 'floats', bits: 8 },
+    options: codeOptions,
+    mixedWith: ['bfloat16'],
+  },
+  float16: {
+    about: 'half the bytes of float32, small range',
+    stores: { kind: 'cast', type: 'F16' },
+    options: floatOptions,
+  },
+  bfloat16: {
+    about: 'half the bytes of float32, all of its range',
+    stores: { kind: 'cast', type: 'BF16' },
+    options: floatOptions,
+    preset: 'safe',
+  },
+} as const satisfies Readonly<Record<string, TargetFacts>>;
+
+/** A target that converts. */
+type ConvertingTarget = keyof typeof table;
+
+/** A target of a safetensors result. */
+export type SafetensorsTarget = ConvertingTarget | 'copy';
+
+/** What the weights of a safetensors file can become. */
+export const safetensorsTargets = Object.keys(table) as readonly ConvertingTarget[];
+
+function factsOf(to: unknown): TargetFacts | undefined {
+  return isTarget(to) ? table[to] : undefined;
+}
+
+/** Whether this is a target that converts. */
+export function isTarget(value: unknown): value is ConvertingTarget {
+  return typeof value === 'string' && Object.hasOwn(table, value);
+}
+
+/** The targets for people. */
+export const targets: readonly Target[] = [
+  ...Object.entries(table).map(([name, { stores: _, mixedWith: __, ...target }]: [string, TargetFacts]): Target => {
+    return { name, ...target };
+  }),
+  copyTarget(shardOptions),
+];
+
+/** What rules may give a weight in a result of a given size; undefined if the target takes no mixtures. */
+export function mixtureOf(to: string): readonly string[] | undefined {
+  const others = factsOf(to)?.mixedWith;
+  return others && [to, ...others];
+}
+
+function storesOf<Kind extends Stores['kind']>(to: unknown, kind: Kind): Extract<Stores, { kind: Kind }> | undefined {
+  const stores = factsOf(to)?.stores;
+  return stores?.kind === kind ? (stores as Extract<Stores, { kind: Kind }>) : undefined;
+}
+
+/** The integer codes that a target stores. */
+export const integersOf = (to: unknown): IntegerCodes | undefined => storesOf(to, 'integers');
+
+/** The codes that a target stores, integers or floats. */
+export const codesOf = (to: unknown): IntegerCodes | FloatCodes | undefined => integersOf(to) ?? storesOf(to, 'floats');
+
+/** The type that a target casts floats to. */
+export const castOf = (to: unknown): CastType | undefined => storesOf(to, 'cast')?.type;
+
+/** Sizes of groups that some target has by default, the largest one first. */
+export const usualGroupSizes: readonly number[] = [
+  ...new Set(safetensorsTargets.flatMap((to) => integersOf(to)?.groupSizes ?? [])),
+].sort((a, b) => b - a);
