@@ -128,6 +128,11 @@ export function typeNumber(name: string): number {
   return kind.id;
 }
 
+/** The name of a type, by ONNX's number. */
+export function typeName(id: number): string {
+  return kindsById.get(id)?.name ?? `type ${id}`;
+}
+
 export const stringType = 8;
 
 // ------------------------------------------------------------------------------------------------------------------------ messages
