@@ -82,7 +82,7 @@ function formOf(
   };
 }
 
-/** Why a reader takes no blocks. */
+/** The reason why a reader cannot take blocks. */
 function whyNotTaken(reader: Reader, rank: number, length: number, { codec, blockSize }: BlockOptions): OnnxReason {
   const { node, input, path } = reader;
   const operator = node.opType;
@@ -141,7 +141,7 @@ export function blocksOf(context: Context, reading: Reading, options: BlockOptio
 /** Decides about a weight of a target with blocks. */
 export function decideBlocks(context: Context, reading: Reading, target: TargetOf<'blocks'>): Blocks | Keep {
   const { choices, halves } = context;
-  // Whoever reads float16 computes with it.
+  // Readers of float16 compute with it.
   const readsHalf = floatsRead(context, reading) === 'F16';
   return blocksOf(context, reading, {
     codec: target.codec,

@@ -50,7 +50,7 @@ function inHalfGraph({ graphs }: Context, weight: Weight, nodes: HalfNodes): Hal
   if (!isCast || bytes / 4 >= fewestElements) {
     return { kind: 'half', weight, inHalfGraph: true, isCast, halfUses: isCast ? halves : [] };
   }
-  // A small weight stays, and whoever computes with float16 reads a Cast of it.
+  // Keep a small weight, and let nodes of float16 read a Cast of it.
   const operator = floats[0]?.node.opType ?? '';
   if (halves.length === 0) return keep(value.isOutput ? { kind: 'output' } : { kind: 'readBy', operator });
   const reason: OnnxReason = value.isOutput ? { kind: 'alsoOutput' } : { kind: 'alsoReadBy', operator };
