@@ -80,11 +80,14 @@ export async function models(file: Uint8Array): Promise<void> {
     rules: [{ match: /embed/, keep: true }],
     onProgress: ({ tensor: name, bytesDone }) => console(name, bytesDone),
   });
+  const [first] = report.tensors;
+  if (first?.kept?.kind === 'notDivisible') console(first.kept.dimension % first.kept.by, first.kept.text);
+  const words: readonly string[] = report.notes.map(({ text }) => text);
   const result: Uint8Array = await bytes();
   const { tensors } = await compareModels(file, result);
   const info = await inspectModel(result);
   const { rows } = await runBench({ quick: true });
-  console(totals, report, tensors, info.metadata, rows);
+  console(totals, words, tensors, info.metadata, rows);
 }
 
 declare function console(...values: unknown[]): void;

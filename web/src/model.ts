@@ -57,6 +57,7 @@ export type {
   RunOptions,
   RunReport,
   Runtime,
+  SkippedOutputReason,
 } from './formats/run.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/targets.js';

@@ -107,7 +107,10 @@ describe('scalepoint', () => {
         ['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'y=keep', '--rule', 'x=int3'],
         /--rule "x=int3": expected int8, .*, got "int3"; see scalepoint quantize --help/,
       ],
-      [['plan', 'model.safetensors', '--to', 'q4_0'], /--to: a safetensors file can become int8, .*, not "Q4_0"/],
+      [
+        ['plan', 'model.safetensors', '--to', 'q4_0'],
+        /--to: expected int8, .* or copy for safetensors or .*, got "Q4_0"/,
+      ],
       [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: this option is for GGUF files/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--plain', '--packed'], /--plain: only without --packed/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: this option is for GGUF/],

@@ -71,6 +71,13 @@ class Writer {
   }
 }
 
+/** A plan or a report without its words: notes are left out, and of reasons only the fact remains that there is one. */
+export function withoutWords<
+  T extends { readonly notes: unknown; readonly tensors: readonly { readonly kept?: unknown }[] },
+>({ notes: _, tensors, ...rest }: T) {
+  return { ...rest, tensors: tensors.map((tensor) => (tensor.kept ? { ...tensor, kept: true } : tensor)) };
+}
+
 /** The first 64 bits of a SHA-256 of plain data (numbers, strings, typed arrays, and arrays and objects of these), in hexadecimal. */
 export async function digestOf(...values: unknown[]): Promise<string> {
   const writer = new Writer();

@@ -119,7 +119,8 @@ export function runText({ outputs = [], skippedOutputs = [], layers }: CompareMo
     cells: [nameText(output.name), formatShape(output.shape), ...cellsOf(output)],
   }));
   if (rows.length > 0) lines.push(...table(columns, rows, width, paint));
-  for (const { name, reason } of skippedOutputs) lines.push(`not compared: ${nameText(name)}: ${printable(reason)}`);
+  for (const { name, reason } of skippedOutputs)
+    lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
   return lines;
 }
 
@@ -131,7 +132,7 @@ export function missedOutput(
   const below = outputs.filter(({ error, mismatched }) => error.sqnrDb < limit || mismatched > 0);
   const names = [
     ...below.map(({ name, error }) => `${JSON.stringify(name)} (${withDecibels(error.sqnrDb)})`),
-    ...skippedOutputs.map(({ name, reason }) => `${JSON.stringify(name)} (${reason})`),
+    ...skippedOutputs.map(({ name, reason }) => `${JSON.stringify(name)} (${reason.text})`),
   ];
   if (names.length === 0) return undefined;
   return new ScalepointError('QUALITY', `outputs with an SQNR below ${limit} dB: ${listed(names, 3)}`);

@@ -86,25 +86,21 @@ export const reasons = {
   notWeight: { kind: 'notWeight' },
 } as const satisfies { readonly [Kind in SharedKind]?: { readonly kind: Kind } };
 
-const cached = (make: (dtype: string) => Reason) => {
-  const known = new Map<string, Reason>();
-  return (dtype: string): Reason => {
-    const reason = known.get(dtype) ?? make(dtype);
-    known.set(dtype, reason);
+/** Makes each reason once, by what it is about. */
+export function cachedReason<Datum>(make: (datum: Datum) => Reason): (datum: Datum) => Reason {
+  const known = new Map<Datum, Reason>();
+  return (datum) => {
+    const reason = known.get(datum) ?? make(datum);
+    known.set(datum, reason);
     return reason;
   };
-};
+}
 
 /** The reason of tensors of a type of floats that is not converted. */
-export const dtypeReason = cached((dtype) => ({ kind: 'dtype', dtype }) satisfies SharedReason);
+export const dtypeReason = cachedReason((dtype: string) => ({ kind: 'dtype', dtype }) satisfies SharedReason);
 
 /** The reason of tensors whose elements are no floats. */
-export const nonFloatReason = cached((dtype) => ({ kind: 'nonFloat', dtype }) satisfies SharedReason);
-
-const ranks: Reason[] = [];
+export const nonFloatReason = cachedReason((dtype: string) => ({ kind: 'nonFloat', dtype }) satisfies SharedReason);
 
 /** The reason of tensors with a number of dimensions. */
-export function rankReason(rank: number): Reason {
-  ranks[rank] ??= { kind: 'rank', rank } satisfies SharedReason;
-  return ranks[rank];
-}
+export const rankReason = cachedReason((rank: number) => ({ kind: 'rank', rank }) satisfies SharedReason);

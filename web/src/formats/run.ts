@@ -62,6 +62,14 @@ export interface ComparedLayer extends ComparedOutput {
   readonly lossDb: number;
 }
 
+/** Why an output was not compared. Programs decide by the kind, never by the text. */
+export type SkippedOutputReason =
+  | { readonly kind: 'onlyInA' | 'onlyInB'; readonly text: string }
+  /** It has another shape in the second model. */
+  | { readonly kind: 'shapes'; readonly a: readonly number[]; readonly b: readonly number[]; readonly text: string }
+  /** It holds texts. */
+  | { readonly kind: 'notNumbers'; readonly text: string };
+
 /** What two models compute from the same inputs. */
 export interface RunReport {
   /** In the order of a. */
@@ -71,7 +79,7 @@ export interface RunReport {
     /** Its name in the models. */
     readonly name: string;
     /** Why it cannot be compared. */
-    readonly reason: string;
+    readonly reason: SkippedOutputReason;
   }[];
   /** With `layers`: values that nodes of both main graphs give under one name, in the order of a. */
   readonly layers?: readonly ComparedLayer[];

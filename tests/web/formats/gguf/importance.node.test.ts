@@ -222,7 +222,7 @@ describe('a GGUF file with an importance matrix', () => {
     const lacking = planModel(file, { to: 'Q2_K_S', importance: matrixFile(some) });
     await expect(lacking).rejects.toThrow(expect.objectContaining({ code: 'BAD_FILE', tensor: 'blk.0.ffn_up.weight' }));
     await expect(planModel(file, { to: 'Q2_K_S' })).rejects.toThrow(
-      expect.objectContaining({ option: 'to', name: 'RangeError' }),
+      expect.objectContaining({ option: 'importance', name: 'RangeError' }),
     );
   });
 });

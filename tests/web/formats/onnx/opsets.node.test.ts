@@ -4,6 +4,8 @@ import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
 import { cosine, run } from './ort.js';
 
+const latin = (bytes: Uint8Array) => new TextDecoder('latin1').decode(bytes);
+
 const targets = [
   'q8',
   'uint8',
@@ -52,6 +54,15 @@ describe('a model of opset', () => {
       expect(report.tensors.filter(({ kept }) => kept === undefined).length, to).toBeGreaterThan(0);
     }
   });
+});
+
+it('weights of a version without broadcasting become floats by DequantizeLinear alone', async () => {
+  const file = onnx.product('Gemm', [64, 48], [3, 64], [3, 48])({}, { opset: 6, ir: 3 });
+  const { bytes, report } = await quantizeModel(file, { to: 'int8-weights', dequantize: 'cast', workers: 0 });
+  expect(report.tensors[0]?.kept).toBeUndefined();
+  const text = latin(await bytes());
+  expect(text).toContain('DequantizeLinear');
+  expect(text).not.toContain('Mul');
 });
 
 /** A graph of operators that a newer version writes in another way. Behind the product each output follows from it alone. */

@@ -16,7 +16,7 @@ import {
   type SourceTensor,
 } from '../format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../options.js';
-import { dtypeReason, nonFloatReason, type Reason, rankReason, reasons } from '../reason.js';
+import { cachedReason, dtypeReason, nonFloatReason, type Reason, rankReason, reasons } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { type Copies, compareNames, convertedLogical, elementCount, keptTensor } from '../tensors.js';
 import { describe } from './config.js';
@@ -42,11 +42,14 @@ export type SafetensorsChoices = PlanChoices<SafetensorsOptions, SafetensorsTarg
 /** Types that can be converted. */
 const floatTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
 
-/** Why a tensor of such a type cannot be converted. */
+const complexReason = own({ kind: 'complex' });
+const smallFloatReason = cachedReason((bits: number) => own({ kind: 'smallFloat', bits }));
+
+/** The reason not to convert a tensor of such a type. */
 function strangeType(dtype: string): Reason {
   const [, bits] = /^F([468])_?/.exec(dtype) ?? [];
-  if (bits !== undefined) return own({ kind: 'smallFloat', bits: Number(bits) });
-  return dtype === 'C64' ? own({ kind: 'complex' }) : nonFloatReason(dtype);
+  if (bits !== undefined) return smallFloatReason(Number(bits));
+  return dtype === 'C64' ? complexReason : nonFloatReason(dtype);
 }
 
 /** A tensor as floats, and what is to become of it before anything is known about the others. */

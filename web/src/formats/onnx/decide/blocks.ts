@@ -6,7 +6,7 @@ import { floatOf, type OnnxNode, typeNumber } from '../file/proto.js';
 import type { Reader } from '../graph/graph.js';
 import { looksUpRows, swaps, transposes } from '../graph/products.js';
 import { isCalled, type Reading } from '../graph/readers.js';
-import type { OnnxReason } from '../reasons.js';
+import { type OnnxReason, ownReasons } from '../reasons.js';
 import type { TargetOf } from '../targets.js';
 import type { Blocks, Context, Keep } from './decision.js';
 import { bytesIn } from './sizes.js';
@@ -127,7 +127,7 @@ export function blocksOf(context: Context, reading: Reading, options: BlockOptio
     () => taken.length === 0 && whyNotTaken(readers[0] as Reader, shape.length, columns, options),
     () => shape.length !== 2 && { kind: 'rank', rank: shape.length },
     () => other && { kind: 'alsoReadBy', operator: other.node.opType },
-    () => leaves && { kind: 'output' },
+    () => leaves && ownReasons.output,
     () => form.blockSize < smallestBlock && { kind: 'matrixRows', rows: k },
     () => bytesIn(context, weight, form) >= bytes && reasons.notSmaller,
   ];

@@ -8,7 +8,7 @@ import { Graphs } from '../graph/graph.js';
 import { Opsets } from '../graph/opsets.js';
 import { type Reading, readingOf } from '../graph/readers.js';
 import type { OnnxChoices } from '../options.js';
-import type { OnnxReason } from '../reasons.js';
+import { type OnnxReason, ownReasons } from '../reasons.js';
 import { type TargetInfo, type TargetOf, targetNamed } from '../targets.js';
 import { decideBlocks, floatsRead } from './blocks.js';
 import { type Context, type Decision, weightsOf } from './decision.js';
@@ -35,7 +35,7 @@ function whyNotRead(context: Context, reading: Reading, target: TargetInfo): Onn
   const { weight, readers, open, channels, types } = reading;
   const operator = (open ?? readers[0])?.node.opType;
   if (operator === undefined) {
-    return { kind: context.graphs.isOutput(weight.graph, weight.value) ? 'output' : 'notRead' };
+    return context.graphs.isOutput(weight.graph, weight.value) ? ownReasons.output : ownReasons.notRead;
   }
   if (channels === undefined) return { kind: open === undefined ? 'readBy' : 'openAttributes', operator };
   const isTaken =

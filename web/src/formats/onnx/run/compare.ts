@@ -2,29 +2,38 @@
 
 import { measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
 import { type Hint, mention } from '../../../core/option-problem.js';
-import type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from '../../run.js';
+import type { ComparedLayer, ComparedOutput, RunOptions, RunReport, SkippedOutputReason } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { type Feeds, feedsOf, fromHalf } from './inputs.js';
 import { type GraphValue, type RunnableModel, runnableOf, withOutputs } from './runnable.js';
 import { failed, type Loadable, loadRuntime, type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
 import { sumsOf } from './sums.js';
 
+const onlyInA: SkippedOutputReason = { kind: 'onlyInA', text: 'only A has it' };
+const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
+
 type Values = ReadonlyMap<string, RuntimeTensor>;
 
-/** The numbers of a tensor; undefined of texts. */
-function numbersOf({ type, data }: RuntimeTensor): ArrayLike<number> | undefined {
-  if (type === 'string') return undefined;
+/** The numbers of a tensor that holds some. */
+function numbersOf({ type, data }: RuntimeTensor): ArrayLike<number> {
   if (type === 'float16' && data instanceof Uint16Array) return Float32Array.from(data, fromHalf);
   if (type === 'int64' || type === 'uint64') return Float64Array.from(data as ArrayLike<bigint>, Number);
   return data as ArrayLike<number>;
 }
 
-/** Compares two values of a name. Returns why not, if that is not possible. */
-function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor | undefined): ComparedOutput | string {
-  if (b === undefined) return 'only A has it';
-  if (a.dims.join() !== b.dims.join()) return `shapes ${a.dims.join('×')} and ${b.dims.join('×')}`;
-  const [x, y] = [numbersOf(a), numbersOf(b)];
-  if (x === undefined || y === undefined) return 'texts';
+/** The reason not to compare two values; undefined if they can be compared. */
+function whyNotCompared(a: RuntimeTensor, b: RuntimeTensor): SkippedOutputReason | undefined {
+  if (a.dims.join() !== b.dims.join()) {
+    const text = `shapes ${a.dims.join('×')} and ${b.dims.join('×')}`;
+    return { kind: 'shapes', a: a.dims, b: b.dims, text };
+  }
+  const hasTexts = [a, b].some(({ type }) => type === 'string');
+  return hasTexts ? { kind: 'notNumbers', text: 'texts' } : undefined;
+}
+
+/** Compares two values of a name that can be compared. */
+function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor): ComparedOutput {
+  const [x, y] = [numbersOf(a), numbersOf(b)] as const;
   const sums = sumsOf(x, y);
   const mismatched = nonFiniteOf(sums) > 0 ? mismatchesOf(x, y) : 0;
   return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
@@ -69,8 +78,8 @@ function layersOf(values: readonly GraphValue[], a: Values, b: Values): Compared
   const known = new Map<string, number>();
   return values.flatMap(({ name, op, inputs }) => {
     const [x, y] = [a.get(name), b.get(name)];
-    const compared = x === undefined || y === undefined ? '' : compareValue(name, x, y);
-    if (typeof compared === 'string') return [];
+    if (x === undefined || y === undefined || whyNotCompared(x, y) !== undefined) return [];
+    const compared = compareValue(name, x, y);
     const sqnr = Math.min(most, compared.error.sqnrDb);
     known.set(name, sqnr);
     const before = inputs.reduce((least, input) => Math.min(least, known.get(input) ?? most), most);
@@ -107,13 +116,14 @@ export async function compareRuns(
   };
   const [before, after] = await runBoth([first, second], 'all');
   const outputs: ComparedOutput[] = [];
-  const skippedOutputs: { name: string; reason: string }[] = [];
+  const skippedOutputs: RunReport['skippedOutputs'][number][] = [];
   for (const [name, value] of before) {
-    const compared = compareValue(name, value, after.get(name));
-    if (typeof compared === 'string') skippedOutputs.push({ name, reason: compared });
-    else outputs.push(compared);
+    const other = after.get(name);
+    const reason = other === undefined ? onlyInA : whyNotCompared(value, other);
+    if (reason !== undefined) skippedOutputs.push({ name, reason });
+    else if (other !== undefined) outputs.push(compareValue(name, value, other));
   }
-  for (const name of after.keys()) if (!before.has(name)) skippedOutputs.push({ name, reason: 'only B has it' });
+  for (const name of after.keys()) if (!before.has(name)) skippedOutputs.push({ name, reason: onlyInB });
   if (options.layers !== true) return { outputs, skippedOutputs };
   const values = common(first, second);
   const names = values.filter(({ isOutput }) => !isOutput).map(({ name }) => name);
