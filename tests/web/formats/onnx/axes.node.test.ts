@@ -118,7 +118,13 @@ describe('int4-weights', () => {
   });
 
   it('keeps kernels, which hold less than a block', async () => {
-    expect(await keptOf(modelOf('ConvTranspose', {}, [1, 32, 9], uneven([32, 48, 4], 1), [1, 48, 12]))).toBe('3-D');
-    expect(await keptOf(modelOf('MatMul', {}, [4, 3, 8], uneven([4, 8, 64], 2), [4, 3, 64]))).toBe('3-D');
+    expect(await keptOf(modelOf('ConvTranspose', {}, [1, 32, 9], uneven([32, 48, 4], 1), [1, 48, 12]))).toMatchObject({
+      kind: 'rank',
+      rank: 3,
+    });
+    expect(await keptOf(modelOf('MatMul', {}, [4, 3, 8], uneven([4, 8, 64], 2), [4, 3, 64]))).toMatchObject({
+      kind: 'rank',
+      rank: 3,
+    });
   });
 });

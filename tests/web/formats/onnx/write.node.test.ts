@@ -277,16 +277,16 @@ describe('what does not change', () => {
     });
     for (const to of ['int8-weights', 'q8', 'q4', 'fp16'] as const) {
       expectBytes(await make(file, { to }), file);
-      expect((await planModel(file, { to })).notes.join()).toMatch(/^the model has no weights of a size/);
+      expect((await planModel(file, { to })).notes).toMatchObject([{ kind: 'nothingConverted', why: 'noWeights' }]);
     }
   });
 
   it('is the whole file if its weights are of another kind, and a note says what would help', async () => {
     const conv = onnx.product('Conv', [32, 8, 3, 3], [1, 8, 9, 9], [1, 32, 'h', 'w'])();
     for (const to of ['q4', 'bnb4', 'int4-weights'] as const) {
-      expect((await planModel(conv, { to })).notes.join()).toMatch(
-        /^blocks are for products .* weights of Conv as well$/,
-      );
+      expect((await planModel(conv, { to })).notes).toMatchObject([
+        { kind: 'nothingConverted', why: 'operator', operator: 'Conv' },
+      ]);
     }
     const half = onnx.model({
       nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
@@ -294,10 +294,12 @@ describe('what does not change', () => {
       inputs: [['x', [3, 64], 10]],
       outputs: [['y', [3, 48], 10]],
     });
-    expect((await planModel(half, { to: 'q8' })).notes.join()).toMatch(
-      /^the weights are F16; q4 and .* the model they/,
-    );
-    expect((await planModel(half, { to: 'fp16' })).notes.join()).toMatch(/^the weights are F16$/);
+    expect((await planModel(half, { to: 'q8' })).notes).toMatchObject([
+      { kind: 'nothingConverted', why: 'dtype', dtype: 'F16', others: ['q4', 'int8-weights'] },
+    ]);
+    expect((await planModel(half, { to: 'fp16' })).notes).toMatchObject([
+      { kind: 'nothingConverted', why: 'sameType', dtype: 'F16' },
+    ]);
   });
 
   it('is a result that is quantized once more', async () => {
@@ -341,7 +343,7 @@ describe('what does not change', () => {
     ];
     const { report } = await quantizeModel(file, { to: 'int8-weights', rules, workers: 0 });
     expect(report.tensors).toMatchObject([
-      { name: 'a', kept: 'rule' },
+      { name: 'a', kept: { kind: 'rule' } },
       { name: 'b', to: 'Q4 (32)' },
     ]);
   });

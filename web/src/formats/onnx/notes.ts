@@ -2,7 +2,7 @@
 
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
-import { type RestoredReason, reasonText } from './reasons.js';
+import type { RestoredReason } from './reasons.js';
 import type { OnnxTarget } from './targets.js';
 
 /** How many times each operator occurs. */
@@ -36,8 +36,18 @@ export function noHalfNote(opset: number | undefined, needed: number): Note {
 
 /** In a list of what there are no integers for. */
 function integersFor(reason: RestoredReason): string {
-  if (reason.kind === 'readBy') return reason.operator;
-  return reason.kind === 'inFunction' ? `${reason.operator} in a function` : (reasonText(reason) ?? '');
+  switch (reason.kind) {
+    case 'readBy':
+      return reason.operator;
+    case 'inFunction':
+      return `${reason.operator} in a function`;
+    case 'noOpset':
+      return 'graphs that import no version of ai.onnx';
+    case 'functionOpset':
+      return `functions of opset ${reason.opset}`;
+    case 'opset':
+      return `opset ${reason.opset} (${reason.operator} would mean something else in a newer one)`;
+  }
 }
 
 /** Weights of a target for integers that become floats at every run. @param found at least one */

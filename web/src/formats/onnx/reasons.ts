@@ -52,6 +52,14 @@ export type OnnxReason = OwnReason | Extract<SharedReason, { kind: 'rule' | 'ran
 /** Why a weight has no integers that are multiplied: its reader, or a version that cannot be raised. */
 export type RestoredReason = Extract<OwnReason, { kind: 'readBy' | 'inFunction' }> | Obstacle;
 
+/** Reasons without more about them, made once: a model may have a hundred thousand tensors. */
+export const ownReasons = {
+  small: { kind: 'small' },
+  training: { kind: 'training' },
+  notRead: { kind: 'notRead' },
+  output: { kind: 'output' },
+} as const satisfies { readonly [Kind in OwnReason['kind']]?: { readonly kind: Kind } };
+
 type WordsOf<Kind extends OwnReason['kind']> =
   | string
   | ((reason: Extract<OwnReason, { readonly kind: Kind }>) => string);

@@ -2,11 +2,11 @@
 import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
 import { reasons } from '../../reason.js';
-import { floatOf, kindsById, type OnnxNode, typeNumber } from '../file/proto.js';
+import { floatOf, type OnnxNode, typeNumber } from '../file/proto.js';
 import type { Reader } from '../graph/graph.js';
-import { looksUpRows, swaps, transposes, typeRead } from '../graph/products.js';
+import { looksUpRows, swaps, transposes } from '../graph/products.js';
 import { isCalled, type Reading } from '../graph/readers.js';
-import type { OnnxReason } from '../reasons.js';
+import { type OnnxReason, ownReasons } from '../reasons.js';
 import type { TargetOf } from '../targets.js';
 import type { Blocks, Context, Keep } from './decision.js';
 import { bytesIn } from './sizes.js';
@@ -27,26 +27,14 @@ export interface BlockOptions {
   isHalf(node: OnnxNode): boolean;
 }
 
-/** Numbers of the types of elements that readers take a weight for. */
-function typesRead({ weight, readers }: Reading): ReadonlySet<number> {
-  return new Set(readers.map((reader) => typeRead(reader, weight.source.dtype)));
-}
-
 /**
  * The type of floats that all readers take a weight for. Undefined if there are several or it is another one, or if there are Casts that a
  * graph in float16 changes.
  */
-export function floatsRead({ halves }: Context, reading: Reading): 'F32' | 'F16' | undefined {
-  const types = typesRead(reading);
-  const isCast = reading.readers.some(({ path }) => path.some(({ opType }) => opType === 'Cast'));
+export function floatsRead({ halves }: Context, { readers, types }: Reading): 'F32' | 'F16' | undefined {
+  const isCast = readers.some(({ path }) => path.some(({ opType }) => opType === 'Cast'));
   if (types.size > 1 || (isCast && halves !== undefined)) return undefined;
   return (['F32', 'F16'] as const).find((name) => types.has(typeNumber(name)));
-}
-
-/** The reason to keep a weight whose readers take it for other types. */
-function readAs(reading: Reading): OnnxReason {
-  const types = [...typesRead(reading)].map((type) => kindsById.get(type)?.name ?? `type ${type}`);
-  return { kind: 'readAs', types };
 }
 
 /** Factors of a Gemm that float16 holds with all of its precision. */
@@ -94,7 +82,7 @@ function formOf(
   };
 }
 
-/** Why a reader takes no blocks. */
+/** The reason why a reader cannot take blocks. */
 function whyNotTaken(reader: Reader, rank: number, length: number, { codec, blockSize }: BlockOptions): OnnxReason {
   const { node, input, path } = reader;
   const operator = node.opType;
@@ -105,6 +93,17 @@ function whyNotTaken(reader: Reader, rank: number, length: number, { codec, bloc
   if (isCalled(reader)) return { kind: 'inFunction', operator };
   if (swaps(path) !== undefined) return { kind: input === 1 ? 'factor' : 'readBy', operator };
   return { kind: 'moved', operator, movers: [...new Set(path.map(({ opType }) => opType))] };
+}
+
+/** The reason to keep a weight if something stands in the way of its blocks. */
+type Obstacle = () => OnnxReason | false | undefined;
+
+function firstReason(obstacles: readonly Obstacle[]): OnnxReason | undefined {
+  for (const obstacle of obstacles) {
+    const reason = obstacle();
+    if (reason) return reason;
+  }
+  return undefined;
 }
 
 /** Decides about a weight that is to become blocks, if all of its readers can take them. */
@@ -123,20 +122,16 @@ export function blocksOf(context: Context, reading: Reading, options: BlockOptio
   // Choose the form.
   const [k, n] = transposed ? [columns, rows] : [rows, columns];
   const form = formOf(options, k, transposed, lookups.length > 0);
-  const reason: OnnxReason | undefined =
-    taken.length === 0
-      ? whyNotTaken(readers[0] as Reader, shape.length, columns, options)
-      : shape.length !== 2
-        ? { kind: 'rank', rank: shape.length }
-        : other !== undefined
-          ? { kind: 'alsoReadBy', operator: other.node.opType }
-          : leaves
-            ? { kind: 'output' }
-            : form.blockSize < smallestBlock
-              ? { kind: 'matrixRows', rows: k }
-              : bytesIn(context, weight, form) < bytes
-                ? undefined
-                : reasons.notSmaller;
+  // Find what stands in the way.
+  const obstacles: readonly Obstacle[] = [
+    () => taken.length === 0 && whyNotTaken(readers[0] as Reader, shape.length, columns, options),
+    () => shape.length !== 2 && { kind: 'rank', rank: shape.length },
+    () => other && { kind: 'alsoReadBy', operator: other.node.opType },
+    () => leaves && ownReasons.output,
+    () => form.blockSize < smallestBlock && { kind: 'matrixRows', rows: k },
+    () => bytesIn(context, weight, form) >= bytes && reasons.notSmaller,
+  ];
+  const reason = firstReason(obstacles);
   if (reason !== undefined) return { kind: 'keep', weight, reason };
   const { unneeded } = context.graphs.release(weight, taken);
   const halves = new Set(taken.map(({ node }) => node).filter((node) => options.isHalf(node)));
@@ -146,11 +141,8 @@ export function blocksOf(context: Context, reading: Reading, options: BlockOptio
 /** Decides about a weight of a target with blocks. */
 export function decideBlocks(context: Context, reading: Reading, target: TargetOf<'blocks'>): Blocks | Keep {
   const { choices, halves } = context;
-  const floats = floatsRead(context, reading);
-  const isTaken = floats !== undefined && (target.takes as readonly string[]).includes(floats);
-  if (!isTaken) return { kind: 'keep', weight: reading.weight, reason: readAs(reading) };
-  // Whoever reads float16 computes with it.
-  const readsHalf = floats === 'F16';
+  // Readers of float16 compute with it.
+  const readsHalf = floatsRead(context, reading) === 'F16';
   return blocksOf(context, reading, {
     codec: target.codec,
     bits: target.bits,

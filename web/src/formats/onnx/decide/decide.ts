@@ -3,12 +3,13 @@ import type { PartsOf } from '../../format.js';
 import { ruleFor } from '../../options.js';
 import { reasons } from '../../reason.js';
 import type { OnnxModel, Weight } from '../file/model.js';
+import { typeName } from '../file/proto.js';
 import { Graphs } from '../graph/graph.js';
 import { Opsets } from '../graph/opsets.js';
 import { type Reading, readingOf } from '../graph/readers.js';
 import type { OnnxChoices } from '../options.js';
-import type { OnnxReason } from '../reasons.js';
-import { type TargetInfo, targetNamed } from '../targets.js';
+import { type OnnxReason, ownReasons } from '../reasons.js';
+import { type TargetInfo, type TargetOf, targetNamed } from '../targets.js';
 import { decideBlocks, floatsRead } from './blocks.js';
 import { type Context, type Decision, weightsOf } from './decision.js';
 import { decideHalf } from './half.js';
@@ -29,30 +30,27 @@ export interface Decisions {
   readonly decisions: readonly Decision[];
 }
 
-/** Why no node takes codes of a weight; undefined if some do. */
-function whyUnread(graphs: Graphs, { weight, readers, open, channels }: Reading): OnnxReason | undefined {
-  if (channels !== undefined) return undefined;
-  if (open !== undefined) return { kind: 'openAttributes', operator: open.node.opType };
-  const [first] = readers;
-  if (first !== undefined) return { kind: 'readBy', operator: first.node.opType };
-  return { kind: graphs.isOutput(weight.graph, weight.value) ? 'output' : 'notRead' };
+/** Why the nodes that read a weight take nothing that a target makes of weights; undefined if some do. */
+function whyNotRead(context: Context, reading: Reading, target: TargetInfo): OnnxReason | undefined {
+  const { weight, readers, open, channels, types } = reading;
+  const operator = (open ?? readers[0])?.node.opType;
+  if (operator === undefined) {
+    return context.graphs.isOutput(weight.graph, weight.value) ? ownReasons.output : ownReasons.notRead;
+  }
+  if (channels === undefined) return { kind: open === undefined ? 'readBy' : 'openAttributes', operator };
+  const isTaken =
+    target.kind !== 'blocks' || (target.takes as readonly unknown[]).includes(floatsRead(context, reading));
+  return isTaken ? undefined : { kind: 'readAs', types: [...types].map(typeName) };
 }
 
-/** Decides about codes of a target. */
-function decideCodes(context: Context, reading: Reading, target: TargetInfo): Decision {
-  const reason = whyUnread(context.graphs, reading);
-  if (reason !== undefined) return { kind: 'keep', weight: reading.weight, reason };
-  switch (target.kind) {
-    case 'blocks':
-      return decideBlocks(context, reading, target);
-    case 'restored':
-      return decideRestored(context, reading, target);
-    case 'integers':
-      return decideIntegers(context, reading, target);
-    case 'half':
-      return decideHalf(context, reading.weight);
-  }
-}
+type Decider<Target = TargetInfo> = (context: Context, reading: Reading, target: Target) => Decision;
+
+/** What decides about a weight that is worth codes, by the kind of target. */
+const deciders: { readonly [Kind in 'blocks' | 'restored' | 'integers']: Decider<TargetOf<Kind>> } = {
+  blocks: decideBlocks,
+  restored: decideRestored,
+  integers: decideIntegers,
+};
 
 /** Whether a weight that has no codes becomes float16. @param reading undefined if it is not worth another form */
 function isHalfInstead(
@@ -72,12 +70,15 @@ function decideWeight(context: Context, weight: Weight): Decision {
   const target = context.targetOf(weight);
   if (target === undefined) return { kind: 'keep', weight, reason: reasons.rule };
   if (target.kind === 'half') return decideHalf(context, weight);
-  const reason = whyNotWorth(context, weight, target.takes);
-  const reading = reason === undefined ? readingOf(context.graphs, weight) : undefined;
+  // Look at who reads it, and decide about codes.
+  const notWorth = whyNotWorth(context, weight, target.takes);
+  const reading = notWorth === undefined ? readingOf(context.graphs, weight) : undefined;
+  const reason = reading === undefined ? notWorth : whyNotRead(context, reading, target);
   const found: Decision =
-    reading === undefined
+    reading === undefined || reason !== undefined
       ? { kind: 'keep', weight, reason: reason as OnnxReason }
-      : decideCodes(context, reading, target);
+      : (deciders[target.kind] as Decider)(context, reading, target);
+  // Fall back to float16 where the target does.
   const isHalf = found.kind === 'keep' && isHalfInstead(context, target, reading, found.reason);
   return isHalf ? decideHalf(context, weight) : found;
 }

@@ -1,7 +1,8 @@
 /** Weights that become float16. */
+import { dtypeReason } from '../../reason.js';
 import type { Weight } from '../file/model.js';
 import type { Use } from '../graph/graph.js';
-import type { OnnxReason } from '../reasons.js';
+import { type OnnxReason, ownReasons } from '../reasons.js';
 import type { Context, Half, Keep } from './decision.js';
 import type { HalfNodes } from './half-nodes.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
@@ -40,9 +41,9 @@ function behindCast(context: Context, weight: Weight): Half | Keep {
 function inHalfGraph({ graphs }: Context, weight: Weight, nodes: HalfNodes): Half | Keep {
   const { dtype, bytes } = weight.source;
   const keep = (reason: OnnxReason): Keep => ({ kind: 'keep', weight, reason });
-  if (dtype !== 'F32') return keep({ kind: 'dtype', dtype });
+  if (dtype !== 'F32') return keep(dtypeReason(dtype) as OnnxReason);
   const value = graphs.valueAt(weight.graph, weight.value);
-  if (value === undefined || (value.uses.length === 0 && !value.isOutput)) return keep({ kind: 'notRead' });
+  if (value === undefined || (value.uses.length === 0 && !value.isOutput)) return keep(ownReasons.notRead);
   const { halves, floats } = nodes.readersOf(value);
   const scales = halves.length === 0 ? whyScales(floats) : undefined;
   if (scales !== undefined) return keep(scales);
@@ -50,9 +51,9 @@ function inHalfGraph({ graphs }: Context, weight: Weight, nodes: HalfNodes): Hal
   if (!isCast || bytes / 4 >= fewestElements) {
     return { kind: 'half', weight, inHalfGraph: true, isCast, halfUses: isCast ? halves : [] };
   }
-  // A small weight stays, and whoever computes with float16 reads a Cast of it.
+  // Keep a small weight, and let nodes of float16 read a Cast of it.
   const operator = floats[0]?.node.opType ?? '';
-  if (halves.length === 0) return keep(value.isOutput ? { kind: 'output' } : { kind: 'readBy', operator });
+  if (halves.length === 0) return keep(value.isOutput ? ownReasons.output : { kind: 'readBy', operator });
   const reason: OnnxReason = value.isOutput ? { kind: 'alsoOutput' } : { kind: 'alsoReadBy', operator };
   return { kind: 'keep', weight, reason, halfUses: halves };
 }

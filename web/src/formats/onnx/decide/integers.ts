@@ -83,7 +83,7 @@ function formOf(
 /** The version of ai.onnx that has DynamicQuantizeLinear. */
 export const integerOpset = 11;
 
-/** Why a reader takes no codes. */
+/** The reason why a reader cannot take codes. */
 function whyNotTaken(reader: Reader): RestoredReason {
   return { kind: isCalled(reader) ? 'inFunction' : 'readBy', operator: reader.node.opType };
 }

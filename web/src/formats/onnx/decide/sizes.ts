@@ -1,9 +1,10 @@
 /** Whether a weight is worth another form. */
 import type { Form } from '../../../codecs/codec.js';
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import { dtypeReason, rankReason } from '../../reason.js';
 import { elementCount } from '../../tensors.js';
 import type { Weight } from '../file/model.js';
-import type { OnnxReason } from '../reasons.js';
+import { type OnnxReason, ownReasons } from '../reasons.js';
 import type { TargetInfo } from '../targets.js';
 import type { Context } from './decision.js';
 
@@ -16,10 +17,10 @@ export function whyNotWorth(
   { source: { dtype, shape } }: Weight,
   takes: TargetInfo['takes'],
 ): OnnxReason | undefined {
-  if (!(takes as readonly string[]).includes(dtype)) return { kind: 'dtype', dtype };
-  if (shape.length < 2) return { kind: 'rank', rank: shape.length };
-  if ((elementCount(shape) ?? 0) < fewestElements) return { kind: 'small' };
-  return trains ? { kind: 'training' } : undefined;
+  if (!(takes as readonly string[]).includes(dtype)) return dtypeReason(dtype) as OnnxReason;
+  if (shape.length < 2) return rankReason(shape.length) as OnnxReason;
+  if ((elementCount(shape) ?? 0) < fewestElements) return ownReasons.small;
+  return trains ? ownReasons.training : undefined;
 }
 
 /** Size of the parts of a weight in a form. */

@@ -1,9 +1,10 @@
 /** Elements that are not stored one after the other, as bytes that are: a file of their own, made while it is read. */
 import { type ByteSource, quoted } from '../../../files/bytes.js';
 import type { OnnxTensor, TensorData } from './proto.js';
+import { countBefore } from './search.js';
 import { badFile, type Field, readVarint, type Stretch } from './wire.js';
 
-/** A file of so many bytes that reads from another one. */
+/** A file of `size` bytes that reads from another one. */
 function derived(source: ByteSource, size: number, read: ByteSource['read']): ByteSource {
   const { name } = source;
   return { size, ...(name === undefined ? {} : { name }), read, verify: () => source.verify(), close: async () => {} };
@@ -11,7 +12,7 @@ function derived(source: ByteSource, size: number, read: ByteSource['read']): By
 
 // -------------------------------------------------------------------------------------------------------------------- fixed sizes
 
-/** Neighbors in the file: so many values of so many bytes, at a constant distance. */
+/** Neighbors in the file: `count` values of `bytes` bytes, at a constant distance. */
 interface Run {
   /** Where it begins in the elements' bytes, and in the file. */
   readonly at: number;
@@ -36,23 +37,12 @@ function runsOf(chunks: readonly Field[]): Run[] {
   return runs;
 }
 
-/** The last item that begins at or before a place. */
-function lastBefore<T extends { readonly at: number }>(items: readonly T[], place: number): number {
-  let [low, high] = [0, items.length - 1];
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
-    if ((items[middle] as T).at <= place) low = middle;
-    else high = middle - 1;
-  }
-  return low;
-}
-
 /** Values in several fields, one after the other. */
 function gathered(source: ByteSource, chunks: readonly Field[], size: number): ByteSource {
   const runs = runsOf(chunks);
   return derived(source, size, async (begin, end) => {
     const result = new Uint8Array(end - begin);
-    for (let i = lastBefore(runs, begin), at = begin; at < end; i++) {
+    for (let i = countBefore(runs, (run) => run.at <= begin) - 1, at = begin; at < end; i++) {
       const run = runs[i] as Run;
       const from = at - run.at;
       const to = Math.min(end - run.at, run.bytes * run.count);
@@ -74,7 +64,7 @@ function gathered(source: ByteSource, chunks: readonly Field[], size: number): B
 
 /** Bytes of varints that are read at once. */
 const window = 1 << 16;
-/** Every so many entries it is noted where they begin, so that reading can begin there. */
+/** The begin of one entry in this many is noted, so that reading can begin there. */
 const markEvery = 1 << 14;
 
 /** Where an entry begins. */
@@ -83,7 +73,7 @@ interface Mark {
   readonly offset: number;
 }
 
-/** Entries of int32_data and the like as numbers of so many bytes, little-endian. */
+/** Entries of int32_data and the like as numbers of the element type, little-endian. */
 class Varints {
   readonly #source: ByteSource;
   readonly #tensor: OnnxTensor;

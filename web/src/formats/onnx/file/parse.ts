@@ -350,14 +350,14 @@ export class Parser {
     return shape;
   }
 
-  #graph(pieces: readonly Field[]): OnnxGraph {
+  #graph(messages: readonly Field[]): OnnxGraph {
     const nodes: OnnxNode[] = [];
     const initializers: OnnxTensor[] = [];
     const sparse: string[] = [];
     const inputs: OnnxValue[] = [];
     const outputs: OnnxValue[] = [];
     const values: OnnxValue[] = [];
-    for (const { begin, end } of pieces) {
+    for (const { begin, end } of messages) {
       for (const field of this.#fields(begin, end)) {
         const { number } = field;
         if (number === graphField.node) nodes.push(this.#node(field));
@@ -368,7 +368,7 @@ export class Parser {
         else if (number === graphField.valueInfo) values.push(this.#value(field));
       }
     }
-    return { pieces, nodes, initializers, sparse, inputs, outputs, values };
+    return { messages, nodes, initializers, sparse, inputs, outputs, values };
   }
 
   #sparse(outer: Field): string {
@@ -409,7 +409,7 @@ export class Parser {
       else if (field.number === functionField.opsetImport) this.#opset(field, opsets);
     }
     const nothing = { initializers: [], sparse: [], values: [] };
-    return { name, domain, opsets, body: { pieces: [{ start, begin, end }], nodes, inputs, outputs, ...nothing } };
+    return { name, domain, opsets, body: { messages: [{ start, begin, end }], nodes, inputs, outputs, ...nothing } };
   }
 
   /** Goes through a message that nothing here needs, if it was read. */
@@ -421,21 +421,21 @@ export class Parser {
   /** The whole file. */
   model(size: number): OnnxProto {
     const opsets = new Map<string, number>();
-    const pieces: Field[] = [];
+    const graphs: Field[] = [];
     const functions: OnnxFunction[] = [];
     let [irVersion, producer, trains] = [0, '', false];
     for (const field of this.#fields(0, size)) {
       const { number } = field;
       if (number === modelField.irVersion) irVersion = this.#integer(field, 'ir_version');
       else if (number === 2) producer = this.#text(field, 'producer_name');
-      else if (number === modelField.graph) pieces.push(this.#message(field, 'the graph'));
+      else if (number === modelField.graph) graphs.push(this.#message(field, 'the graph'));
       else if (number === modelField.opsetImport) this.#opset(field, opsets);
       else if (number === modelField.functions) functions.push(this.#function(field));
       else if (number === modelField.trainingInfo) trains = true;
       else if (number === modelField.metadata) this.#walk(this.#message(field, 'metadata_props'));
     }
-    if (pieces.length === 0) badFile('the file has no graph', 0);
+    if (graphs.length === 0) badFile('the file has no graph', 0);
     if (irVersion < 0) badFile(`ir_version is ${irVersion}`, 0);
-    return { irVersion, producer, opsets, graph: this.#graph(pieces), functions, trains };
+    return { irVersion, producer, opsets, graph: this.#graph(graphs), functions, trains };
   }
 }

@@ -128,6 +128,11 @@ export function typeNumber(name: string): number {
   return kind.id;
 }
 
+/** The name of a type, by ONNX's number. */
+export function typeName(id: number): string {
+  return kindsById.get(id)?.name ?? `type ${id}`;
+}
+
 export const stringType = 8;
 
 // ------------------------------------------------------------------------------------------------------------------------ messages
@@ -155,7 +160,7 @@ export interface OnnxTensor {
   readonly begin: number;
   readonly end: number;
   readonly name: string;
-  /** Undefined for strings and for types that nobody here knows. */
+  /** Undefined for strings and for unknown types. */
   readonly element: ElementKind | undefined;
   readonly shape: readonly number[];
   /** Size of its elements in bytes. */
@@ -211,15 +216,15 @@ export interface OnnxValue {
   readonly start: number;
   readonly end: number;
   readonly name: string;
-  /** Number of the element type; 0 if it is unknown or the value is no tensor. */
+  /** Number of the element type; 0 for an unknown type and for a value that is not a tensor. */
   readonly type: number;
   /** Undefined if the rank is unknown. Dimensions without a number are undefined. */
   readonly shape: readonly (number | undefined)[] | undefined;
 }
 
 export interface OnnxGraph {
-  /** Its messages: a graph may come in several pieces. */
-  readonly pieces: readonly { readonly start: number; readonly begin: number; readonly end: number }[];
+  /** A graph may come in several of them. */
+  readonly messages: readonly { readonly start: number; readonly begin: number; readonly end: number }[];
   readonly nodes: readonly OnnxNode[];
   readonly initializers: readonly OnnxTensor[];
   /** Names of sparse initializers. */

@@ -4,8 +4,10 @@
  * knows its offset in the file.
  * Reference: protobuf.dev/programming-guides/encoding
  */
+
 import { ScalepointError } from '../../../core/errors.js';
 import type { ByteSource } from '../../../files/bytes.js';
+import { countBefore } from './search.js';
 
 /** @throws ScalepointError `BAD_FILE` */
 export function badFile(message: string, byteOffset: number, tensor?: string): never {
@@ -104,13 +106,7 @@ export class Skeleton {
     const holds = (stretch: Stretch | undefined) =>
       stretch !== undefined && at >= stretch.begin && at < stretch.begin + stretch.bytes.length;
     if (holds(this.#last)) return this.#last;
-    let [low, high] = [0, this.#stretches.length - 1];
-    while (low < high) {
-      const middle = Math.ceil((low + high) / 2);
-      if ((this.#stretches[middle] as Stretch).begin <= at) low = middle;
-      else high = middle - 1;
-    }
-    const found = this.#stretches[low];
+    const found = this.#stretches[countBefore(this.#stretches, ({ begin }) => begin <= at) - 1];
     if (!holds(found)) return undefined;
     this.#last = found;
     return found;
@@ -157,7 +153,7 @@ const smallValue = 1 << 16;
 /** Bytes that are read at once behind a gap, where the next head is most often all there is. A short read costs little of a file of the system. */
 const firstWindow = 1 << 17;
 const nearWindow = 1 << 12;
-/** Each further read is so many times as long as the one before it, up to the longest. */
+/** Each further read is this many times as long as the one before it, up to the longest. */
 const windowGrowth = 16;
 const longestWindow = 1 << 20;
 /** Messages inside of each other. protobuf's own readers stop there. */

@@ -1,14 +1,18 @@
-/** Who reads what: the values of a model's graphs, with the scopes that subgraphs have. */
+/** The graphs of a model: values, the nodes that give and read them, and the scopes of subgraphs. */
 
 import type { OnnxModel, Weight } from '../file/model.js';
 import type { OnnxFunction, OnnxGraph, OnnxNode } from '../file/proto.js';
 
-/** A node that reads a value. */
-export interface Use {
+/** A node of a graph. */
+export interface NodeInGraph {
   readonly node: OnnxNode;
+  readonly graph: OnnxGraph;
+}
+
+/** A node that reads a value. */
+export interface Use extends NodeInGraph {
   /** Which input. */
   readonly input: number;
-  readonly graph: OnnxGraph;
 }
 
 /** A node that reads a value, perhaps through others that only move its elements. */
@@ -25,7 +29,7 @@ export interface Value {
   /** The node that gives it. */
   readonly producer: OnnxNode | undefined;
   readonly uses: readonly Use[];
-  /** Whether the graph gives it to whoever runs it. */
+  /** Whether it is an output of its graph. */
   readonly isOutput: boolean;
 }
 
@@ -95,7 +99,7 @@ export class Graphs {
   readonly valueNames: ReadonlySet<string> = new Set<string>();
   readonly nodeNames: ReadonlySet<string> = new Set<string>();
   /** Every node with its graph, in order. */
-  readonly nodes: { readonly node: OnnxNode; readonly graph: OnnxGraph }[] = [];
+  readonly nodes: NodeInGraph[] = [];
   readonly scopes: readonly Scope[];
   /** The main graph with all inside of it. */
   readonly main: Scope;

@@ -1,7 +1,7 @@
 /** Nodes that only move elements, and that onnxruntime cannot load in float16. */
 
-import type { OnnxGraph, OnnxNode } from '../file/proto.js';
-import { type Graphs, isMover, mostMoves, type Use } from './graph.js';
+import type { OnnxNode } from '../file/proto.js';
+import { type Graphs, isMover, mostMoves, type NodeInGraph, type Use } from './graph.js';
 
 /** Whether the first dimension becomes one of the last two, beside the last one, and all others stay in order. */
 function movesBatch(perm: readonly number[]): boolean {
@@ -11,7 +11,7 @@ function movesBatch(perm: readonly number[]): boolean {
   return last > 1 && isMoved && perm.slice(0, -2).every((from, i) => from === i + 1);
 }
 
-/** More dimensions are none of a product. */
+/** Inputs of MatMul have at most this many dimensions. */
 const mostDimensions = 8;
 
 /** How a Transpose behind others permutes dimensions; undefined if that is not known. */
@@ -26,10 +26,7 @@ function permutation({ opType, attributes }: OnnxNode, before: readonly number[]
  * Transposes that move batches in front of a MatMul, with what stands between. onnxruntime 1.30 for Node crashes when it loads them in
  * float16, as in an LSTM with the batch first and a product behind it. In float32 they do the same.
  */
-export function batchesMoved(
-  graphs: Graphs,
-  nodes: readonly { readonly node: OnnxNode; readonly graph: OnnxGraph }[],
-): Set<OnnxNode> {
+export function batchesMoved(graphs: Graphs, nodes: readonly NodeInGraph[]): Set<OnnxNode> {
   const found = new Set<OnnxNode>();
   const known = new Map<string, boolean>();
   const leads = ({ node, input, graph }: Use, before: readonly number[], moves: number): boolean => {

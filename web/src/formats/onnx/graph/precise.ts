@@ -1,13 +1,8 @@
 /** Nodes whose numbers float16 does not hold, though their operators take it. */
 
-import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
-import type { Graphs, Value } from './graph.js';
+import { intOf, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Graphs, NodeInGraph, Value } from './graph.js';
 import type { Types } from './types.js';
-
-interface Placed {
-  readonly node: OnnxNode;
-  readonly graph: OnnxGraph;
-}
 
 const floats: readonly number[] = ['F32', 'F16', 'BF16', 'F64'].map(typeNumber);
 
@@ -16,7 +11,7 @@ function isConstant({ weight, producer }: Value): boolean {
   return weight !== undefined || (producer?.domain === '' && producer.opType === 'Constant');
 }
 
-function inputsOf(graphs: Graphs, { node, graph }: Placed): Value[] {
+function inputsOf(graphs: Graphs, { node, graph }: NodeInGraph): Value[] {
   return node.inputs.flatMap((name) => (name === '' ? [] : (graphs.valueAt(graph, name) ?? [])));
 }
 
@@ -27,7 +22,7 @@ const indexed: readonly string[] = ['Sin', 'Cos', 'Resize', 'Upsample', 'Range',
  * Nodes that compute sizes and positions from integers: float16 has no odd numbers beyond 2048. They end with integers, or with the angles
  * of positions.
  */
-export function computedFromIntegers(graphs: Graphs, nodes: readonly Placed[], types: Types): Set<OnnxNode> {
+export function computedFromIntegers(graphs: Graphs, nodes: readonly NodeInGraph[], types: Types): Set<OnnxNode> {
   const derived = new Set<Value>();
   const computing = new Set<OnnxNode>();
   for (const placed of nodes) {
@@ -58,7 +53,7 @@ export function computedFromIntegers(graphs: Graphs, nodes: readonly Placed[], t
   return needed;
 }
 
-function fromFloats(types: Types, { node, graph }: Placed): boolean {
+function fromFloats(types: Types, { node, graph }: NodeInGraph): boolean {
   const type = types.inputType(node, graph, 0);
   return type === undefined || floats.includes(type);
 }
@@ -74,7 +69,7 @@ const squares: readonly string[] = ['Pow', 'ReduceL2', 'ReduceSumSquare'];
 const afterSquares: readonly string[] = ['Add', 'Clip', 'Div', 'Mul', 'Reciprocal', 'ReduceMean', 'ReduceSum', 'Sqrt'];
 
 /** Nodes from squares to their roots, as in normalizations: squares of 256 and more are beyond float16. */
-export function spreads(graphs: Graphs, nodes: readonly Placed[], types: Types): Set<OnnxNode> {
+export function spreads(graphs: Graphs, nodes: readonly NodeInGraph[], types: Types): Set<OnnxNode> {
   const found = new Set<OnnxNode>();
   for (const placed of nodes) {
     const { node, graph } = placed;

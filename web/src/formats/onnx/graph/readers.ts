@@ -2,6 +2,7 @@
 import type { Weight } from '../file/model.js';
 import { intOf, type OnnxNode } from '../file/proto.js';
 import type { Followed, Graphs, Reader } from './graph.js';
+import { typeRead } from './products.js';
 
 /** A letter of an Einsum's equation, or an ellipsis. */
 const term = /[a-zA-Z]|\.\.\./g;
@@ -106,6 +107,8 @@ export interface Reading extends Followed {
   readonly open: Reader | undefined;
   /** Undefined if no reader computes along an axis. */
   readonly channels: Channels | undefined;
+  /** Numbers of the types of elements that the readers take it for. */
+  readonly types: ReadonlySet<number>;
 }
 
 /** Whether a reader multiplies two weights. onnxruntime 1.30 fails to run that if the first one has a zero point for each row. */
@@ -143,5 +146,6 @@ export function readingOf(graphs: Graphs, weight: Weight): Reading {
     axis,
     zeroPointAxis: isLeftOfWeight(graphs, first) ? undefined : axis,
   };
-  return { ...followed, weight, open, channels };
+  const types = new Set(followed.readers.map((reader) => typeRead(reader, weight.source.dtype)));
+  return { ...followed, weight, open, channels, types };
 }

@@ -24,7 +24,7 @@ const contribOps = words(
   'BiasGelu FastGelu FusedMatMul Gelu QuickGelu SkipLayerNormalization SkipSimplifiedLayerNormalization',
 );
 
-/** Operators that the usual converters leave in float32, of which the first input tells the type. */
+/** Operators that the usual converters leave in float32, whose first input has their type. */
 const floatOps = words('Celu CumSum Max Min RandomNormalLike RandomUniformLike Resize RoiAlign TopK Upsample');
 
 /** Operators that take floats of any type. */
@@ -56,7 +56,7 @@ const outputs: Readonly<Record<string, readonly (number | undefined)[]>> = {
   RandomUniform: [float],
 };
 
-/** The input that tells the type of an operator's floats, if it is not the first one. */
+/** The input that has the type of an operator's floats, where it is not the first one. */
 const typeInputs: Readonly<Record<string, number>> = { Where: 1, DequantizeLinear: 1, SequenceInsert: -1 };
 
 /** Inputs that stay float32, by operator. */
@@ -93,7 +93,7 @@ export class Types {
     }
   }
 
-  /** The type of a value; undefined if it is unknown or the value is no tensor. */
+  /** The type of a value; undefined for an unknown type and for a value that is not a tensor. */
   of(value: Value | undefined): number | undefined {
     return value && this.#types.get(value);
   }
@@ -142,7 +142,7 @@ export class Types {
     return body?.outputs[opType === 'Loop' ? output + 1 : output]?.type || undefined;
   }
 
-  /** How a node may compute, for all that its operator and its inputs tell. */
+  /** How a node may compute, by its operator and its inputs. */
   arithmetic(node: OnnxNode, graph: OnnxGraph): Arithmetic {
     const { opType, domain, inputs } = node;
     if (domain === '' && anyOps.has(opType)) return 'any';

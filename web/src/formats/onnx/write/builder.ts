@@ -36,7 +36,8 @@ import type { Field } from '../file/wire.js';
 import type { Graphs, Scope } from '../graph/graph.js';
 import { irVersionOf, type Opsets, type Rewritten } from '../graph/opsets.js';
 import type { OnnxReason } from '../reasons.js';
-import { Edits, layOut } from './edits.js';
+import { Edits } from './edits.js';
+import { layOut } from './layout.js';
 
 const functionNodeField = 7;
 const functionOpsetField = 9;
@@ -112,7 +113,7 @@ export class Builder {
     return this.#indexes.get(weight) as number;
   }
 
-  /** Converts a tensor that is none of the model's by itself. Returns its number in the plan. */
+  /** Converts a tensor inside of a node. Returns its number in the plan. */
   convertMore(source: SourceTensor, form: Form): number {
     this.#more.push({ source: plainTensor(source), form, parts: this.#partsOf(source.shape, form) });
     return this.#tensors.length + this.#more.length - 1;
@@ -124,13 +125,13 @@ export class Builder {
     this.#tensors[index] = keptTensor(weight.source, reason);
     const bytes = { tensor: index, role: 'data', size: weight.source.bytes };
     const isShape = weight.source.dtype === 'I64' || weight.node?.attributes.has('value_floats');
-    const external = isShape ? undefined : this.#place(weight.graph, bytes);
+    const external = isShape ? undefined : this.#outside(weight.graph, bytes);
     if (external !== undefined) this.#replaceData(weight, externalPieces(external));
     else if (weight.tensor.data.kind === 'external') this.#replaceData(weight, piecesField(tensorField.raw, [bytes]));
   }
 
-  /** Finds a place in the file beside the model, if it is for such bytes. */
-  #place(graph: OnnxGraph, data: Piece): External | undefined {
+  /** Puts bytes into the file beside the model, if it is for such bytes. */
+  #outside(graph: OnnxGraph, data: Piece): External | undefined {
     // onnxruntime-web finds no such data from inside of a branch or of a loop. Small tensors may decide about shapes.
     const isMain = graph === this.model.proto.graph;
     return isMain && 'size' in data && data.size >= smallestExternal ? this.#data?.add(data) : undefined;
@@ -160,7 +161,7 @@ export class Builder {
   /** Adds tensors to the graph of a weight, in its place if it is an initializer. */
   addTensors({ graph, tensor, node }: Weight, tensors: readonly NewTensor[]): void {
     for (const one of tensors) {
-      const external = this.#place(graph, one.data);
+      const external = this.#outside(graph, one.data);
       const pieces = external === undefined ? tensorPieces(one) : externalTensorPieces(one, external);
       // Functions have no initializers.
       if (this.graphs.scopeOf(graph).function?.body === graph) {
@@ -169,16 +170,16 @@ export class Builder {
       }
       const field = piecesField(graphField.initializer, pieces);
       if (node === undefined) this.edits.before(tensor.start, field);
-      else this.edits.append(this.#lastPiece(graph), field);
+      else this.edits.append(this.#lastMessage(graph), field);
     }
   }
 
   /** Adds a tensor that stands in the place of none: a small one that is known, or a part of the plan. */
   addConstant(graph: OnnxGraph, tensor: NewTensor): void {
-    const external = this.#place(graph, tensor.data);
+    const external = this.#outside(graph, tensor.data);
     const pieces = external === undefined ? tensorPieces(tensor) : externalTensorPieces(tensor, external);
     if (this.graphs.scopeOf(graph).function?.body === graph) this.#addConstant(graph, undefined, tensor, pieces);
-    else this.edits.append(this.#lastPiece(graph), piecesField(graphField.initializer, pieces));
+    else this.edits.append(this.#lastMessage(graph), piecesField(graphField.initializer, pieces));
   }
 
   /** Adds a number in float32, for one node to read. Returns its name. */
@@ -221,8 +222,8 @@ export class Builder {
     this.#insert({ graph, before }, piecesField(this.#nodeField(graph), node));
   }
 
-  #lastPiece(graph: OnnxGraph): number {
-    return (graph.pieces.at(-1) as OnnxGraph['pieces'][number]).begin;
+  #lastMessage(graph: OnnxGraph): number {
+    return (graph.messages.at(-1) as OnnxGraph['messages'][number]).begin;
   }
 
   #nodeField(graph: OnnxGraph): number {
@@ -245,7 +246,7 @@ export class Builder {
 
   #insert({ graph, before, behind }: Position, pieces: readonly Piece[]): void {
     const first = before ?? (behind === undefined ? graph.nodes[0] : undefined);
-    if (first === undefined) this.edits.append(this.#lastPiece(graph), pieces);
+    if (first === undefined) this.edits.append(this.#lastMessage(graph), pieces);
     else this.edits.before(first.start, pieces);
   }
 
@@ -261,8 +262,8 @@ export class Builder {
   }
 
   /**
-   * The name that a node gives the floats of a weight: that of the weight, so that nobody else has to change. Two nodes must not give the
-   * same name in graphs inside of each other, as two initializers may. Then the readers are told another name.
+   * The name that a node gives the floats of a weight: that of the weight, so that its readers stay as they are. Two nodes must not give
+   * the same name in graphs inside of each other, as two initializers may. Then the readers get another name.
    */
   floatName(weight: Weight): string {
     const { graph, value } = weight;
@@ -369,7 +370,7 @@ export class Builder {
       const [begin, end, field] =
         scope.function === undefined
           ? [0, source.size, modelField.opsetImport]
-          : [scope.root.pieces[0]?.begin ?? 0, scope.root.pieces[0]?.end ?? 0, functionOpsetField];
+          : [scope.root.messages[0]?.begin ?? 0, scope.root.messages[0]?.end ?? 0, functionOpsetField];
       for (const [domain, version] of this.#opsets.get(scope) ?? []) {
         if (scope.opsets.get(domain) === version) continue;
         const pieces = opsetPieces(domain, version, field);
