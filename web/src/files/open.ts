@@ -70,7 +70,7 @@ function memorySource(bytes: Uint8Array): ByteSource {
 }
 
 /** Bytes of one read of a Blob. Each read allocates memory, which then becomes garbage. */
-const blobStep = 1 << 18;
+const blobChunk = 1 << 18;
 
 function blobSource(blob: Blob): ByteSource {
   const name = (blob as { name?: unknown }).name;
@@ -94,8 +94,8 @@ function blobSource(blob: Blob): ByteSource {
     },
     async readInto(begin, target) {
       checkRange(begin, begin + target.length, size);
-      for (let done = 0; done < target.length; done += blobStep) {
-        const end = Math.min(target.length, done + blobStep);
+      for (let done = 0; done < target.length; done += blobChunk) {
+        const end = Math.min(target.length, done + blobChunk);
         const bytes = await bytesOf(begin + done, begin + end);
         checkLength(bytes.length, end - done, 'the file', begin + done);
         target.set(bytes, done);

@@ -34,10 +34,10 @@ export type ModelOutput =
   | FileSystemDirectoryHandle
   | WritableStream<Uint8Array<ArrayBuffer>>;
 
-/** Results up to this size are put together in one array. Larger ones become a Blob of pieces, which the engine may keep on disk. */
+/** Results up to this size are put together in one array. Larger ones become a Blob of chunks, which the engine may keep on disk. */
 const arrayLimit = 64 * 2 ** 20;
-/** Size of these pieces in bytes. */
-const blobPiece = 8 * 2 ** 20;
+/** Size of these chunks in bytes. */
+const blobChunk = 8 * 2 ** 20;
 
 /** A sink in memory. @throws ScalepointError `OUT_OF_MEMORY` */
 export function memorySink(size: number): MemorySink {
@@ -46,8 +46,8 @@ export function memorySink(size: number): MemorySink {
   return {
     positional: true,
     retains: false,
-    async write(position, piece) {
-      bytes.set(piece, position);
+    async write(position, chunk) {
+      bytes.set(chunk, position);
     },
     async finish() {},
     async discard() {},
@@ -59,7 +59,7 @@ export function memorySink(size: number): MemorySink {
 /** Written bytes that follow each other, and where they begin. */
 interface PendingBytes {
   readonly position: number;
-  readonly pieces: Uint8Array<ArrayBuffer>[];
+  readonly chunks: Uint8Array<ArrayBuffer>[];
 }
 
 function blobSink(): MemorySink {
@@ -69,7 +69,7 @@ function blobSink(): MemorySink {
   let waiting = 0;
   let finished = false;
   const flush = () => {
-    for (const { position, pieces } of pending.values()) blobs.push({ position, blob: new Blob(pieces) });
+    for (const { position, chunks } of pending.values()) blobs.push({ position, blob: new Blob(chunks) });
     pending.clear();
     waiting = 0;
   };
@@ -77,13 +77,13 @@ function blobSink(): MemorySink {
   return {
     positional: true,
     retains: false,
-    async write(position, piece) {
-      const before = pending.get(position) ?? { position, pieces: [] };
+    async write(position, chunk) {
+      const before = pending.get(position) ?? { position, chunks: [] };
       pending.delete(position);
-      before.pieces.push(piece.slice());
-      pending.set(position + piece.length, before);
-      waiting += piece.length;
-      if (waiting >= blobPiece) flush();
+      before.chunks.push(chunk.slice());
+      pending.set(position + chunk.length, before);
+      waiting += chunk.length;
+      if (waiting >= blobChunk) flush();
     },
     async finish() {
       flush();

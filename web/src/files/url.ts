@@ -52,14 +52,14 @@ async function takeBody({ url }: RemoteFile, response: Response, begin: number, 
   const reader = response.body?.getReader();
   let done = 0;
   for (;;) {
-    let piece: Awaited<ReturnType<ReadableStreamDefaultReader<Uint8Array>['read']>> | undefined;
+    let chunk: Awaited<ReturnType<ReadableStreamDefaultReader<Uint8Array>['read']>> | undefined;
     try {
-      piece = await reader?.read();
+      chunk = await reader?.read();
     } catch (cause) {
       throw ioError(`cannot fetch ${url.href}`, cause);
     }
-    if (piece === undefined || piece.done) break;
-    const { value } = piece;
+    if (chunk === undefined || chunk.done) break;
+    const { value } = chunk;
     if (value.length > length - done) {
       reader?.cancel().catch(() => {});
       throw new ScalepointError(

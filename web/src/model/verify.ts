@@ -1,6 +1,6 @@
 /**
- * Reads all of a model and looks for what is wrong with it. Offsets, sizes and types were checked when it was opened; here come the bytes
- * of the tensors, and what the format knows about how its parts go together.
+ * Reads all of a model and reports its errors. Offsets, sizes and types were checked when it was opened. This checks the bytes of the
+ * tensors, and the relations between parts that the format knows.
  */
 
 import type { BitCheck } from '../codecs/checks.js';
@@ -10,13 +10,13 @@ import { type ReadStretch, readNeighbors } from '../files/neighbors.js';
 import type { Finding, LogicalTensor, SourceTensor } from '../formats/format.js';
 import type { ModelFormat } from '../formats/registry.js';
 import { indexOf } from '../pipeline/logical-tensor.js';
-import { reportTimes } from '../pipeline/progress.js';
+import { TensorProgress } from '../pipeline/progress.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import type { Opened } from './open.js';
 
-/** What was found in a model. */
+/** The findings about a model. */
 export interface VerifyReport {
-  /** What kind of file it is. */
+  /** The format of the file. */
   readonly format: ModelFormat;
   /** Size of its files in bytes. All of them were read. */
   readonly bytes: number;
@@ -24,29 +24,29 @@ export interface VerifyReport {
   readonly files: readonly string[];
   /** Number of tensors. */
   readonly tensors: number;
-  /** What is wrong. Empty if nothing is. */
+  /** Errors of the model. Empty for a valid model. */
   readonly problems: readonly Finding[];
-  /** What its users should know, and may be intended, such as NaN among floats. */
+  /** Unusual facts that may be intended, such as NaN among floats. */
   readonly notes: readonly Finding[];
 }
 
 type VerifyOptions = Pick<WorkOptions, 'onProgress' | 'signal'>;
 
-/** Bytes that are read at once. A multiple of every unit. */
-const pieceBytes = 4 * 2 ** 20;
+/** Size of a chunk in bytes. A multiple of every unit. */
+const chunkBytes = 4 * 2 ** 20;
 
-/** Stretches that are shorter are read together with their neighbors. */
+/** Shorter stretches are read together with their neighbors. */
 const smallBytes = 1 << 14;
 
-/** A check on its way through a part. */
+/** A check and its findings so far. */
 interface Running {
   readonly check: BitCheck;
   count: number;
-  /** Where the first wrong unit is in the part. */
+  /** Offset of the first wrong unit in the part. */
   first: number;
 }
 
-/** The units of a piece. Its begin is a multiple of every unit. */
+/** The units of a chunk, which begins at a multiple of every unit. */
 function unitsOf(bytes: Uint8Array<ArrayBuffer>, unit: 1 | 2 | 4): Uint8Array | Uint16Array | Uint32Array {
   const count = Math.floor(bytes.length / unit);
   if (unit === 1) return bytes;
@@ -55,12 +55,12 @@ function unitsOf(bytes: Uint8Array<ArrayBuffer>, unit: 1 | 2 | 4): Uint8Array | 
     : new Uint32Array(bytes.buffer, bytes.byteOffset, count);
 }
 
-/** Looks at the units of a piece that begins at a position of the part. */
+/** Checks the units of a chunk. @param begin its offset in the part */
 function look(running: Running, bytes: Uint8Array<ArrayBuffer>, begin: number): void {
   const { unit, at, stride, mask, wrong } = running.check;
   const units = unitsOf(bytes, unit);
   const step = stride / unit;
-  // The first unit of the check that is not before the piece.
+  // Skip the units of earlier chunks.
   const skipped = Math.max(0, Math.ceil((begin - at) / stride));
   const wanted = wrong === 'all' ? mask | 0 : 0;
   const isAll = wrong === 'all';
@@ -71,7 +71,7 @@ function look(running: Running, bytes: Uint8Array<ArrayBuffer>, begin: number): 
   }
 }
 
-/** What a check found, if it found something. */
+/** The finding of a check; empty if no unit was wrong. */
 function findingOf({ check, count, first }: Running, tensor: SourceTensor): Finding[] {
   if (count === 0) return [];
   const { kind, at, stride, one, many, container, isProblem } = check;
@@ -82,7 +82,7 @@ function findingOf({ check, count, first }: Running, tensor: SourceTensor): Find
   return [{ severity: isProblem ? 'problem' : 'note', kind, text, tensor: tensor.name, count, index, ...offset }];
 }
 
-/** What the stored tensors are, by name: of whole tensors and of their parts. */
+/** The checks of each stored tensor, by its name. */
 function checksByName(tensors: readonly LogicalTensor[]): Map<string, readonly BitCheck[]> {
   const found = new Map<string, readonly BitCheck[]>();
   for (const { shape, form, parts } of tensors) {
@@ -97,9 +97,9 @@ function checksByName(tensors: readonly LogicalTensor[]): Map<string, readonly B
   return found;
 }
 
-/** Reads a stretch of a file piece by piece, into memory that is used again for the next piece. */
-class Pieces {
-  readonly #memory = new Uint8Array(pieceBytes);
+/** Reads stretches of files in chunks, into memory that is reused for the next chunk. */
+class ChunkReader {
+  readonly #memory = new Uint8Array(chunkBytes);
   readonly #neighbors: ReadonlyMap<ByteSource, ReadStretch>;
   readonly #signal: AbortSignal | undefined;
 
@@ -108,35 +108,24 @@ class Pieces {
     this.#signal = signal;
   }
 
-  async *of(source: ByteSource, begin: number, end: number): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  async *read(source: ByteSource, begin: number, end: number): AsyncGenerator<Uint8Array<ArrayBuffer>> {
     const small = this.#neighbors.get(source);
     if (end - begin < smallBytes && begin < end && small !== undefined) {
       this.#signal?.throwIfAborted();
-      const piece = this.#memory.subarray(0, end - begin);
-      // It may lie anywhere in what was read.
-      piece.set(await small(begin, end));
-      yield piece;
+      const chunk = this.#memory.subarray(0, end - begin);
+      // Copied, because units have to be aligned.
+      chunk.set(await small(begin, end));
+      yield chunk;
       return;
     }
-    for (let at = begin; at < end; at += pieceBytes) {
+    for (let at = begin; at < end; at += chunkBytes) {
       this.#signal?.throwIfAborted();
-      const piece = this.#memory.subarray(0, Math.min(pieceBytes, end - at));
-      if (source.readInto === undefined) piece.set(await source.read(at, at + piece.length));
-      else await source.readInto(at, piece);
-      yield piece;
+      const chunk = this.#memory.subarray(0, Math.min(chunkBytes, end - at));
+      if (source.readInto === undefined) chunk.set(await source.read(at, at + chunk.length));
+      else await source.readInto(at, chunk);
+      yield chunk;
     }
   }
-}
-
-/** Tells how far the reading is. */
-function progressReporter(count: number, bytesTotal: number, { onProgress }: VerifyOptions) {
-  let bytesDone = 0;
-  const isTime = reportTimes();
-  return (tensor: string, index: number, bytes: number, isEnd: boolean) => {
-    bytesDone += bytes;
-    if (!isTime(isEnd)) return;
-    onProgress?.({ phase: 'verify', tensor, index, count, bytesDone, bytesTotal });
-  };
 }
 
 /** Checks an open model. See `verifyModel`. */
@@ -148,23 +137,23 @@ export async function verifyOpen(
   const tensors = await format.tensors(model);
   const findings: Finding[] = [...(format.verify?.(model, tensors, sidecars) ?? [])];
   const checks = checksByName(tensors);
-  const pieces = new Pieces(model.files, options.signal);
-  const report = progressReporter(
-    model.tensors.length,
-    model.tensors.reduce((sum, { bytes }) => sum + bytes, 0),
-    options,
-  );
+  const reader = new ChunkReader(model.files, options.signal);
+  const reported = (index: number) => {
+    const { name, bytes } = model.tensors[index] as SourceTensor;
+    return { phase: 'verify', tensor: name, bytes } as const;
+  };
+  const progress = new TensorProgress(model.tensors.length, reported, options.onProgress);
   const fileName = (file: number) => (model.files.length > 1 ? { file: model.files[file]?.name ?? '' } : {});
   for (const [index, tensor] of model.tensors.entries()) {
     const running = (checks.get(tensor.name) ?? []).map((check): Running => ({ check, count: 0, first: 0 }));
     let done = 0;
     const { byteOffset, bytes } = tensor;
-    for await (const piece of pieces.of(model.files[tensor.file] as ByteSource, byteOffset, byteOffset + bytes)) {
-      for (const one of running) look(one, piece, done);
-      done += piece.length;
-      report(tensor.name, index, piece.length, false);
+    if (bytes === 0) progress.add(index, 0);
+    for await (const chunk of reader.read(model.files[tensor.file] as ByteSource, byteOffset, byteOffset + bytes)) {
+      for (const one of running) look(one, chunk, done);
+      done += chunk.length;
+      progress.add(index, chunk.length);
     }
-    report(tensor.name, index, 0, true);
     findings.push(
       ...running.flatMap((one) => findingOf(one, tensor)).map((one) => ({ ...one, ...fileName(tensor.file) })),
     );

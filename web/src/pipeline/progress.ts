@@ -22,7 +22,7 @@ export interface Progress {
 const interval = 50;
 
 /** A clock that allows a report at the end of each tensor, and in between when 50 ms have passed since the last one. */
-export function reportTimes(): (isEnd: boolean) => boolean {
+function reportTimes(): (isEnd: boolean) => boolean {
   let last = performance.now();
   return (isEnd) => {
     const now = performance.now();

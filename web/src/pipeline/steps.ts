@@ -232,11 +232,11 @@ export function* stepsOf(plan: FilePlan, sequential: boolean, isFar: IsFar = () 
       if (sequential) yield* inTurn.stepsOf(tensor, index, role, places.of(index));
       else if (role === tensor.parts[0]?.role) {
         // Cut the tensor. The first part brings the others along.
-        const where = places.of(index);
-        const roles = rolesOf(where);
-        const tile = cutter.again(tensor, index, roles, where);
+        const own = places.of(index);
+        const roles = rolesOf(own);
+        const tile = cutter.again(tensor, index, roles, own);
         if (tile !== undefined) yield tile;
-        else yield* cutter.tilesOf(tensor, index, roles, where);
+        else yield* cutter.tilesOf(tensor, index, roles, own);
         if (++begunTensors % tensorsBetween === 0) yield* nextOf(late);
       }
     }
