@@ -108,7 +108,7 @@ function rotate(head: Vector, position: number, frequencies: readonly number[], 
 }
 
 /** The frequencies of a rotary embedding. */
-export function rotaryFrequencies(theta: number, rotated: number): number[] {
+function rotaryFrequencies(theta: number, rotated: number): number[] {
   return Array.from({ length: rotated / 2 }, (_, i) => theta ** ((-2 * i) / rotated));
 }
 

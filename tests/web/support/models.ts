@@ -164,7 +164,7 @@ export const ways: readonly Pick<
 ];
 
 /** Whether two arrays hold the same bytes. */
-export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   if (a.length !== b.length) return false;
   const [left, right] = [a, b].map((bytes) => new DataView(bytes.buffer, bytes.byteOffset, bytes.length)) as [
     DataView,
@@ -193,7 +193,7 @@ export function expectBytes(got: Uint8Array, want: Uint8Array, what = ''): void 
  *   The cosine is c / sqrt(s t) with c = sum x y. Its sum is off by at most r sum |x y|, and the square root by at most r of itself. So the
  *   cosine is off by at most r (sum |x y| + |c|) / sqrt(s t).
  */
-export function expectMeasures(
+function expectMeasures(
   got: ErrorMeasures | undefined,
   original: ArrayLike<number>,
   restored: ArrayLike<number>,

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { beforeEach } from 'vitest';
 
 /** What the tests need of koffi. */
-export interface Koffi {
+interface Koffi {
   load(path: string): { func(name: string, result?: unknown, parameters?: readonly unknown[]): unknown };
   struct(fields: Record<string, unknown>): unknown;
   pointer(type: unknown): unknown;

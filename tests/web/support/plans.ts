@@ -21,7 +21,7 @@ export function laidOut(tensors: readonly NamedTensor[], metadata?: Readonly<Rec
 }
 
 /** A part, and where it begins in the file. */
-export interface PlacedPart extends Omit<Part, 'suffix'> {
+interface PlacedPart extends Omit<Part, 'suffix'> {
   readonly name: string;
   readonly byteOffset: number;
 }

@@ -30,7 +30,7 @@ export function folderOf(
 }
 
 /** The elements of a tensor of the result. */
-export function elements(recipe: Recipe, weights: Weights): Float32Array {
+function elements(recipe: Recipe, weights: Weights): Float32Array {
   if (recipe.values !== undefined) return recipe.values;
   const parts = recipe.sources.map((source) => (weights.get(source) as Weight).values);
   let all = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
@@ -59,7 +59,7 @@ function permuted(values: Float32Array, row: number, heads: number): Float32Arra
 }
 
 /** A key as the test's writer takes it. */
-export function pairOf({ name, type, value }: GgufKey): Pair {
+function pairOf({ name, type, value }: GgufKey): Pair {
   if (!type.endsWith('[]')) return [name, type as Exclude<ValueType, 'array'>, value as Scalar];
   return [name, 'array', type.slice(0, -2) as ValueType, Array.from(value as ArrayLike<Scalar>)];
 }

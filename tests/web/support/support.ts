@@ -199,7 +199,7 @@ function floatBelow(v: number): number {
  * Scale and zero point of a range of float32 numbers. It does not implement the limit of 2^22 on zero points of ranges without zero, so such
  * a range must be less than some million steps away from zero.
  */
-export function parametersFor(low: number, high: number, rule: Rule): { scale: number; zeroPoint: number } {
+function parametersFor(low: number, high: number, rule: Rule): { scale: number; zeroPoint: number } {
   const { dtype = 'int8', scheme = 'symmetric', includeZero = true, symmetricRange = 'restricted' } = rule;
   const { bits, signed, qmin, qmax } = rangeOf(dtype);
   const smallest = 2 ** -127;
@@ -230,7 +230,7 @@ export function parametersFor(low: number, high: number, rule: Rule): { scale: n
 }
 
 /** The code of a float32 number. A quotient in double, rounded to float32, is the float32 quotient, because 53 >= 2 * 24 + 2. */
-export function codeFor(
+function codeFor(
   x: number,
   scale: number,
   zeroPoint: number,

@@ -8,7 +8,7 @@ type Json = Record<string, unknown>;
 export const tiny = { hidden: 64, heads: 4, keyHeads: 2, feedForward: 96, layers: 3, vocabulary: 264 } as const;
 
 /** Random numbers around 0. The same seed gives the same ones. */
-export function random(seed: number): () => number {
+function random(seed: number): () => number {
   const bits = xorshift(seed);
   const uniform = () => bits() / 2 ** 32;
   return () => uniform() + uniform() + uniform() + uniform() - 2;

@@ -1,9 +1,10 @@
 // Small GGUF files for tests, written byte by byte from the description of the format. This file shares no code with web/src. `tinyLlama`
 import { xorshift } from './xorshift.js';
+
 // makes models of the llama architecture that llama.cpp's own tools can load.
 
 /** The types of metadata values, with their numbers. */
-export const valueTypes = {
+const valueTypes = {
   u8: 0,
   i8: 1,
   u16: 2,

@@ -21,7 +21,7 @@ export const plainStorage = (bits: number): Storage => ({
 });
 
 /** Numbers that share a scale in a group. */
-export const groupSize = 32;
+const groupSize = 32;
 
 interface Tensor {
   readonly shape: readonly number[];

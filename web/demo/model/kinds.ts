@@ -8,7 +8,7 @@ import {
 } from 'scalepoint';
 
 /** Numbers as they come back, and what they take. */
-export interface Restored {
+interface Restored {
   readonly restored: Float32Array;
   readonly bytes: number;
   readonly error: ErrorMeasures;
@@ -87,7 +87,7 @@ function block(type: BlockType): Kind {
   };
 }
 
-export const kinds: readonly Kind[] = [
+const kinds: readonly Kind[] = [
   integer(8, 'tensor'),
   integer(8, 'row'),
   integer(8, 128),

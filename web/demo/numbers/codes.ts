@@ -11,7 +11,7 @@ const largestFloat8 = 448;
 let float8: Float32Array | undefined;
 
 /** The finite values of float8e4m3fn in ascending order, divided by the largest. */
-export function float8Values(core: Scalepoint): Float32Array {
+function float8Values(core: Scalepoint): Float32Array {
   float8 ??= core
     .castToFloat32(
       Uint8Array.from({ length: 256 }, (_, bits) => bits),

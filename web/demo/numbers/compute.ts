@@ -17,7 +17,7 @@ import type { Failure, LineView, Result, Row, Rung, View, Wish } from './view.js
 const ladderLimit = 65_536;
 /** Most numbers of the number line. More would be a blur. */
 const mostPoints = 60;
-export const rowsOnPage = 16;
+const rowsOnPage = 16;
 
 /** How many steps between levels the number line shows at once. */
 function stepsInView({ qmin, qmax }: Levels, width: number): number {

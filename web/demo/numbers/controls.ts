@@ -16,7 +16,7 @@ import {
 } from './settings.js';
 
 /** Facts about the data that the controls need beside the settings. */
-export interface ControlsContext {
+interface ControlsContext {
   /** Shape of the current data. */
   readonly shape: readonly number[];
   /** Number of channels, groups or blocks to choose from. */

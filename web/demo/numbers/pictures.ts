@@ -18,7 +18,7 @@ export function widthsNow(): Wish['widths'] {
 }
 
 /** What a part is called: `channel 3`, `group 12`, `block 5`; empty if there is only one. */
-export function partName({ settings, part, partCount, result }: View): string {
+function partName({ settings, part, partCount, result }: View): string {
   if (part === undefined || partCount === 1) return '';
   const kind = settings.codes === 'blocks' ? 'block' : settings.granularity === 'per-group' ? 'group' : 'channel';
   return `${kind} ${part.part}${result?.exact === false ? ' of the sample' : ''}`;

@@ -13,7 +13,7 @@ export const leastCover = 5;
 
 const codeKinds = ['integers', 'nf4', 'float8', 'blocks'] as const;
 /** What the codes stand for: evenly spaced levels, those of a list, or those of ggml's blocks. */
-export type CodeKind = (typeof codeKinds)[number];
+type CodeKind = (typeof codeKinds)[number];
 /** The block types that can be chosen, from few bits to many. */
 export const blockChoices = [
   'Q2_K',

@@ -8,7 +8,7 @@ const downloadMilliseconds = 60_000;
 let flashing: ReturnType<typeof setTimeout> | undefined;
 
 /** Shows a short message at the bottom of the window and announces it to screen readers. */
-export function flash(words: string): void {
+function flash(words: string): void {
   const toast = byId('toast', HTMLElement);
   setText(toast, words);
   toast.hidden = false;

@@ -28,7 +28,7 @@ export const distributions: readonly { readonly name: Distribution; readonly lab
 export const generatedRows = 16;
 
 /** A random number generator, uniform in [0, 1). The same seed gives the same numbers in every browser. */
-export function createRandom(seed: number): () => number {
+function createRandom(seed: number): () => number {
   // Xorshift with 32 bits of state, which must not be zero. The multiplication makes the states of neighboring seeds differ in many bits.
   let state = (Math.imul(seed + 1, 0x9e3779b1) ^ 0x2545f491) >>> 0 || 1;
   const next = () => {

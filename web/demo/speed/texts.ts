@@ -8,7 +8,7 @@ export const titles: Readonly<Record<BenchPart, string>> = {
   layers: 'Layers: y = x W',
 };
 
-export const times = (ratio: number | undefined) =>
+const times = (ratio: number | undefined) =>
   ratio === undefined ? '' : `${formatReal(ratio, ratio < 10 ? 2 : 3)}\u00a0×`;
 
 /** A time: `0.42 ms`, `38 µs`. */

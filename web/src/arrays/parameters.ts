@@ -51,7 +51,7 @@ export function failQuantizing(
 }
 
 /** Calls f with the source in the form that the job needs: a search looks at all elements at once. */
-export function withReady<T>(core: Core, source: Source, job: Job, f: (ready: Source) => T): T {
+function withReady<T>(core: Core, source: Source, job: Job, f: (ready: Source) => T): T {
   return job.range.kind === 'search' ? withWhole(core, source, f) : f(source);
 }
 

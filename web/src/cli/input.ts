@@ -113,7 +113,7 @@ async function standardInput(signal: AbortSignal | undefined): Promise<Input> {
 }
 
 /** Finds what a FILE of the command line stands for. @throws ScalepointError or UsageError */
-export async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
+async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
   if (text === '-') return standardInput(signal);
   // Whatever else is wrong shows when it is opened.
   const isFolder = await stat(text).then(

@@ -22,7 +22,7 @@ export function nameText(name: string): string {
   return cut(printable(name.slice(0, mostShown + 1)));
 }
 
-export type Style = 'bold' | 'dim' | 'red' | 'green';
+type Style = 'bold' | 'dim' | 'red' | 'green';
 
 /** Colors text. */
 export type Paint = (style: Style, text: string) => string;

@@ -52,14 +52,14 @@ function inArena<R extends { readonly memory: number }>(
 }
 
 /** The core's number of an element type. */
-export function numberOf(type: string): number {
+function numberOf(type: string): number {
   return isBlockType(type) ? blockTypeInfo(type).id : ElementType[type as keyof typeof ElementType];
 }
 
 const noRanges = new Float32Array(0);
 
 /** Puts floats into the arena. Returns the address, which is not 0. */
-export function placeFloats({ module }: Core, values: Float32Array, arena: Arena): number {
+function placeFloats({ module }: Core, values: Float32Array, arena: Arena): number {
   const at = arena.take(4 * values.length);
   // An arena that only counts may begin at 0, which would mean that there are none.
   if (arena.onlyCounts) return Math.max(16, at);

@@ -24,7 +24,7 @@ import { byteRuns, elementsOf } from './elements.js';
  * The elements of a matrix that share a scale: all; a row; a column; or neighbors in a row or a column. Rows are the indices of the axis and
  * of the dimensions before it; of the dimensions before it alone if the axis is the last one (`columns` and `rowBlocks`).
  */
-export type ScaleSharing = 'tile' | 'rows' | 'columns' | 'rowBlocks' | 'columnBlocks';
+type ScaleSharing = 'tile' | 'rows' | 'columns' | 'rowBlocks' | 'columnBlocks';
 
 export interface DequantizeLinearForm extends Form {
   readonly codec: 'dequantize-linear';

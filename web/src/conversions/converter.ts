@@ -33,7 +33,7 @@ export interface Converted {
 }
 
 /** What users are told about a conversion. */
-export interface ConverterInfo {
+interface ConverterInfo {
   /** Name of the format of the models. */
   readonly from: string;
   /** Name of the format of the results. */

@@ -57,9 +57,3 @@ export interface Folder {
   /** The bytes of a file, such as `config.json`; undefined if there is none of that name. */
   file(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
 }
-
-/**
- * Tells what a folder becomes.
- * @throws ScalepointError `UNKNOWN_FORMAT` if the architecture is not known, `BAD_FILE` with what is wrong in the files
- */
-export type ConvertFolder = (folder: Folder) => Promise<Conversion>;

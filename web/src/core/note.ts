@@ -5,7 +5,7 @@ import { type OptionMention, type OptionWords, sayMention } from './option-probl
 export type Sentence = readonly (string | OptionMention)[];
 
 /** The text of a sentence. @param words how options are written; by default as code */
-export function sentenceText(sentence: Sentence, words?: OptionWords): string {
+function sentenceText(sentence: Sentence, words?: OptionWords): string {
   return sentence.map((part) => (typeof part === 'string' ? part : sayMention(part, words))).join('');
 }
 

@@ -16,7 +16,7 @@ export function mention(option: string, value?: unknown): OptionMention {
 }
 
 /** What an argument has to be beyond its type. */
-export type ArgumentState =
+type ArgumentState =
   /** An array whose memory was not transferred or cut off. */
   | 'attached'
   /** An array that stays as it is during the call. */
@@ -146,7 +146,7 @@ export interface OptionWords {
 const quote = (value: unknown) => (typeof value === 'string' ? `'${value}'` : show(value));
 
 /** The words of the API: `to: 'int8'`. */
-export const apiWords: OptionWords = {
+const apiWords: OptionWords = {
   option: (path) => path,
   withValues: (path, values) => `${path.replace(/^rules\[\]\./, 'a rule with ')}: ${values.map(quote).join(' or ')}`,
   value: quote,

@@ -7,8 +7,6 @@ import { ScalepointError } from '../core/errors.js';
 import type { NodeFileHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 
-export type { NodeFileHandle } from '../core/node.js';
-
 /** Bytes that can be read from any position. */
 export interface ByteSource {
   /** Number of bytes. */

@@ -62,7 +62,7 @@ export type OpenInput = (input: FileInput) => Promise<ByteSource>;
 export type ReadOptionFile = <T>(input: FileInput, read: (source: ByteSource) => Promise<T>) => Promise<T>;
 
 /** What a header says of a model. */
-export interface ModelContents {
+interface ModelContents {
   /** In the order of their bytes. */
   readonly tensors: readonly SourceTensor[];
   /** Without a prototype, as `__proto__` may be a key. */
@@ -186,7 +186,7 @@ export function fileName(output: string, { suffix, replaces }: Pick<OutputFile, 
 }
 
 /** Something that belongs beside a result, such as an entry of the model's config.json. */
-export interface SidecarContent {
+interface SidecarContent {
   /** The option that describes it. */
   readonly option: string;
   readonly value: Readonly<Record<string, unknown>>;

@@ -123,7 +123,7 @@ export function checkCopy({ to, rules = [] }: PlanChoices): void {
 const usualSize = 5e9;
 
 /** Names have room for so many. */
-export const mostShards = 99_999;
+const mostShards = 99_999;
 
 /**
  * The bytes of tensors that a file of a result has at most; undefined if the result is one file. Of work in parts, each part gets a file.

@@ -63,11 +63,6 @@ export function convertedLogical(source: LogicalTensor, form: Form, parts: reado
   return { source, form, parts };
 }
 
-/** The same for a stored tensor by itself. */
-export function convertedTensor(tensor: SourceTensor, form: Form, parts: readonly Part[]): PlannedTensor {
-  return convertedLogical(plainTensor(tensor), form, parts);
-}
-
 /** What copies of tensors of one type and shape have in common. */
 export type Copies = Map<string, { readonly form: CopyForm; readonly parts: readonly Part[] }>;
 

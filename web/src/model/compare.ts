@@ -28,7 +28,7 @@ export interface ComparedTensor {
 }
 
 /** Why a tensor of both models was not compared. Programs decide by the kind, never by the text. */
-export type SkippedReason =
+type SkippedReason =
   /** It has another shape in the second model. */
   | { readonly kind: 'shapes'; readonly a: readonly number[]; readonly b: readonly number[]; readonly text: string }
   /** One of them is of a type that does not stand for floats, or is not known. */

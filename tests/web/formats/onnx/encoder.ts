@@ -73,7 +73,7 @@ export function floatTensor(name: string, dims: readonly number[], seed = 1, spr
   });
 }
 
-export type Attribute = number | readonly number[] | string | { float: number } | { tensor: Bytes } | { graph: Bytes };
+type Attribute = number | readonly number[] | string | { float: number } | { tensor: Bytes } | { graph: Bytes };
 function attribute(name: string, value: Attribute): Bytes {
   const head = text(1, name);
   if (typeof value === 'number') return joined(head, int(3, value), int(20, 2));

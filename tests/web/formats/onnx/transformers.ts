@@ -34,7 +34,7 @@ export interface Transformers {
 export const howToInstall = 'transformers.js is not installed: npm ci --prefix tests/transformers';
 
 /** dtypes of transformers.js (int8 is what q8 is without convolutions), with the least cosine of logits to those of float32: 8-bit activations, 4-bit weights, rounding to 11 bits. */
-export const dtypes: readonly (readonly [dtype: ModelTarget, least: number])[] = [
+const dtypes: readonly (readonly [dtype: ModelTarget, least: number])[] = [
   ['q8', 0.99],
   ['uint8', 0.99],
   ['q4', 0.98],

@@ -4,7 +4,7 @@ import { badFile } from './errors.js';
 const file = 'tokenizer.model';
 
 /** A token of the model. */
-export interface Piece {
+interface Piece {
   readonly text: string;
   readonly score: number;
   /** 1 normal, 2 unknown, 3 control, 4 defined by the user, 5 unused, 6 byte. */

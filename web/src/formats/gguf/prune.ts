@@ -27,7 +27,7 @@ export const pruneLayers: OptionInfo = {
 };
 
 /** A tensor of the result, and the one of the input that it was. */
-export interface Renamed {
+interface Renamed {
   readonly tensor: GgufTensor;
   readonly source: GgufTensor;
 }

@@ -43,7 +43,7 @@ function alignmentNote(stated: number): Note {
 }
 
 /** The form of a type. */
-export function formTo(
+function formTo(
   type: string,
   { importance, search }: { importance?: ResultTensor['importance']; search?: BlockSearch | undefined } = {},
 ): CastForm | GgmlForm {

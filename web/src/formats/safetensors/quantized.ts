@@ -100,7 +100,7 @@ function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => b
 }
 
 /** The first weight that is quantized already, if there is one. */
-export function findQuantized(tensors: readonly SourceTensor[]): Found | undefined {
+function findQuantized(tensors: readonly SourceTensor[]): Found | undefined {
   let names: ReadonlySet<string> | undefined;
   const has = (name: string) => {
     names ??= new Set(tensors.map((tensor) => tensor.name));

@@ -133,8 +133,6 @@ export function typeName(id: number): string {
   return kindsById.get(id)?.name ?? `type ${id}`;
 }
 
-export const stringType = 8;
-
 // ------------------------------------------------------------------------------------------------------------------------ messages
 
 /** Where elements lie. */

@@ -9,7 +9,7 @@ import type { Obstacle } from '../reasons.js';
 import type { Graphs, Scope } from './graph.js';
 
 /** How a node is written in a newer version. */
-export interface Rewriting {
+interface Rewriting {
   /** Another operator. */
   readonly opType?: string;
   /** Attributes that are no longer there, and new ones. */
