@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import type { Rule } from '../model.js';
 import { didYouMean, formats, maxWorkers, ruleFrom, sayHint } from '../tooling.js';
 import { UsageError } from './process.js';
+import { inFlags } from './wording.js';
 
 type OptionsConfig = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>;
 
@@ -124,6 +125,7 @@ export function ruleOf(text: string): Rule {
   try {
     return spelledRule(ruleFrom(text, '--rule'));
   } catch (error) {
-    throw error instanceof RangeError ? new UsageError(error.message) : error;
+    const message = inFlags(error);
+    throw message === undefined ? error : new UsageError(message);
   }
 }
