@@ -57,7 +57,7 @@ export const searchedTypes: readonly BlockType[] = Object.freeze(
   blockTypes.filter((type) => blockFacts(type).searched),
 );
 
-/** The error if a better search was asked for and there is none. */
+/** @throws RangeError naming `search` if the type has ggml's search alone */
 export function checkSearched(type: string): void {
   if ((searchedTypes as readonly string[]).includes(type)) return;
   throw rangeError('search', `there is no better search for ${type}, only for ${searchedTypes.join(', ')}`);
@@ -70,7 +70,7 @@ export function isBlockType(name: unknown): name is BlockType {
 
 /**
  * Number and sizes of a block type.
- * @throws RangeError if there is no such type
+ * @throws RangeError for other names
  */
 export function blockTypeInfo(type: BlockType): BlockTypeInfo {
   return blockTypeInfoAt(type, 'type');
