@@ -1,4 +1,4 @@
-// Records of the door: what stays the same over many calls, passed by address.
+// Records of the door: arguments that stay the same over many calls, passed by address.
 //
 // The calls of bindings_arrays.cpp and bindings_models.cpp, this file, door_models.h and the headers that they include describe the
 // whole door between C++ and TypeScript. scripts/make_door.mjs has the compiler read them when building, and writes the TypeScript

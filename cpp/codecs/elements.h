@@ -16,17 +16,17 @@ enum class ElementType : int32_t {
   kF8_E5M2 = 1001,
 };
 
-/// Size of one element, or of a block of them, of an ElementType or a BlockType. Zeros if there is no such type.
+/// Size of one element, or of a block of them, of an ElementType or a BlockType. Zeros for other numbers.
 [[nodiscard]] BlockSize element_size(int32_t type) noexcept;
 
-/// kBadDType if there is no such type; kSizeMismatch unless the source has as many bytes as the tile has elements.
+/// kBadDType for other types; kSizeMismatch unless the source has as many bytes as the tile has elements.
 [[nodiscard]] Status check(const Tile& tile) noexcept;
 
 /// Gives the elements of a tile as floats, one piece at a time. Exact, but for float64, which is rounded half to even. What the tile adds
 /// to each element is added in float32.
 class Floats {
  public:
-  /// For pieces of at most so many elements.
+  /// For pieces of at most `most` elements.
   Floats(const Tile& tile, uint64_t most, Arena& arena);
 
   /// The elements [first, first + n), good until the next call. Pieces begin at whole blocks.

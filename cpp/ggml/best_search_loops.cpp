@@ -29,7 +29,7 @@ constexpr int kRounds = 4;
 constexpr float kIQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 constexpr float kE2M1[15] = {-12, -8, -6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6, 8, 12};
 
-/// x is about scale * level + low. What is stored can be rounded to float16.
+/// x is about scale * level + low. Both can be rounded to float16, the form they are stored in.
 struct Fit {
   float scale = 0, low = 0;
 };
@@ -54,7 +54,7 @@ struct Elements {
   const float *x, *weights;
 };
 
-/// x as float16, and what that stands for.
+/// x as float16: its bits, and their value.
 struct Half {
   uint16_t bits;
   float value;

@@ -22,7 +22,8 @@ struct Field {
   uint8_t to = 0;  ///< where the field begins in the block
 };
 
-/// Values that the blocks of a type can hold: x = scale * scales[j] * level - minimum * minimums[j], where j is the sub-block of the element.
+/// Values that the blocks of a type can hold: x = scale * scales[j] * level - minimum * minimums[j], where j is the sub-block of an
+/// element.
 struct BestRule {
   BlockType type;
   uint8_t size, count;  ///< elements of a sub-block, and sub-blocks

@@ -110,7 +110,7 @@ const BlockFormat* find(BlockType type) {
 /// Whether the module has the better search for a type.
 bool has_best(const BlockFacts& facts) { return facts.searched && block_formats().best_rule != nullptr; }
 
-/// Whether so many bytes are the blocks of n elements. Counted in blocks, so that no product overflows.
+/// Whether `bytes` is the size of n elements. Compares counts of blocks, so that no product overflows.
 bool fits(BlockSize size, size_t n, size_t bytes) {
   return n % size.elements == 0 && bytes % size.bytes == 0 && n / size.elements == bytes / size.bytes;
 }

@@ -10,7 +10,7 @@
 
 namespace scalepoint {
 
-/// Bytes of the blocks that hold n elements; 0 if there is no such type.
+/// Bytes of the blocks that hold n elements; 0 for other types.
 [[nodiscard]] constexpr size_t blocks_bytes(BlockType type, size_t n) noexcept {
   const auto [elements, bytes] = block_size(type);
   return elements == 0 ? 0 : n / elements * bytes;
@@ -33,10 +33,10 @@ enum class BlockSearch : int32_t {
 ///          types ignore it, and which need it.
 /// Search:  with kBest, the sum of the squared errors of a block, each times the importance of its column, is at most that of the usual
 ///          block. Both sets of lanes give the same bytes.
-/// Status:  kBadDType, also for kBest unless the type is `searched`, or for types that need importance and get none; kSizeMismatch; kNonFinite if x
-///          holds NaN or an infinity; kOverflow if a scale or minimum is beyond float16, so that its block would be restored as
-///          infinities, or if products of elements and importance are beyond float32, where ggml ends the process. blocks mean nothing
-///          unless kOk.
+/// Status:  kBadDType, also for kBest unless the type is `searched`, or for types that need importance and get none; kSizeMismatch;
+///          kNonFinite if x holds NaN or an infinity; kOverflow if a scale or minimum is beyond float16, so that its block would be
+///          restored as infinities, or if products of elements and importance are beyond float32, where ggml ends the process. blocks
+///          mean nothing unless kOk.
 [[nodiscard]] Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks,
                                      std::span<const float> importance = {}, BlockSearch search = BlockSearch::kUsual) noexcept;
 

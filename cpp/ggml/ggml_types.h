@@ -5,7 +5,7 @@
 
 namespace scalepoint {
 
-/// Types of blocks that are quantized and dequantized here, with ggml's numbers (ggml_type of github.com/ggml-org/ggml, include/ggml.h).
+/// Block types with loops here, with ggml's numbers (ggml_type of github.com/ggml-org/ggml, include/ggml.h).
 enum class BlockType : int32_t {
   kQ4_0 = 2,
   kQ4_1 = 3,
@@ -33,7 +33,7 @@ enum class BlockType : int32_t {
   kQ2_0 = 42,
 };
 
-/// Types that files can hold, but that have no loops here: plain numbers, and blocks that are only listed and copied. The numbers are ggml's.
+/// Types without loops here: plain numbers, and blocks that are only listed and copied. With ggml's numbers.
 enum class ListedType : int32_t {
   kF32 = 0,
   kF16 = 1,
@@ -54,7 +54,7 @@ struct BlockSize {
   uint32_t bytes;
 };
 
-/// What quantizing does with the importance of columns.
+/// Use of the importance of columns in quantizing.
 enum class Importance : int32_t {
   kIgnored = 0,  ///< no scale depends on errors
   kTaken = 1,    ///< weights the squared errors
@@ -130,7 +130,7 @@ inline constexpr ListedFacts kListedTypes[] = {
     {ListedType::kF64, {1, 8}}, {ListedType::kBF16, {1, 2}}, {ListedType::kNVFP4, {64, 36}},
 };
 
-/// Facts of a block type; null if there is no such type.
+/// Facts of a block type; null for other numbers.
 [[nodiscard]] constexpr const BlockFacts* block_facts(BlockType type) noexcept {
   for (const BlockFacts& facts : kBlockTypes) {
     if (facts.type == type) return &facts;
@@ -138,13 +138,13 @@ inline constexpr ListedFacts kListedTypes[] = {
   return nullptr;
 }
 
-/// The size of the blocks of a type; zeros if there is no such type.
+/// The size of the blocks of a type; zeros for other numbers.
 [[nodiscard]] constexpr BlockSize block_size(BlockType type) noexcept {
   const BlockFacts* const facts = block_facts(type);
   return facts == nullptr ? BlockSize{0, 0} : facts->size;
 }
 
-/// The size of a listed type; zeros if there is no such type.
+/// The size of a listed type; zeros for other numbers.
 [[nodiscard]] constexpr BlockSize listed_size(ListedType type) noexcept {
   for (const ListedFacts& facts : kListedTypes) {
     if (facts.type == type) return facts.size;

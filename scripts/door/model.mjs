@@ -30,7 +30,7 @@ export function spell(/** @type {string} */ name) {
   return name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
 }
 
-/** The door: what both of its sides have in common. */
+/** The door: the description that both of its sides share. */
 export class Door {
   /** @type {Map<string, Record>} */
   #records = new Map();
@@ -49,7 +49,7 @@ export class Door {
     /** @type {Table[]} */
     this.tables = declarations.tables.map((table) => {
       const record = this.record(table.type);
-      if (record === undefined) throw new Error(`${table.where}: a table of '${table.type}', which is no struct`);
+      if (record === undefined) throw new Error(`${table.where}: a table of '${table.type}', not a struct`);
       return { ...table, record };
     });
     /** Records that only tables consist of. */
@@ -132,7 +132,7 @@ export class Door {
     for (const { type } of parameters) {
       const isAddress = /[*&]$/.test(type);
       const known = isAddress && this.record(targetOf(type)) !== undefined;
-      if (type.endsWith('&') && !known) problems.push(`takes a '${type}', which is no record`);
+      if (type.endsWith('&') && !known) problems.push(`takes a '${type}', not a record`);
       if (!isAddress && scalars[type] === undefined && !this.isEnum(type)) problems.push(`cannot take a '${type}'`);
     }
     return problems.map((problem) => `${where}: ${name} ${problem}`);

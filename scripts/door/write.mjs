@@ -195,7 +195,7 @@ export interface Heaps {
   readonly HEAPF64: Float64Array;
 }
 
-/** A record that calls take: bytes that it needs, at an address that is a multiple of 8, and what fills it. */
+/** A record that calls take: its size in bytes, and a function that fills it at an address that is a multiple of 8. */
 export interface RecordType<T> {
   readonly bytes: number;
   write(heaps: Heaps, at: Address<T>, value: T): void;
@@ -272,7 +272,7 @@ function assertionsOf(door) {
 }
 
 /**
- * build/wasm/door_exports_*.h. The bindings of the large module know every type, so that they check what door.ts says of them.
+ * build/wasm/door_exports_*.h. The bindings of the large module know every type, so they hold the assertions.
  * @param {Door} door @param {Part} part
  */
 export function exportsOf(door, part) {

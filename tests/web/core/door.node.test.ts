@@ -179,7 +179,7 @@ void nine(${Array.from({ length: 9 }, (_, i) => `double x${i}`).join(', ')}) {}`
       'cpp/a.h:7: kC: values of enums are at least 0',
       'cpp/a.h:10: A: there are two of that name',
       "cpp/bindings_arrays.cpp:4: value cannot take a 'scalepoint::Size'",
-      "cpp/bindings_arrays.cpp:5: reference takes a 'const float&', which is no record",
+      "cpp/bindings_arrays.cpp:5: reference takes a 'const float&', not a record",
       "cpp/bindings_arrays.cpp:6: unknown cannot return 'long'",
       "cpp/bindings_arrays.cpp:7: with_sign cannot return 'int32_t'",
       "cpp/bindings_arrays.cpp:8: address cannot return 'float*'",

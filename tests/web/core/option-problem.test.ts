@@ -1,10 +1,21 @@
 // The sentences about wrong options, made from their data by the package, the command line and the page.
-import { type Expected, type Hint, type OptionProblem, sayProblem } from 'scalepoint/model';
+import type { OptionProblem } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { pageWords } from '../../../web/demo/model/options.js';
 import { commandWords, commandWordsFor } from '../../../web/src/cli/wording.js';
 import { rangeError, ScalepointError } from '../../../web/src/core/errors.js';
-import { count, mention, ofType, oneOf, onlyWith, whole, without } from '../../../web/src/core/option-problem.js';
+import {
+  count,
+  type Expected,
+  type Hint,
+  mention,
+  ofType,
+  oneOf,
+  onlyWith,
+  sayProblem,
+  whole,
+  without,
+} from '../../../web/src/core/option-problem.js';
 
 const problem = (option: string, expected: Expected, got?: unknown, hint?: Hint): OptionProblem => ({
   option,

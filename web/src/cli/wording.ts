@@ -37,7 +37,7 @@ function means(info: OptionInfo, flag: Flag, value: unknown): boolean {
  * @param given the flags of the line: an option is called by the one that it was given by
  * @param rules the rules of the line, as they were written
  */
-function commandWordsFor(given: Words, rules: readonly string[] = []): OptionWords {
+export function commandWordsFor(given: Words, rules: readonly string[] = []): OptionWords {
   /** `--rule "REGEX=int8"` for paths in it. */
   const ruleOf = (path: string) => {
     if (path.startsWith('rules[].')) return "--rule 'REGEX=keep'";

@@ -72,7 +72,7 @@ export function isBlockType(name: unknown): name is BlockType {
 
 /**
  * Number and sizes of a block type.
- * @throws RangeError if there is no such type
+ * @throws RangeError for other names
  */
 export function blockTypeInfo(type: BlockType): BlockTypeInfo {
   return blockTypeInfoAt(type, 'type');

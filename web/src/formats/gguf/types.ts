@@ -18,7 +18,7 @@ export const ggmlTypes: readonly GgmlType[] = Object.freeze(
 export const typesById: ReadonlyMap<number, GgmlType> = new Map(ggmlTypes.map((type) => [type.id, type]));
 const typesByName = new Map(ggmlTypes.map((type) => [type.name, type]));
 
-/** The type of that name. @throws RangeError if there is none */
+/** The type of that name. @throws RangeError for other names */
 export function ggmlType(name: string): GgmlType {
   const type = typesByName.get(name);
   if (type === undefined) {
