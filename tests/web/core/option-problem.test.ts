@@ -34,7 +34,7 @@ describe('the package says', () => {
     [{ kind: 'number', finite: true }, Infinity, 'expected a finite number, got Infinity'],
     [{ kind: 'number', multipleOf: 8, min: 8, max: 64 }, 9, 'expected a multiple of 8 from 8 to 64, got 9'],
     [{ kind: 'number', multipleOf: 8, unit: 'elements' }, 9, 'expected a multiple of 8 elements, got 9'],
-    [{ kind: 'number', min: 1, unit: 'files' }, 0, 'expected at least 1 file, got 0'],
+    [{ kind: 'number', min: 1, unit: 'file' }, 0, 'expected at least 1 file, got 0'],
     [count(6, 'elements'), 5, 'expected 6 elements, got 5'],
     [{ kind: 'shape', elements: 6 }, [2, 4], 'expected a shape of 6 elements, got [2, 4]'],
     [

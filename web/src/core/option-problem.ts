@@ -12,7 +12,7 @@ export interface OptionMention {
 
 /** Mentions an option. */
 export function mention(option: string, value?: unknown): OptionMention {
-  return value === undefined ? { kind: 'option', option } : { kind: 'option', option, value };
+  return { kind: 'option', option, ...(value !== undefined && { value }) };
 }
 
 /** What an argument has to be beyond its type. */
@@ -163,34 +163,32 @@ export function sayMention({ option, value }: OptionMention, words: OptionWords 
 }
 
 const states: Readonly<Record<ArgumentState, string>> = {
-  attached: 'an array with its memory, which was transferred or cut off',
-  unchanged: 'an array that stays as it is during the call',
-  unlocked: 'a stream that nothing else writes to',
+  attached: 'an array that has its memory',
+  unchanged: 'an array that stays as it is',
+  unlocked: 'a stream that is not locked',
   own: 'an object of this instance',
   finiteScale: 'a block with a finite scale',
 };
 
 function sayNumber({ whole, finite, is, min, max, above, multipleOf, unit }: Expected & { kind: 'number' }): string {
-  const counted = (n: number) => (unit === undefined ? `${n}` : `${n} ${n === 1 ? unit.replace(/s$/, '') : unit}`);
-  if (is !== undefined) return counted(is);
-  if (multipleOf === undefined && unit !== undefined) {
-    if (min !== undefined) return max === undefined ? `at least ${counted(min)}` : `${min} to ${counted(max)}`;
-    return max === undefined ? `a number of ${unit}` : `at most ${counted(max)}`;
-  }
-  const kind = finite ? 'a finite number' : whole ? 'a whole number' : 'a number';
-  let text = multipleOf === undefined ? kind : `a multiple of ${counted(multipleOf)}`;
-  if (above !== undefined) text += ` above ${above}`;
-  if (min !== undefined) text += max === undefined ? ` of at least ${min}` : ` from ${min} to ${max}`;
-  else if (max !== undefined) text += above === undefined ? ` of at most ${max}` : ` and at most ${max}`;
-  return text;
+  const counted = unit === undefined ? '' : ` ${unit}`;
+  if (is !== undefined) return is + counted;
+  const most = max === undefined ? '' : `at most ${max}`;
+  const range = min === undefined ? most : most && `from ${min} to ${max}`;
+  const bounds = range || (min === undefined ? '' : `at least ${min}`);
+  if (multipleOf === undefined && counted) return (bounds || 'a number of') + counted;
+  const base =
+    multipleOf === undefined ? `a ${finite ? 'finite ' : whole ? 'whole ' : ''}number` : `a multiple of ${multipleOf}`;
+  if (above !== undefined) return `${base} above ${above}${most && ` and ${most}`}`;
+  return base + counted + (bounds && ` ${bounds.startsWith('from') ? '' : 'of '}${bounds}`);
 }
 
 function sayShape({ dimensions, elements, maxElements, lastMultipleOf }: Expected & { kind: 'shape' }): string {
   if (dimensions !== undefined) return `[${dimensions.join(', ')}]`;
-  if (elements !== undefined) return `a shape of ${elements} elements`;
-  if (maxElements !== undefined) return `a shape of at most ${maxElements} elements`;
   if (lastMultipleOf !== undefined) return `a shape whose last dimension is a multiple of ${lastMultipleOf}`;
-  return 'an array of whole numbers of at least 0';
+  const size = elements ?? maxElements;
+  if (size === undefined) return 'an array of whole numbers of at least 0';
+  return `a shape of ${elements === undefined ? 'at most ' : ''}${size} elements`;
 }
 
 /** What was expected: alternatives, of which one is enough. */

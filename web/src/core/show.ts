@@ -2,7 +2,7 @@
 
 /** A name with its article. */
 export function article(name: string): string {
-  return `${/^[aeiou]/i.test(name) && !/^ui/i.test(name) ? 'an' : 'a'} ${name}`;
+  return `${/^[aeiou]/i.test(name) && !/^u[ir]/i.test(name) ? 'an' : 'a'} ${name}`;
 }
 
 /** A value for an error message: short, and never throwing. */

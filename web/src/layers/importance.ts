@@ -78,7 +78,7 @@ export class Importance {
    * @throws TypeError or RangeError naming the argument
    */
   watch(layer: Layer, ...names: readonly string[]): () => void {
-    if (names.length === 0) throw rangeError('names', { kind: 'number', min: 1, unit: 'names' }, 0);
+    if (names.length === 0) throw rangeError('names', { kind: 'number', min: 1, unit: 'name' }, 0);
     const weights = [...new Set(names)].map((name) => this.#weightOf(name, layer.inputs, 1));
     const end = layer.watch((source) => this.#count(source, weights, 0));
     for (const weight of weights) this.#weights.set(weight.name, weight);
@@ -121,7 +121,7 @@ export class Importance {
    */
   async file(options: ImportanceFileOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     const weights = [...this.#weights.values()].filter(({ counts }) => counts.some((count) => count > 0));
-    if (weights.length === 0) throw rangeError('names', { kind: 'number', min: 1, unit: 'counted weights' }, 0);
+    if (weights.length === 0) throw rangeError('names', { kind: 'number', min: 1, unit: 'counted weight' }, 0);
     return this.#write(weights, options);
   }
 

@@ -13,12 +13,12 @@ import { hasSize, type SizeOptions, sizeNames } from './sizes.js';
 
 /** Checks a list of targets. Returns it. */
 export function checkTargets(targets: readonly unknown[], options: SizeOptions): readonly ModelTarget[] {
-  if (targets.length === 0) throw rangeError('to', { kind: 'number', min: 1, unit: 'targets' }, 0);
+  if (targets.length === 0) throw rangeError('to', { kind: 'number', min: 1, unit: 'target' }, 0);
   for (const [i, to] of targets.entries()) {
     if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, { kind: 'distinct' }, to);
   }
   if (hasSize(options))
-    throw rangeError('to', count(1, 'targets'), targets.length, {
+    throw rangeError('to', count(1, 'target'), targets.length, {
       kind: 'with',
       options: sizeNames.map((name) => mention(name)),
     });

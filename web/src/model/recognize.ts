@@ -33,7 +33,7 @@ export async function withFiles<T>(
   use: (files: readonly OpenFile[], waiting: Waiting) => Promise<T>,
 ): Promise<T> {
   const inputs: readonly FileInput[] = Array.isArray(input) ? input : [input as FileInput];
-  if (inputs.length === 0) throw rangeError('file', { kind: 'number', min: 1, unit: 'files' }, 0);
+  if (inputs.length === 0) throw rangeError('file', { kind: 'number', min: 1, unit: 'file' }, 0);
   const waiting = waitingFor(signal);
   const files: OpenFile[] = [];
   try {

@@ -154,7 +154,7 @@ it('keeps the size for this model in this browser, in links and in code, until i
 it('says which size is the smallest if that of a link is smaller', async () => {
   page = await site.open('model/#to=auto&target-size=1kB');
   await page.setInputFiles('#file', sample);
-  await expect.poll(() => text('problems')).toMatch(/the smallest types take \d+ bytes/);
+  await expect.poll(() => text('problems')).toMatch(/Size: expected at least \d+ bytes/);
   // The slider leads out of it.
   await page.waitForSelector('#size:visible');
   await page.focus('#size');

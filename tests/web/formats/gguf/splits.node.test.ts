@@ -227,7 +227,7 @@ describe('bad files of a split model', () => {
     await writeFile(path('whole.gguf'), whole);
     const error = await rejectionOf(inspectModel([path('whole.gguf'), paths[0]!]));
     expect(error).toBeInstanceOf(RangeError);
-    expect(error).toMatchObject({ problem: { option: 'file', expected: { is: 1, unit: 'files' }, got: 2 } });
+    expect(error).toMatchObject({ problem: { option: 'file', expected: { is: 1, unit: 'file' }, got: 2 } });
     await copyFile(path('whole.gguf'), path('again.gguf'));
     await expect(inspectModel([path('whole.gguf'), path('again.gguf')])).rejects.toThrow(RangeError);
   });

@@ -133,7 +133,7 @@ async function readGiven(files: readonly OpenFile[]): Promise<Split[]> {
     const header = await inFile(source.name, readGguf(source));
     if (splitCount(header) < 2) {
       const label = source.name === undefined ? `file ${i + 1}` : quoted(source.name);
-      throw rangeError('file', exactly(1, 'files'), files.length, {
+      throw rangeError('file', exactly(1, 'file'), files.length, {
         kind: 'because',
         message: `${label} is a model by itself`,
       });
