@@ -30,10 +30,11 @@ export {
   type QuantizedTensor,
 } from './arrays/tensor.js';
 export { type BlockSearch, type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
-export { type ErrorCode, type ErrorPlace, ScalepointError } from './core/errors.js';
+export { type ErrorCode, type ErrorPlace, type OptionError, ScalepointError } from './core/errors.js';
 export type { LoadOptions, Tier, WasmSource } from './core/load.js';
 export type { ErrorMeasures } from './core/measure.js';
 export type { WasmDType, WasmView } from './core/memory.js';
+export type { Expected, Hint, OptionMention, OptionProblem } from './core/option-problem.js';
 export type { SearchedRange } from './core/range.js';
 export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
 export { load, type Scalepoint } from './instance/scalepoint.js';

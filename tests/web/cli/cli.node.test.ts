@@ -99,7 +99,7 @@ describe('scalepoint', () => {
       [['quantize', 'model.safetensors', '--to', 'int8', '-o', ''], /--output: expected the name of a file/],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'x'],
-        /--rule: expected 'REGEX=TYPE' or 'REGEX=keep', got "x"/,
+        /--rule: expected REGEX=TYPE or REGEX=keep, got "x"/,
       ],
       [['quantize', 'model.safetensors', '--to', 'int8', '--rule', '=keep'], /--rule: expected/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'x='], /--rule: expected/],
@@ -111,25 +111,24 @@ describe('scalepoint', () => {
         ['plan', 'model.safetensors', '--to', 'q4_0'],
         /--to: expected int8, .* or copy for safetensors or .*, got "Q4_0"/,
       ],
-      [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: this option is for GGUF files/],
-      [['quantize', 'model.safetensors', '--to', 'int8', '--plain', '--packed'], /--plain: only without --packed/],
-      [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: this option is for GGUF/],
-      [
-        ['quantize', 'model.safetensors', '--to', 'int8', '--fix-alignment'],
-        /--fix-alignment: this option is for GGUF/,
-      ],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: only for GGUF files;/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--plain', '--packed'], /--plain: not together with --packed/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--fix-alignment'], /--fix-alignment: only for GGUF files;/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--scheme', 'odd'], /--scheme: expected .*, got "odd"/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--granularity', 'x'], /--granularity: expected .*, got "x"/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--range', 'best'], /--range: expected .*, got "best"/],
-      [['quantize', 'model.safetensors', '--to', 'int8', '--range', 'percentile:50'], /--range: expected .*50"/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--range', 'percentile:50'],
+        /--range: expected a number above 50 and at most 100, got 50;/,
+      ],
       [
         ['quantize', 'model.safetensors', '--to', 'float16', '--range', 'mse'],
-        /--range: only for --to int8 or int4, got --to float16/,
+        /--range: only with --to int8 or int4, got --to float16;/,
       ],
       [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '31'], /--group-size: expected .*, got 31/],
       [
         ['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '-8'],
-        /--group-size: expected a whole number from 1 on, got "-8"/,
+        /--group-size: expected a whole number of at least 1, got "-8"/,
       ],
       [
         ['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '1e2'],
@@ -137,15 +136,15 @@ describe('scalepoint', () => {
       ],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--granularity', 'per-channel', '--group-size', '32'],
-        /--group-size: only for --granularity per-group/,
+        /--group-size: only with --granularity per-group/,
       ],
       [
         ['quantize', 'model.safetensors', '--to', 'int4', '--activations', 'int8-dynamic'],
-        /--activations: 'int8-dynamic' needs int8 weights/,
+        /--activations: only with --to int8, got --to int4;/,
       ],
       [['quantize', 'model.safetensors', '--to', 'int8', '--workers', 'all'], /--workers: expected a whole number/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--workers', '65'], /--workers: expected 0 to 64, got 65/],
-      [['quantize', 'm.gguf', '--to', 'Q4_0', '--config', 'c.json'], /--config: this option is for safetensors files/],
+      [['quantize', 'm.gguf', '--to', 'Q4_0', '--config', 'c.json'], /--config: only for safetensors files/],
       [['plan', 'model.safetensors'], /plan needs --to int8, .*; see scalepoint plan --help/],
       [['compare', 'a'], /compare needs B; see scalepoint compare --help/],
       [['compare'], /compare needs A and B/],
@@ -154,7 +153,7 @@ describe('scalepoint', () => {
       [['constructor'], /expected a command .*, got "constructor"/],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--rule', '(=keep'],
-        /--rule: "\(" is no regular expression: Unterminated group/,
+        /--rule: expected a regular expression, got "\(": Unterminated group/,
       ],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', 'high'],

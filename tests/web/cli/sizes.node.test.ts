@@ -86,7 +86,7 @@ it.each([
   [['--to', 'copy', '--target-size', '1MB'], /--target-size: not together with --to copy/],
   [['--to', 'Q4_0', '--save-rules', 'r'], /--save-rules goes with --target-size or --target-bpw/],
   [['--to', 'Q4_0,Q8_0', '--target-bpw', '5', '--save-rules', 'r'], /--save-rules: one file has room for the rules/],
-  [['--to', 'Q4_0', '--rules', 'bad.txt'], /--rules: line 2: expected 'REGEX=TYPE' or 'REGEX=keep', got "blk"/],
+  [['--to', 'Q4_0', '--rules', 'bad.txt'], /--rules: line 2: expected REGEX=TYPE or REGEX=keep, got "blk"/],
   [['--to', 'Q4_0', '--rules', 'wrong.txt'], /--rule "blk=Q9": expected F32, .* for GGUF, got "Q9"/],
 ])('refuses %s', async (words, message) => {
   await writeFile(path('bad.txt'), 'a=Q8_0\nblk\n');

@@ -73,7 +73,7 @@ describe('scalepoint verify', () => {
       ],
       [['model.safetensors', '--config', 'list.json'], 1, /^scalepoint: list\.json: expected a JSON object\n$/],
       [['model.safetensors', '--config', 'none.json'], 1, /^scalepoint: cannot read "none\.json": no such file/],
-      [['model.gguf', '--config', 'c.json'], 2, /^scalepoint: --config: this option is for safetensors files; see /],
+      [['model.gguf', '--config', 'c.json'], 2, /^scalepoint: --config: only for safetensors files; see /],
       [[], 2, /^scalepoint: verify needs a FILE; see scalepoint verify --help\n$/],
       [['model.gguf', '--to', 'int8'], 2, /^scalepoint: there is no option --to/],
     ];

@@ -108,7 +108,7 @@ export function sidecarsOf(words: Words, to: string): readonly SidecarOption[] {
     const path = words[flag.name];
     const owners = modelFormats().filter(({ options }) => Object.hasOwn(options.entries, option));
     if (path !== undefined && !owners.some((format) => accepts(format, to))) {
-      throw new UsageError(`--${flag.name}: this option is for ${owners[0]?.label} files`);
+      throw new UsageError(`--${flag.name}: only for ${owners[0]?.label} files`);
     }
     found.push({ option, sidecar, path: path === undefined ? undefined : String(path) });
   }

@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import { didYouMean, maxWorkers, modelFormats, type Rule, ruleFrom, sayHint } from '../model.js';
 import { UsageError } from './process.js';
+import { inFlags } from './wording.js';
 
 type OptionsConfig = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>;
 
@@ -126,6 +127,7 @@ export function ruleOf(text: string): Rule {
   try {
     return spelledRule(ruleFrom(text, '--rule'));
   } catch (error) {
-    throw error instanceof RangeError ? new UsageError(error.message) : error;
+    const message = inFlags(error);
+    throw message === undefined ? error : new UsageError(message);
   }
 }

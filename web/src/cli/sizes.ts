@@ -1,9 +1,10 @@
 /** Results of a given size, and files of rules. */
 import { lstat, readFile, writeFile } from 'node:fs/promises';
-import { type ModelFit, type Rule, rulesFrom, rulesText, ScalepointError } from '../model.js';
+import { type ModelFit, problemOf, type Rule, rulesFrom, rulesText, ScalepointError, sayProblem } from '../model.js';
 import { ruleOf, spelledRule } from './options.js';
 import { systemText, UsageError } from './process.js';
 import { printable } from './text.js';
+import { commandWords } from './wording.js';
 
 /** Flags about sizes and rules. */
 export const sizeFlags = {
@@ -87,7 +88,9 @@ export async function rulesOf({ rule = [], rules: path }: SizeValues): Promise<r
   try {
     return [...given, ...rulesFrom(text).map(spelledRule)];
   } catch (error) {
-    throw error instanceof RangeError ? new UsageError(`--rules: ${error.message}`) : error;
+    const problem = problemOf(error);
+    if (problem === undefined) throw error;
+    throw new UsageError(`--rules: ${problem.option}: ${sayProblem(problem, commandWords)}`);
   }
 }
 

@@ -85,7 +85,7 @@ async function besideOf({ name, file, isPath }: Input, words: Words): Promise<Be
   for (const other of modelFormats().filter((known) => known !== format)) {
     for (const { flag } of sidecarsIn(other)) {
       if (words[flag] === undefined || all.some((one) => one.flag === flag)) continue;
-      throw new UsageError(`--${flag}: this option is for ${other.label} files`);
+      throw new UsageError(`--${flag}: only for ${other.label} files`);
     }
   }
   const found: Beside[] = [];
