@@ -4,6 +4,8 @@
  * is converted.
  */
 export type { ConverterInfo } from './conversions/converter.js';
+export type { DiffusionReason } from './conversions/diffusion/reasons.js';
+export type { ConversionReason } from './conversions/registry.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { problemOf, ScalepointError } from './core/errors.js';
 export { type ErrorMeasures, standsForInfinity } from './core/measure.js';
@@ -34,6 +36,7 @@ export type {
 } from './formats/format.js';
 export type { MetadataEdit, MetadataEdits } from './formats/gguf/edits.js';
 export { type FileType, type GgufTarget, ggufTargets } from './formats/gguf/options.js';
+export type { GgufReason } from './formats/gguf/reasons.js';
 export type {
   ComparedLayer,
   ComparedOutput,
@@ -56,8 +59,16 @@ export {
   type Words,
 } from './formats/options.js';
 export type { SharedReason } from './formats/reason.js';
-export type { FormatOptions, FormatSidecars, ModelFormat, ModelTarget, ResultFormat } from './formats/registry.js';
+export type {
+  FormatOptions,
+  FormatReason,
+  FormatSidecars,
+  ModelFormat,
+  ModelTarget,
+  ResultFormat,
+} from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
+export type { SafetensorsReason } from './formats/safetensors/reasons.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/targets.js';
 export type { ComparedTensor, CompareReport, SkippedReason, SkippedTensor } from './model/compare.js';
 export { type CompareModelsOptions, type CompareModelsReport, compareModels } from './model/compare-models.js';
