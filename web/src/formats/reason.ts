@@ -19,19 +19,40 @@ export type SharedReason =
   /** It has the type already that it would become. */
   | { readonly kind: 'sameType' }
   /** Tensors of this number of dimensions are not converted. */
-  | { readonly kind: 'rank'; readonly rank: number }
+  | {
+      readonly kind: 'rank';
+      /** Number of dimensions. */
+      readonly rank: number;
+    }
   /** It has no elements. */
   | { readonly kind: 'empty' }
   /** Tensors of this type are not converted. */
-  | { readonly kind: 'dtype'; readonly dtype: string }
+  | {
+      readonly kind: 'dtype';
+      /** Its type, such as `F64`. */
+      readonly dtype: string;
+    }
   /** Its elements are integers or the like. */
-  | { readonly kind: 'nonFloat'; readonly dtype: string }
+  | {
+      readonly kind: 'nonFloat';
+      /** Its type, such as `I64`. */
+      readonly dtype: string;
+    }
   /** A dimension is no multiple of the elements that share a scale. */
-  | { readonly kind: 'notDivisible'; readonly dimension: number; readonly by: number }
+  | {
+      readonly kind: 'notDivisible';
+      /** The dimension, in elements. */
+      readonly dimension: number;
+      /** Elements that share a scale. */
+      readonly by: number;
+    }
   /** Its codes and their scales would take as many bytes. */
   | { readonly kind: 'notSmaller' }
   /** By its name it is one of these, or no weight. */
-  | { readonly kind: 'bias' | 'embedding' | 'norm' | 'router' | 'notWeight' };
+  | {
+      /** The part of the model that the name tells. */
+      readonly kind: 'bias' | 'embedding' | 'norm' | 'router' | 'notWeight';
+    };
 
 type SharedKind = SharedReason['kind'];
 

@@ -64,11 +64,22 @@ export interface ComparedLayer extends ComparedOutput {
 
 /** Why an output was not compared. Programs decide by the kind, never by the text. */
 export type SkippedOutputReason =
-  | { readonly kind: 'onlyInA' | 'onlyInB'; readonly text: string }
+  | {
+      /** The model that has it, or `notNumbers` if it holds texts. */
+      readonly kind: 'onlyInA' | 'onlyInB' | 'notNumbers';
+      /** The reason in a few words. */
+      readonly text: string;
+    }
   /** It has another shape in the second model. */
-  | { readonly kind: 'shapes'; readonly a: readonly number[]; readonly b: readonly number[]; readonly text: string }
-  /** It holds texts. */
-  | { readonly kind: 'notNumbers'; readonly text: string };
+  | {
+      readonly kind: 'shapes';
+      /** Its shape in the first model. */
+      readonly a: readonly number[];
+      /** Its shape in the second model. */
+      readonly b: readonly number[];
+      /** The reason in a few words. */
+      readonly text: string;
+    };
 
 /** What two models compute from the same inputs. */
 export interface RunReport {

@@ -30,9 +30,23 @@ export interface ComparedTensor {
 /** Why a tensor of both models was not compared. Programs decide by the kind, never by the text. */
 type SkippedReason =
   /** It has another shape in the second model. */
-  | { readonly kind: 'shapes'; readonly a: readonly number[]; readonly b: readonly number[]; readonly text: string }
+  | {
+      readonly kind: 'shapes';
+      /** Its shape in the first model. */
+      readonly a: readonly number[];
+      /** Its shape in the second model. */
+      readonly b: readonly number[];
+      /** The reason in a few words. */
+      readonly text: string;
+    }
   /** One of them is of a type that does not stand for floats, or is not known. */
-  | { readonly kind: 'nonFloat'; readonly dtype: string; readonly text: string };
+  | {
+      readonly kind: 'nonFloat';
+      /** That type. */
+      readonly dtype: string;
+      /** The reason in a few words. */
+      readonly text: string;
+    };
 
 /** The result of `compareModels`; with `run`, also what the models compute. */
 export interface CompareReport extends Partial<RunReport> {

@@ -8,7 +8,10 @@ import type { Maker } from './maker.js';
  * Why a tensor stays as it is: the kind with its data, such as `{ kind: 'rank', rank: 1 }`, and the same in a few words, such as `1-D`.
  * Programs decide by the kind, never by the text.
  */
-export type KeptReason = (SharedReason | FormatReason | ConversionReason) & { readonly text: string };
+export type KeptReason = (SharedReason | FormatReason | ConversionReason) & {
+  /** The reason in a few words. */
+  readonly text: string;
+};
 
 /** Adds its words to a reason. Gives the same object for the same reason: a model may have a hundred thousand tensors. */
 export type KeptFor = (reason: Reason) => KeptReason;

@@ -11,6 +11,7 @@ const words = {
 
 /** A reason that only diffusion models have. */
 export interface DiffusionReason {
+  /** A parameter by itself, or a tensor that the tools keep for this architecture. */
   readonly kind: keyof typeof words;
 }
 

@@ -17,6 +17,7 @@ const words = {
 
 /** A reason that only GGUF results have. */
 export interface GgufReason {
+  /** The part of the model that the name tells; `output` if the options keep the output layer. */
   readonly kind: keyof typeof words;
 }
 

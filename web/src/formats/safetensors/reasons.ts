@@ -1,21 +1,31 @@
 /** Why weights of safetensors results are kept, beyond the reasons that several formats have. */
-import type { Role } from '../../codecs/codec.js';
 import { type Reason, reasonWords } from '../reason.js';
 
 /** A reason that only safetensors results have. */
 export type SafetensorsReason =
   /** By its name it is the output layer, or belongs to codes. */
-  | { readonly kind: 'lmHead' | 'scale' | 'zeroPoint' }
+  | {
+      /** The part of the model that the name tells. */
+      readonly kind: 'lmHead' | 'scale' | 'zeroPoint';
+    }
   /** A linear layer that is stored transposed, which loaders take for another class. */
   | { readonly kind: 'conv1D' }
   /** Elements of less than 16 bits, or complex ones. */
-  | { readonly kind: 'smallFloat'; readonly bits: number }
+  | {
+      readonly kind: 'smallFloat';
+      /** Bits of an element: 4, 6 or 8. */
+      readonly bits: number;
+    }
   | { readonly kind: 'complex' }
   /** Another tensor has the name that a part of it would have. */
-  | { readonly kind: 'nameTaken'; readonly role: Role };
+  | {
+      readonly kind: 'nameTaken';
+      /** The part: `data`, `scale`, `zeroPoint` or `shape`. */
+      readonly role: string;
+    };
 
 /** A part whose name is taken. */
-const parts: Readonly<Record<Role, string>> = {
+const parts: Readonly<Record<string, string>> = {
   data: 'packed',
   scale: 'scale',
   zeroPoint: 'zero point',
@@ -34,7 +44,7 @@ const words: { readonly [Kind in SafetensorsReason['kind']]: WordsOf<Kind> } = {
   conv1D: 'Conv1D',
   smallFloat: ({ bits }) => `float${bits} already`,
   complex: 'complex',
-  nameTaken: ({ role }) => `${parts[role]} name taken`,
+  nameTaken: ({ role }) => `${parts[role] ?? role} name taken`,
 };
 
 /** The words of such a reason; undefined for others. */
