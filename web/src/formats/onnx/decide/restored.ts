@@ -85,11 +85,9 @@ export function restoredOf(context: Context, reading: Reading, asked: CodeOption
   const channelAxis = isSymmetric ? channels.axis : channels.zeroPointAxis;
   const axis = options.blockSize === undefined ? channelAxis : blockAxis(shape, channels, options.blockSize);
   if (options.blockSize !== undefined && axis === undefined) return keep({ kind: 'rank', rank: shape.length });
-  const form = [
-    linearForm(shape, axis, options),
-    linearForm(shape, undefined, { ...options, blockSize: undefined }),
-  ].find((one) => isSmaller(context, weight, one));
-  if (form === undefined) return keep(reasons.notSmaller);
+  let form = linearForm(shape, axis, options);
+  if (!isSmaller(context, weight, form)) form = linearForm(shape, undefined, { ...options, blockSize: undefined });
+  if (form.axis === undefined && !isSmaller(context, weight, form)) return keep(reasons.notSmaller);
   // Choose what makes floats of the codes.
   const table = tableReaders(context, reading, form);
   if (table !== undefined) return { kind: 'restored', weight, form, by: { kind: 'gather', readers: table } };

@@ -94,7 +94,7 @@ export class Graphs {
   readonly #scopes = new Map<OnnxGraph, Scope>();
   readonly #weights = new Map<OnnxGraph, Map<string, Weight>>();
   readonly #functions = new Map<string, OnnxFunction>();
-  readonly #next = new Map<OnnxNode, OnnxNode>();
+  #next: Map<OnnxNode, OnnxNode | undefined> | undefined;
   /** Names that values and nodes have, in any graph. */
   readonly valueNames: ReadonlySet<string> = new Set<string>();
   readonly nodeNames: ReadonlySet<string> = new Set<string>();
@@ -143,9 +143,7 @@ export class Graphs {
     }
     for (const { name } of [...graph.inputs, ...graph.initializers]) add(name);
     for (const name of graph.sparse) add(name);
-    for (const [i, node] of graph.nodes.entries()) {
-      const next = graph.nodes[i + 1];
-      if (next !== undefined) this.#next.set(node, next);
+    for (const node of graph.nodes) {
       this.nodes.push({ node, graph });
       (this.nodeNames as Set<string>).add(node.name);
       for (const name of node.outputs) add(name, node);
@@ -185,6 +183,9 @@ export class Graphs {
 
   /** The node behind another one in its graph; undefined behind the last one. */
   nodeBehind(node: OnnxNode): OnnxNode | undefined {
+    this.#next ??= new Map(
+      [...this.#values.keys()].flatMap(({ nodes }) => nodes.map((one, i) => [one, nodes[i + 1]] as const)),
+    );
     return this.#next.get(node);
   }
 

@@ -56,8 +56,9 @@ export class Builder {
   readonly edits = new Edits();
   readonly #partsOf: PartsOf;
   readonly #newerOpsets: Opsets;
-  readonly #valueNames: Set<string>;
-  readonly #nodeNames: Set<string>;
+  /** Names that are added. */
+  readonly #valueNames = new Set<string>();
+  readonly #nodeNames = new Set<string>();
   readonly #indexes: ReadonlyMap<Weight, number>;
   readonly #tensors: (PlannedTensor | undefined)[];
   readonly #more: PlannedTensor[] = [];
@@ -82,8 +83,6 @@ export class Builder {
     this.#data = dataFile === undefined ? undefined : new DataFile(dataFile);
     this.graphs = graphs;
     this.#newerOpsets = opsets;
-    this.#valueNames = new Set(graphs.valueNames);
-    this.#nodeNames = new Set(graphs.nodeNames);
     this.#partsOf = partsOf;
     this.#indexes = new Map(model.weights.map((weight, i) => [weight, i]));
     this.#tensors = model.weights.map(() => undefined);
@@ -239,7 +238,7 @@ export class Builder {
   addNodes(position: Position, nodes: readonly NewNode[]): void {
     const field = this.#nodeField(position.graph);
     for (const node of nodes) {
-      const name = node.name === undefined ? {} : { name: fresh(node.name, this.#nodeNames) };
+      const name = node.name === undefined ? {} : { name: fresh(node.name, this.graphs.nodeNames, this.#nodeNames) };
       this.#insert(position, nodePieces({ ...node, ...name }, field));
     }
   }
@@ -334,7 +333,7 @@ export class Builder {
 
   /** A name of a value that no other has, much like the given one. */
   freshValue(name: string): string {
-    return fresh(name, this.#valueNames);
+    return fresh(name, this.graphs.valueNames, this.#valueNames);
   }
 
   // ---------------------------------------------------------------------------------------------------------------------- opsets
@@ -421,10 +420,11 @@ export class Builder {
   }
 }
 
-function fresh(name: string, taken: Set<string>): string {
+/** A name much like a given one that is neither taken nor added, and is added now. */
+function fresh(name: string, taken: ReadonlySet<string>, added: Set<string>): string {
   let result = name;
-  for (let i = 1; taken.has(result); i++) result = `${name}_${i}`;
-  taken.add(result);
+  for (let i = 1; taken.has(result) || added.has(result); i++) result = `${name}_${i}`;
+  added.add(result);
   return result;
 }
 
