@@ -69,7 +69,7 @@ const reserved = [
  */
 function roomOf(path) {
   if (path === 'scalepoint.h') return 'contract';
-  if (/^(bindings_|door)\w*\.(cpp|h)$/.test(path)) return 'door';
+  if (/^((bindings_|door)\w*|libc_memory)\.(cpp|h)$/.test(path)) return 'door';
   const folder = path.slice(0, path.lastIndexOf('/'));
   return Object.keys(rooms).includes(folder) ? /** @type {Room} */ (folder) : undefined;
 }

@@ -338,7 +338,7 @@ describe('the code of the guide in Chromium', () => {
         }
         return route.fulfill({ path: root(name) });
       });
-      await page.route('**/assets/{core,scalepoint-worker}*', (route) =>
+      await page.route('**/assets/{arrays,core,scalepoint-worker}*', (route) =>
         route.fulfill({ path: root(`dist/${new URL(route.request().url()).pathname.split('/').at(-1)}`) }),
       );
       await page.goto(`${server.url}elsewhere/page.html`);
