@@ -26,7 +26,12 @@ beforeAll(async () => {
     console.log(Array.isArray(tensors) ? tensors.length : tensors);`;
   await writeFile(entry, script);
   program = join(folder, 'read-bundle.mjs');
-  await build({ input: entry, platform: 'node', output: { file: program, format: 'esm' }, logLevel: 'silent' });
+  await build({
+    input: entry,
+    platform: 'node',
+    output: { file: program, format: 'esm', codeSplitting: false },
+    logLevel: 'silent',
+  });
 }, 60_000);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 

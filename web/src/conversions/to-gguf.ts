@@ -15,7 +15,10 @@ import {
   isDiffusion,
 } from './diffusion/convert.js';
 import { diffusionReasonText } from './diffusion/reasons.js';
-import { architectures, type ConvertOptions, convertHuggingface } from './huggingface/index.js';
+import type { ConvertOptions } from './huggingface/convert.js';
+
+/** Loaded on demand, because most models are not folders of language models. */
+const huggingface = () => import('./huggingface/convert.js');
 
 /** How the tensors of adapters are called. They change a model and are none. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
@@ -31,7 +34,8 @@ function checkKind({ tensors }: OpenModel): void {
 }
 
 /** The first architecture that a config.json names. */
-function architectureIn(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+async function architectureIn(bytes: Uint8Array<ArrayBuffer>): Promise<string | undefined> {
+  const { architectures } = await huggingface();
   try {
     const first = JSON.parse(new TextDecoder().decode(bytes))?.architectures?.[0];
     return typeof first === 'string' && architectures.includes(first) ? first : undefined;
@@ -48,6 +52,7 @@ async function convertFolder(
 ): Promise<Converted | undefined> {
   if ((await beside.file('config.json')) === undefined) return undefined;
   const { missingBytes = 'refuse' } = choices;
+  const { convertHuggingface } = await huggingface();
   const conversion = await convertHuggingface(
     {
       name: beside.folder,
@@ -86,7 +91,7 @@ export const toGguf: Converter = {
     const diffusion = detectDiffusion(tensors)?.name;
     if (diffusion !== undefined || tensors.some(({ name }) => adapter.test(name))) return diffusion;
     const config = await beside.file('config.json');
-    return config && architectureIn(config);
+    return config === undefined ? undefined : architectureIn(config);
   },
 
   async convert(model, beside, choices) {

@@ -9,6 +9,8 @@ import { readPooling } from './pooling.js';
 import { recipes } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
 
+export { architectures } from './architectures.js';
+
 /** Choices of a conversion. */
 export interface ConvertOptions {
   /**
