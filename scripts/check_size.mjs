@@ -112,9 +112,11 @@ async function bundled({ at, code }, folder, sizesOf) {
   const visit = (/** @type {string} */ name) => {
     if (found.has(name)) return;
     found.add(name);
-    for (const other of chunks.get(name)?.imports ?? []) visit(other);
+    const { imports = [], dynamicImports = [] } = chunks.get(name) ?? {};
+    for (const other of at === 'any time' ? [...imports, ...dynamicImports] : imports) visit(other);
   };
-  for (const { fileName, isEntry } of chunks.values()) if (isEntry || at === 'any time') visit(fileName);
+  // A bundler may write chunks that nothing imports. No app loads them.
+  for (const { fileName, isEntry } of chunks.values()) if (isEntry) visit(fileName);
   const total = { raw: 0, gzip: 0, brotli: 0 };
   for (const name of found) {
     const chunk = chunks.get(name);

@@ -16,7 +16,7 @@ import {
   ScalepointError,
 } from 'scalepoint/model';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { convertHuggingface } from '../../../web/src/conversions/huggingface/index.js';
+import { convertHuggingface } from '../../../web/src/conversions/huggingface/convert.js';
 import type { GgufTarget } from '../../../web/src/formats/gguf/options.js';
 import { activationsOf, matrixFile } from '../support/importance.js';
 import { fileTypes, llamaQuantize } from '../support/llama.js';

@@ -16,9 +16,7 @@ import {
 } from './diffusion/convert.js';
 import { diffusionReasonText } from './diffusion/reasons.js';
 import type { ConvertOptions } from './huggingface/convert.js';
-
-/** Loaded on demand, because most models are not folders of language models. */
-const huggingface = () => import('./huggingface/convert.js');
+import { loadConversion } from './huggingface/load.js';
 
 /** How the tensors of adapters are called. They change a model and are none. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
@@ -35,7 +33,7 @@ function checkKind({ tensors }: OpenModel): void {
 
 /** The first architecture that a config.json names. */
 async function architectureIn(bytes: Uint8Array<ArrayBuffer>): Promise<string | undefined> {
-  const { architectures } = await huggingface();
+  const { architectures } = await loadConversion();
   try {
     const first = JSON.parse(new TextDecoder().decode(bytes))?.architectures?.[0];
     return typeof first === 'string' && architectures.includes(first) ? first : undefined;
@@ -52,7 +50,7 @@ async function convertFolder(
 ): Promise<Converted | undefined> {
   if ((await beside.file('config.json')) === undefined) return undefined;
   const { missingBytes = 'refuse' } = choices;
-  const { convertHuggingface } = await huggingface();
+  const { convertHuggingface } = await loadConversion();
   const conversion = await convertHuggingface(
     {
       name: beside.folder,

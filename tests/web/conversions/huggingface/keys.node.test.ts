@@ -1,6 +1,6 @@
 // Keys and tensors of each architecture, as a table that was written from llama.cpp's converter and not from the code under test.
 import { describe, expect, it } from 'vitest';
-import { convertHuggingface } from '../../../../web/src/conversions/huggingface/index.js';
+import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import type { Conversion } from '../../../../web/src/conversions/recipe.js';
 import { folderOf, type Weights } from '../../support/recipes.js';
 import {

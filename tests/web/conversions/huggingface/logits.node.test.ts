@@ -1,7 +1,7 @@
 // Tiny random models of each architecture, converted and run by llama.cpp. The logits have to be those of a forward pass in float64 that
 // knows Hugging Face's definitions only.
 import { describe, expect, it } from 'vitest';
-import { convertHuggingface } from '../../../../web/src/conversions/huggingface/index.js';
+import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import type { Recipe } from '../../../../web/src/conversions/recipe.js';
 import { type Decoder, decoderLogits, encoderVectors } from '../../support/forward.js';
 import { NativeModel } from '../../support/llama-run.js';

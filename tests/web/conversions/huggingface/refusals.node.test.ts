@@ -1,6 +1,6 @@
 // Folders that are not converted. Each error is typed, and names the file and the key.
 import { describe, expect, it } from 'vitest';
-import { type ConvertOptions, convertHuggingface } from '../../../../web/src/conversions/huggingface/index.js';
+import { type ConvertOptions, convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import type { FolderTensor } from '../../../../web/src/conversions/recipe.js';
 import { folderOf, type Weight } from '../../support/recipes.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
