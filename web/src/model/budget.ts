@@ -5,7 +5,7 @@
 
 /** One of the types that a tensor can have. */
 export interface SizedChoice {
-  /** A whole number. */
+  /** Size of the tensor in this type: a whole number. */
   readonly bytes: number;
   readonly error: number;
 }
@@ -40,7 +40,7 @@ interface Upgrade {
   readonly slope: number;
 }
 
-/** The choices that are worth their bytes: each is larger than the one before it, and has a lower error. */
+/** The choices that are worth their bytes: each has more bytes and a lower error than the one before it. */
 function worthwhile(list: readonly SizedChoice[]): IndexedChoice[] {
   const sorted = list
     .map(({ bytes, error }, pick): IndexedChoice => ({ bytes, error, pick }))
@@ -132,7 +132,7 @@ interface State extends SizeError {
   readonly taken: IndexedChoice | undefined;
 }
 
-/** Most states that are followed at once. Reached by tables with many nearly equal sums. */
+/** Largest number of states that are followed at once. Reached by tables with many nearly equal sums. */
 const mostStates = 1 << 13;
 
 /** Merges two lists of states that are sorted by bytes. Drops states that are not worth their bytes. */
@@ -169,7 +169,7 @@ class Search {
   readonly #least: number;
   #best: IndexedChoice[];
   #error: number;
-  /** The lowest cost of a state that was dropped because there were too many. */
+  /** The lowest cost of the states that were dropped because there were more than `mostStates`. */
   #dropped = Number.POSITIVE_INFINITY;
 
   constructor(
@@ -262,9 +262,9 @@ class Search {
 }
 
 /**
- * The choices with the least sum of errors within the budget; undefined if the smallest choices exceed it. The first ones among equals.
- * The price of a byte at which the budget is spent rules out most choices. The others are searched; if there are too many states, only the
- * cheapest are followed, and `bound` shows how far the result may be from the best.
+ * The choices with the least sum of errors within the budget; undefined if the smallest choices exceed it. Of equal sums, the first
+ * choices. The price of a byte at which the budget is spent rules out most choices. The others are searched; with more than `mostStates`
+ * states, only the cheapest are followed, and `bound` shows how far the result may be from the best.
  * @param lists each with at least one choice
  * @param budget in bytes
  */

@@ -27,7 +27,7 @@ import { readNamed, type TensorData } from './stored-tensor.js';
 const key = 'scalepoint';
 const formatVersion = 1;
 
-/** The entry of a tensor in the metadata: all of it, except the arrays, which are parts of the file. */
+/** The entry of a tensor in the metadata: the whole tensor except its arrays, which are parts of the file. */
 type Meaning =
   | Pick<LinearQuantizedTensor, 'kind' | 'dtype' | 'shape' | 'granularity'>
   | Pick<CodebookTensor, 'kind' | 'shape' | 'blockSize'>
@@ -99,9 +99,9 @@ function plainType(q: { readonly kind: 'linear' | 'codebook'; readonly dtype?: s
 
 /** Splits a tensor into the parts of the file and its entry in the metadata. */
 function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: Meaning; parts: Part[] } {
-  // The core of this call cannot see arrays in the wasm memory of another one.
+  // Take views, because the core of this call cannot see the wasm memory of another instance.
   const q = { ...tensor, data: 'view' in tensor.data ? tensor.data.view : tensor.data } as QuantizedTensor;
-  // Check all of it, down to every scale.
+  // Check the whole tensor, down to every scale.
   givenTensor(core, q, `tensors.${name}`);
   const { kind, shape } = q;
   if (kind === 'blocks') {
@@ -159,7 +159,7 @@ type Meanings = [name: string, meaning: Record<string, unknown>][];
 
 const notSaved = 'the file was not made by saveTensors: readTensor and readQuantized read tensors of model files';
 
-/** Reads the metadata. Checks that there is an object for each tensor, and nothing of these objects. */
+/** Reads the metadata. Checks that each tensor has an object, but not the objects themselves. */
 function meaningsOf({ metadata }: OpenModel): Meanings {
   const text = metadata[key];
   if (typeof text !== 'string') throw bad(notSaved);
