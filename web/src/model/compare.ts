@@ -77,7 +77,7 @@ function obstacle(pair: TensorPair): Omit<SkippedTensor, 'name'> | undefined {
   const unreadable = pair.find(({ form }) => codecOf(form).decode === undefined);
   if (unreadable === undefined) return undefined;
   const { type: dtype } = unreadable;
-  const text = `${dtype} is no float type that can be read`;
+  const text = `${dtype} is not a readable float type`;
   return { reason: { kind: 'nonFloat', dtype, text }, differs: a.type !== b.type };
 }
 

@@ -164,7 +164,7 @@ export async function measureTypes(
  * Finds the types with the least sum of errors in a size, from a table of `measureTypes`. The size is exact for GGUF. The headers of
  * safetensors and ONNX may differ by some bytes from those in the table; `planModel` and `quantizeModel` correct for the difference.
  * @example const { to, rules } = fitTypes(table, { targetBitsPerWeight: 4.5 });
- * @throws TypeError or RangeError naming the option; with the smallest possible size if `size` is below it
+ * @throws TypeError or RangeError naming the option; for a size that is too small, the message gives the smallest possible one
  */
 export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
   checkSize(size);

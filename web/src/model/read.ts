@@ -102,7 +102,7 @@ export async function readAsFloats(
 ): Promise<FloatTensor> {
   const source = named(await format.tensors(model), name);
   if (codecOf(source.form).decode === undefined) {
-    const message = `tensor ${quoted(name)}: ${source.type} is no float type that can be read`;
+    const message = `tensor ${quoted(name)}: ${source.type} is not a readable float type`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
   }
   const [part] = partsOf(source.shape, float32Form) as readonly [Part];
