@@ -1,4 +1,4 @@
-// Codes of a codebook, as given by a caller.
+// Codes of a codebook: checks and restores those of a caller.
 import { checkNumber, checkOwnShape, checkWhole, sizeOfShape } from '../core/check.js';
 import { CodebookJob, Decision, maxCodebookSize, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
@@ -10,10 +10,10 @@ import { packTiles, unpackTiles } from './pack.js';
 import { CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
 import type { CodebookTensor } from './tensor.js';
 
-/** What `unpack` has to know about codes of a codebook. */
+/** Codebook and shape of packed codes, for `unpack`. */
 export interface PackedCodebookTensor {
   readonly kind: 'codebook';
-  /** The values that codes stand for, times the absmax of their block. */
+  /** The values of the codes, before the multiplication by the absmax of the block. */
   readonly codebook: Float32Array;
   /** Its product is the number of codes. */
   readonly shape: readonly number[];
@@ -21,7 +21,7 @@ export interface PackedCodebookTensor {
 
 const leastValues = 2;
 
-/** A number of values that a codebook can have. */
+/** Checks the number of values of a codebook: 2 to 256. */
 export function checkCount(n: unknown, what: string): number {
   const count = checkNumber(n, what, whole());
   if (!Number.isInteger(count) || count < leastValues || count > maxCodebookSize) {
@@ -42,7 +42,7 @@ export function valuesOf(given: unknown, what: string): Float32Array<ArrayBuffer
   return values;
 }
 
-/** Where the parts of a codebook tensor lie in wasm memory. */
+/** Addresses of the parts of a codebook tensor in wasm memory. */
 export interface Places {
   /** A CodebookJob of these parts. */
   readonly job: number;
@@ -50,7 +50,7 @@ export interface Places {
   readonly absmax: number;
 }
 
-/** Calls f with memory for a codebook and the absmax of so many blocks. */
+/** Calls f with memory for a codebook and the absmax of `blocks` blocks. */
 export function withPlaces<T>(
   core: Core,
   blocks: number,
@@ -65,12 +65,12 @@ export function withPlaces<T>(
   });
 }
 
-/** Bits that a code takes when packed: enough for every index of the codebook. */
+/** Bits of a packed code: enough for every index of the codebook. */
 function bitsOf(count: number): number {
   return Math.ceil(Math.log2(count));
 }
 
-/** One absmax for each block, checked. It is copied if it lies in memory that may grow. */
+/** Checks the absmax of each block. Copies them if they lie in memory that may grow. */
 function absmaxOf(core: Core, absmax: unknown, blocks: number, what: string): Float32Array {
   if (typedArrayName(absmax) !== 'Float32Array') {
     throw typeError(what, ofType('Float32Array'), absmax);
@@ -121,7 +121,7 @@ export class GivenCodebook implements GivenTensor {
     });
   }
 
-  /** @throws RangeError naming the first code that the codebook has no value for */
+  /** @throws RangeError naming the first code without a value in the codebook */
   #failCode(codes: number, count: number, start: number): void {
     const { length } = this.#values;
     const all = this.#core.module.HEAPU8.subarray(codes, codes + count);

@@ -1,4 +1,4 @@
-// Floats to codes of a codebook: blocks with a scale each, called absmax, and one list of values for all of them.
+// Quantizes floats to codes of a codebook: blocks with one scale each, called absmax, and one list of values for all blocks.
 import { checkKeys, checkShape, checkWhole, choice } from '../core/check.js';
 import { Decision, PublishedCodebook, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
@@ -18,15 +18,15 @@ import {
 } from './source.js';
 import { type CodebookTensor, plain } from './tensor.js';
 
-/** Where the values of the codes come from. */
+/** Source of the values of the codes. */
 export type CodebookSource =
   /** The 4-bit codebooks of bitsandbytes, with its decision thresholds. */
   | 'nf4'
   | 'fp4'
-  /** 2 to 256 finite values in any order. Each quotient x / absmax takes the nearest. */
+  /** 2 to 256 finite values in any order. Each quotient x / absmax gets the nearest one. */
   | Float32Array
   | {
-      /** So many values, 2 to 256, chosen to make the squared error of these very data small. */
+      /** Number of values, 2 to 256, learned for a small squared error of these data. */
       readonly learn: number;
     };
 
@@ -37,14 +37,15 @@ export interface CodebookOptions<Data extends Uint8Array | WasmArray = Uint8Arra
   /** Consecutive elements that share an absmax; the last block may be shorter. @defaultValue 64 */
   blockSize?: number;
   /**
-   * 'mse': each absmax is chosen for the least squared error, and a learned codebook together with them. An absmax may then be negative,
-   * so that a codebook with more values on one side fits either way. Needs room for all of x in wasm memory.
+   * 'mse': chooses each absmax for the least squared error, together with a learned codebook. An absmax may then be negative, which mirrors
+   * a codebook with more values on one side. Needs room for all of x in wasm memory.
    * @defaultValue 'min-max': the largest magnitude in the block
    */
   range?: 'min-max' | 'mse';
   /**
-   * 'int8': the absmax of 256 blocks each are whole multiples of one bfloat16. `sp.quantize(q.absmax, { dtype: 'int8', shape: [blocks],
-   * granularity: { kind: 'per-group', groupSize: 256 } })` then stores them in 8.06 bits each without loss, unless they are below 1e-36.
+   * 'int8': the absmax values of each 256 blocks are integer multiples of one bfloat16. `sp.quantize(q.absmax, { dtype: 'int8', shape:
+   * [blocks], granularity: { kind: 'per-group', groupSize: 256 } })` then stores them in 8.06 bits each without loss, unless they are below
+   * 1e-36.
    * @defaultValue 'float32'
    */
   absmaxType?: 'float32' | 'int8';
@@ -65,14 +66,14 @@ interface Codebook {
   readonly count: number;
   readonly decision: Decision;
   readonly learned: boolean;
-  /** Leaves the values at an address, unless they are learned. */
+  /** Writes the values to an address, unless they are learned. */
   fill(core: Core, at: number): void;
 }
 
 /** Values of each of bitsandbytes' codebooks: one for each code of four bits. */
 const publishedCount = 16;
 
-/** What the option can be. */
+/** Values of the option. */
 const codebookForm: Expected = {
   kind: 'anyOf',
   of: [oneOf(['nf4', 'fp4']), ofType('Float32Array'), { kind: 'object', keys: ['learn'] }],
@@ -108,12 +109,12 @@ interface Run {
   readonly source: Source;
   readonly codebook: Codebook;
   readonly blockSize: number;
-  /** Whether absmax values are rounded to such as int8 holds. */
+  /** True if absmax values are rounded for `absmaxType: 'int8'`. */
   readonly rounded: boolean;
   readonly codes: Sink;
   /** A CodebookJob. */
   readonly job: number;
-  /** Where all absmax values lie, and how many there are. */
+  /** Address of all absmax values, and their number. */
   readonly absmax: number;
   readonly blocks: number;
 }
@@ -154,22 +155,22 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   });
 }
 
-/** What is done with a piece of x: count floats at an address, which begin with element start. */
+/** Processes a tile of x: count floats at an address, which begin with element start. */
 type Step = (x: number, count: number, start: number) => void;
 
-/** Whether the absmax of a block is known once one tile was read. Rounding needs those of many blocks. */
+/** True if the absmax of a block is known after one tile. Rounding needs those of many blocks. */
 function isWithinTiles({ blockSize, rounded }: Run): boolean {
   return blockSize <= tileSize && !rounded;
 }
 
-/** Walks all elements in tiles: of whole blocks, so that one visit can do all work for them, or of parts of large blocks. */
+/** Walks all elements in tiles of whole blocks, so that one visit does all work for them, or of parts of large blocks. */
 function walk(run: Run, source: Source, step: Step): void {
   const { blockSize } = run;
   const size = isWithinTiles(run) ? Math.floor(tileSize / blockSize) * blockSize : tileSize;
   forEachTile(source.length, false, (start, count) => step(source.at(start, count), count, start), size);
 }
 
-/** Takes elements into account for the absmax of their blocks. */
+/** Updates the absmax of blocks with elements. */
 function observe({ core, source, job }: Run): Step {
   return (x, count, start) => {
     const status = core.module._observeAbsmax(job, x, count, start);
@@ -193,7 +194,7 @@ function roundIfAsked({ core, rounded, absmax, blocks }: Run): void {
   if (rounded) checkStatus(core.module.roundAbsmax(absmax, blocks));
 }
 
-/** With a codebook that is known. */
+/** Encodes with a known codebook. */
 function encodeGiven(run: Run): void {
   const { core, source } = run;
   const [observing, encoding] = [observe(run), encode(run)];
@@ -211,7 +212,7 @@ function encodeGiven(run: Run): void {
   });
 }
 
-/** With a codebook that is learned for the largest magnitudes of blocks. */
+/** Encodes with a codebook that is learned for the largest magnitudes of blocks. */
 function encodeLearned(run: Run): void {
   const { core, source } = run;
   const observing = observe(run);
@@ -232,18 +233,18 @@ function encodeLearned(run: Run): void {
   });
 }
 
-/** With absmax values that are searched for. */
+/** Encodes with absmax values from a search. */
 function encodeSearched(run: Run): void {
   const { core, source } = run;
   withWhole(core, source, (whole) => {
-    // What is not finite is found here.
+    // Find the largest magnitudes, and fail on values that are not finite.
     walk(run, whole, observe(run));
     searchScales(run, whole.at(0, whole.length));
     walk(run, whole, encode(run));
   });
 }
 
-/** Leaves a learned codebook where the job has its own. f shows all of the data to the learner. */
+/** Learns the codebook of the job. f passes all data to the learner. */
 function learn({ core, job }: Run, f: (learnFrom: Step) => void): void {
   core.withMemory(core.module.codebookLearnerBytes() + 8, (address) => {
     const learner = address + 8 - (address % 8);
@@ -255,14 +256,14 @@ function learn({ core, job }: Run, f: (learnFrom: Step) => void): void {
 }
 
 /**
- * A search for the scales and for a learned codebook goes back and forth: how often, and on how many elements from how many places. Both
- * are made once more on all elements in the end.
+ * The search for the scales alternates with that for a learned codebook: number of rounds, of elements and of places that they come from.
+ * Both are repeated once on all elements at the end.
  */
 const rounds = 4;
 const sampleSize = 2 ** 18;
 const samplePlaces = 64;
 
-/** Neighboring elements that begin with a block. */
+/** Neighboring elements that begin at a block. */
 interface Stretch {
   readonly start: number;
   readonly size: number;
@@ -279,7 +280,7 @@ function sampleOf(n: number, blockSize: number): readonly Stretch[] {
   });
 }
 
-/** Searches for the absmax of every block, and for the values of a codebook that is learned. The largest magnitudes are in place. */
+/** Searches for the absmax of every block, and for the values of a learned codebook. Starts from the largest magnitudes. */
 function searchScales(run: Run, x: number): void {
   const { core, job, blockSize, rounded, codebook } = run;
   const n = run.source.length;

@@ -10,7 +10,7 @@ import type { QuantizeOptions } from './options.js';
 import { failQuantizing, findParameters } from './parameters.js';
 import { type FloatInput, type HalfFormat, type Source, sourceOf, withWhole } from './source.js';
 
-/** What `sweep` tries: options of `quantize`, without those that say what the input is or where results go. */
+/** A variant of `sweep`: options of `quantize`, without those about the input and the output. */
 export type SweepVariant = Omit<QuantizeOptions, 'shape' | 'from' | 'out' | 'errors'>;
 
 /** Options of `sweep`. */
@@ -21,11 +21,11 @@ export interface SweepOptions {
   from?: HalfFormat;
 }
 
-/** What `sweep` says of a variant: its error, and what it costs. */
+/** Results of `sweep` for a variant: its error, and its size. */
 export interface SweepMeasures extends ErrorMeasures {
   /**
-   * Bits that each number takes when it is stored: those of its code, and its share of the scales (float32) and of the zero points. The zero
-   * points of a symmetric scheme are known, so they take none. Others take as many bits as a code, or 32 where they may leave the dtype.
+   * Stored bits per number: those of its code, and its share of the scales (float32) and of the zero points. Zero points take 0 bits in a
+   * symmetric scheme, 32 bits if they may lie outside of the dtype, and otherwise as many as a code.
    */
   readonly bitsPerNumber: number;
 }
@@ -63,7 +63,7 @@ function bitsPerNumber({ info, layout, spec, range }: Job): number {
   return layout.size === 0 ? 0 : info.bits + (layout.parameters * (floatBits + zeroPointBits)) / layout.size;
 }
 
-/** A job in wasm memory: its sums, its record, its scales and its zero points, in one piece. */
+/** A job in wasm memory: sums, record, scales and zero points, in one allocation. */
 interface Place {
   readonly sums: number;
   readonly record: number;
@@ -83,7 +83,7 @@ function placeOf(core: Core, source: Source, job: Job, sums: number): Place {
   return { sums, record };
 }
 
-/** The measures of every job's codes. First all parameters are found; then each tile is read once for all jobs. */
+/** Measures the codes of each job. First finds all parameters, then reads each tile once for all jobs. */
 function measureJobs(core: Core, source: Source, jobs: readonly Job[]): ErrorMeasures[] {
   const addresses: number[] = [];
   try {
