@@ -46,7 +46,7 @@ export async function arrays(run: Run): Promise<void> {
   for (const array of [bench.x, bench.out, bench.y]) array.dispose();
 }
 
-/** Ranges, codes with a given scale, and both in one. */
+/** Measures finding ranges, making codes with a given scale, and both in one call. */
 async function ranges({ sp, limits, size: n, time }: Run, bench: ArrayBench): Promise<void> {
   const { js, codes, x, out, scale, zeroPoint, row } = bench;
   const range = { scale, zeroPoint };
@@ -76,7 +76,7 @@ async function ranges({ sp, limits, size: n, time }: Run, bench: ArrayBench): Pr
   row('the same, JavaScript arrays', copied.ours, undefined, copied.plain);
 }
 
-/** Codes back to floats. */
+/** Measures restoring floats from codes. */
 async function restoring({ sp, limits, size: n, time }: Run, bench: ArrayBench): Promise<void> {
   const { restored, x, y, out, scale, zeroPoint, row } = bench;
   const q = sp.quantize(x, { range: { scale, zeroPoint }, out });
@@ -88,7 +88,7 @@ async function restoring({ sp, limits, size: n, time }: Run, bench: ArrayBench):
   row('dequantize', ms.ours, ms.limit, ms.plain);
 }
 
-/** A scale for each 32 elements. */
+/** Measures codes with a scale for each 32 elements. */
 async function groups({ sp, limits, size: n, time }: Run, { js, codes, x, out, row }: ArrayBench): Promise<void> {
   const places = { data: out, scale: new Float32Array(n / 32), zeroPoint: new Int32Array(n / 32) };
   const scales = new Float32Array(n / 32);
@@ -105,7 +105,7 @@ async function groups({ sp, limits, size: n, time }: Run, { js, codes, x, out, r
   }
 }
 
-/** Codes and their errors in one pass. */
+/** Measures codes and their errors in one pass. */
 async function measured({ sp, time }: Run, bench: ArrayBench): Promise<void> {
   const { js, codes, x, out, scale, zeroPoint, row } = bench;
   const sum = sp.errorSum();

@@ -19,7 +19,7 @@ export interface BenchOptions {
   size?: number;
   /** Inputs and outputs of the layers. @defaultValue 4096, quick 1024 */
   width?: number;
-  /** How the core is loaded. */
+  /** Options for loading the core. */
   load?: LoadOptions;
   /** Stops between two samples. */
   signal?: AbortSignal;

@@ -41,7 +41,7 @@ export interface CompressedForm extends Form {
   readonly packed: boolean;
   /** Type of the scales. */
   readonly scale: CastType;
-  /** Of integers: the search for the ranges of rows that fit into a tile. Undefined: from the smallest to the largest value. */
+  /** For integers: the search for the ranges of rows that fit into a tile. Undefined: from the smallest to the largest value. */
   readonly range?: SearchedRange | undefined;
 }
 
@@ -138,7 +138,7 @@ function matrixOf(shape: readonly number[], form: CompressedForm, source?: Grid)
   };
 }
 
-/** Whether rows that share a scale are longer than a tile. */
+/** True if rows that share a scale are longer than a tile. */
 function cutsRuns(shape: readonly number[], form: CompressedForm): boolean {
   return form.groupSize === undefined && matrixOf(shape, form).rowsPerTile === 0;
 }
