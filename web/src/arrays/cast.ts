@@ -33,13 +33,13 @@ export interface WidenOptions<Data extends Float32Array | WasmArray = Float32Arr
   out?: Data | undefined;
 }
 
-interface FormatInfo {
+interface FloatFormatInfo {
   readonly storage: 'uint8' | 'uint16';
   narrow(module: CoreModule, x: number, n: number, overflow: Overflow, bits: number): Status;
   widen(module: CoreModule, bits: number, n: number, x: number): Status;
 }
 
-function minifloat(id: MinifloatId): FormatInfo {
+function minifloat(id: MinifloatId): FloatFormatInfo {
   return {
     storage: 'uint8',
     narrow: (module, x, n, overflow, bits) => module._narrowMinifloat(x, n, id, overflow, bits),
@@ -47,7 +47,7 @@ function minifloat(id: MinifloatId): FormatInfo {
   };
 }
 
-const formats = new Map<unknown, FormatInfo>([
+const formats = new Map<unknown, FloatFormatInfo>([
   [
     'float16',
     {
@@ -69,7 +69,7 @@ const formats = new Map<unknown, FormatInfo>([
   ['float4e2m1', minifloat(MinifloatId.float4E2M1)],
 ]);
 
-function formatOf(format: unknown, what: string): FormatInfo {
+function formatOf(format: unknown, what: string): FloatFormatInfo {
   const info = formats.get(format);
   if (info === undefined) {
     throw rangeError(what, oneOf([...formats.keys()]), format);

@@ -43,7 +43,7 @@ export function valuesOf(given: unknown, what: string): Float32Array<ArrayBuffer
 }
 
 /** Addresses of the parts of a codebook tensor in wasm memory. */
-export interface Places {
+export interface CodebookAddresses {
   /** A CodebookJob of these parts. */
   readonly job: number;
   readonly codebook: number;
@@ -51,11 +51,11 @@ export interface Places {
 }
 
 /** Calls f with memory for a codebook and the absmax of `blocks` blocks. */
-export function withPlaces<T>(
+export function withCodebookMemory<T>(
   core: Core,
   blocks: number,
   { blockSize, values, decision }: Pick<CodebookJob, 'blockSize' | 'values' | 'decision'>,
-  f: (at: Places) => T,
+  f: (at: CodebookAddresses) => T,
 ): T {
   return core.withMemory((maxCodebookSize + blocks) * 4, (codebook) => {
     const absmax = codebook + maxCodebookSize * 4;
@@ -113,7 +113,7 @@ export class GivenCodebook implements GivenTensor {
   #withJob<T>(f: (job: number) => T): T {
     const core = this.#core;
     const record = { blockSize: this.#blockSize, values: this.#values.length, decision: Decision.nearest };
-    return withPlaces(core, this.#absmax.length, record, ({ job, codebook, absmax }) => {
+    return withCodebookMemory(core, this.#absmax.length, record, ({ job, codebook, absmax }) => {
       checkUnchanged(this.#absmax, Math.ceil(this.length / this.#blockSize), `${this.#what}.absmax`);
       core.module.HEAPF32.set(this.#values, codebook / 4);
       core.module.HEAPF32.set(this.#absmax, absmax / 4);

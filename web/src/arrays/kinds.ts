@@ -12,7 +12,7 @@ import { checkApart, Sink } from './sink.js';
 import type { BlockTensor, CodeArray, CodebookTensor, LinearQuantizedTensor, QuantizedTensor } from './tensor.js';
 
 /** The operations of a kind. */
-interface Kind<Tensor, Packed> {
+interface TensorKind<Tensor, Packed> {
   /** Checks a tensor that the caller gave. `what` is its path. */
   readonly Given: { new (core: Core, q: Tensor, what: string): GivenTensor; readonly prototype: GivenTensor };
   /** The reverse of GivenTensor.pack. */
@@ -20,9 +20,9 @@ interface Kind<Tensor, Packed> {
 }
 
 const kinds: {
-  readonly linear: Kind<LinearQuantizedTensor, PackedTensor>;
-  readonly codebook: Kind<CodebookTensor, PackedCodebookTensor>;
-  readonly blocks: Kind<BlockTensor, never>;
+  readonly linear: TensorKind<LinearQuantizedTensor, PackedTensor>;
+  readonly codebook: TensorKind<CodebookTensor, PackedCodebookTensor>;
+  readonly blocks: TensorKind<BlockTensor, never>;
 } = {
   linear: { Given: GivenLinear, unpack: unpackLinear },
   codebook: { Given: GivenCodebook, unpack: unpackCodebook },
@@ -30,11 +30,11 @@ const kinds: {
 };
 
 /** The kind in a value's `kind` field. Checks no other field. */
-function kindOf(value: unknown): Kind<QuantizedTensor, unknown> | undefined {
+function kindOf(value: unknown): TensorKind<QuantizedTensor, unknown> | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const { kind } = value as { kind?: unknown };
   if (typeof kind !== 'string' || !Object.hasOwn(kinds, kind)) return undefined;
-  return kinds[kind as keyof typeof kinds] as Kind<QuantizedTensor, unknown>;
+  return kinds[kind as keyof typeof kinds] as TensorKind<QuantizedTensor, unknown>;
 }
 
 /** True for a value whose `kind` is that of a quantized tensor. */

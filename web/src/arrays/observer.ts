@@ -48,14 +48,14 @@ function binOf(value: number): number {
 }
 
 /** The finite values of a batch. */
-interface Batch {
+interface BatchRange {
   readonly min: number;
   readonly max: number;
   readonly count: number;
 }
 
 /** Counts of the observed values, in bins by sign and magnitude. */
-class Histogram {
+class ValueHistogram {
   /** Number of values in each bin. */
   readonly counts = new Float64Array(2 ** (32 - binShift));
   /** The low bits of the only value of a bin, plus 1; 0 for an empty bin. Keeps repeated values exact if they are alone in their bins. */
@@ -97,7 +97,7 @@ class Histogram {
 export class Observer {
   readonly #core: Core;
   readonly #options: ObserverOptions;
-  #histogram: Histogram | undefined;
+  #histogram: ValueHistogram | undefined;
   #min = Infinity;
   #max = -Infinity;
   #seen = 0;
@@ -146,7 +146,7 @@ export class Observer {
           failQuantizing(source, core, Status.nonFinite, at, count, start);
       });
     }
-    if (range !== 'min-max') this.#histogram ??= new Histogram();
+    if (range !== 'min-max') this.#histogram ??= new ValueHistogram();
     const { min, max, count } = this.#see(source);
     if (count === 0) return;
     if (averaging !== undefined && this.#seen > 0) {
@@ -160,7 +160,7 @@ export class Observer {
   }
 
   /** Finds the range of the finite values of a batch, and adds the values to the histogram, if any. */
-  #see(source: Source): Batch {
+  #see(source: Source): BatchRange {
     const core = this.#core;
     const histogram = this.#histogram;
     let min = Infinity;
@@ -211,7 +211,7 @@ export class Observer {
   }
 
   /** Finds parameters for the values of the histogram. */
-  #search(histogram: Histogram, { layout, spec }: Job, method: RangeMethod): QuantizationParameters {
+  #search(histogram: ValueHistogram, { layout, spec }: Job, method: RangeMethod): QuantizationParameters {
     const core = this.#core;
     const pairs = this.#pairs(histogram);
     return withParameters(core, layout, spec, ({ job, scale, zeroPoint }) => {
@@ -231,7 +231,7 @@ export class Observer {
   }
 
   /** Pairs of a value and its count, in the order of magnitudes, and then both ends. */
-  #pairs(histogram: Histogram): number[] {
+  #pairs(histogram: ValueHistogram): number[] {
     const { counts } = histogram;
     const ends = [this.#min, this.#max];
     const pairs: number[] = [];

@@ -5,7 +5,7 @@ import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
 import { type Expected, ofType, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
-import { checkCount, type Places, valuesOf, withPlaces } from './codebook.js';
+import { type CodebookAddresses, checkCount, valuesOf, withCodebookMemory } from './codebook.js';
 import { checkApart, Sink } from './sink.js';
 import {
   type FloatInput,
@@ -104,7 +104,7 @@ function codebookOf(codebook: unknown): Codebook {
 }
 
 /** A call under way. */
-interface Run {
+interface CodebookRun {
   readonly core: Core;
   readonly source: Source;
   readonly codebook: Codebook;
@@ -135,8 +135,18 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   const searched = choice(options, 'range', ['min-max', 'mse']) === 1;
   const rounded = choice(options, 'absmaxType', ['float32', 'int8']) === 1;
   const { count: values, decision } = codebook;
-  const learned = withPlaces(core, blocks, { blockSize, values, decision }, (at: Places) => {
-    const run: Run = { core, source, codebook, blockSize, rounded, codes, job: at.job, absmax: at.absmax, blocks };
+  const learned = withCodebookMemory(core, blocks, { blockSize, values, decision }, (at: CodebookAddresses) => {
+    const run: CodebookRun = {
+      core,
+      source,
+      codebook,
+      blockSize,
+      rounded,
+      codes,
+      job: at.job,
+      absmax: at.absmax,
+      blocks,
+    };
     core.module.HEAPF32.fill(0, at.absmax / 4, at.absmax / 4 + blocks);
     codebook.fill(core, at.codebook);
     if (searched) encodeSearched(run);
@@ -156,22 +166,22 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
 }
 
 /** Processes a tile of x: count floats at an address, which begin with element start. */
-type Step = (x: number, count: number, start: number) => void;
+type TileVisitor = (x: number, count: number, start: number) => void;
 
 /** True if the absmax of a block is known after one tile. Rounding needs those of many blocks. */
-function isWithinTiles({ blockSize, rounded }: Run): boolean {
+function isWithinTiles({ blockSize, rounded }: CodebookRun): boolean {
   return blockSize <= tileSize && !rounded;
 }
 
 /** Walks all elements in tiles of whole blocks, so that one visit does all work for them, or of parts of large blocks. */
-function walk(run: Run, source: Source, step: Step): void {
+function walk(run: CodebookRun, source: Source, step: TileVisitor): void {
   const { blockSize } = run;
   const size = isWithinTiles(run) ? Math.floor(tileSize / blockSize) * blockSize : tileSize;
   forEachTile(source.length, false, (start, count) => step(source.at(start, count), count, start), size);
 }
 
 /** Updates the absmax of blocks with elements. */
-function observe({ core, source, job }: Run): Step {
+function observe({ core, source, job }: CodebookRun): TileVisitor {
   return (x, count, start) => {
     const status = core.module._observeAbsmax(job, x, count, start);
     if (status === Status.nonFinite) {
@@ -182,7 +192,7 @@ function observe({ core, source, job }: Run): Step {
 }
 
 /** Makes the codes of elements. */
-function encode({ core, job, codes }: Run): Step {
+function encode({ core, job, codes }: CodebookRun): TileVisitor {
   const tile = core.scratch.y;
   return (x, count, start) => {
     checkStatus(core.module._quantizeCodebook(job, x, count, start, codes.at(start, tile)));
@@ -190,12 +200,12 @@ function encode({ core, job, codes }: Run): Step {
   };
 }
 
-function roundIfAsked({ core, rounded, absmax, blocks }: Run): void {
+function roundIfAsked({ core, rounded, absmax, blocks }: CodebookRun): void {
   if (rounded) checkStatus(core.module.roundAbsmax(absmax, blocks));
 }
 
 /** Encodes with a known codebook. */
-function encodeGiven(run: Run): void {
+function encodeGiven(run: CodebookRun): void {
   const { core, source } = run;
   const [observing, encoding] = [observe(run), encode(run)];
   if (isWithinTiles(run)) {
@@ -213,7 +223,7 @@ function encodeGiven(run: Run): void {
 }
 
 /** Encodes with a codebook that is learned for the largest magnitudes of blocks. */
-function encodeLearned(run: Run): void {
+function encodeLearned(run: CodebookRun): void {
   const { core, source } = run;
   const observing = observe(run);
   withResident(core, source, (kept) => {
@@ -234,7 +244,7 @@ function encodeLearned(run: Run): void {
 }
 
 /** Encodes with absmax values from a search. */
-function encodeSearched(run: Run): void {
+function encodeSearched(run: CodebookRun): void {
   const { core, source } = run;
   withWhole(core, source, (whole) => {
     // Find the largest magnitudes, and fail on values that are not finite.
@@ -245,7 +255,7 @@ function encodeSearched(run: Run): void {
 }
 
 /** Learns the codebook of the job. f passes all data to the learner. */
-function learn({ core, job }: Run, f: (learnFrom: Step) => void): void {
+function learn({ core, job }: CodebookRun, f: (learnFrom: TileVisitor) => void): void {
   core.withMemory(core.module.codebookLearnerBytes() + 8, (address) => {
     const learner = address + 8 - (address % 8);
     const { module } = core;
@@ -264,13 +274,13 @@ const sampleSize = 2 ** 18;
 const samplePlaces = 64;
 
 /** Neighboring elements that begin at a block. */
-interface Stretch {
+interface SampleStretch {
   readonly start: number;
   readonly size: number;
 }
 
 /** All elements, or stretches from many places. */
-function sampleOf(n: number, blockSize: number): readonly Stretch[] {
+function sampleOf(n: number, blockSize: number): readonly SampleStretch[] {
   const blocks = Math.ceil(n / blockSize);
   const wanted = Math.max(1, Math.floor(sampleSize / samplePlaces / blockSize));
   if (blocks <= wanted * samplePlaces) return [{ start: 0, size: n }];
@@ -281,12 +291,12 @@ function sampleOf(n: number, blockSize: number): readonly Stretch[] {
 }
 
 /** Searches for the absmax of every block, and for the values of a learned codebook. Starts from the largest magnitudes. */
-function searchScales(run: Run, x: number): void {
+function searchScales(run: CodebookRun, x: number): void {
   const { core, job, blockSize, rounded, codebook } = run;
   const n = run.source.length;
-  const search = ({ start, size }: Stretch, whether: boolean) =>
+  const search = ({ start, size }: SampleStretch, whether: boolean) =>
     checkStatus(core.module.searchAbsmax(job, x + start * 4, size, start, whether));
-  const learnFrom = (stretches: readonly Stretch[]) =>
+  const learnFrom = (stretches: readonly SampleStretch[]) =>
     learn(run, (step) => {
       for (const { start, size } of stretches) step(x + start * 4, size, start);
     });

@@ -98,7 +98,7 @@ export abstract class Source {
 }
 
 /** Float32 values that lie in wasm memory. */
-class WasmSource extends Source {
+class WasmFloatSource extends Source {
   readonly inPlace = true;
 
   /** @param from the array that the values were copied from, if any */
@@ -341,7 +341,7 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     const bits: Hint = { kind: 'try', option: mention('from', 'float16'), effect: 'reads bits of 16-bit floats' };
     throw typeError(what, inputs, x, name === 'Uint16Array' ? bits : undefined);
   }
-  if (name === 'Float32Array' && address !== undefined) return new WasmSource(core, array.length, address);
+  if (name === 'Float32Array' && address !== undefined) return new WasmFloatSource(core, array.length, address);
   return new CopiedSource(core, array as Float32Array | Float64Array, what, to);
 }
 
@@ -353,7 +353,7 @@ export function withWhole<T>(core: Core, source: Source, f: (whole: Source) => T
       const from = source.at(start, count);
       core.module.HEAPU8.copyWithin(own + start * 4, from, from + count * 4);
     });
-    return f(new WasmSource(core, source.length, own, source));
+    return f(new WasmFloatSource(core, source.length, own, source));
   });
 }
 

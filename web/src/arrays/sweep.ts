@@ -64,12 +64,12 @@ function bitsPerNumber({ info, layout, spec, range }: Job): number {
 }
 
 /** A job in wasm memory: sums, record, scales and zero points, in one allocation. */
-interface Place {
+interface SweepAddresses {
   readonly sums: number;
   readonly record: number;
 }
 
-function placeOf(core: Core, source: Source, job: Job, sums: number): Place {
+function writeJob(core: Core, source: Source, job: Job, sums: number): SweepAddresses {
   const { layout, spec } = job;
   const n = layout.parameters;
   const record = sums + ErrorSums.bytes;
@@ -85,24 +85,24 @@ function placeOf(core: Core, source: Source, job: Job, sums: number): Place {
 
 /** Measures the codes of each job. First finds all parameters, then reads each tile once for all jobs. */
 function measureJobs(core: Core, source: Source, jobs: readonly Job[]): ErrorMeasures[] {
-  const addresses: number[] = [];
+  const allocated: number[] = [];
   try {
-    const places = jobs.map((job) => {
+    const written = jobs.map((job) => {
       const sums = core.allocate(ErrorSums.bytes + LinearJob.bytes + job.layout.parameters * 8);
-      addresses.push(sums);
-      return placeOf(core, source, job, sums);
+      allocated.push(sums);
+      return writeJob(core, source, job, sums);
     });
     forEachTile(source.length, false, (start, count) => {
       const x = source.at(start, count);
-      for (const { sums, record } of places) {
+      for (const { sums, record } of written) {
         const status = core.module._quantizeLinearMeasured(record, x, count, start, core.scratch.y, sums);
         if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
       }
     });
-    return places.map(({ sums }) =>
+    return written.map(({ sums }) =>
       measuresOf(core.module.HEAPF64.slice(sums / 8, sums / 8 + sumCount), source.length),
     );
   } finally {
-    for (const address of addresses) core.release(address);
+    for (const address of allocated) core.release(address);
   }
 }

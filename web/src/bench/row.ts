@@ -29,7 +29,7 @@ export interface BenchRow {
 }
 
 /** A running benchmark. */
-export interface Run {
+export interface BenchRun {
   readonly sp: Scalepoint;
   readonly limits: Limits;
   readonly size: number;

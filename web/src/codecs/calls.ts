@@ -17,11 +17,11 @@ import {
 import { ScalepointError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
-import type { Bytes, Encoded, Observed, Problem, Range, Role, Tile } from './codec.js';
+import type { Bytes, Encoded, Observed, Problem, Role, Tile, ValueRange } from './codec.js';
 import { bytesOf } from './elements.js';
 
 /** A call, with the address and size of its memory and the address of its result. Without memory it only counts. */
-type Call = (memory: number, bytes: number, result: number) => Status;
+type CoreCall = (memory: number, bytes: number, result: number) => Status;
 
 /** Checks the status of a call whose arguments are right. A failure is a bug of this package, except for scales from a file. */
 function check(status: Status): void {
@@ -34,7 +34,7 @@ function inArena<R extends { readonly memory: number }>(
   core: Core,
   arena: Arena,
   type: { readonly bytes: number; read(heaps: Heaps, at: number): R },
-  call: Call,
+  call: CoreCall,
 ): R | undefined {
   const at = core.pushRoom(type.bytes);
   try {
@@ -147,7 +147,7 @@ export function encodeTile(
 }
 
 /** Decodes a tile with the call of a codec. Returns the address of the floats. */
-export function decodeTile(core: Core, arena: Arena, call: Call): number {
+export function decodeTile(core: Core, arena: Arena, call: CoreCall): number {
   return inArena(core, arena, DecodedTile, call)?.x ?? 0;
 }
 
@@ -178,7 +178,7 @@ export function observe(
   rows: number,
   columns: number,
   source: number,
-): { readonly range?: Range; readonly problem?: Problem } {
+): { readonly range?: ValueRange; readonly problem?: Problem } {
   const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
     inArena(core, arena, ObservedTile, (...room) => core.models.observeTile(tile, ...room)),
   );

@@ -68,7 +68,7 @@ export interface ByteRuns {
 }
 
 /** The smallest and the largest value. */
-export type Range = readonly [min: number, max: number];
+export type ValueRange = readonly [min: number, max: number];
 
 /** A tile: a rectangle, and the parts to make of it. */
 export interface TileCut {
@@ -106,7 +106,7 @@ export interface SetsCut {
 }
 
 /** The cuts of a tensor, in order. The answer to a RangeCut is the range, to a SetsCut all pairs, to a TileCut undefined. */
-export type Cuts = Generator<TileCut | RangeCut | SetsCut, void, Range | Float32Array<ArrayBuffer> | undefined>;
+export type Cuts = Generator<TileCut | RangeCut | SetsCut, void, ValueRange | Float32Array<ArrayBuffer> | undefined>;
 
 /** A tile in wasm memory. Addresses are in bytes. */
 export interface Tile {

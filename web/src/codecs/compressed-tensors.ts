@@ -22,10 +22,10 @@ import {
   type Form,
   type Grid,
   type Part,
-  type Range,
   type Rectangle,
   type Role,
   tileElements,
+  type ValueRange,
 } from './codec.js';
 import { type CodeWidth, compressedCodes } from './codes.js';
 import { byteRuns, elementsOf, errorBlock, multipleOf } from './elements.js';
@@ -174,12 +174,12 @@ function* cutLongRows(
       const column = i * segment;
       return { row, rows, column, columns: Math.min(segment, width - column), width };
     });
-  const ranges: Range[] = [];
+  const ranges: ValueRange[] = [];
   let others = roles;
   if (form.groupSize === undefined) {
     // Ask for the range of each row, which is longer than a tile and has one scale.
     for (let r = 0; r < rows; r++) {
-      ranges.push((yield { kind: 'range', rectangles: segments(row + r, 1) }) as Range);
+      ranges.push((yield { kind: 'range', rectangles: segments(row + r, 1) }) as ValueRange);
     }
     const parameters = roles.filter((role) => role !== 'data');
     others = roles.filter((role) => role === 'data');

@@ -7,10 +7,10 @@ import { disposedError, rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
 
 /** The form of a layer, which decides about its size and its arithmetic. */
-type Form = Omit<LayerSpec, 'rows' | 'columns'> & { readonly outputs: number; readonly inputs: number };
+type LayerForm = Omit<LayerSpec, 'rows' | 'columns'> & { readonly outputs: number; readonly inputs: number };
 
 /** The form of float weights. */
-export function floatForm(outputs: number, inputs: number): Form {
+export function floatForm(outputs: number, inputs: number): LayerForm {
   return { outputs, inputs, groupSize: inputs, bits: 32, zeroPoints: false, activations: ActivationType.float32 };
 }
 
@@ -32,7 +32,7 @@ export class LayerMemory {
    * @param zeroPoint that of all codes, unless each scale has one of its own
    * @throws ScalepointError `OUT_OF_MEMORY`
    */
-  constructor(core: Core, form: Form, zeroPoint = 0) {
+  constructor(core: Core, form: LayerForm, zeroPoint = 0) {
     this.#core = core;
     const { outputs, inputs, groupSize, bits, zeroPoints, activations } = form;
     this.outputs = outputs;

@@ -80,7 +80,7 @@ type Given = { readonly count: number; readonly dimension: number } & (
 );
 
 /** Some of the vectors of an index, in a layer with room for more. */
-class Segment {
+class IndexSegment {
   readonly memory: LayerMemory;
   /** The factor of dot products with the codes of each vector: its scale, or the reciprocal of their length. */
   readonly factors: Float64Array;
@@ -118,7 +118,7 @@ export class VectorIndex {
   readonly metric: 'dot' | 'cosine';
   readonly #core: Core;
   readonly #int8: boolean;
-  #segments: Segment[] = [];
+  #segments: IndexSegment[] = [];
   #alive = true;
 
   /** @internal */
@@ -196,13 +196,13 @@ export class VectorIndex {
   #take(given: Given, capacity: number): void {
     const last = this.#segments.at(-1);
     const fit = Math.min(given.count, last?.room ?? 0);
-    const added: [Segment, from: number, count: number][] = [];
+    const added: [IndexSegment, from: number, count: number][] = [];
     if (last !== undefined && fit > 0) added.push([last, 0, fit]);
-    let fresh: Segment | undefined;
+    let fresh: IndexSegment | undefined;
     try {
       if (fit < given.count) {
         const activations = this.#int8 ? ActivationType.int8Symmetric : ActivationType.float32;
-        fresh = new Segment(this.#core, Math.max(given.count - fit, capacity), given.dimension, activations);
+        fresh = new IndexSegment(this.#core, Math.max(given.count - fit, capacity), given.dimension, activations);
         added.push([fresh, fit, given.count - fit]);
       }
       for (const [segment, from, count] of added) this.#fill(segment, given, from, count);
@@ -215,7 +215,7 @@ export class VectorIndex {
   }
 
   /** Fills the room of a segment with some of the vectors. */
-  #fill(segment: Segment, given: Given, first: number, count: number): void {
+  #fill(segment: IndexSegment, given: Given, first: number, count: number): void {
     const core = this.#core;
     const { module } = core;
     const { dimension } = this;
@@ -314,7 +314,7 @@ export class VectorIndex {
   }
 
   /** Offers the scores of a segment, whose vectors have the indices from `first` on. Returns the factor of the query. */
-  #searchSegment({ memory, factors, count }: Segment, first: number, query: Source, best: Best): number {
+  #searchSegment({ memory, factors, count }: IndexSegment, first: number, query: Source, best: Best): number {
     const core = this.#core;
     const { dimension } = this;
     const { layer } = memory;
