@@ -1,6 +1,7 @@
-// The door to JavaScript for arrays: the calls of both modules. Numbers and addresses in, a Status out, no logic. Each function here is
-// a call of CoreModule in web/src/core/door.ts; door.h says how. References and pointers travel as addresses, 64-bit counts as double.
-// A call takes at most eight numbers; records hold the rest of its arguments. The TypeScript side has checked every argument.
+// The door to JavaScript for arrays: the calls of both modules. They take numbers and addresses, return a Status, and contain no logic.
+// Each function here is a call of CoreModule in web/src/core/door.ts; door.h describes the mapping. References and pointers travel as
+// addresses, 64-bit counts as double. A call takes at most eight numbers; records hold the rest of its arguments. The TypeScript side has
+// checked every argument.
 #include <algorithm>
 #include <cstdlib>
 
@@ -22,7 +23,7 @@ bool is_simd() {
 #endif
 }
 
-/// The address of so many bytes, or 0 if there is no room.
+/// Allocates `bytes`. Returns their address, or 0 if memory is full.
 std::byte* allocate(size_t bytes) { return static_cast<std::byte*>(std::malloc(bytes)); }
 
 void release(std::byte* address) { std::free(address); }
@@ -50,7 +51,7 @@ Status search_qparams(const LinearJob& job, const float* x, size_t n, RangeMetho
                                     job.zero_points());
 }
 
-/// Fills the job's one scale and zero point, for n pairs of a value and how often it counts, which are overwritten. scratch: bytes as
+/// Fills the job's one scale and zero point, for n pairs of a value and its count, which are overwritten. scratch: bytes as
 /// search_scratch_bytes says for an empty array.
 SCALEPOINT_PLAIN_EXPORT Status search_weighted(const LinearJob& job, float* pairs, size_t n, RangeMethod method,
                                                std::byte* scratch, size_t bytes) {
@@ -127,7 +128,7 @@ Status add_squares(const float* x, size_t n, size_t first, double* sums, size_t 
 
 // ------------------------------------------------------------------------------------------------------------- ggml's blocks
 
-/// Whether the module restores blocks of a type, and makes them with that search.
+/// True if the module restores blocks of a type, and makes them with that search.
 bool has_blocks(BlockType type, BlockSearch search) { return scalepoint::has_blocks(type, search); }
 
 /// n elements.
@@ -174,7 +175,7 @@ SCALEPOINT_PLAIN_EXPORT Status widen_minifloat(const uint8_t* bits, size_t n, Mi
 
 // ---------------------------------------------------------------------------------------------------------------- codebooks
 
-/// Raises the absmax of the blocks that n elements from `start` on touch.
+/// Raises the absmax of the blocks with n elements from `start` on.
 SCALEPOINT_PLAIN_EXPORT Status observe_absmax(const CodebookJob& job, const float* x, size_t n, uint64_t start) {
   return scalepoint::observe_absmax({x, n}, job.blocks(start), job.scales(n, start));
 }
@@ -213,13 +214,13 @@ Status clear_codebook_learner(std::byte* learner) {
   return scalepoint::clear_codebook_learner({learner, scalepoint::codebook_learner_bytes()});
 }
 
-/// Shows n elements from `start` on to the learner.
+/// Adds n elements from `start` on to the learner.
 Status observe_codebook(const CodebookJob& job, const float* x, size_t n, uint64_t start, std::byte* learner) {
   return scalepoint::observe_codebook({x, n}, job.blocks(start), job.scales(n, start),
                                       {learner, scalepoint::codebook_learner_bytes()});
 }
 
-/// Fills the job's codebook with what was learned.
+/// Fills the job's codebook with the learned values.
 Status learn_codebook(const CodebookJob& job, std::byte* learner) {
   return scalepoint::learn_codebook({learner, scalepoint::codebook_learner_bytes()}, job.book());
 }

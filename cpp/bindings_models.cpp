@@ -1,12 +1,12 @@
 // The door to JavaScript for model files: the codecs, which only the large module has. Each function here is a call of ModelsModule in
-// web/src/core/door.ts. bindings_arrays.cpp says how arguments travel; these calls have no plain exports, so that both modules share one
-// glue file.
+// web/src/core/door.ts. bindings_arrays.cpp describes the arguments. These calls are not plain exports, so that both modules share one glue
+// file.
 #include "door_models.h"
 
 namespace scalepoint::door {
 namespace {
 
-// `memory` is that of the results and of all work, at a multiple of 16. Without it (null, 0) a call only reports the bytes it takes.
+// `memory` holds the results and all working memory, at a multiple of 16. Without it (null, 0) a call only reports the bytes that it needs.
 
 Status encode_copy(const codecs::Tile& tile, std::byte* memory, size_t bytes, EncodedTile& result) {
   return encode_tile(tile, codecs::Copy{}, memory, bytes, result);
@@ -42,7 +42,7 @@ Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::Dequ
   return decode_tile(stored, codes, memory, bytes, result);
 }
 
-/// What the codec has to know of elements that share a scale across tiles.
+/// The facts about elements that share a scale across tiles, which encoding needs.
 Status observe_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
                                  ObservedSets& result) {
   return in_arena(memory, bytes, result.memory,

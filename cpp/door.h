@@ -16,8 +16,8 @@
 
 #include "scalepoint.h"
 
-/// Marks a call that becomes a plain wasm export, with an underscore before its name: those made once for each tile of an array.
-/// Embind adds about 0.25 us to a call, and 2 to 6 us where its code is not in the caches; 1024 floats take 1.1 us in all (Node 20).
+/// Marks a call that becomes a plain wasm export, with an underscore before its name: those made once for each tile of an array. Embind
+/// adds about 0.25 us to a call, and 2 to 6 us if its code is not in the caches; 1024 floats take 1.1 us in total (Node 20).
 #ifdef SCALEPOINT_DESCRIBE_DOOR
 #define SCALEPOINT_PLAIN_EXPORT [[clang::annotate("plain export")]]
 #else
@@ -32,7 +32,7 @@ std::span<B> packed_span(B* packed, size_t n, int32_t bits) {
   return {packed, static_cast<size_t>(packed_bytes(n, bits))};
 }
 
-/// An array with scales and zero points: which of them belong to which element, where they lie, and how codes are made.
+/// An array with scales and zero points: their layout and addresses, and the spec of the codes.
 struct LinearJob {
   Layout layout;
   QuantizationSpec spec;
@@ -57,7 +57,7 @@ struct CodebookJob {
   Decision decision;
 
   [[nodiscard]] std::span<float> book() const { return {codebook, values}; }
-  /// The blocks that n elements from `start` on touch.
+  /// The blocks of a piece from element `start` on.
   [[nodiscard]] Blocks blocks(uint64_t start) const { return {block_size, start % block_size}; }
   [[nodiscard]] std::span<float> scales(size_t n, uint64_t start) const {
     return {absmax + start / block_size, static_cast<size_t>(blocks(start).count(n))};

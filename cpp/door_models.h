@@ -16,7 +16,7 @@
 
 namespace scalepoint::door {
 
-/// What comes of a tile, and how much memory that takes.
+/// The result of encoding a tile, and the memory that it needs.
 struct EncodedTile {
   codecs::Encoded encoded;
   uint64_t memory;  ///< bytes
@@ -28,14 +28,14 @@ struct DecodedTile {
   uint64_t memory;  ///< bytes
 };
 
-/// The range of a tile, unless there is a problem.
+/// The range of a tile, or a problem.
 struct ObservedTile {
   codecs::ValueRange range;
   codecs::Problem problem;
   uint64_t memory;  ///< bytes
 };
 
-/// What a codec has to know of sets of elements that are larger than a tile, unless there is a problem.
+/// The facts about sets of elements that are larger than a tile, or a problem.
 struct ObservedSets {
   const codecs::ValueRange* ranges;
   uint32_t count;

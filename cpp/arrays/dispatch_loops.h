@@ -1,7 +1,5 @@
 // Tables of functions: one function for each type of code and each rounding.
-//
-// A call through a table cannot be inlined, and that is wanted. One big function with all the loops in it would run out of
-// registers in every one of them.
+// A call through a table prevents inlining on purpose: one big function with all the loops would run out of registers in each loop.
 #pragma once
 
 #include <cstdint>

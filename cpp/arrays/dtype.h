@@ -1,4 +1,4 @@
-// The types that a code can have: small integers, and floats of at most eight bits.
+// Types of codes: small integers, and floats of at most eight bits.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct DType {
 ///   float4e2m1    sign, 2 bits of exponent (bias 1), 1 of fraction; neither infinities nor NaN; largest value 6
 enum class Minifloat : int32_t { kFloat8E4M3FN = 0, kFloat8E5M2 = 1, kFloat4E2M1 = 2 };
 
-/// What becomes of infinities, and of values whose magnitude is above the largest value after rounding.
+/// Result for infinities, and for values whose magnitude is above the largest value after rounding.
 ///   kSaturate  the largest value
 ///   kEscape    infinity, or NaN in float8e4m3fn; float4e2m1 has neither and saturates
 enum class Overflow : int32_t { kSaturate = 0, kEscape = 1 };

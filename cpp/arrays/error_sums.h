@@ -1,10 +1,10 @@
-// The sums that error measures are made from.
+// Sums from which all error measures follow.
 #pragma once
 
 namespace scalepoint {
 
-/// Sums over pairs of an original x and a restored value y, with e = x - y. All error measures follow from them. A pair with a
-/// NaN or an infinity counts in non_finite alone.
+/// Sums over pairs of an original x and a restored value y, with e = x - y. All error measures follow from them. A pair with a NaN or an
+/// infinity adds to non_finite only.
 struct ErrorSums {
   double squared_error = 0;   ///< sum e^2
   double absolute_error = 0;  ///< sum |e|
@@ -14,7 +14,7 @@ struct ErrorSums {
   double product = 0;     ///< sum x y
   double non_finite = 0;  ///< number of pairs left out
   double saturated = 0;   ///< number of x that a float type does not reach, of which y is the largest value
-  // With w, what the squared errors of a column count. 0 if all columns are alike.
+  // With w, the weight of the squared errors of a column. 0 if all columns have the same weight.
   double weighted_error = 0;  ///< sum w e^2
   double weighted_x = 0;      ///< sum w x^2
 };

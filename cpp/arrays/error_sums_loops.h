@@ -1,4 +1,4 @@
-// The error sums over any source of restored values: an array, codes, or codes that are made on the way.
+// Error sums over any source of restored values: an array, codes, or codes that are made in the same pass.
 //
 // A source has these functions:
 //   from          the source from an element on, the first of a block
@@ -92,8 +92,7 @@ struct BlockSums {
                squared_y = squared_error;
   lanes::I32x4 largest = lanes::splat(0);  ///< the bits of the largest error
 
-  /// Adds the pairs (a, b) and (c, d). The two are added before they meet a sum, so that half as many additions wait for one
-  /// another.
+  /// Adds the pairs (a, b) and (c, d). Adds the two to each other before the sum, which halves the chain of dependent additions.
   void take(lanes::F32x4 a, lanes::F32x4 b, lanes::F32x4 c, lanes::F32x4 d) {
     using namespace lanes;
     const F32x4 e = sub(a, b), f = sub(c, d);
@@ -115,13 +114,13 @@ struct BlockTotals {
   uint32_t largest;  ///< the bits of the largest error
 };
 
-/// Adds the sums of a block to those of all blocks. Returns false, and only fills in `total`, if that takes the restored values, too.
+/// Adds the sums of a block to those of all blocks. Returns false, and only fills in `total`, if this needs the restored values.
 bool add_block(const BlockSums& block, BlockTotals& total, ErrorSums& sums);
 
-/// The same with the restored values, after the first has filled in `total`.
+/// The same with the restored values, after add_block has filled in `total`.
 void add_block(const BlockTotals& total, const float* x, const float* y, size_t n, ErrorSums& sums);
 
-// What is done once a block is not part of this template: there is one for each type of code and each rounding.
+// The work per block is outside of this template, which has one instance for each type of code and each rounding.
 template <class Values>
 void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums& sums) {
   using namespace lanes;

@@ -14,14 +14,14 @@ uint64_t Layout::parameter_end(uint64_t start, uint64_t size) const {
   if (granularity == Granularity::kPerTensor) return 1;
   const uint64_t line = axis_size * inner_size, last = start + size - 1;
   if (granularity == Granularity::kPerChannel) {
-    // A piece that reaches into the next line has passed the last channel.
+    // A piece that reaches into the next line contains the last channel.
     return start / line == last / line ? last / inner_size % axis_size + 1 : axis_size;
   }
   const auto row_of_groups = [&](uint64_t row) { return row / axis_size * groups_per_axis() + row % axis_size / group_size; };
   const uint64_t last_row = last / inner_size;
   uint64_t end = row_of_groups(last_row) * inner_size + last % inner_size + 1;
   if (start / inner_size < last_row) {
-    // The piece holds the row before up to its end. That row may belong to the same groups, and then reaches farther.
+    // The piece contains the end of the row before. If that row belongs to the same groups, its end is farther.
     const uint64_t before = (row_of_groups(last_row - 1) + 1) * inner_size;
     end = before > end ? before : end;
   }

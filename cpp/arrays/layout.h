@@ -1,4 +1,4 @@
-// Which scale and zero point belong to which element of an array.
+// Layout of the scales and zero points over the elements of an array.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,10 @@ namespace scalepoint {
 
 enum class Granularity : int32_t { kPerTensor = 0, kPerChannel = 1, kPerGroup = 2 };
 
-/// Maps the elements of an array to parameters (a scale and a zero point each). A row-major array of any rank is seen as
-/// [outer, axis_size, inner_size] around the axis of the granularity. `outer` follows from the number of elements.
-///   per tensor   one parameter; the sizes are not read
-///   per channel  element [o, a, i] has parameter a
-///   per group    element [o, a, i] has parameter (o * ceil(axis_size / group_size) + a / group_size) * inner_size + i. This is
-///   the
+/// Maps the elements of an array to parameters (a scale and a zero point each). A row-major array of any rank is viewed as [outer,
+///   axis_size, inner_size] around the axis of the granularity. `outer` follows from the number of elements. per tensor   one parameter;
+///   the sizes are not read per channel  element [o, a, i] has parameter a per group    element [o, a, i] has parameter (o * ceil(axis_size
+///   / group_size) + a / group_size) * inner_size + i. This is the
 ///                row-major order of the array's shape with the axis divided by group_size, rounded up. The last group of an axis
 ///                may be shorter.
 struct Layout {
@@ -27,7 +25,7 @@ struct Layout {
 
   [[nodiscard]] bool valid() const;
   [[nodiscard]] uint64_t groups_per_axis() const { return axis_size / group_size + (axis_size % group_size != 0); }
-  /// The number of parameters up to and with the last that the elements [start, start + size) use.
+  /// Index of the last parameter that the elements [start, start + size) use, plus 1.
   [[nodiscard]] uint64_t parameter_end(uint64_t start, uint64_t size) const;
 };
 

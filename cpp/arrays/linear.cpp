@@ -23,7 +23,7 @@ void quantize_slowly(const float* x, const Stretch& s, const float* scale, const
   }
 }
 
-/// Whether the loops' fast rounding does not reach all of the parameters.
+/// True if the loops' fast rounding does not hold for all of the parameters.
 bool needs_slow_rounding(const Stretch& s, const float* scale, const int32_t* zero_point, Rounding rounding) {
   if (rounding == Rounding::kFused) return false;  // adds the zero point before it rounds
   for (size_t i = 0, n = s.uniform ? 1 : s.size; i < n; i++) {
@@ -34,7 +34,7 @@ bool needs_slow_rounding(const Stretch& s, const float* scale, const int32_t* ze
   return false;
 }
 
-/// Makes the codes of a stretch. Returns whether all of x is finite.
+/// Makes the codes of a stretch. Returns true if all of x is finite.
 bool quantize_stretch(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, loops::CodeFormat format,
                       std::byte* codes) {
   const bool slow = needs_slow_rounding(s, scale, zero_point, format.rounding);
@@ -44,7 +44,7 @@ bool quantize_stretch(const float* x, const Stretch& s, const float* scale, cons
                      : loops::quantize_each(from, n, scale + first, zero_point + first, format, to);
   };
   if (quickly(x, 0, s.size, codes)) return true;
-  // Some value is beyond the loops. Only the pieces that hold such values are converted value by value.
+  // Some value is outside of the loops' range. Convert only the pieces with such values one value at a time.
   constexpr size_t kPiece = 1024;
   bool finite = true;
   for (size_t i = 0; i < s.size; i += kPiece) {
@@ -58,7 +58,7 @@ bool quantize_stretch(const float* x, const Stretch& s, const float* scale, cons
   return finite;
 }
 
-/// Whether the loops can take runs four at a time. Longer runs gain nothing by it: a run's own elements hide its division.
+/// True if the loops can take runs four at a time. Longer runs are not faster that way: their own elements hide the division.
 bool are_even_runs(size_t line_size, size_t run_size, const QuantizationSpec& spec) {
   return spec.dtype.bits <= 8 && run_size % 16 == 0 && line_size % run_size == 0 && run_size <= 4096 &&
          (spec.scheme == Scheme::kSymmetric || spec.include_zero);

@@ -19,7 +19,7 @@ bool quantize_uniform_as(const float* x, size_t n, float scale, int32_t zero_poi
   size_t i = 0;
   for (; i + kStep <= n; i += kStep) quantize_step<kRounding>(x + i, codes + i, p, dtype, farthest);
   if (i < n && n >= kStep) {
-    // The last step again, up to the end: it makes the same codes where it overlaps.
+    // Repeat the last step up to the end. It makes the same codes where it overlaps.
     quantize_step<kRounding>(x + n - kStep, codes + n - kStep, p, dtype, farthest);
   } else if (i < n) {
     float few[kStep] = {};
@@ -86,7 +86,7 @@ template <class Code>
 void dequantize_each_as(const void* from, size_t n, const float* scale, const int32_t* zero_point, float* x) {
   const Code* codes = static_cast<const Code*>(from);
   size_t i = 0;
-  // Steps of eight: stretches with a parameter for each element are often that short.
+  // Continue in steps of eight, because stretches with a parameter for each element are often that short.
   for (; i + 8 <= n; i += 8) {
     I32x4 c[2];
     load_eight_codes(codes + i, c);

@@ -9,7 +9,7 @@ namespace {
 
 using namespace lanes;
 
-/// Codes that are made on the way: those of quantize_uniform. While a division holds up the next codes, the sums cost little.
+/// Codes of quantize_uniform, made in the same pass. The sums cost little, because they overlap with the division for the next codes.
 template <Rounding kRounding, class Code>
 struct MadeValues {
   Code* codes;
@@ -54,10 +54,10 @@ struct MadeRuns : CodeRuns<Code> {
 template <Rounding kRounding, class Code>
 bool quantize_measured_as(const float* x, size_t n, const Runs& runs, DType dtype, void* to, ErrorSums& sums) {
   Code* codes = static_cast<Code*>(to);
-  // Only a single run has such a rest.
+  // Only a piece of a single run can have such a rest.
   const size_t rest = n % 8;
   if (!quantize_uniform(x + n - rest, rest, *runs.scale, *runs.zero_point, {dtype, kRounding}, codes + n - rest)) return false;
-  // The error sums count what is not finite, so x need not be searched for it again.
+  // The error sums count values that are not finite, which saves a search in x.
   const ErrorSums before = sums;
   accumulate_error_of(x, MadeRuns<kRounding, Code>{{codes, dtype, runs}, codes}, n, sums);
   if (sums.non_finite == before.non_finite) return true;

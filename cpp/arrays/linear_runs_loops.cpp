@@ -36,8 +36,8 @@ inline LowHigh low_high_of_run(const float* x, size_t n) {
   return {from_bits(min_signed(a.down, zero)), from_bits(max_signed(a.up, zero))};
 }
 
-/// Lane i of the result is the lane of the i-th vector that is farthest from 0. The lanes of a vector that are not +0 have one
-/// sign, so that is the lane with the largest bits. Keeps NaN. One transpose serves four runs.
+/// Lane i of the result is the lane of the i-th vector that is farthest from 0. All lanes of a vector that are not +0 have the same sign,
+/// so this is the lane with the largest bits. Keeps NaN. One transpose serves four runs.
 inline F32x4 farthest_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   transpose(a, b, c, d);
   return from_bits(max_unsigned(max_unsigned(bits(a), bits(b)), max_unsigned(bits(c), bits(d))));
@@ -48,8 +48,8 @@ struct FourParams {
   I32x4 zero_point;
 };
 
-/// choose_qparams for four symmetric ranges. The division is in float32. It gives what a division in double gives that is rounded
-/// to float32 afterwards, because 53 >= 2 * 24 + 2 (S. A. Figueroa, "When is double rounding innocuous?").
+/// choose_qparams for four symmetric ranges. The division is in float32. Its result equals that of a division in double, rounded to
+/// float32, because 53 >= 2 * 24 + 2 (S. A. Figueroa, "When is double rounding innocuous?").
 inline FourParams four_symmetric(F32x4 largest, const QuantizationSpec& spec) {
   const DType type = {spec.dtype.bits, true};
   const float levels = spec.symmetric_range == SymmetricRange::kRestricted ? static_cast<float>(type.qmax())
@@ -69,8 +69,8 @@ inline FourParams four_asymmetric(F32x4 low, F32x4 high, DType dtype) {
   return {select(empty, splat(1.0f), narrow(scale0, scale1)), select(empty, splat(0), zero_point)};
 }
 
-/// Parameters of four adjacent runs of run_size elements. Returns the bits of the largest |x| of each. kSize is the run size
-/// where it is known when compiling, else 0.
+/// Parameters of four adjacent runs of run_size elements. Returns the bits of the largest |x| of each. kSize is the run size if it is known
+/// at compile time, else 0.
 template <size_t kSize>
 [[gnu::noinline]] I32x4 choose_four(const float* x, size_t run_size, const QuantizationSpec& spec, float* scale,
                                     int32_t* zero_point) {
@@ -98,8 +98,8 @@ template <size_t kSize>
   return largest;
 }
 
-/// Computes the parameters of the next four runs before the codes of these four. A maximum, a transpose and a division wait for
-/// each other; this way they overlap with work that waits for none of them.
+/// Computes the parameters of the next four runs before the codes of these four. A maximum, a transpose and a division depend on each
+/// other; in this order they overlap with independent work.
 template <Rounding kRounding, class Code, size_t kSize>
 uint32_t quantize_runs_of(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
                           int32_t* zero_point, void* to) {

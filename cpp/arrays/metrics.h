@@ -1,4 +1,4 @@
-// How far restored values are from the originals.
+// Errors of restored values against the originals.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 namespace scalepoint {
 
 /// Adds the pairs (x[i], y[i]) to sums. Blocks of 512 elements, counted from the start of x, are summed in float32 in a fixed
-/// order and then added to the doubles, so the result does not depend on the build. A block whose squares would overflow or
-/// vanish in float32 is summed in double instead.
+/// order and then added to the doubles, so that both builds give the same result. A block whose squares would overflow or underflow in
+/// float32 is summed in double instead.
 /// Error:   relative to the exact sums at most 70 * 2^-24. A sum has 67 float32 additions in a row (64 of pairs in a lane, one
 ///          within the pair, two over the lanes), and a term has up to three roundings.
 ///          Where 16 sum e^2 <= sum x^2, the product of a block is (sum x^2 + sum y^2 - sum e^2) / 2. There sum y^2 lies between
@@ -29,8 +29,8 @@ namespace scalepoint {
                                            std::span<const int32_t> zero_point, ErrorSums& sums) noexcept;
 
 /// accumulate_error for each parameter of a layout: sums[p] takes the pairs of the piece whose parameter is p. Where neighbors
-/// have different parameters, pairs are summed in double. Where a stretch of elements shares a parameter, blocks of 512 count
-/// from where the stretch begins in the piece, so the results depend on how an array is divided into pieces.
+/// have different parameters, pairs are summed in double. If a stretch of elements shares a parameter, blocks of 512 are counted from the
+/// start of the stretch in the piece, so that the results depend on the division of an array into pieces.
 /// Status:  kBadLayout, kSizeMismatch if x and y differ in length or sums is too short.
 [[nodiscard]] Status accumulate_error_each(std::span<const float> x, std::span<const float> y, const Layout& layout,
                                            uint64_t start, std::span<ErrorSums> sums) noexcept;

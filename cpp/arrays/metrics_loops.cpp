@@ -26,7 +26,7 @@ void add_pair(float x, float y, ErrorSums& sums) {
   if (magnitude > sums.max_absolute_error) sums.max_absolute_error = magnitude;
 }
 
-/// Whether a float32 sum of at most kErrorBlock squares lost nothing to overflow or underflow. Its terms are then at most 2^120.
+/// True if a float32 sum of at most kErrorBlock squares is free of overflow and underflow. Its terms are then at most 2^120.
 /// Those below 2^-126, which float32 rounds coarsely, are off by at most 2^-150 each, together by less than 2^-60 of the sum.
 bool is_safe(float sum) { return sum >= 0x1p-80f && sum <= 0x1p120f; }
 
@@ -58,7 +58,7 @@ F32x4 sum_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
 
 bool is_safe_error(const BlockTotals& total) { return is_safe(total.squared_error) || total.largest == 0; }
 
-/// 2 x y = x^2 + y^2 - e^2 saves a sum. Little cancels where 16 e^2 <= x^2, which is where y restores x with more than 12 dB.
+/// 2 x y = x^2 + y^2 - e^2 saves a sum. Cancellation is small if 16 e^2 <= x^2, that is, if y restores x with more than 12 dB.
 bool shows_product(const BlockTotals& total) { return 16 * static_cast<double>(total.squared_error) <= total.squared_x; }
 double product_of(const BlockTotals& total) {
   return (static_cast<double>(total.squared_x) + total.squared_y - total.squared_error) / 2;

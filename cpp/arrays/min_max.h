@@ -1,4 +1,4 @@
-// The range of the values that share a parameter: smallest and largest.
+// Ranges of the values that share a parameter: the smallest and the largest value.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace scalepoint {
 
-/// Sets min and max to the empty range that observe starts from: +infinity and -infinity.
+/// Sets min and max to the empty range, from which observe starts: +infinity and -infinity.
 void clear_range(std::span<float> min, std::span<float> max) noexcept;
 
 /// Widens the range [min[p], max[p]] of every parameter p to hold the finite elements that use p. x is the piece
@@ -21,7 +21,7 @@ void clear_range(std::span<float> min, std::span<float> max) noexcept;
 [[nodiscard]] Status observe(std::span<const float> x, const Layout& layout, uint64_t start, NonFinite non_finite,
                              std::span<float> min, std::span<float> max) noexcept;
 
-/// The index of the first NaN or infinity, or x.size() if there is none.
+/// The index of the first NaN or infinity, or x.size() if all of x is finite.
 [[nodiscard]] size_t first_non_finite(std::span<const float> x) noexcept;
 
 }  // namespace scalepoint

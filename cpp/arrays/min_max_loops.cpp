@@ -11,11 +11,11 @@ namespace {
 
 using namespace lanes;
 
-/// x where it is finite, else NaN. Makes +0 of -0.
+/// x if it is finite, else NaN. Turns -0 into +0.
 inline F32x4 nan_unless_finite(F32x4 x) { return add(x, sub(x, x)); }
 
-/// Calls step with vectors that hold every element of x at least once: where n is no multiple of 4, the last vector overlaps the
-/// one before, or repeats x[0]. n > 0.
+/// Calls step with vectors that hold every element of x at least once. If n is not a multiple of 4, the last vector overlaps the one
+/// before, or repeats x[0]. n > 0.
 template <class Step>
 inline void for_each_vector(const float* x, size_t n, Step step) {
   size_t i = 0;
@@ -57,8 +57,8 @@ Range range(const float* x, size_t n) {
     down[0] = static_cast<uint32_t>(down[j]) > static_cast<uint32_t>(down[0]) ? down[j] : down[0];
     near[0] = static_cast<uint32_t>(near[j]) < static_cast<uint32_t>(near[0]) ? near[j] : near[0];
   }
-  // If all values have the same sign bit, the other end of the range is the value nearest to 0. Its bits are the smallest as
-  // unsigned integers. Adding 0 makes +0 of -0.
+  // If all values have the same sign bit, the other end of the range is the value nearest to 0. Its bits are the smallest as unsigned
+  // integers. Adding 0 turns -0 into +0.
   Range r;
   r.min = bit_cast<float>(down[0] < 0 ? down[0] : near[0]) + 0.0f;
   r.max = bit_cast<float>(up[0] >= 0 ? up[0] : near[0]) + 0.0f;
@@ -111,12 +111,12 @@ uint32_t range_each(const float* x, size_t n, bool finite_only, float* min, floa
 }
 
 uint32_t range_columns(const float* x, size_t rows, size_t columns, float* min, float* max) {
-  // For so long min and max hold the bits of Extremes. Those of 0 are 0.
+  // Until all rows are taken, min and max hold the bits of Extremes. Those of 0 are 0.
   constexpr size_t kRowsAtOnce = 8;
   for (size_t row = 0; row < rows; row += kRowsAtOnce) {
     const size_t some = rows - row < kRowsAtOnce ? rows - row : kRowsAtOnce;
     for (size_t i = 0; i < columns; i += 4) {
-      // The last ones may have been taken before, which changes nothing.
+      // The last columns may be taken twice, which does not change the result.
       const size_t at = i + 4 <= columns ? i : columns - 4;
       Extremes e = {bits(load(max + at)), bits(load(min + at))};
       const float* p = x + row * columns + at;
@@ -154,9 +154,9 @@ uint32_t largest_magnitude(const float* x, size_t n) {
 }
 
 bool all_finite_nonzero(const float* x, size_t n) {
-  // Without vectors this takes as long as looking at each value by itself, which callers do then.
+  // Without SIMD this takes as long as checking each value, which callers then do.
   if constexpr (!kSimd) return false;
-  // Less 1, the bits of 0 are the largest of all.
+  // After subtracting 1, the bits of 0 are the largest of all.
   I32x4 largest = splat(0), other = largest;
   const auto take = [](F32x4 v, I32x4& e) { e = max_unsigned(e, sub(twice_magnitude_bits(v), splat(1))); };
   size_t i = 0;
@@ -173,8 +173,7 @@ bool all_finite_nonzero(const float* x, size_t n) {
 }
 
 void copy_steps(const float* from, size_t from_step, size_t n, float factor, float* to, size_t to_step) {
-  // The walking pointers hide from LLVM that it could vectorize: it would put vectors together from single values, or take them
-  // apart.
+  // Walking pointers keep LLVM from vectorizing, which would build vectors from single values, or take them apart.
   for (size_t i = 0; i < n; i++, from = opaque(from + from_step), to = opaque(to + to_step)) *to = factor * *from;
 }
 

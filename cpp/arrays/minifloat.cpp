@@ -10,7 +10,7 @@
 namespace scalepoint {
 namespace {
 
-/// Whether the number that came for it is one of a format.
+/// True for the number of a format.
 bool exists(Minifloat format) { return format >= Minifloat::kFloat8E4M3FN && format <= Minifloat::kFloat4E2M1; }
 
 Status check_scales(const Layout& layout, uint64_t start, size_t size, std::span<const float> scale, Minifloat format) {

@@ -1,4 +1,4 @@
-// float32 to floats of 16 bits and fewer, and back.
+// Casts between float32 and floats of 16 bits and fewer.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ namespace scalepoint {
 [[nodiscard]] Status float32_to_bfloat16(std::span<const float> x, std::span<uint16_t> bits) noexcept;
 
 /// float32 to the bits of a float of at most eight bits, half to even, as ONNX Cast-25 defines it.
-/// Special: the sign stays, that of -0 and NaN too. NaN becomes 0x7F in both float8 formats, with its sign. In float4e2m1, which
+/// Special: the sign stays, including that of -0 and NaN. NaN becomes 0x7F in both float8 formats, with its sign. In float4e2m1, which
 ///          has no NaN, it becomes +6.
-/// Status:  kSizeMismatch, or kBadDType if there is no such format.
+/// Status:  kSizeMismatch, or kBadDType for an unknown format.
 [[nodiscard]] Status float32_to_minifloat(std::span<const float> x, Minifloat format, Overflow overflow,
                                           std::span<uint8_t> bits) noexcept;
 

@@ -26,8 +26,8 @@ struct Format {
 constexpr Format kFloat16 = {5, 10, 0x7BFF, 0x7E00}, kBfloat16 = {8, 7, 0x7F7F, 0x7FC0}, kFloat8E4M3FN = {4, 3, 0x7E, 0x7F},
                  kFloat8E5M2 = {5, 2, 0x7B, 0x7F}, kFloat4E2M1 = {2, 1, 0x7, 0x7};
 
-/// The codes of four magnitudes, rounded half to even, where the format has its own exponents. Beyond the largest value any code that
-/// is larger than that of infinity, unless kFinite: then there is nothing beyond. `rounded` becomes the values of the codes.
+/// The codes of four magnitudes, rounded half to even, where the format has its own exponents. A magnitude beyond the largest value gives
+/// any code larger than that of infinity; with kFinite no magnitude is beyond it. `rounded` receives the values of the codes.
 template <Format kFormat, bool kFinite = false>
 inline I32x4 round_exponents(I32x4 magnitude, F32x4& rounded) {
   constexpr int kDropped = 23 - kFormat.fraction_bits, kSmallest = 128 - kFormat.bias();
@@ -53,7 +53,7 @@ inline I32x4 round_to(F32x4 x, I32x4 most) {
     F32x4 rounded;
     code = round_exponents<kFormat>(magnitude, rounded);
   } else {
-    // Adds just below half of the last bit that stays, and that bit itself. A carry goes into the exponent, as it should.
+    // Add just below half of the last bit that stays, and that bit itself. A carry correctly goes into the exponent.
     const I32x4 odd = bit_and(shift_right<kDropped>(magnitude), splat(1));
     code = shift_right<kDropped>(add(add(magnitude, odd), splat((1 << (kDropped - 1)) - 1)));
   }
@@ -113,7 +113,7 @@ void restore_all(const Code* codes, size_t n, float* x) {
   const auto sixteen = [](const Code* from, float* to) {
     I32x4 code[4];
     load_codes(from, code);
-    // If LLVM sees where the codes come from, it moves the comparisons back to lanes of 16 bits, which is three times slower.
+    // Hide the origin of the codes from LLVM, which would move the comparisons back to lanes of 16 bits and triple the time.
     SCALEPOINT_PER_VECTOR
     for (int i = 0; i < 4; i++) store(to + 4 * i, values_of<kFormat>(opaque(code[i])));
   };
@@ -135,8 +135,8 @@ constexpr int32_t most_of(Overflow overflow) {
 }
 
 #ifdef SCALEPOINT_SIMD_LANES
-/// The float16 codes of n - n % 16 floats, and if asked for their values, if all n are below 65520: from there on a number becomes
-/// infinite. Returns how many were made: 0 if one of the floats is larger or NaN.
+/// Makes the float16 codes of n - n % 16 floats, and with kWithValues also their values, if all n are below 65520, from which on numbers
+/// become infinite. Returns the number of codes: 0 if one of the floats is larger or NaN.
 template <bool kWithValues>
 size_t round_small(const float* x, size_t n, uint16_t* codes, [[maybe_unused]] float* y) {
   if (largest_magnitude(x, n) >= bit_cast<uint32_t>(65520.0f)) return 0;
@@ -228,7 +228,7 @@ void multiply_by_scale(float* x, size_t n, const float* scale, bool uniform) {
 void round_to_float16(const float* x, size_t n, uint16_t* codes, float* y) {
   size_t i = 0;
 #ifdef SCALEPOINT_SIMD_LANES
-  // Where nothing becomes infinite, rounding gives the values, too.
+  // If no value becomes infinite, rounding gives the values, too.
   i = round_small<true>(x, n, codes, y);
 #endif
   round_all<kFloat16>(x + i, n - i, kFloat16.largest + 1, codes + i);

@@ -1,4 +1,4 @@
-// The loops between float32 and narrower floats. minifloat.cpp checks arguments. Any n is fine, 0 too.
+// Loops between float32 and narrower floats. minifloat.cpp checks arguments. n may be any number, including 0.
 #pragma once
 
 #include <cstddef>

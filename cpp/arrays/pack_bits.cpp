@@ -14,7 +14,7 @@ uint8_t* bytes(std::span<std::byte> span) { return reinterpret_cast<uint8_t*>(sp
 
 loops::CodeForm form_of(DType dtype) { return dtype.is_signed ? loops::CodeForm::kTwosComplement : loops::CodeForm::kUnsigned; }
 
-/// Checks the sizes in bytes of codes and of what they are packed into.
+/// Checks the sizes in bytes of codes and of the packed codes.
 [[gnu::noinline]] Status check(size_t codes, DType dtype, size_t packed) {
   if (!dtype.valid()) return Status::kBadDType;
   const size_t n = codes / dtype.storage_bytes();
@@ -47,9 +47,9 @@ Status unpack(std::span<const std::byte> packed, DType dtype, std::span<std::byt
 
 namespace {
 
-/// Whether all codes are below `values`.
+/// True if all codes are below `values`.
 bool all_below(std::span<const uint8_t> codes, size_t values) {
-  // The bits of all codes, eight codes at a time: enough where `values` is a power of two, as it is for most codebooks.
+  // Join the bits of all codes, eight codes at a time. This decides if `values` is a power of two, as in most codebooks.
   uint64_t together = 0, eight;
   size_t i = 0;
   for (; i + sizeof eight <= codes.size(); i += sizeof eight) {

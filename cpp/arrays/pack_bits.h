@@ -1,4 +1,4 @@
-// Codes of less than a byte side by side, without gaps.
+// Packs codes of less than a byte without gaps.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace scalepoint {
 
 /// Packs the codes of a codebook as pack does, in 1 to 8 bits.
 /// Arguments: values, the number of values in the codebook, at most 2^bits.
-/// Status:    kSizeMismatch; kBadRange if a code is not below `values`, and `packed` then means nothing.
+/// Status:    kSizeMismatch; kBadRange if a code is not below `values`; `packed` is then undefined.
 [[nodiscard]] Status pack_codebook(std::span<const uint8_t> codes, size_t values, int32_t bits,
                                    std::span<std::byte> packed) noexcept;
 

@@ -17,14 +17,14 @@ struct Signs {
   uint8_t offset;
 };
 
-/// Runs so many steps.
+/// Runs `steps` steps.
 using Steps = void (*)(const uint8_t* from, size_t steps, int32_t bits, Signs signs, uint8_t* to);
 
 #ifdef SCALEPOINT_SIMD_LANES
 
 using namespace lanes;
 
-/// Bytes that a step reads and writes at least.
+/// Bytes that any step may read and write.
 constexpr size_t kRoom = 16;
 
 /// Codes in a step.
@@ -159,7 +159,7 @@ constexpr size_t kRoom = 8;
 constexpr size_t pack_step(int32_t) { return 8; }
 constexpr size_t unpack_step(int32_t) { return 8; }
 
-/// A 1 in each unit of so many bits.
+/// A 1 in each unit of 8, 16 or 32 bits.
 constexpr uint64_t kEach8 = 0x0101010101010101, kEach16 = 0x0001000100010001, kEach32 = 0x0000000100000001;
 
 inline uint64_t load_word(const uint8_t* p) {
@@ -168,7 +168,7 @@ inline uint64_t load_word(const uint8_t* p) {
   return word;
 }
 
-/// What the upper of two neighbors moves by when they join: (2^8 - 2^bits) for codes, likewise for pairs and for groups of four.
+/// Distance by which the upper of two neighbors moves when they join: 2^8 - 2^bits for codes, likewise for pairs and for groups of four.
 struct Distances {
   uint64_t ones, twos, fours;
 
@@ -220,20 +220,20 @@ inline Steps unpack_steps_of(int32_t) { return &unpack_steps; }
 
 constexpr size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
 
-/// Steps that stay within so many bytes.
+/// Number of steps that stay within `size` bytes.
 size_t steps_within(size_t size, size_t step) {
   const size_t room = step < kRoom ? kRoom : step;
   return size < room ? 0 : (size - room) / step + 1;
 }
 
-/// All steps. Those at the end would read or write too far, and work on a copy. Sizes are in bytes.
+/// Runs all steps. Those at the end would read or write too far, so they work on a copy. Sizes are in bytes.
 [[gnu::noinline]] void run(Steps run_steps, int32_t bits, Signs signs, const uint8_t* from, size_t from_size, size_t from_step,
                            uint8_t* to, size_t to_size, size_t to_step) {
   const size_t steps = lesser(steps_within(from_size, from_step), steps_within(to_size, to_step));
   run_steps(from, steps, bits, signs, to);
   from_size -= steps * from_step, to_size -= steps * to_step;
   if (to_size == 0) return;
-  // Left are fewer packed bytes than kRoom or fewer codes than a step has: at most 120 codes, of one bit each.
+  // The rest has fewer packed bytes than kRoom or fewer codes than a step: at most 120 codes, of one bit each.
   uint8_t rest[128], made[128];
   std::memset(rest, signs.flip, sizeof(rest));  // which is packed as 0
   std::memcpy(rest, from + steps * from_step, from_size);

@@ -1,4 +1,4 @@
-// Codes of at most a byte side by side, without gaps.
+// Loops that pack codes of at most a byte without gaps.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace scalepoint::loops {
 
-/// What the bits of a packed code say.
+/// Meaning of the bits of a packed code.
 ///   kUnsigned        the code itself
 ///   kTwosComplement  a signed code in two's complement
 ///   kOffsetBinary    a signed code plus 2^(bits - 1): two's complement with the sign bit flipped

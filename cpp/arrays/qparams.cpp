@@ -11,8 +11,8 @@ struct QParams {
   int32_t zero_point;
 };
 
-/// The scale as float32. It is lowered where `steps` of it would be beyond float32, so that no code is restored as an infinity.
-/// Only ranges that come near the largest float need that.
+/// The scale as float32. Lowered if steps * scale exceeds float32, so that no code is restored as an infinity. This happens only for ranges
+/// near the largest float.
 float finite_scale(double scale, int32_t steps) {
   const double largest = FLT_MAX;
   auto rounded = static_cast<float>(scale * steps <= largest ? scale : largest / steps);

@@ -1,4 +1,4 @@
-// Ranges to scales and zero points.
+// Turns ranges into scales and zero points.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace scalepoint {
 
-/// Turns ranges into scales and zero points. It computes in double from the float32 bounds, and rounds the scale to float32 last.
+/// Turns ranges into scales and zero points. Computes in double from the float32 bounds, and rounds the scale to float32 last.
 ///   symmetric   absmax = max(|min|, |max|). The scale is absmax / qmax (restricted) or 2 absmax / (qmax - qmin) (full), with
 ///               qmin and qmax of the signed type. The zero point is 0, or 2^(bits - 1) for an unsigned type. include_zero does
 ///               not matter.
@@ -21,10 +21,10 @@ namespace scalepoint {
 ///          An asymmetric range of zero width around c != 0 (only without include_zero) restores c exactly: scale |c|, zero point
 ///          0, or 1 where an unsigned type has to hold -1.
 ///          An empty range (min > max, as observe leaves it when it saw no finite value) counts as [0, 0].
-///          A scale below kMinScale is raised to it. A scale with which a code would be restored as an infinity is lowered. Codes
-///          that a symmetric restricted range or a range of zero width does not use do not count.
+///          A scale below kMinScale is raised to it. A scale that would restore a code as an infinity is lowered; codes that a symmetric
+///          restricted range or a range of zero width does not use are ignored.
 /// Shape:   min, max, scale and zero_point have the same length.
-/// Status:  kBadDType, kSizeMismatch, or kBadRange if a bound is not finite. scale and zero_point mean nothing unless kOk.
+/// Status:  kBadDType, kSizeMismatch, or kBadRange if a bound is not finite. scale and zero_point are undefined unless kOk.
 [[nodiscard]] Status choose_qparams(std::span<const float> min, std::span<const float> max, const QuantizationSpec& spec,
                                     std::span<float> scale, std::span<int32_t> zero_point) noexcept;
 

@@ -1,4 +1,4 @@
-// The roundings of round.h for many values at a time: x to x / scale, rounded, as the low bits of a float.
+// The roundings of round.h for many values at a time: rounds x / scale into the low bits of a float.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace scalepoint::loops {
 
-/// Elements of one step of a loop. V8 issues the loads of a step before its arithmetic. Four vectors of loads and up to ten that
+/// Elements of one step of a loop. V8 issues the loads of a step before its arithmetic. Four vectors of loads and up to ten vectors that
 /// live across steps fill the registers; larger steps spill.
 inline constexpr size_t kStep = 16;
 
-/// What turns x into codes, spread over lanes.
+/// Parameters of the rounding, spread over lanes.
 struct Params {
   lanes::F32x4 factor;  ///< the scale; its reciprocal for kReciprocal
   lanes::F32x4 shift;   ///< what is added before rounding: the zero point for kFused, else not read
@@ -43,8 +43,8 @@ inline lanes::I32x4 rounded_bits(lanes::F32x4 x, const Params& p, lanes::F32x4 m
 ///     quotients of -1.5 * 2^23 up to +infinity;
 ///   - below that the sum with kMagic is negative, and its bits are, as unsigned integers, larger than kInfinityBits; those of
 ///     NaN and +infinity are at least kInfinityBits.
-/// This costs one operation a vector. A clamp of its own and a search for what is not finite would cost two more, which would
-/// delay the division, the bound of this loop.
+/// This costs one operation per vector. A separate clamp and a search for values that are not finite would cost two more, and would delay
+/// the division, which bounds this loop.
 template <Rounding kRounding, class Code>
 inline void quantize_step(const float* x, Code* codes, const Params& p, DType dtype, lanes::I32x4& farthest) {
   lanes::I32x4 c[4];

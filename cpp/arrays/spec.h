@@ -1,4 +1,4 @@
-// How codes are made: what a caller chooses once for an array.
+// Quantization specs: choices of a caller for a whole array.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,14 @@
 
 namespace scalepoint {
 
-/// Whether the zero point is fixed (kSymmetric) or follows from the range (kAsymmetric).
+/// Zero point: fixed (kSymmetric), or from the range (kAsymmetric).
 enum class Scheme : int32_t { kSymmetric = 0, kAsymmetric = 1 };
-/// Which codes a symmetric range covers: [-qmax, qmax], or [qmin, qmax] with its middle at 0.
+/// Codes that a symmetric range covers: [-qmax, qmax], or [qmin, qmax] with its middle at 0.
 enum class SymmetricRange : int32_t { kRestricted = 0, kFull = 1 };
-/// What becomes of NaN and infinities: an error, or codes that saturate.
+/// Handling of NaN and infinities: an error, or codes that saturate.
 enum class NonFinite : int32_t { kError = 0, kSaturate = 1 };
 
-/// How to make codes. choose_qparams says what scheme, symmetric_range and include_zero do, and quantize_linear what the others
-/// do.
+/// Choices that decide about codes. choose_qparams documents scheme, symmetric_range and include_zero, quantize_linear the others.
 struct QuantizationSpec {
   DType dtype;
   Scheme scheme = Scheme::kSymmetric;

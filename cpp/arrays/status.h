@@ -1,4 +1,4 @@
-// What can go wrong in the core. Every function that can fail returns one of these. None throws.
+// Status codes of the core. Every function that can fail returns one of them. No function throws.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace scalepoint {
 
 enum class Status : int32_t {
   kOk = 0,
-  kBadDType = 1,      ///< there is no such type; each function says which types it takes
+  kBadDType = 1,      ///< unknown or unsupported type; each function documents its types
   kBadLayout = 2,     ///< a size of the layout is 0, or a run crosses the end of the data
   kSizeMismatch = 3,  ///< two spans that belong together differ in length
   kBadRange = 4,      ///< a range bound is not finite, or min > max

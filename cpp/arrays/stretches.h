@@ -15,8 +15,8 @@ struct Stretch {
   bool uniform;
 };
 
-/// Calls f for each stretch of the elements [start, start + size), in order. It divides once, not for every stretch: 64-bit
-/// divisions would cost more than a short stretch itself.
+/// Calls f for each stretch of the elements [start, start + size), in order. Divides once, not for every stretch, because a 64-bit division
+/// takes longer than a short stretch.
 template <class F>
 void for_each_stretch(const Layout& layout, uint64_t start, size_t size, F f) {
   if (layout.granularity == Granularity::kPerTensor) {
@@ -38,7 +38,7 @@ void for_each_stretch(const Layout& layout, uint64_t start, size_t size, F f) {
     const size_t left = size - offset, taken = length < left ? static_cast<size_t>(length) : left;
     f(Stretch{offset, taken, parameter, rows != per_group});
     offset += taken;
-    // On to the next row of inner elements. Where inner_size is 1, the stretch itself runs along the axis.
+    // Move on to the next row of inner elements. If inner_size is 1, the stretch itself runs along the axis.
     const uint64_t moved = rows ? 1 : taken;
     inner = 0;
     axis += moved;
@@ -70,15 +70,15 @@ inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
 /// Elements of a part without a common parameter: 8 KiB of floats, which stay in the first-level cache between two passes.
 inline constexpr size_t kPartSize = 4 * loops::kErrorBlock;
 
-/// What the error sums take at a time: as many whole blocks as have one parameter, or as have a parameter for each run of a size
-/// that loops::kErrorBlock is a multiple of, or else kPartSize elements of any parameters. Blocks count from the start of the piece.
+/// Elements that the error sums take at a time: whole blocks with one parameter, or whole blocks with a parameter for each run of a size
+/// that divides loops::kErrorBlock, or else kPartSize elements of any parameters. Blocks begin at the start of the piece.
 struct Part {
   size_t size;
   uint64_t parameter;  ///< the first
   size_t run_size;     ///< elements that share a parameter. The next ones use the next parameter. 0 if it is not so.
 };
 
-/// How many elements have a run's consecutive parameters, from a run of this size on, the first of the elements [start, start + size).
+/// Number of the elements [start, start + size) that belong to runs of the size of `run`, the first run, with consecutive parameters.
 inline size_t size_of_runs(const Layout& layout, const Stretch& run, size_t size) {
   uint64_t length = size;
   if (layout.granularity == Granularity::kPerChannel) {

@@ -7,9 +7,9 @@
 
 namespace scalepoint::loops {
 
-/// Four lanes' worth of a range. It takes two integer operations a vector; floats and their signs would take four.
-///   up    the largest bits as signed integers: those of the largest float without a sign bit, or negative if there is none
-///   down  the largest bits as unsigned integers: those of the float with a sign bit that is farthest from 0, if there is one
+/// A range in each of four lanes. Takes two integer operations per vector; floats and their signs would take four.
+///   up    the largest bits as signed integers: those of the largest float without a sign bit, or negative if all floats have a sign bit
+///   down  the largest bits as unsigned integers: those of the float with a sign bit that is farthest from 0, if any
 struct Extremes {
   lanes::I32x4 up = lanes::splat(kNoneUp);
   lanes::I32x4 down = lanes::splat(0);

@@ -1,4 +1,4 @@
-// Memory that is read in one sweep.
+// Prefetches memory that is read in one sweep.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace scalepoint::loops {
 
-/// Loads a byte of every second cache line of an array, so that the lines come in together, each with its neighbor. A loop with
-/// many instructions for a line asks for the next one only when it is done with most of them. For 16 Mi floats outside of the
-/// caches it took 1.4 to 2.8 times as long on a machine that did not fetch ahead by itself. In a cache a call takes up to 2 % of
-/// the time of such a loop. Without SIMD the arithmetic takes longer than the memory.
+/// Loads a byte of every second cache line of an array, so that the lines come in together, each with its neighbor. A loop with many
+/// instructions per line requests the next line only after most of them. For 16 Mi floats outside of the caches, it took 1.4 to 2.8 times
+/// as long on a machine without hardware prefetching. For floats in a cache, a call takes up to 2 % of the time of such a loop. Without
+/// SIMD, arithmetic takes longer than memory.
 inline void fetch([[maybe_unused]] const void* from, [[maybe_unused]] size_t bytes) {
   if constexpr (lanes::kSimd) {
     constexpr size_t kStride = 128, kAtOnce = 4;

@@ -17,7 +17,7 @@ inline uint16_t float16_of(float x) {
   } else if (magnitude >= 0x47800000u) {  // 2^16 and more
     half = 0x7C00u;
   } else if (magnitude >= 0x38800000u) {
-    // A carry out of the fraction goes into the exponent, as it should, up to infinity.
+    // A carry out of the fraction correctly goes into the exponent, up to infinity.
     half = (magnitude - (112u << 23) + 0x0FFFu + (magnitude >> 13 & 1)) >> 13;
   } else {
     // A subnormal counts units of 2^-24. The floats from 0.5 to 1 are that far apart, so adding 0.5 rounds to whole units.

@@ -1,5 +1,4 @@
-// Four lanes: SIMD vectors where the build has them, plain arrays elsewhere. A file of loops includes this header and is written once
-// for both.
+// Four lanes: SIMD vectors in builds with SIMD, plain arrays in others. Files of loops include this header and have the same code for both.
 #pragma once
 
 #include "lanes/round.h"
@@ -12,9 +11,9 @@
 #define SCALEPOINT_NO_UNROLL
 #endif
 
-// SCALEPOINT_SIMD_LANES is defined where a vector is one SIMD register; kSimd is the same as a constant. SCALEPOINT_PER_VECTOR
-// stands before a loop over the few vectors of a step, which is unrolled only there. SCALEPOINT_SHARED stands for `inline` before
-// what several loops do: it is inlined only there, since the build without SIMD is kept small.
+// SCALEPOINT_SIMD_LANES is defined in builds in which a vector is one SIMD register; kSimd is the same as a constant. SCALEPOINT_PER_VECTOR
+// precedes a loop over the few vectors of a step, which is unrolled only with SIMD. SCALEPOINT_SHARED replaces `inline` before functions
+// that several loops call. They are inlined only with SIMD, because the build without SIMD is kept small.
 #if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
 #include "lanes/lanes_simd128.h"
 #define SCALEPOINT_SIMD_LANES

@@ -1,5 +1,4 @@
-// Four lanes as plain arrays, for browsers without SIMD and for native builds. The same names as lanes_simd128.h, the same
-// results.
+// Four lanes as plain arrays, for browsers without SIMD and for native builds. Has the names and results of lanes_simd128.h.
 #pragma once
 
 #include <cmath>
@@ -11,7 +10,7 @@
 
 namespace scalepoint::lanes {
 
-/// Whether a vector is one value of the machine.
+/// True if a vector is one value of the machine.
 inline constexpr bool kSimd = false;
 
 struct F32x4 {

@@ -1,5 +1,5 @@
-// Four lanes over WebAssembly SIMD. The same names as lanes_scalar.h, the same results. Under SCALEPOINT_SIMDE the intrinsics
-// come from SIMDe, so that native tests and sanitizers run this very code.
+// Four lanes over WebAssembly SIMD. Has the names and results of lanes_scalar.h. Under SCALEPOINT_SIMDE the intrinsics come from SIMDe, so
+// that native tests and sanitizers run the same code.
 #pragma once
 
 #ifdef SCALEPOINT_SIMDE
@@ -14,7 +14,7 @@
 
 namespace scalepoint::lanes {
 
-/// Whether a vector is one value of the machine.
+/// True if a vector is one value of the machine.
 inline constexpr bool kSimd = true;
 
 struct F32x4 {
@@ -76,7 +76,7 @@ inline F32x4 nearest(F32x4 a) { return {wasm_f32x4_nearest(a.v)}; }
 /// Towards zero.
 inline F32x4 trunc(F32x4 a) { return {wasm_f32x4_trunc(a.v)}; }
 inline F32x4 floor(F32x4 a) { return {wasm_f32x4_floor(a.v)}; }
-/// All ones where a > b; NaN is not larger than anything, and nothing is larger than NaN.
+/// All ones where a > b; all zeros for NaN.
 inline I32x4 greater(F32x4 a, F32x4 b) { return {wasm_f32x4_gt(a.v, b.v)}; }
 /// All ones where a == b; NaN equals nothing.
 inline I32x4 equal(F32x4 a, F32x4 b) { return {wasm_f32x4_eq(a.v, b.v)}; }
@@ -275,7 +275,7 @@ inline U8x16 sub(U8x16 a, U8x16 b) { return {wasm_i8x16_sub(a.v, b.v)}; }
 inline U8x16 bit_and(U8x16 a, U8x16 b) { return {wasm_v128_and(a.v, b.v)}; }
 inline U8x16 bit_or(U8x16 a, U8x16 b) { return {wasm_v128_or(a.v, b.v)}; }
 inline U8x16 min_unsigned(U8x16 a, U8x16 b) { return {wasm_u8x16_min(a.v, b.v)}; }
-/// Within each byte; none may lose bits.
+/// Within each byte. No byte may lose bits.
 template <int kBits>
 inline U8x16 shift_left(U8x16 a) {
   return {wasm_i16x8_shl(a.v, kBits)};
@@ -298,7 +298,7 @@ inline U8x16 spread_bits(uint32_t mask) {
 
 /// The lowest byte of every lane.
 inline U8x16 low_bytes(I32x4 a, I32x4 b, I32x4 c, I32x4 d) {
-  // Narrowing saturates the upper half of a lane and leaves the lower, which is all that the mask keeps.
+  // Narrowing saturates the upper half of a lane and leaves the lower half, which is the only one that the mask keeps.
   const v128_t mask = wasm_i32x4_splat(0x00FF00FF);
   const v128_t ab = wasm_v128_and(wasm_i8x16_narrow_i16x8(a.v, b.v), mask);
   const v128_t cd = wasm_v128_and(wasm_i8x16_narrow_i16x8(c.v, d.v), mask);

@@ -1,4 +1,4 @@
-// The numerics contract for one value at a time. The loops do the same for many values at a time, and tests hold them to it.
+// The numerics contract for one value at a time. The loops do the same for many values at a time, and tests compare them with it.
 #pragma once
 
 #include <cmath>
@@ -16,8 +16,7 @@ inline To bit_cast(const From& from) {
   return to;
 }
 
-/// How x becomes a code. All compute in float32, round half to even, and saturate to [qmin, qmax]. They differ on ties and near
-/// them.
+/// Formula of a code. All compute in float32, round half to even, and saturate to [qmin, qmax]. They differ on ties and near them.
 enum class Rounding : int32_t {
   kOnnx = 0,        ///< round(x / scale) + zero_point        (ONNX QuantizeLinear)
   kFused = 1,       ///< round(x / scale + zero_point)        (torch.round(x / scale + zero_point), compressed-tensors)
@@ -50,7 +49,7 @@ constexpr T clamp(T x, T low, T high) {
 
 inline bool is_finite(float x) { return (bit_cast<uint32_t>(x) & kAbsMask) < kInfinityBits; }
 
-/// The code of x. NaN gives the zero point, saturated to the type. Infinities and large values give the ends.
+/// The code of x. NaN gives the zero point, saturated to the type. Infinities and large values give qmin or qmax.
 inline int32_t quantize_value(float x, float scale, int32_t zero_point, int32_t qmin, int32_t qmax, Rounding rounding) {
   const float v = rounding == Rounding::kReciprocal ? x * (1.0f / scale) : x / scale;
   if (v != v) return clamp(zero_point, qmin, qmax);

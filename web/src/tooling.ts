@@ -26,5 +26,5 @@ export { type Preset, presets } from './model/names.js';
 export { maxWorkers } from './model/work-options.js';
 export { writeSidecar } from './model/write-sidecar.js';
 
-/** What a result of a given size loses. */
+/** The loss of a result of a given size. */
 export type ModelFit = NonNullable<ModelPlan['fit']>;

@@ -1,4 +1,4 @@
-// ggml's blocks: floats to blocks, and blocks as given by a caller.
+// ggml's blocks: quantizes floats to blocks, and checks and restores the blocks of a caller.
 import {
   type BlockSearch,
   type BlockType,
@@ -36,20 +36,20 @@ export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array |
   /** The input is a Uint16Array of the bits of such floats. */
   from?: HalfFormat;
   /**
-   * The importance of each column, as an importance matrix of llama.cpp states it: what its squared errors count. One number for each index
-   * of the last dimension, finite and not negative. Q8_0, MXFP4, TQ1_0, TQ2_0, Q1_0 and Q2_0 ignore it. IQ2_XXS, IQ2_XS and IQ1_S
-   * require it, as in ggml.
-   * @defaultValue all columns are alike
+   * The importance of each column, as in an importance matrix of llama.cpp: the weight of its squared errors. One number for each index of
+   * the last dimension, finite and not negative. Q8_0, MXFP4, TQ1_0, TQ2_0, Q1_0 and Q2_0 ignore it. IQ2_XXS, IQ2_XS and IQ1_S require it,
+   * as in ggml.
+   * @defaultValue equal importance
    */
   weights?: FloatInput;
   /**
-   * `best` looks at more scales and fits those that are stored, so that the sum of squared errors in each block is less, or alike: by the
-   * `weights` of the columns, or without. The form is the same, and so is the size. A million elements take 0.1 to 0.5 seconds. TQ1_0,
-   * TQ2_0, Q1_0, Q2_0 and the types IQ1 to IQ3 have no such search. It needs `load({ blocks: true })`.
+   * 'best' tries more scales than ggml, and fits the stored ones. In each block the sum of squared errors, weighted by `weights` if given,
+   * is at most that of ggml's search. The format and the size are the same. A million elements take 0.1 to 0.5 seconds. TQ1_0, TQ2_0, Q1_0,
+   * Q2_0 and the types IQ1 to IQ3 have no such search. Needs `load({ blocks: true })`.
    * @defaultValue 'usual': ggml's own search
    */
   search?: BlockSearch;
-  /** A Uint8Array or a WasmArray of uint8, of the length that the blocks take, to fill instead of a fresh one. */
+  /** A Uint8Array or a WasmArray of uint8, as long as the blocks, to fill instead of a new array. */
   out?: Data;
 }
 
@@ -102,10 +102,10 @@ function searchOf(core: Core, search: BlockSearch | undefined, { id, name }: Blo
   return Searches.best;
 }
 
-/** How rows are quantized. */
+/** Options for quantizing rows. */
 interface RowOptions {
   readonly weights: Float32Array | undefined;
-  /** What is quantized together: a row, if there are weights. */
+  /** Elements that are quantized together: a row if weights are given. */
   readonly columns: number;
   readonly search: Searches;
 }
@@ -126,7 +126,7 @@ function weightsOf(core: Core, given: FloatInput, shape: readonly number[]): Flo
   return weights;
 }
 
-/** Whole rows at a time, since the weights of some types depend on a row. */
+/** Quantizes whole rows at a time, because the weights of some types depend on a row. */
 function quantizeRows(core: Core, source: Source, info: BlockTypeInfo, options: RowOptions, blocks: Sink): void {
   const { weights, columns, search } = options;
   const step = Math.max(1, Math.floor(stepSize / columns)) * columns;
@@ -157,7 +157,7 @@ function quantizeRows(core: Core, source: Source, info: BlockTypeInfo, options: 
   });
 }
 
-/** What a status means to the caller. x: count floats, which begin with element start of the source. */
+/** Throws the error for a status. x: count floats, which begin with element start of the source. */
 function fail(
   source: Source,
   core: Core,
@@ -172,7 +172,7 @@ function fail(
     throw nonFiniteError(source, core, x, count, start, "ggml's blocks hold finite values only");
   }
   if (status === Status.overflow) {
-    // Which block it was shows when they are made one by one.
+    // Find the block in question: quantize the blocks one by one.
     const { elements, id, name } = info;
     let at = 0;
     while (module._quantizeBlocks(x + at * 4, elements, id, scratch.y) === Status.ok) at += elements;
@@ -207,7 +207,7 @@ export class GivenBlocks implements GivenTensor {
     }
   }
 
-  /** Checks that the module restores the type. Not in the constructor: files hold blocks of any type as they are. */
+  /** Checks that the module restores the type. Not part of the constructor, because files hold blocks of any type as they are. */
   #checkType(): void {
     checkBlocks(this.#core, this.#info, `${this.#what}.type`);
   }

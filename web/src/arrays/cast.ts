@@ -8,7 +8,7 @@ import type { WasmArray } from '../core/wasm-array.js';
 import { checkApart, Sink } from './sink.js';
 import { CodeSource, type FloatInput, type HalfFormat, sourceOf } from './source.js';
 
-/** The float formats of at most eight bits, one a byte. */
+/** The float formats of at most 8 bits, one element per byte. */
 export type Minifloat = 'float8e4m3fn' | 'float8e5m2' | 'float4e2m1';
 /** The float formats that `castFloat` makes, as ONNX defines them. */
 export type FloatFormat = HalfFormat | Minifloat;
@@ -16,8 +16,8 @@ export type FloatFormat = HalfFormat | Minifloat;
 /** Options of `castFloat`. */
 export interface CastOptions<Data extends Uint8Array | Uint16Array | WasmArray = Uint8Array | Uint16Array | WasmArray> {
   /**
-   * What becomes of magnitudes above the largest value of a float8, infinity included. true: the largest value. false: infinity, or NaN in
-   * float8e4m3fn. Other formats do not read it: float16 and bfloat16 give infinity, float4e2m1 gives 6.
+   * The result for magnitudes above the largest value of a float8, infinity included. true: the largest value. false: infinity, or NaN in
+   * float8e4m3fn. Other formats ignore the option: the result is infinity for float16 and bfloat16, 6 for float4e2m1.
    * @defaultValue true
    */
   saturate?: boolean;
@@ -33,13 +33,13 @@ export interface WidenOptions<Data extends Float32Array | WasmArray = Float32Arr
   out?: Data | undefined;
 }
 
-interface FormatInfo {
+interface FloatFormatInfo {
   readonly storage: 'uint8' | 'uint16';
   narrow(module: CoreModule, x: number, n: number, overflow: Overflow, bits: number): Status;
   widen(module: CoreModule, bits: number, n: number, x: number): Status;
 }
 
-function minifloat(id: MinifloatId): FormatInfo {
+function minifloat(id: MinifloatId): FloatFormatInfo {
   return {
     storage: 'uint8',
     narrow: (module, x, n, overflow, bits) => module._narrowMinifloat(x, n, id, overflow, bits),
@@ -47,7 +47,7 @@ function minifloat(id: MinifloatId): FormatInfo {
   };
 }
 
-const formats = new Map<unknown, FormatInfo>([
+const formats = new Map<unknown, FloatFormatInfo>([
   [
     'float16',
     {
@@ -69,7 +69,7 @@ const formats = new Map<unknown, FormatInfo>([
   ['float4e2m1', minifloat(MinifloatId.float4E2M1)],
 ]);
 
-function formatOf(format: unknown, what: string): FormatInfo {
+function formatOf(format: unknown, what: string): FloatFormatInfo {
   const info = formats.get(format);
   if (info === undefined) {
     throw rangeError(what, oneOf([...formats.keys()]), format);

@@ -1,4 +1,4 @@
-// Codes of a codebook, as given by a caller.
+// Codes of a codebook: checks and restores those of a caller.
 import { checkNumber, checkOwnShape, checkWhole, sizeOfShape } from '../core/check.js';
 import { CodebookJob, Decision, maxCodebookSize, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
@@ -10,10 +10,10 @@ import { packTiles, unpackTiles } from './pack.js';
 import { CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
 import type { CodebookTensor } from './tensor.js';
 
-/** What `unpack` has to know about codes of a codebook. */
+/** Codebook and shape of packed codes, for `unpack`. */
 export interface PackedCodebookTensor {
   readonly kind: 'codebook';
-  /** The values that codes stand for, times the absmax of their block. */
+  /** The values of the codes, before the multiplication by the absmax of the block. */
   readonly codebook: Float32Array;
   /** Its product is the number of codes. */
   readonly shape: readonly number[];
@@ -21,7 +21,7 @@ export interface PackedCodebookTensor {
 
 const leastValues = 2;
 
-/** A number of values that a codebook can have. */
+/** Checks the number of values of a codebook: 2 to 256. */
 export function checkCount(n: unknown, what: string): number {
   const count = checkNumber(n, what, whole());
   if (!Number.isInteger(count) || count < leastValues || count > maxCodebookSize) {
@@ -42,20 +42,20 @@ export function valuesOf(given: unknown, what: string): Float32Array<ArrayBuffer
   return values;
 }
 
-/** Where the parts of a codebook tensor lie in wasm memory. */
-export interface Places {
+/** Addresses of the parts of a codebook tensor in wasm memory. */
+export interface CodebookAddresses {
   /** A CodebookJob of these parts. */
   readonly job: number;
   readonly codebook: number;
   readonly absmax: number;
 }
 
-/** Calls f with memory for a codebook and the absmax of so many blocks. */
-export function withPlaces<T>(
+/** Calls f with memory for a codebook and the absmax of `blocks` blocks. */
+export function withCodebookMemory<T>(
   core: Core,
   blocks: number,
   { blockSize, values, decision }: Pick<CodebookJob, 'blockSize' | 'values' | 'decision'>,
-  f: (at: Places) => T,
+  f: (at: CodebookAddresses) => T,
 ): T {
   return core.withMemory((maxCodebookSize + blocks) * 4, (codebook) => {
     const absmax = codebook + maxCodebookSize * 4;
@@ -65,12 +65,12 @@ export function withPlaces<T>(
   });
 }
 
-/** Bits that a code takes when packed: enough for every index of the codebook. */
+/** Bits of a packed code: enough for every index of the codebook. */
 function bitsOf(count: number): number {
   return Math.ceil(Math.log2(count));
 }
 
-/** One absmax for each block, checked. It is copied if it lies in memory that may grow. */
+/** Checks the absmax of each block. Copies them if they lie in memory that may grow. */
 function absmaxOf(core: Core, absmax: unknown, blocks: number, what: string): Float32Array {
   if (typedArrayName(absmax) !== 'Float32Array') {
     throw typeError(what, ofType('Float32Array'), absmax);
@@ -113,7 +113,7 @@ export class GivenCodebook implements GivenTensor {
   #withJob<T>(f: (job: number) => T): T {
     const core = this.#core;
     const record = { blockSize: this.#blockSize, values: this.#values.length, decision: Decision.nearest };
-    return withPlaces(core, this.#absmax.length, record, ({ job, codebook, absmax }) => {
+    return withCodebookMemory(core, this.#absmax.length, record, ({ job, codebook, absmax }) => {
       checkUnchanged(this.#absmax, Math.ceil(this.length / this.#blockSize), `${this.#what}.absmax`);
       core.module.HEAPF32.set(this.#values, codebook / 4);
       core.module.HEAPF32.set(this.#absmax, absmax / 4);
@@ -121,7 +121,7 @@ export class GivenCodebook implements GivenTensor {
     });
   }
 
-  /** @throws RangeError naming the first code that the codebook has no value for */
+  /** @throws RangeError naming the first code without a value in the codebook */
   #failCode(codes: number, count: number, start: number): void {
     const { length } = this.#values;
     const all = this.#core.module.HEAPU8.subarray(codes, codes + count);

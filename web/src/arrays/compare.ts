@@ -1,4 +1,4 @@
-// Error measures of a quantized tensor or an array against the floats that it stands for.
+// Error measures of a quantized tensor or an array against the original floats.
 import { checkKeys, checkShape, choice } from '../core/check.js';
 import { ErrorSums, Layout as LayoutRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
@@ -12,7 +12,7 @@ import { type Layout, layoutOf, resolveGranularity, sizeOfParameter } from './la
 import { type FloatInput, type HalfFormat, halfFormats, type Source, sourceOf } from './source.js';
 import type { QuantizedTensor } from './tensor.js';
 
-/** Options of `compare` for one result a channel or a group. */
+/** Options of `compare` for one result per channel or group. */
 export type CompareEachOptions = CompareOptions & {
   /** The shape of both arrays. @defaultValue that of the quantized tensor, or [length] */
   shape?: readonly number[];
@@ -26,7 +26,7 @@ export type CompareEachOptions = CompareOptions & {
         per: 'group';
         /** Elements along the axis; the last group of an axis may be shorter. */
         groupSize: number;
-        /** Along which axis elements are grouped. @defaultValue the last axis */
+        /** The axis along which elements are grouped. @defaultValue the last axis */
         axis?: number;
       }
   );
@@ -92,7 +92,7 @@ function addErrors(
   return length;
 }
 
-/** One result a channel or group, in the order of their scales. */
+/** One result per channel or group, in the order of their scales. */
 function compareEach(
   core: Core,
   a: FloatInput,
@@ -135,8 +135,8 @@ const halfTile = tileSize / 2;
 
 /**
  * The measures of each parameter of a layout.
- * @param other leaves the floats [start, start + count) that x is compared with anywhere but in scratch.x, and returns their address; count
- * is at most halfTile
+ * @param other writes the floats [start, start + count) to compare with x to memory outside of scratch.x, and returns their address; count
+ *   is at most halfTile
  */
 function measureEach(
   core: Core,
@@ -148,7 +148,7 @@ function measureEach(
   const bytes = parameters * ErrorSums.bytes;
   const measure = (record: number, sums: number) => {
     core.module.HEAPU8.fill(0, sums, sums + bytes);
-    // Tiles of one size whatever the source is: where they end shows in the last bits of float32 sums.
+    // Use the same tiles for any source, because the last bits of float32 sums depend on them.
     forEachTile(
       x.length,
       false,

@@ -1,4 +1,4 @@
-// Error measures of tensors that come in pieces.
+// Error measures of tensors that arrive in pieces.
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { FloatInput, HalfFormat } from './source.js';
@@ -37,7 +37,7 @@ export class ErrorSum {
     this.collect((sums) => this.#add(a, b, options, sums));
   }
 
-  /** Lets f add to the sums and return the number of pairs. If f throws, nothing was added. @internal */
+  /** Calls f, which adds to the sums and returns the number of pairs. If f throws, the sums stay the same. @internal */
   collect(f: (sums: Float64Array) => number): void {
     const sums = this.#sums.slice();
     this.#pairs += f(sums);
@@ -50,7 +50,7 @@ export class ErrorSum {
   }
 }
 
-/** Brings sums into the scratch memory while f adds to them there. */
+/** Copies sums into the scratch memory, lets f add to them there, and copies them back. */
 export function withSums(core: Core, sums: Float64Array, f: (address: number) => void): void {
   const address = core.scratch.sums;
   core.module.HEAPF64.set(sums, address / 8);

@@ -19,17 +19,17 @@ export interface HistogramOptions {
   from?: HalfFormat;
 }
 
-/** Counts of equally wide bins. Bin i holds the values in [min + i w, min + (i + 1) w), w = (max - min) / bins. NaN is counted nowhere. */
+/** Counts of equally wide bins. Bin i holds the values in [min + i w, min + (i + 1) w), w = (max - min) / bins. NaN is not counted. */
 export interface Histogram {
-  /** Where the first bin begins. */
+  /** Lower edge of the first bin. */
   readonly min: number;
-  /** Where the last bin ends. */
+  /** Upper edge of the last bin. */
   readonly max: number;
-  /** How many values each bin has. */
+  /** Number of values in each bin. */
   readonly counts: Uint32Array;
-  /** Values below min, -Infinity too. */
+  /** Number of values below min, -Infinity included. */
   readonly below: number;
-  /** Values above max, Infinity too. */
+  /** Number of values above max, Infinity included. */
   readonly above: number;
 }
 

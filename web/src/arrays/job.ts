@@ -1,4 +1,4 @@
-// Checks what a call of `quantize` asks for, and turns it into what the core takes.
+// Checks the options of `quantize`, and turns them into a job for the core.
 import { checkBoolean, checkNumber, checkShape, enumChoice } from '../core/check.js';
 import { maxZeroPoint, NonFinite, type QuantizationSpec, Rounding, Scheme, SymmetricRange } from '../core/door.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
@@ -41,7 +41,7 @@ export const quantizeKeys = new Set([
   'errors',
 ]);
 
-/** A spec of which only the type matters. */
+/** A spec for calls that read only its type. */
 export function specOfDType({ bits, signed }: DTypeInfo): QuantizationSpec {
   return {
     dtype: { bits, isSigned: signed },
@@ -68,7 +68,7 @@ function specOf(options: QuantizeOptions, { bits, signed }: DTypeInfo): Quantiza
 /** Checks one number. `name` is its path. */
 type Check = (v: number, name: string) => void;
 
-/** Fails unless float32 holds the number as a finite one. */
+/** Fails unless the number is finite in float32. */
 export const checkBound: Check = (v, name) => {
   if (!Number.isFinite(Math.fround(v))) throw rangeError(name, { kind: 'number', finite: true }, v);
 };
@@ -86,7 +86,7 @@ export const checkZeroPoint: Check = (v, name) => {
   }
 };
 
-/** Calls check for every value. Paths with an index are made only when one fails. */
+/** Calls check for every value. Builds paths with an index only for values that fail. */
 export function checkEach(values: Float32Array | Int32Array, check: Check, name: string): void {
   for (let i = 0; i < values.length; i++) {
     try {
@@ -97,7 +97,7 @@ export function checkEach(values: Float32Array | Int32Array, check: Check, name:
   }
 }
 
-/** A number or an array of them as one value a parameter. A copy, since an array may change or lie in memory that grows. */
+/** A number or an array, as one value for each parameter. Copies arrays, which may change or lie in memory that grows. */
 function perParameter<T extends Float32Array | Int32Array>(
   value: unknown,
   make: new (n: number) => T,
@@ -126,7 +126,7 @@ function perParameter<T extends Float32Array | Int32Array>(
   return all;
 }
 
-/** What the option `range` can be. */
+/** Values of the option `range`. */
 const rangeForm: Expected = {
   kind: 'anyOf',
   of: [searchedRangeForm, { kind: 'object', keys: ['min', 'max'] }, { kind: 'object', keys: ['scale', 'zeroPoint'] }],

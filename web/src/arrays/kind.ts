@@ -1,7 +1,7 @@
-// What all kinds of quantized tensors have in common. Each kind is a class in a file of its own; kinds.ts lists them.
+// The interface of all kinds of quantized tensors. Each kind is a class in a file of its own; kinds.ts lists them.
 import type { Source } from './source.js';
 
-/** Leaves the floats of elements [start, start + count) at an address; count is at most stepSize unless all codes are in place. */
+/** Writes the floats of elements [start, start + count) to an address. count is at most stepSize unless all codes are in place. */
 export type Restore = (start: number, count: number, to: number) => void;
 
 /** A quantized tensor that the caller gave. Its constructor checks it, down to every scale. */
@@ -9,20 +9,20 @@ export interface GivenTensor {
   readonly shape: readonly number[];
   /** Number of elements. */
   readonly length: number;
-  /** Whether all codes lie in wasm memory. */
+  /** True if all codes lie in wasm memory. */
   readonly inPlace: boolean;
   /** Calls f with a function that restores floats. The scales and codebook that this function reads stay in wasm memory until f returns. */
   restore<T>(f: (restore: Restore) => T): T;
   /** Adds the errors against x, which has as many elements, to the ErrorSums at an address. */
   addErrors(x: Source, sums: number): void;
-  /** The codes packed densely. Kinds without it have no code for each element. */
+  /** The codes, densely packed. Missing in kinds without one code per element. */
   pack?(): Uint8Array<ArrayBuffer>;
   /**
-   * The tensor as the weights of a layer that computes on its codes. Undefined or missing if no kernel does.
-   * @throws RangeError if it is no matrix
+   * The tensor as the weights of a layer that computes with its codes. Undefined or missing if no kernel computes with them.
+   * @throws RangeError unless the tensor has two dimensions
    */
   asWeights?(): Weights | undefined;
-  /** The tensor as vectors of int8 codes with one scale each, without a zero point. Undefined or missing if it is something else. */
+  /** The tensor as vectors of int8 codes with one scale each, without a zero point. Undefined or missing for other tensors. */
   asVectors?(): CodedVectors | undefined;
 }
 
@@ -30,25 +30,25 @@ export interface GivenTensor {
 export interface CodedVectors {
   readonly count: number;
   readonly dimension: number;
-  /** The codes of some vectors from `row` on, in wasm memory: there already, or copied to `own`. */
+  /** Address of the codes of vectors [row, row + rows) in wasm memory: in place, or copied to `own`. */
   codes(row: number, rows: number, own: number): number;
   scale(row: number): number;
 }
 
-/** A matrix for a layer. It knows how to fill the layer's memory, some rows at a time. */
+/** A matrix for a layer. Fills the layer's memory, some rows at a time. */
 export interface Weights {
   readonly outputs: number;
   readonly inputs: number;
   /** Inputs that share a scale. */
   readonly groupSize: number;
-  /** 4, 8 or 32, as LayerSpec of the door has them. */
+  /** Bits of a code: 4, 8 or 32, as in LayerSpec of the door. */
   readonly bits: number;
-  /** Whether every scale has a zero point of its own. */
+  /** True if every scale has its own zero point. */
   readonly zeroPoints: boolean;
-  /** The zero point of all codes otherwise. */
+  /** The common zero point of all codes otherwise. */
   readonly zeroPoint: number;
-  /** Bytes of memory that `fill` needs for so many rows. */
+  /** Bytes of memory that `fill` needs for `rows` rows. */
   ownBytes(rows: number): number;
-  /** Fills rows from `row` on. `layer` is the address of a PackedLayer, `own` that of memory for this call. */
+  /** Fills rows [row, row + rows). `layer` is the address of a PackedLayer, `own` that of memory for this call. */
   fill(layer: number, row: number, rows: number, own: number): void;
 }

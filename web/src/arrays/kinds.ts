@@ -11,8 +11,8 @@ import { GivenLinear, type PackedTensor, unpackLinear } from './linear.js';
 import { checkApart, Sink } from './sink.js';
 import type { BlockTensor, CodeArray, CodebookTensor, LinearQuantizedTensor, QuantizedTensor } from './tensor.js';
 
-/** What there is of a kind. */
-interface Kind<Tensor, Packed> {
+/** The operations of a kind. */
+interface TensorKind<Tensor, Packed> {
   /** Checks a tensor that the caller gave. `what` is its path. */
   readonly Given: { new (core: Core, q: Tensor, what: string): GivenTensor; readonly prototype: GivenTensor };
   /** The reverse of GivenTensor.pack. */
@@ -20,24 +20,24 @@ interface Kind<Tensor, Packed> {
 }
 
 const kinds: {
-  readonly linear: Kind<LinearQuantizedTensor, PackedTensor>;
-  readonly codebook: Kind<CodebookTensor, PackedCodebookTensor>;
-  readonly blocks: Kind<BlockTensor, never>;
+  readonly linear: TensorKind<LinearQuantizedTensor, PackedTensor>;
+  readonly codebook: TensorKind<CodebookTensor, PackedCodebookTensor>;
+  readonly blocks: TensorKind<BlockTensor, never>;
 } = {
   linear: { Given: GivenLinear, unpack: unpackLinear },
   codebook: { Given: GivenCodebook, unpack: unpackCodebook },
   blocks: { Given: GivenBlocks },
 };
 
-/** The kind that a value says it has. The rest of the value is not looked at. */
-function kindOf(value: unknown): Kind<QuantizedTensor, unknown> | undefined {
+/** The kind in a value's `kind` field. Checks no other field. */
+function kindOf(value: unknown): TensorKind<QuantizedTensor, unknown> | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const { kind } = value as { kind?: unknown };
   if (typeof kind !== 'string' || !Object.hasOwn(kinds, kind)) return undefined;
-  return kinds[kind as keyof typeof kinds] as Kind<QuantizedTensor, unknown>;
+  return kinds[kind as keyof typeof kinds] as TensorKind<QuantizedTensor, unknown>;
 }
 
-/** Whether a value says that it is a quantized tensor. */
+/** True for a value whose `kind` is that of a quantized tensor. */
 export function isQuantized(value: unknown): value is QuantizedTensor {
   return kindOf(value) !== undefined;
 }
@@ -49,8 +49,7 @@ export function givenTensor(core: Core, q: unknown, what: string): GivenTensor |
 }
 
 /**
- * Checks a quantized tensor of a kind that can do something.
- * @param kinds that can
+ * Checks a quantized tensor of a kind that has a method. @param kinds names of the kinds with the method
  * @param path the path of the tensor in errors
  * @throws TypeError or RangeError naming the field
  */
@@ -133,13 +132,13 @@ function restoredWeights(core: Core, tensor: GivenTensor): Weights {
   };
 }
 
-/** The argument q of a layer, as weights: codes, where a kernel computes on them, or else floats. */
+/** The argument q of a layer, as weights: codes if a kernel computes with them, else floats. */
 export function weightsOf(core: Core, q: QuantizedTensor): Weights {
   const tensor = given(core, q, 'restore', anyKind);
   return tensor.asWeights?.() ?? restoredWeights(core, tensor);
 }
 
-/** The argument `vectors` of an index, if it has codes that can be taken as they are. */
+/** The argument `vectors` of an index, if the index can use its codes as they are. */
 export function codedVectors(core: Core, q: QuantizedTensor): CodedVectors | undefined {
   const tensor = givenTensor(core, q, 'vectors') as GivenTensor;
   checkMatrix(tensor.shape, 'vectors.shape');

@@ -1,4 +1,4 @@
-// Which scale and zero point belong to which element of an array.
+// The layout of scales and zero points over the elements of an array.
 
 import { checkNumber, checkWhole } from '../core/check.js';
 import { Granularity as Granularities, type Layout as LayoutRecord } from '../core/door.js';
@@ -6,7 +6,7 @@ import { rangeError, typeError } from '../core/errors.js';
 import { oneOf, whole } from '../core/option-problem.js';
 import type { Granularity } from './tensor.js';
 
-/** The layout of scales over an array, as the core has it, and what follows from it. */
+/** The layout of scales over an array, as in the core, and numbers that follow from it. */
 export interface Layout extends LayoutRecord {
   /** Number of elements. */
   readonly size: number;
@@ -53,7 +53,7 @@ export const perTensor: LayoutRecord = {
 /** The layout of a resolved granularity. */
 export function layoutOf(granularity: Granularity, shape: readonly number[], size: number): Layout {
   if (granularity.kind === 'per-tensor') {
-    // Written out, as small arrays feel what it takes to spread perTensor.
+    // Written out because object spread would slow down calls on small arrays.
     return {
       granularity: Granularities.perTensor,
       axisSize: 1,
@@ -94,20 +94,20 @@ export function sizeOfParameter(
   return Math.min(groupSize, axisSize - group * groupSize);
 }
 
-/** How lines of an array are divided into runs. One run has one scale and zero point; the last run of a line may be shorter. */
+/** Division of the lines of an array into runs. One run has one scale and zero point; the last run of a line may be shorter. */
 export interface Runs {
   readonly line: number;
   readonly run: number;
 }
 
-/** The runs of a layout that gives every scale to neighboring elements; undefined for other layouts. */
+/** The runs of a layout in which neighboring elements share each scale; undefined for other layouts. */
 export function runsOf({ size, granularity, axisSize, innerSize, groupSize }: Layout): Runs | undefined {
   if (granularity === Granularities.perTensor) return { line: size, run: size };
   if (granularity === Granularities.perGroup) return innerSize === 1 ? { line: axisSize, run: groupSize } : undefined;
   return innerSize > 1 && size === axisSize * innerSize ? { line: innerSize, run: innerSize } : undefined;
 }
 
-/** @throws RangeError naming `what` unless it is a shape of two dimensions, each at least 1 */
+/** Checks the shape of a matrix. @throws RangeError naming `what` unless it has two dimensions, each at least 1 */
 export function checkMatrix(shape: readonly number[], what: string): readonly [outputs: number, inputs: number] {
   const [outputs = 0, inputs = 0] = shape;
   if (shape.length !== 2 || outputs === 0 || inputs === 0) {

@@ -1,4 +1,4 @@
-// Integers with scales and zero points, as given by a caller.
+// Integers with scales and zero points: checks and restores those of a caller.
 import { checkOwnShape, sizeOfShape } from '../core/check.js';
 import { DType as DTypeRecord, LinearJob, type QuantizationSpec } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
@@ -20,15 +20,15 @@ import {
   type LinearQuantizedTensor,
 } from './tensor.js';
 
-/** What `unpack` has to know about codes with a dtype. */
+/** Type and shape of packed codes, for `unpack`. */
 export interface PackedTensor {
-  /** What the codes are. */
+  /** Type of the codes. */
   readonly dtype: DType;
   /** Its product is the number of codes. */
   readonly shape: readonly number[];
 }
 
-/** Scales or zero points that a caller gave. They are copied if they lie in memory that may grow. */
+/** Checks the scales or zero points of a caller. Copies them if they lie in memory that may grow. */
 function parametersOf<T extends Float32Array | Int32Array>(
   core: Core,
   given: unknown,
@@ -153,7 +153,7 @@ export class GivenLinear implements GivenTensor {
       bits: bits <= 4 ? 4 : 8,
       zeroPoints: !common,
       zeroPoint: common ? first : 0,
-      // For every row its scales, then its zero points; and room for the codes.
+      // For each row the scales, then the zero points; and room for the codes.
       ownBytes: (rows) => rows * groups * 8 + inputs,
       fill: (layer, row, rows, own) => {
         const n = rows * groups;
@@ -168,7 +168,7 @@ export class GivenLinear implements GivenTensor {
     };
   }
 
-  /** Checks the codes from element `start` on, which lie at an address: layers pack them into fewer bits. */
+  /** Checks codes at an address, which begin with element `start`, because layers pack them into fewer bits. */
   #checkCodes(at: number, start: number, count: number): void {
     const { bits, qmin, qmax } = this.#info;
     if (bits === 8) return;
@@ -182,7 +182,7 @@ export class GivenLinear implements GivenTensor {
     }
   }
 
-  /** Leaves n scales, then n zero points, at an address. One of each stands for all. */
+  /** Writes n scales, then n zero points, to an address. Repeats a single one. */
   #copyParameters(start: number, n: number, to: number): void {
     const { HEAPF32, HEAP32 } = this.#core.module;
     this.#checkParameters();
@@ -195,7 +195,7 @@ export class GivenLinear implements GivenTensor {
     }
   }
 
-  /** Columns of a matrix that share a scale, if every row has scales of its own, or all share one. */
+  /** Number of columns of a matrix that share a scale; undefined unless each row has its own scales, or all rows share one. */
   #groupSize(inputs: number): number | undefined {
     const granularity = this.#granularity;
     if (granularity.kind === 'per-tensor') return inputs;

@@ -1,4 +1,4 @@
-// Calibration: scale and zero point for values that come in batches, in bounded memory.
+// Calibration: chooses scale and zero point for values that arrive in batches, in bounded memory.
 import { checkKeys, checkNumber, choice } from '../core/check.js';
 import { Layout as LayoutRecord, RangeMethod, Scheme, Status } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
@@ -11,13 +11,14 @@ import { chooseParameters, failQuantizing, withParameters } from './parameters.j
 import { type FloatInput, type HalfFormat, type Source, sourceOf } from './source.js';
 import { dtypeInfo } from './tensor.js';
 
-/** Options of `observer`: what decides scale and zero point, per tensor. */
+/** Options of `observer`: those that decide scale and zero point, per tensor. */
 export interface ObserverOptions
   extends Pick<QuantizeOptions, 'dtype' | 'scheme' | 'includeZero' | 'symmetricRange' | 'nonFinite'> {
-  /** How the range of all batches is found; see `Range`. @defaultValue 'min-max' */
+  /** Method that finds the range of all batches; see `Range`. @defaultValue 'min-max' */
   range?: 'min-max' | SearchedRange;
   /**
-   * With 'min-max': the range moves to that of each further batch by this part, as PyTorch's MovingAverageMinMaxObserver does with 0.01.
+   * With 'min-max': each further batch moves the range by this fraction towards its own, as in PyTorch's MovingAverageMinMaxObserver with
+   * 0.01.
    * @defaultValue the range of all batches
    */
   averaging?: number;
@@ -26,14 +27,16 @@ export interface ObserverOptions
 const observerKeys = new Set(['range', 'dtype', 'scheme', 'includeZero', 'symmetricRange', 'nonFinite', 'averaging']);
 const observeKeys = new Set(['from']);
 
-/** Low bits of a float32 that do not show in its bin: 1024 bins an octave, each at most 2^-10 of its values wide. */
+/** Number of low bits of a float32 that its bin ignores. An octave has 1024 bins, each at most 2^-10 of its values wide. */
 const binShift = 13;
-/** Bins of one sign, which are in the order of their magnitudes. */
+/** Number of bins of one sign, in the order of their magnitudes. */
 const half = 2 ** (31 - binShift);
 const lowBits = 2 ** binShift - 1;
-/** Stands for bins with different values where the one value of a bin is noted. */
+/** Marks a bin with several different values, in place of the low bits of its only value. */
 const several = lowBits + 2;
-/** Values that stand for different ones of a bin. The entropy's histogram then has no gaps: its bins are at least half as wide. */
+/**
+ * Largest number of stand-ins for the values of a bin. Leaves no gaps in the histogram of 'entropy', whose bins are at least half as wide.
+ */
 const mostOfBin = 4;
 
 const edge = new Float32Array(2);
@@ -45,20 +48,20 @@ function binOf(value: number): number {
 }
 
 /** The finite values of a batch. */
-interface Batch {
+interface BatchRange {
   readonly min: number;
   readonly max: number;
   readonly count: number;
 }
 
-/** What was seen, by sign and magnitude. */
-class Histogram {
-  /** How many values there are in each bin. */
+/** Counts of the observed values, in bins by sign and magnitude. */
+class ValueHistogram {
+  /** Number of values in each bin. */
   readonly counts = new Float64Array(2 ** (32 - binShift));
-  /** The low bits of the only value of a bin, plus 1; 0 if it has none. Where values repeat, so that a bin has one, it keeps its place. */
+  /** The low bits of the only value of a bin, plus 1; 0 for an empty bin. Keeps repeated values exact if they are alone in their bins. */
   readonly #only = new Uint16Array(2 ** (32 - binShift));
 
-  /** Takes the bits of a float32. */
+  /** Counts a float32, given by its bits. */
   add(bits: number): void {
     const bin = bits >>> binShift;
     this.counts[bin] = (this.counts[bin] as number) + 1;
@@ -67,7 +70,7 @@ class Histogram {
     if (known !== low) this.#only[bin] = known === 0 ? low : several;
   }
 
-  /** The values that stand for those of a bin, each for about as many. */
+  /** Stand-ins for the values of a bin, each for about the same number of values. */
   standIns(bin: number): number[] {
     const low = this.#only[bin] as number;
     edgeBits[0] = (bin << binShift) | (low < several ? low - 1 : 0);
@@ -80,20 +83,21 @@ class Histogram {
 }
 
 /**
- * Sees batches and chooses scale and zero point for all values together; made by `sp.observer()`.
+ * Observes batches, and chooses scale and zero point for all values together. Made by `sp.observer()`.
  *
- * 'min-max' needs the smallest and the largest value only, and is exact. The other ranges rest on a histogram by sign and magnitude, which takes
- * 5 MiB for any number of values. Its bins are at most 2^-10 of their values wide. The true ends are known, and values that are alone in
- * their bins, however often; of the others each counts, but is taken to lie elsewhere in its bin.
+ * 'min-max' needs the smallest and the largest value only, and is exact. The other ranges come from a histogram by sign and magnitude,
+ * which takes 5 MiB for any number of values. Its bins are at most 2^-10 of their values wide. The smallest and the largest value are
+ * exact, and so is a value that is alone in its bin, even if repeated. Each other value is counted at another place in its bin.
  *
- * { percentile }: off by 2^-10 of the percentile at most. 'mse': with types of up to 8 bits the squared error is at most 1 % above that of the
- * parameters which `quantize` finds for all values at once. 'mse' with 16 bits, whose steps are narrower than bins, is 'min-max'. 'entropy': the
- * threshold of values that moved by less than 2^-10 of themselves; of thresholds that diverge about alike it may take another.
+ * { percentile }: off by at most 2^-10 of the percentile. 'mse': with types of up to 8 bits, the squared error is at most 1 % above that of
+ * the parameters which `quantize` finds for all values at once. With 16 bits, whose steps are narrower than the bins, 'mse' is 'min-max'.
+ * 'entropy': the threshold for values that moved by less than 2^-10 of themselves; may differ from that of `quantize` if thresholds have
+ * nearly the same divergence.
  */
 export class Observer {
   readonly #core: Core;
   readonly #options: ObserverOptions;
-  #histogram: Histogram | undefined;
+  #histogram: ValueHistogram | undefined;
   #min = Infinity;
   #max = -Infinity;
   #seen = 0;
@@ -116,19 +120,19 @@ export class Observer {
     }
     this.#core = core;
     this.#options = { ...options };
-    // Wrong options fail now, and not when all has been seen.
+    // Fail now on wrong options, not after all batches.
     this.parameters();
   }
 
-  /** Number of finite values that were seen. */
+  /** Number of finite values observed so far. */
   get count(): number {
     return this.#seen;
   }
 
   /**
-   * Takes a batch into account.
-   * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE` unless such values are to be saturated: the batch
-   * then counts for nothing; `DISPOSED`
+   * Observes a batch.
+   * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE` unless `nonFinite` is 'saturate': the batch is then
+   *   ignored; `DISPOSED`
    */
   observe(x: FloatInput, options: { from?: HalfFormat } = {}): void {
     checkKeys(options, observeKeys);
@@ -142,7 +146,7 @@ export class Observer {
           failQuantizing(source, core, Status.nonFinite, at, count, start);
       });
     }
-    if (range !== 'min-max') this.#histogram ??= new Histogram();
+    if (range !== 'min-max') this.#histogram ??= new ValueHistogram();
     const { min, max, count } = this.#see(source);
     if (count === 0) return;
     if (averaging !== undefined && this.#seen > 0) {
@@ -155,8 +159,8 @@ export class Observer {
     this.#seen += count;
   }
 
-  /** The finite values of a batch, which are added to the histogram if there is one. */
-  #see(source: Source): Batch {
+  /** Finds the range of the finite values of a batch, and adds the values to the histogram, if any. */
+  #see(source: Source): BatchRange {
     const core = this.#core;
     const histogram = this.#histogram;
     let min = Infinity;
@@ -178,8 +182,8 @@ export class Observer {
   }
 
   /**
-   * Scale and zero point for all that was seen, as `quantize` chooses them for one array of it all. Before anything was seen those of
-   * an empty array.
+   * Chooses scale and zero point for all observed values, as `quantize` does for one array of them. Before the first value, those of an
+   * empty array.
    * @throws ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   parameters(): QuantizationParameters {
@@ -201,13 +205,13 @@ export class Observer {
     return chooseParameters(this.#core, ends, { ...options, range: 'min-max' });
   }
 
-  /** The smallest and the largest value stand for all. */
+  /** The smallest and the largest value, which stand for all values. */
   #ends(): Float32Array {
     return this.#seen === 0 ? new Float32Array(0) : Float32Array.of(this.#min, this.#max);
   }
 
   /** Finds parameters for the values of the histogram. */
-  #search(histogram: Histogram, { layout, spec }: Job, method: RangeMethod): QuantizationParameters {
+  #search(histogram: ValueHistogram, { layout, spec }: Job, method: RangeMethod): QuantizationParameters {
     const core = this.#core;
     const pairs = this.#pairs(histogram);
     return withParameters(core, layout, spec, ({ job, scale, zeroPoint }) => {
@@ -226,8 +230,8 @@ export class Observer {
     });
   }
 
-  /** Pairs of a value and how many it stands for, in the order of magnitudes, and then both ends. */
-  #pairs(histogram: Histogram): number[] {
+  /** Pairs of a value and its count, in the order of magnitudes, and then both ends. */
+  #pairs(histogram: ValueHistogram): number[] {
     const { counts } = histogram;
     const ends = [this.#min, this.#max];
     const pairs: number[] = [];
@@ -236,7 +240,7 @@ export class Observer {
     };
     change(-1);
     for (let i = 0; i < 2 * half; i++) {
-      // The bins of both signs in turns.
+      // Visit the bins of both signs in turns.
       const bin = (i >> 1) + (i & 1) * half;
       const count = counts[bin] as number;
       if (count === 0) continue;
@@ -250,7 +254,7 @@ export class Observer {
     return pairs.concat(ends.flatMap((end) => [end, 1]));
   }
 
-  /** A percentile of the values, or of their magnitudes, between two of them by linear interpolation. */
+  /** A percentile of the values, or of their magnitudes, by linear interpolation between two of them. */
   #percentile(pairs: readonly number[], share: number, of: (value: number) => number): number {
     const sorted = Array.from({ length: pairs.length / 2 }, (_, i) => [of(pairs[2 * i]!), pairs[2 * i + 1]!] as const);
     sorted.sort(([a], [b]) => a - b);
@@ -266,7 +270,7 @@ export class Observer {
     return low as number;
   }
 
-  /** Forgets what was seen. */
+  /** Forgets all observed values. */
   reset(): void {
     this.#histogram = undefined;
     this.#min = Infinity;

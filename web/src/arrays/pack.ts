@@ -13,7 +13,7 @@ function packedSize(n: number, bits: number): number {
   return Math.floor(n / 8) * bits + Math.ceil(((n % 8) * bits) / 8);
 }
 
-/** Packs all codes. `pack` packs some of them from one address to another. */
+/** Packs all codes, tile by tile. `pack` packs some codes from one address to another. */
 export function packTiles(
   core: Core,
   codes: CodeSource,

@@ -1,4 +1,4 @@
-// Scales and zero points in wasm memory: room for them, and how they are found.
+// Scales and zero points in wasm memory: allocates and finds them.
 import { checkKeys } from '../core/check.js';
 import { Layout as LayoutRecord, LinearJob, NonFinite, type QuantizationSpec, Status } from '../core/door.js';
 import { type Core, checkStatus, forEachTile, tileParameters } from '../core/memory.js';
@@ -33,7 +33,7 @@ export function withParameters<T>(core: Core, layout: Layout, spec: Quantization
   return core.withMemory(n * 16, (at) => use(at, at + n * 4, at + n * 8, at + n * 12));
 }
 
-/** What a status of a call over x means to the caller. x: count floats, which begin with element start of the source. */
+/** Throws the error for the status of a call over x. x: count floats, which begin with element start of the source. */
 export function failQuantizing(
   source: Source,
   core: Core,
@@ -50,12 +50,12 @@ export function failQuantizing(
   throw new Error('scalepoint: there was nothing to fail about');
 }
 
-/** Calls f with the source in the form that the job needs: a search looks at all elements at once. */
+/** Calls f with the source in the form that the job needs: for searches, all elements in wasm memory at once. */
 function withReady<T>(core: Core, source: Source, job: Job, f: (ready: Source) => T): T {
   return job.range.kind === 'search' ? withWhole(core, source, f) : f(source);
 }
 
-/** Leaves the parameters that a job asks for in wasm memory. The source is one of withReady. */
+/** Writes the parameters of a job to wasm memory. The source is one of withReady. */
 export function findParameters(core: Core, source: Source, { range, layout }: Job, at: Parameters): void {
   switch (range.kind) {
     case 'given':
@@ -83,7 +83,7 @@ export function findParameters(core: Core, source: Source, { range, layout }: Jo
   checkStatus(core.module._chooseQparams(at.job, at.min, at.max));
 }
 
-/** Leaves the smallest and the largest value of every parameter in wasm memory. */
+/** Writes the smallest and the largest value of each parameter to wasm memory. */
 function observe(core: Core, source: Source, layout: Layout, { job, min, max }: Parameters): void {
   core.module._clearRange(min, max, layout.parameters);
   forEachTile(source.length, source.inPlace, (start, count) => {
@@ -93,7 +93,7 @@ function observe(core: Core, source: Source, layout: Layout, { job, min, max }: 
   });
 }
 
-/** The range of the finite values; [0, 0] if there are none. */
+/** The range of the finite values; [0, 0] without finite values. */
 export function finiteRange(core: Core, source: Source): { readonly min: number; readonly max: number } {
   const layout = layoutOf({ kind: 'per-tensor' }, [source.length], source.length);
   const spec = { ...specOfDType(dtypeInfo('int8')), nonFinite: NonFinite.saturate };

@@ -1,11 +1,11 @@
-// Floats to codes of a codebook: blocks with a scale each, called absmax, and one list of values for all of them.
+// Quantizes floats to codes of a codebook: blocks with one scale each, called absmax, and one list of values for all blocks.
 import { checkKeys, checkShape, checkWhole, choice } from '../core/check.js';
 import { Decision, PublishedCodebook, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
 import { type Expected, ofType, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
-import { checkCount, type Places, valuesOf, withPlaces } from './codebook.js';
+import { type CodebookAddresses, checkCount, valuesOf, withCodebookMemory } from './codebook.js';
 import { checkApart, Sink } from './sink.js';
 import {
   type FloatInput,
@@ -18,15 +18,15 @@ import {
 } from './source.js';
 import { type CodebookTensor, plain } from './tensor.js';
 
-/** Where the values of the codes come from. */
+/** Source of the values of the codes. */
 export type CodebookSource =
   /** The 4-bit codebooks of bitsandbytes, with its decision thresholds. */
   | 'nf4'
   | 'fp4'
-  /** 2 to 256 finite values in any order. Each quotient x / absmax takes the nearest. */
+  /** 2 to 256 finite values in any order. Each quotient x / absmax gets the nearest one. */
   | Float32Array
   | {
-      /** So many values, 2 to 256, chosen to make the squared error of these very data small. */
+      /** Number of values, 2 to 256, learned for a small squared error of these data. */
       readonly learn: number;
     };
 
@@ -37,14 +37,15 @@ export interface CodebookOptions<Data extends Uint8Array | WasmArray = Uint8Arra
   /** Consecutive elements that share an absmax; the last block may be shorter. @defaultValue 64 */
   blockSize?: number;
   /**
-   * 'mse': each absmax is chosen for the least squared error, and a learned codebook together with them. An absmax may then be negative,
-   * so that a codebook with more values on one side fits either way. Needs room for all of x in wasm memory.
+   * 'mse': chooses each absmax for the least squared error, together with a learned codebook. An absmax may then be negative, which mirrors
+   * a codebook with more values on one side. Needs room for all of x in wasm memory.
    * @defaultValue 'min-max': the largest magnitude in the block
    */
   range?: 'min-max' | 'mse';
   /**
-   * 'int8': the absmax of 256 blocks each are whole multiples of one bfloat16. `sp.quantize(q.absmax, { dtype: 'int8', shape: [blocks],
-   * granularity: { kind: 'per-group', groupSize: 256 } })` then stores them in 8.06 bits each without loss, unless they are below 1e-36.
+   * 'int8': the absmax values of each 256 blocks are integer multiples of one bfloat16. `sp.quantize(q.absmax, { dtype: 'int8', shape:
+   * [blocks], granularity: { kind: 'per-group', groupSize: 256 } })` then stores them in 8.06 bits each without loss, unless they are below
+   * 1e-36.
    * @defaultValue 'float32'
    */
   absmaxType?: 'float32' | 'int8';
@@ -65,14 +66,14 @@ interface Codebook {
   readonly count: number;
   readonly decision: Decision;
   readonly learned: boolean;
-  /** Leaves the values at an address, unless they are learned. */
+  /** Writes the values to an address, unless they are learned. */
   fill(core: Core, at: number): void;
 }
 
 /** Values of each of bitsandbytes' codebooks: one for each code of four bits. */
 const publishedCount = 16;
 
-/** What the option can be. */
+/** Values of the option. */
 const codebookForm: Expected = {
   kind: 'anyOf',
   of: [oneOf(['nf4', 'fp4']), ofType('Float32Array'), { kind: 'object', keys: ['learn'] }],
@@ -103,17 +104,17 @@ function codebookOf(codebook: unknown): Codebook {
 }
 
 /** A call under way. */
-interface Run {
+interface CodebookRun {
   readonly core: Core;
   readonly source: Source;
   readonly codebook: Codebook;
   readonly blockSize: number;
-  /** Whether absmax values are rounded to such as int8 holds. */
+  /** True if absmax values are rounded for `absmaxType: 'int8'`. */
   readonly rounded: boolean;
   readonly codes: Sink;
   /** A CodebookJob. */
   readonly job: number;
-  /** Where all absmax values lie, and how many there are. */
+  /** Address of all absmax values, and their number. */
   readonly absmax: number;
   readonly blocks: number;
 }
@@ -134,8 +135,18 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   const searched = choice(options, 'range', ['min-max', 'mse']) === 1;
   const rounded = choice(options, 'absmaxType', ['float32', 'int8']) === 1;
   const { count: values, decision } = codebook;
-  const learned = withPlaces(core, blocks, { blockSize, values, decision }, (at: Places) => {
-    const run: Run = { core, source, codebook, blockSize, rounded, codes, job: at.job, absmax: at.absmax, blocks };
+  const learned = withCodebookMemory(core, blocks, { blockSize, values, decision }, (at: CodebookAddresses) => {
+    const run: CodebookRun = {
+      core,
+      source,
+      codebook,
+      blockSize,
+      rounded,
+      codes,
+      job: at.job,
+      absmax: at.absmax,
+      blocks,
+    };
     core.module.HEAPF32.fill(0, at.absmax / 4, at.absmax / 4 + blocks);
     codebook.fill(core, at.codebook);
     if (searched) encodeSearched(run);
@@ -154,23 +165,23 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   });
 }
 
-/** What is done with a piece of x: count floats at an address, which begin with element start. */
-type Step = (x: number, count: number, start: number) => void;
+/** Processes a tile of x: count floats at an address, which begin with element start. */
+type TileVisitor = (x: number, count: number, start: number) => void;
 
-/** Whether the absmax of a block is known once one tile was read. Rounding needs those of many blocks. */
-function isWithinTiles({ blockSize, rounded }: Run): boolean {
+/** True if the absmax of a block is known after one tile. Rounding needs those of many blocks. */
+function isWithinTiles({ blockSize, rounded }: CodebookRun): boolean {
   return blockSize <= tileSize && !rounded;
 }
 
-/** Walks all elements in tiles: of whole blocks, so that one visit can do all work for them, or of parts of large blocks. */
-function walk(run: Run, source: Source, step: Step): void {
+/** Walks all elements in tiles of whole blocks, so that one visit does all work for them, or of parts of large blocks. */
+function walk(run: CodebookRun, source: Source, step: TileVisitor): void {
   const { blockSize } = run;
   const size = isWithinTiles(run) ? Math.floor(tileSize / blockSize) * blockSize : tileSize;
   forEachTile(source.length, false, (start, count) => step(source.at(start, count), count, start), size);
 }
 
-/** Takes elements into account for the absmax of their blocks. */
-function observe({ core, source, job }: Run): Step {
+/** Updates the absmax of blocks with elements. */
+function observe({ core, source, job }: CodebookRun): TileVisitor {
   return (x, count, start) => {
     const status = core.module._observeAbsmax(job, x, count, start);
     if (status === Status.nonFinite) {
@@ -181,7 +192,7 @@ function observe({ core, source, job }: Run): Step {
 }
 
 /** Makes the codes of elements. */
-function encode({ core, job, codes }: Run): Step {
+function encode({ core, job, codes }: CodebookRun): TileVisitor {
   const tile = core.scratch.y;
   return (x, count, start) => {
     checkStatus(core.module._quantizeCodebook(job, x, count, start, codes.at(start, tile)));
@@ -189,12 +200,12 @@ function encode({ core, job, codes }: Run): Step {
   };
 }
 
-function roundIfAsked({ core, rounded, absmax, blocks }: Run): void {
+function roundIfAsked({ core, rounded, absmax, blocks }: CodebookRun): void {
   if (rounded) checkStatus(core.module.roundAbsmax(absmax, blocks));
 }
 
-/** With a codebook that is known. */
-function encodeGiven(run: Run): void {
+/** Encodes with a known codebook. */
+function encodeGiven(run: CodebookRun): void {
   const { core, source } = run;
   const [observing, encoding] = [observe(run), encode(run)];
   if (isWithinTiles(run)) {
@@ -211,8 +222,8 @@ function encodeGiven(run: Run): void {
   });
 }
 
-/** With a codebook that is learned for the largest magnitudes of blocks. */
-function encodeLearned(run: Run): void {
+/** Encodes with a codebook that is learned for the largest magnitudes of blocks. */
+function encodeLearned(run: CodebookRun): void {
   const { core, source } = run;
   const observing = observe(run);
   withResident(core, source, (kept) => {
@@ -232,19 +243,19 @@ function encodeLearned(run: Run): void {
   });
 }
 
-/** With absmax values that are searched for. */
-function encodeSearched(run: Run): void {
+/** Encodes with absmax values from a search. */
+function encodeSearched(run: CodebookRun): void {
   const { core, source } = run;
   withWhole(core, source, (whole) => {
-    // What is not finite is found here.
+    // Find the largest magnitudes, and fail on values that are not finite.
     walk(run, whole, observe(run));
     searchScales(run, whole.at(0, whole.length));
     walk(run, whole, encode(run));
   });
 }
 
-/** Leaves a learned codebook where the job has its own. f shows all of the data to the learner. */
-function learn({ core, job }: Run, f: (learnFrom: Step) => void): void {
+/** Learns the codebook of the job. f passes all data to the learner. */
+function learn({ core, job }: CodebookRun, f: (learnFrom: TileVisitor) => void): void {
   core.withMemory(core.module.codebookLearnerBytes() + 8, (address) => {
     const learner = address + 8 - (address % 8);
     const { module } = core;
@@ -255,21 +266,21 @@ function learn({ core, job }: Run, f: (learnFrom: Step) => void): void {
 }
 
 /**
- * A search for the scales and for a learned codebook goes back and forth: how often, and on how many elements from how many places. Both
- * are made once more on all elements in the end.
+ * The search for the scales alternates with that for a learned codebook: number of rounds, of elements and of places that they come from.
+ * Both are repeated once on all elements at the end.
  */
 const rounds = 4;
 const sampleSize = 2 ** 18;
 const samplePlaces = 64;
 
-/** Neighboring elements that begin with a block. */
-interface Stretch {
+/** Neighboring elements that begin at a block. */
+interface SampleStretch {
   readonly start: number;
   readonly size: number;
 }
 
 /** All elements, or stretches from many places. */
-function sampleOf(n: number, blockSize: number): readonly Stretch[] {
+function sampleOf(n: number, blockSize: number): readonly SampleStretch[] {
   const blocks = Math.ceil(n / blockSize);
   const wanted = Math.max(1, Math.floor(sampleSize / samplePlaces / blockSize));
   if (blocks <= wanted * samplePlaces) return [{ start: 0, size: n }];
@@ -279,13 +290,13 @@ function sampleOf(n: number, blockSize: number): readonly Stretch[] {
   });
 }
 
-/** Searches for the absmax of every block, and for the values of a codebook that is learned. The largest magnitudes are in place. */
-function searchScales(run: Run, x: number): void {
+/** Searches for the absmax of every block, and for the values of a learned codebook. Starts from the largest magnitudes. */
+function searchScales(run: CodebookRun, x: number): void {
   const { core, job, blockSize, rounded, codebook } = run;
   const n = run.source.length;
-  const search = ({ start, size }: Stretch, whether: boolean) =>
+  const search = ({ start, size }: SampleStretch, whether: boolean) =>
     checkStatus(core.module.searchAbsmax(job, x + start * 4, size, start, whether));
-  const learnFrom = (stretches: readonly Stretch[]) =>
+  const learnFrom = (stretches: readonly SampleStretch[]) =>
     learn(run, (step) => {
       for (const { start, size } of stretches) step(x + start * 4, size, start);
     });

@@ -1,4 +1,4 @@
-// Floats to integers with scales and zero points.
+// Quantizes floats to integers with scales and zero points.
 import { checkKeys } from '../core/check.js';
 import { QuantizationSpec, Status } from '../core/door.js';
 import { typeError } from '../core/errors.js';
@@ -14,7 +14,7 @@ import { checkApart, Sink } from './sink.js';
 import { type FloatInput, type Source, sourceOf, withResident, withWhole } from './source.js';
 import { type CodeArray, type LinearQuantizedTensor, plain } from './tensor.js';
 
-/** Where the results go. */
+/** Sinks of the results. */
 interface Sinks {
   readonly codes: Sink;
   readonly scale: Sink;
@@ -23,13 +23,13 @@ interface Sinks {
 
 const outKeys = new Set(['data', 'scale', 'zeroPoint']);
 
-/** What the option `out` can be. */
+/** Values of the option `out`. */
 const outForm: Expected = {
   kind: 'anyOf',
   of: [ofType('typed array', 'WasmArray'), { kind: 'object', keys: [...outKeys] }],
 };
 
-/** The three places of an `out` option. They are `out` itself if it has names for them. */
+/** The arrays of an `out` option by name. A single array is that of the codes. */
 function placesOf(out: unknown): { readonly data?: unknown; readonly scale?: unknown; readonly zeroPoint?: unknown } {
   if (typeof out !== 'object' || out === null || ArrayBuffer.isView(out) || out instanceof OwnedWasmArray) {
     return { data: out };
@@ -82,7 +82,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   });
 }
 
-/** One pass over tiles of whole runs. Range, parameters and codes of a run are made while it is in the cache. */
+/** Quantizes in one pass over tiles of whole runs. Makes range, parameters and codes of a run while it is in the cache. */
 function quantizeRuns(
   core: Core,
   source: Source,
@@ -95,7 +95,7 @@ function quantizeRuns(
   const most = Math.min(Math.max(stepSize, run), tileParameters * run);
   const lines = Math.floor(most / line);
   const runsPerLine = Math.ceil(line / run);
-  // Whole lines, as long as one fits with its parameters; otherwise whole runs within a line.
+  // Take whole lines if a line and its parameters fit; otherwise whole runs within a line.
   const whole = lines >= 1 && runsPerLine <= tileParameters;
   const linesAtATime = whole ? Math.min(lines, Math.max(1, Math.floor(tileParameters / runsPerLine))) : 1;
   const step = whole ? linesAtATime * line : Math.max(1, Math.floor(most / run)) * run;
@@ -127,7 +127,7 @@ function quantizeRuns(
   }
 }
 
-/** Adds the errors of the codes to a sum. */
+/** Quantizes, and adds the errors of the codes to a sum. */
 function quantizeMeasured(core: Core, source: Source, job: Job, sinks: Sinks, errors: ErrorSum): void {
   errors.collect((sums) => {
     withSums(core, sums, (at) => quantizeInPasses(core, source, job, sinks, at));
@@ -135,7 +135,10 @@ function quantizeMeasured(core: Core, source: Source, job: Job, sinks: Sinks, er
   });
 }
 
-/** Any layout and range: first the parameters, then the codes. Adds their errors to the sums at an address, if there is one. */
+/**
+ * Quantizes with any layout and range: first finds the parameters, then makes the codes. Adds their errors to the sums at an address, if
+ * given.
+ */
 function quantizeInPasses(core: Core, given: Source, job: Job, sinks: Sinks, sums: number | undefined): void {
   const { codes, scale, zeroPoint } = sinks;
   const tile = core.scratch.y;

@@ -1,4 +1,4 @@
-// What comes out of the core: writes results to wherever they belong. Arrays that lie in wasm memory are filled in place.
+// Sinks for the results of the core. Fill arrays in wasm memory in place, and copy to others.
 import { rangeError, typeError } from '../core/errors.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from '../core/memory.js';
 import { count, ofType } from '../core/option-problem.js';
@@ -6,12 +6,12 @@ import { typedArrayName } from '../core/realms.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { addressOfView, checkAttached, checkUnchanged, isStored } from './source.js';
 
-/** Values up to this number are copied one by one, which is faster than to make a view of them. */
+/** Up to this number of values are copied one by one, which is faster than making a view of them. */
 const handful = 16;
 
-/** A place for results: the caller's array, or a fresh one. */
+/** An array for results: the caller's, or a new one. */
 export class Sink {
-  /** Where the results lie if that is wasm memory. */
+  /** Address of the results in wasm memory; undefined for other arrays. */
   readonly address: number | undefined;
   readonly #array: WasmView | undefined;
   readonly #given: WasmView | WasmArray;
@@ -46,7 +46,7 @@ export class Sink {
     }
   }
 
-  /** What the caller gets back. If memory grew, a view of it is made anew. */
+  /** The result for the caller. Makes a new view if memory grew. */
   get result(): WasmView | WasmArray {
     const given = this.#given;
     if (this.address === undefined || given instanceof OwnedWasmArray || given.length === this.length) return given;
@@ -90,7 +90,7 @@ export class Sink {
   }
 }
 
-/** @throws RangeError if `out`, an array that the caller gave, shares memory with x. `name` is what errors call x. */
+/** @throws RangeError if `out`, an array that the caller gave, shares memory with x. @param name path of x in errors */
 export function checkApart(x: unknown, out: unknown, what: string, name = 'x'): void {
   if (x === undefined || out === undefined) return;
   const given = isStored(x) ? x.data : x;

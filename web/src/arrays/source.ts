@@ -1,4 +1,4 @@
-// What goes into the core: reads any kind of input in wasm memory, tile by tile. Arrays that lie there already are used in place.
+// Sources of inputs for the core. Read any kind of input in wasm memory, tile by tile, and use arrays that lie there in place.
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import {
   arrayTypes,
@@ -20,7 +20,7 @@ export interface Float16ArrayLike extends ArrayBufferView {
   readonly [Symbol.toStringTag]: 'Float16Array';
 }
 
-/** Anything that can be quantized. Values that float32 does not hold are rounded to it first. */
+/** Any input that can be quantized. Its values are first rounded to float32. */
 export type FloatInput =
   | Float32Array
   | Float64Array
@@ -42,7 +42,7 @@ type AnyTypedArray = WasmView | Float64Array | Float16ArrayLike | Uint32Array;
 export function checkAttached(array: AnyTypedArray, what: string): void {
   if (array.length > 0) return;
   try {
-    // Throws for detached and out-of-bounds arrays, whose length reads 0.
+    // Throw for detached and out-of-bounds arrays, whose length reads 0.
     (array as Uint8Array).at(0);
   } catch (cause) {
     throw typeError(what, { kind: 'state', state: 'attached' }, array, undefined, cause);
@@ -50,8 +50,8 @@ export function checkAttached(array: AnyTypedArray, what: string): void {
 }
 
 /**
- * Fails unless an array still has so many elements. To read the other arguments may have run code of the caller's, which detached or
- * shrank it: what was in memory before would be taken for its elements.
+ * Fails unless an array still has `length` elements. Reading the other arguments may have run code of the caller, which detached or shrank
+ * the array. Its elements would then be read from stale memory.
  * @throws TypeError naming `what`
  */
 export function checkUnchanged(array: { readonly length: number }, length: number, what: string): void {
@@ -67,10 +67,10 @@ export function addressOfView(core: Core, array: AnyTypedArray): number | undefi
 
 /** Elements that a call can read as float32 in wasm memory. */
 export abstract class Source {
-  /** Whether all elements lie in wasm memory as float32, so that any number of them can be read at once. */
+  /** True if all elements lie in wasm memory as float32, so that any number of them can be read at once. */
   abstract readonly inPlace: boolean;
 
-  /** The shape that the input itself has; undefined for arrays. */
+  /** The shape of an input that has one; undefined for arrays. */
   shape?: readonly number[];
 
   constructor(
@@ -80,29 +80,28 @@ export abstract class Source {
   ) {}
 
   /**
-   * Address of the float32 values of elements [start, start + count), good until the next call. count is at most tileSize unless
-   * inPlace.
+   * Address of the float32 values of elements [start, start + count), valid until the next call. count is at most tileSize unless inPlace.
    */
   abstract at(start: number, count: number): number;
 
-  /** An element as it was given, before it was rounded to float32; undefined where nothing is rounded. */
+  /** An element before its rounding to float32; undefined for inputs that are not rounded. */
   given?(index: number): number | undefined;
 
   /**
-   * Up to so many bytes of float32, several passes take less time over elements that are kept in wasm memory than over tiles that are
-   * copied in each pass.
+   * Largest size in bytes of float32 at which several passes take less time over elements kept in wasm memory than over tiles copied in
+   * each pass.
    */
   readonly mostKept: number = 0;
 
-  /** The same elements, to be kept in memory of length * 4 bytes at that address. */
+  /** The same elements, kept in memory of length * 4 bytes at that address. */
   residentAt?(address: number): Source;
 }
 
 /** Float32 values that lie in wasm memory. */
-class WasmSource extends Source {
+class WasmFloatSource extends Source {
   readonly inPlace = true;
 
-  /** @param from where the values were copied from, if they were */
+  /** @param from the array that the values were copied from, if any */
   constructor(
     core: Core,
     length: number,
@@ -140,8 +139,8 @@ class WasmArraySource extends Source {
 }
 
 /**
- * `mostKept` by the bytes of an element. From 1 MiB of floats on, a tile that was just copied is nearer to the processor than what was
- * kept of it: two passes over 16 Mi floats take 0.8 times as long. To round doubles to floats again would take longer.
+ * `mostKept` by the bytes of an element. From 1 MiB of floats on, a tile that was just copied is in a nearer cache than kept elements: two
+ * passes over 16 Mi floats take 0.8 times as long. Doubles are kept up to a larger size, because rounding them again would take longer.
  */
 const mostKeptOf: Readonly<Record<number, number>> = { 4: 2 ** 20, 8: 64 * 2 ** 20 };
 
@@ -181,7 +180,7 @@ class CopiedSource extends Source {
   }
 }
 
-/** A typed array that is kept in wasm memory after its first reading, so that a second one costs nothing. */
+/** A typed array that stays in wasm memory after its first reading, so that later ones need no copy. */
 class ResidentSource extends Source {
   readonly inPlace = false;
   #known = 0;
@@ -242,7 +241,7 @@ class HalfSource extends Source {
 }
 
 /**
- * The numbers of a plain array. They are taken over at once: to read one may run code of the caller's, which may use the instance.
+ * The numbers of a plain array. Reads all of them at the start, because reading one may run code of the caller, which may use the instance.
  * @throws TypeError naming the element
  */
 function numbersOf(array: readonly unknown[], what: string): Float32Array | Float64Array {
@@ -260,7 +259,7 @@ function numbersOf(array: readonly unknown[], what: string): Float32Array | Floa
   return exact ?? floats;
 }
 
-/** Floats as `readTensor` of `scalepoint/model` gives them: an array, and what is in it. */
+/** Floats as `readTensor` of `scalepoint/model` returns them: an array with its type and shape. */
 export interface StoredFloats {
   /** F16 and BF16: the array holds their bits. */
   readonly dtype: 'F32' | 'F64' | 'F16' | 'BF16';
@@ -277,7 +276,7 @@ const storedFormats: Readonly<Record<StoredFloats['dtype'], HalfFormat | undefin
   BF16: 'bfloat16',
 };
 
-/** Whether it is a tensor of floats as `readTensor` gives it. */
+/** True for a tensor of floats as `readTensor` returns it. */
 export function isStored(x: unknown): x is StoredFloats {
   if (typeof x !== 'object' || x === null || ArrayBuffer.isView(x)) return false;
   const { dtype, data, shape } = x as Partial<Record<keyof StoredFloats, unknown>>;
@@ -310,7 +309,7 @@ function sourceOfWasmArray(
 /**
  * Reads x as float32.
  * @param from the format of 16-bit floats, if x holds their bits
- * @param to where tiles are copied: `scratch.x` or `scratch.y`
+ * @param to address that tiles are copied to: `scratch.x` or `scratch.y`
  * @throws TypeError or RangeError naming `what`
  */
 export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to = core.scratch.x): Source {
@@ -342,11 +341,11 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     const bits: Hint = { kind: 'try', option: mention('from', 'float16'), effect: 'reads bits of 16-bit floats' };
     throw typeError(what, inputs, x, name === 'Uint16Array' ? bits : undefined);
   }
-  if (name === 'Float32Array' && address !== undefined) return new WasmSource(core, array.length, address);
+  if (name === 'Float32Array' && address !== undefined) return new WasmFloatSource(core, array.length, address);
   return new CopiedSource(core, array as Float32Array | Float64Array, what, to);
 }
 
-/** Calls f with a source all of whose elements are in wasm memory at once, where they stay until it returns. */
+/** Calls f with a source whose elements are all in wasm memory until f returns. */
 export function withWhole<T>(core: Core, source: Source, f: (whole: Source) => T): T {
   if (source.inPlace) return f(source);
   return core.withMemory(source.length * 4, (own) => {
@@ -354,11 +353,11 @@ export function withWhole<T>(core: Core, source: Source, f: (whole: Source) => T
       const from = source.at(start, count);
       core.module.HEAPU8.copyWithin(own + start * 4, from, from + count * 4);
     });
-    return f(new WasmSource(core, source.length, own, source));
+    return f(new WasmFloatSource(core, source.length, own, source));
   });
 }
 
-/** Calls f with the source for more than one pass. An array of moderate size is copied once, if memory has room for it. */
+/** Calls f with a source for several passes. Copies an array of moderate size once, if memory has room for it. */
 export function withResident(core: Core, source: Source, f: (source: Source) => void): void {
   const bytes = source.length * 4;
   const worthIt = source.length > tileSize && bytes <= source.mostKept;
@@ -397,7 +396,7 @@ export function nonFiniteError(
 /** Codes that lie in wasm memory, or are copied there tile by tile. */
 export class CodeSource {
   readonly length: number;
-  /** Whether all codes lie in wasm memory. */
+  /** True if all codes lie in wasm memory. */
   readonly inPlace: boolean;
   readonly #address: number;
   readonly #array: Exclude<WasmView, Float32Array> | OwnedWasmArray | undefined;
@@ -441,7 +440,7 @@ export class CodeSource {
 }
 
 /**
- * The address of elements [start, start + count), however many. More than a tile of them are brought together at `own`.
+ * The address of elements [start, start + count), for any count. Gathers more than a tile of them at `own`.
  * @param size bytes of an element
  */
 export function addressOf(

@@ -10,7 +10,7 @@ import type { QuantizeOptions } from './options.js';
 import { failQuantizing, findParameters } from './parameters.js';
 import { type FloatInput, type HalfFormat, type Source, sourceOf, withWhole } from './source.js';
 
-/** What `sweep` tries: options of `quantize`, without those that say what the input is or where results go. */
+/** A variant of `sweep`: options of `quantize`, without those about the input and the output. */
 export type SweepVariant = Omit<QuantizeOptions, 'shape' | 'from' | 'out' | 'errors'>;
 
 /** Options of `sweep`. */
@@ -21,11 +21,11 @@ export interface SweepOptions {
   from?: HalfFormat;
 }
 
-/** What `sweep` says of a variant: its error, and what it costs. */
+/** Results of `sweep` for a variant: its error, and its size. */
 export interface SweepMeasures extends ErrorMeasures {
   /**
-   * Bits that each number takes when it is stored: those of its code, and its share of the scales (float32) and of the zero points. The zero
-   * points of a symmetric scheme are known, so they take none. Others take as many bits as a code, or 32 where they may leave the dtype.
+   * Stored bits per number: those of its code, and its share of the scales (float32) and of the zero points. Zero points take 0 bits in a
+   * symmetric scheme, 32 bits if they may lie outside of the dtype, and otherwise as many as a code.
    */
   readonly bitsPerNumber: number;
 }
@@ -63,13 +63,13 @@ function bitsPerNumber({ info, layout, spec, range }: Job): number {
   return layout.size === 0 ? 0 : info.bits + (layout.parameters * (floatBits + zeroPointBits)) / layout.size;
 }
 
-/** A job in wasm memory: its sums, its record, its scales and its zero points, in one piece. */
-interface Place {
+/** A job in wasm memory: sums, record, scales and zero points, in one allocation. */
+interface SweepAddresses {
   readonly sums: number;
   readonly record: number;
 }
 
-function placeOf(core: Core, source: Source, job: Job, sums: number): Place {
+function writeJob(core: Core, source: Source, job: Job, sums: number): SweepAddresses {
   const { layout, spec } = job;
   const n = layout.parameters;
   const record = sums + ErrorSums.bytes;
@@ -83,26 +83,26 @@ function placeOf(core: Core, source: Source, job: Job, sums: number): Place {
   return { sums, record };
 }
 
-/** The measures of every job's codes. First all parameters are found; then each tile is read once for all jobs. */
+/** Measures the codes of each job. First finds all parameters, then reads each tile once for all jobs. */
 function measureJobs(core: Core, source: Source, jobs: readonly Job[]): ErrorMeasures[] {
-  const addresses: number[] = [];
+  const allocated: number[] = [];
   try {
-    const places = jobs.map((job) => {
+    const written = jobs.map((job) => {
       const sums = core.allocate(ErrorSums.bytes + LinearJob.bytes + job.layout.parameters * 8);
-      addresses.push(sums);
-      return placeOf(core, source, job, sums);
+      allocated.push(sums);
+      return writeJob(core, source, job, sums);
     });
     forEachTile(source.length, false, (start, count) => {
       const x = source.at(start, count);
-      for (const { sums, record } of places) {
+      for (const { sums, record } of written) {
         const status = core.module._quantizeLinearMeasured(record, x, count, start, core.scratch.y, sums);
         if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
       }
     });
-    return places.map(({ sums }) =>
+    return written.map(({ sums }) =>
       measuresOf(core.module.HEAPF64.slice(sums / 8, sums / 8 + sumCount), source.length),
     );
   } finally {
-    for (const address of addresses) core.release(address);
+    for (const address of allocated) core.release(address);
   }
 }

@@ -26,7 +26,7 @@ const names = [
 /** An integer type that codes can have. */
 export type DType = (typeof names)[number];
 
-/** Which elements share one scale and zero point. Negative axes count from the end. */
+/** The elements that share one scale and zero point. Negative axes count from the end. */
 export type Granularity =
   | { readonly kind: 'per-tensor' }
   | {
@@ -38,11 +38,11 @@ export type Granularity =
       readonly kind: 'per-group';
       /** Elements along the axis that share a scale. The last group of an axis may be shorter. */
       readonly groupSize: number;
-      /** Along which axis elements are grouped. @defaultValue the last axis */
+      /** The axis along which elements are grouped. @defaultValue the last axis */
       readonly axis?: number;
     };
 
-/** Where codes live in memory, one code an element: one byte up to 8 bits, two for 16 bits. */
+/** An array of codes, one per element: of one byte for up to 8 bits, of two bytes for 16 bits. */
 export type CodeArray = Int8Array | Uint8Array | Int16Array | Uint16Array;
 
 /** The array of the codes of a dtype. */
@@ -54,13 +54,13 @@ export type CodesOf<D extends DType> = D extends 'int16'
       ? Uint8Array
       : Int8Array;
 
-/** What a dtype means in numbers. */
+/** Bits, range and storage of a dtype. */
 export interface DTypeInfo {
   /** The dtype itself. */
   readonly name: DType;
   /** Bits of a code. */
   readonly bits: number;
-  /** Whether codes can be negative. */
+  /** True if codes can be negative. */
   readonly signed: boolean;
   /** The smallest code. */
   readonly qmin: number;
@@ -70,7 +70,7 @@ export interface DTypeInfo {
   readonly storage: 'int8' | 'uint8' | 'int16' | 'uint16';
 }
 
-// Frozen, as every caller gets the same ones.
+// Frozen because all callers get the same objects.
 const infos = new Map<string, DTypeInfo>(
   names.map((name) => {
     const signed = name.startsWith('int');
@@ -94,7 +94,7 @@ export const dtypes: readonly DType[] = Object.freeze([...names]);
 
 /**
  * Bits, range and storage of a dtype.
- * @throws RangeError if there is no such dtype.
+ * @throws RangeError for an unknown dtype
  */
 export function dtypeInfo(dtype: DType): DTypeInfo {
   return dtypeInfoAt(dtype, 'dtype');
@@ -108,8 +108,8 @@ export function dtypeInfoAt(dtype: DType, option: string): DTypeInfo {
 }
 
 /**
- * A fresh tensor. JSON would write its arrays as objects with a key for each element, so that JSON.stringify refuses it. The function that
- * does so is not enumerable: structuredClone and postMessage leave it behind.
+ * A new tensor that JSON.stringify refuses, because JSON would write its arrays as objects with a key for each element. The function that
+ * throws is not enumerable, so that structuredClone and postMessage skip it.
  */
 export function plain<T extends QuantizedTensor>(tensor: T): T {
   return Object.defineProperty(tensor, 'toJSON', {
@@ -122,17 +122,20 @@ export function plain<T extends QuantizedTensor>(tensor: T): T {
 /** Integers with the scale and zero point that give them meaning. Plain data, unless its data is a WasmArray. */
 export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = CodeArray | WasmArray> {
   readonly kind: 'linear';
-  /** What the codes are. */
+  /** Type of the codes. */
   readonly dtype: DType;
   /** Its product is the number of elements. */
   readonly shape: readonly number[];
-  /** Which elements share one scale and zero point. */
+  /** The elements that share one scale and zero point. */
   readonly granularity: Granularity;
-  /** One code an element, in row-major order. */
+  /** One code per element, in row-major order. */
   readonly data: Data;
-  /** One scale; one a channel; or one a group, in row-major order of the shape with the axis divided by groupSize, rounded up. */
+  /**
+   * One scale per tensor, per channel or per group. Those of groups have the row-major order of the shape with the axis divided by
+   * groupSize, rounded up.
+   */
   readonly scale: Float32Array;
-  /** As many as there are scales. */
+  /** One zero point per scale. */
   readonly zeroPoint: Int32Array;
 }
 
@@ -154,9 +157,12 @@ export interface CodebookTensor<Data extends Uint8Array | WasmArray = Uint8Array
   readonly codebook: Float32Array;
   /** Consecutive elements, in row-major order, that share an absmax. The last block may be shorter. */
   readonly blockSize: number;
-  /** One a block: a code stands for codebook[code] * absmax. The largest magnitude in the block, unless `range: 'mse'` found another scale. */
+  /**
+   * One per block: a code stands for codebook[code] * absmax. The largest magnitude in the block, unless `range: 'mse'` found another
+   * scale.
+   */
   readonly absmax: Float32Array;
-  /** One code an element, in row-major order. */
+  /** One code per element, in row-major order. */
   readonly data: Data;
   /** Its product is the number of elements. */
   readonly shape: readonly number[];

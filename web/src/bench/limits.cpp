@@ -1,4 +1,4 @@
-// What memory and the divider allow: loops with the traffic of the library's operations and none of their arithmetic. The benchmark
+// Limits of memory and of the divider: loops with the traffic of the library's operations and none of their arithmetic. The benchmark
 // states the library's times as multiples of these, measured in the same process.
 #include <wasm_simd128.h>
 

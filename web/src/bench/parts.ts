@@ -2,10 +2,10 @@
 import { blockTypeInfo, blockTypes } from '../core/blocks.js';
 import * as plain from './plain.js';
 import type { Contestant } from './race.js';
-import { benchWeights, inWords, type Run } from './row.js';
+import { type BenchRun, benchWeights, inWords } from './row.js';
 
 /** Allocates the arrays for the part about arrays, in JavaScript and in wasm memory. */
-function arrayBench({ sp, limits, size: n, add }: Run) {
+function arrayBench({ sp, limits, size: n, add }: BenchRun) {
   const js = benchWeights(n);
   const x = sp.allocate('float32', n);
   const out = sp.allocate('int8', n);
@@ -37,7 +37,7 @@ function arrayBench({ sp, limits, size: n, add }: Run) {
 
 type ArrayBench = ReturnType<typeof arrayBench>;
 
-export async function arrays(run: Run): Promise<void> {
+export async function arrays(run: BenchRun): Promise<void> {
   const bench = arrayBench(run);
   await ranges(run, bench);
   await restoring(run, bench);
@@ -46,8 +46,8 @@ export async function arrays(run: Run): Promise<void> {
   for (const array of [bench.x, bench.out, bench.y]) array.dispose();
 }
 
-/** Ranges, codes with a given scale, and both in one. */
-async function ranges({ sp, limits, size: n, time }: Run, bench: ArrayBench): Promise<void> {
+/** Measures finding ranges, making codes with a given scale, and both in one call. */
+async function ranges({ sp, limits, size: n, time }: BenchRun, bench: ArrayBench): Promise<void> {
   const { js, codes, x, out, scale, zeroPoint, row } = bench;
   const range = { scale, zeroPoint };
   let ms = await time({
@@ -76,8 +76,8 @@ async function ranges({ sp, limits, size: n, time }: Run, bench: ArrayBench): Pr
   row('the same, JavaScript arrays', copied.ours, undefined, copied.plain);
 }
 
-/** Codes back to floats. */
-async function restoring({ sp, limits, size: n, time }: Run, bench: ArrayBench): Promise<void> {
+/** Measures restoring floats from codes. */
+async function restoring({ sp, limits, size: n, time }: BenchRun, bench: ArrayBench): Promise<void> {
   const { restored, x, y, out, scale, zeroPoint, row } = bench;
   const q = sp.quantize(x, { range: { scale, zeroPoint }, out });
   const ms = await time({
@@ -88,8 +88,8 @@ async function restoring({ sp, limits, size: n, time }: Run, bench: ArrayBench):
   row('dequantize', ms.ours, ms.limit, ms.plain);
 }
 
-/** A scale for each 32 elements. */
-async function groups({ sp, limits, size: n, time }: Run, { js, codes, x, out, row }: ArrayBench): Promise<void> {
+/** Measures codes with a scale for each 32 elements. */
+async function groups({ sp, limits, size: n, time }: BenchRun, { js, codes, x, out, row }: ArrayBench): Promise<void> {
   const places = { data: out, scale: new Float32Array(n / 32), zeroPoint: new Int32Array(n / 32) };
   const scales = new Float32Array(n / 32);
   for (const [dtype, levels] of [
@@ -105,8 +105,8 @@ async function groups({ sp, limits, size: n, time }: Run, { js, codes, x, out, r
   }
 }
 
-/** Codes and their errors in one pass. */
-async function measured({ sp, time }: Run, bench: ArrayBench): Promise<void> {
+/** Measures codes and their errors in one pass. */
+async function measured({ sp, time }: BenchRun, bench: ArrayBench): Promise<void> {
   const { js, codes, x, out, scale, zeroPoint, row } = bench;
   const sum = sp.errorSum();
   const ms = await time({
@@ -119,7 +119,7 @@ async function measured({ sp, time }: Run, bench: ArrayBench): Promise<void> {
   row('quantize and measure', ms.ours, undefined, ms.plain);
 }
 
-export async function blocks({ sp, size, time, add }: Run): Promise<void> {
+export async function blocks({ sp, size, time, add }: BenchRun): Promise<void> {
   const weights = new Float32Array(256).fill(1);
   for (const type of blockTypes) {
     // Some of the types are a hundred times slower than others.
@@ -142,7 +142,7 @@ export async function blocks({ sp, size, time, add }: Run): Promise<void> {
   }
 }
 
-export async function layers({ sp, limits, width, batch, time, add }: Run): Promise<void> {
+export async function layers({ sp, limits, width, batch, time, add }: BenchRun): Promise<void> {
   const n = width * width;
   const w = benchWeights(n);
   const shape = [width, width];

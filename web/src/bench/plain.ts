@@ -1,4 +1,4 @@
-// The same operations as a developer would write them: plain loops over typed arrays.
+// The same operations as plain loops over typed arrays, as most developers would write them.
 
 export function minmax(x: Float32Array): [min: number, max: number] {
   let min = Infinity;

@@ -1,5 +1,5 @@
-// Times contestants in turns in one process. The fastest sample of each counts: other work of the machine can only make a sample slower, and
-// among many short turns each contestant gets some that are undisturbed.
+// Times contestants in turns in one process. The fastest sample of each counts: other work of the machine can only make a sample slower,
+// and with many short turns each contestant gets some undisturbed ones.
 
 /** Options of `race`. */
 export interface RaceOptions {
@@ -11,8 +11,8 @@ export interface RaceOptions {
    */
   readonly sampleMs?: number;
   /**
-   * How long each contestant runs before it is timed, in milliseconds, and for three calls at least. Engines compile a function well only
-   * after it has run for a while, and latest if it calls much JavaScript: timed too early, it would lose to a simpler one.
+   * Time that each contestant runs before it is timed, in milliseconds, and at least for three calls. Engines optimize a function only
+   * after it has run for a while, which takes longest for functions that call much JavaScript.
    * @defaultValue 800
    */
   readonly warmupMs?: number;
@@ -21,8 +21,8 @@ export interface RaceOptions {
 }
 
 /**
- * A function to time; one that returns a promise is awaited. A loop in JavaScript is better bound to its arguments than called by an
- * arrow function: engines inline it there, and may leave it half optimized, which made one six times as slow.
+ * A function to time; one that returns a promise is awaited. Bind a loop in JavaScript to its arguments instead of calling it in an arrow
+ * function: engines inline it there and may leave it half optimized, which once took six times as long.
  */
 export type Contestant = () => unknown;
 

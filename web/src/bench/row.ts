@@ -22,14 +22,14 @@ export interface BenchRow {
   readonly rate: number;
   /** The unit of the rate. */
   readonly unit: 'G floats/s' | 'M weights/s' | 'GMAC/s';
-  /** The time divided by that of the memory limit: a loop that moves the same bytes without arithmetic. 1 is the best possible. */
+  /** time / time of the memory limit, which is a loop that moves the same bytes without arithmetic. 1 is the best possible value. */
   readonly limit?: number;
-  /** The time of plain JavaScript divided by that of the library. */
+  /** time of plain JavaScript / time. */
   readonly plain?: number;
 }
 
 /** A running benchmark. */
-export interface Run {
+export interface BenchRun {
   readonly sp: Scalepoint;
   readonly limits: Limits;
   readonly size: number;
@@ -52,7 +52,7 @@ export function benchWeights(n: number): Float32Array<ArrayBuffer> {
   return x;
 }
 
-/** Writes a count for people: 16 Mi, 1024. */
+/** Formats a count for display: 16 Mi, 1024. */
 export function inWords(n: number): string {
   if (n >= 1 << 20 && n % (1 << 20) === 0) return `${n >> 20} Mi`;
   return n >= 1 << 14 && n % 1024 === 0 ? `${n >> 10} Ki` : String(n);

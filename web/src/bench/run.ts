@@ -7,7 +7,7 @@ import { load } from '../instance/scalepoint.js';
 import { makeLimits } from './limits.js';
 import { arrays, blocks, layers } from './parts.js';
 import { race } from './race.js';
-import { type BenchPart, type BenchRow, benchParts, type Run } from './row.js';
+import { type BenchPart, type BenchRow, type BenchRun, benchParts } from './row.js';
 
 /** Options of `runBench`. */
 export interface BenchOptions {
@@ -19,7 +19,7 @@ export interface BenchOptions {
   size?: number;
   /** Inputs and outputs of the layers. @defaultValue 4096, quick 1024 */
   width?: number;
-  /** How the core is loaded. */
+  /** Options for loading the core. */
   load?: LoadOptions;
   /** Stops between two samples. */
   signal?: AbortSignal;
@@ -67,7 +67,7 @@ export async function runBench(options: BenchOptions = {}): Promise<BenchResult>
   // The part of blocks measures all types.
   const sp = await load(only === undefined || only === 'blocks' ? { ...options.load, blocks: true } : options.load);
   const rows: BenchRow[] = [];
-  const run: Run = {
+  const run: BenchRun = {
     sp,
     limits: await makeLimits(),
     size,

@@ -1,4 +1,4 @@
-/** Hands out pieces of one stretch of wasm memory. An arena without an address only counts. */
+/** Allocates consecutive pieces of one block of wasm memory. An arena without an address only counts their sizes. */
 export class Arena {
   readonly #base: number | undefined;
   #asked: readonly number[];
@@ -7,14 +7,14 @@ export class Arena {
 
   /**
    * @param base a multiple of 16
-   * @param asked what calls of the core asked for when the same was counted
+   * @param asked sizes that the calls of the core requested while the same pieces were counted
    */
   constructor(base?: number, asked?: readonly number[]) {
     this.#base = base;
     this.#asked = asked ?? [];
   }
 
-  /** What calls of the core asked for so far, in their order. */
+  /** Sizes that calls of the core requested so far, in the order of the calls. */
   get asked(): readonly number[] {
     return this.#asked;
   }
@@ -28,7 +28,7 @@ export class Arena {
     return this.#used;
   }
 
-  /** What the next call of the core asks for: as when it was counted, or else what `count` says. */
+  /** Size that the next call of the core requests: the size from counting if known, else that of `count`. */
   ask(count: () => number): number {
     const index = this.#calls++;
     const known = this.#asked[index];

@@ -17,24 +17,24 @@ import {
 import { ScalepointError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
-import type { Bytes, Encoded, Observed, Problem, Range, Role, Tile } from './codec.js';
+import type { Bytes, Encoded, Observed, Problem, Role, Tile, ValueRange } from './codec.js';
 import { bytesOf } from './elements.js';
 
-/** A call, with memory of so many bytes and the address of its result. Without memory it only counts. */
-type Call = (memory: number, bytes: number, result: number) => Status;
+/** A call, with the address and size of its memory and the address of its result. Without memory it only counts. */
+type CoreCall = (memory: number, bytes: number, result: number) => Status;
 
-/** For calls whose arguments are right: any other status is a mistake in here, but for scales, which come from a file. */
+/** Checks the status of a call whose arguments are right. A failure is a bug of this package, except for scales from a file. */
 function check(status: Status): void {
   if (status === Status.badScale) throw new ScalepointError('BAD_FILE', 'a scale is not a positive and finite number');
   if (status !== Status.ok) throw new Error(`the core refused a tile with status ${status}`);
 }
 
-/** Gives a call as much memory of the arena as it takes. Returns its result; undefined if the arena only counts. */
+/** Runs a call with as much memory of the arena as it needs. Returns its result; undefined if the arena only counts. */
 function inArena<R extends { readonly memory: number }>(
   core: Core,
   arena: Arena,
   type: { readonly bytes: number; read(heaps: Heaps, at: number): R },
-  call: Call,
+  call: CoreCall,
 ): R | undefined {
   const at = core.pushRoom(type.bytes);
   try {
@@ -58,16 +58,16 @@ function numberOf(type: string): number {
 
 const noRanges = new Float32Array(0);
 
-/** Puts floats into the arena. Returns the address, which is not 0. */
+/** Copies floats into the arena. Returns the address, which is not 0. */
 function placeFloats({ module }: Core, values: Float32Array, arena: Arena): number {
   const at = arena.take(4 * values.length);
-  // An arena that only counts may begin at 0, which would mean that there are none.
+  // Avoid address 0 of a counting arena, which would stand for no floats.
   if (arena.onlyCounts) return Math.max(16, at);
   module.HEAPF32.set(values, at / 4);
   return at;
 }
 
-/** Puts what is known of a tile's sets into the arena. Returns the address; 0 if nothing is known. */
+/** Copies the known ranges of a tile's sets into the arena. Returns the address; 0 for unknown ranges. */
 function placeRanges(core: Core, { ranges = noRanges }: Tile, arena: Arena): number {
   return ranges.length === 0 ? 0 : placeFloats(core, ranges, arena);
 }
@@ -80,7 +80,7 @@ function bitOf(role: string): number {
   return 1 << number;
 }
 
-/** Whether anything is made of a tile's elements. If not, the ranges of its sets tell everything. */
+/** True if a tile needs its elements. Otherwise its parts follow from the ranges of its sets alone. */
 export function readsElements({ ranges, roles }: Tile): boolean {
   return ranges === undefined || ranges.length === 0 || roles.includes('data');
 }
@@ -147,16 +147,16 @@ export function encodeTile(
 }
 
 /** Decodes a tile with the call of a codec. Returns the address of the floats. */
-export function decodeTile(core: Core, arena: Arena, call: Call): number {
+export function decodeTile(core: Core, arena: Arena, call: CoreCall): number {
   return inArena(core, arena, DecodedTile, call)?.x ?? 0;
 }
 
-/** A tile of elements of which nothing is made. */
+/** A tile of elements without any parts to make. */
 function elements(type: string, rows: number, columns: number, source: number): Tile {
   return { rows, columns, type, source, roles: [], measures: false, ranges: undefined };
 }
 
-/** Elements as floats, where they are if they are float32 and nothing is added to them. Returns their address. */
+/** Converts elements to floats, in place if they are float32 without an addend. Returns their address. */
 export function floats(
   core: Core,
   arena: Arena,
@@ -170,7 +170,7 @@ export function floats(
   return withTile(core, elements(type, rows, columns, source), 0, decode, add);
 }
 
-/** The range of elements, or what is wrong with one of them. */
+/** The range of elements, or the problem of one of them. */
 export function observe(
   core: Core,
   arena: Arena,
@@ -178,7 +178,7 @@ export function observe(
   rows: number,
   columns: number,
   source: number,
-): { readonly range?: Range; readonly problem?: Problem } {
+): { readonly range?: ValueRange; readonly problem?: Problem } {
   const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
     inArena(core, arena, ObservedTile, (...room) => core.models.observeTile(tile, ...room)),
   );
@@ -187,7 +187,7 @@ export function observe(
   return { range: [range.min, range.max], ...problemOf(problem) };
 }
 
-/** What a codec says of the sets of a tile. Of one that comes in pieces, the last one tells. */
+/** Observes the sets of a tile. For a tile in pieces, the last piece has the result. */
 export function observeSets(
   core: Core,
   tile: Tile,

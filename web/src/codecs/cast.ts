@@ -1,4 +1,4 @@
-/** Floats of another type. The arithmetic is that of cpp/codecs/cast.cpp. */
+/** Casts floats to another type. The arithmetic is in cpp/codecs/cast.cpp. */
 import { Cast as CastRecord, ElementType } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { floatsFinite } from './checks.js';
@@ -14,7 +14,7 @@ export interface CastForm extends Form {
   readonly to: CastType | 'F64' | 'F8_E4M3' | 'F8_E5M2';
   /** A number that is added in float32 to each element that is read. @defaultValue 0 */
   readonly add?: number;
-  /** Whether values beyond the type become its largest value. @defaultValue false: they are errors */
+  /** True: values beyond the type become its largest value. @defaultValue false: they are errors */
   readonly saturate?: boolean;
   /** The weights of the squared errors, as in GgmlForm. Elements do not depend on them. */
   readonly importance?: Float32Array<ArrayBuffer>;

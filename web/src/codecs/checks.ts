@@ -2,7 +2,7 @@
 
 /** A check of units of bytes at equal distances in a part. */
 export interface BitCheck {
-  /** What is wrong: a float is NaN or infinite, bits belong to no code, or a byte is neither 0 nor 1. */
+  /** The mistake: a float is NaN or infinite, bits lie outside of any code, or a byte is neither 0 nor 1. */
   readonly kind: 'notFinite' | 'spareBits' | 'notBoolean';
   /** Bytes of a unit. Units begin at multiples of it. */
   readonly unit: 1 | 2 | 4;
@@ -10,14 +10,14 @@ export interface BitCheck {
   readonly at: number;
   readonly stride: number;
   readonly mask: number;
-  /** Whether a unit is wrong if all bits of the mask are set, or if any of them is. */
+  /** A unit is wrong if all bits of the mask are set, or if any bit is set. */
   readonly wrong: 'all' | 'any';
-  /** Whether it is an error in every file. Plain floats may be NaN. */
+  /** True for an error in any file, false for a note. Plain floats may be NaN. */
   readonly isProblem: boolean;
-  /** The message behind `1 `, and behind a larger count. */
+  /** The message after `1 `, and after a larger count. */
   readonly one: string;
   readonly many: string;
-  /** The name of the bytes of one stride, such as `block`; undefined if these are an element. */
+  /** Name of the bytes of one stride, such as `block`; undefined for elements. */
   readonly container?: string;
 }
 

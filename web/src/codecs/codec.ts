@@ -12,7 +12,7 @@ import type { Arena } from './arena.js';
 import type { BitCheck } from './checks.js';
 
 /**
- * How a tensor is stored: the id of a codec and its parameters, as plain data. Workers receive forms and find the codec by its id.
+ * The form of a stored tensor: the id of a codec and its parameters, as plain data. Workers receive forms and find the codec by its id.
  */
 export interface Form {
   readonly codec: string;
@@ -47,20 +47,20 @@ export interface Rectangle {
   readonly width: number;
 }
 
-/** Where a tensor can be cut so that every part of a tile is whole bytes. */
+/** The positions at which a tensor can be cut so that every part of a tile is whole bytes. */
 export interface Grid {
   /** Rows of the matrix; undefined if the elements may be in rows of any length. */
   readonly rows: number | undefined;
   /** Rectangles begin at multiples of these numbers of rows and columns. */
   readonly rowUnit: number;
   readonly columnUnit: number;
-  /** Of a source: whether reading parts of rows is slow, as from a server, so that wide tiles are worth their memory. */
+  /** True for a source from which reading parts of rows is slow, such as a server, so that wide tiles are worth their memory. */
   readonly prefersWide?: boolean;
 }
 
 /** Bytes of a part: `count` runs of `bytes` bytes, each `stride` bytes after the start of the one before. */
 export interface ByteRuns {
-  /** Where the first run begins in the part. */
+  /** Offset of the first run in the part. */
   readonly offset: number;
   readonly bytes: number;
   readonly count: number;
@@ -68,7 +68,7 @@ export interface ByteRuns {
 }
 
 /** The smallest and the largest value. */
-export type Range = readonly [min: number, max: number];
+export type ValueRange = readonly [min: number, max: number];
 
 /** A tile: a rectangle, and the parts to make of it. */
 export interface TileCut {
@@ -105,8 +105,8 @@ export interface SetsCut {
   readonly pieceRows?: number | undefined;
 }
 
-/** How a tensor is cut, in order. A RangeCut is answered with the range, a SetsCut with all pairs, everything else with undefined. */
-export type Cuts = Generator<TileCut | RangeCut | SetsCut, void, Range | Float32Array<ArrayBuffer> | undefined>;
+/** The cuts of a tensor, in order. The answer to a RangeCut is the range, to a SetsCut all pairs, to a TileCut undefined. */
+export type Cuts = Generator<TileCut | RangeCut | SetsCut, void, ValueRange | Float32Array<ArrayBuffer> | undefined>;
 
 /** A tile in wasm memory. Addresses are in bytes. */
 export interface Tile {
@@ -117,10 +117,10 @@ export interface Tile {
   readonly source: number;
   /** The parts to make. */
   readonly roles: readonly Role[];
-  /** Whether to add up the errors. */
+  /** True: adds up the errors. */
   readonly measures: boolean;
   readonly ranges: Float32Array<ArrayBuffer> | undefined;
-  /** Of a tile in pieces: the first row of this piece, and the count of all rows. The parts are those of the whole tile. */
+  /** In a tile in pieces: the first row of this piece, and the count of all rows. The parts are those of the whole tile. */
   readonly piece?: { readonly row: number; readonly of: number } | undefined;
 }
 
@@ -190,7 +190,7 @@ export type Codes =
  */
 export interface Codec<F extends Form = Form> {
   readonly id: F['codec'];
-  /** Whether its elements are plain floats: it casts and does not quantize. */
+  /** True if its elements are plain floats: it casts and does not quantize. */
   readonly isPlain?: boolean;
   /** Type of a tensor in this form, for reports. */
   label(form: F): string;
@@ -207,15 +207,15 @@ export interface Codec<F extends Form = Form> {
   cuts(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
-  /** Observes the sets of a tile, for a SetsCut. Undefined if the codec asks no such questions. */
+  /** Observes the sets of a tile, for a SetsCut. Undefined if the codec makes no SetsCut. */
   observe?(core: Core, tile: Tile, form: F, arena: Arena): Observed;
   /** Bytes of parts to floats. Returns the address of the floats. Undefined for elements that are not floats. */
   decode?(core: Core, stored: StoredTile, form: F, arena: Arena): number;
-  /** The codes of a whole tensor. Undefined if the API for arrays does not know them. @param parts their bytes, by role */
+  /** The codes of a whole tensor. Undefined if the API for arrays does not support them. @param parts their bytes, by role */
   codes?(shape: readonly number[], form: F, parts: Readonly<Record<Role, Uint8Array<ArrayBuffer>>>): Codes | undefined;
   /** The element type, if a tensor of this form is one part of floats or blocks, which the core reads as they are. */
   elementType?(form: F): string | undefined;
-  /** Bits that are not allowed in a part. Undefined if all bits are. */
+  /** Checks for bits that are not allowed in a part. Undefined if all bits are allowed. */
   checks?(shape: readonly number[], form: F, role: Role): readonly BitCheck[];
   /** The rest of an error message that begins `tensor X holds V at I`, for a value that overflows. */
   overflow?(form: F): string;

@@ -1,14 +1,14 @@
 /** Cuts matrices whose columns are stored one after the other, in blocks. */
 import { type Cuts, columnTileElements, type Grid, pieceElements, type Role, tileElements } from './codec.js';
 
-/** Most elements of a tile in pieces. */
+/** Largest number of elements of a tile in pieces. */
 const piecedElements = 16 * tileElements;
 
-/** Most bytes of the parts of a wide tile, and most elements of its pieces. They bound the memory of a worker. */
+/** Largest size of the parts of a wide tile in bytes, and largest number of elements of its pieces. They bound the memory of a worker. */
 const widePartBytes = 32 * 2 ** 20;
 const widePieceElements = 2 * pieceElements;
 
-/** Whether any rows of a stored tensor can be read. */
+/** True if a stored tensor can be cut at every element, into rows of any length. */
 export function readsAnyRows(source: Grid | undefined): boolean {
   return source !== undefined && source.rows === undefined && source.columnUnit === 1;
 }

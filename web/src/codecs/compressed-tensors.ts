@@ -22,10 +22,10 @@ import {
   type Form,
   type Grid,
   type Part,
-  type Range,
   type Rectangle,
   type Role,
   tileElements,
+  type ValueRange,
 } from './codec.js';
 import { type CodeWidth, compressedCodes } from './codes.js';
 import { byteRuns, elementsOf, errorBlock, multipleOf } from './elements.js';
@@ -41,7 +41,7 @@ export interface CompressedForm extends Form {
   readonly packed: boolean;
   /** Type of the scales. */
   readonly scale: CastType;
-  /** Of integers: the search for the ranges of rows that fit into a tile. Undefined: from the smallest to the largest value. */
+  /** For integers: the search for the ranges of rows that fit into a tile. Undefined: from the smallest to the largest value. */
   readonly range?: SearchedRange | undefined;
 }
 
@@ -138,7 +138,7 @@ function matrixOf(shape: readonly number[], form: CompressedForm, source?: Grid)
   };
 }
 
-/** Whether rows that share a scale are longer than a tile. */
+/** True if rows that share a scale are longer than a tile. */
 function cutsRuns(shape: readonly number[], form: CompressedForm): boolean {
   return form.groupSize === undefined && matrixOf(shape, form).rowsPerTile === 0;
 }
@@ -174,12 +174,12 @@ function* cutLongRows(
       const column = i * segment;
       return { row, rows, column, columns: Math.min(segment, width - column), width };
     });
-  const ranges: Range[] = [];
+  const ranges: ValueRange[] = [];
   let others = roles;
   if (form.groupSize === undefined) {
     // Ask for the range of each row, which is longer than a tile and has one scale.
     for (let r = 0; r < rows; r++) {
-      ranges.push((yield { kind: 'range', rectangles: segments(row + r, 1) }) as Range);
+      ranges.push((yield { kind: 'range', rectangles: segments(row + r, 1) }) as ValueRange);
     }
     const parameters = roles.filter((role) => role !== 'data');
     others = roles.filter((role) => role === 'data');

@@ -1,6 +1,6 @@
 /**
  * Codes with scales as ONNX's DequantizeLinear takes them: one scale for a tensor, for each index of an axis, or for blocks along an axis.
- * The arithmetic is that of cpp/codecs/dequantize_linear.cpp.
+ * The arithmetic is in cpp/codecs/dequantize_linear.cpp.
  */
 import { DequantizeLinear, ElementType, Sharing, Stored } from '../core/door.js';
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
@@ -31,12 +31,12 @@ export interface DequantizeLinearForm extends Form {
   readonly bits: 2 | 4 | 8;
   readonly signed: boolean;
   readonly symmetric: boolean;
-  /** Whether zero points are stored. Otherwise they are 0, or 2^(bits - 1) if the codes are symmetric and unsigned. */
+  /** True if zero points are stored. Otherwise they are 0, or 2^(bits - 1) if the codes are symmetric and unsigned. */
   readonly zeroPoint: boolean;
   readonly sharing: ScaleSharing;
   /** Undefined: one scale for the tensor. */
   readonly axis: number | undefined;
-  /** Whether each index of the dimensions before the axis has scales of its own. */
+  /** True if each index of the dimensions before the axis has its own scales. */
   readonly leading?: boolean | undefined;
   /** Elements along the axis that share a scale. Undefined: all elements with the same index. */
   readonly blockSize?: number | undefined;
@@ -75,7 +75,7 @@ function codeType({ bits, signed }: DequantizeLinearForm): string {
   return `${signed ? 'I' : 'U'}${bits}`;
 }
 
-/** Whether all elements that share a scale fit into a tile, so that ranges can be searched. */
+/** True if all elements that share a scale fit into a tile, so that ranges can be searched. */
 export function canSearch(
   shape: readonly number[],
   form: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading'>,
@@ -136,7 +136,7 @@ function partRuns(shape: readonly number[], form: DequantizeLinearForm, role: Ro
   const codes = (n: number) => Math.ceil((n * form.bits) / 8);
   if (role === 'data') {
     const { row, rows, column, columns, width } = rectangle;
-    // Rows that end within a byte come whole.
+    // Read rows that end within a byte as a whole.
     if (column === 0 && columns === width)
       return byteRuns(codes(row * width), codes(rows * width), 1, codes(rows * width));
     return byteRuns(codes(row * width + column), codes(columns), rows, codes(width));
@@ -173,7 +173,7 @@ function columnUnit({ sharing, columns, block }: Matrix, { bits, zeroPoint }: De
   return sharing !== 'rowBlocks' ? 8 : zeroPoint ? (block * 8) / bits : block;
 }
 
-/** Whether rows of several periods can be read at once: blocks end with the period, and zero points fill whole bytes. */
+/** True if rows of several periods can be read at once: blocks end with the period, and zero points fill whole bytes. */
 export function isReadable(
   shape: readonly number[],
   form: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading' | 'blockSize' | 'bits' | 'zeroPoint'>,

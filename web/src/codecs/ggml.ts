@@ -1,4 +1,4 @@
-/** Blocks of ggml along the last dimension. The arithmetic is that of cpp/codecs/ggml.cpp. */
+/** Blocks of ggml along the last dimension. The arithmetic is in cpp/codecs/ggml.cpp. */
 import { type BlockType, blockFacts, blockTypeInfo } from '../core/blocks.js';
 import { BlockSearch, Ggml, ScaleForm } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
@@ -11,7 +11,7 @@ export interface GgmlForm extends Form {
   readonly to: BlockType;
   /** The weights of the squared errors, one for each column of each matrix, one matrix after the other. */
   readonly importance?: Float32Array<ArrayBuffer>;
-  /** Whether to search for lower errors than ggml does. */
+  /** True: searches for lower errors than ggml. */
   readonly best?: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Blocks of 4-bit floats as the operator MatMulBnb4 of onnxruntime takes them: the columns of a matrix B [K, N] one after the other, each cut
- * into blocks with a scale. The arithmetic is that of cpp/codecs/matmul_bnb4.cpp.
+ * into blocks with a scale. The arithmetic is in cpp/codecs/matmul_bnb4.cpp.
  */
 import { MatMulBnb4, PublishedCodebook, Stored } from '../core/door.js';
 import type { Core } from '../core/memory.js';
@@ -14,7 +14,7 @@ export interface MatMulBnb4Form extends Form {
   readonly codec: 'matmul-bnb4';
   /** A divisor of K. */
   readonly blockSize: number;
-  /** Whether the tensor is B with its columns as rows, [N, K]. */
+  /** True if the tensor is B with its columns as rows, [N, K]. */
   readonly transposed: boolean;
 }
 

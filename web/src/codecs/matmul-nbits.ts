@@ -1,6 +1,6 @@
 /**
  * Blocks of codes as the operator MatMulNBits of onnxruntime takes them: the columns of a matrix B [K, N] one after the other, each cut into
- * blocks with a scale. The arithmetic is that of cpp/codecs/matmul_nbits.cpp.
+ * blocks with a scale. The arithmetic is in cpp/codecs/matmul_nbits.cpp.
  */
 import { ElementType, MatMulNBits, Stored } from '../core/door.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
@@ -12,11 +12,11 @@ export interface MatMulNBitsForm extends Form {
   readonly codec: 'matmul-nbits';
   readonly bits: 2 | 4 | 8;
   readonly blockSize: number;
-  /** Whether zero points are stored. Otherwise they are 2^(bits - 1). */
+  /** True if zero points are stored. Otherwise they are 2^(bits - 1). */
   readonly zeroPoint: boolean;
-  /** Whether zero points are floats of the scales' type. Only for 2 and 4 bits. */
+  /** True if zero points are floats of the scales' type. Only for 2 and 4 bits. */
   readonly floatZeroPoint?: boolean | undefined;
-  /** Whether the tensor is B with its columns as rows, [N, K]. */
+  /** True if the tensor is B with its columns as rows, [N, K]. */
   readonly transposed: boolean;
   readonly scale: 'F32' | 'F16';
   /** Undefined: from the smallest to the largest value. */

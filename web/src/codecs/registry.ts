@@ -21,7 +21,7 @@ export function registerCodec<F extends Form>(codec: Codec<F>): () => void {
 /** The codec of a form. */
 export function codecOf({ codec: id }: Form): Codec {
   const codec = codecs.get(id);
-  if (codec === undefined) throw new Error(`there is no codec ${id}`);
+  if (codec === undefined) throw new Error(`unknown codec ${id}`);
   return codec;
 }
 

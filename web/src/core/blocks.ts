@@ -6,7 +6,7 @@ import { mention, oneOf, onlyWith } from './option-problem.js';
 /** A block type, in ggml's spelling. */
 export type BlockType = keyof typeof ids;
 
-/** Number and sizes of a block type. */
+/** Name, number and sizes of a block type. */
 export interface BlockTypeInfo {
   /** ggml's name of the type. */
   readonly name: BlockType;
@@ -16,7 +16,7 @@ export interface BlockTypeInfo {
   readonly elements: number;
   /** Bytes of a block. */
   readonly bytes: number;
-  /** Whether `quantizeBlocks` requires `weights`, the importance of columns. */
+  /** True if `quantizeBlocks` requires `weights`, the importance of columns. */
   readonly needsWeights: boolean;
 }
 
@@ -36,7 +36,7 @@ export function blockFacts(type: BlockType): BlockFacts {
   return allFacts.get(type) as BlockFacts;
 }
 
-/** How many blocks a row-major array of that shape makes. @throws RangeError naming the option if a row holds no whole number of them. */
+/** Number of blocks in a row-major array of that shape. @throws RangeError naming the option unless each row holds whole blocks */
 export function blocksOfShape(info: BlockTypeInfo, shape: readonly number[], size: number, option: string): number {
   const row = shape.at(-1) ?? 1;
   if (row % info.elements !== 0) {
@@ -51,7 +51,7 @@ export function blocksOfShape(info: BlockTypeInfo, shape: readonly number[], siz
 /** Every block type, in the order of ggml's numbers. */
 export const blockTypes: readonly BlockType[] = Object.freeze(Object.keys(ids) as BlockType[]);
 
-/** How the scales of blocks are chosen. */
+/** The search for the scales of blocks: ggml's own, or a longer one with lower errors. */
 export type BlockSearch = 'usual' | 'best';
 
 /** Types with a better search than ggml's. */
@@ -59,20 +59,19 @@ export const searchedTypes: readonly BlockType[] = Object.freeze(
   blockTypes.filter((type) => blockFacts(type).searched),
 );
 
-/** Fails if a type has no better search. @param option says the type */
+/** Fails if a type has no better search. @param option path of the type in errors */
 export function checkSearched(type: string, option: string): void {
   if ((searchedTypes as readonly string[]).includes(type)) return;
   throw rangeError('search', onlyWith(option, ...searchedTypes), type);
 }
 
-/** Whether a name is one of a block type. */
+/** True for the name of a block type. */
 export function isBlockType(name: unknown): name is BlockType {
   return typeof name === 'string' && infos.has(name);
 }
 
 /**
- * Number and sizes of a block type.
- * @throws RangeError for other names
+ * Name, number and sizes of a block type. @throws RangeError for other names
  */
 export function blockTypeInfo(type: BlockType): BlockTypeInfo {
   return blockTypeInfoAt(type, 'type');

@@ -1,5 +1,5 @@
-// Checks of arguments that several rooms share. Arguments come from JavaScript, so nothing is taken for granted. What fails is a TypeError
-// or a RangeError whose `option` is the path of the argument.
+// Checks of arguments that several folders share. Arguments may come from JavaScript, so that types are checked as well. Each check throws
+// a TypeError or a RangeError whose `option` is the path of the argument.
 import { rangeError, typeError } from './errors.js';
 import { type Expected, ofType, oneOf, whole } from './option-problem.js';
 
@@ -18,7 +18,7 @@ export function checkBoolean(value: unknown, name: string): boolean {
   return value;
 }
 
-/** @param expected what the error asks for, where that is not any number */
+/** Checks a number. @param expected the condition in the error; by default any number */
 export function checkNumber(value: unknown, name: string, expected: Expected = { kind: 'number' }): number {
   if (typeof value !== 'number') throw typeError(name, expected, value);
   return value;
@@ -32,7 +32,7 @@ export function checkWhole(value: unknown, name: string, least: number): number 
   return n;
 }
 
-/** Which of the values an option has, by index. The first one is the default. */
+/** The index of an option's value in a list of values. The first one is the default. */
 export function choice(options: object, name: string, values: readonly string[]): number {
   const value = (options as Record<string, unknown>)[name];
   if (value === undefined) return 0;
@@ -55,7 +55,7 @@ export function enumChoice<Name extends string, T extends number>(
   return values[value as Name];
 }
 
-/** The number of elements of a shape. `name` is what errors call it. */
+/** The number of elements of a shape. @param name path of the shape in errors */
 export function sizeOfShape(shape: unknown, name = 'shape'): number {
   if (!Array.isArray(shape)) throw typeError(name, { kind: 'shape' }, shape);
   let product = 1;
@@ -74,7 +74,7 @@ export function sizeOfShape(shape: unknown, name = 'shape'): number {
   return zero ? 0 : product;
 }
 
-/** A copy of the shape that a tensor of so many elements has to have. */
+/** A copy of a tensor's shape, whose product has to be `size`. */
 export function checkOwnShape(shape: unknown, size: number, name: string): number[] {
   if (sizeOfShape(shape, name) !== size) {
     throw rangeError(name, { kind: 'shape', elements: size }, shape);
@@ -82,7 +82,7 @@ export function checkOwnShape(shape: unknown, size: number, name: string): numbe
   return [...(shape as number[])];
 }
 
-/** A copy of a shape that was given for so many elements. Without one there is one dimension. */
+/** A copy of a shape for `size` elements; [size] by default. */
 export function checkShape(shape: unknown, size: number): number[] {
   return shape === undefined ? [size] : checkOwnShape(shape, size, 'shape');
 }

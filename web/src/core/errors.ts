@@ -1,26 +1,26 @@
 import { type Expected, type Hint, type OptionProblem, sayHint, sayProblem } from './option-problem.js';
 
 /**
- * What can go wrong, apart from wrong arguments (those throw `RangeError` or `TypeError`):
+ * The kinds of errors, apart from wrong arguments (those throw `RangeError` or `TypeError`):
  *
  * | code | meaning |
  * |---|---|
- * | `WASM_LOAD` | the wasm file could not be fetched, or is no wasm |
+ * | `WASM_LOAD` | the wasm file could not be fetched, or does not contain wasm |
  * | `CSP` | the page's Content-Security-Policy forbids WebAssembly (`'wasm-unsafe-eval'` is missing) |
  * | `VERSION_MISMATCH` | the wasm file belongs to another version of this package |
  * | `OUT_OF_MEMORY` | wasm memory cannot grow any further |
  * | `NON_FINITE` | the data hold NaN or an infinity, and `nonFinite` is `'error'` |
- * | `OVERFLOW` | a value, or the scale of its block, is beyond the float format that it would be stored in |
+ * | `OVERFLOW` | a value, or the scale of its block, exceeds the range of its float format |
  * | `DISPOSED` | the object was used after `dispose()` |
  * | `UNKNOWN_FORMAT` | a file is of no supported format |
- * | `BAD_FILE` | a file breaks the rules of its format; `byteOffset` says where |
+ * | `BAD_FILE` | a file breaks the rules of its format; `byteOffset` gives the place |
  * | `UNSUPPORTED_DTYPE` | a tensor's type cannot be read or converted |
  * | `NOT_FOUND` | a file has no tensor of that name |
  * | `CHANGED` | a file was changed while it was read |
  * | `WORKER` | a worker could not be started, or ended before its time |
  * | `RUNTIME` | onnxruntime-web is not installed, or cannot load or run a model |
  * | `QUALITY` | a result misses the required SQNR |
- * | `NO_EFFECT` | the command line was to quantize a model of which nothing can be |
+ * | `NO_EFFECT` | the command line was to quantize a model without any tensor that can be quantized |
  * | `IO` | reading or writing failed; `cause` is the system's error |
  * | `EXISTS` | the output exists already, and overwriting was not asked for |
  */
@@ -44,7 +44,7 @@ export type ErrorCode =
   | 'IO'
   | 'EXISTS';
 
-/** Where an error happened, as far as it is known. */
+/** The place of an error, as far as it is known. */
 export interface ErrorPlace {
   /** Name of the tensor. */
   tensor?: string | undefined;
@@ -52,25 +52,25 @@ export interface ErrorPlace {
   byteOffset?: number | undefined;
   /** Path of the file. */
   path?: string | undefined;
-  /** What helps. The message ends with it. */
+  /** Advice at the end of the message. */
   hint?: Hint | undefined;
   /** The error underneath. */
   cause?: unknown;
 }
 
-/** Every error of this package that is not a wrong argument. */
+/** Any error of this package except wrong arguments. */
 export class ScalepointError extends Error {
-  /** Tells it from other errors, also where classes are not the same. */
+  /** Distinguishes it from other errors, even where several copies of the class exist. */
   override readonly name = 'ScalepointError';
-  /** What happened. */
+  /** The kind of the error. */
   readonly code: ErrorCode;
-  /** The tensor in question, where it is known. */
+  /** Name of the tensor, if known. */
   readonly tensor?: string;
-  /** Where in the file, where it is known. */
+  /** Offset from the start of the file in bytes, if known. */
   readonly byteOffset?: number;
-  /** Path of the file that exists already, or cannot be opened or written, where it is known. */
+  /** Path of the file that exists already, or cannot be opened or written, if known. */
   readonly path?: string;
-  /** What helps, where something does. */
+  /** Advice, if there is any. */
   readonly hint?: Hint;
   /** The message without the hint. */
   readonly statement: string;
@@ -95,7 +95,7 @@ export function disposedError(what: string): ScalepointError {
 export type OptionError<E extends RangeError | TypeError> = E & {
   /** Path of the option or argument: `dtype`, `rules[2].to`. */
   readonly option: string;
-  /** What is wrong with it; the message says the same. */
+  /** The mistake as data; the message says the same. */
   readonly problem: OptionProblem;
 };
 
@@ -125,7 +125,7 @@ export function typeError(
   return withProblem(TypeError, { option, expected, got, hint }, cause);
 }
 
-/** What is wrong with an argument, if the error is about one. */
+/** The mistake in an argument; undefined for other errors. */
 export function problemOf(error: unknown): OptionProblem | undefined {
   return error instanceof RangeError || error instanceof TypeError
     ? (error as Partial<OptionError<RangeError>>).problem

@@ -16,19 +16,19 @@ export type { Tier, WasmModule, WasmSource };
 /** Options of `load`. */
 export interface LoadOptions {
   /**
-   * Which build to use. 'auto': SIMD if the engine has it. 'on': SIMD, or an error. 'off': the scalar build.
+   * The build to use. 'auto': SIMD if the engine has it. 'on': SIMD, or an error. 'off': the scalar build.
    * @defaultValue 'auto'
    */
   simd?: 'auto' | 'on' | 'off';
   /**
-   * Whether to load the large module. It has all types of ggml's blocks and `search: 'best'`; the small one has Q8_0 and Q4_0, and takes
-   * fewer bytes. Other calls are the same in both, and so are their results.
+   * Loads the large module, which has all types of ggml's blocks and `search: 'best'`. The small one has Q8_0 and Q4_0, and takes fewer
+   * bytes. All other calls have the same results in both.
    * @defaultValue false
    */
   blocks?: boolean;
   /**
-   * The wasm file, for hosts that serve it from elsewhere, or a function that returns it for a tier and a module. It must be of the same version. A
-   * file of the large module also serves where the small one is asked for.
+   * The wasm file, for hosts that serve it from elsewhere, or a function that returns it for a tier and a module. It must be of the same
+   * version. A file of the large module can take the place of the small one.
    * @defaultValue the file beside this module
    */
   wasm?: WasmSource | ((tier: Tier, module: WasmModule) => WasmSource | Promise<WasmSource>);
@@ -42,7 +42,7 @@ interface NodeProcess {
   getBuiltinModule?(name: 'node:fs/promises'): { readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> } | undefined;
 }
 
-/** The bytes of a file: URL in Node. Without an import, so that browsers and bundlers see nothing of Node. */
+/** The bytes of a file: URL in Node. Imports nothing, so that browsers and bundlers see no module of Node. */
 async function readLocalFile(url: URL): Promise<Uint8Array<ArrayBuffer> | undefined> {
   if (url.protocol !== 'file:') return undefined;
   const fs = (globalThis as { process?: NodeProcess }).process?.getBuiltinModule?.('node:fs/promises');
@@ -54,7 +54,7 @@ const hint =
   " bundle (Next: serverExternalPackages: ['scalepoint']); otherwise copy the package's .wasm files beside the bundle, pass" +
   " load({ wasm }), or import 'scalepoint/inline', which holds the files.";
 
-/** What engines say if there is no file where the bundle expects it. */
+/** Messages of engines for a missing file. */
 const isMissing =
   /Invalid URL|ENOENT|no such file|fetch failed|failed to fetch|parse URL|NetworkError|Load failed|not implemented/i;
 
@@ -84,7 +84,7 @@ async function compileResponse(response: Response, from: string): Promise<WebAss
   return compileBytes(await response.arrayBuffer(), `${from} (${type || 'no content type'})`);
 }
 
-/** What the option `wasm` can be. */
+/** Types of the option `wasm`. */
 const wasmSource = ofType('URL', 'Response', 'Uint8Array', 'WebAssembly.Module', 'function');
 
 async function compile(source: WasmSource): Promise<WebAssembly.Module> {
@@ -110,17 +110,17 @@ function compileOwn(module: WasmModule, tier: Tier): Promise<WebAssembly.Module>
   if (made === undefined) {
     made = ownWasm(module, tier).then(compile);
     compiled.set(name, made);
-    // The next call may find the file.
+    // Forget a failure, because the next call may find the file.
     made.catch(() => compiled.delete(name));
   }
   return made;
 }
 
-/** What a failure while loading is to the caller. Errors of ours stay as they are. */
+/** The error for a failure while loading. Errors of this package stay as they are. */
 function loadError(error: unknown): Error {
   if (error instanceof ScalepointError || (error instanceof TypeError && 'option' in error)) return error;
   const message = error instanceof Error ? error.message : String(error);
-  // Engines tell of a Content-Security-Policy in their message alone.
+  // Engines report a Content-Security-Policy in their message alone.
   if (/unsafe-eval|Content Security Policy/i.test(message)) {
     const text = "The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src.";
     return new ScalepointError('CSP', text, { cause: error });
@@ -168,7 +168,7 @@ export async function compileCore(module: WasmModule, options: LoadOptions = {})
 }
 
 /**
- * Makes an instance of a compiled module. The large module also serves where `name` is the small one.
+ * Makes an instance of a compiled module. Accepts the large module if `name` is the small one.
  * @throws ScalepointError `WASM_LOAD`, also if the module lacks calls; `VERSION_MISMATCH`
  */
 export async function instantiateCore(name: WasmModule, module: WebAssembly.Module): Promise<Core> {

@@ -1,7 +1,7 @@
 // Error measures, and the sums that they come from.
 import { ErrorSums } from './door.js';
 
-/** How far y is from x; e = x - y. */
+/** Error measures of y against x, with e = x - y. */
 export interface ErrorMeasures {
   /** Mean of e^2. */
   readonly mse: number;
@@ -13,15 +13,15 @@ export interface ErrorMeasures {
   readonly maxAbsoluteError: number;
   /** sqrt(sum e^2 / sum x^2). */
   readonly relativeL2: number;
-  /** sqrt(sum w e^2 / sum w x^2), with w the importance of a column; undefined where no importance matrix says what that is. */
+  /** sqrt(sum w e^2 / sum w x^2), with w the importance of a column; undefined without an importance matrix. */
   readonly weightedL2?: number;
   /** 10 log10(sum x^2 / sum e^2), in decibels. Infinity without any error; -Infinity for a zero signal with an error. */
   readonly sqnrDb: number;
   /** sum x y / sqrt(sum x^2 sum y^2), in [-1, 1]. 1 without any error; 0 for a zero signal with an error. */
   readonly cosine: number;
-  /** Pairs with a NaN or an infinity; they are left out of everything else. */
+  /** Number of pairs with a NaN or an infinity. All other measures leave them out. */
   readonly nonFinite: number;
-  /** Numbers that a float type does not reach and that became its largest one; undefined if there are none. */
+  /** Count of numbers beyond a float type that became its largest one; undefined instead of 0. */
   readonly saturated?: number;
 }
 
@@ -34,7 +34,7 @@ export const sumIndex = ErrorSums.read({ HEAPF64: Float64Array.from({ length: su
 /** Sums in the order of the door's ErrorSums. */
 export type Sums = Float64Array | number[];
 
-/** Adds the sums of further pairs. `at` and `from` say where sums begin in arrays of many. */
+/** Adds the sums of further pairs. `at` and `from` are the offsets of the sums in their arrays. */
 export function addSums(sums: Sums, more: Sums, at = 0, from = 0): void {
   for (let i = 0; i < sumCount; i++) {
     const [sum, value] = [sums[at + i] as number, more[from + i] as number];
@@ -42,7 +42,7 @@ export function addSums(sums: Sums, more: Sums, at = 0, from = 0): void {
   }
 }
 
-/** How many of the pairs have a NaN or an infinity. */
+/** Number of pairs with a NaN or an infinity. */
 export function nonFiniteOf(sums: Float64Array): number {
   return sums[sumIndex.nonFinite] as number;
 }
@@ -52,7 +52,7 @@ export function normOf(sums: Float64Array): number {
   return Math.sqrt(sums[sumIndex.squaredX] as number);
 }
 
-/** How many pairs have a NaN or an infinity, and are not the same value twice. */
+/** Number of pairs of different values of which at least one is NaN or infinite. */
 export function mismatchesOf(x: ArrayLike<number>, y: ArrayLike<number>): number {
   let count = 0;
   for (let i = 0; i < x.length; i++) {
@@ -64,7 +64,7 @@ export function mismatchesOf(x: ArrayLike<number>, y: ArrayLike<number>): number
   return count;
 }
 
-/** The measures that follow from the sums of so many pairs. */
+/** The measures that follow from the sums of `length` pairs. */
 export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
   const all = ErrorSums.read({ HEAPF64: sums }, 0);
   const { squaredError, absoluteError, maxAbsoluteError, squaredX, squaredY, product, nonFinite, saturated } = all;
@@ -97,9 +97,9 @@ function clampCosine(v: number): number {
 const largestHalf = 65_504;
 
 /**
- * Whether a tensor is a single number that float16 cannot hold, such as the -3.4e38 that masks add. It stands for infinity, so that an error
- * in it says nothing, and next to it nothing else counts.
- * @param elements how many the tensor has
+ * True for a tensor of a single number that float16 cannot hold, such as the -3.4e38 that masks add. It stands for infinity: its error has
+ * no meaning, and would outweigh those of all other tensors.
+ * @param elements number of elements of the tensor
  * @param magnitude that of the number, or of its error
  */
 export function standsForInfinity(elements: number, magnitude: number): boolean {

@@ -13,7 +13,7 @@ import { disposedError, ScalepointError } from './errors.js';
 
 /** Element types of arrays in wasm memory. */
 export type WasmDType = 'float32' | 'int8' | 'uint8' | 'int16' | 'uint16' | 'int32';
-/** The typed arrays that arrays in wasm memory show themselves as. */
+/** Typed arrays over arrays in wasm memory. */
 export type WasmView = Float32Array | Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array;
 
 /** The typed array of each element type. */
@@ -42,9 +42,9 @@ export const elementBytes: Readonly<Record<WasmDType, number>> = {
  */
 export const tileSize = 1 << 17;
 /**
- * Floats that loops over arrays copy into the scratch memory at a time: 64 KiB, which stays in the nearest caches together with its codes. Among
- * other work, when caches are cold, quantizing 2^20 floats is 12 % faster than with 2^17 at a time, and dequantizing 18 %; when they are warm, both
- * take the same. A multiple of the 512 elements that error sums are blocked by, so that sums do not depend on where tiles end.
+ * Floats that loops over arrays copy into the scratch memory at a time: 64 KiB, which stays in the nearest caches together with its codes.
+ * With cold caches, quantizing 2^20 floats is 12 % faster than with 2^17 at a time, and dequantizing 18 %; with warm caches, both take the
+ * same time. A multiple of the 512 elements over which error sums are blocked, so that sums do not depend on the size of tiles.
  */
 export const stepSize = 1 << 14;
 /** Scales and zero points that the scratch memory takes at a time. */
@@ -68,7 +68,7 @@ export interface Scratch {
   readonly sums: number;
 }
 
-/** Bytes for records of calls under way. That is room for ten of the largest; more get memory of their own. */
+/** Bytes for records of nested calls: room for ten of the largest. Further records are allocated. */
 const recordBytes = 1024;
 
 /** The next multiple of 16. */
@@ -76,7 +76,7 @@ function align(address: number): number {
   return Math.ceil(address / 16) * 16;
 }
 
-/** Whether a module is the large one, which has codecs of model files. */
+/** True for the large module, which has the codecs of model files. */
 export function isModelsModule(module: CoreModule): module is ModelsModule {
   return 'encodeGgml' in module;
 }
@@ -87,10 +87,10 @@ export class Core {
   #lastView: { dtype: WasmDType; address: number; buffer: ArrayBufferLike; view: WasmView } | undefined;
   /** Known answers of `hasBlocks`. */
   readonly #blocks = new Map<number, boolean>();
-  /** Where the next record goes. */
+  /** Address of the next record. */
   #record: number;
   readonly #recordsEnd: number;
-  /** Allocated at once, since memory that grows empties the views that callers hold. */
+  /** Allocated at the start, because growing memory would empty the views that callers hold. */
   readonly scratch: Scratch;
 
   constructor(module: CoreModule) {
@@ -106,7 +106,7 @@ export class Core {
     this.#recordsEnd = this.#record + recordBytes;
   }
 
-  /** The functions of the core, and the views of its memory. When memory grows there are new views, so never keep one. */
+  /** The functions of the core, and the views of its memory. Never keep a view, because memory that grows gets new ones. */
   get module(): CoreModule {
     if (this.#module === undefined) throw disposedError('the instance');
     return this.#module;
@@ -123,13 +123,13 @@ export class Core {
     return this.#module === undefined;
   }
 
-  /** Drops the instance. Wasm memory can only be given back as a whole. */
+  /** Drops the instance. Wasm memory can only be freed as a whole. */
   dispose(): void {
     this.#module = undefined;
     this.#lastView = undefined;
   }
 
-  /** Whether the module restores blocks of a type of ggml, and makes them with that search. */
+  /** True if the module restores blocks of a type of ggml, and makes them with that search. */
   hasBlocks(type: BlockType, search: BlockSearch): boolean {
     const key = type * 2 + search;
     const known = this.#blocks.get(key);
@@ -139,7 +139,7 @@ export class Core {
     return has;
   }
 
-  /** The address of so many bytes, or 0 if there is no room. */
+  /** Allocates memory. Returns its address, or 0 if memory is full. */
   tryAllocate(bytes: number): number {
     return bytes < 2 ** 32 ? this.module.allocate(Math.max(bytes, 1)) : 0;
   }
@@ -155,7 +155,7 @@ export class Core {
     this.#module?.release(address);
   }
 
-  /** Calls f with the address of so many bytes, which are released when it returns. */
+  /** Allocates `bytes`, calls f with their address, then frees them. */
   withMemory<T>(bytes: number, f: (address: number) => T): T {
     const address = this.allocate(bytes);
     try {
@@ -166,8 +166,8 @@ export class Core {
   }
 
   /**
-   * Writes a record of the door and returns its address. It is there until `popRecord`, which is called in the reverse order, whatever
-   * happens in between: `withRecord` sees to that.
+   * Writes a record of the door and returns its address. The record is valid until `popRecord`. Records are popped in reverse order, also
+   * after errors; `withRecord` does that.
    */
   pushRecord<T>(type: RecordType<T>, record: T): number {
     const address = this.pushRoom(type.bytes);
@@ -175,7 +175,7 @@ export class Core {
     return address;
   }
 
-  /** Room for a record that the core fills, until `popRecord`. */
+  /** Room for a record that the core fills, valid until `popRecord`. */
   pushRoom(bytes: number): number {
     const address = this.#record;
     const end = address + bytes + (-bytes & 7);
@@ -184,17 +184,16 @@ export class Core {
     return address;
   }
 
-  /** Gives the memory of a record back, and of all that came after it. */
+  /** Frees the memory of a record and of all records after it. */
   popRecord(address: number): void {
     this.#record = address;
   }
 
   /**
-   * Calls f with the address of a record of the door, which is there until f returns. Such calls may nest, ten deep and more.
+   * Calls f with the address of a record of the door, which is valid until f returns. Such calls may nest, ten deep and more.
    *
-   * A record that has to stay longer goes into memory of the caller's: `LinearJob.write(core.module, address, job)`, where address is a
-   * multiple of 8 with LinearJob.bytes of room. In calls that small arrays feel, give all fields in one literal: to spread an object into
-   * another takes engines some microseconds.
+   * A record with a longer life goes into memory of the caller's: `LinearJob.write(core.module, address, job)`, where address is a multiple
+   * of 8 with LinearJob.bytes of room. In calls on small arrays, write all fields in one literal: object spread takes some microseconds.
    */
   withRecord<T, R>(type: RecordType<T>, record: T, f: (address: number) => R): R {
     const address = this.pushRecord(type, record);
@@ -211,7 +210,7 @@ export class Core {
     return new make(this.module.HEAPU8.buffer, address, length);
   }
 
-  /** As view. The last one is kept: calls in a loop ask for the same, and making a view costs as much as to copy 1 kB. */
+  /** Like view, but caches the last one: loops ask for the same view, and making one takes as long as copying 1 kB. */
   viewAgain(dtype: WasmDType, address: number, length: number): WasmView {
     let last = this.#lastView;
     if (
@@ -247,12 +246,12 @@ export class Core {
   }
 }
 
-/** For calls whose arguments were checked. A status that is not ok is a mistake of this package. */
+/** Checks the status of a call whose arguments are right. Any status but kOk is a bug of this package. */
 export function checkStatus(status: Status): void {
   if (status !== Status.ok) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
 }
 
-/** Calls f for consecutive tiles of n elements. `whole`: one tile holds all of them. */
+/** Calls f for consecutive tiles of n elements. @param whole true: one tile holds all of them */
 export function forEachTile(
   n: number,
   whole: boolean,

@@ -1,13 +1,13 @@
-// What is used of Node's modules. They come from `process.getBuiltinModule`, never from an import, so that files that use them load in a
-// browser as well.
+// The parts of Node's modules that the library uses. They come from `process.getBuiltinModule`, never from an import, so that files that
+// use them load in a browser as well.
 
-/** An open file of Node's `fs/promises`: what is used of it. */
+/** An open file of Node's `fs/promises`, as far as it is used. */
 export interface NodeFileHandle {
   /** The descriptor, by which workers read. */
   readonly fd?: number;
   /** Reads into a part of the buffer. */
   read(buffer: Uint8Array, offset: number, length: number, position: number): Promise<{ readonly bytesRead: number }>;
-  /** What the system knows of the file. */
+  /** The facts that the system has about the file. */
   stat(): Promise<{
     readonly size: number;
     readonly mtimeMs?: number;
@@ -17,7 +17,7 @@ export interface NodeFileHandle {
   }>;
 }
 
-/** An open file of Node's `fs/promises` for writing: what is used of one that a caller gives. */
+/** An open file of Node's `fs/promises` for writing, as far as one of a caller is used. */
 export interface NodeWritableHandle {
   /** Writes a part of the buffer. */
   write(
@@ -30,14 +30,14 @@ export interface NodeWritableHandle {
   truncate(length: number): Promise<void>;
 }
 
-/** A file that was opened here for writing: what is used of it. */
+/** A file that the library opened for writing, as far as it is used. */
 export interface WritableFileHandle extends NodeFileHandle, Pick<NodeWritableHandle, 'write'> {
   chmod(mode: number): Promise<void>;
   datasync(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** What is used of Node's modules. Written out, so that users of the types need none of Node's. */
+/** Node's modules, as far as they are used. Written out, so that users of the types do not need those of Node. */
 export interface NodeModules {
   'node:fs/promises': {
     open(path: string, flags: string | number, mode?: number): Promise<WritableFileHandle>;
@@ -50,7 +50,7 @@ export interface NodeModules {
     rm(path: string, options: { force: boolean }): Promise<void>;
   };
   'node:fs': {
-    /** O_NONBLOCK is not there on all systems. */
+    /** O_NONBLOCK is missing on some systems. */
     readonly constants: { readonly O_RDONLY: number; readonly O_WRONLY: number; readonly O_NONBLOCK?: number };
     openSync(path: string, flags: number): number;
     readFileSync(path: string): Uint8Array;
@@ -89,7 +89,7 @@ export interface NodeModules {
   'node:url': { fileURLToPath(url: URL): string };
 }
 
-/** A module of Node, or undefined where there is none. */
+/** A module of Node; undefined outside of Node. */
 export function nodeModule<K extends keyof NodeModules>(name: K): NodeModules[K] | undefined {
   const { process } = globalThis as { process?: { getBuiltinModule?(name: K): NodeModules[K] | undefined } };
   return process?.getBuiltinModule?.(name);

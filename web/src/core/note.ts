@@ -9,21 +9,21 @@ function sentenceText(sentence: Sentence, words?: OptionWords): string {
   return sentence.map((part) => (typeof part === 'string' ? part : sayMention(part, words))).join('');
 }
 
-/** Something that users should know about a result. */
+/** A fact about a result that users should know. */
 export interface Note {
-  /** What it is about, such as `ruleWithoutEffect`. Programs decide by this, never by the text. */
+  /** The kind of the note, such as `ruleWithoutEffect`. Programs decide by the kind, never by the text. */
   readonly kind: string;
-  /** Names of the tensors that it is about. */
+  /** Names of the tensors in question. */
   readonly tensors?: readonly string[];
   /** A sentence without a full stop. Options are written as code. */
   readonly text: string;
   /** The same in parts, if it mentions options, for programs that write these in another way. */
   readonly parts?: Sentence;
-  /** More about it, by kind. */
+  /** Further data, depending on the kind. */
   readonly [datum: string]: unknown;
 }
 
-/** Makes a note. @param data more about it, such as `tensors` */
+/** Makes a note. @param data its further data, such as `tensors` */
 export function noteOf(
   kind: string,
   data: Readonly<Record<string, unknown>>,

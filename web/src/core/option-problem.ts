@@ -1,12 +1,15 @@
-// What is wrong with an argument, as data, and the sentence about it. The package, the command line and the page say the same data: each of
-// them has its own words for options and values.
+// Mistakes in arguments, as data, and the sentences about them. The package, the command line and the page make their sentences of the same
+// data. Each has its own words for options and values.
 import { article, show } from './show.js';
 
-/** An option inside of data, with a value where one is meant. Each edge writes it its own way: `to: 'int8'`, `--to int8`. */
+/**
+ * An option inside of data, with a value where one is meant. The API and the command line write it differently: `to: 'int8'`, `--to int8`.
+ */
 export interface OptionMention {
   readonly kind: 'option';
   /** Path of the option: `to`, `granularity.groupSize`, `rules[2].to`. `rules[].keep` is that of any rule. */
   readonly option: string;
+  /** The value, where one is meant. */
   readonly value?: unknown;
 }
 
@@ -15,8 +18,8 @@ export function mention(option: string, value?: unknown): OptionMention {
   return { kind: 'option', option, ...(value !== undefined && { value }) };
 }
 
-/** What an argument has to be beyond its type. */
-type ArgumentState =
+/** A condition that an argument has to meet beyond its type. */
+export type ArgumentState =
   /** An array whose memory was not transferred or cut off. */
   | 'attached'
   /** An array that stays as it is during the call. */
@@ -28,12 +31,22 @@ type ArgumentState =
   /** A block whose scale is finite. */
   | 'finiteScale';
 
-/** What was expected of an argument. */
+/** The condition that an argument did not meet. */
 export type Expected =
-  /** A value of one of these types: `number`, `Float32Array`, `path`. */
-  | { readonly kind: 'type'; readonly types: readonly string[] }
-  /** One of these values. `for`: the files in which they mean something. */
-  | { readonly kind: 'oneOf'; readonly values: readonly unknown[]; readonly for?: string | undefined }
+  /** A value of one of these types. */
+  | {
+      readonly kind: 'type';
+      /** Names of types: `number`, `Float32Array`, `path`. */
+      readonly types: readonly string[];
+    }
+  /** One of these values. */
+  | {
+      readonly kind: 'oneOf';
+      /** The accepted values. */
+      readonly values: readonly unknown[];
+      /** The files in which they mean something. */
+      readonly for?: string | undefined;
+    }
   /** A number, or a count of something: of elements of an array, of bytes that a size means. */
   | {
       readonly kind: 'number';
@@ -41,49 +54,105 @@ export type Expected =
       readonly finite?: true;
       /** The only number. */
       readonly is?: number;
+      /** The smallest number. */
       readonly min?: number | undefined;
+      /** The largest number. */
       readonly max?: number | undefined;
-      /** The bound below, where it does not count itself. */
+      /** The lower bound, if the bound itself is excluded. */
       readonly above?: number;
+      /** A divisor of the number. */
       readonly multipleOf?: number;
-      /** What is counted: `elements`, `bytes`. */
+      /** Unit of a count: `elements`, `bytes`. */
       readonly unit?: string;
     }
-  /** Whole numbers of at least 0: these dimensions, with this number of elements, and the last of them a multiple. */
+  /** Whole numbers of at least 0. */
   | {
       readonly kind: 'shape';
+      /** The dimensions, as numbers or names. */
       readonly dimensions?: readonly string[];
+      /** The product of the dimensions. */
       readonly elements?: number;
+      /** The largest product of the dimensions. */
       readonly maxElements?: number;
+      /** A divisor of the last dimension. */
       readonly lastMultipleOf?: number;
     }
-  /** An object with these keys. */
-  | { readonly kind: 'object'; readonly keys: readonly string[] }
-  /** A text such as these. `form`: with its article, where it is not any text. */
-  | { readonly kind: 'text'; readonly form?: string; readonly examples: readonly string[] }
-  | { readonly kind: 'anyOf'; readonly of: readonly Expected[] }
-  /** The object that a call returned, and no copy. */
-  | { readonly kind: 'returnedBy'; readonly call: string }
-  /** Something that is not used up: an array with its memory, a stream that nothing else writes to. */
-  | { readonly kind: 'state'; readonly state: ArgumentState }
-  /** A quantized tensor of one of these kinds. */
-  | { readonly kind: 'quantized'; readonly kinds: readonly string[] }
+  /** An object. */
+  | {
+      readonly kind: 'object';
+      /** Its keys. */
+      readonly keys: readonly string[];
+    }
+  /** A text. */
+  | {
+      readonly kind: 'text';
+      /** Its form with an article, such as `a regular expression`. @defaultValue any text */
+      readonly form?: string;
+      /** Texts that would be accepted. */
+      readonly examples: readonly string[];
+    }
+  /** Any of several conditions. */
+  | {
+      readonly kind: 'anyOf';
+      /** The conditions, of which one is enough. */
+      readonly of: readonly Expected[];
+    }
+  /** The object that a call returned, not a copy of it. */
+  | {
+      readonly kind: 'returnedBy';
+      /** The name of the call. */
+      readonly call: string;
+    }
+  /** An object in a usable state. */
+  | {
+      readonly kind: 'state';
+      /** The state, such as an array with its memory. */
+      readonly state: ArgumentState;
+    }
+  /** A quantized tensor. */
+  | {
+      readonly kind: 'quantized';
+      /** The accepted kinds of quantized tensors. */
+      readonly kinds: readonly string[];
+    }
   /** An array or file that shares nothing with another argument. */
-  | { readonly kind: 'apart'; readonly from: string }
+  | {
+      readonly kind: 'apart';
+      /** Path of the other argument. */
+      readonly from: string;
+    }
   /** Each value or name once. */
   | { readonly kind: 'distinct' }
   /** One of the known options. */
-  | { readonly kind: 'knownOption'; readonly names: readonly string[] }
+  | {
+      readonly kind: 'knownOption';
+      /** The known options. */
+      readonly names: readonly string[];
+    }
   /** Nothing: the value follows from something else. */
   | { readonly kind: 'absent' }
   /** Anything but undefined. */
   | { readonly kind: 'required' }
-  /** The option means something only beside another one, with one of these values if there are some. What was given is the other's value. */
-  | { readonly kind: 'onlyWith'; readonly option: string; readonly values: readonly unknown[] }
+  /** The option needs another one. `got` is the value of the other option. */
+  | {
+      readonly kind: 'onlyWith';
+      /** Path of the other option. */
+      readonly option: string;
+      /** Values of the other option; empty if any value does. */
+      readonly values: readonly unknown[];
+    }
   /** The option excludes another one. */
-  | { readonly kind: 'without'; readonly other: OptionMention }
-  /** The option means something only for some files. */
-  | { readonly kind: 'onlyFor'; readonly files: string };
+  | {
+      readonly kind: 'without';
+      /** The other option. */
+      readonly other: OptionMention;
+    }
+  /** The option has a meaning for some files only. */
+  | {
+      readonly kind: 'onlyFor';
+      /** The files, such as `GGUF files`. */
+      readonly files: string;
+    };
 
 /** A value of one of these types. */
 export const ofType = (...types: string[]): Expected => ({ kind: 'type', types });
@@ -97,41 +166,69 @@ export const count = (is: number, unit: string): Expected => ({ kind: 'number', 
 /** A whole number within these bounds. */
 export const whole = (min?: number, max?: number): Expected => ({ kind: 'number', whole: true, min, max });
 
-/** What the option means something with. */
+/** The option needs another one, with one of these values if any are listed. */
 export const onlyWith = (option: string, ...values: unknown[]): Expected => ({ kind: 'onlyWith', option, values });
 
-/** What the option excludes. */
+/** The option excludes another one. */
 export const without = (option: string, value?: unknown): Expected => ({
   kind: 'without',
   other: mention(option, value),
 });
 
-/** What else helps with an error. */
+/** Advice about an error. */
 export type Hint =
-  /** Names that may have been meant. */
-  | { readonly kind: 'didYouMean'; readonly names: readonly string[] }
+  /** A similar name may have been meant. */
+  | {
+      readonly kind: 'didYouMean';
+      /** Similar names. */
+      readonly names: readonly string[];
+    }
   /** The argument has to match another one. */
-  | { readonly kind: 'as'; readonly option: string }
-  /** This is expected beside these options. */
-  | { readonly kind: 'with'; readonly options: readonly OptionMention[] }
-  /** An option that goes on. `effect`: what it does, as the rest of the sentence: `copies it`. */
-  | { readonly kind: 'try'; readonly option: OptionMention; readonly effect: string }
-  /** An instance that was loaded with this option does it. */
-  | { readonly kind: 'load'; readonly option: OptionMention }
-  /** Why, or the message of the engine or the system. It mentions no option. */
-  | { readonly kind: 'because'; readonly message: string };
+  | {
+      readonly kind: 'as';
+      /** Path of the other argument. */
+      readonly option: string;
+    }
+  /** The condition follows from other options. */
+  | {
+      readonly kind: 'with';
+      /** The other options. */
+      readonly options: readonly OptionMention[];
+    }
+  /** Another option avoids the error. */
+  | {
+      readonly kind: 'try';
+      /** The other option. */
+      readonly option: OptionMention;
+      /** Its effect, as the rest of the sentence: `copies it`. */
+      readonly effect: string;
+    }
+  /** Another instance supports the call. */
+  | {
+      readonly kind: 'load';
+      /** The option of `load` that makes such an instance. */
+      readonly option: OptionMention;
+    }
+  /** The error has a cause that can be named. */
+  | {
+      readonly kind: 'because';
+      /** The cause, or the message of the engine or the system. Mentions no option. */
+      readonly message: string;
+    };
 
-/** What is wrong with an argument. */
+/** A mistake in an argument. */
 export interface OptionProblem {
   /** Path of the option or argument: `dtype`, `rules[2].to`. */
   readonly option: string;
+  /** The condition that it did not meet. */
   readonly expected: Expected;
-  /** What was given; the count where something is counted. */
+  /** The given value, or its count if a count is expected. */
   readonly got: unknown;
+  /** Advice, if there is any. */
   readonly hint?: Hint | undefined;
 }
 
-/** How an edge writes options and values. */
+/** The way in which the API, the command line or the page writes options and values. */
 export interface OptionWords {
   /** The name of an option. */
   option(path: string): string;
@@ -139,7 +236,7 @@ export interface OptionWords {
   withValues(path: string, values: readonly unknown[]): string;
   /** A value that was expected. */
   value(value: unknown): string;
-  /** Whether the name of an option says its value as well. */
+  /** True if the name of an option implies its value. */
   isSwitch?(path: string): boolean;
 }
 
@@ -191,7 +288,7 @@ function sayShape({ dimensions, elements, maxElements, lastMultipleOf }: Expecte
   return `a shape of ${elements === undefined ? 'at most ' : ''}${size} elements`;
 }
 
-/** What was expected: alternatives, of which one is enough. */
+/** The condition as a list of alternatives. */
 function alternatives(expected: Expected, words: OptionWords): readonly string[] {
   switch (expected.kind) {
     case 'type':
@@ -237,7 +334,7 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
   }
 }
 
-/** How sentences begin that are about something else than the value. */
+/** Beginnings of the sentences that are not about the value. */
 const openings: { readonly [Kind in Expected['kind']]?: string } = {
   knownOption: 'unknown option; there are ',
   required: 'required',
@@ -246,7 +343,7 @@ const openings: { readonly [Kind in Expected['kind']]?: string } = {
   onlyFor: 'only for ',
 };
 
-/** The end of a sentence that helps; empty if the hint belongs into its middle. */
+/** The advice at the end of a sentence; empty if it belongs into the middle. */
 export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): string {
   if (hint?.kind === 'didYouMean') return hint.names.length === 0 ? '' : `; did you mean ${hint.names.join(' or ')}?`;
   if (hint?.kind === 'try') return `; ${sayMention(hint.option, words)} ${hint.effect}`;
@@ -254,7 +351,7 @@ export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): 
   return hint?.kind === 'because' ? `: ${hint.message}` : '';
 }
 
-/** What was given, at the end of a sentence. */
+/** The given value, at the end of a sentence. */
 function sayGot({ option, expected, got }: OptionProblem, words: OptionWords): string {
   switch (expected.kind) {
     case 'knownOption':
@@ -270,7 +367,7 @@ function sayGot({ option, expected, got }: OptionProblem, words: OptionWords): s
   }
 }
 
-/** What is wrong, without the option's name: `expected a number, got "a"`. */
+/** The sentence about a mistake, without the option's name: `expected a number, got "a"`. */
 export function sayProblem(problem: OptionProblem, words: OptionWords = apiWords): string {
   const { expected, hint } = problem;
   let text = (openings[expected.kind] ?? 'expected ') + listed(alternatives(expected, words));

@@ -1,4 +1,4 @@
-// Where the wasm files of this package are. scalepoint/inline has own-wasm.ts of web/src/inline in its place.
+// Locates the wasm files of this package. scalepoint/inline replaces it by own-wasm.ts of web/src/inline.
 import type { Tier, WasmModule, WasmSource } from './tier.js';
 
 /** The wasm file of a module and a tier, which lies beside this file. */

@@ -1,7 +1,7 @@
-// Types of browsers and Node in public signatures. A project may have them from the DOM library, from @types/node, or not at all: then
-// the types here take their place. The build imports them into each file of declarations that uses such a name.
+// Types of browsers and Node in public signatures. A project may have them from the DOM library or from @types/node. If it has neither, the
+// types here take their place. The build imports them into each file of declarations that uses such a name.
 
-/** A class of the platform: what the project knows of it, or else the fallback. */
+/** A class of the platform: the project's own type, or else the fallback. */
 type Known<Name extends string, Fallback> =
   typeof globalThis extends Record<Name, { prototype: infer T }> ? T : Fallback;
 

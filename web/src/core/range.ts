@@ -4,7 +4,7 @@ import { RangeMethod } from './door.js';
 import { rangeError } from './errors.js';
 import { type Expected, oneOf } from './option-problem.js';
 
-/** What the core is told: the method, and the percentile that it may need. */
+/** A search as the core takes it: the method, and the percentile for the method that needs one. */
 export interface RangeSearch {
   readonly method: RangeMethod;
   readonly percentile: number;
@@ -24,13 +24,13 @@ type NamedSearch = keyof typeof namedSearches;
 export type SearchedRange =
   | NamedSearch
   | {
-      /** Which share of the values the range holds, in percent: above 50, at most 100. */
+      /** Share of the values in the range, in percent: above 50, at most 100. */
       readonly percentile: number;
     };
 
 /** The ranges that have a name. */
 export const rangeNames: readonly string[] = ['min-max', ...Object.keys(namedSearches)];
-/** What the option can be where no range is given. */
+/** Values of the option, except given ranges. */
 export const searchedRangeForm: Expected = {
   kind: 'anyOf',
   of: [oneOf(rangeNames), { kind: 'object', keys: ['percentile'] }],
@@ -41,7 +41,7 @@ export function isNamedRange(range: unknown): range is 'min-max' | NamedSearch {
 }
 
 /**
- * How the core finds such a range; undefined for any other.
+ * The search for such a range in the core; undefined for any other range.
  * @throws TypeError or RangeError naming `range.percentile`
  */
 export function searchOf(range: unknown): RangeSearch | undefined {

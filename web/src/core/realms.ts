@@ -1,15 +1,15 @@
-// What a value is, whichever window or context made it. There, `instanceof` knows only the classes of its own. The accessors below read what
-// the engine itself keeps with a value, so no code of the caller's runs.
+// Tests for types of values from any window or context. `instanceof` knows only the classes of its own window. The accessors below read
+// internal slots of the engine, so that no code of the caller's runs.
 
 const nameOf = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Int8Array.prototype), Symbol.toStringTag)?.get;
 const lengthOf = Object.getOwnPropertyDescriptor(ArrayBuffer.prototype, 'byteLength')?.get;
 
-/** 'Float32Array' and so on; undefined for anything that is no typed array. */
+/** Name of a typed array's type, such as 'Float32Array'; undefined for other values. */
 export function typedArrayName(value: unknown): string | undefined {
   return nameOf?.call(value) as string | undefined;
 }
 
-/** Whether it is an ArrayBuffer. */
+/** True for an ArrayBuffer. */
 export function isBuffer(value: unknown): value is ArrayBuffer {
   try {
     lengthOf?.call(value);
@@ -19,12 +19,12 @@ export function isBuffer(value: unknown): value is ArrayBuffer {
   }
 }
 
-/** Whether it is a Uint8Array; Node's Buffer is one. */
+/** True for a Uint8Array, such as Node's Buffer. */
 export function isBytes(value: unknown): value is Uint8Array {
   return typedArrayName(value) === 'Uint8Array';
 }
 
-/** Whether it is a Float64Array. */
+/** True for a Float64Array. */
 export function isDoubles(value: unknown): value is Float64Array {
   return typedArrayName(value) === 'Float64Array';
 }

@@ -1,11 +1,11 @@
-/** Waiting for what may never come: promises that a signal or a time limit ends. */
+/** Waits for promises that may never settle, until a signal or a time limit ends the wait. */
 
 /** Waits for promises until a signal aborts. */
 export interface Waiting {
   readonly signal: AbortSignal | undefined;
   /**
    * The promise, or a rejection with the signal's reason as soon as it aborts.
-   * @param late is called with a value that came after that
+   * @param late called with a value that arrives after that
    */
   soon<T>(promise: Promise<T>, late?: (value: T) => void): Promise<T>;
   /** Stops listening to the signal. */
@@ -13,8 +13,8 @@ export interface Waiting {
 }
 
 /**
- * Rejects all pending waits as soon as the signal aborts. A race against one long-lived promise would do the same, but that promise would
- * hold on to every result, megabytes each, until the end.
+ * Rejects all pending waits as soon as the signal aborts. Does not race against one long-lived promise, because that promise would hold
+ * every result, megabytes each, until the end.
  */
 export function waitingFor(signal: AbortSignal | undefined): Waiting {
   if (signal === undefined) return { signal, soon: (promise) => promise, end: () => {} };
@@ -40,7 +40,7 @@ export function waitingFor(signal: AbortSignal | undefined): Waiting {
   };
 }
 
-/** How long the end of something that may hang is waited for. */
+/** Time limit for closing a resource that may hang. */
 const patienceMilliseconds = 50;
 
 /** Waits until the promise settles, but not longer than a moment. Never rejects. */

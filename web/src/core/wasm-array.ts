@@ -10,22 +10,22 @@ import { oneOf } from './option-problem.js';
  * It lives until `dispose()`.
  */
 export interface WasmArray {
-  /** What the elements are. */
+  /** Type of the elements. */
   readonly dtype: WasmDType;
   /** Number of elements. */
   readonly length: number;
   /** A typed array over the memory. Read it anew after any other call: when wasm memory grows, older views become empty. */
   readonly view: WasmView;
-  /** Gives the memory back. To call it twice is fine. Any use after it is a ScalepointError `DISPOSED`. */
+  /** Frees the memory. Safe to call twice. Any later use of the array throws ScalepointError `DISPOSED`. */
   dispose(): void;
   [Symbol.dispose](): void;
 }
 
-/** A WasmArray whose view is of the kind that its dtype says. */
+/** A WasmArray whose view has the type that belongs to its dtype. */
 export type WasmArrayOf<T extends WasmDType> = WasmArray & {
-  /** What the elements are. */
+  /** Type of the elements. */
   readonly dtype: T;
-  /** The elements, in a view that is to be read anew after any other call. */
+  /** The elements. Read the view anew after any other call. */
   readonly view: InstanceType<(typeof arrayTypes)[T]>;
 };
 
@@ -47,7 +47,7 @@ export class OwnedWasmArray implements WasmArray {
     this.#address = core.allocate(length * elementBytes[dtype]);
   }
 
-  /** Where the array lies in the memory of `core`. @throws TypeError if it belongs to another instance */
+  /** Address of the array in the memory of `core`. @throws TypeError if it belongs to another instance */
   addressIn(core: Core, what: string): number {
     if (this.#address === undefined || this.#core.disposed) throw disposedError(what);
     if (core !== this.#core) throw typeError(what, { kind: 'state', state: 'own' }, this);

@@ -1,3 +1,3 @@
-/** What importing a .wasm file gives depends on the bundler; most give its address. */
+/** An imported .wasm file. Bundlers differ in its value; most give the address of the file. */
 declare const url: string;
 export default url;

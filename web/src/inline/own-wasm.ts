@@ -1,4 +1,4 @@
-// Takes the place of web/src/core/own-wasm.ts in scalepoint/inline, where the wasm files are part of the code.
+// Replaces web/src/core/own-wasm.ts in scalepoint/inline, where the wasm files are part of the code.
 import type { Tier, WasmModule, WasmSource } from '../core/tier.js';
 import { scalar, simd } from './embedded.mjs';
 import { unpack } from './unpack.js';

@@ -1,4 +1,4 @@
-// Takes the place of web/src/runner/own-worker.ts in scalepoint/inline, where the worker is part of the code.
+// Replaces web/src/runner/own-worker.ts in scalepoint/inline, where the worker is part of the code.
 import { nodeModule } from '../core/node.js';
 import type { WorkerLike } from '../runner/worker-like.js';
 import { worker } from './embedded.mjs';
@@ -6,7 +6,7 @@ import { unpack } from './unpack.js';
 
 /** The code of the worker, unpacked once. */
 let code: Promise<string> | undefined;
-/** Its address in a browser. */
+/** URL of the code in a browser. */
 let address: string | undefined;
 
 /** Returns a function that starts the worker from its code; undefined if this engine has no workers. */

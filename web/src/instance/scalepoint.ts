@@ -1,5 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-// The face of the array calls: signatures and docs. arrays/ and layers/ do the work.
+// The public class of the array calls: signatures and documentation. The code is in arrays/ and layers/.
 import { type BlockOptions, quantizeBlocks } from '../arrays/blocks.js';
 import {
   type CastOptions,
@@ -53,7 +53,7 @@ export class Scalepoint {
   readonly #core: Core;
   /** True if the SIMD build is in use. */
   readonly simd: boolean;
-  /** Whether all types of ggml's blocks and `search: 'best'` are there: see `load({ blocks: true })`. */
+  /** True if all types of ggml's blocks and `search: 'best'` are available: see `load({ blocks: true })`. */
   readonly blocks: boolean;
   /** Version of the package. */
   readonly version: string = version;
@@ -106,8 +106,8 @@ export class Scalepoint {
 
   /**
    * Quantizes floats to the codes of a codebook. Divides each block of x by its largest magnitude, and stores for each quotient the index of
-   * the nearest value; halfway between two values, of the smaller one. nf4 and fp4 are those of bitsandbytes, codes and absmax bit for bit,
-   * except that blocks of zeros get the code of 0.
+   * the nearest value; halfway between two values, that of the smaller one. nf4 and fp4 are those of bitsandbytes, codes and absmax bit for
+   * bit, except that blocks of zeros get the code of 0.
    *
    * A learned codebook (`{ learn: 16 }`) holds the values, in ascending order, that make the squared error of these data small: the best
    * partition of their histogram, improved by Lloyd's iteration. Data with fewer different quotients repeat the largest value.
@@ -286,8 +286,8 @@ export class Scalepoint {
   }
 
   /**
-   * Collects how much each column of the weights is used, from the activations that layers or other programs multiply them with, and writes
-   * an importance matrix. Model files that are quantized with it have smaller errors in the columns that are used most.
+   * Collects the importance of each column of weights from the activations that layers or other programs multiply them with, and writes an
+   * importance matrix. Model files that are quantized with it have smaller errors in the most important columns.
    * @example const importance = sp.importance(); importance.add('blk.0.attn_q.weight', x, { columns: 4096 }); await importance.file();
    */
   importance(): Importance {

@@ -1,6 +1,6 @@
 // Keeps the best of many scores.
 
-/** The best k of what it is offered: a heap with the worst on top. Candidates come in the order of their indices. */
+/** Collects the best k of the offered scores: a heap with the worst on top. Scores are offered in the order of their indices. */
 export class Best {
   readonly #k: number;
   readonly #scores: number[] = [];
@@ -10,7 +10,7 @@ export class Best {
     this.#k = k;
   }
 
-  /** What a score has to be above. Of equal scores the first stays. */
+  /** Exclusive lower bound of further scores. Of equal scores, the first stays. */
   get threshold(): number {
     return this.#scores.length < this.#k ? -Infinity : (this.#scores[0] as number);
   }
@@ -60,7 +60,7 @@ export class Best {
     indices[at] = index;
   }
 
-  /** Best first. */
+  /** The scores and their indices, best first. */
   sorted(): { score: number; index: number }[] {
     return this.#scores
       .map((score, i) => ({ score, index: this.#indices[i] as number }))

@@ -1,4 +1,4 @@
-// Similarity search in float32: what the results of an index are compared with.
+// Similarity search in float32: the reference for the results of an index.
 import { addressOf } from '../arrays/source.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import { Best } from './best.js';

@@ -1,4 +1,4 @@
-// How much the columns of weights are used: the squares of what they are multiplied with, added up.
+// Importance of the columns of weights: the sums of squares of the activations that they are multiplied with.
 import { type FloatInput, type HalfFormat, nonFiniteError, type Source, sourceOf } from '../arrays/source.js';
 import { checkKeys, checkWhole } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
@@ -16,33 +16,33 @@ export interface TensorInput {
 
 /** Options of `Importance.add`. */
 export interface ActivationOptions {
-  /** Length of a row. @defaultValue what is known from the last dimension of x, from a layer or from the first call */
+  /** Length of a row. @defaultValue the last dimension of x, or the length known from a layer or from the first call */
   columns?: number;
   /** The input is a Uint16Array of the bits of such floats. */
   from?: HalfFormat;
-  /** Which matrix of a weight with several it is, such as an expert, from 0. @defaultValue 0 */
+  /** Index of the matrix in a weight with several, such as experts, from 0. @defaultValue 0 */
   matrix?: number;
-  /** How many matrices the weight has. @defaultValue 1, or as in the first call */
+  /** Number of matrices of the weight. @defaultValue 1, or as in the first call */
   matrices?: number;
 }
 
-/** What an importance matrix says beside its numbers. */
+/** Metadata of an importance matrix. */
 export interface ImportanceFileOptions {
   /** Names of the texts. @defaultValue ['unnamed'] */
   datasets?: readonly string[];
-  /** How many chunks of text there were. @defaultValue 1 */
+  /** Number of chunks of text. @defaultValue 1 */
   chunks?: number;
   /** Tokens of a chunk. @defaultValue the most rows of a weight divided by the chunks, rounded up */
   chunkSize?: number;
 }
 
-/** What is known of a weight. */
+/** The sums of a weight. */
 export interface ActivationSums {
   /** Its name in the GGUF file. */
   readonly name: string;
   /** Sums of squares for each column, of one matrix after the other. */
   readonly sums: Float64Array<ArrayBuffer>;
-  /** How many rows each matrix was multiplied with. */
+  /** Number of rows that each matrix was multiplied with. */
   readonly counts: Float64Array<ArrayBuffer>;
 }
 
@@ -58,7 +58,7 @@ const isTensor = (x: unknown): x is TensorInput =>
   typeof x === 'object' && x !== null && 'dims' in x && Array.isArray(x.dims) && 'data' in x;
 
 /**
- * Collects how much the columns of weights are used, for importance matrices of llama.cpp. Made by `sp.importance()`.
+ * Collects the importance of the columns of weights, for importance matrices of llama.cpp. Made by `sp.importance()`.
  * @example importance.watch(layer, 'blk.0.ffn_down.weight'); run(model); await writeFile('imatrix.gguf', await importance.file());
  */
 export class Importance {
@@ -73,8 +73,8 @@ export class Importance {
   }
 
   /**
-   * Counts what a layer is given from now on, for the weights with these names: several where they are multiplied with the same, such as
-   * those of query, key and value. Returns a function that ends it.
+   * Counts the inputs of a layer from now on, for the weights with these names: several if they are multiplied with the same inputs, such
+   * as those of query, key and value. Returns a function that stops counting.
    * @throws TypeError or RangeError naming the argument
    */
   watch(layer: Layer, ...names: readonly string[]): () => void {
@@ -88,7 +88,7 @@ export class Importance {
   /**
    * Counts rows of numbers that a weight is multiplied with. All numbers are finite.
    * @example importance.add('blk.0.attn_q.weight', x, { columns: 4096 }); importance.add('blk.0.ffn_up.weight', outputs.normalized);
-   * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE`: then nothing was counted; `DISPOSED`
+   * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE`, after which the sums stay the same; `DISPOSED`
    */
   add(name: string, x: FloatInput | TensorInput, options: ActivationOptions = {}): void {
     checkKeys(options, addKeys);
@@ -110,14 +110,14 @@ export class Importance {
     this.#weights.set(name, weight);
   }
 
-  /** Names of the weights that are known. */
+  /** Names of the weights with sums. */
   get names(): string[] {
     return [...this.#weights.keys()];
   }
 
   /**
    * The importance matrix as a GGUF file, which `importance` of model files and llama-quantize's --imatrix take.
-   * @throws TypeError or RangeError naming the option, or `names` if nothing was counted
+   * @throws TypeError or RangeError naming the option, or `names` if no row was counted
    */
   async file(options: ImportanceFileOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     const weights = [...this.#weights.values()].filter(({ counts }) => counts.some((count) => count > 0));
@@ -125,7 +125,7 @@ export class Importance {
     return this.#write(weights, options);
   }
 
-  /** What is known of a weight. If that is nothing, it is new, and not remembered yet. */
+  /** The sums of a weight. Those of an unknown weight are new, and not stored yet. */
   #weightOf(name: unknown, columns: number, matrices: number): ActivationSums {
     if (typeof name !== 'string' || name === '') throw typeError('name', ofType('string'), name);
     const known = this.#weights.get(name);

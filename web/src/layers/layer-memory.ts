@@ -6,15 +6,15 @@ import { ActivationType, LayerSpec, PackedLayer } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
 
-/** What decides about the size of a layer, and how it computes. */
-type Form = Omit<LayerSpec, 'rows' | 'columns'> & { readonly outputs: number; readonly inputs: number };
+/** The form of a layer, which decides about its size and its arithmetic. */
+type LayerForm = Omit<LayerSpec, 'rows' | 'columns'> & { readonly outputs: number; readonly inputs: number };
 
 /** The form of float weights. */
-export function floatForm(outputs: number, inputs: number): Form {
+export function floatForm(outputs: number, inputs: number): LayerForm {
   return { outputs, inputs, groupSize: inputs, bits: 32, zeroPoints: false, activations: ActivationType.float32 };
 }
 
-/** Outputs or inputs that the core can count: more have no room in wasm memory. */
+/** Bound of outputs and inputs. More do not fit into wasm memory. */
 const most = 2 ** 31;
 
 /** A layer in wasm memory. Its weights are 0 until they are filled in. */
@@ -32,7 +32,7 @@ export class LayerMemory {
    * @param zeroPoint that of all codes, unless each scale has one of its own
    * @throws ScalepointError `OUT_OF_MEMORY`
    */
-  constructor(core: Core, form: Form, zeroPoint = 0) {
+  constructor(core: Core, form: LayerForm, zeroPoint = 0) {
     this.#core = core;
     const { outputs, inputs, groupSize, bits, zeroPoints, activations } = form;
     this.outputs = outputs;
@@ -48,7 +48,7 @@ export class LayerMemory {
     checkStatus(core.module.makeLayer(this.layer, zeroPoint));
   }
 
-  /** Calls f for as many rows at a time as a tile holds, at least one. ownBytes: memory that f needs for so many rows, at `own`. */
+  /** Calls f for as many rows at a time as a tile holds, at least one. ownBytes: bytes that f needs at `own` for `rows` rows. */
   forRows(ownBytes: (rows: number) => number, f: (row: number, rows: number, own: number) => void): void {
     const step = Math.min(this.outputs, Math.max(1, Math.floor(tileSize / this.inputs)));
     this.#core.withMemory(ownBytes(step), (own) => {

@@ -15,16 +15,17 @@ import { floatWeights, LayerMemory } from './layer-memory.js';
 
 /** Options of `linear`. */
 export interface LinearOptions {
-  /** One number an output, added last. */
+  /** One number per output, added last. */
   bias?: FloatInput;
   /**
-   * What the layer computes with. 'float32': x as it is (W8A32, W4A32). 'int8': each row of x is quantized on the fly (W8A8, W4A8),
-   * which is faster and costs the error of that rounding; for codes that layers compute on only (see `linear`).
+   * Type of the activations. 'float32': x as it is (W8A32, W4A32). 'int8': quantizes each row of x on the fly (W8A8, W4A8), which is faster
+   * and adds the error of that rounding. Only for the codes that layers compute with (see `linear`).
    * @defaultValue 'float32'
    */
   activations?: 'float32' | 'int8';
   /**
-   * How rows of x become int8: as `quantize` does by default, absmax / 127, or with a zero point, for x of one sign mostly.
+   * Scheme of the int8 rows of x. 'symmetric': scale = absmax / 127, as `quantize` by default. 'asymmetric': with a zero point, for x that
+   * is mostly of one sign.
    * @defaultValue 'symmetric'
    */
   activationScheme?: 'symmetric' | 'asymmetric';
@@ -34,7 +35,7 @@ export interface LinearOptions {
 export interface FloatLinearOptions {
   /** [outputs, inputs] */
   shape: readonly number[];
-  /** One number an output, added last. */
+  /** One number per output, added last. */
   bias?: FloatInput;
   /** The weights are a Uint16Array of the bits of such floats. */
   from?: HalfFormat;
@@ -52,7 +53,7 @@ const linearKeys = new Set(['bias', 'activations', 'activationScheme']);
 const floatLinearKeys = new Set(['shape', 'bias', 'from']);
 const forwardKeys = new Set(['batch', 'out']);
 
-/** Rows of x that go to the core at a time. It reads the weights once for all of them. */
+/** Rows of x per call of the core, which reads the weights once for all of them. */
 const rowsAtOnce = 128;
 
 /** A linear layer, y = x W^T + bias, its weights in wasm memory. Made by `sp.linear` and `sp.matmulFloat`. */
@@ -61,7 +62,7 @@ export class Layer {
   readonly inputs: number;
   /** Length of a row of y. */
   readonly outputs: number;
-  /** Bytes that the layer takes in wasm memory. */
+  /** Size of the layer in wasm memory, in bytes. */
   readonly bytes: number;
   readonly #core: Core;
   readonly #memory: LayerMemory;
@@ -79,8 +80,8 @@ export class Layer {
    *
    * On quantized weights a row of x gives the same bits in any batch and engine. With int8 activations the sum of a group is exact
    * in integers, and y is rounded once. With float32 activations the error is at most 2^-24 |y| + 2^-29 times the sum over blocks of
-   * 128 inputs of (sum |W| * largest |x| of the block); where one x dwarfs the others of its block, about that of a sum in float32.
-   * NaN and infinities give what they give in float32.
+   * 128 inputs of (sum |W| * largest |x| of the block); if one x is much larger than the others of its block, about that of a sum in
+   * float32. NaN and infinities have the same effect as in float32.
    * @example const y = layer.forward(x, { batch: 4 });
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
@@ -96,13 +97,13 @@ export class Layer {
     const { out } = options;
     const y = new Sink(core, 'float32', batch * outputs, out, 'out');
     checkApart(x, out, 'out');
-    // To read the arguments may have run code of the caller's.
+    // Check after reading the arguments, which may have run code of the caller.
     this.#memory.checkAlive('the layer');
     if (batch === 0) return y.result as Float32Array | WasmArray;
     for (const watcher of this.#watchers) watcher(source);
     const { layer } = this.#memory;
 
-    // The scratch tiles take what fits; more gets memory of its own.
+    // Use the scratch tiles if the rows fit; allocate memory otherwise.
     const rows = Math.min(batch, rowsAtOnce);
     const ownX = !source.inPlace && rows * inputs > tileSize ? rows * inputs * 4 : 0;
     const ownY = y.address === undefined && rows * outputs > tileSize ? rows * outputs * 4 : 0;
@@ -120,7 +121,7 @@ export class Layer {
     return y.result as Float32Array | WasmArray;
   }
 
-  /** Calls f with every x from now on, before it is used. Returns a function that ends it. @internal */
+  /** Calls f with every x from now on, before it is used. Returns a function that stops these calls. @internal */
   watch(f: (x: Source) => void): () => void {
     this.#watchers.add(f);
     return () => {
@@ -144,7 +145,7 @@ export class Layer {
     return length / inputs;
   }
 
-  /** Gives the memory back. To call it twice is fine. Any use after it is a ScalepointError `DISPOSED`. */
+  /** Frees the memory. Safe to call twice. Any later use of the layer throws ScalepointError `DISPOSED`. */
   dispose(): void {
     this.#memory.dispose();
   }
@@ -172,7 +173,7 @@ function activationsOf(options: LinearOptions): ActivationType {
   return asymmetric ? ActivationType.int8Asymmetric : ActivationType.int8Symmetric;
 }
 
-/** Makes a layer of weights. Nothing stays in memory if that fails. */
+/** Makes a layer of weights. Frees its memory after an error. */
 function layerOf(core: Core, weights: Weights, bias: FloatInput | undefined, activations: () => ActivationType): Layer {
   const { outputs, inputs, groupSize, bits, zeroPoints, zeroPoint } = weights;
   const added = biasOf(core, bias, outputs);

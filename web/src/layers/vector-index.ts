@@ -18,15 +18,15 @@ import { isList, squares, type VectorInput, vectorsOf } from './vectors.js';
 
 /** Options of `index`. */
 export interface IndexOptions {
-  /** [count, dimension], for vectors in one array. A list of vectors needs none, nor does a quantized tensor. */
+  /** [count, dimension], for vectors in one array. Not needed for a list of vectors or a quantized tensor. */
   shape?: readonly number[];
   /** @defaultValue 'int8' */
   dtype?: 'int8';
-  /** What a score is. @defaultValue 'dot' */
+  /** The score: a dot product or a cosine. @defaultValue 'dot' */
   metric?: 'dot' | 'cosine';
   /**
-   * What a search computes with. 'int8': the query is quantized, too, which takes half the time. 'float32': it is used as it is, which
-   * finds a little more.
+   * Type of the query in a search. 'int8': quantizes the query, too, which takes half the time. 'float32': uses the query as it is, which
+   * has a slightly higher recall.
    * @defaultValue 'int8'
    */
   queries?: 'int8' | 'float32';
@@ -40,9 +40,9 @@ export interface AddOptions {
   from?: HalfFormat;
 }
 
-/** What a search found, best first; of equal scores the lower index comes first. */
+/** Results of a search, best first; of equal scores the lower index comes first. */
 export interface SearchResult {
-  /** Which vectors, counted in the order in which they were given. */
+  /** Indices of the vectors, in the order in which they were added. */
   readonly indices: Uint32Array<ArrayBuffer>;
   /** Their scores: dot products, or cosines. */
   readonly scores: Float32Array<ArrayBuffer>;
@@ -50,7 +50,7 @@ export interface SearchResult {
 
 /** Options of `VectorIndex.recall`. */
 export interface RecallOptions {
-  /** How many results are compared. @defaultValue 10 */
+  /** Number of results to compare. @defaultValue 10 */
   k?: number;
   /** The vectors are a Uint16Array of the bits of such floats. */
   from?: HalfFormat;
@@ -61,7 +61,7 @@ const addKeys = new Set(['from']);
 const recallKeys = new Set(['k', 'from']);
 /** Scores that are made at a time: half a mebibyte of doubles. */
 const scoresAtOnce = 1 << 16;
-/** How vectors and queries become codes. */
+/** The spec of the codes of vectors and queries. */
 const int8 = specOfDType(dtypeInfo('int8'));
 
 /** The next multiple of 8. */
@@ -73,16 +73,16 @@ function reciprocal(length: number): number {
   return length === 0 ? 0 : 1 / length;
 }
 
-/** Vectors to be taken up: floats, or codes with scales. */
+/** Vectors to add: floats, or codes with scales. */
 type Given = { readonly count: number; readonly dimension: number } & (
   | { readonly source: Source }
   | { readonly coded: CodedVectors }
 );
 
 /** Some of the vectors of an index, in a layer with room for more. */
-class Segment {
+class IndexSegment {
   readonly memory: LayerMemory;
-  /** For each vector what a dot product with its codes is multiplied by: its scale, or the reciprocal of their length. */
+  /** The factor of dot products with the codes of each vector: its scale, or the reciprocal of their length. */
   readonly factors: Float64Array;
   readonly scales: Float32Array;
   /** Vectors in it. */
@@ -108,17 +108,17 @@ class Segment {
 }
 
 /**
- * Vectors as int8 codes in wasm memory, a scale each, to be searched. Scores are exact over the codes: integer dot products, times
- * the scales or over the codes' lengths, in double. Made by `sp.index`.
+ * An index of vectors as int8 codes in wasm memory, with one scale each. Scores are exact over the codes: integer dot products, multiplied
+ * by the scales or divided by the lengths of the codes, in double. Made by `sp.index`.
  */
 export class VectorIndex {
   /** Length of a vector. */
   readonly dimension: number;
-  /** What a score is. */
+  /** The score: a dot product or a cosine. */
   readonly metric: 'dot' | 'cosine';
   readonly #core: Core;
   readonly #int8: boolean;
-  #segments: Segment[] = [];
+  #segments: IndexSegment[] = [];
   #alive = true;
 
   /** @internal */
@@ -138,7 +138,7 @@ export class VectorIndex {
     return this.#segments.reduce((sum, { count }) => sum + count, 0);
   }
 
-  /** Bytes that the index takes in wasm memory. */
+  /** Size of the index in wasm memory, in bytes. */
   get bytes(): number {
     return this.#segments.reduce((sum, { memory }) => sum + memory.bytes, 0);
   }
@@ -155,7 +155,7 @@ export class VectorIndex {
     const { dimension } = this;
     const shape = isQuantized(vectors) || isList(vectors) ? undefined : shapeOf(vectors, dimension);
     const given = givenVectors(this.#core, vectors, shape, options.from);
-    // To read the argument may have run code of the caller's.
+    // Check after reading the argument, which may have run code of the caller.
     this.#checkAlive();
     if (given.dimension !== dimension) {
       throw rangeError('vectors', exactly(dimension, 'elements'), given.dimension);
@@ -164,7 +164,7 @@ export class VectorIndex {
   }
 
   /**
-   * The codes and scales of all vectors, to be stored: `saveTensors` takes them, and `sp.index` makes the same index of them.
+   * Copies the codes and scales of all vectors, for storage: `saveTensors` takes them, and `sp.index` makes the same index of them.
    * @example const bytes = await saveTensors({ index: index.tensor() });
    * @throws ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
@@ -192,17 +192,17 @@ export class VectorIndex {
     return plain({ kind: 'linear', dtype: 'int8', shape: [count, dimension], granularity, data, scale, zeroPoint });
   }
 
-  /** Takes up vectors: into the room that is left, then into a segment for at least `capacity` vectors. */
+  /** Adds vectors: first to the room that is left, then to a segment for at least `capacity` vectors. */
   #take(given: Given, capacity: number): void {
     const last = this.#segments.at(-1);
     const fit = Math.min(given.count, last?.room ?? 0);
-    const added: [Segment, from: number, count: number][] = [];
+    const added: [IndexSegment, from: number, count: number][] = [];
     if (last !== undefined && fit > 0) added.push([last, 0, fit]);
-    let fresh: Segment | undefined;
+    let fresh: IndexSegment | undefined;
     try {
       if (fit < given.count) {
         const activations = this.#int8 ? ActivationType.int8Symmetric : ActivationType.float32;
-        fresh = new Segment(this.#core, Math.max(given.count - fit, capacity), given.dimension, activations);
+        fresh = new IndexSegment(this.#core, Math.max(given.count - fit, capacity), given.dimension, activations);
         added.push([fresh, fit, given.count - fit]);
       }
       for (const [segment, from, count] of added) this.#fill(segment, given, from, count);
@@ -215,12 +215,12 @@ export class VectorIndex {
   }
 
   /** Fills the room of a segment with some of the vectors. */
-  #fill(segment: Segment, given: Given, first: number, count: number): void {
+  #fill(segment: IndexSegment, given: Given, first: number, count: number): void {
     const core = this.#core;
     const { module } = core;
     const { dimension } = this;
     const step = Math.min(count, Math.max(1, Math.floor(tileSize / dimension)));
-    // The floats, the record, for every row a scale and a zero point, then the codes.
+    // Lay out the floats, the record, a scale and a zero point for each row, then the codes.
     core.withMemory(step * (dimension * 5 + 8) + LinearJob.bytes + 24, (own) => {
       const job = align(own + step * dimension * 4);
       const scale = job + LinearJob.bytes;
@@ -244,7 +244,7 @@ export class VectorIndex {
     });
   }
 
-  /** Leaves the scales of some vectors, and returns where their codes are. */
+  /** Writes the scales of some vectors to memory, and returns the address of their codes. */
   #codesOf(
     given: Given,
     row: number,
@@ -273,7 +273,7 @@ export class VectorIndex {
     return room;
   }
 
-  /** What a dot product with some codes is multiplied by. */
+  /** The factor of dot products with some codes. */
   #factor(scale: number, codes: number): number {
     const { HEAPF32, HEAP8 } = this.#core.module;
     if (this.metric === 'dot') return HEAPF32[scale / 4] as number;
@@ -285,8 +285,7 @@ export class VectorIndex {
   }
 
   /**
-   * The k vectors that are most similar to a query, or all if there are fewer.
-   * @param k how many @defaultValue 10
+   * Finds the k vectors that are most similar to a query, or all if there are fewer. @param k number of results @defaultValue 10
    * @example const { indices, scores } = index.search(query);
    * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
    */
@@ -296,7 +295,7 @@ export class VectorIndex {
     const { count, dimension } = this;
     const best = new Best(Math.min(checkWhole(k, 'k', 1), count));
     const source = sourceOf(core, query, undefined, 'query');
-    // To read the arguments may have run code of the caller's.
+    // Check after reading the arguments, which may have run code of the caller.
     this.#checkAlive();
     if (source.length !== dimension) {
       throw rangeError('query', exactly(dimension, 'elements'), source.length);
@@ -315,7 +314,7 @@ export class VectorIndex {
   }
 
   /** Offers the scores of a segment, whose vectors have the indices from `first` on. Returns the factor of the query. */
-  #searchSegment({ memory, factors, count }: Segment, first: number, query: Source, best: Best): number {
+  #searchSegment({ memory, factors, count }: IndexSegment, first: number, query: Source, best: Best): number {
     const core = this.#core;
     const { dimension } = this;
     const { layer } = memory;
@@ -336,7 +335,7 @@ export class VectorIndex {
     });
   }
 
-  /** What all scores of a query are multiplied by: its scale, or the reciprocal of its length. `room`: memory for its codes. */
+  /** The common factor of all scores of a query: its scale, or the reciprocal of its length. @param room address for its codes */
   #queryFactor(query: number, room: number): number {
     const { module } = this.#core;
     const { dimension } = this;
@@ -356,10 +355,10 @@ export class VectorIndex {
   }
 
   /**
-   * How much of what a search in float32 finds this index finds, too: the mean share of the best k, from 0 to 1. Takes the vectors
-   * once more, as the index keeps their codes only, and works through all of them for every query.
+   * Measures the recall against a search in float32: the mean share of its best k results that this index finds, from 0 to 1. Takes the
+   * vectors again, because the index keeps only their codes, and compares all of them with every query.
    * @example const share = index.recall(vectors, queries, { k: 10 });
-   * @throws as `search`, and where the vectors are not as many or as long as those of the index
+   * @throws as `search`, and if the number or the length of the vectors differs from that of the index
    */
   recall(vectors: VectorInput, queries: VectorInput, options: RecallOptions = {}): number {
     this.#checkAlive();
@@ -388,7 +387,7 @@ export class VectorIndex {
     return hits / (k * list.length);
   }
 
-  /** Gives the memory back. To call it twice is fine. Any use after it is a ScalepointError `DISPOSED`. */
+  /** Frees the memory. Safe to call twice. Any later use of the index throws ScalepointError `DISPOSED`. */
   dispose(): void {
     for (const { memory } of this.#segments) memory.dispose();
     this.#alive = false;
@@ -399,7 +398,7 @@ export class VectorIndex {
   }
 }
 
-/** The shape of vectors in one array, whose length may be wrong; undefined if they have one of their own. */
+/** The shape of vectors in one array, whose length may be wrong; undefined if they carry their own shape. */
 function shapeOf(vectors: FloatInput, dimension: number): readonly number[] | undefined {
   return isStored(vectors) ? undefined : [Math.floor(vectors.length / dimension), dimension];
 }
@@ -416,7 +415,7 @@ function offerScores(best: Best, sums: Float64Array, factors: Float64Array, firs
   }
 }
 
-/** Vectors as the caller gives them. Codes without vectors of their own form are restored. */
+/** The vectors of a caller. Restores codes that are not in the form of the index. */
 function givenVectors(
   core: Core,
   vectors: VectorInput | QuantizedTensor,

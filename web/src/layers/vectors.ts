@@ -1,4 +1,4 @@
-// Vectors as a caller gives them: in one array, or one by one.
+// Vectors of a caller: in one array, or one by one.
 import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
 import { checkShape } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
@@ -15,7 +15,7 @@ export interface Vectors {
   readonly dimension: number;
 }
 
-/** Whether the vectors come one by one. */
+/** True for vectors that come one by one. */
 export function isList(vectors: VectorInput): vectors is Exclude<VectorInput, FloatInput> {
   return Array.isArray(vectors) && typeof vectors[0] === 'object';
 }

@@ -21,7 +21,7 @@ function pathOf({ input, source }: OpenFile): string {
 /** Bytes at the start of an index that contain `weight_map`. */
 const indexHead = 1 << 16;
 
-/** Whether a file is an index by its content. Browsers rename files that are saved twice. */
+/** True for a file whose content is that of an index. Browsers rename files that are saved twice, so that names are no proof. */
 async function isIndex({ source }: OpenFile): Promise<boolean> {
   const head = new TextDecoder().decode(await source.read(0, Math.min(source.size, indexHead)));
   return head.includes('"weight_map"');
@@ -46,7 +46,7 @@ export async function separated(
   return { model, beside };
 }
 
-/** Largest file that is read. Tokenizers of some models have 35 MB. */
+/** Largest size of a file beside a model, in bytes. Tokenizers of some models have 35 MB. */
 const mostBytes = 100_000_000;
 
 async function contentOf(name: string, source: ByteSource): Promise<Uint8Array<ArrayBuffer>> {

@@ -5,7 +5,7 @@
 
 /** One of the types that a tensor can have. */
 export interface SizedChoice {
-  /** A whole number. */
+  /** Size of the tensor in this type: a whole number. */
   readonly bytes: number;
   readonly error: number;
 }
@@ -40,7 +40,7 @@ interface Upgrade {
   readonly slope: number;
 }
 
-/** The choices that are worth their bytes: each is larger than the one before it, and has a lower error. */
+/** The choices that are worth their bytes: each has more bytes and a lower error than the one before it. */
 function worthwhile(list: readonly SizedChoice[]): IndexedChoice[] {
   const sorted = list
     .map(({ bytes, error }, pick): IndexedChoice => ({ bytes, error, pick }))
@@ -125,24 +125,24 @@ function walk(candidates: readonly (readonly IndexedChoice[])[], budget: number)
 }
 
 /** Choices for some of the lists. */
-interface State extends SizeError {
+interface SearchState extends SizeError {
   /** Priced cost above that of the cheapest choices. */
   readonly cost: number;
-  readonly before: State | undefined;
+  readonly before: SearchState | undefined;
   readonly taken: IndexedChoice | undefined;
 }
 
-/** Most states that are followed at once. Reached by tables with many nearly equal sums. */
+/** Largest number of states that are followed at once. Reached by tables with many nearly equal sums. */
 const mostStates = 1 << 13;
 
 /** Merges two lists of states that are sorted by bytes. Drops states that are not worth their bytes. */
-function merged(a: readonly State[], b: readonly State[]): State[] {
-  const all: State[] = [];
+function merged(a: readonly SearchState[], b: readonly SearchState[]): SearchState[] {
+  const all: SearchState[] = [];
   let [i, j] = [0, 0];
   while (i < a.length || j < b.length) {
     const [x, y] = [a[i], b[j]];
     const isFirst = y === undefined || (x !== undefined && (x.bytes - y.bytes || x.error - y.error) <= 0);
-    const next = (isFirst ? x : y) as State;
+    const next = (isFirst ? x : y) as SearchState;
     if (isFirst) i++;
     else j++;
     const last = all.at(-1);
@@ -169,7 +169,7 @@ class Search {
   readonly #least: number;
   #best: IndexedChoice[];
   #error: number;
-  /** The lowest cost of a state that was dropped because there were too many. */
+  /** The lowest cost of the states that were dropped because there were more than `mostStates`. */
   #dropped = Number.POSITIVE_INFINITY;
 
   constructor(
@@ -208,10 +208,10 @@ class Search {
   }
 
   /** Completes a state with the cheapest choices of the other lists, and remembers the result if it is the best so far. */
-  #complete(state: State, rest: SizeError, open: readonly OpenList[], decided: number): void {
+  #complete(state: SearchState, rest: SizeError, open: readonly OpenList[], decided: number): void {
     if (state.bytes + rest.bytes > this.#budget || state.error + rest.error >= this.#error) return;
     const picks = [...this.#cheapest];
-    let at: State | undefined = state;
+    let at: SearchState | undefined = state;
     for (let i = decided - 1; i >= 0 && at !== undefined; i--, at = at.before) {
       picks[(open[i] as OpenList).list] = at.taken as IndexedChoice;
     }
@@ -223,10 +223,10 @@ class Search {
   }
 
   /** The states after one more list, without those that cannot lead to a better result. */
-  #expand(states: readonly State[], { options }: OpenList, leastRest: number): State[] {
-    let all: State[] = [];
+  #expand(states: readonly SearchState[], { options }: OpenList, leastRest: number): SearchState[] {
+    let all: SearchState[] = [];
     for (const taken of options) {
-      const next: State[] = [];
+      const next: SearchState[] = [];
       for (const before of states) {
         const bytes = before.bytes + taken.bytes;
         const cost = before.cost + taken.cost;
@@ -237,7 +237,7 @@ class Search {
     }
     if (all.length <= mostStates) return all;
     const byCost = [...all].sort((a, b) => a.cost - b.cost || a.bytes - b.bytes);
-    this.#dropped = Math.min(this.#dropped, (byCost[mostStates] as State).cost);
+    this.#dropped = Math.min(this.#dropped, (byCost[mostStates] as SearchState).cost);
     return byCost.slice(0, mostStates).sort((a, b) => a.bytes - b.bytes);
   }
 
@@ -247,7 +247,7 @@ class Search {
     const fixed = sumOf(this.#cheapest.filter((_, i) => !isOpen.has(i)));
     let rest = sumOf(open.map(({ list }) => this.#cheapest[list] as IndexedChoice));
     let leastRest = open.reduce((sum, { options }) => sum + (options[0] as IndexedChoice).bytes, 0);
-    let states: State[] = [{ ...fixed, cost: 0, before: undefined, taken: undefined }];
+    let states: SearchState[] = [{ ...fixed, cost: 0, before: undefined, taken: undefined }];
     for (const [i, one] of open.entries()) {
       const cheapest = this.#cheapest[one.list] as IndexedChoice;
       rest = { bytes: rest.bytes - cheapest.bytes, error: rest.error - cheapest.error };
@@ -262,9 +262,9 @@ class Search {
 }
 
 /**
- * The choices with the least sum of errors within the budget; undefined if the smallest choices exceed it. The first ones among equals.
- * The price of a byte at which the budget is spent rules out most choices. The others are searched; if there are too many states, only the
- * cheapest are followed, and `bound` shows how far the result may be from the best.
+ * The choices with the least sum of errors within the budget; undefined if the smallest choices exceed it. Of equal sums, the first
+ * choices. The price of a byte at which the budget is spent rules out most choices. The others are searched; with more than `mostStates`
+ * states, only the cheapest are followed, and `bound` shows how far the result may be from the best.
  * @param lists each with at least one choice
  * @param budget in bytes
  */

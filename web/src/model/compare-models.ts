@@ -39,7 +39,7 @@ function checkRunOptions(run: unknown): void {
   }
 }
 
-/** Runs two models. @throws ScalepointError `RUNTIME` if models of these formats are not run */
+/** Runs two models. @throws ScalepointError `RUNTIME` if models of these formats cannot be run */
 async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: AbortSignal): Promise<RunReport> {
   const runs = formats().filter((format) => format.compareRuns !== undefined);
   const other = [a, b].find(({ format }) => format.compareRuns === undefined || format !== a.format);
@@ -51,9 +51,9 @@ async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: A
 }
 
 /**
- * Holds the tensors of one model against those of another, by name: what their bytes stand for, codes with scales and blocks included.
- * With `run`, ONNX models are run as well: on random inputs or given ones, to compare their outputs, and with `layers` what comes out of
- * each node. That takes the package onnxruntime-web, 1.22 or newer.
+ * Compares the tensors of two models by name. Codes with scales and blocks are restored to floats first. With `run`, also runs ONNX models
+ * on random or given inputs and compares their outputs, with `layers` those of each node. Runs need the package onnxruntime-web, 1.22 or
+ * newer.
  * @example const { tensors } = await compareModels('model.safetensors', 'model.int8.safetensors');
  * @example const { outputs } = await compareModels('model.onnx', 'model_q4.onnx', { run: true });
  * @throws what `inspectModel` throws; ScalepointError `RUNTIME` if a model cannot be run; `UNSUPPORTED_DTYPE` never: such tensors are

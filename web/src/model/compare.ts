@@ -17,17 +17,17 @@ export interface ComparedTensor {
   readonly name: string;
   /** The shape that both have. */
   readonly shape: readonly number[];
-  /** Types in a and in b; of packed codes I4 or I8. */
+  /** Its type in the first model; I4 or I8 for packed codes. */
   readonly a: string;
-  /** Its type in the second model. */
+  /** Its type in the second model, likewise. */
   readonly b: string;
-  /** How far b is from a. */
+  /** Error of b against a. */
   readonly error: ErrorMeasures;
-  /** Elements that are NaN or infinite in one of them, and another value in the other. `error` leaves them out. */
+  /** Number of elements that are NaN or infinite in one model, and another value in the other. `error` leaves them out. */
   readonly mismatched: number;
 }
 
-/** Why a tensor of both models was not compared. Programs decide by the kind, never by the text. */
+/** The reason why a tensor of both models was not compared. Programs decide by the kind, never by the text. */
 type SkippedReason =
   /** It has another shape in the second model. */
   | {
@@ -48,24 +48,24 @@ type SkippedReason =
       readonly text: string;
     };
 
-/** The result of `compareModels`; with `run`, also what the models compute. */
+/** The result of `compareModels`; with `run`, also the comparison of the models' outputs. */
 export interface CompareReport extends Partial<RunReport> {
   /** In the order of a. */
   readonly tensors: readonly ComparedTensor[];
-  /** Over all of them, except single numbers beyond float16, which stand for infinity in masks. */
+  /** Error over all tensors, except single numbers beyond float16, which stand for infinity in masks. */
   readonly total: ErrorMeasures;
   /** Tensors of both that were not compared, with the reason. */
   readonly skipped: readonly {
     /** Its name in both models. */
     readonly name: string;
-    /** Why it cannot be compared. */
+    /** The reason, as data and in words. */
     readonly reason: SkippedReason;
     /** True if the shapes or types differ. False if both have the same type, from which no floats can be read. */
     readonly differs: boolean;
   }[];
-  /** Names of tensors that only one of them has. */
+  /** Names of tensors that only the first model has. */
   readonly onlyInA: readonly string[];
-  /** Names that only the second model has. */
+  /** Names of tensors that only the second model has. */
   readonly onlyInB: readonly string[];
 }
 
@@ -77,7 +77,7 @@ type SkippedTensor = CompareReport['skipped'][number];
 function alike(tensor: LogicalTensor, other: LogicalTensor): LogicalTensor {
   const { turned } = tensor;
   if (turned === undefined || other.turned !== undefined || other.shape.join() !== turned.shape.join()) return tensor;
-  // Both ways have the same shape if the matrix is square. Then only the operators that read it decide.
+  // A square matrix has the same shape both ways. Then only the operators that read it decide.
   return other.isTurned || turned.shape.join() !== tensor.shape.join() ? { ...tensor, ...turned } : tensor;
 }
 
@@ -91,7 +91,7 @@ function obstacle(pair: TensorPair): Omit<SkippedTensor, 'name'> | undefined {
   const unreadable = pair.find(({ form }) => codecOf(form).decode === undefined);
   if (unreadable === undefined) return undefined;
   const { type: dtype } = unreadable;
-  const text = `${dtype} is no float type that can be read`;
+  const text = `${dtype} is not a readable float type`;
   return { reason: { kind: 'nonFloat', dtype, text }, differs: a.type !== b.type };
 }
 

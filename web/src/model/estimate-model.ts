@@ -8,8 +8,8 @@ import type { ModelInput } from './recognize.js';
 import { checkWorkOptions, workNames } from './work-options.js';
 
 /**
- * What a conversion would lose: the error of each tensor that would be converted, measured on a sample of it, with the exact sizes of a
- * plan. Writes nothing, and reads no more than the sample.
+ * Estimates the loss of a conversion: the error of each tensor that would be converted, measured on a sample of it, with the exact sizes of
+ * a plan. Writes nothing, and reads no more than the sample.
  * @example const { tensors } = await estimateModel('model.safetensors', { to: 'int4' });
  * @throws what `planModel` throws; ScalepointError `NON_FINITE`, `OVERFLOW`, `WORKER` or `OUT_OF_MEMORY`; the signal's reason
  */

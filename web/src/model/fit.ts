@@ -22,7 +22,7 @@ import type { SizeOptions } from './sizes.js';
 
 /** A type that a tensor may have in a result, with its size and its error. */
 export interface TypeOption {
-  /** As rules call it; `keep` for a tensor that stays as it is. */
+  /** Name of the type in rules; `keep` for a tensor that stays as it is. */
   readonly to: string;
   /** Bytes in the file, padding included. */
   readonly bytes: number;
@@ -45,7 +45,7 @@ export interface TypeTable {
     readonly name: string;
     /** Number of its elements. */
     readonly elements: number;
-    /** The types that it may have; only one where there is no choice. */
+    /** The types that it may have, at least one. */
     readonly types: readonly TypeOption[];
   }[];
   /** Bytes of the result that belong to no tensor, such as its header. */
@@ -66,7 +66,7 @@ export interface SizePoint {
 export interface TypeFit {
   /** The target to use together with the rules. */
   readonly to: string;
-  /** A rule for each tensor that has a choice; tensors of different layers share one. */
+  /** Rules for the tensors that have a choice of types; tensors of different layers share a rule. */
   readonly rules: readonly Rule[];
   /** Size of the result. Approximate for safetensors and ONNX. */
   readonly bytes: number;
@@ -138,7 +138,7 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
   return { format, found, otherBytes };
 }
 
-/** The name in rules for the type that a tensor got. It is another one than asked for if rows do not fit that type. */
+/** The name in rules for the type that a tensor got, which differs from the requested one if the rows do not fit that type. */
 function nameIn({ ruleTargets }: FormatInfo, { form }: PlannedTensor, to: string): string {
   const label = codecOf(form).label(form);
   return ruleTargets.includes(label) ? label : to;

@@ -1,4 +1,4 @@
-/** Looks into model files: what is in them, and single tensors. */
+/** Reads the contents of model files: their headers, and single tensors. */
 import type { BlockTensor, LinearQuantizedTensor } from '../arrays/tensor.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
@@ -21,10 +21,10 @@ function checkOpenOptions(options: OpenOptions): void {
 }
 
 /**
- * What is in a model. Reads headers only; the format is told by the content, not by the name. Takes at most four times the memory of the
- * header, and 1 KiB for each tensor and each key of its metadata.
+ * Lists the contents of a model. Reads headers only, and recognizes the format by the content, not by the name. Takes at most four times
+ * the memory of the header, and 1 KiB for each tensor and each key of its metadata.
  * @example const { tensors } = await inspectModel('model.safetensors');
- * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read; the signal's reason
+ * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is not a readable input; the signal's reason
  */
 export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
   checkOpenOptions(options);
@@ -32,7 +32,7 @@ export async function inspectModel(file: ModelInput, options: OpenOptions = {}):
 }
 
 /**
- * Reads one tensor of a model file into a new array. Floats, and blocks of ggml, can go to the calls of `scalepoint` as they are.
+ * Reads one tensor of a model file into a new array. The calls of `scalepoint` take floats and blocks of ggml as they are.
  * @example const q = sp.quantize(await readTensor('model.safetensors', 'fc1.weight'));
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
@@ -69,10 +69,10 @@ export async function* tensors(file: ModelInput, options: OpenOptions = {}): Asy
 }
 
 /**
- * Reads what one tensor of a model file stands for into a new array of floats: floats of any type; codes with their scales and zero
+ * Reads one tensor of a model file into a new array of floats: floats of any type; codes with their scales and zero
  * points, by the name of the weight (`X.weight`, also where the file holds `X.weight_packed`); blocks of GGUF.
  * @example const { shape, data } = await readFloats('model.int8.safetensors', 'conv1.weight');
- * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor stands for no floats; and what `inspectModel` throws
+ * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor does not stand for floats; and what `inspectModel` throws
  */
 export async function readFloats(file: ModelInput, name: string, options: WorkOptions = {}): Promise<FloatTensor> {
   checkReadOptions(options);

@@ -1,19 +1,19 @@
-/** Why tensors are kept, as plans and reports have it: data and words together. */
+/** Reasons for keeping tensors, as plans and reports hold them: data and words together. */
 import type { ConversionReason } from '../conversions/registry.js';
 import { type Reason, type SharedReason, sharedReasonText } from '../formats/reason.js';
 import type { FormatReason } from '../formats/registry.js';
 import type { Maker } from './maker.js';
 
 /**
- * Why a tensor stays as it is: the kind with its data, such as `{ kind: 'rank', rank: 1 }`, and the same in a few words, such as `1-D`.
- * Programs decide by the kind, never by the text.
+ * The reason why a tensor stays as it is: the kind with its data, such as `{ kind: 'rank', rank: 1 }`, and the same in a few words, such as
+ * `1-D`. Programs decide by the kind, never by the text.
  */
 export type KeptReason = (SharedReason | FormatReason | ConversionReason) & {
   /** The reason in a few words. */
   readonly text: string;
 };
 
-/** Adds its words to a reason. Gives the same object for the same reason: a model may have a hundred thousand tensors. */
+/** Adds the words to a reason. Returns the same object for the same reason, as a model may have a hundred thousand tensors. */
 export type KeptFor = (reason: Reason) => KeptReason;
 
 /** Makes the function that adds words to the reasons of a result. */

@@ -34,8 +34,8 @@ export function rulesFor(types: Iterable<readonly [name: string, to: string]>): 
 }
 
 /**
- * Writes rules as lines `REGEX=TYPE` or `REGEX=keep`. `rulesFrom` reads them, and llama-quantize reads them with --tensor-type-file unless
- * one has `keep`.
+ * Writes rules as lines `REGEX=TYPE` or `REGEX=keep`. `rulesFrom` reads them, and llama-quantize reads them with --tensor-type-file, except
+ * lines with `keep`.
  * @example await writeFile('rules.txt', rulesText(plan.fit.rules));
  */
 export function rulesText(rules: readonly Rule[]): string {
@@ -55,7 +55,7 @@ export function ruleFrom(text: string, option = 'rules'): Rule {
   try {
     match = new RegExp(source);
   } catch (error) {
-    // The engine's text repeats the expression before it says what is wrong.
+    // The engine's message repeats the expression before it names the mistake.
     const message = (error instanceof Error ? error.message : String(error)).split(': ').at(-1) as string;
     throw rangeError(option, ofType('regular expression'), source, { kind: 'because', message });
   }

@@ -1,11 +1,11 @@
-/** The formats for those who choose one, the names of the files of a result, and presets for those who do not choose. */
+/** Lists of the formats and their targets, names of the files of a result, and presets. */
 import { rangeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
 import type { Target } from '../formats/format.js';
 import { formats, type ModelFormat, type ModelTarget, type ResultFormat } from '../formats/registry.js';
 import { type PlannedFile, usualOutput } from './plan.js';
 
-/** A format that can be read, and what its files can become. */
+/** A format that can be read, and the targets of its files. */
 export interface ModelFormatInfo {
   /** Its name in reports. */
   readonly name: ModelFormat;
@@ -15,13 +15,13 @@ export interface ModelFormatInfo {
   readonly extensions: readonly string[];
   /** The format of the results. */
   readonly result: ResultFormat;
-  /** What becomes of its files, in a sentence or two. */
+  /** Description of the results, in a sentence or two. */
   readonly about: string;
-  /** What weights can become: the values of `to`. */
+  /** Targets for its files: the values of `to`. */
   readonly targets: readonly {
     /** The value of `to`. */
     readonly name: string;
-    /** What it is, in a few words. */
+    /** Description of the target, in a few words. */
     readonly about?: string;
     /** The preset that stands for it. */
     readonly preset?: 'small' | 'balanced' | 'safe';
@@ -37,15 +37,15 @@ export interface ModelFormatInfo {
   ): readonly {
     /** The name of the program. */
     readonly program: string;
-    /** A command or a line or two of code that loads the file. */
+    /** A command, or a line or two of code, that loads the file. */
     readonly code: string;
-    /** What else it needs, in a sentence. */
+    /** Further requirements of the program, in a sentence. */
     readonly needs?: string;
   }[];
 }
 
 /**
- * Lists the formats that can be read, with what their files can become.
+ * Lists the formats that can be read, with the targets of their files.
  * @example for (const { label, targets } of modelFormats()) console.log(label, targets.map(({ name }) => name));
  */
 export function modelFormats(): readonly ModelFormatInfo[] {
@@ -76,7 +76,7 @@ export type Preset = (typeof presets)[number];
 /**
  * The target of a preset for models of a format: the smallest file, the usual one, or the one that is closest to the original.
  * @example await quantizeModel(file, { to: presetTarget((await inspectModel(file)).format, 'balanced') });
- * @throws RangeError if there is no such format or preset
+ * @throws RangeError for an unknown format or preset
  */
 export function presetTarget(format: ModelFormat, preset: 'small' | 'balanced' | 'safe'): ModelTarget {
   const known = formats().find(({ name }) => name === format);

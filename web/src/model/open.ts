@@ -16,7 +16,7 @@ export interface Opened {
   readonly readOptionFile: ReadOptionFile;
 }
 
-/** Remembers the result for each input, so that planning a model with fifteen types reads an importance matrix once. */
+/** Caches the result for each input, so that planning a model with fifteen types reads an importance matrix once. */
 function optionFileReader(waiting: Waiting): ReadOptionFile {
   const results = new Map<FileInput, Promise<unknown>>();
   return <T>(input: FileInput, read: (source: ByteSource) => Promise<T>): Promise<T> => {

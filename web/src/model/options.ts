@@ -1,4 +1,4 @@
-/** Checks options of plans and results. Calls come from JavaScript as well, so nothing is taken for granted. */
+/** Checks options of plans and results. Calls may come from JavaScript, so that types are checked as well. */
 import { rangeError, typeError } from '../core/errors.js';
 import { type Expected, ofType, oneOf } from '../core/option-problem.js';
 import type { Format } from '../formats/format.js';
@@ -42,7 +42,7 @@ const targetsOf = ({ targets, label }: Format, condition = '') =>
     label + condition,
   );
 
-/** Checks options before the file is open: their names, and that some format has the target. */
+/** Checks options before the file is opened: their names, and that at least one format has the target. */
 export function checkPlanOptions(options: object, names: readonly string[]): void {
   checkOptions(options, names);
   const { to } = options as { to?: unknown };

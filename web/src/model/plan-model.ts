@@ -26,18 +26,18 @@ import type { ModelInput } from './recognize.js';
 import { checkSize, hasSize, type SizeOptions } from './sizes.js';
 import { checkWorkOptions, workNames } from './work-options.js';
 
-/** What decides about a result. */
+/** The options that decide about a result. */
 export interface PlanOptions extends FormatOptions, SizeOptions {
   /**
    * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other
-   * file types of llama-quantize; F16, BF16 and F32 also from quantized files. Both: 'copy', which leaves every tensor as it is, to split or
-   * join models or to edit metadata.
-   * A folder of a language model, and a checkpoint of a diffusion model, become GGUF by the types of GGUF.
-   * 'auto', where the types are chosen for a size: for GGUF the file type of most weights, int4 for safetensors, q4 for ONNX.
+   * file types of llama-quantize; F16, BF16 and F32 also from quantized files. Both: 'copy', which leaves every tensor as it is, for
+   * splitting or joining models or editing metadata. A folder of a language model, and a checkpoint of a diffusion model, become GGUF by
+   * the types of GGUF. 'auto' with a size, which chooses the types: for GGUF the file type of most weights, int4 for safetensors, q4 for
+   * ONNX.
    */
   readonly to: ModelTarget | 'auto';
   /**
-   * Exceptions from what is converted by default; the first match wins.
+   * Exceptions from the default choice of tensors and types; the first match wins.
    * @defaultValue none
    */
   readonly rules?: readonly Rule[];
@@ -46,40 +46,40 @@ export interface PlanOptions extends FormatOptions, SizeOptions {
 /** Options of `planModel`. */
 export interface PlanModelOptions extends PlanOptions, WorkOptions {
   /**
-   * Where the result will go. Nothing is written; the name of a path or a URL decides about sizes, as results in several files hold the
+   * Destination of the result. Nothing is written; the name of a path or a URL affects sizes, because results in several files contain the
    * names of some of them.
    * @defaultValue `model` with the usual extension
    */
   readonly output?: ModelOutput;
 }
 
-/** What would become of a model. */
+/** The planned result of a conversion. */
 export interface ModelPlan {
   /** Format of the result. */
   readonly format: ResultFormat;
-  /** What weights become. */
+  /** The target of the weights. */
   readonly to: ModelTarget;
-  /** Of a model that becomes one of another format: what it is, as that format calls it, such as `llama` or `flux`. */
+  /** Architecture of a model that is converted to another format, in the words of that format, such as `llama` or `flux`. */
   readonly architecture?: string;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
-  /** `bytesAfter` is the exact size of the result, as it is called by default or by `output`. */
+  /** Sums over all tensors. `bytesAfter` is the exact size of the result under the name of `output`, or its default name. */
   readonly totals: ModelTotals;
-  /** safetensors with codes: what belongs into config.json as `quantization_config`. */
+  /** safetensors with codes: the entry `quantization_config` for config.json. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
   /** The files of the result, the main one first. */
   readonly files: readonly PlannedFile[];
   /**
-   * With `targetSize` or `targetBitsPerWeight`: the rules that make a result of that size, and what it loses. `bytes` is its exact size.
+   * With `targetSize` or `targetBitsPerWeight`: the rules that make a result of that size, and its error. `bytes` is its exact size.
    */
   readonly fit?: Omit<TypeFit, 'to' | 'types'>;
-  /** What you should know about the result; mostly nothing. */
+  /** Notes about the result; mostly empty. */
   readonly notes: readonly Note[];
-  /** What it was made with: `quantizeModel` takes the plan in place of options. Not enumerable, as it says nothing of the model. */
+  /** The options of the plan: `quantizeModel` takes the plan in place of options. Not enumerable, as they do not describe the model. */
   readonly options: PlanOptions;
 }
 
-/** Choices without a size: rules stand in its place. */
+/** Replaces a size among the choices by the rules that make a result of that size. */
 export async function fitted(
   opened: Opened,
   options: PlanOptions,
@@ -91,14 +91,14 @@ export async function fitted(
   return { choices, fit: { bytes, error, bound, rules } };
 }
 
-/** Options without those that say how the work is done. */
+/** Options without those of WorkOptions. */
 function withoutWork<T extends object>(options: T): T {
   return Object.fromEntries(Object.entries(options).filter(([name]) => !workNames.includes(name))) as T;
 }
 
 /**
- * What would become of a model: the type and size of every tensor, and the exact size of the result. Reads headers only, unless the types
- * are to be chosen for a size: then all weights are measured.
+ * Plans a conversion: the type and size of every tensor, and the exact size of the result. Reads headers only, unless the types are to be
+ * chosen for a size: then all weights are measured.
  * @example const { totals } = await planModel('model.gguf', { to: 'Q4_K_M' });
  * @example const plan = await planModel('model.gguf', { to: 'auto', targetSize: '3.5GB' });
  * @throws TypeError or RangeError naming the option; what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot
@@ -138,8 +138,8 @@ async function planOpen(
 }
 
 /**
- * Measures what each tensor of a model loses in each type that it may have in a result for that target. All of a tensor is measured, in
- * bounded memory and with workers. `fitTypes` and `sizeCurve` answer from the table without reading the model again.
+ * Measures the error of each tensor of a model in each type that it may have in a result for that target. Measures every element, in
+ * bounded memory and with workers. `fitTypes` and `sizeCurve` use the table without reading the model again.
  * @example const table = await measureTypes('model.gguf', { to: 'auto' });
  * @throws what `planModel` throws; ScalepointError `NON_FINITE`, `OVERFLOW`, `WORKER` or `OUT_OF_MEMORY`; the signal's reason
  */
@@ -148,7 +148,7 @@ export async function measureTypes(
   options: Omit<PlanOptions, keyof SizeOptions> & WorkOptions,
 ): Promise<TypeTable> {
   const { to } = options;
-  // No size is needed for a table.
+  // A table needs no size, but `auto` is refused without one.
   checkPlanOptions({ ...options, ...(to === 'auto' ? { targetSize: 1 } : {}) }, [...planNames(), ...workNames]);
   checkWorkOptions(options);
   return withCallbacks(options, (own) =>
@@ -161,10 +161,10 @@ export async function measureTypes(
 }
 
 /**
- * The types with the least sum of errors in a size, from a table that `measureTypes` gave. The size is exact for GGUF; headers of
- * safetensors and ONNX may differ by some bytes from what the table says, which `planModel` and `quantizeModel` make up for.
+ * Finds the types with the least sum of errors in a size, from a table of `measureTypes`. The size is exact for GGUF. The headers of
+ * safetensors and ONNX may differ by some bytes from those in the table; `planModel` and `quantizeModel` correct for the difference.
  * @example const { to, rules } = fitTypes(table, { targetBitsPerWeight: 4.5 });
- * @throws TypeError or RangeError naming the option; with the smallest size if there is nothing as small
+ * @throws TypeError or RangeError naming the option; for a size that is too small, the message gives the smallest possible one
  */
 export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
   checkSize(size);
@@ -173,8 +173,8 @@ export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
 }
 
 /**
- * Sizes of results and the least sum of errors in each, from the smallest one to that of the least error. Between two neighbors, the line
- * that connects them is a lower bound.
+ * Lists sizes of results and the least sum of errors in each, from the smallest size to that of the least error. Between two neighbors, the
+ * line that connects them is a lower bound.
  * @example for (const { bytes, error } of sizeCurve(table)) console.log(bytes, error);
  */
 export function sizeCurve(table: TypeTable): SizePoint[] {

@@ -1,4 +1,4 @@
-/** Plans: what would become of a model. Made from headers alone. */
+/** Plans conversions from headers alone. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
 import type { Note } from '../core/note.js';
@@ -13,37 +13,37 @@ import { checkChoices, targetError } from './options.js';
 import { ruleNotes } from './rules.js';
 import { partPlan } from './work-parts.js';
 
-/** What would become of a tensor. */
+/** The planned conversion of a tensor. */
 export interface PlannedTensorInfo {
   /** Its name in the file. */
   readonly name: string;
   /** Its shape in the file. */
   readonly shape: readonly number[];
-  /** Names of the tensors that it is made of, where it is one of another format. */
+  /** Names of the tensors that it is made of, in a conversion to another format. */
   readonly sources?: readonly string[];
   /** Its type in the file. */
   readonly from: string;
-  /** Of packed codes: I4 or I8. */
+  /** Its type in the result; I4 or I8 for packed codes. */
   readonly to: string;
-  /** Bytes of it in the file. */
+  /** Its size in the file, in bytes. */
   readonly bytesBefore: number;
-  /** With scales and zero points. */
+  /** Its size in the result, in bytes, with scales and zero points. */
   readonly bytesAfter: number;
-  /** Of tensors that stay as they are: why. */
+  /** The reason, for a tensor that stays as it is. */
   readonly kept?: KeptReason;
 }
 
 /** Sums over a model. */
 export interface ModelTotals {
-  /** Number of tensors that become codes with scales or blocks, that become plain floats of another type, and that are kept. */
+  /** Number of tensors that become codes with scales, or blocks. */
   readonly quantized: number;
-  /** Tensors that become other floats. */
+  /** Number of tensors that become floats of another type. */
   readonly cast: number;
-  /** Tensors that stay as they are. */
+  /** Number of tensors that stay as they are. */
   readonly kept: number;
-  /** Sizes of the files, headers included. */
+  /** Size of the files, headers included. */
   readonly bytesBefore: number;
-  /** Bytes of the result, with its header. */
+  /** Size of the result, headers included. */
   readonly bytesAfter: number;
   /** bytesBefore / bytesAfter. */
   readonly ratio: number;
@@ -75,7 +75,7 @@ export function nameOf(output: unknown): string | undefined {
 }
 
 /**
- * Plans what becomes of an open model.
+ * Plans the conversion of an open model.
  * @param output the name of the result, if it has one
  * @throws TypeError or RangeError naming the option; ScalepointError
  */
@@ -99,7 +99,7 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   return { ...partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part), keptFor };
 }
 
-/** What a plan says about a tensor. */
+/** The description of a planned tensor. */
 export function infoOf(
   { source, form, parts, kept }: PlannedTensor,
   { keptFor }: Pick<ModelFilePlan, 'keptFor'>,
@@ -108,7 +108,7 @@ export function infoOf(
   const to = codecOf(form).label(form);
   const bytesBefore = storedBytes(source);
   const bytesAfter = parts.reduce((sum, { bytes }) => sum + bytes, 0);
-  // Written out: spread objects take several times the memory.
+  // Written out because objects made by spread take several times the memory.
   const info: PlannedTensorInfo =
     kept === undefined
       ? { name, shape, from, to, bytesBefore, bytesAfter }
@@ -118,7 +118,9 @@ export function infoOf(
 
 /** A file of a result. */
 export interface PlannedFile {
-  /** Without its folder, for an output called `model` with the usual extension; `resultFiles` tells those for other outputs. */
+  /**
+   * Its name without the folder, for an output called `model` with the usual extension. `resultFiles` gives the names for other outputs.
+   */
   readonly name: string;
   /** Size in bytes. */
   readonly bytes: number;
@@ -130,7 +132,7 @@ export function plannedFiles({ files, format }: FilePlan): PlannedFile[] {
   return files.map((file) => ({ name: fileName(output, file), bytes: file.size }));
 }
 
-/** What a result is called if nothing was said. */
+/** The default name of a result. */
 export function usualOutput(format: string): string {
   return `model${formatNamed(format).extensions[0]}`;
 }

@@ -21,8 +21,7 @@ export interface QuantizeModelsOptions extends Omit<QuantizeModelOptions, 'to' |
   /** Targets of one format, each of them once. */
   readonly to: readonly ModelTarget[];
   /**
-   * The folder that the results go to, each under its usual name: a path or URL (Node) of one that is there, or a
-   * FileSystemDirectoryHandle.
+   * The folder of the results, each under its usual name: a path or URL (Node) of an existing folder, or a FileSystemDirectoryHandle.
    * @defaultValue memory
    */
   readonly output?: string | URL | FileSystemDirectoryHandle;
@@ -30,7 +29,7 @@ export interface QuantizeModelsOptions extends Omit<QuantizeModelOptions, 'to' |
 
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
-  /** What became of each tensor, and how far it is from the original. */
+  /** The conversion of each tensor, and its error against the original. */
   readonly report: ModelReport;
   /**
    * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
@@ -41,19 +40,19 @@ export interface QuantizeModelResult {
   readonly files: readonly PlannedFile[];
   /** With `targetSize` or `targetBitsPerWeight`: the rules that were found. */
   readonly fit?: NonNullable<ModelPlan['fit']>;
-  /** Whether the result is whole. Of work in parts, only the part that ends last tells true. */
+  /** True if the result is whole. In work in parts, true only for the part that ends last. */
   readonly isWhole: boolean;
   /**
    * The file's bytes.
    * @param name of one of several files
-   * @throws TypeError if it went to `output`, or there are several files and this is the name of none
+   * @throws TypeError if the file went to `output`; or, with several files, if none has this name
    */
   bytes(name?: string): Promise<Uint8Array<ArrayBuffer>>;
   /** The same as a Blob. */
   blob(name?: string): Promise<Blob>;
 }
 
-/** The options of a call that may have been given a plan. A plan of the same file says how to make the same again. */
+/** The options of a call: those of its plan, if it was given one, and the others. */
 function optionsOf(
   choices: QuantizeModelOptions | ModelPlan,
   more: FormatSidecars & ResultOptions,
@@ -70,9 +69,9 @@ function optionsOf(
  * Makes a model smaller.
  *
  * safetensors become safetensors in compressed-tensors' layout: by default int8 codes with one scale for each output channel, `X.weight`
- * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to
- * say so. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF
- * files become what llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
+ * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` for config.json. Embeddings,
+ * norms, biases, 1-D tensors and lm_head are kept, and tensors that would not become smaller; `rules` change that. GGUF files become the
+ * same, byte for byte, as with llama-quantize. A .npy file becomes a safetensors file with one weight.
  *
  * safetensors also become GGUF, by the types of GGUF: language models with their config.json and tokenizer, which are looked for beside the
  * file or given in a list with it, as llama.cpp converts and quantizes them; and checkpoints of diffusion models by the rules of
@@ -88,9 +87,9 @@ function optionsOf(
  * @param plan of the same file
  * @param more options in addition to those of a plan
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
- *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if
- *   one is beyond the type that it is to be stored in; `QUALITY` (a QualityError). The signal's reason if it was aborted. After an error
- *   there is no output, nor a part of one.
+ *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if a
+ *   weight exceeds the range of its new type; `QUALITY` (a QualityError). The signal's reason if it was aborted. After an error, no output
+ *   or part of one is left.
  */
 export function quantizeModel(
   file: ModelInput,
@@ -98,8 +97,8 @@ export function quantizeModel(
   more?: FormatSidecars & ResultOptions,
 ): Promise<QuantizeModelResult>;
 /**
- * Makes several results of one model, one after the other, each called as its users look for it: `model.onnx` becomes
- * `model_quantized.onnx` and `model_q4.onnx`. They come in the order of the targets. If one fails, those before it stay.
+ * Makes several results of one model, in the order of the targets, each under its usual name: `model.onnx` becomes `model_quantized.onnx`
+ * and `model_q4.onnx`. If one fails, those before it stay.
  */
 export function quantizeModel(
   file: ModelInput,
@@ -123,7 +122,7 @@ export async function quantizeModel(
   return resultOf(made, made.fit);
 }
 
-/** Whether options name a list of targets. */
+/** True for options with a list of targets. */
 function isForSeveral(choices: unknown): choices is QuantizeModelsOptions {
   return Array.isArray((choices as { to?: unknown } | null | undefined)?.to);
 }

@@ -1,4 +1,4 @@
-/** Several results of one model. */
+/** Makes several results of one model. */
 import { rangeError } from '../core/errors.js';
 import { count, mention, ofType } from '../core/option-problem.js';
 import { isFolder, type ModelOutput } from '../files/sinks.js';
@@ -25,7 +25,7 @@ export function checkTargets(targets: readonly unknown[], options: SizeOptions):
   return targets as readonly ModelTarget[];
 }
 
-/** A path in a folder, or the folder itself if it is one that files are made in by name. */
+/** A path in a folder, or the folder itself if it is a handle, which makes files by name. */
 function placeIn(folder: ModelOutput | undefined, name: string): ModelOutput | undefined {
   if (folder === undefined || isFolder(folder)) return folder;
   if (folder instanceof URL) return new URL(encodeURIComponent(name), folder.href.replace(/\/?$/, '/'));
@@ -33,7 +33,7 @@ function placeIn(folder: ModelOutput | undefined, name: string): ModelOutput | u
   throw rangeError('output', ofType('path of a folder', 'FileSystemDirectoryHandle'), folder);
 }
 
-/** Whether a target knows an option of its format. */
+/** True if a target knows an option of its format. */
 function knows(to: string, option: string): boolean {
   return formats().some(({ targets, aliases }) => {
     const name = Object.hasOwn(aliases, to) ? (aliases as Readonly<Record<string, string>>)[to] : to;
@@ -41,7 +41,7 @@ function knows(to: string, option: string): boolean {
   });
 }
 
-/** The options of one of several targets: those that only others know are for these. */
+/** The options of one of several targets, without those that only other targets know. */
 function optionsFor<T extends object>(options: T, to: string, all: readonly string[]): T {
   const own = Object.entries(options).filter(
     ([option]) => knows(to, option) || !all.some((other) => knows(other, option)),
@@ -49,7 +49,7 @@ function optionsFor<T extends object>(options: T, to: string, all: readonly stri
   return Object.fromEntries(own) as T;
 }
 
-/** Makes a result for each target, each under its usual name. What does not depend on the work is told before any of it. */
+/** Makes a result for each target, each under its usual name. Errors that follow from the arguments are thrown before any work. */
 export async function quantizeSeveral(
   opened: Opened,
   targets: readonly ModelTarget[],

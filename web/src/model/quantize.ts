@@ -17,14 +17,14 @@ import { clearIndex, completeResult, type LocationOf } from './work-parts.js';
 /** Options of `quantizeModel`, without those of formats. */
 export interface ResultOptions extends WorkOptions {
   /**
-   * Where the result goes: a path or an open file (Node), a FileSystemFileHandle, a WritableStream. A path and a FileSystemFileHandle
-   * show nothing until the result is whole. A result in several files goes to a path, by which all of them are called, or into a
-   * FileSystemDirectoryHandle, where they are called `model`.
+   * Destination of the result: a path or an open file (Node), a FileSystemFileHandle, a WritableStream. A path and a FileSystemFileHandle
+   * show nothing until the result is whole. A result in several files goes to a path, after which all of them are named, or into a
+   * FileSystemDirectoryHandle, where they are named `model`.
    * @defaultValue memory, see `result.bytes()` and `result.blob()`
    */
   readonly output?: ModelOutput;
   /**
-   * Whether `output` may replace a file.
+   * Allows `output` to replace a file.
    * @defaultValue false
    */
   readonly overwrite?: boolean;
@@ -44,7 +44,7 @@ export interface Quantized {
   readonly memory: readonly MemorySink[] | undefined;
   /** The files of the result, the main one first. */
   readonly files: readonly PlannedFile[];
-  /** Whether all parts of the work are done. */
+  /** True if all parts of the work are done. */
   readonly isWhole: boolean;
 }
 
@@ -52,7 +52,7 @@ export interface Quantized {
  * The content of a file beside a result.
  * @param before the given content
  * @param value the entry to add; undefined to add nothing
- * @param isCopy whether the result holds the codes that the given content describes
+ * @param isCopy true if the result holds the codes that the given content describes
  */
 function contentOf(
   sidecar: Sidecar,

@@ -22,9 +22,9 @@ export interface ModelTensor {
   readonly shape: readonly number[];
   /** Size in bytes. */
   readonly bytes: number;
-  /** Where its bytes begin, from the start of its file. */
+  /** Offset of its first byte from the start of its file. */
   readonly byteOffset: number;
-  /** Which file of a sharded model, from 0. */
+  /** Index of its file in a sharded model, from 0. */
   readonly file: number;
 }
 
@@ -43,7 +43,7 @@ export interface ModelInfo {
    * first elements. Without a prototype, as `__proto__` may be a key.
    */
   readonly metadata: Readonly<Record<string, MetadataValue>>;
-  /** Set if the model can be converted to another format, whose targets may then be asked for. */
+  /** Set if the model can be converted to another format. The targets of that format are then valid, too. */
   readonly conversion?: {
     /** Format of the results. */
     readonly format: ResultFormat;
@@ -53,8 +53,8 @@ export interface ModelInfo {
 }
 
 /**
- * The conversion to another format that a model seems to allow. Files beside the model must not make `inspectModel` fail, and no server is
- * asked for them.
+ * The conversion to another format that a model seems to allow. Ignores errors of files beside the model, so that `inspectModel` does not
+ * fail, and asks no server for such files.
  */
 async function conversionOf({ format, model, beside }: Opened): Promise<Pick<ModelInfo, 'conversion'>> {
   const file = (name: string) => (beside.isRemote ? Promise.resolve(undefined) : beside.file(name));
@@ -102,7 +102,7 @@ export async function readAsFloats(
 ): Promise<FloatTensor> {
   const source = named(await format.tensors(model), name);
   if (codecOf(source.form).decode === undefined) {
-    const message = `tensor ${quoted(name)}: ${source.type} is no float type that can be read`;
+    const message = `tensor ${quoted(name)}: ${source.type} is not a readable float type`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
   }
   const [part] = partsOf(source.shape, float32Form) as readonly [Part];

@@ -1,4 +1,4 @@
-/** Opens the files of a model and recognizes their format, by their content and not by their names. */
+/** Opens the files of a model and recognizes their format by their content, not by their names. */
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
@@ -56,7 +56,7 @@ export interface RecognizedFiles {
   readonly beside: readonly OpenFile[];
 }
 
-/** First bytes of other common files, to name them in the error. */
+/** First bytes of other common files, whose names the error mentions. */
 const strangers = (): readonly [name: string, start: Iterable<number>][] => [
   ['a zip archive, such as a PyTorch or .npz file', [0x50, 0x4b, 0x03, 0x04]],
   ['a pickle, such as an old PyTorch file', [0x80, 0x02]],
@@ -137,7 +137,7 @@ function withFirst(files: readonly OpenFile[], first: number): OpenFile[] {
 }
 
 /**
- * Recognizes the format of open files, and which of them belong to the model itself.
+ * Recognizes the format of open files, and separates the files of the model from those beside it.
  * @throws RangeError if they do not belong together; ScalepointError `UNKNOWN_FORMAT`
  */
 export async function recognize(given: readonly OpenFile[]): Promise<RecognizedFiles> {

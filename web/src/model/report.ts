@@ -9,9 +9,9 @@ import { infoOf, type ModelFilePlan, type ModelTotals, type PlannedTensorInfo, t
 
 /** The result of converting a tensor, or the reason why it was kept. */
 export interface TensorReport extends PlannedTensorInfo {
-  /** Of converted tensors: the result against the original. */
+  /** Error of a converted tensor against the original. */
   readonly error?: ErrorMeasures;
-  /** Elements of a float tensor that are NaN or infinite. */
+  /** Number of elements of a float tensor that are NaN or infinite. */
   readonly nonFinite?: number;
 }
 
@@ -53,7 +53,7 @@ export function reportOf(
   return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes: [...plan.notes, ...saturationNotes(tensors)] };
 }
 
-/** Notes about numbers beyond the largest of the type that they become. */
+/** Notes about numbers beyond the largest one of their new type. */
 function saturationNotes(tensors: readonly TensorReport[]): Note[] {
   const beyond = tensors.filter(({ error }) => error?.saturated !== undefined);
   const [first] = beyond;

@@ -1,4 +1,4 @@
-/** Notes about rules that change nothing, which are mistakes most often. */
+/** Notes about rules that change nothing, which are usually mistakes. */
 import { codecOf } from '../codecs/registry.js';
 import { type Note, noteOf } from '../core/note.js';
 import { quotedNames } from '../files/bytes.js';
@@ -12,28 +12,28 @@ interface RuledPlan extends Pick<FilePlan, 'tensors'> {
   readonly keptFor: KeptFor;
 }
 
-/** How a note calls a rule. */
+/** The name of a rule in notes. */
 function titleOf({ match, to }: Rule): string {
   return `the rule ${match.source}=${to ?? 'keep'}`;
 }
 
-/** What became of tensors that a rule was to convert, in words: `stored as Q8_0`, `kept (norm)`. */
+/** The outcome for a tensor that a rule was to convert, in words: `stored as Q8_0`, `kept (norm)`. */
 function outcomeOf({ kept, form }: PlannedTensor, { keptFor }: RuledPlan): string {
   return kept === undefined ? `stored as ${codecOf(form).label(form)}` : `kept (${keptFor(kept).text})`;
 }
 
-/** What a rule says, as data. */
+/** A rule as data. */
 const dataOf = ({ match, to }: Rule) => ({ rule: match.source, to: to ?? 'keep' });
 
 /** The note about a rule that matches nothing. */
 const unmatchedNote = (rule: Rule) =>
   noteOf('ruleUnmatched', dataOf(rule), `no tensor matches the rule ${rule.match.source}`);
 
-/** The note about a rule that earlier ones leave nothing. */
+/** The note about a rule whose tensors all match earlier rules. */
 const lateNote = (rule: Rule) =>
   noteOf('ruleTooLate', dataOf(rule), `${titleOf(rule)} has no effect: earlier rules decide`);
 
-/** The note about a rule whose tensors cannot become what it asks for. */
+/** The note about a rule whose tensors cannot have the requested type. */
 function vainNote(rule: Rule, missed: readonly PlannedTensor[], plan: RuledPlan): Note {
   const byOutcome = new Map<string, string[]>();
   for (const tensor of missed) {
@@ -48,7 +48,7 @@ function vainNote(rule: Rule, missed: readonly PlannedTensor[], plan: RuledPlan)
 }
 
 /**
- * Notes about rules without effect: nothing matches, earlier rules decide about all that does, or the format allows nothing else for it.
+ * Notes about rules without effect: nothing matches, earlier rules match the same tensors, or the format does not allow the type for them.
  * The target of a rule is compared with the type of the result where results have types of these names.
  */
 export function ruleNotes({ ruleTargets }: FormatInfo, rules: readonly Rule[], plan: RuledPlan): Note[] {

@@ -27,18 +27,18 @@ import { readNamed, type TensorData } from './stored-tensor.js';
 const key = 'scalepoint';
 const formatVersion = 1;
 
-/** The entry of a tensor in the metadata: all of it, except the arrays, which are parts of the file. */
+/** The entry of a tensor in the metadata: the whole tensor except its arrays, which are parts of the file. */
 type Meaning =
   | Pick<LinearQuantizedTensor, 'kind' | 'dtype' | 'shape' | 'granularity'>
   | Pick<CodebookTensor, 'kind' | 'shape' | 'blockSize'>
   | Pick<BlockTensor, 'kind' | 'type' | 'shape'>;
 
 /** A part of a tensor, as the file holds it. */
-interface Part extends NamedTensor {
+interface SavedPart extends NamedTensor {
   readonly data: TensorData;
 }
 
-type Stored = Pick<Part, 'dtype' | 'data'>;
+type SavedArray = Pick<SavedPart, 'dtype' | 'data'>;
 
 /** Compares arrays bit by bit. */
 function sameBits(a: Float32Array, b: Float32Array): boolean {
@@ -47,7 +47,7 @@ function sameBits(a: Float32Array, b: Float32Array): boolean {
 }
 
 /** Stores floats in the smallest type that loses nothing. */
-function storedFloats(core: Core, x: Float32Array): Stored {
+function storedFloats(core: Core, x: Float32Array): SavedArray {
   const half = { bfloat16: 'BF16', float16: 'F16' } as const;
   for (const format of ['bfloat16', 'float16'] as const) {
     const bits = castFloat(core, x, format, {}) as Uint16Array;
@@ -57,7 +57,7 @@ function storedFloats(core: Core, x: Float32Array): Stored {
 }
 
 /** Stores integers in the smallest type that holds them. */
-function storedIntegers(values: Int32Array): Stored {
+function storedIntegers(values: Int32Array): SavedArray {
   const types = [
     ['I8', Int8Array],
     ['U8', Uint8Array],
@@ -70,14 +70,14 @@ function storedIntegers(values: Int32Array): Stored {
   return { dtype: 'I32', data: values };
 }
 
-const flat = (name: string, { dtype, data }: Stored): Part => ({ name, dtype, shape: [data.length], data });
+const flat = (name: string, { dtype, data }: SavedArray): SavedPart => ({ name, dtype, shape: [data.length], data });
 
 /** Quantizes the scales of a codebook to int8, as `absmaxType` of `quantizeCodebook` does. */
 const absmaxOptions = (blocks: number) =>
   ({ dtype: 'int8', shape: [blocks], granularity: { kind: 'per-group', groupSize: 256 } }) as const;
 
 /** Stores the absmax of blocks: as int8 with scales of their own if that loses nothing, or as floats. */
-function absmaxParts(core: Core, name: string, absmax: Float32Array): Part[] {
+function absmaxParts(core: Core, name: string, absmax: Float32Array): SavedPart[] {
   const floats = flat(`${name}.absmax`, storedFloats(core, absmax));
   if (absmax.length === 0) return [floats];
   const q = quantizeLinear(core, absmax, absmaxOptions(absmax.length));
@@ -86,7 +86,7 @@ function absmaxParts(core: Core, name: string, absmax: Float32Array): Part[] {
     flat(`${name}.absmax`, { dtype: 'I8', data: q.data as Int8Array }),
     flat(`${name}.absmax_scale`, storedFloats(core, q.scale)),
   ];
-  const bytes = (parts: readonly Part[]) => parts.reduce((sum, { data }) => sum + data.byteLength, 0);
+  const bytes = (parts: readonly SavedPart[]) => parts.reduce((sum, { data }) => sum + data.byteLength, 0);
   return same && bytes(coded) < bytes([floats]) ? coded : [floats];
 }
 
@@ -98,10 +98,10 @@ function plainType(q: { readonly kind: 'linear' | 'codebook'; readonly dtype?: s
 }
 
 /** Splits a tensor into the parts of the file and its entry in the metadata. */
-function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: Meaning; parts: Part[] } {
-  // The core of this call cannot see arrays in the wasm memory of another one.
+function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: Meaning; parts: SavedPart[] } {
+  // Take views, because the core of this call cannot see the wasm memory of another instance.
   const q = { ...tensor, data: 'view' in tensor.data ? tensor.data.view : tensor.data } as QuantizedTensor;
-  // Check all of it, down to every scale.
+  // Check the whole tensor, down to every scale.
   givenTensor(core, q, `tensors.${name}`);
   const { kind, shape } = q;
   if (kind === 'blocks') {
@@ -115,7 +115,7 @@ function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: 
     return { meaning: { kind, shape, blockSize: q.blockSize }, parts };
   }
   const plain = plainType(q);
-  const codes: Part =
+  const codes: SavedPart =
     plain === undefined
       ? flat(name, { dtype: 'U8', data: pack(core, q) })
       : { name, dtype: plain, shape, data: q.data as TensorData };
@@ -129,7 +129,7 @@ const tensorKinds: readonly string[] = ['linear', 'codebook', 'blocks'];
 /** @throws TypeError naming the tensor */
 export function writeTensors(core: Core, tensors: Readonly<Record<string, QuantizedTensor>>): Uint8Array<ArrayBuffer> {
   const meanings: [string, Meaning][] = [];
-  const parts: Part[] = [];
+  const parts: SavedPart[] = [];
   for (const [name, q] of Object.entries(tensors)) {
     if (!tensorKinds.includes(q?.kind))
       throw typeError(`tensors.${name}`, { kind: 'quantized', kinds: tensorKinds }, q);
@@ -159,7 +159,7 @@ type Meanings = [name: string, meaning: Record<string, unknown>][];
 
 const notSaved = 'the file was not made by saveTensors: readTensor and readQuantized read tensors of model files';
 
-/** Reads the metadata. Checks that there is an object for each tensor, and nothing of these objects. */
+/** Reads the metadata. Checks that each tensor has an object, but not the objects themselves. */
 function meaningsOf({ metadata }: OpenModel): Meanings {
   const text = metadata[key];
   if (typeof text !== 'string') throw bad(notSaved);
@@ -180,7 +180,7 @@ function meaningsOf({ metadata }: OpenModel): Meanings {
 }
 
 /** Reads parts of a file. */
-class Parts {
+class SavedParts {
   constructor(
     private readonly core: Core,
     private readonly model: OpenModel,
@@ -233,7 +233,7 @@ class Parts {
 }
 
 /** Puts a tensor together from its parts. `givenTensor` checks the result as a whole. */
-async function assemble(core: Core, parts: Parts, meaning: Meaning): Promise<QuantizedTensor> {
+async function assemble(core: Core, parts: SavedParts, meaning: Meaning): Promise<QuantizedTensor> {
   const { kind, shape } = meaning;
   if (kind === 'blocks') return { kind, type: meaning.type, shape, data: await parts.packed() };
   if (kind === 'codebook') {
@@ -287,7 +287,7 @@ async function readTensors(core: Core, model: OpenModel, meanings: Meanings): Pr
   const tensors: [string, QuantizedTensor][] = [];
   for (const [name, meaning] of meanings) {
     try {
-      const q = await assemble(core, new Parts(core, model, name), meaning as unknown as Meaning);
+      const q = await assemble(core, new SavedParts(core, model, name), meaning as unknown as Meaning);
       givenTensor(core, q, 'q');
       tensors.push([name, q]);
     } catch (error) {

@@ -1,13 +1,13 @@
-/** Options that say how large a result may be. */
+/** Options for the size of a result. */
 import { rangeError, typeError } from '../core/errors.js';
 import { type Expected, without } from '../core/option-problem.js';
 import { bytesOf, sizeForm } from '../formats/shards.js';
 
-/** What says how large a result may be. */
+/** Limits of the size of a result. */
 export interface SizeOptions {
   /**
-   * GGUF, and int4, int8 and q4 of other formats: the size that the files of a result may have together, in bytes or as '3.5GB'. What each
-   * weight loses in each type is measured, and the types are chosen that lose least in this size. `rules` go before.
+   * GGUF, and int4, int8 and q4 of other formats: the largest size of all files of the result together, in bytes or as '3.5GB'. Measures
+   * the error of each weight in each type, and chooses the types with the least error in this size. `rules` have priority.
    * @defaultValue the types follow from `to`
    */
   readonly targetSize?: number | string | undefined;
@@ -17,7 +17,7 @@ export interface SizeOptions {
 
 export const sizeNames: readonly string[] = ['targetSize', 'targetBitsPerWeight'];
 
-/** Whether there is a size to fit. */
+/** True if a size is given. */
 export function hasSize({ targetSize, targetBitsPerWeight }: SizeOptions): boolean {
   return targetSize !== undefined || targetBitsPerWeight !== undefined;
 }

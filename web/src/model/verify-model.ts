@@ -13,9 +13,8 @@ import { checkOptions, checkWorkOptions } from './work-options.js';
 export interface VerifyModelOptions extends FormatSidecars, Pick<WorkOptions, 'onProgress' | 'signal'> {}
 
 /**
- * Reads all of a model and tells what is wrong with it: scales that are NaN or infinite, bits that belong to no code, parts that do not fit
- * each other, a config.json that says something else. Needs no wasm. A file whose header is wrong cannot be opened: the error says what
- * it is.
+ * Reads all of a model and reports its errors: scales that are NaN or infinite, bits outside of any code, parts that do not fit each other,
+ * a config.json that contradicts the model. Needs no wasm. A file with a wrong header cannot be opened; the error names the mistake.
  * @example const { problems } = await verifyModel('model.gguf');
  * @throws what `inspectModel` throws; ScalepointError `CHANGED`; the signal's reason if it was aborted
  */

@@ -1,4 +1,4 @@
-/** Checks options that most calls share. Calls come from JavaScript as well, so nothing is taken for granted. */
+/** Checks options that most calls share. Calls may come from JavaScript, so that types are checked as well. */
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
 import { didYouMean } from '../formats/options.js';

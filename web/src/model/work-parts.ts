@@ -1,6 +1,6 @@
 /**
- * Work in parts: several jobs make one result, each its share of the files, without contact to the others. Each job plans the whole from
- * headers alone, and therefore knows the files of all. The job that finds all other files complete writes the index.
+ * Work in parts: several jobs make one result, each its share of the files, without contact to the others. Each job plans the whole result
+ * from headers alone, so that it knows the files of all jobs. The job that finds all other files complete writes the index.
  */
 import { ScalepointError } from '../core/errors.js';
 import type { Waiting } from '../core/waiting.js';
@@ -55,7 +55,7 @@ function beginOf({ segments }: OutputFile): Uint8Array {
   return 'bytes' in first ? first.bytes : new Uint8Array(0);
 }
 
-/** Whether a file exists with its size and its header. */
+/** True if a file exists with its size and its header. */
 async function isThere(location: FileInput, file: OutputFile, waiting: Waiting): Promise<boolean> {
   try {
     const source = await openWithin(waiting, location);
@@ -76,7 +76,7 @@ async function isThere(location: FileInput, file: OutputFile, waiting: Waiting):
 /**
  * Writes the index if all other files are in place. Two jobs that end at the same time may both write it, with the same bytes.
  * @param others the files of the other parts, and the index
- * @returns whether the result is whole
+ * @returns true if the result is whole
  */
 export async function completeResult(
   others: readonly OutputFile[],

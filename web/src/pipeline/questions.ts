@@ -1,5 +1,5 @@
 /** Answers the questions of codecs about a tensor, with tasks that observe all of it. */
-import type { Range, Rectangle, SetsCut } from '../codecs/codec.js';
+import type { Rectangle, SetsCut, ValueRange } from '../codecs/codec.js';
 import type { PlannedTensor } from '../formats/format.js';
 import type { Answer, RangeTask, SetsTask } from '../runner/task.js';
 import { rectangleInput } from './rectangle-input.js';
@@ -14,13 +14,13 @@ async function rangeOf(
   rectangles: readonly Rectangle[],
   requests: QuestionStep['requests'],
   ask: Ask,
-): Promise<Range> {
+): Promise<ValueRange> {
   const asked = rectangles.map((rectangle, i) => {
     const { rows, columns } = rectangle;
     const inputs = [rectangleInput(tensor.source, rectangle)] as const;
     return ask(tensor, { kind: 'range', rows, columns, inputs, cache: requests?.[i] }, rectangle);
   });
-  const found = (await Promise.all(asked)).map(({ range }) => range as Range);
+  const found = (await Promise.all(asked)).map(({ range }) => range as ValueRange);
   return [Math.min(...found.map(([min]) => min)), Math.max(...found.map(([, max]) => max))];
 }
 

@@ -2,7 +2,7 @@
  * Cuts tensors into tiles. How a tensor is cut depends on its form and its source alone, so that the same sums are added in the same order
  * with every runner and every output.
  */
-import type { ByteRuns, Form, Range, RangeCut, Rectangle, Role, SetsCut, TileCut } from '../codecs/codec.js';
+import type { ByteRuns, Form, RangeCut, Rectangle, Role, SetsCut, TileCut, ValueRange } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { PlannedTensor } from '../formats/format.js';
@@ -59,7 +59,7 @@ export interface QuestionStep {
 }
 
 /** The answer to a question: a range, or the pairs of all sets. */
-export type Reply = Range | Float32Array<ArrayBuffer>;
+export type Reply = ValueRange | Float32Array<ArrayBuffer>;
 
 /** Tiles in order. A QuestionStep is answered, a tile with undefined. */
 type TileSteps = Generator<TileStep | QuestionStep, void, Reply | undefined>;

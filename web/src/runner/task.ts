@@ -2,7 +2,7 @@
  * Tasks, and batches of them. A task is plain data that needs nothing but its own bytes, so that batches can be sent to any worker. Small
  * tasks travel together, so that a model of many small tensors takes few messages.
  */
-import { type ByteRuns, type Form, type Problem, type Range, type Role, tileElements } from '../codecs/codec.js';
+import { type ByteRuns, type Form, type Problem, type Role, tileElements, type ValueRange } from '../codecs/codec.js';
 
 /** The bytes of one part of a stored tensor that a tile takes. */
 export interface InputPart extends Omit<ByteRuns, 'offset'> {
@@ -133,7 +133,7 @@ export function isSameForm(a: Form, b: Form): boolean {
 export interface Answer {
   /** Index of the task in the batch. */
   readonly task: number;
-  readonly range?: Range;
+  readonly range?: ValueRange;
   readonly sets?: Float32Array<ArrayBuffer>;
   /** The id of the cache request, if the input was cached. */
   readonly cached?: number;
