@@ -1,4 +1,4 @@
-/** Carries out recipes: finds the tensors that they name, and says how the tensors of the result are read. */
+/** Carries out recipes: finds the tensors that they name, and describes how the tensors of the result are read. */
 import type { CastForm } from '../codecs/cast.js';
 import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
@@ -9,7 +9,7 @@ import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
 import type { Conversion, Recipe } from './recipe.js';
 
-/** Element types that can be read, and what GGUF has for them without a loss. */
+/** Lossless GGUF type of each element type that can be read. */
 const lossless: Readonly<Record<string, string>> = {
   F32: 'F32',
   F16: 'F16',
@@ -20,7 +20,7 @@ const lossless: Readonly<Record<string, string>> = {
 };
 
 /**
- * The type that a stored tensor has in a GGUF file before anything is quantized.
+ * GGUF type of a stored tensor before quantization.
  * @throws ScalepointError `UNSUPPORTED_DTYPE`
  */
 export function plainType({ name, dtype, byteOffset }: SourceTensor): string {
@@ -34,11 +34,11 @@ export function plainType({ name, dtype, byteOffset }: SourceTensor): string {
 
 /** A tensor of a result that is read from stored tensors. */
 export interface Gathering extends Pick<Recipe, 'name' | 'shape' | 'permuteHeads' | 'add'> {
-  /** All of one type and shape. */
+  /** Sources, all of one type and shape. */
   readonly stored: readonly SourceTensor[];
 }
 
-/** How that tensor is read. */
+/** Describes how such a tensor is read. */
 export function gathered({ name, shape, permuteHeads, add, stored }: Gathering): LogicalTensor {
   const [{ dtype, shape: from }] = stored as [SourceTensor];
   const form = { codec: 'cast', to: dtype, ...(add === undefined ? {} : { add }) } as CastForm;
@@ -64,7 +64,7 @@ function firstRows(tensor: SourceTensor, rows: number | undefined): SourceTensor
   return { ...tensor, shape: [rows, ...rest], bytes: (tensor.bytes / all) * rows };
 }
 
-/** Finds what a recipe names, and checks that its tensor can be made of that. */
+/** Finds the sources of a recipe, and checks their types and shapes. */
 function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceTensor>): LogicalTensor {
   const { name, shape, sources, rows, permuteHeads } = recipe;
   const stored = sources.map((source) => {
@@ -89,7 +89,7 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceTensor>): Lo
   return gathered({ ...recipe, stored });
 }
 
-/** What a GGUF file would hold, and how each tensor is read, or its bytes. */
+/** Contents of a GGUF file: keys, and each tensor as a source to read or as its bytes. */
 export interface Carried {
   readonly view: GgufView;
   readonly sources: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[];

@@ -1,59 +1,59 @@
 /**
- * What a model of one format becomes in another: the entries of the metadata, and how each tensor of the result is made from tensors of the
- * source. Who knows an architecture writes recipes; others carry them out.
+ * Recipes: the metadata of a converted model, and how each of its tensors is made from tensors of the source. Modules for architectures
+ * write recipes; carry-out.ts carries them out.
  */
 import type { Note } from '../core/note.js';
 import type { GgufKey } from '../formats/gguf/pairs.js';
 
-/** How a tensor of the result is made. */
+/** Description of one tensor of the result. */
 export interface Recipe {
-  /** In the result. */
+  /** Name in the result. */
   readonly name: string;
-  /** Row-major, as the result has it. */
+  /** Shape in the result, row-major. */
   readonly shape: readonly number[];
   /** Tensors of the source. Several are stacked along a new first axis, in order. Empty with `values`. */
   readonly sources: readonly string[];
-  /** Values that are made and not read, such as rope factors. They are stored as F32. */
+  /** Computed values, such as rope factors, in place of sources. Stored as F32. */
   readonly values?: Float32Array<ArrayBuffer>;
   /**
-   * For so many heads of d rows each, rows move to Llama's rotary layout: row h·d + half·d/2 + i of the source is row h·d + 2i + half of
-   * the result.
+   * Number of heads, of d rows each, whose rows move to Llama's rotary layout: row h·d + half·d/2 + i of the source is row h·d + 2i + half
+   * of the result.
    */
   readonly permuteHeads?: number;
-  /** Only so many rows are taken, from the first on. */
+  /** Number of rows to take, from the first on. */
   readonly rows?: number;
-  /** A number that is added to each element in float32. */
+  /** Number added to each element, in float32. */
   readonly add?: number;
-  /** Whether it is stored as F32 whatever the target is. @defaultValue false */
+  /** True if it is stored as F32 for every target. @defaultValue false */
   readonly float32?: boolean;
 }
 
-/** What a model of a known architecture becomes. */
+/** Result of converting a model of a known architecture. */
 export interface Conversion {
   readonly architecture: string;
   /** In writing order, without general.file_type and general.quantization_version, which the target decides. */
   readonly keys: readonly GgufKey[];
   /** In any order. */
   readonly tensors: readonly Recipe[];
-  /** What the user should know about the result. */
+  /** Notes for the user about the result. */
   readonly notes: readonly Note[];
 }
 
 /** A tensor that a folder holds. */
 export interface FolderTensor {
   readonly name: string;
-  /** As safetensors spells it: `BF16`, `F32`, `F8_E4M3`. */
+  /** Type in the spelling of safetensors: `BF16`, `F32`, `F8_E4M3`. */
   readonly dtype: string;
   readonly shape: readonly number[];
 }
 
 /** A folder: its tensors, and the files beside them. */
 export interface Folder {
-  /** Its name, if that is known. */
+  /** Name of the folder, if known. */
   readonly name: string | undefined;
   readonly tensors: readonly FolderTensor[];
   /** `__metadata__` of the files with the tensors. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** The bytes of a file, such as `config.json`; undefined if there is none of that name. */
+  /** Bytes of a file, such as `config.json`; undefined if the folder lacks it. */
   file(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
 }

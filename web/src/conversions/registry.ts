@@ -1,4 +1,4 @@
-/** The conversions between formats. Adding one is one line here. */
+/** The conversions between formats. To add one, add a line here. */
 import type { Converter } from './converter.js';
 import type { DiffusionReason } from './diffusion/reasons.js';
 import { toGguf } from './to-gguf.js';
@@ -13,7 +13,7 @@ export function converters(): readonly Converter[] {
   return all;
 }
 
-/** What models of a format can be converted to. */
+/** Conversions of models of a format. */
 export function convertersFrom(format: string): readonly Converter[] {
   return all.filter(({ from }) => from === format);
 }

@@ -18,7 +18,7 @@ import { diffusionReasonText } from './diffusion/reasons.js';
 import type { ConvertOptions } from './huggingface/convert.js';
 import { loadConversion } from './huggingface/load.js';
 
-/** How the tensors of adapters are called. They change a model and are none. */
+/** Names of tensors of adapters, such as LoRA, which are not models themselves. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
 
 function checkKind({ tensors }: OpenModel): void {

@@ -1,6 +1,6 @@
 /**
- * What a file format is to the rest of the package. A format is one folder beside this file, and a line each in registry.ts and
- * signatures.ts. Everything that others say about it comes from here: options and help of the command line, the lists of the page, error messages.
+ * The interface of file formats. A format is one folder beside this file, and a line each in registry.ts and signatures.ts. Options and
+ * help of the command line, lists of the page and error messages all read its description from here.
  */
 import type { Form, Part, Role } from '../codecs/codec.js';
 import type { Note } from '../core/note.js';
@@ -32,27 +32,27 @@ export type MetadataValue =
 export interface SourceTensor {
   /** Its name in the file. */
   readonly name: string;
-  /** As the format spells it: `F32`, `BF16`, `Q4_K`, `I64`. */
+  /** Type in the format's spelling: `F32`, `BF16`, `Q4_K`, `I64`. */
   readonly dtype: string;
   /** Row-major: the last dimension runs fastest. Empty for a scalar. */
   readonly shape: readonly number[];
   /** Size in bytes. */
   readonly bytes: number;
-  /** Where its bytes begin, from the start of its file. */
+  /** Offset of its first byte in its file. */
   readonly byteOffset: number;
-  /** Which file of a model in several files, from 0. */
+  /** Index of its file in a model of several files, from 0. */
   readonly file: number;
   /** True if the file stores the elements in another order, so that they have no offsets in it. */
   readonly rearranged?: boolean;
 }
 
-/** A file, and what it was opened by. */
+/** An open file, and the input that it was opened by. */
 export interface OpenFile {
   readonly input: FileInput;
   readonly source: ByteSource;
 }
 
-/** Opens one more file of a model, in the way in which the given ones were opened. */
+/** Opens another file of a model in the same way as the given ones. */
 export type OpenInput = (input: FileInput) => Promise<ByteSource>;
 
 /**
@@ -61,7 +61,7 @@ export type OpenInput = (input: FileInput) => Promise<ByteSource>;
  */
 export type ReadOptionFile = <T>(input: FileInput, read: (source: ByteSource) => Promise<T>) => Promise<T>;
 
-/** What a header says of a model. */
+/** Contents of a model's header. */
 interface ModelContents {
   /** In the order of their bytes. */
   readonly tensors: readonly SourceTensor[];
@@ -73,9 +73,9 @@ interface ModelContents {
 export interface OpenModel extends ModelContents {
   /** Size of its files in bytes. */
   readonly bytes: number;
-  /** What the tensors' `file` counts. */
+  /** Its files, indexed by `file` of the tensors. */
   readonly files: readonly ByteSource[];
-  /** Closes files that were opened in addition to the given ones. */
+  /** Closes the files that `open` added to the given ones. */
   close?(): Promise<void>;
 }
 
@@ -86,26 +86,23 @@ export interface LogicalTensor {
   /** Its type in reports, such as `F16`, `Q4_K` or, for packed codes, `I4`. */
   readonly type: string;
   readonly form: Form;
-  /**
-   * The stored tensors that it consists of, in the order of the codec's parts. If it is gathered, these are stored tensors of one size,
-   * whose elements follow each other.
-   */
+  /** Its stored tensors, in the order of the codec's parts. A gathered tensor has several of one size, whose elements follow each other. */
   readonly parts: readonly { readonly role: Role; readonly tensor: SourceTensor }[];
-  /** Whether its parts are tensors with names of their own, as where it is one of another format. */
+  /** True if its parts have unrelated names, as in a tensor of another format. */
   readonly isRenamed?: boolean;
-  /** The same as the transpose of this matrix, if the file does not tell which of both the original was. */
+  /** Reading as the transpose of this matrix, if the file leaves open which of the two the original was. */
   readonly turned?: Pick<LogicalTensor, 'shape' | 'form'>;
-  /** Whether the model reads this matrix as its transpose. */
+  /** True if the model reads this matrix as its transpose. */
   readonly isTurned?: boolean;
-  /** How a tensor of single elements is put together, if its elements do not stand one after the other in one place. */
+  /** Assembly of a tensor of single elements that are not contiguous in a file. */
   readonly gathered?: Gathered;
 }
 
-/** Elements that are put together when they are read. */
+/** Rows that are moved while they are read. */
 export interface Gathered {
   /**
-   * If rows are moved: row h·d + half·d/2 + i of each stored tensor is row h·d + 2i + half of what is read. This is d. It is even, and
-   * divides the number of rows.
+   * d, if rows are moved: row h·d + half·d/2 + i of each stored tensor is row h·d + 2i + half of the result. d is even and divides the
+   * number of rows.
    */
   readonly headRows?: number;
   /** Elements of a row. */
@@ -114,47 +111,44 @@ export interface Gathered {
 
 // ------------------------------------------------------------------------------------------------------------------------- plans
 
-/** What becomes of a tensor. */
+/** A tensor of the input with its form in the result. */
 export interface PlannedTensor {
   readonly source: LogicalTensor;
-  /** The form that it is stored in. */
+  /** Form in the result. */
   readonly form: Form;
   /**
-   * What the result holds of it, at least one part, named after the tensor. The first one holds its elements. Tensors of one shape and
-   * form may share the list.
+   * Its parts in the result, at least one, named after the tensor. The first holds its elements. Tensors of one shape and form may share
+   * the list.
    */
   readonly parts: readonly Part[];
-  /** Why it is copied; undefined if it is converted. */
+  /** Reason to copy it; undefined if it is converted. */
   readonly kept?: Reason;
 }
 
 /** Bytes of a file of the input. */
 export interface Copied {
-  /** Which file of the model. */
+  /** Index of the model's file. */
   readonly from: number;
   readonly begin: number;
   readonly bytes: number;
 }
 
-/** Known bytes that are made when they are needed, every time anew. */
+/** Bytes that are made on demand, anew for each use. */
 export interface MadeBytes {
-  /** How many there are. */
+  /** Number of bytes. */
   readonly bytes: number;
-  /** All of them, some at a time. */
+  /** Makes all of them, in chunks. */
   make(): Iterable<Uint8Array<ArrayBuffer>>;
 }
 
-/**
- * A stretch of a file to be written: bytes that are known, bytes of the input, or a part of a tensor, which is named by its index in the
- * plan.
- */
+/** A range of a file to be written: known bytes, bytes of the input, or a part of a tensor, given by its index in the plan. */
 export type Segment =
   | { readonly at: number; readonly bytes: Uint8Array<ArrayBuffer> }
   | { readonly at: number; readonly made: MadeBytes }
   | { readonly at: number; readonly copied: Copied }
   | { readonly at: number; readonly tensor: number; readonly role: Role };
 
-/** Known bytes in one array. */
+/** Makes the bytes as one array. */
 export function madeBytes({ bytes, make }: MadeBytes): Uint8Array<ArrayBuffer> {
   const all = new Uint8Array(bytes);
   let at = 0;
@@ -167,15 +161,15 @@ export function madeBytes({ bytes, make }: MadeBytes): Uint8Array<ArrayBuffer> {
 
 /** A file of a result. */
 export interface OutputFile {
-  /** What its name has in addition to that of the output; empty for a file that has just that name. */
+  /** Suffix of its name behind the output's; empty if it has the output's name. */
   readonly suffix: string;
-  /** An extension of the output's name that the suffix takes the place of, where the name ends so. */
+  /** Extension of the output's name that the suffix replaces, if present. */
   readonly replaces?: string;
-  /** Whether it names the other files, so that it is of no use before all of them are there. */
+  /** True for an index, which is written after all files that it names. */
   readonly isIndex?: boolean;
   /** Size in bytes. */
   readonly size: number;
-  /** In any order. Whatever they leave free is filled with 0. */
+  /** Contents, in any order. Gaps are filled with 0. */
   readonly segments: readonly Segment[];
 }
 
@@ -185,9 +179,9 @@ export function fileName(output: string, { suffix, replaces }: Pick<OutputFile, 
   return (isReplaced ? output.slice(0, -replaces.length) : output) + suffix;
 }
 
-/** Something that belongs beside a result, such as an entry of the model's config.json. */
+/** Contents for a file beside a result, such as an entry of the model's config.json. */
 interface SidecarContent {
-  /** The option that describes it. */
+  /** Name of the option that describes it. */
   readonly option: string;
   readonly value: Readonly<Record<string, unknown>>;
 }
@@ -196,114 +190,111 @@ interface SidecarContent {
 export interface FilePlan {
   /** Name of the result's format. */
   readonly format: string;
-  /** Of a model that becomes one of another format: what it is, as that format calls it. */
+  /** For a model converted to another format: its architecture, in that format's spelling. */
   readonly architecture?: string;
-  /** At least one, the main one first: it appears when all others are there. A part of a result may have none. */
+  /** At least one file, the main one first; it appears once all others are complete. A part of a result may have no files. */
   readonly files: readonly OutputFile[];
-  /** Files that make the result whole, and that others write: those of the other parts, and the index of all. */
+  /** Files of the result that other parts of the work write, and the index of all. */
   readonly others?: readonly OutputFile[];
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensor[];
-  /** What the user should know about the result. */
+  /** Notes for the user about the result. */
   readonly notes: readonly Note[];
   readonly sidecars: readonly SidecarContent[];
 }
 
-/** Gives the parts of a tensor in a form. Formats are handed this, so that they depend on no codec's code. */
+/** Gives the parts of a tensor in a form. Passed to formats, so that they do not depend on the code of codecs. */
 export type PartsOf = (shape: readonly number[], form: Form) => readonly Part[];
 
 // -------------------------------------------------------------------------------------------------------------------- verifying
 
-/** Something that was noticed about a model. */
+/** An observation about a model. */
 export interface Finding {
-  /** A problem makes the model wrong; a note is what its users should know, and may be intended. */
+  /** 'problem': the model is wrong. 'note': users should know, and it may be intended. */
   readonly severity: 'problem' | 'note';
-  /** What it is about, such as `notFinite`. Programs decide by this, never by the text. */
+  /** Kind, such as `notFinite`. Programs decide by the kind, never by the text. */
   readonly kind: string;
-  /** What it is in words, without the tensor's name. */
+  /** Description without the tensor's name. */
   readonly text: string;
-  /** Name of the tensor that it is about. */
+  /** Name of the tensor concerned. */
   readonly tensor?: string;
   /** Name of the file, if the model has several. */
   readonly file?: string;
-  /** Where it is, from the start of the file. */
+  /** Offset in the file. */
   readonly byteOffset?: number;
-  /** More about it, by kind. */
+  /** More data, by kind. */
   readonly [datum: string]: unknown;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ formats
 
-/** Something that models of a format can become. */
+/** A conversion target for models of a format. */
 export interface Target {
-  /** What the option `to` calls it. */
+  /** Value of the option `to`. */
   readonly name: string;
-  /** In a few words, for people who choose. */
+  /** Description in a few words, for the help. */
   readonly about?: string;
-  /** Options that mean something for it. */
+  /** Names of the options that apply to it. */
   readonly options: readonly string[];
-  /** If it converts nothing: it is for what becomes of the files and of their metadata. */
+  /** True if it copies all tensors and changes only files and metadata. */
   readonly copies?: boolean;
-  /** If it is the one to offer to those who do not want to choose. */
+  /** Preset that offers it to users without a preference. */
   readonly preset?: 'small' | 'balanced' | 'safe';
 }
 
-/** What weights of a result become where each of them may become something else, so that the result has a given size. */
+/** Choices for results of a given size, in which the types of weights differ. */
 export interface Mixtures {
-  /** The target that a mixture is called by, if none was given. */
+  /** Default target of a mixture. */
   readonly to: string;
-  /** What rules may give a weight beside leaving it as it is, for a target; undefined if it takes no mixtures. */
+  /** Types that rules may give a weight, besides keeping it, for a target; undefined if it takes no mixtures. */
   types(to: string): readonly string[] | undefined;
-  /** Bytes that a part takes in a file, with what pads it. */
+  /** Bytes of a part in a file, including padding. */
   stored(bytes: number): number;
-  /**
-   * How much the error of a tensor counts, in relation to the squares of its elements; 1 if it is not there. What all else goes through
-   * counts more.
-   */
+  /** Weight of a tensor's error in relation to the squares of its elements; 1 by default. Tensors that all others depend on weigh more. */
   weight?(name: string): number;
-  /** The target that says most of a mixture. @param elements how many of them have each type */
+  /** The target that describes a mixture best. @param elements number of elements of each type */
   nearest?(elements: ReadonlyMap<string, number>): string;
 }
 
 /**
- * What users are told about a format.
- * @typeParam TargetName what `to` may be
- * @typeParam Result name of the format that results have
+ * Description of a format for users.
+ * @typeParam TargetName values of `to`
+ * @typeParam Result name of the results' format
  */
 export interface FormatInfo<
   Name extends string = string,
   TargetName extends string = string,
   Result extends string = string,
 > {
-  /** What reports call it. */
+  /** Name in reports. */
   readonly name: Name;
-  /** What texts call it. */
+  /** Name in texts. */
   readonly label: string;
-  /** What texts call its files, in a list of what can be read. */
+  /** Name of its files in a list of readable files. */
   readonly files: string;
-  /** Ends of the names of files, the usual one first. The content decides, not the name. */
+  /** File extensions, the usual one first. Files are recognized by content, not by name. */
   readonly extensions: readonly string[];
-  /** Name of the format that results have. */
+  /** Name of the results' format. */
   readonly result: Result;
-  /** What becomes of its files, in a sentence or two. */
+  /** Description of its results, in a sentence or two. */
   readonly about: string;
-  /** Arguments of a command line that makes something of a file. */
+  /** Arguments of example command lines. */
   readonly examples: readonly string[];
-  /** What weights of its files can become. */
+  /** Targets for its weights. */
   readonly targets: readonly Target[];
   /** More names of targets. */
   readonly aliases: { readonly [Alias in TargetName]?: TargetName };
-  /** What rules may ask for. */
+  /** Targets for rules. */
   readonly ruleTargets: readonly string[];
   /** Formats with the same targets share a table. */
   readonly options: OptionTable;
-  /** What its elements are called. */
+  /** Name of one element. */
   readonly unit: 'element' | 'parameter';
-  /** How the name of a result ends, in place of the extension of the input, where others expect that. */
+  /** Ending of a result's name in place of the input's extension, where programs expect one. */
   resultEnd?(to: string): string;
-  /** Whether a model may be split into files of this format, without an index. Their names end like `-00001-of-00003`. */
+  /** True if a model may be split into files without an index, whose names end like `-00001-of-00003`. */
   readonly takesSplits?: boolean;
-  /** What a summary says of a model in addition to what it says of all of them. */
+  /** Facts for the summary of a model, in addition to those of all formats. */
   facts?(model: ModelContents): readonly string[];
   /** Programs that read a result, the usual one first. */
   readers?(to: string, file: string): readonly Reader[];
@@ -313,15 +304,15 @@ export interface FormatInfo<
 export interface Reader {
   /** The name of the program. */
   readonly program: string;
-  /** What it takes to load the file: a command, or a line or two of code. */
+  /** A command or a line or two of code that loads the file. */
   readonly code: string;
-  /** What else it needs, in a sentence. */
+  /** Further requirements, in a sentence. */
   readonly needs?: string;
 }
 
 /**
  * A format.
- * @typeParam Options what decides about a result
+ * @typeParam Options options of a result
  * @typeParam Sidecars the contents of files beside it
  */
 export interface Format<
@@ -334,23 +325,23 @@ export interface Format<
 > extends FormatInfo<Name, TargetName, Result> {
   /** The first bytes of every file. */
   readonly magic?: readonly number[];
-  /** How weights of a result may differ in type. Undefined if they may not. */
+  /** Choices for results whose weights differ in type; undefined if they may not differ. */
   readonly mixtures?: Mixtures;
-  /** Tells a format without a magic number by its first bytes, up to 32 of them. */
+  /** Recognizes a format without a magic number by up to 32 first bytes. */
   sniff?(head: Uint8Array): boolean;
   /** The file that names all files of a model, if there can be several. */
   readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
-  /** Whether other files may hold data of a model. They have no format of their own, and the model names them. */
+  /** True if other files may hold data of a model. The model names them; they have no format themselves. */
   readonly takesData?: boolean;
   /**
-   * Opens a model: one file; or, if they were given, an index and the files that it names, a model and the files with its data, or all
-   * files of a split model. Others are opened by `open`.
+   * Opens a model: one file; an index and the files that it names; a model and the files with its data; or all files of a split model.
+   * Files that are not given are opened by `open`.
    */
   open(files: readonly OpenFile[], open: OpenInput): Promise<Model>;
-  /** Its tensors, codes together with their scales. */
+  /** Tensors of a model, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
   /**
-   * Decides what becomes of each tensor, and lays out the result. The choices have been checked.
+   * Chooses a form for each tensor, and lays out the result. `choices` are valid.
    * @param output the name of the result without its folder, if it has one
    */
   plan(
@@ -360,14 +351,14 @@ export interface Format<
     output: string | undefined,
     readOptionFile: ReadOptionFile,
   ): FilePlan | Promise<FilePlan>;
-  /** The words of its own reasons to keep a tensor, a few of them; undefined for other reasons. */
+  /** Words, a few, for its own reasons to keep a tensor; undefined for other reasons. */
   reasonText?(reason: Reason): string | undefined;
   /**
-   * Runs two open models on the same inputs and compares their outputs; undefined if models of the format are not run. The code for it is
-   * loaded by the call, because few callers run models.
+   * Runs two open models on the same inputs and compares their outputs; undefined if models of the format cannot be run. Loads its code
+   * when called, because few callers run models.
    * @throws ScalepointError `RUNTIME` if a model cannot be run
    */
   compareRuns?(a: Model, b: Model, options: RunOptions, signal?: AbortSignal): Promise<RunReport>;
-  /** Compares what different parts of an open model say about each other. Its numbers are looked at elsewhere. */
+  /** Compares parts of an open model that describe each other. Its numbers are checked elsewhere. */
   verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];
 }

@@ -1,6 +1,6 @@
 /**
- * Options of formats: how each of them is checked, described, and spelled on a command line. A table has one entry for each option, so
- * that nothing about an option is written down twice.
+ * Options of formats: validation, description, and command-line flags. A table has one entry for each option, the single source of all
+ * three.
  */
 import { rangeError, typeError } from '../core/errors.js';
 import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
@@ -9,39 +9,39 @@ import { article } from '../core/show.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- rules
 
-/** Which elements share a scale: one index of axis 0, or so many neighbors of the last dimension. */
+/** Elements that share a scale: one index of axis 0, or `groupSize` neighbors of the last dimension. */
 export type ModelGranularity =
   | { readonly kind: 'per-channel' }
   | {
       readonly kind: 'per-group';
-      /** How many neighbors of the last dimension share a scale. */
+      /** Number of neighbors in the last dimension that share a scale. */
       readonly groupSize: number;
     };
 
-/** What to do with the tensors whose names match. The first rule that matches decides. */
+/** Treatment of the tensors whose names match. The first match decides. */
 export type Rule =
   | {
-      /** Names with a match have the rule. */
+      /** Expression that selects tensors by name. */
       readonly match: RegExp;
-      /** The tensors stay as they are. */
+      /** Copies the tensors. */
       readonly keep: true;
-      /** Nothing, as the tensors are kept. */
+      /** Absent, because the tensors are kept. */
       readonly to?: undefined;
-      /** Nothing, as the tensors are kept. */
+      /** Absent, because the tensors are kept. */
       readonly granularity?: undefined;
     }
   | {
-      /** Names with a match have the rule. */
+      /** Expression that selects tensors by name. */
       readonly match: RegExp;
       /** The tensors are not kept. */
       readonly keep?: false | undefined;
       /** A target of the format, or a tensor type: 'int4', 'Q6_K', 'F16'. */
       readonly to: string;
-      /** Which elements share a scale, where the target leaves it open. */
+      /** Elements that share a scale, if the target leaves a choice. */
       readonly granularity?: ModelGranularity | undefined;
     };
 
-/** The rule that decides about a name. Expressions with a g or y flag match alike every time. */
+/** The rule for a name; undefined if no rule matches. Flags g and y of expressions have no effect. */
 export function ruleFor(rules: readonly Rule[], name: string): Rule | undefined {
   return rules.find(({ match }) => name.search(match) >= 0);
 }
@@ -50,7 +50,7 @@ export function ruleFor(rules: readonly Rule[], name: string): Rule | undefined 
 export const keepHint: Hint = { kind: 'try', option: mention('rules[].keep', true), effect: 'copies it' };
 
 /**
- * Checks rules as far as all formats agree about them. `check` is called for each of them; `path` is such as `rules[2]`.
+ * Checks the parts of rules that all formats share, and calls `check` for each rule with its path, such as `rules[2]`.
  * @throws TypeError or RangeError naming the option
  */
 export function checkRules(rules: unknown, check: (rule: Rule, path: string) => void): void {
@@ -71,21 +71,21 @@ export function checkRules(rules: unknown, check: (rule: Rule, path: string) => 
 
 // -------------------------------------------------------------------------------------------------------------------------- hints
 
-/** What people write for the kinds of numbers in names of types: `fp16` for float16, `q8` for int8 or Q8_0. */
+/** Common spellings for kinds of numbers in type names: `fp16` for float16, `q8` for int8 or Q8_0. */
 const kinds: Readonly<Record<string, string>> = {
   ...Object.fromEntries(['i', 'int', 'integer', 'q', 'w', 'u', 'uint', 'bit', 'bits'].map((word) => [word, 'integer'])),
   ...Object.fromEntries(['f', 'fp', 'float', 'half'].map((word) => [word, 'float'])),
   ...Object.fromEntries(['bf', 'bfp', 'bfloat', 'brain'].map((word) => [word, 'bfloat'])),
 };
 
-/** Kind and bits that a name begins with, such as `integer 8` for Q8_0; undefined if it begins with something else. */
+/** Kind and bits at the start of a name, such as `integer 8` for Q8_0; undefined for other names. */
 function kindOf(name: string): string | undefined {
   const [, before, bits, after] = /^([a-z]*)[-_]?(\d+)[-_]?([a-z]*)/.exec(name.toLowerCase()) ?? [];
   const kind = kinds[(before || after) ?? ''];
   return kind === undefined ? undefined : `${kind} ${bits}`;
 }
 
-/** How many characters have to be added, removed, replaced or swapped with their neighbor to make one word of the other. */
+/** Number of characters to add, remove, replace or swap with their neighbor to turn one word into the other. */
 function distance(a: string, b: string): number {
   let before: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
@@ -104,15 +104,15 @@ function distance(a: string, b: string): number {
   return row[b.length] as number;
 }
 
-/** Longer words are no misspelled names. */
+/** Longest word that is compared with names. */
 const mostLetters = 40;
 
 const plain = (text: string) => text.toLowerCase().replace(/[-_.\s]/g, '');
 const digits = (text: string) => text.replace(/\D/g, '');
 
 /**
- * The name that somebody may have meant: the same letters, a longer or a shorter form, the same kind of number, or one or two letters
- * apart. A wrong number of bits is no slip of the pen, so that `int3` means nothing else.
+ * The name most likely meant by a word: the same letters, a longer or a shorter form, the same kind of number, or one or two letters apart.
+ * Numbers of bits must match: `int3` has no near name.
  */
 export function nearest(word: unknown, names: readonly string[]): string | undefined {
   if (typeof word !== 'string' || word === '' || word.length > mostLetters) return undefined;
@@ -122,7 +122,7 @@ export function nearest(word: unknown, names: readonly string[]): string | undef
     names.find((name) => plain(name) === text) ??
     names.find((name) => plain(name) === `${text}m`) ??
     names.find((name) => plain(name).length > 2 && text.startsWith(plain(name))) ??
-    // Of several, M is the usual one: Q4_K_M for q4.
+    // Among several, prefer M, the usual one: Q4_K_M for q4.
     alike.find((name) => name.endsWith('_M')) ??
     alike[0] ??
     names.find((name) => text.length > 2 && plain(name).startsWith(text));
@@ -140,7 +140,7 @@ export function aFile(label: string): string {
   return `${article(label)} file`;
 }
 
-/** The hint for an unknown name: the nearest of each list. */
+/** The hint for an unknown name: the nearest name of each list. */
 export function didYouMean(
   word: unknown,
   ...lists: readonly (readonly string[])[]
@@ -151,77 +151,77 @@ export function didYouMean(
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
 
-/** What was given on a command line, by the names of flags: texts, true for switches, and lists for flags that can be repeated. */
+/** Arguments of a command line by flag: texts, true for switches, lists for flags that can be repeated. */
 export type Words = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
 
-/** How a command line spells an option. */
+/** A command-line flag of an option. */
 export interface Flag {
-  /** Without the dashes. */
+  /** Name without the dashes. */
   readonly name: string;
-  /** What stands for its value in the help. Switches have none. */
+  /** Placeholder for its value in the help; undefined for switches. */
   readonly value?: string;
   /** Whether it can be given several times. */
   readonly multiple?: boolean;
-  /** If it sets only a member of the option: which one. */
+  /** Member of the option that it sets, if it sets only one. */
   readonly member?: string;
-  /** For the help, in a few words. */
+  /** Description in a few words, for the help. */
   readonly about: string;
 }
 
-/** A JSON file beside a result. Its option holds what is in it already. */
+/** A JSON file beside a result. Its option holds the present content. */
 export interface Sidecar {
-  /** The member of a plan that shows what is to be added. */
+  /** Member of a plan that shows the addition. */
   readonly planned: string;
-  /** The entry of the file that it becomes. */
+  /** Key of the entry in the file. */
   readonly entry: string;
-  /** What it is for and where it goes, in a sentence or two. */
+  /** Its purpose and place, in a sentence or two. */
   readonly about: string;
-  /** The content with the value in it. @throws TypeError or ScalepointError if that is not possible */
+  /** The content with the value added. @throws TypeError or ScalepointError if that is not possible */
   merge(content: unknown, value: Readonly<Record<string, unknown>>): Record<string, unknown>;
   /** The content without the entry; undefined if it has none. */
   without(content: unknown): Record<string, unknown> | undefined;
-  /** Whether the entry may be about a model with tensors of these types. */
+  /** True if the entry can describe a model with tensors of these types. */
   fits(types: readonly string[]): boolean;
   /** The name of the file for an output of some name, in the same folder. */
   nameFor(output: string): string;
   /** Reads a file so that `print` gives back all of it as it was. @throws ScalepointError `BAD_FILE` */
   parse(text: string): {
-    /** What is in the file. */
+    /** Content of the file. */
     readonly value: Readonly<Record<string, unknown>>;
     /** The text of a value, with the indentation and the large numbers of the file. */
     print(value: unknown): string;
   };
-  /** The text of a value that is no file yet. */
+  /** The text of a new file. */
   print(value: unknown): string;
 }
 
-/** All that is known about an option. */
+/** Description of an option. */
 export interface OptionInfo {
-  /** Empty if the command line does not have it. */
+  /** Flags; empty if the command line lacks the option. */
   readonly flags: readonly Flag[];
-  /** Looks at the value alone. @throws TypeError or RangeError naming the option */
+  /** Checks the value alone. @throws TypeError or RangeError naming the option */
   check(value: unknown, name: string): void;
-  /** The value that the words of its flags mean. @throws RangeError whose option is the flag, such as `--range` */
+  /** Parses the arguments of its flags. @throws RangeError whose option is the flag, such as `--range` */
   read(words: Words): unknown;
-  /** If the option is about a file beside the result. Then it decides about nothing in the result itself. */
+  /** The file beside the result, if the option describes one. Such an option does not change the result itself. */
   readonly sidecar?: Sidecar;
 }
 
-/** What decides about a result: the target, the rules, and the options of a format. */
+/** Choices for a result: the target, the rules, and the options of a format. */
 export type PlanChoices<Options extends object = object, TargetName extends string = string> = Options & {
-  /** What weights become. */
+  /** Target of the weights. */
   readonly to: TargetName;
-  /** Exceptions; the first one that matches a name counts. */
+  /** Exceptions. The first match decides. */
   readonly rules?: readonly Rule[] | undefined;
 };
 
 /** The options of a format. */
 export interface OptionTable {
-  /** Above them in the help. */
+  /** Heading in the help. */
   readonly title: string;
-  /** By name. */
+  /** Options by name. */
   readonly entries: Readonly<Record<string, OptionInfo>>;
-  /** Looks at how values that are good by themselves go together, and at the rules. @throws TypeError or RangeError naming the option */
+  /** Checks combinations of valid values, and the rules. @throws TypeError or RangeError naming the option */
   check(choices: PlanChoices): void;
 }
 
@@ -234,7 +234,7 @@ export function optionTable<Options extends object>(table: {
   return table as unknown as OptionTable;
 }
 
-/** An option that has one of a few values. */
+/** An option with a few values. */
 export function choice(values: readonly string[], flag: Flag): OptionInfo {
   return {
     flags: [flag],
@@ -257,7 +257,7 @@ export function toggle(flag: Flag): OptionInfo {
   };
 }
 
-/** How ranges are found. Formats share it. */
+/** The option for finding ranges, shared by formats. */
 export const searchedRange: OptionInfo = {
   flags: [
     {

@@ -1,22 +1,22 @@
 /**
- * Why tensors are kept, as data. The reasons that several formats have are here, with their words. Formats and conversions add kinds of
- * their own in their folders, and say them with `reasonText`.
+ * Reasons to keep tensors, as data, with the words of those that formats share. Formats and conversions add their own kinds in their
+ * folders, and words for them with `reasonText`.
  */
 
-/** Why a tensor is kept. Decisions are taken on the kind. */
+/** A reason to keep a tensor. Code branches on the kind. */
 export interface Reason {
   readonly kind: string;
-  /** More about it, by kind. */
+  /** More data, by kind. */
   readonly [datum: string]: unknown;
 }
 
 /** A reason that several formats have. */
 export type SharedReason =
-  /** A rule says so. */
+  /** A rule keeps it. */
   | { readonly kind: 'rule' }
   /** The target copies every tensor. */
   | { readonly kind: 'copy' }
-  /** It has the type already that it would become. */
+  /** It already has the target type. */
   | { readonly kind: 'sameType' }
   /** Tensors of this number of dimensions are not converted. */
   | {
@@ -32,13 +32,13 @@ export type SharedReason =
       /** Its type, such as `F64`. */
       readonly dtype: string;
     }
-  /** Its elements are integers or the like. */
+  /** Its elements are not floats. */
   | {
       readonly kind: 'nonFloat';
       /** Its type, such as `I64`. */
       readonly dtype: string;
     }
-  /** A dimension is no multiple of the elements that share a scale. */
+  /** Groups of `by` elements do not divide a dimension. */
   | {
       readonly kind: 'notDivisible';
       /** The dimension, in elements. */
@@ -46,9 +46,9 @@ export type SharedReason =
       /** Elements that share a scale. */
       readonly by: number;
     }
-  /** Its codes and their scales would take as many bytes. */
+  /** Codes and scales would not take fewer bytes. */
   | { readonly kind: 'notSmaller' }
-  /** By its name it is one of these, or no weight. */
+  /** Its name marks it as one of these. */
   | {
       /** The part of the model that the name tells. */
       readonly kind: 'bias' | 'embedding' | 'norm' | 'router' | 'notWeight';
@@ -58,7 +58,7 @@ type SharedKind = SharedReason['kind'];
 
 type WordsOf<Kind extends SharedKind> = string | ((reason: Extract<SharedReason, { kind: Kind }>) => string);
 
-/** What reports say. */
+/** Words in reports. */
 const words: { readonly [Kind in SharedKind]: WordsOf<Kind> } = {
   rule: 'rule',
   copy: 'copy',
@@ -76,7 +76,7 @@ const words: { readonly [Kind in SharedKind]: WordsOf<Kind> } = {
   notWeight: 'not a weight',
 };
 
-/** Makes the function that says the reasons of a format, from the words of each kind. */
+/** Makes a function from reasons to words, from the words of each kind. */
 export function reasonWords(known: Readonly<Record<string, string | ((reason: never) => string)>>) {
   return (reason: Reason): string | undefined => {
     if (!Object.hasOwn(known, reason.kind)) return undefined;
@@ -88,12 +88,12 @@ export function reasonWords(known: Readonly<Record<string, string | ((reason: ne
 /** The words of a reason that several formats have; undefined for others. */
 export const sharedReasonText = reasonWords(words);
 
-/** Whether a tensor is kept for a reason that several formats have. */
+/** True if a tensor is kept for this shared reason. */
 export function isKeptFor(kind: SharedKind, kept: Reason | undefined): boolean {
   return kept?.kind === kind;
 }
 
-/** Reasons without more about them, made once: a model may have a hundred thousand tensors. */
+/** Reasons without data, made once because a model may have a hundred thousand tensors. */
 export const reasons = {
   rule: { kind: 'rule' },
   copy: { kind: 'copy' },
@@ -107,7 +107,7 @@ export const reasons = {
   notWeight: { kind: 'notWeight' },
 } as const satisfies { readonly [Kind in SharedKind]?: { readonly kind: Kind } };
 
-/** Makes each reason once, by what it is about. */
+/** Caches reasons by their datum. */
 export function cachedReason<Datum>(make: (datum: Datum) => Reason): (datum: Datum) => Reason {
   const known = new Map<Datum, Reason>();
   return (datum) => {
@@ -117,11 +117,11 @@ export function cachedReason<Datum>(make: (datum: Datum) => Reason): (datum: Dat
   };
 }
 
-/** The reason of tensors of a type of floats that is not converted. */
+/** The reason to keep a float type that is not converted. */
 export const dtypeReason = cachedReason((dtype: string) => ({ kind: 'dtype', dtype }) satisfies SharedReason);
 
-/** The reason of tensors whose elements are no floats. */
+/** The reason to keep tensors whose elements are not floats. */
 export const nonFloatReason = cachedReason((dtype: string) => ({ kind: 'nonFloat', dtype }) satisfies SharedReason);
 
-/** The reason of tensors with a number of dimensions. */
+/** The reason to keep tensors of a rank. */
 export const rankReason = cachedReason((rank: number) => ({ kind: 'rank', rank }) satisfies SharedReason);

@@ -31,13 +31,13 @@ type TargetOf<F> = F extends Format<infer _N, infer T, infer _R, infer _O, infer
 type OptionsOf<F> = F extends Format<infer _N, infer _T, infer _R, infer O, infer _S, infer _M> ? O : never;
 type SidecarsOf<F> = F extends Format<infer _N, infer _T, infer _R, infer _O, infer S, infer _M> ? S : never;
 
-/** What weights can become: integers, float8 or 16-bit floats in safetensors, a file type of llama-quantize in GGUF. */
+/** Targets of weights: integers, float8 or 16-bit floats in safetensors, a file type of llama-quantize in GGUF. */
 export type ModelTarget = TargetOf<BuiltIn>;
 
 /** The options of all formats that decide about results. */
 export type FormatOptions = Intersection<OptionsOf<BuiltIn>>;
 
-/** Their options about files beside results. */
+/** The options of all formats about files beside results. */
 export type FormatSidecars = Intersection<SidecarsOf<BuiltIn>>;
 
 const all: Format[] = [...(builtIn as readonly unknown[] as readonly Format[])];

@@ -1,6 +1,5 @@
 /**
- * Models in several files: how results are cut into them, which part of the work is whose, and how the files of a model are found. Nothing
- * is ever cut inside of a tensor.
+ * Models in several files: cutting results into files, dividing the work into parts, finding the files of a model. A tensor is never cut.
  */
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
@@ -12,30 +11,30 @@ import type { OptionInfo, PlanChoices } from './options.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ options
 
-/** What decides about the files of a result. */
+/** Options for the files of a result. */
 export interface ShardOptions {
   /**
-   * safetensors and GGUF: a result in several files, each with so many bytes of tensors at most: a number, or a text such as '5GB' or
-   * '1.9 GiB'. A larger tensor gets a file of its own. safetensors get an index; a result that fits into one file is one file. GGUF is
-   * split as gguf-split does it. The output's name is that of the whole: `model.gguf` becomes `model-00001-of-00003.gguf`.
+   * safetensors and GGUF: splits the result into files with at most this many bytes of tensors: a number, or a text such as '5GB' or '1.9
+   * GiB'. A larger tensor gets a file to itself. safetensors get an index, unless everything fits into one file. GGUF is split as by
+   * gguf-split. The output is named as a whole: `model.gguf` becomes `model-00001-of-00003.gguf`.
    * @defaultValue one file
    */
   readonly shardSize?: number | string | undefined;
   /**
-   * safetensors and GGUF: '3/16' makes the third of sixteen parts of the work: its share of the files, with the same bytes as in one run.
-   * The part that finds the files of all others in place writes the index.
+   * safetensors and GGUF: '3/16' makes the third of sixteen parts of the work: its share of the files, with the same bytes as in a single
+   * run. The part that finishes last, with the files of all others in place, writes the index.
    * @defaultValue all of the work
    */
   readonly part?: `${number}/${number}` | undefined;
 }
 
-/** The names of the options, for lists of what a target knows. */
+/** Names of these options, for the lists of targets. */
 export const shardOptions: readonly string[] = ['shardSize', 'part'];
 
 const units: Readonly<Record<string, number>> = { '': 1, k: 1e3, m: 1e6, g: 1e9, t: 1e12 };
 const binaryUnits: Readonly<Record<string, number>> = { ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30, ti: 2 ** 40 };
 
-/** The bytes that a size means; undefined if it means none. */
+/** Parses a size into bytes; undefined if invalid. */
 export function bytesOf(size: unknown): number | undefined {
   const [, digits, unit = ''] = typeof size === 'string' ? (/^(\d+(?:\.\d+)?) ?([kmgt]i?)?b?$/i.exec(size) ?? []) : [];
   const factor = units[unit.toLowerCase()] ?? binaryUnits[unit.toLowerCase()] ?? Number.NaN;
@@ -43,7 +42,7 @@ export function bytesOf(size: unknown): number | undefined {
   return Number.isSafeInteger(bytes) && (bytes as number) > 0 ? (bytes as number) : undefined;
 }
 
-/** What a size can be. */
+/** Valid sizes, for errors. */
 export const sizeForm: Expected = {
   kind: 'anyOf',
   of: [
@@ -72,16 +71,16 @@ export const shardSize: OptionInfo = {
   },
 };
 
-/** A part of the work: which one, from 1, and of how many. */
+/** A part of the work: its number, from 1, and the number of parts. */
 export interface WorkPart {
   readonly number: number;
   readonly count: number;
 }
 
-/** More parts than that are a mistake. */
+/** Largest number of parts. */
 const mostParts = 99_999;
 
-/** What a part is called; undefined if it is none. */
+/** Parses a part such as '3/16'; undefined if invalid. */
 export function partOf(text: unknown): WorkPart | undefined {
   const [, number, count] = typeof text === 'string' ? (/^(\d{1,5})\/(\d{1,5})$/.exec(text) ?? []) : [];
   const part = { number: Number(number), count: Number(count) };
@@ -104,29 +103,29 @@ export const part: OptionInfo = {
   read: (words) => words.part,
 };
 
-/** The target that converts nothing. llama-quantize calls it COPY. */
+/** The target that copies all tensors; COPY in llama-quantize. */
 export type Copy = 'copy';
 
-/** The same for people. @param options that mean something for it */
+/** Description of that target. @param options names of the options that apply to it */
 export function copyTarget(options: readonly string[]): Target & { readonly name: Copy } {
   return { name: 'copy', about: 'every tensor as it is: to split, to join', options, copies: true };
 }
 
-/** @throws RangeError if rules are to convert what is to be copied */
+/** @throws RangeError if rules convert tensors of a copy */
 export function checkCopy({ to, rules = [] }: PlanChoices): void {
   if (to === 'copy' && rules.length > 0) throw rangeError('rules', without('to', 'copy'));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
-/** Files of parts have so many bytes at most if nothing was said. It is what transformers long had. */
+/** Default size of the files of parts, the former default of transformers. */
 const usualSize = 5e9;
 
-/** Names have room for so many. */
+/** Largest number of files, by the five digits in their names. */
 const mostShards = 99_999;
 
 /**
- * The bytes of tensors that a file of a result has at most; undefined if the result is one file. Of work in parts, each part gets a file.
+ * Largest number of tensor bytes in a file; undefined if the result is one file. Work in parts gets a file for each part.
  * @param sizes of the tensors
  */
 export function shardLimit(
@@ -141,10 +140,10 @@ export function shardLimit(
 }
 
 /**
- * Cuts a list of tensors into files: one after the other, a new file where the limit would be passed. Returns where each file begins. There
- * is always one file.
+ * Cuts a list of tensors into files, in order, starting a new file where the limit would be exceeded. Returns the index of the first tensor
+ * of each file; at least one file.
  * @param most tensors in a file
- * @throws RangeError if there would be too many
+ * @throws RangeError for too many files
  */
 export function shardsOf(
   sizes: readonly number[],
@@ -166,7 +165,7 @@ export function shardsOf(
   throw rangeError('shardSize', { kind: 'number', max: mostFiles, unit: 'files' }, begins.length);
 }
 
-/** The note about tensors that are larger than the files that were asked for. */
+/** The note about tensors larger than the requested file size. */
 export function largeNote(
   { shardSize: size }: ShardOptions,
   tensors: readonly { readonly name: string }[],
@@ -179,7 +178,7 @@ export function largeNote(
   return [noteOf('largerThanFile', { tensors: names }, text)];
 }
 
-/** What the name of one of several files has behind that of the whole, `-00001-of-00003.gguf`. @param index from 0 */
+/** Suffix of the name of one of several files, `-00001-of-00003.gguf`. @param index from 0 @param index from 0 */
 export function shardSuffix(index: number, count: number, extension: string): string {
   const digits = (n: number) => String(n).padStart(5, '0');
   return `-${digits(index + 1)}-of-${digits(count)}${extension}`;
@@ -190,7 +189,7 @@ export function shardSuffix(index: number, count: number, extension: string): st
 /** Opens a file of a model by its name. */
 export type OpenByName = (name: string) => Promise<ByteSource>;
 
-/** Opens files in the folder of one that was given, by path or URL. @param files that have to be given where there is no folder */
+/** Opens files in the folder of a given path or URL. @param files description of the files to give if the input has no folder */
 export function besideFile(input: FileInput, open: OpenInput, files: Expected): OpenByName {
   if (input instanceof URL) return (name) => open(new URL(encodeURIComponent(name), input));
   const paths = nodeModule('node:path');
@@ -200,7 +199,7 @@ export function besideFile(input: FileInput, open: OpenInput, files: Expected): 
   throw typeError('file', files, 1);
 }
 
-/** Adds the name of the file to an error. With several files, the offset alone would not tell where it is. */
+/** Adds the name of the file to an error, because an offset alone is ambiguous among several files. */
 export async function inFile<T>(name: string | undefined, result: Promise<T>): Promise<T> {
   try {
     return await result;

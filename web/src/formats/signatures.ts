@@ -1,4 +1,4 @@
-/** Recognizes formats and names their results. Apps that only do this load none of the code that plans and converts. */
+/** Recognizes formats and names their results, without loading the code that plans and converts. */
 import type { Format } from './format.js';
 import { ggufSignature } from './gguf/signature.js';
 import { npySignature } from './npy/signature.js';

@@ -1,4 +1,4 @@
-/** What formats have in common about tensors. */
+/** Helpers for tensors, shared by formats. */
 import type { CastForm } from '../codecs/cast.js';
 import type { Form, Part } from '../codecs/codec.js';
 import type { CopyForm } from '../codecs/copy.js';
@@ -7,7 +7,7 @@ import { isBlockType } from '../core/blocks.js';
 import type { LogicalTensor, PlannedTensor, SourceTensor } from './format.js';
 import type { Reason } from './reason.js';
 
-/** Number of elements of a shape, or undefined if it is no safe integer. Zeros do not hide an overflow of the other dimensions. */
+/** Number of elements of a shape; undefined if the product of its nonzero dimensions is not a safe integer. */
 export function elementCount(shape: readonly number[]): number | undefined {
   let product = 1;
   for (const dimension of shape) {
@@ -33,7 +33,7 @@ export function compareNames(a: string, b: string): number {
   return a.length - b.length;
 }
 
-/** The form of each type of floats. One object for all tensors: a model may have a hundred thousand of them. */
+/** Form of each float type, shared by all tensors because a model may have a hundred thousand of them. */
 const floatForms = new Map(
   (['F32', 'F16', 'BF16', 'F64'] as const).map((to): [string, CastForm] => [to, { codec: 'cast', to }]),
 );
@@ -52,7 +52,7 @@ function formOf({ dtype, bytes }: SourceTensor): CastForm | GgmlForm | CopyForm 
   return { codec: 'copy', dtype, bytes };
 }
 
-/** A stored tensor by itself. */
+/** A stored tensor as a logical one. */
 export function plainTensor(tensor: SourceTensor): LogicalTensor {
   const { name, shape, dtype } = tensor;
   return { name, shape, type: dtype, form: formOf(tensor), parts: [{ role: 'data', tensor }] };
@@ -63,15 +63,15 @@ export function convertedLogical(source: LogicalTensor, form: Form, parts: reado
   return { source, form, parts };
 }
 
-/** What copies of tensors of one type and shape have in common. */
+/** Forms and parts shared by copies of tensors of one type and shape. */
 export type Copies = Map<string, { readonly form: CopyForm; readonly parts: readonly Part[] }>;
 
-/** A stored tensor that is copied, and why. @param copies those before it, to share what they have in common */
+/** A stored tensor that is copied. @param copies cache shared with other copies */
 export function keptTensor(tensor: SourceTensor, kept: Reason, copies: Copies = new Map()): PlannedTensor {
   const { name, shape, dtype, bytes } = tensor;
   const key = `${dtype} ${shape}`;
   let copy = copies.get(key);
-  // Types of blocks that are not known may have any size.
+  // Blocks of unknown types may have any size.
   if (copy?.form.bytes !== bytes) {
     const parts = [{ role: 'data', suffix: '', dtype, shape, bytes }];
     copy = { form: { codec: 'copy', dtype, bytes }, parts };
@@ -81,7 +81,7 @@ export function keptTensor(tensor: SourceTensor, kept: Reason, copies: Copies = 
   return { source: { name, shape, type: dtype, form, parts: [{ role: 'data', tensor }] }, form, parts, kept };
 }
 
-/** The same for a tensor of another name or shape than the stored one, which is one part as it is. */
+/** Like `keptTensor`, for a tensor whose name or shape differs from the stored one. */
 export function keptLogical(source: LogicalTensor, kept: Reason): PlannedTensor {
   const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
   const { dtype, bytes } = tensor;

@@ -1,4 +1,8 @@
-/** Checkpoints of diffusion models to GGUF, as the tools of ComfyUI-GGUF make it in three steps, in one. */
+/**
+ * Converts checkpoints of diffusion models to GGUF in one step; the tools of ComfyUI-GGUF take three.
+ * Reference: github.com/city96/ComfyUI-GGUF, tools/convert.py at 4dfc025 (branch auto_convert), tools/lcpp.patch and
+ * tools/fix_5d_tensors.py at 795e451.
+ */
 import { elementsOf } from '../../codecs/elements.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
@@ -19,7 +23,7 @@ import { type Architecture, architectures } from './tables.js';
 
 // ----------------------------------------------------------------------------------------------------------------------- detection
 
-/** A tensor under the name that it has in the result. */
+/** A tensor with its name in the result. */
 interface Named {
   readonly name: string;
   readonly tensor: SourceTensor;
@@ -36,19 +40,19 @@ function withoutPrefix(tensors: readonly SourceTensor[]): readonly Named[] {
     .map((tensor) => ({ name: tensor.name.slice(prefix.length), tensor }));
 }
 
-/** What a checkpoint is. Undefined if it is no diffusion model that is known. */
+/** Architecture of a checkpoint; undefined for anything but a known diffusion model. */
 export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture | undefined {
   const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
   return architectures.find(({ keys }) => keys.some((set) => set.every((key) => names.has(key))));
 }
 
-/** The architecture whose tensors are there in the layout of diffusers. */
+/** Architecture of a checkpoint in the layout of diffusers. */
 export function diffusersLayout(tensors: readonly SourceTensor[]): string | undefined {
   const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
   return architectures.find(({ diffusers }) => diffusers?.some((key) => names.has(key)))?.name;
 }
 
-/** Whether a name is that of a diffusion model's architecture. */
+/** True for names of diffusion architectures. */
 export function isDiffusion(name: string): boolean {
   return architectures.some((architecture) => architecture.name === name);
 }
@@ -70,10 +74,10 @@ export function diffusionReaders(file: string): readonly Reader[] {
 /** ggml's own limit is 63; the programs that read these files have raised theirs. */
 const mostNameBytes = 127;
 
-/** How the scales of float8 are called. Without them the numbers mean nothing. */
+/** Names of the scales of float8 weights. The codes cannot be decoded without them. */
 const scaleName = /(^|\.)scaled_fp8$|\.(scale_weight|scale_input|weight_scale|input_scale|comfy_quant)$/;
 
-/** Fails for what readers could not load, or would misunderstand. @throws ScalepointError */
+/** Rejects tensors that readers would fail to load or misread. @throws ScalepointError */
 function check(named: readonly Named[]): void {
   const scale = named.find(({ name }) => scaleName.test(name));
   if (scale !== undefined) {
@@ -98,10 +102,10 @@ function check(named: readonly Named[]): void {
 
 // ------------------------------------------------------------------------------------------------------------------------ decisions
 
-/** A tensor on its way. */
+/** A tensor during conversion. */
 interface Item {
   readonly name: string;
-  /** In the result: that of the source, but where rows of 256 take its place. */
+  /** Shape in the result: that of the source, or rows of 256. */
   readonly shape: readonly number[];
   readonly stored: readonly number[];
   readonly dtype: string;
@@ -109,22 +113,22 @@ interface Item {
 }
 
 const mostDimensions = 4;
-/** Tensors of at most so many elements are stored as F32. */
+/** Largest element count of a tensor that is stored as F32. */
 const fewElements = 1024;
-/** Rows of reshaped tensors, and the least elements that they have. */
+/** Row length of reshaped tensors, and their least element count. */
 const [reshapedRow, leastReshaped] = [256, 512];
 
-/** The shape that is written. Blocks of 256 would not fit the rows of small convolutions. */
+/** Shape in the file. Small convolutions are reshaped because blocks of 256 do not divide their rows. */
 function shapeOf({ reshapes = false }: Architecture, shape: readonly number[]): readonly number[] {
   const n = elementsOf(shape);
   const isShort = shape.length > 1 && n >= leastReshaped && n % reshapedRow === 0;
   return reshapes && isShort && (shape.at(-1) ?? 1) % reshapedRow !== 0 ? [n / reshapedRow, reshapedRow] : shape;
 }
 
-/** Whether a name is that of a parameter by itself. Programs take its bytes as they are, so that these have to be floats. */
+/** True for names of bare parameters. Programs read their bytes directly, so they stay floats. */
 const isRaw = (name: string) => !/\.(weight|bias)$/.test(name);
 
-/** The type of a tensor that is not quantized. F32 becomes F16, unless everything is to be F32. */
+/** Type of a tensor that is not quantized. F32 becomes F16, unless the target is F32. */
 function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boolean): string {
   const { name, stored, dtype, source } = item;
   const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
@@ -137,7 +141,7 @@ function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boole
   return type === 'F32' && !keepsF32 ? 'F16' : type;
 }
 
-/** Why a tensor is not quantized; undefined if it is. */
+/** Reason not to quantize a tensor; undefined if it is quantized. */
 function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, stored }: Item): Reason | undefined {
   const first = shape.findIndex((dimension) => dimension !== 1);
   const rank = first < 0 ? 0 : shape.length - first;
@@ -151,13 +155,13 @@ function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, store
   return undefined;
 }
 
-/** The file type of a target. Copies of safetensors are safetensors. */
+/** File type of a target. Copies do not occur here: copies of safetensors are safetensors. */
 function fileTypeFor({ to }: GgufChoices): FileType {
   if (to === 'copy') throw new Error('a copy is no conversion');
   return fileTypeOf(to);
 }
 
-/** Decides what becomes of each tensor. */
+/** Chooses the type and shape of each tensor. */
 function choicesOf(
   architecture: Architecture,
   items: readonly Item[],
@@ -181,7 +185,7 @@ function choicesOf(
   });
 }
 
-/** The order in which tensors are written: that of the file, but those of more than 4 dimensions come behind their bias, or at the end. */
+/** Sorts tensors into writing order: file order, except that a tensor of more than 4 dimensions follows its bias, or comes last. */
 function inOrder(results: readonly ResultTensor[]): ResultTensor[] {
   const isLarge = ({ shape }: ResultTensor) => shape.length > mostDimensions;
   const large = new Map(results.filter(isLarge).map((result) => [result.name, result]));
@@ -197,7 +201,7 @@ function inOrder(results: readonly ResultTensor[]): ResultTensor[] {
   return [...ordered, ...large.values()];
 }
 
-/** The entries of the metadata. */
+/** Keys of the metadata. */
 function keysOf(architecture: Architecture, items: readonly Item[], fileType: FileType): GgufKey[] {
   const reshaped = items.filter(({ shape, stored }) => shape !== stored);
   return [
@@ -236,8 +240,8 @@ function notesOf({ name, reshapes = false }: Architecture, dropped: readonly str
 }
 
 /**
- * Takes a checkpoint for a GGUF file.
- * @param architecture as it was detected
+ * Converts a checkpoint to GGUF.
+ * @param architecture the detected one
  * @throws ScalepointError `UNSUPPORTED_DTYPE`, `BAD_FILE`
  */
 export function convertDiffusion(model: OpenModel, architecture: Architecture): Converted {

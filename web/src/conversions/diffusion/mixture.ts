@@ -1,6 +1,6 @@
 /**
- * The mixture of types that the patched llama-quantize of ComfyUI-GGUF chooses. All blocks of a model count alike.
- * Reference: github.com/city96/ComfyUI-GGUF, tools/lcpp.patch.
+ * Types chosen by the patched llama-quantize of ComfyUI-GGUF. All blocks of a model count alike.
+ * Reference: github.com/city96/ComfyUI-GGUF, tools/lcpp.patch at 795e451 (a patch of llama.cpp b3962).
  */
 import { type FileType, fileTypes, type TargetType } from '../../formats/gguf/options.js';
 import { ggmlType } from '../../formats/gguf/types.js';
@@ -11,7 +11,7 @@ const has = (...parts: string[]) => {
   return (name: string) => parts.some((part) => name.includes(part));
 };
 
-/** Parts of a model, recognized by the names of tensors. The first one that matches decides. */
+/** Classes of tensors by their names. The first match decides. */
 const classes: readonly (readonly [Class, (name: string) => boolean])[] = [
   [
     'value',
@@ -42,7 +42,7 @@ const classes: readonly (readonly [Class, (name: string) => boolean])[] = [
   ['down', (name) => name.includes('experts.') && name.includes('.w2.weight')],
 ];
 
-/** Types of tensors of a class, by file type. */
+/** Type of each class of tensors, by file type. */
 const ofClass: Readonly<Record<Class, Readonly<Partial<Record<FileType, TargetType>>>>> = {
   value: { Q2_K: 'Q3_K', Q3_K_L: 'Q5_K', Q4_K_M: 'Q6_K', Q5_K_M: 'Q6_K' },
   'query, key and value': { Q3_K_M: 'Q4_K', Q3_K_L: 'Q4_K', Q4_K_M: 'Q5_K', Q5_K_M: 'Q6_K' },

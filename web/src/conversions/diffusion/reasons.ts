@@ -1,11 +1,11 @@
-/** Why the tools of ComfyUI-GGUF keep tensors, beyond the reasons that several formats have. */
+/** Reasons of the tools of ComfyUI-GGUF to keep tensors, beyond those that formats share. */
 import { type Reason, reasonWords } from '../../formats/reason.js';
 
-/** What reports say of each kind. */
+/** Words of each kind in reports. */
 const words = {
-  /** Programs take its bytes as they are. */
+  /** Programs read its bytes directly. */
   parameter: 'parameter',
-  /** The tools name it for this architecture. */
+  /** Listed by the tools for this architecture. */
   architecture: 'architecture',
 } as const;
 

@@ -1,23 +1,23 @@
 /**
- * What the tools of ComfyUI-GGUF know of each architecture: how it is recognized, and which tensors stay in floats.
- * Reference: github.com/city96/ComfyUI-GGUF, tools/convert.py and tools/lcpp.patch, branch auto_convert.
+ * Architectures of diffusion models: their characteristic tensors, and the tensors that stay floats.
+ * Reference: github.com/city96/ComfyUI-GGUF, tools/convert.py at 4dfc025 (branch auto_convert) and tools/lcpp.patch at 795e451.
  */
 
-/** An architecture. */
+/** A diffusion architecture. */
 export interface Architecture {
   /** `general.architecture`. */
   readonly name: string;
-  /** Tensors that tell it: all of one set. */
+  /** Sets of tensor names. A model has this architecture if it has all names of one set. */
   readonly keys: readonly (readonly string[])[];
   /** Tensors of the same model in the layout of diffusers, which no program loads from GGUF. */
   readonly diffusers?: readonly string[];
-  /** What is in the name of tensors that are stored as F32. */
+  /** Parts of the names of tensors that are stored as F32. */
   readonly precise?: readonly string[];
-  /** What is in the name of tensors that are left out. */
+  /** Parts of the names of tensors that are left out. */
   readonly dropped?: readonly string[];
-  /** What is in the name of tensors that are never quantized. */
+  /** Parts of the names of tensors that are never quantized. */
   readonly kept: readonly string[];
-  /** Their whole names. */
+  /** Whole names of tensors that are never quantized. */
   readonly keptNames?: readonly string[];
   /** Whether tensors with short rows are stored in rows of 256, with their shape in the metadata. */
   readonly reshapes?: boolean;
@@ -29,7 +29,7 @@ const stableDiffusion = {
   reshapes: true,
 };
 
-/** In the order in which they are tried. */
+/** Known architectures, in the order of detection. */
 export const architectures: readonly Architecture[] = [
   {
     name: 'flux',

@@ -1,4 +1,8 @@
-/** The architectures that are known: what to read of config.json, and what llama.cpp computes for each. */
+/**
+ * Known architectures: the keys of config.json that each reads, and the settings that llama.cpp supports for each.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/ base.py at 00bd27a, llama.py 0274f0f, qwen.py 03173d5, gemma.py 061b8c5, phi.py
+ * 051139f, bert.py 2ca8afc. Tests compare with llama.cpp v0.5.0.
+ */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
@@ -13,30 +17,30 @@ const file = 'config.json';
 
 /** A model as its config.json describes it. */
 export interface Model {
-  /** As llama.cpp calls it. */
+  /** Name of the architecture in llama.cpp. */
   readonly architecture: string;
   readonly hyper: Hyper;
   readonly sizes: Sizes;
   readonly table: Table;
-  /** Tensors that are made and not read. To be called after the sizes were found to be true. */
+  /** Computes the tensors that the folder does not hold. Call it after the sizes have been checked. */
   readonly made: () => readonly Recipe[];
-  /** Whether the head is the embedding, as far as config.json says it. */
+  /** True if the head is the embedding; undefined if config.json does not say. */
   readonly tied: boolean | undefined;
-  /** True if the embedding may have more rows than the vocabulary. They are left out. */
+  /** True if the embedding may have more rows than the vocabulary. The extra rows are left out. */
   readonly longEmbedding?: true;
   readonly notes: readonly Note[];
 }
 
-/** What readers of architectures share. */
+/** Inputs of each reader of an architecture. */
 interface Read {
   readonly config: Config;
   readonly rope: Rope;
   readonly notes: Note[];
-  /** Rows of the embedding, for models whose config.json may leave out vocab_size. */
+  /** Rows of the embedding, in place of a missing vocab_size. */
   readonly embeddingRows: number | undefined;
 }
 
-/** What a decoder's config.json may leave out. */
+/** Defaults of keys that a decoder's config.json may lack. */
 interface Defaults {
   readonly head?: number;
   readonly heads?: number;
@@ -46,14 +50,14 @@ interface Defaults {
   readonly theta?: number;
 }
 
-/** Sizes that an architecture does not have. */
+/** Zero for sizes that an architecture lacks. */
 const none = { experts: 0, expertFeedForward: 0, positions: 0, tokenTypes: 0 };
 
 function vocabularyOf({ config, embeddingRows }: Read): number {
   return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFile(file, 'vocab_size is missing');
 }
 
-/** Numbers and sizes of a decoder. The head's length is written only if config.json or the architecture says it. */
+/** Numbers and sizes of a decoder. The length of a head is written only if config.json or the architecture states it. */
 function decoder(read: Read, defaults: Defaults = {}): { readonly hyper: Hyper; readonly sizes: Sizes } {
   const { config, rope } = read;
   const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
@@ -115,7 +119,7 @@ function tiedIn(config: Config, otherwise?: boolean): boolean | undefined {
   return config.maybeFlag('tie_word_embeddings') ?? otherwise;
 }
 
-/** Checks what all decoders have in common. */
+/** Checks settings common to all decoders. */
 function checkDecoder({ config }: Read): void {
   config.only('partial_rotary_factor', 1);
   config.only('use_sliding_window', false);
@@ -149,7 +153,7 @@ function llama(read: Read, table: Table = tables.llama): Model {
   };
 }
 
-/** A table whose attention has its biases always or never, if config.json says so. */
+/** The table with biases of attention required or forbidden as config.json states. */
 function biased(config: Config, table: Table): Table {
   const flag = config.maybeFlag('attention_bias');
   if (flag === undefined) return table;
@@ -174,7 +178,7 @@ function expertCounts(config: Config, key: string): [experts: number, used: numb
   return [experts, used];
 }
 
-/** llama.cpp leaves out the rotary embedding in every fourth layer, whatever the file says. */
+/** SmolLM3. llama.cpp skips the rotary embedding in every fourth layer, regardless of the file. */
 function smollm3(read: Read): Model {
   const { config } = read;
   config.only('no_rope_layer_interval', 4);
@@ -233,7 +237,7 @@ function qwen3moe(read: Read): Model {
   };
 }
 
-/** Fails if the scale of attention differs from the one that llama.cpp takes. Its largest models divide otherwise. */
+/** Fails if the scale of attention differs from llama.cpp's. Its largest models use another divisor. */
 function checkScale({ config }: Read, { heads, hidden, head, layers }: Sizes, largestLayers: number): void {
   const scalar = config.maybePositive('query_pre_attn_scalar');
   const taken = layers === largestLayers ? hidden / heads : head;
@@ -253,7 +257,7 @@ function gemma2(read: Read): Model {
   const { hyper, sizes } = decoder(read, { head: 256, theta: 10000 });
   checkScale(read, sizes, 46);
   checkLayers(read, sizes.layers, (i) => i % 2 === 0);
-  // The converter of llama.cpp does not write the base. Its runtime takes 10000.
+  // The converter of llama.cpp does not write the base. Its runtime uses 10000.
   const { theta, ...others } = hyper;
   return {
     architecture: 'gemma2',
@@ -382,7 +386,7 @@ function bert(read: Read): Model {
   };
 }
 
-/** Positions that Nomic's models were trained with, by what their configs say. */
+/** Training context of a Nomic model, from its config. */
 function nomicContext(config: Config): number {
   const [positions, trained] = [config.whole('n_positions'), config.whole('max_trained_positions', 2048)];
   if (positions === 8192 && trained === 2048) return 2048;

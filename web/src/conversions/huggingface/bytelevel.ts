@@ -1,4 +1,7 @@
-/** Byte-level BPE, the tokenizer of GPT-2, Llama 3 and Qwen. */
+/**
+ * Byte-level BPE, the tokenizer of GPT-2, Llama 3 and Qwen.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and src/llama-vocab.cpp at eb6a99c.
+ */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
@@ -11,7 +14,7 @@ import type { Tokenizer, TokenizerFiles } from './wish.js';
 
 const file = 'tokenizer.json';
 
-/** How byte-level vocabularies write a blank. */
+/** The blank in byte-level vocabularies. */
 const blank = 'Ġ';
 
 /** Bytes that stand for themselves in a byte-level vocabulary: the printable ones of Latin-1. */
@@ -19,7 +22,7 @@ function isPrintable(byte: number): boolean {
   return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/** The characters that stand for the 256 bytes. Those that are not printable follow behind Latin-1 in order. */
+/** Characters that stand for the 256 bytes. Bytes that are not printable map, in order, to characters behind Latin-1. */
 function byteCharacters(): string[] {
   let next = 0x100;
   return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPrintable(byte) ? byte : next++));
@@ -46,7 +49,7 @@ function readTokens(files: TokenizerFiles, tokenizer: Json, model: Json): Vocabu
   return vocabulary;
 }
 
-/** Fails for a normalizer that changes text in a way that the runtime does not know. NFC leaves nearly all text as it is. */
+/** Fails for a normalizer that the runtime lacks. NFC leaves nearly all text as it is. */
 function checkNormalizer(normalizer: unknown, notes: Note[]): void {
   if (normalizer === undefined) return;
   const type = isObject(normalizer) ? member(normalizer, 'type') : undefined;
@@ -59,7 +62,7 @@ function checkNormalizer(normalizer: unknown, notes: Note[]): void {
   }
 }
 
-/** Pre-tokenizers with which the runtime puts the beginning of a text in front, if no key says otherwise. */
+/** Pre-tokenizers for which the runtime adds the BOS token unless a key forbids it. */
 const addBos = ['llama-bpe', 'tekken'];
 
 /** Reads a byte-level BPE tokenizer. */

@@ -1,14 +1,14 @@
-/** config.json: typed reading of its keys. Settings of the text model of a multimodal one count before those around them. */
+/** Typed reading of config.json. In multimodal models, settings of the text model override those around them. */
 import { show } from '../../core/show.js';
 import { badFile, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember } from './json.js';
 
 const file = 'config.json';
 
-/** Numbers of a config are u32 in GGUF. Sizes of this order have no use. */
+/** Largest number accepted from a config. GGUF stores u32; no real size comes near. */
 const largest = 2 ** 31 - 1;
 
-/** The keys of a config.json. Every error names the key. */
+/** A config.json. Every error names the key. */
 export class Config {
   readonly #keys: Json;
 
@@ -17,7 +17,7 @@ export class Config {
     this.#keys = { ...keys, ...Object.fromEntries(text) };
   }
 
-  /** A value as it stands; undefined if it is missing or null. */
+  /** The raw value; undefined if it is missing or null. */
   get(name: string): unknown {
     return member(this.#keys, name);
   }
@@ -53,7 +53,7 @@ export class Config {
     return badFile(file, `${name} has to be true or false, got ${show(value)}`);
   }
 
-  /** Fails if a key is there with a value that the runtime cannot be told. */
+  /** Fails if a key has a value other than `values`, the ones that the runtime supports. */
   only(name: string, ...values: readonly unknown[]): void {
     const value = this.get(name);
     if (value !== undefined && !values.includes(value))
@@ -75,11 +75,11 @@ export function positive(where: string, name: string, value: unknown): number | 
 
 /** Settings of the rotary embedding. */
 export interface Rope {
-  /** In lower case: `linear`, `yarn`, `llama3`, `longrope`; undefined for none and for `default`. */
+  /** In lower case: `linear`, `yarn`, `llama3`, `longrope`; undefined without scaling and for `default`. */
   readonly type: string | undefined;
-  /** The object with the settings. It is empty if there is none. */
+  /** Object with the settings; empty if missing. */
   readonly settings: Json;
-  /** What to call the object in errors. */
+  /** Name of the object in errors. */
   readonly where: string;
   /** Base of the frequencies. */
   readonly theta: number | undefined;

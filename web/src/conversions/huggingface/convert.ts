@@ -1,4 +1,7 @@
-/** A folder of Hugging Face as what a GGUF file holds: keys, recipes of tensors, and notes. */
+/**
+ * Converts a folder of Hugging Face to the contents of a GGUF file: keys, recipes of tensors, and notes.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and 051139f. Tests compare with v0.5.0.
+ */
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { type Model, readModel } from './architectures.js';
 import { Config } from './config.js';
@@ -14,8 +17,8 @@ export { architectures } from './architectures.js';
 /** Choices of a conversion. */
 export interface ConvertOptions {
   /**
-   * What happens to a SentencePiece vocabulary without tokens for all 256 bytes. llama.cpp ends its process at the first character that
-   * such a vocabulary lacks. `keep` converts it, with a note.
+   * Treatment of a SentencePiece vocabulary that lacks tokens for some of the 256 bytes. llama.cpp ends its process at the first character
+   * that such a vocabulary lacks. `keep` converts it, with a note.
    * @defaultValue 'refuse'
    */
   readonly missingBytes?: 'refuse' | 'keep';
@@ -26,7 +29,7 @@ const embeddingName = /^(model\.)?(language_model\.)?(model\.)?embed_tokens\.wei
 const bertEmbeddingName = /^(bert\.)?embeddings\.word_embeddings\.weight$/;
 const headName = /^(language_model\.)?lm_head\.weight$/;
 
-/** Fails for a folder that holds no whole model with plain weights. */
+/** Fails unless the folder holds a whole model with plain weights. */
 async function checkKind(folder: Folder, keys: Json): Promise<void> {
   if ((await folder.file('adapter_config.json')) !== undefined)
     unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
@@ -46,7 +49,7 @@ async function checkKind(folder: Folder, keys: Json): Promise<void> {
   if (folder.tensors.length === 0) badFile('safetensors', 'there are no tensors');
 }
 
-/** Whether the folder stores the token embedding only under the name of the head, as some tied models do. */
+/** True if the token embedding is stored only under the name of the head, as some tied models have it. */
 function onlyHead({ tensors, metadata }: Folder, { tied }: Model): boolean {
   if (tensors.some(({ name }) => embeddingName.test(name))) return false;
   const head = tensors.find(({ name }) => headName.test(name));
@@ -55,7 +58,7 @@ function onlyHead({ tensors, metadata }: Folder, { tied }: Model): boolean {
   return noted || tied === true;
 }
 
-/** Fails if config.json says that the model has a head of its own, and there is none. */
+/** Fails if the head that config.json announces is missing. */
 function checkHead({ tensors }: Folder, { tied, table }: Model): void {
   if (tied !== false || !table.outside.some(({ from }) => from === 'lm_head')) return;
   if (!tensors.some(({ name }) => headName.test(name)))
@@ -74,7 +77,7 @@ function tensorsOf(folder: Folder, model: Model): readonly Recipe[] {
       rename: (name) => (name === 'lm_head.weight' ? 'model.embed_tokens.weight' : rename ? rename(name) : name),
     };
   }
-  // What exceeds the vocabulary is cut off, so the shape in the folder is the one to check.
+  // Check the shape in the folder, because rows beyond the vocabulary are cut off later.
   const rows = model.longEmbedding === true ? embeddingRows(folder) : undefined;
   const long = rows !== undefined && rows > sizes.vocabulary;
   const read = recipes(folder.tensors, table, long ? { ...sizes, vocabulary: rows } : sizes, architecture);
@@ -94,7 +97,10 @@ function embeddingRows({ tensors }: Folder): number | undefined {
   return undefined;
 }
 
-/** Tells what a folder of Hugging Face becomes in GGUF. It does what llama.cpp's converter does, and refuses what that one would get wrong. */
+/**
+ * Converts a folder of Hugging Face to GGUF. The result equals that of llama.cpp's converter; folders that it would convert wrongly are
+ * refused.
+ */
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
   const bytes = await folder.file('config.json');
   if (bytes === undefined) return badFile('config.json', 'the folder has none');

@@ -1,4 +1,4 @@
-/** The errors of a folder. Each names the file, and the key where there is one. */
+/** Errors about a folder. Each names the file, and the key if one is at fault. */
 import { ScalepointError } from '../../core/errors.js';
 import type { Hint } from '../../core/option-problem.js';
 
@@ -7,12 +7,12 @@ export function badFile(file: string, message: string, tensor?: string, hint?: H
   throw new ScalepointError('BAD_FILE', `${file}: ${message}`, { tensor, hint });
 }
 
-/** Fails because a file is good, but nothing here can convert what it describes. */
+/** Fails because a valid file describes something that cannot be converted. */
 export function unsupported(file: string, message: string): never {
   throw new ScalepointError('UNKNOWN_FORMAT', `${file}: ${message}`);
 }
 
-/** A name from a file for an error message. It is cut if it is long. */
+/** A name from a file for an error message, cut if long. */
 export function quoted(name: string): string {
   return JSON.stringify(name.length > 300 ? `${name.slice(0, 297)}...` : name);
 }

@@ -1,7 +1,10 @@
-/** What the metadata says about a model: the numbers of a config.json under names of their own, and the keys that they become. */
+/**
+ * Hyperparameters of a model: numbers of config.json under names of this package, and the GGUF keys that they become.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and gguf-py/gguf/gguf_writer.py at 0024aa7.
+ */
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 
-/** Numbers of a model. What is undefined is not written. */
+/** Hyperparameters of a model. Undefined ones are not written. */
 export interface Hyper {
   layers: number;
   context: number;
@@ -25,7 +28,7 @@ export interface Hyper {
   experts?: number;
   usedExperts?: number;
   expertFeedForward?: number;
-  /** Elements of a head, if the config says it. */
+  /** Elements of a head, if the config states it. */
   head?: number;
   vocabulary?: number;
   ropeDimensions?: number;
@@ -37,7 +40,7 @@ export interface Hyper {
   pooling?: number;
 }
 
-/** A key of an architecture: what comes behind its name, the type, and the number. */
+/** A key of an architecture: its name without the architecture, its type, and the hyperparameter. */
 type Entry = readonly [name: string, type: 'u32' | 'f32' | 'bool' | 'string', from: keyof Hyper];
 
 const rope: readonly Entry[] = [
@@ -57,7 +60,7 @@ const headLengths: readonly Entry[] = [
   ['attention.value_length', 'u32', 'head'],
 ];
 
-/** The keys that most architectures have, in the order in which llama.cpp's converter writes them. */
+/** Keys of most architectures, in the writing order of llama.cpp's converter. */
 const common: readonly Entry[] = [
   ['block_count', 'u32', 'layers'],
   ['context_length', 'u32', 'context'],
@@ -87,7 +90,7 @@ const encoder: readonly Entry[] = [
   ['pooling_type', 'u32', 'pooling'],
 ];
 
-/** Keys by architecture. Gemma 2 and Phi-3 have an order of their own. */
+/** Keys by architecture. Gemma 2 and Phi-3 have their own order. */
 const entries: Readonly<Record<string, readonly Entry[]>> = {
   llama: llamaKeys,
   smollm3: llamaKeys,
@@ -126,7 +129,7 @@ const entries: Readonly<Record<string, readonly Entry[]>> = {
   'nomic-bert': encoder,
 };
 
-/** Keys that come before those of `general`, because the converter writes them while it walks over the tensors. */
+/** Keys before those of `general`: the converter writes them while it walks over the tensors. */
 const early: readonly Entry[] = [['rope.scaling.attn_factor', 'f32', 'attentionFactor']];
 
 function keysOf(list: readonly Entry[], architecture: string, hyper: Hyper): GgufKey[] {

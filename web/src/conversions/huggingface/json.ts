@@ -1,16 +1,16 @@
-/** JSON of a folder, read with care: any value may have any type. */
+/** Reads JSON of a folder, whose values may have any type. */
 import { whyNoJson } from '../../files/json.js';
 import { badFile } from './errors.js';
 
 /** An object of a JSON file. */
 export type Json = Readonly<Record<string, unknown>>;
 
-/** Whether a value is an object, and no array. */
+/** True for objects other than arrays. */
 export function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Decodes text. @throws ScalepointError `BAD_FILE` if it is no UTF-8 */
+/** Decodes text. @throws ScalepointError `BAD_FILE` for invalid UTF-8 */
 export function decodeText(file: string, bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
@@ -35,7 +35,7 @@ export function parse(file: string, bytes: Uint8Array): unknown {
   }
 }
 
-/** A member of its own. What Object.prototype has is none. A null counts as missing, as it does for the converters of llama.cpp. */
+/** An own property; inherited ones do not count. A null counts as missing, as in the converters of llama.cpp. */
 export function member(object: Json | undefined, name: string): unknown {
   if (object === undefined || !Object.hasOwn(object, name)) return undefined;
   return object[name] ?? undefined;

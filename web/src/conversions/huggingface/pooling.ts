@@ -1,13 +1,16 @@
-/** How an embedding model makes one vector of the vectors of its tokens, as sentence-transformers writes it. */
+/**
+ * Pooling: how an embedding model reduces the vectors of its tokens to one. Read from the files of sentence-transformers.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a.
+ */
 import { show } from '../../core/show.js';
 import type { Folder } from '../recipe.js';
 import { badFile, unsupported } from './errors.js';
 import { isObject, member, parse, parseObject } from './json.js';
 
-/** Architectures whose converter looks for a pooling. */
+/** Architectures whose converter reads the pooling. */
 const pooled = ['qwen2', 'qwen3', 'bert', 'nomic-bert'];
 
-/** The keys of a pooling's config.json with llama.cpp's numbers, in the order in which they count. */
+/** Keys of a pooling's config.json with llama.cpp's numbers. The first that is true counts. */
 const flags: readonly (readonly [key: string, pooling: number])[] = [
   ['pooling_mode_mean_tokens', 1],
   ['pooling_mode_cls_token', 2],

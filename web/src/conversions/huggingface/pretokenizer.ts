@@ -1,6 +1,6 @@
 /**
- * How a byte-level tokenizer cuts text into words before it merges: llama.cpp knows some ways by name. Each is told from the structure of
- * `pre_tokenizer` and the text of its patterns. What is not in the table is refused.
+ * Pre-tokenizers: the patterns by which a byte-level tokenizer cuts text into words before it merges. llama.cpp has some of them, by name.
+ * The table recognizes each by the structure of `pre_tokenizer` and its patterns; others are refused.
  */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
@@ -10,13 +10,13 @@ import { arrayMember, isObject, type Json, member, objectMember } from './json.j
 const file = 'tokenizer.json';
 
 const contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
-/** What most patterns end with: signs, line ends, blanks. */
+/** Common ending of the patterns: signs, line ends, blanks. */
 const rest = String.raw`\s*[\r\n]+|\s+(?!\S)|\s+`;
 const upper = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
 const lower = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
 const lead = String.raw`[^\r\n\p{L}\p{N}]?`;
 
-/** Words with a sign before them, numbers of so many digits, signs. */
+/** Pattern of words with a sign before them, numbers of up to `digits` digits, and signs. */
 const words = (digits: string) =>
   String.raw`${contractions}|${lead}\p{L}+|\p{N}${digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|${rest}`;
 
@@ -30,7 +30,7 @@ const byteLevel = 'bytes';
 const wordBytes = 'words and bytes';
 const digit = 'digit';
 
-/** The steps of the pre-tokenizers that are known. A step is a pattern, or one of the names above. */
+/** Steps of each known pre-tokenizer. A step is a pattern, or one of the names above. */
 const known: readonly { readonly name: string; readonly steps: readonly string[] }[] = [
   { name: 'llama-bpe', steps: [words('{1,3}'), byteLevel] },
   { name: 'qwen2', steps: [words(''), byteLevel] },
@@ -52,7 +52,7 @@ function flat(entry: unknown, depth = 0): readonly Json[] {
   return arrayMember(entry, 'pretokenizers').flatMap((one) => flat(one, depth + 1));
 }
 
-/** A step as the table has it, or its name in parentheses. `alone` says that no other step splits by a pattern. */
+/** A step in the spelling of the table, or its name in parentheses. `alone`: no other step splits by a pattern. */
 function stepOf(entry: Json, alone: boolean): string {
   const type = member(entry, 'type');
   if (type === 'ByteLevel' && member(entry, 'add_prefix_space') !== true)
@@ -61,7 +61,7 @@ function stepOf(entry: Json, alone: boolean): string {
   if (type === 'Split') {
     const pattern = member(objectMember(entry, 'pattern'), 'Regex');
     const [behavior, inverted] = [member(entry, 'behavior'), member(entry, 'invert') === true];
-    // To take away what no match covers is the same, because the patterns of all known steps that stand alone cover every text.
+    // 'Removed' has the same effect, because the patterns of all known steps that stand alone cover every text.
     const isolated = inverted ? alone && behavior === 'Removed' : behavior === 'Isolated';
     // Some files have real line ends in a pattern, others their escapes.
     if (typeof pattern === 'string' && isolated) return pattern.replaceAll('\r', '\\r').replaceAll('\n', '\\n');
@@ -69,7 +69,7 @@ function stepOf(entry: Json, alone: boolean): string {
   return `(${String(type)})`;
 }
 
-/** The note about a tokenizer that llama.cpp gives the other value of ignore_merges. */
+/** The note for a tokenizer whose ignore_merges differs from llama.cpp's. */
 function mergesNote(pre: string, stated: boolean): Note {
   return noteOf(
     'ignoreMerges',
@@ -78,7 +78,7 @@ function mergesNote(pre: string, stated: boolean): Note {
   );
 }
 
-/** The name by which llama.cpp knows a tokenizer's way of cutting. */
+/** llama.cpp's name of a tokenizer's pre-tokenizer. */
 export function preTokenizerOf(
   tokenizer: Json,
   settings: Json | undefined,

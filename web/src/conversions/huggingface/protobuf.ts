@@ -1,4 +1,7 @@
-/** tokenizer.model: the few fields of SentencePiece's protobuf that are needed. Everything else is stepped over. */
+/**
+ * Reads tokenizer.model: the few fields of SentencePiece's protobuf that a conversion needs. Others are skipped.
+ * Reference: github.com/google/sentencepiece, src/sentencepiece_model.proto.
+ */
 import { badFile } from './errors.js';
 
 const file = 'tokenizer.model';
@@ -11,7 +14,7 @@ interface Piece {
   readonly type: number;
 }
 
-/** What is read of a tokenizer.model. */
+/** The fields read from a tokenizer.model. */
 export interface SentencePieceModel {
   readonly pieces: readonly Piece[];
   /** 1 unigram, 2 BPE, 3 word, 4 char. */
@@ -25,7 +28,7 @@ export interface SentencePieceModel {
 /** A field: its number, and a number or bytes as its value. */
 type Field = readonly [field: number, value: number | Uint8Array];
 
-/** Most bits of a number that count here: sizes and kinds. */
+/** Bound of the varint positions that are added up; sizes and kinds are smaller. */
 const most = 2 ** 35;
 
 /** The fields of a message, in order. Groups are refused. */
@@ -36,7 +39,7 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
     let value = 0;
     for (let shift = 1; ; shift *= 128) {
       const byte = bytes[at++] ?? badFile(file, 'it ends within a number');
-      // Long numbers are the two's complement of negative ones, which do not occur in what is read.
+      // Longer numbers are negative ones in two's complement, which the fields read here never hold.
       if (shift < most) value += (byte & 127) * shift;
       if (byte < 128) return value;
       if (shift > 2 ** 70) badFile(file, 'a number has more than 10 bytes');

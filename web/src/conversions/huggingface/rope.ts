@@ -1,4 +1,7 @@
-/** Scaling of the rotary embedding: keys for linear and yarn, factors as tensors for Llama 3 and Phi-3. */
+/**
+ * Scaling of the rotary embedding: keys for linear and yarn, factors as tensors for Llama 3 and Phi-3.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/ base.py at 00bd27a, llama.py 0274f0f, phi.py 051139f.
+ */
 import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
 import { type Config, positive, type Rope } from './config.js';
@@ -18,7 +21,7 @@ function needed(rope: Rope, name: string): number {
   return setting(rope, name) ?? badFile(file, `${rope.where}.${name} is missing`);
 }
 
-/** The keys of linear and yarn. Fails for a type that the architecture is not computed with. */
+/** Keys of linear and yarn. Fails for types that the architecture does not support. */
 export function ropeKeys(rope: Rope, types: readonly string[]): Partial<Hyper> {
   if (rope.type === undefined) return {};
   if (!types.includes(rope.type))
@@ -79,7 +82,7 @@ export function llama3Factors(rope: Rope, config: Config, head: number, theta: n
   return [made('rope_freqs.weight', factors)];
 }
 
-/** Factors of Phi-3 for contexts beyond the one it was trained with, and the factor of attention that goes with them. */
+/** Factors of Phi-3 for contexts beyond the training context, and the matching factor of attention. */
 export function longFactors(
   rope: Rope,
   dimensions: number,

@@ -1,4 +1,7 @@
-/** SentencePiece's BPE, the tokenizer of Llama 2, Mistral, Gemma and Phi-3: from tokenizer.model, or from a tokenizer.json made of one. */
+/**
+ * SentencePiece's BPE, the tokenizer of Llama 2, Mistral, Gemma and Phi-3: from tokenizer.model, or from a tokenizer.json made of one.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and src/llama-vocab.cpp at eb6a99c.
+ */
 import { noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
@@ -24,12 +27,12 @@ import type { Tokenizer, TokenizerFiles } from './wish.js';
 const addedScore = -1000;
 const fillerScore = -10000;
 
-/** How SentencePiece writes a blank. */
+/** The blank in SentencePiece vocabularies. */
 const blank = '▁';
 
 const bytePattern = /^<0x[0-9A-F]{2}>$/;
 
-/** Fails or notes if the vocabulary has no tokens for single bytes. */
+/** Fails, or adds a note, if the vocabulary lacks tokens for single bytes. */
 function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse' | 'keep'): void {
   const found = new Set(
     vocabulary.tokens.filter((token, id) => vocabulary.types[id] === kinds.byte && bytePattern.test(token)),
@@ -64,7 +67,9 @@ function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolea
   ];
 }
 
-/** Puts added tokens over a vocabulary. Those beyond the embedding are left out, with a note. `marks` says what becomes of ▁ in tokens of the user. */
+/**
+ * Puts added tokens over a vocabulary. Those beyond the embedding are left out, with a note. `marks`: treatment of ▁ in tokens of the user.
+ */
 function putAdded(
   vocabulary: Vocabulary,
   file: string,
@@ -137,7 +142,7 @@ function flat(entry: unknown, list: string, depth = 0): readonly Json[] {
   return arrayMember(entry, list).flatMap((one) => flat(one, list, depth + 1));
 }
 
-/** Whether a tokenizer.json puts a blank before the text. Fails for steps that llama.cpp does not take. */
+/** True if a tokenizer.json puts a blank before the text. Fails for steps that llama.cpp lacks. */
 function readsBlank(tokenizer: Json): boolean {
   const file = 'tokenizer.json';
   let adds = false;

@@ -1,11 +1,14 @@
-/** Ids of the tokens with a role, which of them the tokenizer adds on its own, chat templates: the keys that come behind a vocabulary. */
+/**
+ * Keys behind a vocabulary: ids of the tokens with a role, flags for those that the tokenizer adds, chat templates.
+ * Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/vocab.py at 0c1c9d3.
+ */
 import { noteOf } from '../../core/note.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import { addedTokens, type Vocabulary } from './vocabulary.js';
 import type { TokenizerFiles } from './wish.js';
 
-/** Roles with their keys, in the order in which llama.cpp's converter looks for them. The first one's misspelling is part of the format. */
+/** Roles with their keys, in the order of llama.cpp's converter. The misspelled key is part of the format. */
 const idKeys: Readonly<Record<string, string>> = {
   bos: 'bos_token_id',
   eos: 'eos_token_id',
@@ -19,25 +22,25 @@ const idKeys: Readonly<Record<string, string>> = {
 };
 const roles = ['bos', 'eos', 'unk', 'sep', 'pad', 'cls', 'mask'];
 
-/** Roles of which a file can say whether the tokenizer adds their token. */
+/** Roles whose token a tokenizer may add by itself. */
 const addable = ['bos', 'eos', 'sep'];
 
-/** The text of a token in tokenizer_config.json: a string, or an object with it. */
+/** Text of a token in tokenizer_config.json: a string, or an object that holds it. */
 function textOf(entry: unknown): string | undefined {
   const text = isObject(entry) ? member(entry, 'content') : entry;
   return typeof text === 'string' && text !== '' ? text : undefined;
 }
 
-/** What is found about roles. */
+/** Facts about roles, collected from the files. */
 interface Found {
   /** Texts by role, without those that are missing. */
   readonly texts: Map<string, string>;
-  /** Whether the tokenizer adds a role's token. */
+  /** True for roles whose token the tokenizer adds. */
   readonly adds: Map<string, boolean>;
   readonly roles: string[];
 }
 
-/** The text of an entry of a template, if it is a special token, or of a sequence. */
+/** Text of a template's entry of the given kind; undefined for the other kind. */
 function entryOf(entry: unknown, kind: 'SpecialToken' | 'Sequence'): string | undefined {
   const id = member(objectMember(isObject(entry) ? entry : undefined, kind), 'id');
   return typeof id === 'string' ? id : undefined;
@@ -64,7 +67,7 @@ function readTemplate(found: Found, template: Json, hasSettings: boolean): void 
   if (pair.length > 0) readPair(found, pair, first, last);
 }
 
-/** The template's last token becomes the end of a text, and the one before the end of a turn. */
+/** Makes the template's last token the end of a text, and the former end of a text the end of a turn. */
 function endsTurn({ texts, roles: all }: Found, last: string): void {
   const role = ['eot', 'eom'].find((name) => !all.includes(name));
   const old = texts.get('eos');
@@ -75,7 +78,7 @@ function endsTurn({ texts, roles: all }: Found, last: string): void {
   texts.set('eos', last);
 }
 
-/** Whether a separator stands between two texts. */
+/** Reads the separator between two texts. */
 function readPair(
   { texts, adds }: Found,
   pair: readonly unknown[],
@@ -99,7 +102,7 @@ function readPair(
   if (adding && !texts.has('sep') && end !== undefined) texts.set('sep', end);
 }
 
-/** Reads what a post-processor adds. */
+/** Reads the tokens that a post-processor adds. */
 function readPostProcessor(found: Found, tokenizer: Json, hasSettings: boolean): void {
   const post = objectMember(tokenizer, 'post_processor');
   if (post === undefined) return;
@@ -111,7 +114,7 @@ function readPostProcessor(found: Found, tokenizer: Json, hasSettings: boolean):
   }
 }
 
-/** Roles, texts and what is added, of tokenizer.json and tokenizer_config.json. */
+/** Roles, their texts and added tokens, from tokenizer.json and tokenizer_config.json. */
 function readRoles({ tokenizer, settings }: TokenizerFiles): Found {
   const found: Found = { texts: new Map(), adds: new Map(), roles: [...roles] };
   for (const role of [...roles, 'eot', 'eom']) {
@@ -155,7 +158,7 @@ function roleIds(files: TokenizerFiles, { texts, roles: all }: Found, vocabulary
   return ids;
 }
 
-/** Whether a normalizer turns text into lower case. */
+/** True if a normalizer lowers the case of text. */
 function lowers(normalizer: unknown, depth = 0): boolean {
   if (!isObject(normalizer) || depth > 8) return false;
   const type = member(normalizer, 'type');
@@ -165,8 +168,8 @@ function lowers(normalizer: unknown, depth = 0): boolean {
 }
 
 /**
- * Keys of models that llama.cpp's converter knows by the size of their vocabulary: the tokens of CodeLlama that fill a gap, and tokenizers
- * for text without a beginning.
+ * Keys of models that llama.cpp's converter recognizes by the size of their vocabulary: the infill tokens of CodeLlama, and tokenizers for
+ * text without a BOS token.
  */
 function ownKeys({ architecture, config }: TokenizerFiles): GgufKey[] {
   const size = architecture === 'llama' ? config.get('vocab_size') : undefined;
@@ -177,11 +180,11 @@ function ownKeys({ architecture, config }: TokenizerFiles): GgufKey[] {
   );
 }
 
-/** What is left to decide by the kind of tokenizer. */
+/** Defaults that depend on the kind of tokenizer. */
 export interface SpecialWish {
-  /** What the tokenizer adds if no file says it. Undefined if that is up to the runtime. */
+  /** Default of add_bos if no file states it; undefined leaves it to the runtime. */
   readonly addsBos?: boolean;
-  /** True if the runtime turns text into lower case unless a key says otherwise. */
+  /** True if the runtime lowers the case of text unless a key forbids it. */
   readonly normalizes?: boolean;
 }
 

@@ -1,4 +1,7 @@
-/** The tensors of each architecture: what Hugging Face calls them, what llama.cpp calls them, and their shapes. */
+/**
+ * Tensors of each architecture: their names at Hugging Face and in llama.cpp, and their shapes.
+ * Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/tensor_mapping.py at 0024aa7.
+ */
 import type { Row, Table } from './tensors.js';
 
 const embedding: Row = { from: 'model.embed_tokens', to: 'token_embd', shape: ['vocabulary', 'hidden'] };
@@ -40,7 +43,7 @@ const llamaAttention = withBias(attention, 'optional').map((row): Row => {
   return row.to === 'attn_k' ? { ...row, permute: 'keyHeads' } : row;
 });
 
-/** Some folders have the names of the model without its head, which lack the prefix. */
+/** Adds the prefix that is missing in folders of the model without its head. */
 function withPrefix(name: string): string {
   return /^(layers\.\d|embed_tokens\.|norm\.)/.test(name) ? `model.${name}` : name;
 }
@@ -117,7 +120,7 @@ const gemmaNorms: readonly Row[] = [
   { from: 'post_feedforward_layernorm', to: 'post_ffw_norm', shape: ['hidden'] },
 ];
 
-/** The head is the embedding, whatever the file holds. */
+/** Drops the head: in these models it is the embedding, even if the file stores one. */
 function withoutHead(name: string): string | undefined {
   return name === 'lm_head.weight' ? undefined : name;
 }
@@ -148,7 +151,7 @@ export const phi3: Table = {
   ],
 };
 
-/** What an embedding model does not need: its pooler, and heads for training. */
+/** Tensors that an embedding model does not need: its pooler, and heads for training. */
 const unused = /^(embeddings\.position_ids$|pooler\.dense\.|cls\.predictions|cls\.seq_relationship)/;
 
 function bertName(name: string): string | undefined {

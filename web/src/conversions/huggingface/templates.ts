@@ -1,4 +1,4 @@
-/** Chat templates of a folder: in tokenizer_config.json, else in a file of their own. */
+/** Chat templates of a folder: in tokenizer_config.json, else in their own file. */
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
@@ -7,7 +7,7 @@ import { decodeText, isObject, type Json, member, parseObject } from './json.js'
 
 const key = 'tokenizer.chat_template';
 
-/** The keys of the templates. A list has one for each name, and the one named `default` has no name in GGUF. */
+/** Keys of the templates. A list has one key per name; the template `default` gets the plain key. */
 export async function readTemplates(folder: Folder, settings: Json | undefined): Promise<readonly GgufKey[]> {
   const template = member(settings, 'chat_template') ?? (await templateFile(folder));
   if (template === undefined) return [];

@@ -1,11 +1,11 @@
 /**
- * Tensors of a folder and what becomes of them: tables of names with shapes, and the walk over a folder that turns its tensors into recipes.
- * Every tensor has to have a place, and every place its tensor.
+ * Turns the tensors of a folder into recipes, by tables of names and shapes. Each tensor must match one row of the table, and each required
+ * row one tensor.
  */
 import type { FolderTensor, Recipe } from '../recipe.js';
 import { badFile, quoted } from './errors.js';
 
-/** Sizes of a model, by which the tables tell shapes. */
+/** Sizes of a model. The tables give shapes in terms of them. */
 export interface Sizes {
   readonly layers: number;
   /** Elements of a token's vector. */
@@ -29,11 +29,11 @@ export interface Sizes {
   readonly tokenTypes: number;
 }
 
-/** A tensor of the table, or two if it has a bias. */
+/** A row of the table: a tensor, or two if it has a bias. */
 export interface Row {
-  /** In the folder, without `.weight`. In a layer, what comes behind its number. `#` stands for the number of an expert. */
+  /** Name in the folder, without `.weight`; in a layer, the part behind its number. `#` stands for the number of an expert. */
   readonly from: string;
-  /** In GGUF, without `.weight`. In a layer, what comes behind its number. */
+  /** Name in GGUF, without `.weight`; in a layer, the part behind its number. */
   readonly to: string;
   /** Shape of the weight, row-major. A bias has the first dimension. */
   readonly shape: readonly (keyof Sizes)[];
@@ -43,17 +43,17 @@ export interface Row {
   readonly optional?: true;
   /** The heads whose rows move to Llama's rotary layout. */
   readonly permute?: 'heads' | 'keyHeads';
-  /** True if the model multiplies by 1 + weight, and llama.cpp by the weight. */
+  /** True if the model multiplies by 1 + weight and llama.cpp by the weight, so that 1 is added. */
   readonly plusOne?: true;
 }
 
 /** The tensors of an architecture. */
 export interface Table {
-  /** What comes before the number of a layer. */
+  /** Prefix before the number of a layer. */
   readonly layerPrefix: string;
   readonly outside: readonly Row[];
   readonly layer: readonly Row[];
-  /** Another name for what the folder calls a tensor. Undefined if the tensor is left out. */
+  /** Maps a name in the folder to the name in the table; undefined if the tensor is left out. */
   readonly rename?: (name: string) => string | undefined;
 }
 
@@ -63,14 +63,14 @@ const bufferEnds = ['.attention.masked_bias', '.attention.bias', '.rotary_emb.in
 /** Parts of the names of towers for pictures and sound. The language model runs without them. */
 const towers = /visual\.|vision\.|vision_|audio\.|audio_|projector\.|image_newline|patch_embed|^mlp1?\./;
 
-/** The name by which the tables know a tensor. Undefined if it is left out. */
+/** Name of a tensor in the tables; undefined if it is left out. */
 function canonical(name: string, table: Table): string | undefined {
   if (bufferEnds.some((end) => name.endsWith(end)) || towers.test(name)) return undefined;
   const own = name.replace('language_model.', '');
   return table.rename === undefined ? own : table.rename(own);
 }
 
-/** A tensor of the folder that is expected. */
+/** An expected tensor of the folder. */
 interface Place {
   readonly to: string;
   readonly shape: readonly number[];
@@ -79,7 +79,7 @@ interface Place {
   readonly expert: number | undefined;
 }
 
-/** All places of a model. */
+/** All expected tensors of a model, by name. */
 function places(table: Table, sizes: Sizes): Map<string, Place> {
   const all = new Map<string, Place>();
   const put = (row: Row, from: string, to: string, expert?: number) => {
@@ -129,14 +129,14 @@ function recipe({ to, shape, row, expert }: Place, sizes: Sizes, sources: readon
   };
 }
 
-/** Element types that can be widened to float32 as they are. Integers and float8 need scales. */
+/** Element types that widen to float32 directly. Integers and float8 need scales. */
 const floats = ['F64', 'F32', 'F16', 'BF16'];
 
 /** Endings of the tensors of quantized weights. */
 const quantizedEnds =
   /\.(weight_packed|weight_scale|weight_scale_inv|weight_zero_point|weight_shape|qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|quant_state\.\S+)$/;
 
-/** Checks that a tensor is what its place wants. */
+/** Checks the type and shape of a tensor. */
 function check(tensor: FolderTensor, place: Place): void {
   const { name, dtype, shape } = tensor;
   if (!floats.includes(dtype))
@@ -149,7 +149,7 @@ function check(tensor: FolderTensor, place: Place): void {
     );
 }
 
-/** Fails for a tensor without a place, and says why as far as its name tells. */
+/** Fails for an unexpected tensor, with a reason derived from its name. */
 function misplaced(name: string, own: string, table: Table, { layers }: Sizes, architecture: string): never {
   if (/\.lora_[AB]\.|\.lora_embedding_|\.lora_magnitude_/.test(name))
     badFile('safetensors', `tensor ${quoted(name)} is of an adapter (LoRA); merge it into its model first`, name);
@@ -173,12 +173,12 @@ function plural(layers: number, experts: number): string {
   return `num_hidden_layers ${layers}${experts === 0 ? '' : ` with ${experts} tensors of experts each`}`;
 }
 
-/** Experts of a layer whose tensors become one: their names by number. */
+/** Names, by number, of the experts whose tensors become one. */
 type Stack = (string | undefined)[];
 
 /**
- * The recipes of a folder, in the order of its tensors. A stack of experts stands where its last one does.
- * @throws ScalepointError `BAD_FILE` for a tensor that is missing, too many or of another shape
+ * Recipes of a folder, in the order of its tensors. A stack of experts takes the position of its last one.
+ * @throws ScalepointError `BAD_FILE` for a missing or unexpected tensor, or one of another shape
  */
 export function recipes(
   tensors: readonly FolderTensor[],
@@ -186,7 +186,7 @@ export function recipes(
   sizes: Sizes,
   architecture: string,
 ): readonly Recipe[] {
-  // Every layer has more tensors than these. The check ends absurd numbers before places are made for them.
+  // Reject absurd sizes before a table is built for them: every layer has more tensors than these.
   const experts = table.layer.filter(({ from }) => from.includes('#')).length * sizes.experts;
   if (sizes.layers * (1 + experts) > tensors.length)
     badFile('config.json', `there are only ${tensors.length} tensors, too few for ${plural(sizes.layers, experts)}`);

@@ -9,7 +9,7 @@ import { readTemplates } from './templates.js';
 import type { Tokenizer, TokenizerFiles, TokenizerWish } from './wish.js';
 import { wordPieceKeys } from './wordpiece.js';
 
-/** Whether a tokenizer.json splits into bytes: BPE without byte_fallback, and a ByteLevel pre-tokenizer. */
+/** Kind of a tokenizer.json: 'bytes' for BPE without byte_fallback and with a ByteLevel pre-tokenizer. */
 function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' {
   const model = objectMember(tokenizer, 'model');
   const type = member(model, 'type');

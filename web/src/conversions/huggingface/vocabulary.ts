@@ -1,4 +1,4 @@
-/** A list of tokens that is filled by id. What all kinds of tokenizers have to keep is checked here. */
+/** A list of tokens that is filled by id, with the checks that all kinds of tokenizers share. */
 import { type Note, noteOf } from '../../core/note.js';
 import { badFile, quoted } from './errors.js';
 import { isObject, type Json, member } from './json.js';
@@ -6,10 +6,10 @@ import { isObject, type Json, member } from './json.js';
 /** Kinds of tokens, with the numbers of `tokenizer.ggml.token_type`. */
 export const kinds = { normal: 1, unknown: 2, control: 3, user: 4, unused: 5, byte: 6 } as const;
 
-/** The largest vocabularies have 2^18 tokens. */
+/** Largest vocabulary accepted. Real ones have up to 2^18 tokens. */
 const mostTokens = 2 ** 22;
 
-/** Tokens by id, as many as the embedding has rows. */
+/** Tokens by id, one for each row of the embedding. */
 export class Vocabulary {
   readonly tokens: string[];
   readonly types: number[];
@@ -48,7 +48,7 @@ export class Vocabulary {
     this.set(this.idOf(file, id, token), token, type, score);
   }
 
-  /** The same for an id that no other token may have. */
+  /** Like `put`, and fails if the id is taken. */
   putOnce(file: string, id: unknown, token: string, type: number, score = 0): void {
     const own = this.idOf(file, id, token);
     if (this.types[own] !== kinds.unused)
@@ -56,7 +56,7 @@ export class Vocabulary {
     this.set(own, token, type, score);
   }
 
-  /** Fails if two tokens are the same text, or one is none. llama.cpp ends its process for such a vocabulary. */
+  /** Fails for duplicate or empty tokens, at which llama.cpp ends its process. */
   check(file: string): void {
     const ids = new Map<string, number>();
     this.tokens.forEach((token, id) => {
@@ -92,7 +92,7 @@ export function addedToken(file: string, where: string, entry: unknown, key: num
   return { id, content, special: member(entry, 'special') === true };
 }
 
-/** Whether a token steers the model by the look of it, though its folder does not say so. */
+/** True if a token looks like a control token, though its folder does not mark it as one. */
 export function looksSpecial(token: string): boolean {
   return (
     ['<pad>', '<mask>', '<2mass>', '[@BOS@]'].includes(token) ||

@@ -1,10 +1,10 @@
-/** What is asked of a tokenizer, its files, and what it becomes. */
+/** Inputs and result of reading a tokenizer. */
 import type { Note } from '../../core/note.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Config } from './config.js';
 import type { Json } from './json.js';
 
-/** What a tokenizer is read for. */
+/** The model that a tokenizer is read for. */
 export interface TokenizerWish {
   readonly config: Config;
   readonly architecture: string;

@@ -1,4 +1,7 @@
-/** WordPiece, the tokenizer of BERT. GGUF marks the beginnings of words, Hugging Face their continuations. */
+/**
+ * WordPiece, the tokenizer of BERT. GGUF marks the beginnings of words, Hugging Face their continuations.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/bert.py at 2ca8afc.
+ */
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFile, unsupported } from './errors.js';
@@ -9,10 +12,10 @@ import type { Tokenizer, TokenizerFiles } from './wish.js';
 
 const file = 'tokenizer.json';
 
-/** Roles without which the runtime takes the ids of the first BERT. */
+/** Required roles. If one is missing, the runtime uses the ids of the original BERT. */
 const needed = ['unknown', 'cls', 'seperator'];
 
-/** The runtime takes accents off, unless a key says otherwise. Hugging Face does so only together with lower case, unless the file says it. */
+/** The key for stripping accents. The runtime strips them by default; Hugging Face by default only together with lowering the case. */
 function accentKeys(tokenizer: Json): GgufKey[] {
   const normalizer = objectMember(tokenizer, 'normalizer');
   const strips = member(normalizer, 'strip_accents') ?? member(normalizer, 'lowercase') !== false;
@@ -53,7 +56,7 @@ export function wordPieceKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
     keys: [
       { name: 'tokenizer.ggml.token_type_count', type: 'u32', value: files.config.whole('type_vocab_size', 1) },
       { name: 'tokenizer.ggml.model', type: 'string', value: 'bert' },
-      // The runtime asks for a name, and does nothing with it.
+      // The runtime requires a name, but does not use it.
       { name: 'tokenizer.ggml.pre', type: 'string', value: 'jina-v2-en' },
       { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
       { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },

@@ -1,4 +1,7 @@
-/** Edits of the metadata of a GGUF file, as llama-quantize makes them with --override-kv. Tensors stay as they are. */
+/**
+ * Edits of the metadata of a GGUF file, like --override-kv of llama-quantize. Tensors do not change.
+ * Reference: github.com/ggml-org/llama.cpp, tools/quantize/quantize.cpp at 03161a4.
+ */
 import { rangeError, typeError } from '../../core/errors.js';
 import { nodeModule } from '../../core/node.js';
 import { type Expected, type Hint, ofType, whole } from '../../core/option-problem.js';
@@ -30,7 +33,7 @@ type MetadataEdit = MetadataEdits[string];
 const nameKey = 'general.name';
 const templateKey = 'tokenizer.chat_template';
 
-/** What the layout of the file follows from. */
+/** Keys that follow from the layout of the file. */
 const ownKeys: readonly string[] = [alignmentKey, ...splitKeys];
 
 /** ggml keeps keys in 128 bytes where it overrides them. */
@@ -47,7 +50,7 @@ function checkKey(key: string, edit: unknown, path: string): void {
   if (ownKeys.includes(key)) throw rangeError(path, { kind: 'absent' }, edit, byLayout);
 }
 
-/** What the value of a key can be. */
+/** Valid values of a key, for errors. */
 const editForm: Expected = {
   kind: 'anyOf',
   of: [ofType('string', 'boolean'), { kind: 'object', keys: ['int'] }, { kind: 'object', keys: ['float'] }],
@@ -98,7 +101,7 @@ function parsed(type: string, text: string): MetadataEdit | undefined {
 
 const overrides = ['llama.context_length=int:8192', 'llama.rope.freq_base=float:1e4', 'KEY=bool:true', 'KEY=str:TEXT'];
 
-/** A word of --override-kv. @throws RangeError */
+/** Parses an argument of --override-kv. @throws RangeError */
 function override(word: string): readonly [key: string, value: MetadataEdit] {
   const [, key, type, text] = /^([^=]+)=(\w+):(.*)$/s.exec(word) ?? [];
   if (key === undefined || type === undefined || !['int', 'float', 'bool', 'str'].includes(type)) {
@@ -152,7 +155,7 @@ export const metadata: OptionInfo = {
 
 // -------------------------------------------------------------------------------------------------------------------------- pairs
 
-/** What kinds of values there are, for keys that are there already. */
+/** Kind of value of a type, for comparing with an existing key. */
 function kindOf(type: string): string {
   if (type === 'string' || type === 'bool' || type === 'array') return type;
   return type.startsWith('f') ? 'float' : 'int';
@@ -166,8 +169,8 @@ function setPair(name: string, edit: MetadataEdit): { readonly kind: string; rea
 }
 
 /**
- * The pairs with the edits, each at the end as ggml puts what is set anew.
- * @throws RangeError if a key is there with a value of another kind
+ * The pairs with the edits. Edited pairs move to the end, as in ggml.
+ * @throws RangeError if a key has a value of another kind
  */
 export function edited(
   pairs: readonly GgufPair[],

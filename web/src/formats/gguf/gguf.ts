@@ -13,14 +13,14 @@ import { openSplits, splitCount } from './splits.js';
 
 /** An open model in one or several GGUF files. */
 export interface GgufModel extends OpenModel {
-  /** Of the first file, with the tensors of all. */
+  /** Header of the first file, with the tensors of all files. */
   readonly header: GgufHeader;
 }
 
-/** Of a name that would fill the screen, so much is shown. */
+/** Longest architecture name shown in full. */
 const mostArchitecture = 60;
 
-/** Architecture, bits per weight, and how many tensors there are of each type. */
+/** Architecture, bits per weight, and number of tensors of each type. */
 function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): string[] {
   const types = new Map<string, number>();
   let [elements, bytes] = [0, 0];

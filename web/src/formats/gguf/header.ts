@@ -1,8 +1,8 @@
 /**
- * Reads headers of GGUF files: magic, version, counts, key-value pairs, tensor entries. Padding and the tensors' bytes follow. Nothing in a
- * file tells how long its header is, so it is read piece by piece. Accepts what ggml's own reader accepts, and
- * longer names. Files are untrusted.
- * Reference: github.com/ggml-org/ggml, docs/gguf.md and src/gguf.cpp.
+ * Reads headers of GGUF files: magic, version, counts, key-value pairs, tensor entries. Padding and the tensors' bytes follow. The file
+ * does not state the length of its header, so it is read in steps. Accepts everything that ggml's own reader accepts, and longer names.
+ * Files are untrusted.
+ * Reference: github.com/ggml-org/ggml, docs/gguf.md and src/gguf.cpp at d99724f.
  */
 
 import { ScalepointError } from '../../core/errors.js';
@@ -16,7 +16,7 @@ type MetadataScalar = Extract<MetadataValue, string | number | bigint | boolean>
 
 // -------------------------------------------------------------------------------------------------------------------------- pairs
 
-/** Types of values, in the order of their numbers. `bytes` is the size of a value, or of what comes before a string or an array. */
+/** Types of values, in the order of their numbers. `bytes`: size of a value, or of the prefix of a string or an array. */
 const valueTypes = [
   { name: 'u8', bytes: 1, get: (view: DataView, at: number) => view.getUint8(at) },
   { name: 'i8', bytes: 1, get: (view: DataView, at: number) => view.getInt8(at) },
@@ -40,24 +40,24 @@ export function typeNumber(type: ValueTypeName): number {
   return valueTypes.findIndex(({ name }) => name === type);
 }
 
-/** The type of the value of a pair that was read or made. */
+/** Type of a pair's value. */
 export function typeNameOf({ bytes }: GgufPair): ValueTypeName {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const number = view.getUint32(8 + Number(view.getBigUint64(0, true)), true);
   return (valueTypes[number] as ValueType).name;
 }
 
-/** The value as a number if that is exact, otherwise as it is. */
+/** The value as a number if that is exact, else as a bigint. */
 function whole(value: bigint): number | bigint {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : value;
 }
 
-/** Arrays of at most this length are shown whole. Of longer ones, the first few elements are shown. */
+/** Longest array that is shown whole. Longer ones are cut to the first few elements. */
 const wholeArray = 64;
 const firstOfArray = 8;
 
-/** A key and its value as they are stored. */
+/** A key and its value as stored. */
 export interface GgufPair {
   readonly key: string;
   /** Key, type and value, as in the file. */
@@ -75,46 +75,49 @@ export interface GgufTensor {
   readonly shape: readonly number[];
   /** Size in bytes. */
   readonly bytes: number;
-  /** Where its bytes begin, from the start of the file. */
+  /** Offset of its first byte in its file. */
   readonly byteOffset: number;
-  /** Which file of a split model, from 0. */
+  /** Index of its file in a split model, from 0. */
   readonly file?: number;
 }
 
-/** A header that has been checked. */
+/** A checked header. */
 export interface GgufHeader {
   /** 2 or 3. */
   readonly version: number;
-  /** The tensors' offsets are multiples of this. */
+  /** Divisor of all offsets of tensors. */
   readonly alignment: number;
   /** In the order of their bytes. */
   readonly tensors: readonly GgufTensor[];
   /** The key-value pairs. Without a prototype, as `__proto__` may be a key. */
   readonly metadata: Readonly<Record<string, MetadataValue>>;
-  /** The same as they are stored, in the order of the file. */
+  /** The same pairs as stored, in file order. */
   readonly pairs: readonly GgufPair[];
-  /** Where the tensors' bytes begin. */
+  /** Offset of the tensors' bytes. */
   readonly dataOffset: number;
 }
 
 export const alignmentKey = 'general.alignment';
 export const defaultAlignment = 32;
-/** The format has no limit. The largest headers have vocabularies of 20 MB. This is the limit of safetensors. */
+/** Largest header: the limit of safetensors. GGUF states no limit; the largest real headers have vocabularies of 20 MB. */
 const maxHeaderBytes = 100_000_000;
-/** ggml reads names of 63 bytes and 4 dimensions. Files of diffusion models, for programs with readers of their own, have more. */
+/** Longest name. ggml accepts 63 bytes and 4 dimensions; files of diffusion models, for programs with their own readers, exceed both. */
 const maxNameBytes = 127;
 const maxDimensions = 5;
-/** The shortest pair has a key of one byte and one byte of value; the shortest tensor no name and no dimensions. */
+/** Shortest pair: a key of one byte and a value of one byte. The shortest tensor has an empty name and no dimensions. */
 const minPairBytes = 8 + 1 + 4 + 1;
 export const minTensorBytes = 8 + 4 + 4 + 8;
-/** Real files have dozens of pairs, and at most some ten thousand tensors. The objects for so many stay below 64 MiB. */
+/**
+ * Largest number of pairs or tensors, whose objects stay below 64 MiB. Real files have dozens of pairs and at most some ten thousand
+ * tensors.
+ */
 const maxEntries = 100_000;
-/** Bytes to read at first. Later reads grow the buffer by half, so that it is never twice as large as the header. */
+/** Bytes of the first read. Later reads grow the buffer by half, so that it stays below twice the header. */
 const firstRead = 1 << 16;
 
 export const padded = (size: number, alignment: number) => Math.ceil(size / alignment) * alignment;
 
-/** Reads a header from its start, piece by piece. Errors are `BAD_FILE` with the offset. */
+/** Reads a header from its start, in steps. Errors are `BAD_FILE` with the offset. */
 class HeaderReader {
   position = 0;
   /** The tensor being read, for errors. */
@@ -122,7 +125,7 @@ class HeaderReader {
   private readonly source: ByteSource;
   private bytes = new Uint8Array(0);
   private view = new DataView(this.bytes.buffer);
-  /** How many bytes of the file are in `bytes`. */
+  /** Number of valid bytes in `bytes`. */
   private filled = 0;
   private readonly strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   private readonly lenient = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -131,7 +134,7 @@ class HeaderReader {
     this.source = source;
   }
 
-  /** Bytes of the file. */
+  /** Size of the file in bytes. */
   get size(): number {
     return this.source.size;
   }
@@ -144,7 +147,7 @@ class HeaderReader {
     });
   }
 
-  /** Fails unless the file has `count` more bytes within the limit of a header. `count` may be any number from a file. */
+  /** Fails unless the file has `count` more bytes within the limit of headers. `count` is untrusted. */
   expect(count: number | bigint, what: string): void {
     const left = this.source.size - this.position;
     if (count > left) this.fail(`the file ends inside of ${what}, which needs ${count} bytes and has ${left}`);
@@ -158,7 +161,7 @@ class HeaderReader {
     return this.position + count <= this.filled;
   }
 
-  /** Reads the next `count` bytes into memory. To be called after `expect`. */
+  /** Reads the next `count` bytes into memory. Call `expect` first. */
   async load(count: number): Promise<void> {
     const end = this.position + count;
     if (end <= this.filled) return;
@@ -186,7 +189,7 @@ class HeaderReader {
     return value;
   }
 
-  /** Steps over a string and returns where its bytes begin. Returns undefined if it is not in memory yet. */
+  /** Steps over a string and returns the offset of its bytes; undefined if it is not in memory yet. */
   private stringInMemory(): number | undefined {
     if (!this.has(8)) return undefined;
     const length = Number(this.view.getBigUint64(this.position, true));
@@ -195,7 +198,7 @@ class HeaderReader {
     return this.position - length;
   }
 
-  /** Steps over a string and returns where its bytes begin. */
+  /** Steps over a string and returns the offset of its bytes. */
   private async string(what: string): Promise<number> {
     this.expect(8, `the length of ${what}`);
     await this.load(8);
@@ -206,7 +209,7 @@ class HeaderReader {
     return this.position - Number(length);
   }
 
-  /** The text from `begin` to the position. Vocabularies do contain texts that are not valid UTF-8. */
+  /** The text from `begin` to the position. Real vocabularies contain invalid UTF-8. */
   private text(begin: number): string {
     return this.lenient.decode(this.bytes.subarray(begin, this.position));
   }
@@ -263,7 +266,7 @@ class HeaderReader {
       }
     } else {
       await this.load(length * type.bytes);
-      // All booleans are checked. Of other types, only the elements that are shown are read.
+      // Check all booleans. Read only the shown elements of other types.
       const read = type.name === 'bool' ? length : shown;
       for (let i = 0; i < read; i++) {
         const value = this.scalar(type, what);
@@ -282,7 +285,7 @@ class HeaderReader {
     return this.scalar(type, what);
   }
 
-  /** The bytes [begin, end), which have been read. */
+  /** The bytes [begin, end), all in memory. */
   part(begin: number, end: number): Uint8Array<ArrayBuffer> {
     return this.bytes.subarray(begin, end);
   }
@@ -345,7 +348,7 @@ async function readPairs(
   return { metadata, places, alignment };
 }
 
-/** A tensor whose offset counts from the end of the header, and the position of its entry. */
+/** A tensor with its offset from the end of the header, and the position of its entry. */
 interface Entry extends GgufTensor {
   readonly position: number;
 }
@@ -374,7 +377,7 @@ async function readEntry(reader: HeaderReader, index: number, names: Set<string>
   const start = reader.position;
   const shape: number[] = [];
   for (let i = 0; i < dimensions; i++) shape.unshift(Number(reader.u64()));
-  // Numbers beyond 2^53 have been rounded. They are too large anyway.
+  // Rounded numbers, beyond 2^53, fail this check as well.
   if (elementCount(shape) === undefined) reader.fail(`the product of shape ${show(shape)} is too large`, start);
   const id = reader.u32();
   const type = typesById.get(id);
@@ -389,9 +392,9 @@ async function readEntry(reader: HeaderReader, index: number, names: Set<string>
 }
 
 /**
- * Reads and checks the header of a GGUF file. Every length is compared with the size of the file before memory is allocated for it. As in
- * ggml, more bytes may follow the last tensor, and its padding may be missing.
- * @throws ScalepointError `BAD_FILE` with the offset, and with the tensor if the error is in one
+ * Reads and checks the header of a GGUF file. Each length is compared with the size of the file before memory is allocated. As in ggml,
+ * bytes may follow the last tensor, and its padding may be missing.
+ * @throws ScalepointError `BAD_FILE` with the offset, and the tensor if one is at fault
  */
 export async function readGguf(source: ByteSource): Promise<GgufHeader> {
   const reader = new HeaderReader(source);

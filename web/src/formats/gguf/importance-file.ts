@@ -1,6 +1,6 @@
 /**
  * Writes importance matrices in the GGUF form of llama-imatrix.
- * Reference: github.com/ggml-org/llama.cpp, tools/imatrix/imatrix.cpp.
+ * Reference: github.com/ggml-org/llama.cpp, tools/imatrix/imatrix.cpp at 006e7ef.
  */
 import { checkKeys } from '../../core/check.js';
 import { rangeError, typeError } from '../../core/errors.js';
@@ -9,15 +9,15 @@ import { compareNames } from '../tensors.js';
 import { layoutGguf } from './layout.js';
 import { type GgufKey, pairOf } from './pairs.js';
 
-/** What is known of a weight: for each column the sum of squares of what it was multiplied with, of one matrix after the other. */
+/** Statistics of a weight: for each column of each matrix, in order, the sum of squares of the activations multiplied with it. */
 interface Sums {
   readonly name: string;
   readonly sums: Float64Array;
-  /** How many rows each matrix was multiplied with. */
+  /** Number of rows that each matrix was multiplied with. */
   readonly counts: Float64Array;
 }
 
-/** What the file says beside. */
+/** Metadata of the file. */
 interface About {
   readonly datasets?: readonly string[];
   readonly chunks?: number;
@@ -26,13 +26,13 @@ interface About {
 
 const aboutKeys = new Set(['datasets', 'chunks', 'chunkSize']);
 
-/** A number that the file can hold. @throws RangeError naming the option */
+/** Checks a number against the range of the file. @throws RangeError naming the option */
 function checkCount(value: number, name: string): number {
   if (Number.isInteger(value) && value >= 1 && value < 2 ** 32) return value;
   throw rangeError(name, whole(1, 2 ** 32 - 1), value);
 }
 
-/** The file. llama-quantize asks for all three keys. */
+/** Bytes of the file. llama-quantize requires all three keys. */
 export function importanceFile(weights: readonly Sums[], about: About): Uint8Array<ArrayBuffer> {
   checkKeys(about, aboutKeys);
   const { datasets = ['unnamed'] } = about;

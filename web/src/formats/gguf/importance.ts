@@ -1,7 +1,7 @@
 /**
- * Importance matrices of llama.cpp: for each weight the mean squares of the activations that its columns were multiplied with. There are two
- * kinds of files, GGUF and an older one of plain numbers.
- * Reference: github.com/ggml-org/llama.cpp, common/imatrix-loader.cpp and tools/quantize/quantize.cpp.
+ * Importance matrices of llama.cpp: for each weight, the mean squares of the activations multiplied with each column. Files are GGUF, or an
+ * older form of plain numbers.
+ * Reference: github.com/ggml-org/llama.cpp, common/imatrix-loader.cpp at 0a32c5e and tools/quantize/quantize.cpp at 03161a4.
  */
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
@@ -11,11 +11,11 @@ import { inFile } from '../shards.js';
 import { type GgufHeader, type GgufPair, type GgufTensor, readGguf } from './header.js';
 import { pairOf, u32Pair } from './pairs.js';
 
-/** What a file says about one weight. */
+/** Importance of one weight. */
 interface Entry {
   /** One number for each column, those of several matrices (experts) one after the other. */
   readonly values: Float32Array<ArrayBuffer>;
-  /** Whether a matrix was never used; all of its columns count alike. */
+  /** True if some matrix was never used; its columns weigh alike. */
   readonly isPartial: boolean;
 }
 
@@ -23,10 +23,10 @@ interface Entry {
 export interface ImportanceMatrix {
   /** By the names of weights. */
   readonly entries: ReadonlyMap<string, Entry>;
-  /** Its path as it was given, or its name. */
+  /** Path as given, or name. */
   readonly file: string | undefined;
   readonly dataset: string | undefined;
-  /** How many chunks of text it was made from; 0 if it does not say. */
+  /** Number of chunks of text it was made from; 0 if unknown. */
   readonly chunks: number;
 }
 
@@ -41,7 +41,7 @@ function checkValues(values: Float32Array, what: string, name: string, byteOffse
   fail(`${what} ${wrong} is ${values[wrong]}; they are finite and at least 0`, name, byteOffset + 4 * wrong);
 }
 
-/** Little-endian floats. */
+/** Reads little-endian floats. */
 async function floatsAt(source: ByteSource, begin: number, count: number): Promise<Float32Array<ArrayBuffer>> {
   const bytes = await source.read(begin, begin + 4 * count);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -75,7 +75,7 @@ async function entryOf(source: ByteSource, name: string, parts: Parts): Promise<
     fail('its in_sum and in_sum2 have different sizes', name, parts.in_sum.byteOffset);
   }
   const [values, matrices] = [sums.bytes / 4, counts.bytes / 4];
-  // llama-quantize skips what has no numbers at all.
+  // llama-quantize skips empty entries.
   if (values === 0 || matrices === 0) return undefined;
   if (values % matrices !== 0) fail(`${values} sums are not those of ${matrices} matrices`, name, sums.byteOffset);
   const [read, times] = [
@@ -120,10 +120,10 @@ async function readGgufMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix
 
 // ----------------------------------------------------------------------------------------------------------------- the older form
 
-/** Longer names are none. */
+/** Longest name accepted. */
 const mostNameBytes = 1024;
 
-/** Numbers and names one after the other. */
+/** Reads consecutive numbers and names. */
 class Reader {
   position = 0;
 
@@ -144,7 +144,7 @@ class Reader {
     return new DataView(bytes.buffer, bytes.byteOffset, 4).getInt32(0, true);
   }
 
-  /** As in C, a 0 ends it. */
+  /** Reads a text, ended by a 0 as in C. */
   async text(bytes: number, what: string): Promise<string> {
     const all = await this.take(bytes, what);
     const end = all.indexOf(0);
@@ -177,7 +177,7 @@ async function readOldEntry(reader: Reader, index: number): Promise<readonly [na
 async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'file'>> {
   const reader = new Reader(source);
   const count = await reader.int('the number of entries');
-  // Each has at least a name of one byte and one value.
+  // An entry has at least a name of one byte and one value.
   if (count < 1 || count > reader.left / 17) {
     fail(`this is no importance matrix: it claims ${count} entries in ${reader.left} bytes`, undefined, 0);
   }
@@ -194,7 +194,7 @@ async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix,
 
 const magic = 0x46554747;
 
-/** What decides about the importance of columns. */
+/** Options for the importance of columns. */
 export interface ImportanceChoices {
   readonly importance?: FileInput | undefined;
   readonly includeWeights?: readonly string[] | undefined;
@@ -208,8 +208,7 @@ async function readMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'f
 }
 
 /**
- * The importance matrix that the options name, without the entries that they leave out. Undefined if they name no matrix, or leave out all
- * of its entries.
+ * Reads the importance matrix that the options name, without excluded entries; undefined without a matrix or entries.
  * @throws ScalepointError `BAD_FILE`, `IO`
  */
 export async function readImportance(
@@ -231,10 +230,10 @@ export async function readImportance(
 
 // -------------------------------------------------------------------------------------------------------------------------- using
 
-/** llama-quantize keeps texts in 128 bytes with a 0 at the end. */
+/** Longest text: llama-quantize keeps 128 bytes with a final 0. */
 const mostTextBytes = 127;
 
-/** A key with a text, of which only the first bytes are kept. */
+/** A key with a text, cut to the longest. */
 function cutPair(name: string, value: string): GgufPair {
   const { key, bytes } = pairOf({ name, type: 'string', value });
   const excess = new TextEncoder().encode(value).length - mostTextBytes;
@@ -246,7 +245,7 @@ function cutPair(name: string, value: string): GgufPair {
 
 const imatrixKeys = ['file', 'dataset', 'entries_count', 'chunks_count'].map((end) => `quantize.imatrix.${end}`);
 
-/** The pairs with those that llama-quantize adds about an importance matrix. */
+/** The pairs, with those that llama-quantize adds for an importance matrix. */
 export function withImportance(pairs: readonly GgufPair[], matrix: ImportanceMatrix | undefined): readonly GgufPair[] {
   if (matrix === undefined) return pairs;
   const { file, dataset, entries, chunks } = matrix;
@@ -261,13 +260,13 @@ export function withImportance(pairs: readonly GgufPair[], matrix: ImportanceMat
   return [...pairs.filter(({ key }) => !set.includes(key)), ...own];
 }
 
-/** Tensors whose entries may have any size; these are no products with activations. */
+/** True for tensors whose entries may have any size: they are not multiplied with activations. */
 const isEmbedding = (name: string) => name === 'token_embd.weight' || name === 'per_layer_token_embd.weight';
 
-/** Numbers that the matrices of a tensor take. */
+/** Number of columns of all matrices of a tensor. */
 const sizeOf = (shape: readonly number[]) => (shape.at(-1) ?? 1) * (shape.at(-3) ?? 1);
 
-/** Gives the tensors of a model their importance, and remembers what does not fit. */
+/** Gives the tensors of a model their importance, and records mismatches for the notes. */
 export class Importance {
   readonly #matrix: ImportanceMatrix | undefined;
   readonly #used = new Set<string>();
@@ -278,13 +277,13 @@ export class Importance {
     this.#matrix = matrix;
   }
 
-  /** The importance of the columns of a tensor that does not depend on it; undefined if there is none that fits. */
+  /** Importance of the columns of a tensor whose result does not depend on it; undefined without a fitting entry. */
   seen({ name, shape }: GgufTensor): Float32Array<ArrayBuffer> | undefined {
     const values = this.#matrix?.entries.get(name)?.values;
     return values?.length === sizeOf(shape) ? values : undefined;
   }
 
-  /** The importance of the columns of a tensor. @throws ScalepointError `BAD_FILE` if the matrix is that of another model */
+  /** The importance of the columns of a tensor. @throws ScalepointError `BAD_FILE` if the matrix belongs to another model */
   of({ name, shape }: GgufTensor): Float32Array<ArrayBuffer> | undefined {
     if (this.#matrix === undefined) return undefined;
     const entry = this.#matrix.entries.get(name);
@@ -303,7 +302,7 @@ export class Importance {
     return entry.values;
   }
 
-  /** What a user should know. */
+  /** Notes about mismatches. */
   notes(): Note[] {
     if (this.#matrix === undefined) return [];
     const unused = [...this.#matrix.entries.keys()].filter((name) => !this.#used.has(name));

@@ -1,22 +1,22 @@
-/** Headers of GGUF files to be written, as ggml's writer makes them. */
+/** Lays out GGUF files as ggml's writer does. Reference: github.com/ggml-org/ggml, src/gguf.cpp at d99724f. */
 import { show } from '../../core/show.js';
 import { allocate, quoted } from '../../files/bytes.js';
 import { alignmentKey, defaultAlignment, type GgufPair, type GgufTensor, minTensorBytes, padded } from './header.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
-/** A GGUF file to be written: its header, and where each tensor's bytes go. */
+/** A GGUF file to be written: its header, and the offset of each tensor. */
 export interface GgufLayout {
   /** The first bytes of the file, up to the last entry. Padding follows. */
   readonly header: Uint8Array<ArrayBuffer>;
   /** In the order of their bytes. */
   readonly tensors: readonly GgufTensor[];
-  /** Bytes of the whole file, the padding behind the last tensor too. */
+  /** Size of the whole file, with the padding behind the last tensor. */
   readonly size: number;
-  /** The alignment that the pairs state, if the tensors are not aligned so. Readers would not find them. */
+  /** Alignment that the pairs state, if the tensors do not have it; readers would fail to find them. */
   readonly wrongAlignment?: number;
 }
 
-/** A tensor to be written, with what its entry says. */
+/** A tensor to be written, with the fields of its entry. */
 interface Entry {
   readonly tensor: GgufTensor;
   readonly type: number;
@@ -25,13 +25,13 @@ interface Entry {
   readonly ne: readonly number[];
 }
 
-/** How a file is laid out. */
+/** Options of a layout. */
 export interface LayoutOptions {
-  /** What every tensor begins at a multiple of. @defaultValue 32 */
+  /** Divisor of the offsets of tensors. @defaultValue 32 */
   readonly alignment?: number;
-  /** Whether pairs that state another alignment are corrected. @defaultValue false */
+  /** True corrects pairs that state another alignment. @defaultValue false */
   readonly fixAlignment?: boolean;
-  /** Whether dimensions of 1 at the end of ggml's order are stated, which ggml itself leaves out. @defaultValue false */
+  /** True writes dimensions of 1 at the end of ggml's order, which ggml omits. @defaultValue false */
   readonly keepDimensions?: boolean;
 }
 
@@ -58,7 +58,7 @@ function entriesOf(
   return { entries, end };
 }
 
-/** Writes an entry. Returns where it ends. */
+/** Writes an entry. Returns its end. */
 function writeEntry(header: Uint8Array<ArrayBuffer>, position: number, { tensor, type, name, ne }: Entry): number {
   const view = new DataView(header.buffer);
   let at = position;
@@ -77,8 +77,8 @@ function writeEntry(header: Uint8Array<ArrayBuffer>, position: number, { tensor,
 }
 
 /**
- * Lays out a file of version 3 as ggml's writer does: every tensor begins at a multiple of 32. If the pairs state another alignment and
- * `fixAlignment` is true, the statement becomes 32.
+ * Lays out a file of version 3 as ggml's writer does: each tensor begins at a multiple of 32. With `fixAlignment`, pairs that state another
+ * alignment are set to 32.
  * @throws RangeError if a shape does not make whole blocks
  */
 export function layoutGguf(
@@ -90,7 +90,7 @@ export function layoutGguf(
   const entryBytes = entries.reduce((sum, { name, ne }) => sum + minTensorBytes + name.length + 8 * ne.length, 0);
   const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
   const dataOffset = padded(length, alignment);
-  /** Whether the tensors are also aligned to this. */
+  /** True if the tensors are also aligned to `other`. */
   const holds = (other: number) =>
     dataOffset === padded(length, other) &&
     entries.every(({ tensor: { bytes } }) => padded(bytes, alignment) === padded(bytes, other));

@@ -1,13 +1,13 @@
 /**
  * llama-quantize's mixture: tensors that matter more get more bits.
- * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp, llama_tensor_get_type.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp at 007dbbf, llama_tensor_get_type. Tests compare with v0.5.0.
  */
 import type { BlockType } from '../../core/blocks.js';
 import type { GgufHeader, GgufTensor } from './header.js';
 import { type FileType, fileTypes, type TargetType } from './options.js';
 import { ggmlType } from './types.js';
 
-/** Parts of a model, recognized by the names of tensors. The first pattern that matches decides. */
+/** Categories of tensors by their names. The first match decides. */
 const categories = [
   ['output', /^output\.weight$/],
   ['embedding', /^(per_layer_)?token_embd\.weight$/],
@@ -21,22 +21,22 @@ const categories = [
 ] as const;
 type Category = (typeof categories)[number][0];
 
-/** Which part of a model a tensor is; undefined if that does not matter. */
+/** Category of a tensor; undefined if the mixture treats it like most. */
 export function categoryOf(name: string): Category | undefined {
   return categories.find(([, pattern]) => pattern.test(name))?.[0];
 }
 
-/** What is looked at. */
+/** The members of a header that the mixture reads. */
 type Header = Pick<GgufHeader, 'metadata' | 'tensors'>;
 
-/** What the mixture needs to know of a model. */
+/** Facts about a model. */
 interface Model {
   readonly falcon: boolean;
-  /** Number of query heads for each head of keys and values. */
+  /** Number of query heads per head of keys and values. */
   readonly groupedHeads: number;
   readonly experts: number;
   readonly layers: number;
-  /** Whether llama.cpp treats it as a model of 70 B parameters with grouped heads. */
+  /** True if llama.cpp treats it as a model of 70 B parameters with grouped heads. */
   readonly is70B: boolean;
   /** Number of tensors in the category 'value'. */
   readonly values: number;
@@ -44,7 +44,7 @@ interface Model {
   readonly tied: boolean;
 }
 
-/** llama.cpp decides this by the number of layers, differently for each architecture. */
+/** True if llama.cpp takes a model for one of 70 B parameters: by number of layers, per architecture. */
 function is70B(architecture: unknown, layers: number, grouped: boolean): boolean {
   switch (architecture) {
     case 'llama':
@@ -64,7 +64,7 @@ function is70B(architecture: unknown, layers: number, grouped: boolean): boolean
 function modelOf({ metadata, tensors }: Header): Model {
   const architecture = metadata['general.architecture'];
   const number = (key: string): number | undefined => {
-    // For a vision encoder, llama.cpp reads none of these.
+    // llama.cpp does not read these for a vision encoder.
     if (architecture === 'clip') return undefined;
     const value = metadata[`${architecture}.${key}`];
     // If there is one number for each layer, the first one is used.
@@ -86,13 +86,13 @@ function modelOf({ metadata, tensors }: Header): Model {
   };
 }
 
-/** The layers that matter more: the first and last eighth, and every third between them. */
+/** True for layers that get more bits: the first and last eighth, and every third in between. */
 function isImportant(layer: number, layers: number): boolean {
   const eighth = Math.floor(layers / 8);
   return layer < eighth || layer >= Math.floor((7 * layers) / 8) || (layer - eighth) % 3 === 2;
 }
 
-/** The layer in a name, or -1. llama.cpp reads it with scanf, so spaces and a sign may come before the number. */
+/** Number of the layer in a name, or -1. llama.cpp reads it with scanf, so spaces and a sign may precede it. */
 export function layerOf(name: string): number {
   return Number(/^blk\.\s*([-+]?\d+)/.exec(name)?.[1] ?? -1);
 }
@@ -102,7 +102,7 @@ const uneven: readonly FileType[] = ['IQ4_NL', 'IQ4_XS'];
 
 /** File types of less than three bits, for which other rules hold. */
 const small: readonly FileType[] = ['IQ1_S', 'IQ1_M', 'IQ2_XXS', 'IQ2_XS', 'IQ2_S', 'IQ2_M'];
-/** The two of them with most bits. */
+/** True for the two largest of these. */
 const isLargest = (fileType: FileType) => fileType === 'IQ2_S' || fileType === 'IQ2_M';
 
 /** Chooses types for tensors. It counts them, so they must come in the order of the result. */
@@ -139,9 +139,9 @@ export class Mixture {
     }
   }
 
-  /** The type of what is neither output nor embedding. */
+  /** Type of a tensor that is neither output nor embedding. */
   private typeIn(category: Category | undefined, name: string): TargetType {
-    // With experts, layers are not counted but read from the names.
+    // In models with experts, read the layer from the name instead of counting.
     const layer = (seen: number) => (this.model.experts > 1 ? layerOf(name) : seen);
     switch (category) {
       case 'value':
@@ -163,7 +163,7 @@ export class Mixture {
     }
   }
 
-  /** The same for file types of less than three bits. */
+  /** Like `typeIn`, for file types of less than three bits. */
   private smallType(category: Category | undefined): TargetType {
     const { groupedHeads, experts, layers } = this.model;
     const better = isLargest(this.fileType) ? 'IQ3_S' : 'Q2_K';
@@ -183,7 +183,7 @@ export class Mixture {
     }
   }
 
-  /** Only the weights of experts become smaller than 8 bits. */
+  /** Type of a tensor in a file of MXFP4 experts: other weights get 8 bits. */
   private expert(category: Category | undefined, shape: readonly number[]): TargetType {
     const isOutput = category === 'output' || (category === 'embedding' && this.model.tied);
     return !isOutput && (shape.at(-3) ?? 1) > 1 ? 'MXFP4' : 'Q8_0';
@@ -216,11 +216,11 @@ export class Mixture {
     else if (uneven.includes(this.fileType) && groupedHeads >= 4) type = 'Q5_K';
     else if (this.fileType === 'Q4_K_S' && index < 4) type = 'Q5_K';
     else if ((this.fileType === 'Q4_K_M' || this.fileType === 'Q5_K_M') && isImportant(index, values)) type = 'Q6_K';
-    // In such a model eight heads share these weights, so that more bits cost little.
+    // Eight heads share these weights in such a model, so more bits cost little.
     return is70B && (type === 'Q3_K' || type === 'Q4_K') ? 'Q5_K' : type;
   }
 
-  /** What is shared by four and more heads is small. */
+  /** Type of weights that four or more heads share, which are small. */
   private grouped(type: TargetType): TargetType {
     return this.model.groupedHeads >= 4 ? 'Q4_K' : type;
   }
@@ -289,7 +289,7 @@ export class Mixture {
   }
 }
 
-/** Replacements for types with long blocks, for rows that hold no whole number of them. */
+/** Replacements for types whose blocks do not divide a row. */
 const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
   Q2_K: 'Q4_0',
   Q3_K: 'Q4_0',
@@ -314,7 +314,7 @@ function fits(type: TargetType, shape: readonly number[]): boolean {
   return (shape.at(-1) ?? 1) % ggmlType(type).elements === 0;
 }
 
-/** The type itself if its blocks fit the rows, otherwise a replacement; undefined if llama-quantize has none. */
+/** The type itself if its blocks divide the rows, else llama-quantize's replacement; undefined without one. */
 export function fallback(type: TargetType, shape: readonly number[]): TargetType | undefined {
   if (fits(type, shape)) return type;
   if (type === 'Q1_0') return undefined;

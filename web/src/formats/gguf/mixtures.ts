@@ -1,4 +1,4 @@
-/** Results whose weights have different types, chosen by what each of them loses. */
+/** Types for results whose weights differ in type, chosen by the error of each weight. */
 import { blockTypes } from '../../core/blocks.js';
 import type { Mixtures } from '../format.js';
 import { categoryOf } from './mixture.js';
@@ -6,24 +6,24 @@ import { type FileType, fileTypes, ggufTargets, type TargetType } from './option
 import { storedSize } from './splits.js';
 
 /**
- * Types for models that were trained with few values, and for experts: others lose too much in them to be worth the time. And those of points
- * on a grid, of which most are made with the importance of columns alone.
+ * Types excluded from mixtures: those for models trained with few values and for experts, whose errors are too large elsewhere, and those
+ * of points on a grid, most of which require an importance matrix.
  */
 const special = /^(MXFP4|TQ|Q[12]_0|IQ[123]_)/;
 
-/** What weights may become. Of types of one size, the better one is chosen for each weight. */
+/** Types of weights. Among types of one size, the better one is chosen for each weight. */
 const types: readonly TargetType[] = [...blockTypes.filter((type) => !special.test(type)), 'F16', 'BF16'];
 
-/** The file type that stands for a type: the usual one of those that most tensors get it in. */
+/** File type that stands for a type: the usual one among those that give it to most tensors. */
 function fileTypeOf(type: string): FileType | undefined {
   const names = ggufTargets.filter((name) => fileTypes[name].base === type);
   return names.find((name) => name.endsWith('_M')) ?? names[0];
 }
 
 /**
- * All that a model computes comes from its embeddings and leaves by its output layer, so that their errors reach the logits as they are.
- * Errors of the others are one of many that are added up. The divergence of the logits is lower than with the mixtures of llama-quantize for
- * weights from 4 to 16; with 1 it is higher for some models whose embeddings are large.
+ * Weight of the errors of embeddings and the output layer, which reach the logits directly, while errors of other layers are averaged. With
+ * weights from 4 to 16, the divergence of the logits is lower than with llama-quantize's mixtures; with 1 it is higher for some models with
+ * large embeddings.
  */
 const endWeight = 8;
 

@@ -1,4 +1,4 @@
-/** What GGUF files can become, and the options that decide about it. */
+/** Targets of GGUF results, and their options. Reference: github.com/ggml-org/llama.cpp, tools/quantize/quantize.cpp at 03161a4. */
 import type { CastType } from '../../codecs/cast.js';
 import { type BlockSearch, type BlockType, blockTypes, checkSearched, isBlockType } from '../../core/blocks.js';
 import { rangeError, typeError } from '../../core/errors.js';
@@ -22,10 +22,10 @@ import { pruneLayers } from './prune.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
 
-/** A type that tensors are converted to. */
+/** Target type of a tensor. */
 export type TargetType = CastType | BlockType;
 
-/** File types of llama-quantize: its number of each (llama_ftype), and the type that most tensors get. */
+/** File types of llama-quantize, each with its number (llama_ftype) and the type of most tensors. */
 export const fileTypes = {
   Q8_0: { id: 7, base: 'Q8_0' },
   Q4_0: { id: 2, base: 'Q4_0' },
@@ -63,15 +63,15 @@ export const fileTypes = {
   BF16: { id: 32, base: 'BF16' },
   F32: { id: 0, base: 'F32' },
 } as const satisfies Readonly<Record<string, { id: number; base: TargetType }>>;
-/** A name of a mixture of block types for a whole file, as llama-quantize has them. */
+/** Name of llama-quantize's mixture of block types for a whole file. */
 export type FileType = keyof typeof fileTypes;
 
-/** Short names, which mean the same on llama-quantize's command line. */
+/** Short names, with the same meaning as on llama-quantize's command line. */
 export const aliases = { Q3_K: 'Q3_K_M', Q4_K: 'Q4_K_M', Q5_K: 'Q5_K_M' } as const satisfies Readonly<
   Record<string, FileType>
 >;
 
-/** What a GGUF file can become. */
+/** Targets of GGUF files. */
 export const ggufTargets: readonly FileType[] = Object.freeze(Object.keys(fileTypes) as FileType[]);
 
 /** A target of a GGUF result: a file type, or Q3_K, Q4_K or Q5_K for its M form; or copies of all tensors. */
@@ -115,7 +115,7 @@ const presets: Readonly<Partial<Record<FileType, NonNullable<Target['preset']>>>
 
 const fileOptions = ['metadata', 'splitTensors', ...shardOptions];
 
-/** The same for people. */
+/** Descriptions of the targets. */
 export const targets: readonly Target[] = [
   ...ggufTargets.map((name) => {
     const [about, preset] = [abouts[name], presets[name]];
@@ -148,76 +148,76 @@ export function isCastType(dtype: unknown): dtype is CastType {
   return castTypes.includes(dtype as CastType);
 }
 
-/** Types that rules can ask for. */
+/** Targets of rules. */
 export const ruleTargets: readonly TargetType[] = [...castTypes, ...blockTypes];
 
 // ------------------------------------------------------------------------------------------------------------------------ options
 
-/** What decides about a GGUF result. */
+/** Options of a GGUF result. */
 export interface GgufOptions extends ShardOptions {
   /** GGUF: every weight in the type of the target, without llama-quantize's mixture. @defaultValue false */
   readonly pure?: boolean | undefined;
   /**
-   * GGUF: whether weights that are quantized already may be quantized again, which adds to their errors.
+   * GGUF: true allows quantizing weights that are quantized already, which adds to their errors.
    * @defaultValue false
    */
   readonly requantize?: boolean | undefined;
   /**
-   * GGUF: llama-quantize pads to 32 bytes and copies `general.alignment` as it is. If that says something else, programs look for the
-   * tensors in the wrong places. true states 32; false gives the same bytes as llama-quantize, and a note.
+   * GGUF: llama-quantize pads to 32 bytes but copies `general.alignment`. If that states another value, programs look for the tensors in
+   * the wrong places. true states 32; false gives the same bytes as llama-quantize, and a note.
    * @defaultValue false
    */
   readonly fixAlignment?: boolean | undefined;
   /**
-   * GGUF: an importance matrix of llama.cpp, GGUF or of the older form. Columns that it says are used more get smaller errors, and the
-   * mixture of types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added.
+   * GGUF: an importance matrix of llama.cpp, in GGUF or the older form. Columns of high importance get smaller errors, and the mixture of
+   * types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added.
    * @defaultValue all columns are alike
    */
   readonly importance?: FileInput | undefined;
-  /** GGUF: whether output.weight stays as it is. @defaultValue false */
+  /** GGUF: true keeps output.weight. @defaultValue false */
   readonly leaveOutputTensor?: boolean | undefined;
   /**
-   * GGUF: layers that are left out, as with llama-quantize; those behind them move up. A note tells of layers that the model does not have.
+   * GGUF: layers to leave out, as with llama-quantize; later ones move up. A note lists layers that the model lacks.
    * @defaultValue none
    */
   readonly pruneLayers?: readonly number[] | undefined;
-  /** GGUF: parts of names of the weights that the importance matrix is used for. @defaultValue all */
+  /** GGUF: parts of the names of weights that use the importance matrix. @defaultValue all */
   readonly includeWeights?: readonly string[] | undefined;
-  /** GGUF: parts of names of the weights that the importance matrix is not used for. @defaultValue none */
+  /** GGUF: parts of the names of weights that do not use the importance matrix. @defaultValue none */
   readonly excludeWeights?: readonly string[] | undefined;
   /**
-   * GGUF: `best` looks at more scales than llama-quantize and fits those that are stored, so that the errors of weights are less in the
-   * same types and bytes, by the importance of columns if there is a matrix. Every reader takes the result. A million
-   * weights take 0.1 to 0.5 seconds on one core. Types of one to two bits have no such search.
+   * GGUF: `best` tries more scales than llama-quantize and fits the stored ones, for smaller errors in the same types and bytes, weighted
+   * by the importance of columns if there is a matrix. Every reader loads the result. A million weights take 0.1 to 0.5 seconds on one
+   * core. Types of one to two bits have no such search.
    * @defaultValue 'usual': the bytes of llama-quantize
    */
   readonly search?: BlockSearch | undefined;
   /**
-   * GGUF from a folder: what happens if the vocabulary has no tokens for single bytes. llama.cpp ends its process at the first character
-   * that such a vocabulary lacks. `keep` converts it all the same.
+   * GGUF from a folder: treatment of a vocabulary without tokens for single bytes. llama.cpp ends its process at the first character that
+   * such a vocabulary lacks. `keep` converts it anyway.
    * @defaultValue 'refuse'
    */
   readonly missingBytes?: 'refuse' | 'keep' | undefined;
   /**
-   * GGUF: a result in several files, each with so many tensors at most.
+   * GGUF: splits the result into files with at most this many tensors.
    * @defaultValue one file
    */
   readonly splitTensors?: number | undefined;
   /**
-   * GGUF: a model in several files becomes one in as many, with each tensor in the file of its number, as with llama-quantize. Tensors keep
-   * their order then. @defaultValue false: one file, unless `shardSize` or `splitTensors` says otherwise
+   * GGUF: keeps the files of a split model, each tensor in the file of its number, as with llama-quantize. Tensors keep their order.
+   * @defaultValue false: one file, unless `shardSize` or `splitTensors` says otherwise
    */
   readonly keepSplit?: boolean | undefined;
   /**
-   * GGUF: values of the metadata to be set, by their keys: `{ 'general.name': 'Name', 'llama.context_length': { int: 8192 } }`. Whole numbers
-   * are stored as u32 and fractions as f32, as llama-quantize stores them. A key that is there keeps its kind of value; those that follow
-   * from the layout, `general.alignment` and `split.*`, cannot be set.
+   * GGUF: metadata to set, by key: `{ 'general.name': 'Name', 'llama.context_length': { int: 8192 } }`. Whole numbers are stored as u32 and
+   * fractions as f32, as by llama-quantize. A key that exists keeps its kind of value. `general.alignment` and `split.*` follow from the
+   * layout and cannot be set.
    * @defaultValue as in the file
    */
   readonly metadata?: MetadataEdits | undefined;
 }
 
-/** Most tensors of a file that can be asked for. */
+/** Largest value of `splitTensors`. */
 const mostTensors = 1_000_000;
 
 /** --split-tensors. */
@@ -257,7 +257,7 @@ function partsOfNames(flag: Flag): OptionInfo {
   };
 }
 
-/** Options about an importance matrix. */
+/** Checks the options about an importance matrix. */
 function checkImportance({ to, importance: matrix, includeWeights, excludeWeights }: PlanChoices<GgufOptions>): void {
   if (matrix !== undefined && to === 'copy') throw rangeError('importance', without('to', 'copy'));
   for (const [name, value] of Object.entries({ includeWeights, excludeWeights })) {
@@ -268,14 +268,14 @@ function checkImportance({ to, importance: matrix, includeWeights, excludeWeight
   }
 }
 
-/** Whether there is a better search for the target. */
+/** Checks that the target has a better search. */
 function checkSearch({ to, search }: PlanChoices<GgufOptions>): void {
   if (search !== 'best' || to === 'auto') return;
   if (to === 'copy') throw rangeError('search', without('to', 'copy'));
   checkSearched(fileTypes[aliases[to as keyof typeof aliases] ?? (to as FileType)].base, 'to');
 }
 
-/** Options that mean nothing together. */
+/** Checks for options that exclude each other. */
 function checkFiles(choices: PlanChoices<GgufOptions>): void {
   const {
     to,
@@ -299,7 +299,7 @@ function checkFiles(choices: PlanChoices<GgufOptions>): void {
   if (to === 'copy' && layers !== undefined) throw rangeError('pruneLayers', without('to', 'copy'));
 }
 
-/** The options of GGUF files. Rules do not reach what llama.cpp needs in floats: norms, 1-D tensors and the like. */
+/** The options of GGUF files. Rules do not apply to tensors that llama.cpp needs as floats, such as norms and 1-D tensors. */
 export const options = optionTable<GgufOptions>({
   title: 'GGUF',
   entries: {
@@ -353,5 +353,5 @@ export const options = optionTable<GgufOptions>({
   },
 });
 
-/** What decides about a GGUF result, after it has been checked. */
+/** Checked choices for a GGUF result. */
 export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;

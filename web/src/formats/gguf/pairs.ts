@@ -2,7 +2,7 @@
 import type { MetadataValue } from '../format.js';
 import { type GgufPair, typeNumber, type ValueTypeName } from './header.js';
 
-/** A key and its value, as GGUF types them. */
+/** A key and its value, with a type of GGUF. */
 export type GgufKey = { readonly name: string } & (
   | { readonly type: 'u8' | 'u16' | 'u32' | 'i8' | 'i16' | 'i32' | 'f32' | 'f64'; readonly value: number }
   | { readonly type: 'u64' | 'i64'; readonly value: number | bigint }
@@ -15,7 +15,7 @@ export type GgufKey = { readonly name: string } & (
 
 type Scalar = number | bigint | boolean;
 
-/** How a number is written: its size and its bytes. */
+/** Writes numbers of a type: their size and bytes. */
 interface Writer {
   readonly bytes: number;
   write(view: DataView, at: number, value: Scalar): void;
@@ -37,7 +37,7 @@ const writers: Readonly<Record<string, Writer>> = {
 
 const encoder = new TextEncoder();
 
-/** Parts of a pair, put together at the end. */
+/** Collects the parts of a pair, and joins them at the end. */
 class PairWriter {
   readonly #pieces: Uint8Array[] = [];
   #size = 0;
@@ -79,7 +79,7 @@ class PairWriter {
   }
 }
 
-/** The pair that says this. */
+/** The pair of a key, as stored. */
 export function pairOf(key: GgufKey): GgufPair {
   const pair = new PairWriter();
   pair.string(key.name);
@@ -107,10 +107,10 @@ export function pairOf(key: GgufKey): GgufPair {
 /** A key with an unsigned 32-bit value. */
 export const u32Pair = (name: string, value: number): GgufPair => pairOf({ name, type: 'u32', value });
 
-/** Elements of arrays that are kept: what a plan looks at is at the beginning. */
+/** Number of array elements to keep: plans read only the first ones. */
 const mostElements = 64;
 
-/** What a reader of the pairs would find, with the beginnings of long arrays. */
+/** Metadata as a reader of the pairs gives it, with long arrays cut. */
 export function metadataOf(keys: readonly GgufKey[]): Record<string, MetadataValue> {
   const metadata = Object.create(null) as Record<string, MetadataValue>;
   for (const { name, type, value } of keys) {

@@ -1,7 +1,6 @@
 /**
- * Plans GGUF results as llama-quantize makes them: the types of the tensors, their order, and the metadata. Everything follows from the
- * header.
- * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp.
+ * Plans GGUF results as llama-quantize makes them: types and order of the tensors, and the metadata, all from the header.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp at 007dbbf. Tests compare with v0.5.0.
  */
 import { blockTypeInfo, isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
@@ -33,7 +32,7 @@ import { ggmlType } from './types.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
-/** Why llama-quantize keeps a tensor; undefined if it converts it. */
+/** Reason of llama-quantize to keep a tensor; undefined if it is converted. */
 function keptReason({ name, shape }: GgufTensor): Reason | undefined {
   // ggml ignores dimensions of 1 at the end of its order.
   if (shape.slice(0, -1).every((dimension) => dimension <= 1)) return rankReason(1);
@@ -62,7 +61,7 @@ function checkConvertible({ name, dtype, byteOffset }: GgufTensor, type: string,
   }
 }
 
-/** The pairs of the result: those of the input without the ones about splitting, then the version and type of the quantization. */
+/** Pairs of the result: those of the input except for splits, then the version and type of the quantization. */
 function pairsOf({ pairs }: GgufView, fileType: FileType): GgufPair[] {
   const replaced = ['general.quantization_version', 'general.file_type'];
   return [
@@ -72,10 +71,10 @@ function pairsOf({ pairs }: GgufView, fileType: FileType): GgufPair[] {
   ];
 }
 
-/** Types that llama-quantize makes with importance alone, because a result without it would be worth nothing. */
+/** Types for which llama-quantize requires importance, because the errors would be too large without it. */
 const demanding: readonly string[] = ['IQ1_S', 'IQ1_M', 'IQ2_XXS', 'IQ2_XS', 'IQ2_S', 'IQ3_XXS'];
 
-/** Fails where llama-quantize asks for importance. For embeddings and the output it does not, if ggml can do without. */
+/** Fails where llama-quantize requires importance. It does not for embeddings and the output, if ggml can do without. */
 function checkImportance({ name, type, importance }: ResultTensor, to: FileType, given: boolean): void {
   if (importance !== undefined) return;
   const isNeeded = isBlockType(type) && blockTypeInfo(type).needsWeights;
@@ -129,21 +128,21 @@ class Chooser {
   }
 }
 
-/** A target without its aliases. */
+/** Resolves aliases of a target. */
 export function fileTypeOf(to: Exclude<GgufTarget, 'copy'>): FileType {
   return to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
 }
 
-/** What llama-quantize looks at. A file need not exist: a model that is to become one has the same. */
+/** The members of a header that a plan reads. Models converted from other formats provide them, too. */
 export type GgufView = Pick<GgufHeader, 'tensors' | 'metadata' | 'pairs' | 'alignment'>;
 
-/** A tensor, and what it is made of. */
+/** A tensor, and its source. */
 interface Sourced {
   readonly tensor: GgufTensor;
   readonly from: ResultTensor['from'];
 }
 
-/** The tensors as they are, in the order of the input. */
+/** Copies of the tensors, in the order of the input. */
 function copies(tensors: readonly Sourced[]): ResultTensor[] {
   return tensors.map(({ tensor: { name, shape, dtype }, from }) => ({
     name,
@@ -160,10 +159,7 @@ interface Placed {
   readonly layer: number;
 }
 
-/**
- * The tensors in the order of the result, without the layers that are left out. It is that of layers and names; with `keepSplit` that of the
- * files.
- */
+/** The tensors in the order of the result, without pruned layers: sorted by layer and name; with `keepSplit`, in the order of the files. */
 function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
   const byName = (a: Placed, b: Placed) => a.layer - b.layer || compareNames(a.one.tensor.name, b.one.tensor.name);
   const byPlace = ({ one: { tensor: a } }: Placed, { one: { tensor: b } }: Placed) =>
@@ -173,7 +169,7 @@ function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
     .sort(choices.keepSplit === true ? byPlace : byName);
   const origins = new Map(inOrder.map(({ one }) => [one.tensor, one.from]));
   const { tensors: left, layers, notes } = pruned([...origins.keys()], choices.pruneLayers);
-  // The plan counts what is left, in the order of the input.
+  // Plan the remaining tensors, in the order of the input.
   const indexes = left.flatMap(({ source }) => {
     const from = origins.get(source);
     return from === undefined || from instanceof Uint8Array ? [] : [from.index];
@@ -187,7 +183,7 @@ function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
   return { results, layers, notes };
 }
 
-/** What becomes of each tensor. */
+/** Chooses a type for each tensor. */
 function converted(
   view: GgufView,
   tensors: ReturnType<typeof sorted>['results'],
@@ -204,7 +200,7 @@ function converted(
     const choice = chooser.choose(tensor);
     if (choice.kept !== undefined) return { name, shape, ...choice, from };
     checkConvertible(source, choice.type, requantize);
-    // Floats do not depend on importance. Their errors are counted by it all the same.
+    // Casts do not depend on importance, but their errors are weighted by it.
     const weights = isCastType(choice.type) ? importance.seen(source) : importance.of(source);
     const result = { name, shape, ...choice, from, importance: weights };
     checkImportance(result, fileType, matrix !== undefined);
@@ -214,10 +210,10 @@ function converted(
 }
 
 /**
- * Plans what llama-quantize would make of a file, or copies of its tensors. The result is split as by gguf-split.
- * @param sources what each tensor is made of, if there is no file yet; the bytes of those that nothing is read for
- * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; RangeError if the metadata
- *   cannot be edited, or if the target takes an importance matrix; `BAD_FILE` if that does not fit
+ * Plans the result of llama-quantize for a file, or copies of its tensors. Splits are those of gguf-split.
+ * @param sources source of each tensor if the model was converted: a tensor to read, or computed bytes
+ * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or is quantized already; RangeError if the metadata cannot
+ *   be edited, or if the target requires an importance matrix; `BAD_FILE` if the matrix does not fit
  */
 export function planGguf(
   view: GgufView,
@@ -234,7 +230,7 @@ export function planGguf(
     const source = sources === undefined ? plainTensor({ file: 0, ...tensor }) : sources[i];
     return { tensor, from: source instanceof Uint8Array ? source : { source: source as LogicalTensor, index: read++ } };
   });
-  // llama-quantize pads to 32 whatever the file states. Copies are as they were.
+  // llama-quantize pads to 32 regardless of the file. Copies keep the file's alignment.
   if (to === 'copy') {
     const pairs = edited(withoutSplits(view.pairs), view, metadata);
     return planResult(pairs, copies(tensors), partsOf, { choices, alignment: view.alignment });

@@ -1,6 +1,6 @@
 /**
- * Layers that are left out, as llama-quantize leaves them out with --prune-layers: those behind them move up.
- * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp.
+ * Leaves out layers, like --prune-layers of llama-quantize; later ones move up.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp at 007dbbf.
  */
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
@@ -9,7 +9,7 @@ import type { OptionInfo } from '../options.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
 import { u32Pair } from './pairs.js';
 
-/** The largest number of a layer that can be named. */
+/** Largest number of a layer accepted. */
 const mostLayer = 1_000_000;
 
 /** --prune-layers. */
@@ -26,7 +26,7 @@ export const pruneLayers: OptionInfo = {
   },
 };
 
-/** A tensor of the result, and the one of the input that it was. */
+/** A tensor of the result, and its source in the input. */
 interface Renamed {
   readonly tensor: GgufTensor;
   readonly source: GgufTensor;
@@ -34,7 +34,7 @@ interface Renamed {
 
 const pattern = /blk\.(\d+)\./;
 
-/** What layers become: their new numbers, or nothing. To be asked in the order of the result. */
+/** New numbers of layers, undefined for pruned ones. Query it in the order of the result. */
 class Numbers {
   readonly #left: ReadonlySet<number>;
   readonly #first: number;
@@ -51,7 +51,7 @@ class Numbers {
     return this.#numbers.get(layer);
   }
 
-  /** The layers that were asked for. */
+  /** Numbers of the layers queried. */
   get seen(): readonly number[] {
     return [...this.#numbers.keys()];
   }
@@ -64,10 +64,10 @@ class Numbers {
   }
 }
 
-/** Layers that a note lists. */
+/** Number of layers listed in a note. */
 const mostListed = 5;
 
-/** The note about layers to leave out that the model does not have. */
+/** The note about pruned layers that the model lacks. */
 function missingNotes(layers: readonly number[], seen: readonly number[]): readonly Note[] {
   const there = new Set(seen);
   const missing = [...new Set(layers)].filter((layer) => !there.has(layer)).sort((a, b) => a - b);
@@ -84,7 +84,7 @@ function missingNotes(layers: readonly number[], seen: readonly number[]): reado
 export interface Pruned {
   /** Its tensors in order. */
   readonly tensors: readonly Renamed[];
-  /** The number of layers that the metadata state. Undefined: as before. */
+  /** New number of layers for the metadata; undefined if unchanged. */
   readonly layers: number | undefined;
   readonly notes: readonly Note[];
 }
@@ -107,7 +107,7 @@ export function pruned(sorted: readonly GgufTensor[], layers: readonly number[] 
   return { tensors, layers: numbers.count, notes: missingNotes(layers, numbers.seen) };
 }
 
-/** The pairs with the number of layers that are left. */
+/** The pairs with the number of remaining layers. */
 export function withLayers(
   pairs: readonly GgufPair[],
   { metadata }: Pick<GgufHeader, 'metadata'>,

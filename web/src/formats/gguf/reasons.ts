@@ -1,7 +1,10 @@
-/** Why llama-quantize keeps tensors, beyond the reasons that several formats have. */
+/**
+ * Reasons of llama-quantize to keep tensors, beyond those that formats share.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp at 007dbbf.
+ */
 import { type Reason, reasons, reasonWords } from '../reason.js';
 
-/** What reports say of each kind. */
+/** Words of each kind in reports. */
 const words = {
   output: 'output',
   smallWeight: 'small weight',
@@ -29,7 +32,7 @@ const own = (kind: GgufReason['kind']): Reason => ({ kind });
 /** The option `leaveOutputTensor` keeps the output layer. */
 export const outputReason = own('output');
 
-/** Names of tensors that are never converted. The first pattern that matches gives the reason. */
+/** Names of tensors that are never converted. The first match gives the reason. */
 export const keptNames: readonly (readonly [reason: Reason, name: RegExp])[] = [
   [reasons.norm, /_norm\.weight/],
   [reasons.router, /ffn_gate_inp\.weight|ffn_gate_tid2eid\.weight/],

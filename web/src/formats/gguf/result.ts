@@ -1,4 +1,4 @@
-/** GGUF results: tensors and pairs, once it is decided what they become. */
+/** Lays out GGUF results, after types have been chosen. */
 import type { CastForm } from '../../codecs/cast.js';
 import type { GgmlForm } from '../../codecs/ggml.js';
 import { type BlockSearch, type BlockType, searchedTypes } from '../../core/blocks.js';
@@ -15,7 +15,7 @@ import { type GgufChoices, isCastType } from './options.js';
 import { mostSplits, splitPairs, storedSize } from './splits.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
-/** The type of a tensor in a result, and why it is kept if it is. */
+/** Type of a tensor in a result, and the reason if it is kept. */
 export interface Choice {
   readonly type: string;
   readonly kept?: Reason;
@@ -25,13 +25,13 @@ export interface Choice {
 export interface ResultTensor extends Choice {
   readonly name: string;
   readonly shape: readonly number[];
-  /** What the errors of each column count. */
+  /** Weight of the errors of each column. */
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
-  /** What it is made of, and which tensor of the plan that is; or its bytes, where nothing is read. */
+  /** Source with its index in the plan, or computed bytes. */
   readonly from: { readonly source: LogicalTensor; readonly index: number } | Uint8Array<ArrayBuffer>;
 }
 
-/** The note about an alignment that is stated but does not hold. */
+/** The note about a stated alignment that the tensors do not have. */
 function alignmentNote(stated: number): Note {
   return noteOf(
     'wrongAlignment',
@@ -53,7 +53,7 @@ function formTo(
   return { codec: 'ggml', to, ...weighted, ...(search === 'best' && searchedTypes.includes(to) ? { best: true } : {}) };
 }
 
-/** The note about tensors of types that have no better search. */
+/** The note about tensors whose types lack a better search. */
 function searchNote(results: readonly ResultTensor[], search: BlockSearch | undefined): Note[] {
   if (search !== 'best') return [];
   const isSearched = (type: string) => (searchedTypes as readonly string[]).includes(type);
@@ -64,28 +64,28 @@ function searchNote(results: readonly ResultTensor[], search: BlockSearch | unde
   return [noteOf('noBetterSearch', { types, tensors: made.map(({ name }) => name) }, text)];
 }
 
-/** Whether a tensor can be copied: its elements are in one place, and of that type. */
+/** True if a tensor can be copied: its elements are contiguous and have that type. */
 function isAsStored({ form, gathered, parts }: LogicalTensor, type: string): boolean {
   const adds = (form as Partial<CastForm>).add ?? 0;
   return gathered === undefined && adds === 0 && parts.length === 1 && parts[0]?.tensor.dtype === type;
 }
 
-/** How a result is laid out. */
+/** Options of a result's layout. */
 export interface ResultLayout extends Omit<LayoutOptions, 'fixAlignment'> {
   readonly choices: Pick<GgufChoices, 'fixAlignment' | 'shardSize' | 'splitTensors' | 'keepSplit' | 'part' | 'search'>;
 }
 
 const extension = '.gguf';
 
-/** What tensors take in the result. */
+/** Bytes of each tensor in the result. */
 function sizesOf(results: readonly ResultTensor[]): number[] {
   return results.map(({ type, shape }) => storedSize(ggmlBytes(ggmlType(type), shape) ?? 0));
 }
 
-/** The file that a tensor comes from. */
+/** Index of the file that holds a tensor's source. */
 const fileOf = ({ from }: ResultTensor) => (from instanceof Uint8Array ? 0 : (from.source.parts[0]?.tensor.file ?? 0));
 
-/** Where the files of the input begin in the list of tensors, which is in their order. @throws RangeError if one has no tensors left */
+/** Index of the first tensor of each file of the input, in the list sorted by file. @throws RangeError if a file has no tensors left */
 function beginsAsInput(results: readonly ResultTensor[]): readonly number[] | undefined {
   const files = results.map(fileOf);
   const count = Math.max(0, ...files) + 1;
@@ -101,7 +101,7 @@ function beginsAsInput(results: readonly ResultTensor[]): readonly number[] | un
   });
 }
 
-/** Where each file of the result begins in the list of its tensors; undefined if it is one file without a number. */
+/** Index of the first tensor of each file of the result; undefined for one file without a number. */
 function beginsOf(results: readonly ResultTensor[], choices: ResultLayout['choices']): readonly number[] | undefined {
   if (choices.keepSplit === true) return beginsAsInput(results);
   const sizes = sizesOf(results);
@@ -144,7 +144,7 @@ function layOut(
   return { files, wrongAlignment };
 }
 
-/** Plans a result. The tensors are written in their order. It is split as by gguf-split. */
+/** Plans a result. Tensors are written in the given order. Splits are those of gguf-split. */
 export function planResult(
   pairs: readonly GgufPair[],
   results: readonly ResultTensor[],

@@ -1,7 +1,8 @@
 /**
- * Models in several GGUF files, as gguf-split makes them. The first file has the metadata of the model. Each of them has three keys: its
- * number, how many files there are, and how many tensors all of them hold. Nothing else says which files belong together, so that their
- * names are used, and everything in them is compared.
+ * Models in several GGUF files, as made by gguf-split. The first file has the metadata of the model. Each has three keys: its number, the
+ * number of files, and the number of tensors in all files. Files are matched by their names, since no key identifies the model, and their
+ * contents are compared.
+ * Reference: github.com/ggml-org/llama.cpp v0.5.0, tools/gguf-split.
  */
 import { rangeError, ScalepointError, typeError } from '../../core/errors.js';
 import { count as exactly } from '../../core/option-problem.js';
@@ -15,10 +16,10 @@ const numberKey = 'split.no';
 const countKey = 'split.count';
 const tensorsKey = 'split.tensors.count';
 
-/** What a whole model does not have. */
+/** Keys of split models only. */
 export const splitKeys: readonly string[] = [numberKey, countKey, tensorsKey];
 
-/** The pairs of one of several files, in the order of gguf-split, or of llama-quantize. @param index from 0 */
+/** Pairs of one of several files, in the order of gguf-split, or with `keepSplit` of llama-quantize. @param index from 0 */
 export function splitPairs(
   index: number,
   count: number,
@@ -32,19 +33,19 @@ export function splitPairs(
   return [pairOf({ name: numberKey, type: 'u16', value: index }), ...(keepSplit ? pairs.reverse() : pairs)];
 }
 
-/** Numbers of files are stored in 16 bits. */
+/** Largest number of files, stored in 16 bits. */
 export const mostSplits = 65_535;
 
 /** One of several files. */
 interface Split {
   readonly source: ByteSource;
   readonly header: GgufHeader;
-  /** Its number, from 0. */
+  /** Number, from 0. */
   readonly index: number;
   readonly count: number;
-  /** Tensors of all files. */
+  /** Number of tensors in all files. */
   readonly tensors: number;
-  /** What errors call it. */
+  /** Name in errors. */
   readonly label: string;
 }
 
@@ -63,7 +64,7 @@ function splitOf(source: ByteSource, header: GgufHeader, position: number): Spli
   const [index, count] = [keyOf(header, numberKey, label), keyOf(header, countKey, label)];
   if (index >= count) bad(label, `it says that it is file ${index + 1} of ${count}`);
   const tensors = keyOf(header, tensorsKey, label);
-  // A whole file may end with anything. Here it would be a sign that files were mixed up.
+  // A whole model may end with extra bytes. In a split one they mean that files were mixed up.
   const end = header.tensors.reduce(
     (last, { byteOffset, bytes }) => Math.max(last, byteOffset + bytes),
     header.dataOffset,
@@ -74,7 +75,7 @@ function splitOf(source: ByteSource, header: GgufHeader, position: number): Spli
   return { source, header, index, count, tensors, label };
 }
 
-/** How many files a model is in by the keys of one of them. */
+/** Number of files of a model, by the keys of one. */
 export function splitCount({ metadata }: GgufHeader): number {
   const count = metadata[countKey];
   return typeof count === 'number' ? count : 1;
@@ -82,20 +83,20 @@ export function splitCount({ metadata }: GgufHeader): number {
 
 /** An open model in several files. */
 export interface OpenSplits {
-  /** In their order. */
+  /** Files in order. */
   readonly files: readonly ByteSource[];
-  /** The header of the first one, with the tensors of all. */
+  /** Header of the first file, with the tensors of all files. */
   readonly header: GgufHeader;
   close(): Promise<void>;
 }
 
-/** Name of a file without what tells it from the others; undefined if its name is no such name. */
+/** Name of a file without its number and extension; undefined for other names. */
 function stemOf(name: string, index: number, count: number): string | undefined {
   const end = shardSuffix(index, count, '.gguf');
   return name.toLowerCase().endsWith(end) ? name.slice(0, -end.length) : undefined;
 }
 
-/** Opens the other files of a model in the folder of the first. `opened` takes them. */
+/** Opens the other files of a model in the folder of the first, and adds them to `opened`. */
 async function openOthers(
   { input, source }: OpenFile,
   header: GgufHeader,
@@ -167,7 +168,7 @@ function inOrder(splits: readonly Split[]): Split[] {
 
 const isSame = (a: Uint8Array, b: Uint8Array) => a.length === b.length && a.every((byte, i) => byte === b[i]);
 
-/** Compares what files in their order say. @throws ScalepointError `BAD_FILE` */
+/** Compares the keys of the files, in order. @throws ScalepointError `BAD_FILE` */
 function checkTogether(splits: readonly Split[]): void {
   const [first] = splits as [Split];
   const pairs = new Map(first.header.pairs.map(({ key, bytes }) => [key, bytes]));
@@ -191,10 +192,10 @@ function checkTogether(splits: readonly Split[]): void {
 }
 
 /**
- * Opens a model in several files: the given ones in any order, or the first one by its path, from where the others are found.
+ * Opens a model in several files: all of them in any order, or the first by its path, beside which the others are found.
  * @param header of the first given file
- * @throws TypeError or RangeError if the files cannot be found, or are several models; ScalepointError `BAD_FILE` if they do not belong
- *   together, `NOT_FOUND` or `IO` if one is missing. What was opened here is closed again.
+ * @throws TypeError or RangeError if the files cannot be found, or belong to several models; ScalepointError `BAD_FILE` if they contradict
+ *   each other, `NOT_FOUND` or `IO` if one is missing. Files opened here are closed on failure.
  */
 export async function openSplits(files: readonly OpenFile[], header: GgufHeader, open: OpenInput): Promise<OpenSplits> {
   const [first] = files as [OpenFile];
@@ -216,7 +217,7 @@ export async function openSplits(files: readonly OpenFile[], header: GgufHeader,
   }
 }
 
-/** The pairs of a model without those about its files. */
+/** The pairs of a model, without those of splits. */
 export function withoutSplits(pairs: readonly GgufPair[]): GgufPair[] {
   return pairs.filter(({ key }) => !splitKeys.includes(key));
 }

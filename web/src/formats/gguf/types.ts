@@ -1,4 +1,4 @@
-/** Types of tensors in GGUF files: ggml's numbers and sizes. */
+/** Types of tensors in GGUF files: ggml's numbers and sizes. Reference: github.com/ggml-org/ggml, include/ggml.h at d99724f. */
 import { type BlockType, blockTypeInfo, blockTypes } from '../../core/blocks.js';
 import { type GgmlType, listedTypes } from '../../core/listed-types.js';
 import { show } from '../../core/show.js';

@@ -1,14 +1,17 @@
 /** Reads column-major arrays as if they were row-major, in bounded memory. */
 import { allocate, type ByteSource } from '../../files/bytes.js';
 
-/** Bytes that are rearranged at a time. For each such band of an array, up to all of its bytes are read. */
+/** Bytes that are rearranged at a time. Each such band of an array may require reading all of its bytes. */
 const bandBytes = 2 ** 24;
 /** Bytes that are read at a time. */
 const windowBytes = 2 ** 20;
-/** Bytes that it pays to read along. */
+/** Largest gap that is read rather than skipped. */
 const smallGap = 2 ** 16;
 
-/** Consecutive elements of the row-major array: some indices of one axis, for a fixed index of the axes before it, and all of those after. */
+/**
+ * Consecutive elements of the row-major array: a range of indices of one axis, a fixed index of each axis before it, and all of those
+ * after.
+ */
 interface Band {
   /** The first element, and the one after the last. */
   readonly begin: number;
@@ -21,19 +24,19 @@ interface Window {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-/** Reads an array of a shape that begins at an offset of a file. */
+/** Reads an array at an offset of a file. */
 export class ColumnMajorReader {
   readonly #source: ByteSource;
   readonly #offset: number;
   readonly #elementBytes: number;
-  /** Without dimensions of 1, which change nothing. */
+  /** Shape without dimensions of 1. */
   readonly #shape: readonly number[];
-  /** The axis that is cut, how many elements of the row-major array one index of it has, and how many indices a band has. */
+  /** The axis that is cut, the number of elements per index of it, and the number of indices per band. */
   readonly #axis: number;
   readonly #inner: number;
   readonly #indices: number;
   #band: Band & { readonly bytes: Uint8Array<ArrayBuffer> } = { begin: 0, end: 0, bytes: new Uint8Array(0) };
-  /** Reads come one after the other: they share the band. */
+  /** The last read. Reads run in sequence because they share the band. */
   #last: Promise<unknown> = Promise.resolve();
 
   /** @param most bytes that are rearranged at a time */
@@ -53,7 +56,7 @@ export class ColumnMajorReader {
     this.#indices = Math.floor(most / (inner * elementBytes));
   }
 
-  /** Bytes of the row-major array, from `begin` on. Position and length have to be multiples of the element size. */
+  /** Reads bytes of the row-major array from `begin` on. `begin` and the length must be multiples of the element size. */
   readInto(begin: number, target: Uint8Array): Promise<void> {
     const result = this.#last.then(() => this.#readInto(begin, target));
     this.#last = result.catch(() => {});
@@ -81,7 +84,7 @@ export class ColumnMajorReader {
     const from = Math.floor((element % (inner * dimension)) / (inner * this.#indices)) * this.#indices;
     const count = Math.min(this.#indices, dimension - from);
     const begin = line * inner * dimension + from * inner;
-    // The memory of the band before is used again.
+    // Reuse the memory of the band before.
     const room = this.#band.bytes.buffer;
     const bytes = count * inner * this.#elementBytes;
     const target =
@@ -131,7 +134,7 @@ export class ColumnMajorReader {
           window = await this.#window(at, ahead, window);
           words = wordsOf(window.bytes, unit);
         }
-        // As many as the window has.
+        // Elements left in the window.
         const there = Math.floor((window.begin + window.bytes.length - at - size) / stride) + 1;
         const end = Math.min(count, i + there);
         let a = (at - window.begin) / unit;
@@ -156,7 +159,7 @@ export class ColumnMajorReader {
   }
 }
 
-/** Where the elements of a column-major array are in the row-major one, in the order of the former. */
+/** Iterates over a column-major array in its order, and gives the position of each element in the row-major array. */
 class RowMajorOrder {
   readonly #shape: readonly number[];
   readonly #strides: readonly number[];

@@ -1,6 +1,7 @@
 /**
  * Reads .npy files. Each holds one numpy array: the bytes `\x93NUMPY`, a version, the length of the header, the header, and the elements.
- * The header is a Python dict with dtype, order and shape. Reference: numpy.lib.format.
+ * The header is a Python dict with dtype, order and shape.
+ * Reference: numpy.lib.format, versions 1.0 to 3.0 of the format.
  */
 
 import { ScalepointError } from '../../core/errors.js';
@@ -15,19 +16,19 @@ import { npyMagic } from './signature.js';
 export interface NpyFile {
   /** Named after the file without its extension, or `array` if the file has no name. */
   readonly tensor: TensorInfo;
-  /** Whether the elements are stored row by row in little-endian order. Otherwise `read` rearranges them. */
+  /** True if the elements are stored in row-major, little-endian order. Otherwise `read` rearranges them. */
   readonly verbatim: boolean;
-  /** Bytes [begin, end) of the elements in row-major, little-endian order. Both have to be multiples of the element size. */
+  /** Reads bytes [begin, end) of the elements in row-major, little-endian order. Both must be multiples of the element size. */
   read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
-  /** As `read`, into memory that is there already. */
+  /** Like `read`, into existing memory. */
   readInto(begin: number, target: Uint8Array): Promise<void>;
 }
 
-/** Headers of plain arrays have about a hundred bytes. Only record types need more than this, and those are not supported. */
+/** Largest header. Those of plain arrays have about a hundred bytes; only record types, which are not supported, need more. */
 const maxHeaderBytes = 2 ** 20;
-/** More dimensions than numpy makes. */
+/** Largest rank accepted, at least that of numpy. */
 const maxRank = 64;
-/** Column-major arrays are read up to 32 times to be rearranged, at this size. */
+/** Largest column-major array. At this size its bytes are read up to 32 times. */
 const maxColumnMajorBytes = 2 ** 29;
 
 /** The dtypes of safetensors, by numpy's kind and size. */
@@ -97,7 +98,7 @@ class DictReader {
     return this.take(pattern) ?? this.fail(`expected ${what}`);
   }
 
-  /** Whether only white space is left. */
+  /** True if only white space is left. */
   isAtEnd(): boolean {
     this.take(/(?=$)/y);
     return this.#position === this.#text.length;
@@ -134,14 +135,14 @@ function readShape(reader: DictReader): number[] {
   return shape;
 }
 
-/** What the dict holds. */
+/** Values of the dict. */
 interface Dict {
   descr?: string;
   fortranOrder?: boolean;
   shape?: number[];
 }
 
-/** Reads the value of a key, which may be there once. */
+/** Reads the value of a key. Duplicate keys fail. */
 function readMember(reader: DictReader, key: string | undefined, found: Dict): void {
   switch (key) {
     case 'descr':
@@ -161,7 +162,7 @@ function readMember(reader: DictReader, key: string | undefined, found: Dict): v
   }
 }
 
-/** Reads a dict that has the keys descr, fortran_order and shape, in any order. */
+/** Reads a dict with the keys descr, fortran_order and shape, in any order. */
 function readDict(text: string, origin: number): Required<Dict> {
   const reader = new DictReader(text, origin);
   const found: Dict = {};
@@ -182,7 +183,7 @@ function readDict(text: string, origin: number): Required<Dict> {
   return { descr, fortranOrder, shape };
 }
 
-/** Reads the header. `origin` is its offset in the file. */
+/** Parses the header. `origin`: its offset in the file. */
 function parseHeader(text: string, origin: number): NpyHeader {
   const { descr, fortranOrder, shape } = readDict(text, origin);
   const [, order = '', kind = ''] = /^([<>|=]?)(\w+)$/.exec(descr) ?? [];
@@ -210,7 +211,7 @@ function swapBytes(bytes: Uint8Array, unitBytes: number): void {
   for (let unit = 0; unit < bytes.length; unit += unitBytes) bytes.subarray(unit, unit + unitBytes).reverse();
 }
 
-/** Reads the start of a file: the text of the header, and where it begins and ends. */
+/** Reads the start of a file: text, begin and end of the header. */
 async function readText(source: ByteSource): Promise<{ text: string; begin: number; end: number }> {
   const { size } = source;
   if (size < 10) throw bad(`the file has ${size} bytes, too few for the start of a .npy file`, size);
@@ -231,14 +232,14 @@ async function readText(source: ByteSource): Promise<{ text: string; begin: numb
   }
   const bytes = await source.read(begin, end);
   try {
-    // Versions 1 and 2 are Latin-1, but what a supported header holds is ASCII.
+    // Versions 1 and 2 are Latin-1, but supported headers are ASCII.
     return { text: new TextDecoder('utf-8', { fatal: major === 3 }).decode(bytes), begin, end };
   } catch {
     throw bad('header: it is not UTF-8', begin);
   }
 }
 
-/** Size of the elements in bytes. It has to be the rest of the file. */
+/** Size of the elements in bytes, which must be the rest of the file. */
 function dataBytes({ shape, dtype, elementBytes }: NpyHeader, headerOffset: number, dataOffset: number, size: number) {
   const bytes = (elementCount(shape) ?? Number.NaN) * elementBytes;
   if (!Number.isSafeInteger(bytes)) throw bad(`header: the product of shape ${show(shape)} is too large`, headerOffset);
@@ -264,9 +265,9 @@ export async function openNpy(source: ByteSource): Promise<NpyFile> {
   const { dtype, elementBytes, unitBytes, bigEndian, fortranOrder, shape } = header;
   const bytes = dataBytes(header, begin, dataOffset, source.size);
   const stem = source.name?.replace(/\.npy$/i, '') ?? '';
-  // The one name that no tensor of a safetensors file can have.
+  // '__metadata__' is the one name that a tensor of a safetensors file cannot have.
   const name = stem === '' || stem === '__metadata__' ? 'array' : stem;
-  // With at most one dimension that counts, both orders are the same.
+  // With at most one dimension other than 1, both orders are the same.
   const columnMajor = fortranOrder && shape.filter((dimension) => dimension !== 1).length > 1 && bytes > 0;
   if (columnMajor && bytes > maxColumnMajorBytes) {
     throw new ScalepointError(

@@ -28,7 +28,7 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   async open(files) {
     const [{ source }] = files as [OpenFile];
     const { tensor, verbatim, read, readInto } = await openNpy(source);
-    // Elements that have to be rearranged have no offsets in the file. They are read as if they were a file of their own.
+    // Rearranged elements have no offsets in the file. Read them through a derived source.
     const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto };
     return {
       bytes: source.size,
@@ -40,6 +40,6 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
 
   tensors: async (model) => model.tensors.map(plainTensor),
 
-  // An array is not a model: its name means nothing, and there is no configuration.
+  // An array is not a model: its name has no meaning, and it has no configuration.
   plan: (model, choices, partsOf) => planSafetensors(model.tensors.map(plainTensor), {}, choices, partsOf, false),
 };
