@@ -4,7 +4,7 @@ import { FileError } from '../shared/files.js';
 import { messageOf, type Problem } from '../shared/problems.js';
 import { pageWords } from './options.js';
 
-/** What an error of the package means to someone with a file. */
+/** Error codes of the package, explained to someone with a file. */
 const titles: Readonly<Record<string, string>> = {
   BAD_FILE: 'The file is damaged or cut off',
   CHANGED: 'The file was changed while it was read',
@@ -23,7 +23,7 @@ const advice: Readonly<Record<string, string>> = {
   IO: 'Check that there is room on the disk, then try again.',
 };
 
-/** An error of the package in the page's words: options are called as their controls are. */
+/** Message of a package error with options named by the labels of their controls. */
 export function inPageWords(error: unknown): string {
   const problem = problemOf(error);
   if (problem !== undefined) return `${pageWords.option(problem.option)}: ${sayProblem(problem, pageWords)}`;

@@ -33,7 +33,7 @@ function controlNode(control: Control, choice: Choice, onChange: (choice: Choice
   return html('label', { class: 'field' }, control.label, select);
 }
 
-/** What is wrong with a text of rules, one a line; undefined if nothing is. */
+/** The first error in a text of rules, one a line; undefined if all are right. */
 function ruleProblem(format: ModelFormat, rules: readonly string[]): string | undefined {
   for (const text of rules) {
     try {
@@ -47,7 +47,7 @@ function ruleProblem(format: ModelFormat, rules: readonly string[]): string | un
   return undefined;
 }
 
-/** Sets up what is under "More": the target, its options, rules, and the same as a command and as code. */
+/** Sets up the section "More": the target, its options, rules, and the same as a command and as code. */
 export function startMore(session: { choose(choice: Choice): void }, current: () => State) {
   const target = byId('model-target', HTMLSelectElement);
   const rules = byId('model-rules', HTMLTextAreaElement);

@@ -2,7 +2,7 @@ import type { Scalepoint } from 'scalepoint';
 import type { Bins } from '../shared/charts.js';
 import { statisticsOf } from './data.js';
 
-/** Most codes of a bar whose counts are told one by one. */
+/** Most codes of a bar whose counts are listed one by one. */
 export const mostShares = 4;
 
 /** A histogram that knows which codes the numbers of each bar became. */

@@ -4,7 +4,7 @@ import type { Statistics } from './data.js';
 import type { Settings } from './settings.js';
 import type { Failure } from './view.js';
 
-/** What a problem offers to do. */
+/** The action that a problem offers. */
 export interface WaysOut {
   saturate(): void;
   useIntegers(): void;

@@ -20,7 +20,7 @@ export interface TensorFile extends ModelFile {
   readonly read: (tensor: ModelTensor) => Promise<DataSet>;
 }
 
-/** What a file holds: numbers, or tensors to choose from. */
+/** Content of a file: numbers, or tensors to choose from. */
 export type OpenedFile = { readonly kind: 'data'; readonly data: DataSet } | TensorFile;
 
 /** Most numbers read at once. As float32 they take 512 MiB; with codes and restored numbers they still fit in the memory of a tab. */
