@@ -40,7 +40,7 @@ function startLooking(state: State, schedule: (moving?: boolean) => void): void 
     state.bar = place === undefined ? undefined : 'bar' in place ? place.bar : barAt(view, place.share);
     showBar(view, state.bar);
   });
-  // The first call comes with the first size of the page, which is drawn anyway.
+  // Skip the first call: it reports the size at which the page is drawn anyway.
   let first = true;
   new ResizeObserver(() => {
     if (!first) schedule(true);

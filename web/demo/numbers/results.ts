@@ -48,7 +48,7 @@ function steps(count: number): string {
   return count > 1 ? `${formatReal(count, 3)} steps` : `${formatReal(count, 2)} of a step`;
 }
 
-/** Figure to compare the largest error with. */
+/** The largest error in steps, or the kind of parts with the worst of them. */
 function stepsOf({ parts, firstScale, comparison }: Result, { codes, granularity }: View['settings']): string {
   if (parts.count > 1) {
     const what = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';

@@ -64,7 +64,7 @@ function drawGrid(frame: Frame, at: Place, low: number, high: number): SVGGEleme
   return group;
 }
 
-/** Draws a line chart. y is an SQNR in dB; points where it is not finite are left out. Returns the axis of x. */
+/** Draws a line chart. y is an SQNR in dB; points where it is not finite are left out. Returns the scale of x. */
 export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): Place | undefined {
   const { series, width, height, unit } = view;
   // Leave out marks without any error: their SQNR is infinite.

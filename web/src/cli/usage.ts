@@ -1,4 +1,4 @@
-/** What --help prints: as wide as the terminal, from 40 to 80 columns. What it says about formats comes from the formats. */
+/** The texts of --help: as wide as the terminal, from 40 to 80 columns. The formats contribute their parts. */
 import { type ModelFormat, presetTarget, resultName } from '../model.js';
 import {
   converters,
@@ -43,7 +43,7 @@ function listed(words: readonly string[]): string {
 const column = 24;
 const leastAbout = 32;
 
-/** A flag and what it does. */
+/** A flag and its explanation. */
 function explained(flag: string, about: string, at = column): string[] {
   const start = `  ${flag}`;
   // In a narrow terminal, explanations stand below.
@@ -59,7 +59,7 @@ const flagLine = ({ name, value, about }: Flag) =>
 /** A name for a file of a format. */
 const exampleFile = ({ extensions }: FormatInfo, stem = 'model') => `${stem}${extensions[0]}`;
 
-/** The target that most people want. */
+/** The usual target: that of the preset `balanced`. */
 function balanced(targets: readonly Target[]): string {
   return (targets.find(({ preset }) => preset === 'balanced') ?? targets[0])?.name ?? '';
 }
@@ -120,7 +120,7 @@ export function inspectUsage(): string {
 
 // ------------------------------------------------------------------------------------------------------------- plan and quantize
 
-/** What the presets mean. */
+/** The targets of the presets. */
 function presetText(): string {
   const types = (preset: Preset) =>
     tables().map(({ formats: [format] }) => presetTarget((format as FormatInfo).name as ModelFormat, preset));
@@ -164,7 +164,7 @@ function targetLines(): string[] {
 
 const optionsIn = (table: OptionTable): readonly OptionInfo[] => Object.values(table.entries);
 
-/** The options of a table. `sidecars`: whether also those about files beside the result. */
+/** The options of a table. @param sidecars true to include those about files beside the result */
 function tableLines(table: OptionTable, sidecars: boolean): string[] {
   const shown = optionsIn(table).filter(({ sidecar }) => sidecars || sidecar === undefined);
   return ['', table.title, ...shown.flatMap(({ flags }) => flags.flatMap(flagLine))];
