@@ -1,7 +1,7 @@
 import type { Layer, QuantizeOptions, Scalepoint } from 'scalepoint';
 import { classes } from '../shared/digits.mjs';
 
-/** How the network's weights are stored. */
+/** A way to store the network's weights. */
 export interface Storage {
   readonly bits: number;
   readonly granularity: 'tensor' | 'row' | 'group';

@@ -31,7 +31,7 @@ function statusOf({ run, plan, model, choice }: State): string {
     case 'cancelled':
       return 'Cancelled. Nothing was saved.';
     case 'saved':
-      return `Saved ${run.name}. What to do with it is below.`;
+      return `Saved ${run.name}. See below how to use it.`;
     case 'running': {
       if (run.bytesTotal === 0) return 'Starting…';
       const left = run.secondsLeft === undefined ? '' : `, about ${formatSeconds(run.secondsLeft)} left`;

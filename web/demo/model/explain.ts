@@ -8,7 +8,7 @@ import { pageWords } from './options.js';
 const titles: Readonly<Record<string, string>> = {
   BAD_FILE: 'The file is damaged or cut off',
   CHANGED: 'The file was changed while it was read',
-  NON_FINITE: 'A tensor holds numbers that no code stands for',
+  NON_FINITE: 'A tensor holds NaN or infinite numbers',
   OVERFLOW: 'A tensor holds numbers that are too large',
   OUT_OF_MEMORY: 'The browser gave no more memory',
   IO: 'The file could not be read or written',

@@ -39,7 +39,8 @@ function ruleProblem(format: ModelFormat, rules: readonly string[]): string | un
     try {
       const { to } = ruleOf(text);
       const known = infoOf(format).ruleTargets;
-      if (to !== undefined && !known.includes(to)) return `“${to}” is no type. There are ${known.join(', ')} and keep.`;
+      if (to !== undefined && !known.includes(to))
+        return `“${to}” is not a type. Types are ${known.join(', ')} and keep.`;
     } catch (error) {
       return error instanceof Error ? `${error.message}.` : String(error);
     }

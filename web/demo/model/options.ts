@@ -61,7 +61,7 @@ const controls: readonly Control[] = [
   flag('packed', 'Codes one a byte, not packed', { plain: true }),
   flag('pure', 'Every weight in one type, without the usual mixture', { pure: true }),
   flag('requantize', 'Also quantize what is quantized already', { requantize: true }),
-  flag('missingBytes', 'Also with a vocabulary that lacks bytes, at which llama.cpp can end', {
+  flag('missingBytes', 'Also with a vocabulary that lacks bytes, which can crash llama.cpp', {
     'missing-bytes': 'keep',
   }),
 ];

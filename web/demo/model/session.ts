@@ -356,10 +356,10 @@ async function whyNot(files: readonly File[]): Promise<Problem> {
   const head = await headOf(file);
   const stranger = strangerOf(head);
   if (stranger !== undefined) return { title, text: `${file.name} is ${stranger}. ${supported}` };
-  if (!looksLikeText(head)) return { title, text: `${file.name} is no model that is known here. ${supported}` };
+  if (!looksLikeText(head)) return { title, text: `${file.name} is not a model that this page knows. ${supported}` };
   return {
     title,
-    text: `${file.name} is no model. ${supported} If it holds numbers, “Your numbers” reads them.`,
+    text: `${file.name} is not a model. ${supported} If it holds numbers, “Your numbers” reads them.`,
     action: { label: 'Open in Your numbers', run: () => void visit('numbers/', files) },
   };
 }

@@ -57,7 +57,7 @@ export type SizeAnswer =
 let files: readonly File[] = [];
 let table: TypeTable | undefined;
 
-/** How far the size of a tensor in a plan may be from that in the table, which adds its share of the header. */
+/** Largest difference in bytes between a tensor in a plan and in the table, which adds its share of the header. */
 const nearBytes = 0.1;
 const headerBytes = 1024;
 

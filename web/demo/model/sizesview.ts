@@ -95,11 +95,11 @@ function mixOf({ plan, fit }: State): string {
 
 /** The sentences beside the slider. */
 function wordsFor(sizes: Measured, chosen: Chosen | undefined, state: State): string {
-  if (chosen === undefined) return 'Drag the slider. Types are mixed so that this size loses least.';
+  if (chosen === undefined) return 'Drag the slider. Types are mixed for the least error at each size.';
   const words = [`Predicted: ${told(chosen, sizes.tensors)}, the mean of all weights.`];
   if (chosen.isExact) {
     words.push(mixOf(state), comparison(sizes, chosen));
-    if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size loses less.');
+    if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size has a smaller error.');
   }
   return words.filter((sentence) => sentence !== '').join(' ');
 }

@@ -88,7 +88,7 @@ export const initialState: State = {
   fit: undefined,
 };
 
-/** The tensors as planned; as they are in the file, if there is no plan. */
+/** The tensors as planned, or as in the file before there is a plan. */
 export function tensorsOf({ plan, model }: Pick<State, 'plan' | 'model'>): readonly PlannedTensorInfo[] {
   if (plan !== undefined) return plan.tensors;
   return (model?.tensors ?? []).map(({ name, shape, dtype, bytes }) => {

@@ -14,7 +14,7 @@ const binCount = 48;
 
 let core: Promise<Scalepoint> | undefined;
 let tensor: { key: string; values: Float32Array; width: number } | undefined;
-/** The newest question. Answers to earlier ones are no longer of use. */
+/** The newest question. Answers to earlier ones are dropped. */
 let newest = 0;
 
 /** Rows from the middle of a tensor, at most `most` numbers in all. */

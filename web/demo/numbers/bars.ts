@@ -16,7 +16,7 @@ export interface Bars extends Bins {
   };
 }
 
-/** Histogram of the finite numbers; undefined if there are none. Numbers that are all equal get a single bin. */
+/** Histogram of the finite numbers; undefined without any. Numbers that are all equal get a single bin. */
 export function binsOf(core: Scalepoint, values: Float32Array, bins: number): Bins | undefined {
   const { min, max, notFinite } = statisticsOf(values);
   const finite = values.length - notFinite;

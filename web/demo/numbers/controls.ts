@@ -101,8 +101,8 @@ function showRadio(form: HTMLFormElement, name: string, value: string): void {
 
 /** The hint for each range method. */
 const rangeHints: Readonly<Record<Settings['range'], string>> = {
-  'min-max': 'The levels reach the farthest numbers.',
-  percentile: `The levels reach ${percentile} % of the numbers; the rest is clipped.`,
+  'min-max': 'The levels cover all numbers.',
+  percentile: `The levels cover ${percentile} % of the numbers; the rest is clipped.`,
   mse: 'The range with the least squared error. Clipping a few numbers pays for finer steps.',
   entropy:
     'The range that changes the histogram least. Made for activations: with fewer than 2,048 numbers it is min-max.',

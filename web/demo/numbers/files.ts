@@ -145,6 +145,6 @@ export async function openFile(core: Scalepoint, files: readonly File[]): Promis
   }
   if (file.size % 4 === 0) return { kind: 'data', data: await readRaw(file) };
   throw new FileError(
-    `${file.name} is of no format known here, and its ${formatMany(file.size, 'byte')} are no whole number of float32. ${supported}`,
+    `${file.name} has no format that this page knows, and its ${formatMany(file.size, 'byte')} are not a whole number of float32 values. ${supported}`,
   );
 }

@@ -73,7 +73,7 @@ function showBytes({ bytes, exact, parts, firstZeroPoint }: Result, { data, sett
   setText(byId('bytes-zeroPoints-name', HTMLElement), constant ? `Zero points: ${always}` : 'Zero points');
 }
 
-/** Writes dashes where there is no result. */
+/** Writes dashes in place of missing results. */
 function showNothing(): void {
   for (const name of everyFigure) figure(`figure-${name}`, '–', undefined);
   for (const name of everySize) figure(`bytes-${name}`, '–', undefined);
@@ -81,7 +81,7 @@ function showNothing(): void {
     setText(byId(id, HTMLElement), '');
 }
 
-/** Writes the error figures and the bytes, or dashes if there is no result. */
+/** Writes the error figures and the bytes, or dashes without a result. */
 export function showFigures(view: View): void {
   const { result, settings, data } = view;
   if (result === undefined) {

@@ -62,7 +62,7 @@ export async function openModelFiles(files: readonly File[]): Promise<ModelFile 
   } catch (error) {
     if (error instanceof RangeError) {
       throw new FileError(
-        `${files.length} files were dropped, and they are no model in several files: neither an index.json with its files nor all files of a split GGUF. Drop the missing ones as well, or one file.`,
+        `${files.length} files were dropped, but they are not one model: that takes an index.json with its files, or all files of a split GGUF. Drop the missing ones as well, or one file.`,
       );
     }
     if (problemOf(error)?.option === 'file') {

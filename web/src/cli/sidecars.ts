@@ -1,4 +1,4 @@
-/** Files beside results, such as config.json, which tells loaders what the integers of a model mean. */
+/** Files beside results, such as config.json, which loaders need to decode the integers of a model. */
 import { constants } from 'node:fs';
 import { lstat, open, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -134,7 +134,7 @@ async function checkFree(path: string, overwrite: boolean): Promise<void> {
   const label = JSON.stringify(path);
   // A link to a missing file.
   if (status.isSymbolicLink() && overwrite) return;
-  if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`, { path });
+  if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is not a regular file`, { path });
   if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`, { path });
 }
 
