@@ -88,7 +88,7 @@ describe('other edges write', () => {
       'missingBytes',
       'keep',
       '--missing-bytes keep',
-      '“Also with a vocabulary that lacks bytes, at which llama.cpp can end” under More',
+      '“Also with a vocabulary that lacks bytes, which can crash llama.cpp” under More',
     ],
     [
       'zeroPoints',

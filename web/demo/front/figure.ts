@@ -7,12 +7,12 @@ export interface Handle {
   place(x: number, y: number, value: number, words: string): void;
 }
 
-/** What a handle is about. */
+/** Value and callbacks of a handle. */
 export interface HandleOptions {
   readonly label: string;
   readonly min: number;
   readonly max: number;
-  /** How far one press of an arrow key goes. */
+  /** Change of the value with one press of an arrow key. */
   readonly step: number;
   /** The value at a position, in pixels of the figure. */
   valueAt(x: number): number;
@@ -68,7 +68,7 @@ export function makeHandle(figure: SVGSVGElement, options: HandleOptions): Handl
   };
 }
 
-/** Puts a picture into an element. Its handle has a name; the picture itself has none, since it would show as a tooltip. */
+/** Puts a picture into an element. Only its handle has a name: the name of a picture would show as a tooltip. */
 export function figureIn(id: string): SVGSVGElement {
   const figure = svg('svg', {});
   byId(id, HTMLElement).append(figure);

@@ -9,7 +9,7 @@ const rows = 16;
 const columns = 64;
 /** Rows of different magnitude, as the channels of a trained layer have them. */
 const weights = generate({ distribution: 'normal', size: rows * columns, seed: 11, rowsDiffer: true });
-/** What shares a scale, from everything to few neighbors. */
+/** Numbers that share a scale, from all of them to a few neighbors. */
 const sizes = ['tensor', 64, 32, 16, 8] as const;
 
 const granularityOf = (size: (typeof sizes)[number]): NonNullable<QuantizeOptions['granularity']> =>
@@ -44,7 +44,7 @@ function paint(canvas: HTMLCanvasElement, restored: Float32Array | undefined): v
   }
 }
 
-/** A matrix, lit where its numbers are lost. The edge of a group is dragged. */
+/** A matrix that lights up where numbers are lost. The visitor drags the edge of a group. */
 export function startGroups(set: (change: Partial<State>) => void, current: () => State) {
   const figure = figureIn('fig-groups');
   const canvas = byId('groups-picture', HTMLCanvasElement);

@@ -41,7 +41,7 @@ function draw(figure: SVGSVGElement, { lab, readings }: State): void {
   );
 }
 
-/** Sets up the second look at the network: all controls, and a chart of what saves it. */
+/** Sets up the second look at the network: all controls, and a chart of the accuracy. */
 export function startLab(set: (change: Partial<State>) => void, current: () => State) {
   const form = byId('lab', HTMLFormElement);
   const figure = byId('lab-chart', SVGSVGElement);
@@ -98,7 +98,7 @@ export function startLab(set: (change: Partial<State>) => void, current: () => S
   };
 }
 
-/** What the choice is worth, beside one plain scale for each tensor. */
+/** Accuracy of the choice beside that of one plain scale for each tensor. */
 function verdict(right: number, plain: number): string {
   const gain = Math.round((right - plain) * 1000) / 10;
   if (right < 0.5) return 'It is broken. Try a scale for each row, or ranges of least error.';

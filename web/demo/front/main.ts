@@ -77,7 +77,7 @@ class Reader {
     this.#works = false;
   }
 
-  /** What each width takes one image for. A newer image makes an earlier one obsolete. */
+  /** Reads one image at each width. A newer image makes an earlier one obsolete. */
   async readOne(image: Float32Array): Promise<void> {
     this.#image = image;
     const networks = await Promise.all(widths.map((bits) => this.#networkFor(plainStorage(bits))));
@@ -144,8 +144,8 @@ function whenIdle(): Promise<void> {
 }
 
 /**
- * Loads the core, which the figures need, and then the weights, which only live readings need. The slider waits for neither: it shows what
- * was recorded.
+ * Loads the core, which the figures need, and then the weights, which only live readings need. The slider works before both: it shows
+ * recorded readings.
  */
 async function loadReader(store: Store<State>): Promise<Reader | undefined> {
   try {
@@ -168,7 +168,7 @@ const explainWeights = ({ message }: FileError) => ({
   action: { label: 'Load again', run: () => location.reload() },
 });
 
-/** Sets up the canvas to draw on. What is drawn before the network is there is read as soon as it is. */
+/** Sets up the canvas to draw on. A digit that is drawn before the network has loaded is read afterwards. */
 function startDrawing(store: Store<State>) {
   let reader: Reader | undefined;
   let last: Float32Array | undefined;
@@ -221,7 +221,7 @@ async function start(): Promise<void> {
   );
   set({});
   const loading = loadReader(store);
-  // What is below the first view comes piece by piece, so that no task takes long.
+  // Set up the figures below the first view one by one, so that no task takes long.
   for (const startPart of [startRound, startScale, startOutlier, startGroups, startCodes, startLab]) {
     await pause();
     const part = startPart(set, current);

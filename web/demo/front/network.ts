@@ -1,7 +1,7 @@
 import type { Layer, QuantizeOptions, Scalepoint } from 'scalepoint';
 import { classes } from '../shared/digits.mjs';
 
-/** How the network's weights are stored. */
+/** A way to store the network's weights. */
 export interface Storage {
   readonly bits: number;
   readonly granularity: 'tensor' | 'row' | 'group';
@@ -51,7 +51,7 @@ const tensorOf = (tensors: Tensors, name: string): Tensor => {
   return tensor;
 };
 
-/** The network with its weights stored in one way. Layers of Scalepoint compute it: dense, layer norm, ReLU, dense, ReLU, dense. */
+/** The network with its weights stored in one way. Scalepoint computes its layers: dense, layer norm, ReLU, dense, ReLU, dense. */
 export class Network {
   /** Bytes of all tensors. */
   readonly bytes: number;
@@ -84,7 +84,7 @@ export class Network {
     this.bytes = bytes;
   }
 
-  /** What it takes each image for. */
+  /** The digit that it reads in each image. */
   read(images: Float32Array, count: number): Uint8Array {
     const [first, second, third] = this.#layers as [Layer, Layer, Layer];
     const scores = third.forward(relu(second.forward(this.#normalize(first.forward(images, { batch: count }), count))));

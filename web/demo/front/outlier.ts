@@ -9,7 +9,7 @@ const [low, high] = [-6, 42];
 const numbers = new Float32Array(bell.length + 1);
 numbers.set(bell);
 
-/** One number far out, and what it does to the levels of all others. */
+/** One number far out, and its effect on the levels of all others. */
 export function startOutlier(set: (change: Partial<State>) => void, current: () => State) {
   const figure = figureIn('fig-outlier');
   const clip = byId('clip', HTMLInputElement);
@@ -43,7 +43,7 @@ export function startOutlier(set: (change: Partial<State>) => void, current: () 
     let scale = (clips ? reach : most) / 7;
     let words = '';
     if (core !== undefined) {
-      // The bell's own range stands for clipping what is far out.
+      // The bell's own range stands for clipping the outlier.
       const range = clips ? { min: -reach, max: reach } : 'min-max';
       const q = core.quantize(numbers, { dtype: 'int4', range });
       scale = q.scale[0] ?? scale;
@@ -51,7 +51,7 @@ export function startOutlier(set: (change: Partial<State>) => void, current: () 
       const used = new Set(restored).size;
       words = `The other numbers share ${formatMany(used, 'level')}: ${formatDecibels(core.compare(bell, restored).sqnrDb)}.`;
     }
-    // Levels that nothing is near are out of the picture.
+    // Levels far from every number are outside of the picture.
     const levels = Array.from({ length: 16 }, (_, i) => at((i - 8) * scale)).filter((x) => x >= 0 && x <= size.width);
     const d = levels.map((x) => `M${x.toFixed(1)} 40V${ground}`);
     moving.replaceChildren(

@@ -12,7 +12,7 @@ const [tallest, widest] = [12, 9];
 /** The test digit that is on the canvas at first. */
 export const firstTest = 8;
 
-/** Where there is ink: the ends of both axes. Undefined if there is none. */
+/** Bounding box of the ink: the ends of both axes. Undefined for an empty canvas. */
 function boundsOf(alpha: (x: number, y: number) => number) {
   let [left, top, right, bottom] = [room, room, -1, -1];
   for (let y = 0; y < room; y++) {
@@ -48,7 +48,7 @@ function imageOfDrawing(canvas: HTMLCanvasElement): Float32Array | undefined {
 
 /**
  * The canvas to draw a digit on. It starts with one of the test digits, so that there is something to read.
- * @param onImage gets what is on it, and which of the test digits it is, if it is one
+ * @param onImage gets the image on it, and the index of the test digit if it is one
  */
 export function startPad(onImage: (image: Float32Array, test?: number) => void) {
   const canvas = byId('pad', HTMLCanvasElement);
@@ -115,7 +115,7 @@ export function startPad(onImage: (image: Float32Array, test?: number) => void) 
   return { showTest: () => show(test) };
 }
 
-/** What each width takes the digit for. */
+/** The digit as read at each width. */
 export function drawReadings(state: State, before: State | undefined): void {
   if (state.drawn === before?.drawn && state.bits === before.bits) return;
   const widest = state.drawn.get(32);

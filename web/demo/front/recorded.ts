@@ -1,5 +1,5 @@
 /**
- * What the network takes each of the test digits for, and its bytes, by its bits. The page shows this until it has computed the same.
+ * Readings of all test digits and the bytes of the network, by its bits. The page shows them until it has computed the same.
  * A test compares it with the package. `SCALEPOINT_RECORD=1 npx vitest run tests/web/demo/front/recorded` writes it anew.
  */
 export const recorded: Readonly<Record<number, { readonly bytes: number; readonly read: string }>> = {

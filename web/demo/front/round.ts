@@ -13,7 +13,7 @@ function restored(x: number): { code: number; value: number } {
   return { code, value: code * scale };
 }
 
-/** What does not depend on the number: levels, and the error of every number as a saw. */
+/** The parts that do not depend on the number: levels, and the error of every number as a sawtooth. */
 function stillNodes({ width, height }: { width: number; height: number }, at: (value: number) => number): Node[] {
   const [line, ground] = [96, height - 26];
   let saw = '';

@@ -25,14 +25,14 @@ function curveOf(core: Scalepoint): { scale: number; sqnr: number }[] {
   });
 }
 
-/** What lies more than half a step beyond the outermost levels. */
+/** Hatched areas more than half a step beyond the outermost levels. */
 function clippedNodes(scale: number, at: (value: number) => number, ground: number): Node[] {
   const area = (from: number, to: number) =>
     to <= from ? [] : [svg('rect', { class: 'clipped', x: from, y: 34, width: to - from, height: ground - 34 })];
   return [...area(at(-reach), at(-8.5 * scale)), ...area(at(7.5 * scale), at(reach))];
 }
 
-/** Levels over a histogram. The outermost level is dragged, and with it the scale. */
+/** Levels over a histogram. The visitor drags the outermost level, and with it the scale. */
 export function startScale(set: (change: Partial<State>) => void, current: () => State) {
   const figure = figureIn('fig-scale');
   let size = sizeOf(figure);

@@ -3,13 +3,13 @@ import { classes } from '../shared/digits.mjs';
 import { plainStorage, type Storage } from './network.js';
 import { recorded } from './recorded.js';
 
-/** What a way to store the network came to. */
+/** Result of one way to store the network. */
 export interface Reading {
   readonly bytes: number;
-  /** What each of the test digits was taken for. */
+  /** The digit read in each test image. */
   readonly read: Uint8Array;
   readonly right: number;
-  /** Whether it came with the page. Otherwise it was computed in this browser. */
+  /** True if it came with the page, false if this browser computed it. */
   readonly isRecorded?: true;
 }
 
@@ -17,21 +17,21 @@ export interface Reading {
 export interface State {
   /** Undefined until it is loaded. */
   readonly core: Scalepoint | undefined;
-  /** Whether the core or the weights could not be loaded, so that only what was recorded can be shown. */
+  /** True if the core or the weights could not be loaded. The page then shows recorded readings only. */
   readonly failed: boolean;
-  /** How many test digits are drawn so far. */
+  /** Number of test digits drawn so far. */
   readonly digits: number;
   /** Width of the codes at the top. */
   readonly bits: number;
   /** Results by `keyOf` of the storage. */
   readonly readings: ReadonlyMap<string, Reading>;
-  /** What the visitor's digit is taken for, by width. */
+  /** Readings of the visitor's digit, by width. */
   readonly drawn: ReadonlyMap<number, number>;
   /** The digit of the wall that the pointer is on. */
   readonly pointed: number | undefined;
   /** The controls of the second look at the network. */
   readonly lab: Storage;
-  // What is dragged in the figures of the story.
+  // Values that the visitor drags in the figures.
   readonly number: number;
   readonly scale: number;
   readonly outlier: number;
@@ -43,7 +43,7 @@ export interface State {
 export const keyOf = ({ bits, granularity, range, codes }: Storage) =>
   bits >= 16 ? String(bits) : [bits, granularity, range, codes].join();
 
-/** What came with the page, so that there is something to touch before core and weights are there. */
+/** The recorded results, so that the page works before core and weights have loaded. */
 export function recordedReadings(): ReadonlyMap<string, Reading> {
   return new Map(
     Object.entries(recorded).map(([bits, { bytes, read: digits }]) => {

@@ -35,7 +35,7 @@ class Atlas {
     this.#color = [...this.#context.getImageData(0, 0, 1, 1).data];
   }
 
-  /** Adds images until there are so many. */
+  /** Adds images up to this number. */
   fill(count: number): void {
     const [red = 0, green = 0, blue = 0] = this.#color;
     for (; this.#count < count; this.#count++) {
@@ -52,7 +52,7 @@ class Atlas {
   }
 }
 
-/** Where a digit is on the wall. */
+/** Position of a digit on the wall. */
 interface Place {
   readonly x: number;
   readonly y: number;
@@ -170,14 +170,14 @@ export function startWall(onPoint: (digit: number | undefined) => void) {
   };
 }
 
-/** Where the readings come from. */
+/** Source of the readings, in words. */
 function basisOf({ readings, bits, failed }: State): string {
   const reading = readings.get(keyOf(plainStorage(bits)));
   if (reading !== undefined && !reading.isRecorded) return 'Computed in this browser.';
   return failed ? 'Recorded: nothing could be computed here.' : 'Recorded, and computed here in a moment.';
 }
 
-/** What the wall shows, in words. */
+/** The wall in words. */
 function captionOf({ readings, bits, pointed, digits }: State, shown: number): string {
   const read = readings.get(keyOf(plainStorage(bits)))?.read;
   if (read === undefined || read.length < Math.min(digits, shown)) return 'Digits that the network has never seen.';

@@ -6,7 +6,7 @@ import { Marked } from 'marked';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 
-/** Where `npm run build` puts the Markdown of the reference. */
+/** Folder into which `npm run build` writes the Markdown of the reference. */
 const referenceFolder = fileURLToPath(new URL('../../../build/reference/', import.meta.url));
 
 /**
@@ -82,7 +82,7 @@ const namedHeading = / ?\{#([^}]+)\}$/;
 /** The names that a part of the reference documents. @param {string} markdown */
 const namesIn = (markdown) => [...markdown.matchAll(/^### .*\{#([^}]+)\}$/gm)].map(([, name]) => String(name));
 
-/** The pages of the reference: what TypeDoc wrote, with a list of names at the start of each group. */
+/** The pages of the reference, as TypeDoc wrote them, with a list of names at the start of each group. */
 function referencePages() {
   return references.map(({ name, from, file, about }) => {
     const path = `${referenceFolder}${file}`;
@@ -179,7 +179,7 @@ function navigationOf(page, pages) {
 }
 
 /**
- * A page as HTML, without what all pages of the site have.
+ * Content of a page as HTML, without the head, header and footer of the site.
  * @param {GuidePage} page
  * @param {readonly GuidePage[]} pages all of them
  */

@@ -12,7 +12,7 @@ import { savingWorkers } from './workers.js';
 /** Memory that each worker takes at most, in bytes. */
 const workerBytes = 64 * 2 ** 20;
 
-/** What saving takes, told ahead. */
+/** Estimated time and memory of saving. */
 function expectation({ model, plan, expectedSeconds }: State): string {
   if (model === undefined || plan === undefined) return '';
   const hasFiles = 'storage' in navigator && 'getDirectory' in navigator.storage;
@@ -31,7 +31,7 @@ function statusOf({ run, plan, model, choice }: State): string {
     case 'cancelled':
       return 'Cancelled. Nothing was saved.';
     case 'saved':
-      return `Saved ${run.name}. What to do with it is below.`;
+      return `Saved ${run.name}. See below how to use it.`;
     case 'running': {
       if (run.bytesTotal === 0) return 'Starting…';
       const left = run.secondsLeft === undefined ? '' : `, about ${formatSeconds(run.secondsLeft)} left`;
@@ -46,7 +46,7 @@ function statusOf({ run, plan, model, choice }: State): string {
 const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
 const stemOf = (name: string) => name.replace(/\.[^.]*$/, '');
 
-/** What to do with the file: which programs read it, and how. */
+/** Next steps with the file: programs that read it, and how. */
 function readersOf({ model, choice, plan }: State, name: string): Node[] {
   if (model === undefined || choice === undefined) return [];
   const format = formatFor(model, choice.to);
@@ -66,7 +66,7 @@ function readersOf({ model, choice, plan }: State, name: string): Node[] {
   });
 }
 
-/** Sets up saving: the button, progress, and what comes after. */
+/** Sets up saving: the button, the progress, and the next steps. */
 export function startActions(events: { start(): void; cancel(): void }, current: () => State) {
   const run = byId('model-run', HTMLButtonElement);
   const cancel = byId('model-cancel', HTMLButtonElement);
@@ -98,7 +98,7 @@ export function startActions(events: { start(): void; cancel(): void }, current:
     const { run: now, plan } = state;
     const works = now.kind === 'running' || now.kind === 'asking';
     const worked = before?.run.kind === 'running' || before?.run.kind === 'asking';
-    // Asked before the buttons change places: the one that is hidden loses the focus.
+    // Read the focus before the buttons change places: a hidden button loses it.
     const hadFocus = [run, cancel, document.body].some((node) => node === document.activeElement);
     run.hidden = works;
     const nothing = plan !== undefined && plan.totals.quantized + plan.totals.cast === 0;

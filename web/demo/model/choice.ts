@@ -10,7 +10,7 @@ import { type FormatInfo, formats } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { bytesIn } from './sizes.js';
 
-/** The visitor's choices for a model. Options are kept as the words of the command line, which mean the same in every format. */
+/** The visitor's choices for a model. Options are stored as flags of the command line, which mean the same in every format. */
 export interface Choice {
   /** `auto` if the types follow from a size. */
   readonly to: PlanOptions['to'] | 'auto';
@@ -24,23 +24,23 @@ export interface Choice {
   readonly size?: string;
 }
 
-/** The types that fit into a size. They take the place of the target and come after the rules of the choice. */
+/** The types that fit into a size. They replace the target, and the rules of the choice come before them. */
 export type Fit = Pick<TypeFit, 'to' | 'rules' | 'bytes' | 'error' | 'bound'>;
 
-/** What the package says about a format. */
+/** The package's facts about a format. */
 export function infoOf(format: ModelFormat): FormatInfo {
   const info = formats().find(({ name }) => name === format);
   if (info === undefined) throw new Error(`there is no format ${format}`);
   return info;
 }
 
-/** The format of a model that a target is one of: its own, or the one that it can be converted to. */
+/** The format that has the target: that of the model, or the one that it can be converted to. */
 export function formatFor({ format, other }: Pick<ModelFile, 'format' | 'other'>, to: string | null): ModelFormat {
   const has = (candidate: ModelFormat) => infoOf(candidate).targets.some(({ name }) => name === to);
   return other !== undefined && !has(format) && has(other) ? other : format;
 }
 
-/** The format that most people want of a model: the other one, if there is one. */
+/** The usual format of a result: the one that the model can be converted to, if there is one. */
 export function usualFormat({ format, other }: Pick<ModelFile, 'format' | 'other'>): ModelFormat {
   return other ?? format;
 }
@@ -60,7 +60,7 @@ export function initialChoice(format: ModelFormat): Choice {
   return { to: presetTarget(format, 'balanced'), words: {}, kept: new Set(), rules: [] };
 }
 
-/** Changes the target, and drops the size and the words that mean nothing for it. */
+/** Changes the target, and drops the size and the flags that do not apply to it. */
 export function withTarget(format: ModelFormat, { size: _, ...choice }: Choice, to: Choice['to']): Choice {
   const { entries } = infoOf(format).options;
   const known = optionNames(format, to).flatMap((name) => entries[name]?.flags.map((flag) => flag.name) ?? []);
@@ -71,8 +71,8 @@ export function withTarget(format: ModelFormat, { size: _, ...choice }: Choice, 
 }
 
 /**
- * The choice with a size. A model that becomes one of another format needs a target to say so; the usual one does, as targets of a format
- * share their types.
+ * The choice with a size. A conversion to another format needs a target of that format. Any will do, since targets of a format share their
+ * types.
  */
 export function withSize({ format, other }: Pick<ModelFile, 'format' | 'other'>, choice: Choice, size: string): Choice {
   if (choice.size !== undefined) return { ...choice, size };
@@ -89,7 +89,7 @@ function keptPattern({ kept }: Choice): string | undefined {
   return kept.size === 0 ? undefined : `^(${[...kept].map(escaped).join('|')})$`;
 }
 
-/** A rule of the command line. @throws SyntaxError if its expression is none */
+/** A rule of the command line. @throws SyntaxError if its regular expression is invalid */
 export function ruleOf(text: string): Rule {
   const at = text.lastIndexOf('=');
   if (at < 1) throw new SyntaxError(`expected NAME=TYPE or NAME=keep, got "${text}"`);
@@ -187,13 +187,13 @@ export function hashOf(format: ModelFormat, choice: Choice): string {
   return parameters.toString();
 }
 
-/** The format that the choices of an address are about. */
+/** The format to which the choices of an address apply. */
 export function formatIn(model: Pick<ModelFile, 'format' | 'other'>, hash: string): ModelFormat {
   const to = new URLSearchParams(hash.replace(/^#/, '')).get('to');
   return to === null ? usualFormat(model) : formatFor(model, to);
 }
 
-/** The choices of an address. What means nothing for the format is left out. */
+/** The choices of an address. Those that do not apply to the format are left out. */
 export function choiceOf(format: ModelFormat, hash: string): Choice {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const usual = initialChoice(format);

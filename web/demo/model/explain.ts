@@ -4,11 +4,11 @@ import { FileError } from '../shared/files.js';
 import { messageOf, type Problem } from '../shared/problems.js';
 import { pageWords } from './options.js';
 
-/** What an error of the package means to someone with a file. */
+/** Error codes of the package, explained to someone with a file. */
 const titles: Readonly<Record<string, string>> = {
   BAD_FILE: 'The file is damaged or cut off',
   CHANGED: 'The file was changed while it was read',
-  NON_FINITE: 'A tensor holds numbers that no code stands for',
+  NON_FINITE: 'A tensor holds NaN or infinite numbers',
   OVERFLOW: 'A tensor holds numbers that are too large',
   OUT_OF_MEMORY: 'The browser gave no more memory',
   IO: 'The file could not be read or written',
@@ -23,7 +23,7 @@ const advice: Readonly<Record<string, string>> = {
   IO: 'Check that there is room on the disk, then try again.',
 };
 
-/** An error of the package in the page's words: options are called as their controls are. */
+/** Message of a package error with options named by the labels of their controls. */
 export function inPageWords(error: unknown): string {
   const problem = problemOf(error);
   if (problem !== undefined) return `${pageWords.option(problem.option)}: ${sayProblem(problem, pageWords)}`;

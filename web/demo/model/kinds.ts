@@ -7,7 +7,7 @@ import {
   type Scalepoint,
 } from 'scalepoint';
 
-/** Numbers as they come back, and what they take. */
+/** Restored numbers, and their bytes. */
 interface Restored {
   readonly restored: Float32Array;
   readonly bytes: number;

@@ -4,15 +4,15 @@ import type { ModelFile } from '../shared/files.js';
 import { type CoreFacts, showCore } from '../shared/site.js';
 import { kindLike, kindOf } from './kinds.js';
 
-/** What is asked about a tensor. */
+/** A question about a tensor. */
 export interface LookQuestion {
   readonly id: number;
-  /** Tells tensors apart, of different files too. */
+  /** Unique among the tensors of all files. */
   readonly key: string;
   readonly files: readonly File[];
   readonly name: string;
   readonly kinds: readonly [string, string];
-  /** Which stretch of neighboring numbers to show, from 1; 0 for all. */
+  /** Number of the stretch to show, counted from 1; 0 for all numbers. A stretch is a run of neighboring numbers. */
   readonly stretch: number;
 }
 
@@ -22,7 +22,7 @@ export interface Side {
   readonly error: ErrorMeasures;
   /** Bits a number, scales included. */
   readonly bits: number;
-  /** The values that numbers of the stretch come back as, ascending. */
+  /** The restored values of the stretch, each once, ascending. */
   readonly levels: Float32Array;
   /** Share of the stretch that lies beyond its levels. */
   readonly clipped: number;
@@ -34,7 +34,7 @@ export interface Side {
 export interface LookAnswer {
   readonly id: number;
   readonly key: string;
-  /** How many numbers were tried, and whether these are all. */
+  /** Count of the numbers that were tried, and whether these are all. */
   readonly numbers: number;
   readonly exact: boolean;
   readonly stretch: number;
@@ -44,22 +44,22 @@ export interface LookAnswer {
   readonly bins: Uint32Array;
   readonly reach: number;
   readonly sides: readonly [Side, Side];
-  /** What computed it. */
+  /** Version and tier of the core that computed it. */
   readonly core: CoreFacts;
 }
 
-/** The tensor that is looked at. */
+/** The tensor in the panel. */
 export interface Look {
   readonly name: string;
   readonly kinds: readonly [string, string];
   readonly stretch: number;
-  /** Whether the visitor chose what to compare. If not, A follows the plan. */
+  /** True if the visitor chose the types to compare. Otherwise A follows the plan. */
   readonly isChosen: boolean;
   readonly answer?: LookAnswer;
   readonly problem?: string;
 }
 
-/** What to compare at first: the type of the plan, and one with half or twice the bits. */
+/** The types to compare at first: that of the plan, and one with half or twice the bits. */
 export function firstLook(tensor: PlannedTensorInfo): Look {
   const width = Math.max(1, tensor.shape.at(-1) ?? 1);
   const a = kindLike(tensor.to, width).id;

@@ -19,7 +19,7 @@ import { initialState, type State } from './state.js';
 import { startTable } from './table.js';
 import { startWorst } from './worst.js';
 
-/** The file itself: its name, what it is, and its parts if there are several. */
+/** Draws the file: name, format, and its parts if there are several. */
 function drawFile(state: State, before: State | undefined): void {
   const { model, opening } = state;
   document.body.classList.toggle('has-model', model !== undefined);
@@ -47,7 +47,7 @@ function drawFile(state: State, before: State | undefined): void {
       html('li', {}, name, html('span', { class: 'hint' }, ` ${formatBytes(size)}`)),
     ),
   );
-  // What was opened may be out of view: the page may be scrolled, and the window small.
+  // Scroll the file into view: the page may be scrolled, and the window small.
   const name = byId('model-name', HTMLElement);
   name.focus({ preventScroll: true });
   byId('opened', HTMLElement).scrollIntoView({ block: 'start' });

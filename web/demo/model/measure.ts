@@ -22,7 +22,7 @@ const timedNumbers = 2 ** 22;
 /** Workers that measure. Others are left to the page. */
 const measuringWorkers = 1;
 
-/** What tells choices apart that have other errors. Keeping a tensor changes no error of another one, unless the others get its room. */
+/** Key of choices with the same errors. Keeping a tensor leaves the errors of others, unless these share a size with it. */
 const keyOf = ({ to, words, rules, size, kept }: Choice) =>
   JSON.stringify([to, words, rules, ...(size === undefined ? [] : [size, [...kept].sort()])]);
 
@@ -31,7 +31,7 @@ interface Known {
   readonly exact: boolean;
 }
 
-/** Measures choices for one model, and remembers what it found. */
+/** Measures choices for one model, and remembers the errors. */
 export class Measurer {
   readonly #model: ModelFile;
   readonly #known = new Map<string, Known>();
@@ -45,7 +45,7 @@ export class Measurer {
     this.#sizer = sizer;
   }
 
-  /** What the package is asked for: types in place of a size. */
+  /** Options for the package, with types in place of a size. */
   async options(choice: Choice): Promise<PlanOptions> {
     const fit = choice.size === undefined ? undefined : await this.#sizer.fit(choice);
     return optionsOf(formatFor(this.#model, choice.to), choice, fit) as PlanOptions;
@@ -67,7 +67,7 @@ export class Measurer {
     return known;
   }
 
-  /** Whether everything that a plan converts was measured. */
+  /** True if all tensors that a plan converts were measured. */
   isMeasured(choice: Choice, { tensors }: ModelPlan): boolean {
     const errors = this.known(choice)?.errors;
     return tensors.every(({ name, kept, shape }) => kept !== undefined || shape.includes(0) || errors?.has(name));
@@ -77,7 +77,7 @@ export class Measurer {
     return this.#model.files.reduce((sum, { size }) => sum + size, 0) <= wholeBytes;
   }
 
-  /** Whether a choice can still be measured more exactly. */
+  /** True if a choice can still be measured more exactly. */
   canBeExact(choice: Choice): boolean {
     return this.#isSmall && this.known(choice)?.exact !== true;
   }
@@ -111,7 +111,7 @@ export class Measurer {
       measured += Math.min(elements, sample ?? 65536);
       errors.set(name, { error, exact: exact || elements <= (sample ?? 65536) });
     }
-    // A sample is too small to tell how fast the rest is.
+    // A sample is too small to predict the speed of the rest.
     if (exact && begin !== undefined) this.#timed(measured, begin);
     return this.learn(choice, errors, exact);
   }
@@ -122,7 +122,7 @@ export class Measurer {
     if (seconds > 0.05) this.rate = Math.max(this.rate ?? 0, elements / seconds);
   }
 
-  /** Finds out how long saving takes, from a piece of the two largest tensors. */
+  /** Estimates the time of saving from a piece of the two largest tensors. */
   async time(choice: Choice, { tensors }: ModelPlan, signal: AbortSignal): Promise<void> {
     const sizeOf = ({ shape }: { shape: readonly number[] }) => shape.reduce((a, b) => a * b, 1);
     const converted = tensors.filter(({ kept }) => kept === undefined).sort((a, b) => sizeOf(b) - sizeOf(a));
@@ -148,7 +148,7 @@ export class Measurer {
     if (begin !== undefined) this.#timed(Math.min(timedNumbers, sizeOf(second)), begin);
   }
 
-  /** What a preset does beside the other choices: sizes at once, errors as far as they are known. */
+  /** Result of a preset with the other choices: sizes at once, errors as far as they are known. */
   async offer(preset: Preset, current: Choice): Promise<{ offer: Offer; choice: Choice; plan?: ModelPlan }> {
     const format = formatFor(this.#model, current.to);
     const choice = withTarget(format, current, presetTarget(format, preset));

@@ -33,13 +33,14 @@ function controlNode(control: Control, choice: Choice, onChange: (choice: Choice
   return html('label', { class: 'field' }, control.label, select);
 }
 
-/** What is wrong with a text of rules, one a line; undefined if nothing is. */
+/** The first error in a text of rules, one a line; undefined if all are right. */
 function ruleProblem(format: ModelFormat, rules: readonly string[]): string | undefined {
   for (const text of rules) {
     try {
       const { to } = ruleOf(text);
       const known = infoOf(format).ruleTargets;
-      if (to !== undefined && !known.includes(to)) return `“${to}” is no type. There are ${known.join(', ')} and keep.`;
+      if (to !== undefined && !known.includes(to))
+        return `“${to}” is not a type. Types are ${known.join(', ')} and keep.`;
     } catch (error) {
       return error instanceof Error ? `${error.message}.` : String(error);
     }
@@ -47,7 +48,7 @@ function ruleProblem(format: ModelFormat, rules: readonly string[]): string | un
   return undefined;
 }
 
-/** Sets up what is under "More": the target, its options, rules, and the same as a command and as code. */
+/** Sets up the section "More": the target, its options, rules, and the same as a command and as code. */
 export function startMore(session: { choose(choice: Choice): void }, current: () => State) {
   const target = byId('model-target', HTMLSelectElement);
   const rules = byId('model-rules', HTMLTextAreaElement);

@@ -10,18 +10,18 @@ export const presetTitles: Readonly<Record<Preset, string>> = { small: 'Small', 
 /** SQNR in dB at which the meter of a card is full. */
 const fullMeter = 60;
 
-/** The smallest share of a file that has to go for a preset to be worth it. */
+/** The smallest saving that makes a preset worth offering, as a share of the file. */
 const leastGain = 0.01;
 
-/** Whether a preset leaves the file about as it is. */
+/** True if a preset hardly makes the file smaller. */
 function changesNothing({ converted, bytesAfter = 0, bytesBefore = 0 }: Offer): boolean {
   return converted === 0 || bytesAfter > bytesBefore * (1 - leastGain);
 }
 
-/** Why a preset leaves the file as it is. */
+/** The reason why a preset leaves the file as it is. */
 function whyNothing({ converted = 0 }: Offer, { model }: State): string {
   if (converted > 0) return 'Hardly smaller: the tensors are so small that their names and scales outweigh them.';
-  // Shapes and indices are no weights.
+  // Shapes and indices are not weights.
   const types = [...new Set((model?.tensors ?? []).map(({ dtype }) => dtype))].filter(
     (type) => !/^([IU](16|32|64)|BOOL)$/.test(type),
   );
@@ -29,7 +29,7 @@ function whyNothing({ converted = 0 }: Offer, { model }: State): string {
   return `Changes nothing: this file is ${types.slice(0, 3).join(', ')} already.`;
 }
 
-/** What a preset loses, in a line with a meter. */
+/** The loss of a preset, in a line with a meter. */
 function lossOf(offer: Offer, state: State): Node[] {
   if (offer.errors === undefined) {
     const gaveUp = state.measuring === 'no' && state.problem !== undefined;

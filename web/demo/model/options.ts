@@ -22,7 +22,7 @@ const flag = (option: string, label: string, words: Words): Control => {
   };
 };
 
-/** What the page calls the options of the command line. Options that are not listed here get their text of the help. */
+/** Labels of the options of the command line. Other options are labeled with their text of the help. */
 const controls: readonly Control[] = [
   {
     option: 'granularity',
@@ -61,7 +61,7 @@ const controls: readonly Control[] = [
   flag('packed', 'Codes one a byte, not packed', { plain: true }),
   flag('pure', 'Every weight in one type, without the usual mixture', { pure: true }),
   flag('requantize', 'Also quantize what is quantized already', { requantize: true }),
-  flag('missingBytes', 'Also with a vocabulary that lacks bytes, at which llama.cpp can end', {
+  flag('missingBytes', 'Also with a vocabulary that lacks bytes, which can crash llama.cpp', {
     'missing-bytes': 'keep',
   }),
 ];
@@ -69,10 +69,10 @@ const controls: readonly Control[] = [
 /** Options that the page cannot carry out: they write a second file, or are about one. */
 const notHere = ['externalData', 'config'];
 
-/** Options that mean something only where a model becomes one of another format, and only where it does not. */
+/** Options that apply only to models that become another format, and those that apply only to models that do not. */
 const [whenConverted, whenNot] = [['missingBytes'], ['requantize', 'fixAlignment']];
 
-/** The controls for a target. `isConverted` tells whether the model has another format. */
+/** The controls for a target. @param isConverted true if the model has another format */
 export function controlsFor(format: ModelFormat, to: string, isConverted = false): Control[] {
   const { entries } = infoOf(format).options;
   const without = isConverted ? whenNot : whenConverted;
@@ -88,7 +88,7 @@ export function controlsFor(format: ModelFormat, to: string, isConverted = false
 
 const flagsOf = ({ values }: Control) => new Set(values.flatMap(({ words }) => Object.keys(words)));
 
-/** Which value of a control the words say. */
+/** Index of the value of a control that the flags state. */
 export function valueAt(control: Control, words: Words): number {
   const said = [...flagsOf(control)].filter((name) => words[name] !== undefined);
   const matches = (candidate: Words) =>
@@ -99,7 +99,7 @@ export function valueAt(control: Control, words: Words): number {
   );
 }
 
-/** The words with another value of a control. */
+/** The flags with another value of a control. */
 export function withValue(control: Control, words: Words, value: number): Words {
   const flags = flagsOf(control);
   const others = Object.entries(words).filter(([name]) => !flags.has(name));
@@ -108,7 +108,7 @@ export function withValue(control: Control, words: Words, value: number): Words 
 
 // ------------------------------------------------------------------------------------------------------------------------- words
 
-/** What the page calls options that have no control of their own under More. */
+/** Labels of options without a control of their own under More. */
 const otherNames: Readonly<Record<string, string>> = {
   to: 'type',
   rules: 'rules under More',
@@ -141,7 +141,7 @@ function labelOf(path: string, value: unknown): string | undefined {
   return found?.label;
 }
 
-/** The words of the page: options are called as their controls are. */
+/** Words of the page: options have the labels of their controls. */
 export const pageWords: OptionWords = {
   option: nameOf,
   withValues(path, values) {

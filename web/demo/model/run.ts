@@ -8,7 +8,7 @@ import type { Session } from './session.js';
 import type { Measured, State } from './state.js';
 import { savingWorkers } from './workers.js';
 
-/** The share that has to be done before the time left is worth telling. */
+/** The share that is done before the time left is shown. */
 const leastShare = 0.02;
 
 /** Saves the open model, one at a time. */
@@ -82,7 +82,7 @@ export class Runner {
     const work = (workers: number) =>
       quantizeModel(model.files, {
         ...options,
-        // The dialog has asked about a file that is there.
+        // The dialog has asked before replacing a file.
         ...(place.output === undefined ? {} : { output: place.output, overwrite: true }),
         workers,
         signal,

@@ -1,13 +1,13 @@
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { download } from '../shared/copy.js';
 
-/** Where a result is written. It is a file if the browser has one to offer, so that the result need not fit in memory. */
+/** Destination of a result. It is a file if the browser can write one, so that the result need not fit in memory. */
 export interface SavePlace {
   /** The `output` option of `quantizeModel`; undefined means memory. */
   readonly output: FileSystemFileHandle | undefined;
   /** Hands the finished file to the visitor. */
   finish(result: QuantizeModelResult): Promise<void>;
-  /** Removes what there is of the file, if it was not there before. */
+  /** Removes the unfinished file, unless it existed before. */
   discard(): Promise<void>;
 }
 
@@ -40,7 +40,7 @@ export async function removeLeftovers(): Promise<void> {
   }
 }
 
-/** A file that the visitor chose. A new one is empty until the result is whole, and goes if there is none. */
+/** A file that the visitor chose. A new one is empty until the result is whole, and is removed if saving fails. */
 async function chosenPlace(handle: Awaited<ReturnType<SavePicker>>): Promise<SavePlace> {
   const { size } = await handle.getFile();
   return {
@@ -52,7 +52,7 @@ async function chosenPlace(handle: Awaited<ReturnType<SavePicker>>): Promise<Sav
   };
 }
 
-/** How often, and how long, removing a file is tried while what wrote to it is still being closed. */
+/** Removal of a file is retried while its writer is still being closed: pause between attempts, and their number. */
 const removalMilliseconds = 50;
 const removalTries = 100;
 
@@ -88,8 +88,8 @@ async function privatePlace(name: string): Promise<SavePlace> {
 }
 
 /**
- * Chooses where to write a result. It opens the save dialog if the browser has one. Otherwise the place is a file in the origin private
- * file system. If the browser lacks that too, it is memory.
+ * Chooses the destination of a result. Opens the save dialog if the browser has one. Otherwise the destination is a file in the origin
+ * private file system, or memory if the browser lacks that too.
  * @returns undefined if the visitor closed the dialog
  */
 export async function choosePlace(name: string): Promise<SavePlace | undefined> {

@@ -22,7 +22,7 @@ import { Sizer } from './sizer.js';
 import { initialState, type State, tensorsOf } from './state.js';
 import { savingWorkers } from './workers.js';
 
-/** A model that was opened, with what was found out about it. */
+/** A model that was opened, with its facts and measurements. */
 interface Opened {
   readonly model: ModelFile;
   readonly measurer: Measurer;
@@ -33,7 +33,7 @@ interface Opened {
 /** Changes of the choice within this time make one step of the history. */
 const stepMilliseconds = 1500;
 
-/** What the visitor does with models, apart from saving. It changes the state, which is then drawn. */
+/** The visitor's actions on models, apart from saving. They change the state, which is then drawn. */
 export class Session {
   readonly #store: Store<State>;
   /** Every model of this visit, for going back and forward. */
@@ -56,7 +56,7 @@ export class Session {
 
   // ------------------------------------------------------------------------------------------------------- opening and closing
 
-  /** Opens files. A failure leaves what was open. */
+  /** Opens files. After a failure the previous model stays open. */
   async open(files: readonly File[]): Promise<void> {
     const request = ++this.#request;
     const { name } = mainFile(files);
@@ -144,13 +144,13 @@ export class Session {
     if (opened !== undefined) this.choose(withSize(opened.model, opened.choice, size));
   }
 
-  /** Measures what each size costs. */
+  /** Measures the loss at each size. */
   measureSizes(): void {
     const opened = this.#opened[this.#current];
     if (opened !== undefined) void opened.sizer.measure(opened.choice).catch(() => {});
   }
 
-  /** Stops that. A size that was chosen needs it, so the usual choice takes its place. */
+  /** Stops measuring sizes. A chosen size depends on it, so the usual choice replaces it. */
   cancelSizes(): void {
     const opened = this.#opened[this.#current];
     if (opened === undefined) return;
@@ -160,7 +160,7 @@ export class Session {
     sizer.cancel();
   }
 
-  /** What the package is asked for, for a choice of the open model. */
+  /** Options for the package, for a choice of the open model. */
   async options(choice: Choice): Promise<PlanOptions> {
     const opened = this.#opened[this.#current];
     if (opened === undefined) throw new TypeError('there is no model');
@@ -223,7 +223,7 @@ export class Session {
     }
   }
 
-  /** Fills in what the presets do. Measures them too if `measures`. */
+  /** Fills in the results of the presets. Measures them too if `measures`. */
   async #offers({ measurer, choice: current }: Opened, signal: AbortSignal, measures = false): Promise<void> {
     const set = (preset: Preset, offer: State['offers'][Preset]) => {
       if (!signal.aborted) this.#store.set({ offers: { ...this.#store.get().offers, [preset]: offer } });
@@ -243,18 +243,18 @@ export class Session {
   rest(): void {
     this.#measuring.abort();
     const opened = this.#opened[this.#current];
-    // A size that was chosen needs what is measured for it.
+    // A chosen size needs its measurements.
     if (opened?.sizer.sizes.kind === 'measuring' && opened.choice.size === undefined) opened.sizer.cancel();
     this.#store.set({ measuring: 'no' });
   }
 
-  /** Takes over the errors of a result. */
+  /** Stores the errors of a result. */
   learn(errors: State['errors']): void {
     const opened = this.#opened[this.#current];
     if (opened === undefined) return;
     this.#store.set({ errors: opened.measurer.learn(opened.choice, errors, true).errors });
     this.#measuring = new AbortController();
-    // Saving has ended, so what was not measured before it is measured now.
+    // Saving has ended: measure the rest.
     const { signal } = this.#measuring;
     void this.#offers(opened, signal, true).finally(() => {
       if (signal.aborted) return;
@@ -279,7 +279,7 @@ export class Session {
     this.#askAgain();
   }
 
-  /** Shows the tensor as it is planned now, unless the visitor chose something else to compare. */
+  /** Shows the tensor as it is planned now, unless the visitor chose other types to compare. */
   #followPlan(): void {
     const { look } = this.#store.get();
     const tensor = tensorsOf(this.#store.get()).find(({ name }) => name === look?.name);
@@ -312,7 +312,7 @@ export class Session {
   #askAgain(): void {
     const { look, model } = this.#store.get();
     if (look === undefined || model === undefined) return;
-    // In the result it may be called otherwise than in the file.
+    // A conversion may rename the tensor.
     const planned = tensorsOf(this.#store.get()).find(({ name }) => name === look.name);
     const name = planned?.sources?.[0] ?? look.name;
     this.#ask(model, `${this.#current} ${name}`, { ...look, name });
@@ -322,7 +322,7 @@ export class Session {
 /** A model that a size was chosen for, and the size. */
 const sizeKey = ({ name, files }: ModelFile) => `${name} ${files.reduce((sum, { size }) => sum + size, 0)} `;
 
-/** What of a choice goes for any model. Rules, kept tensors and sizes are about one. */
+/** The part of a choice that applies to any model. Rules, kept tensors and sizes belong to one model. */
 function forAny({ size: _, ...choice }: Choice): Choice {
   return { ...choice, kept: new Set(), rules: [] };
 }
@@ -335,19 +335,19 @@ function rememberChoice(model: ModelFile, choice: Choice): void {
   remember('model-size', size === undefined ? '' : sizeKey(model) + hashOf(format, { ...forAny(choice), size }));
 }
 
-/** The settings with a size that were remembered for a model. */
+/** The remembered settings with a size, for one model. */
 function sizedFor(model: ModelFile): string | undefined {
   const [key, sized] = [sizeKey(model), recall('model-size')];
   return sized.startsWith(key) ? sized.slice(key.length) : undefined;
 }
 
-/** How long saving takes, if workers are as fast as the one that measured. */
+/** Estimated seconds of saving, if workers are as fast as the one that measured. */
 function expectedSeconds({ rate }: Measurer, { tensors }: ModelPlan): number | undefined {
   const sizes = tensors.map(({ shape, kept }) => (kept === undefined ? shape.reduce((a, b) => a * b, 1) : 0));
   return rate === undefined ? undefined : sizes.reduce((a, b) => a + b, 0) / rate / savingWorkers;
 }
 
-/** Why files are no model, and what else can be done with them. */
+/** Explains why files are not a model, and what else can be done with them. */
 async function whyNot(files: readonly File[]): Promise<Problem> {
   const title = 'That cannot be opened here';
   const file = mainFile(files);
@@ -356,10 +356,10 @@ async function whyNot(files: readonly File[]): Promise<Problem> {
   const head = await headOf(file);
   const stranger = strangerOf(head);
   if (stranger !== undefined) return { title, text: `${file.name} is ${stranger}. ${supported}` };
-  if (!looksLikeText(head)) return { title, text: `${file.name} is no model that is known here. ${supported}` };
+  if (!looksLikeText(head)) return { title, text: `${file.name} is not a model that this page knows. ${supported}` };
   return {
     title,
-    text: `${file.name} is no model. ${supported} If it holds numbers, “Your numbers” reads them.`,
+    text: `${file.name} is not a model. ${supported} If it holds numbers, “Your numbers” reads them.`,
     action: { label: 'Open in Your numbers', run: () => void visit('numbers/', files) },
   };
 }

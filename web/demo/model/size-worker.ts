@@ -14,15 +14,15 @@ import { type Hint, problemOf } from '../../src/tooling.js';
 import type { Fit } from './choice.js';
 import { type SizeMark, type Sizes, worthChoosing } from './sizes.js';
 
-/** What is shown of a table. */
+/** The part of a table that the page shows. */
 export interface View {
   /** Names of tensors that stay as they are. */
   readonly kept: readonly string[];
-  /** What the presets do with the others. */
+  /** Results of the presets for the other tensors. */
   readonly presets: readonly { readonly label: string; readonly options: PlanOptions }[];
 }
 
-/** What is asked. `options` are without a size. */
+/** A request. `options` are without a size. */
 export type SizeQuestion =
   | {
       readonly kind: 'measure';
@@ -57,11 +57,11 @@ export type SizeAnswer =
 let files: readonly File[] = [];
 let table: TypeTable | undefined;
 
-/** How far the size of a tensor in a plan may be from that in the table, which adds its share of the header. */
+/** Largest difference in bytes between a tensor in a plan and in the table, which adds its share of the header. */
 const nearBytes = 0.1;
 const headerBytes = 1024;
 
-/** What a plan loses; undefined if it has types that the table does not know. */
+/** Loss of a plan; undefined if it has types that the table lacks. */
 function lossOf({ tensors }: ModelPlan, { tensors: known }: TypeTable): number | undefined {
   let sum = 0;
   for (const [i, { name, to, bytesAfter }] of tensors.entries()) {
@@ -86,7 +86,7 @@ async function marksOf(known: TypeTable, presets: View['presets']): Promise<Size
   return marks;
 }
 
-/** The table with tensors that stay as they are. What they are comes first. */
+/** The table with tensors that stay as they are. Their present type comes first. */
 function without({ tensors, ...rest }: TypeTable, kept: readonly string[]): TypeTable {
   const names = new Set(kept);
   return {
@@ -141,7 +141,7 @@ self.onmessage = ({ data }: MessageEvent<SizeQuestion>) => {
           answer({ kind: 'measured', sizes }),
         );
   work.catch((error: unknown) => {
-    // Errors that are sent as such lose all but their messages.
+    // Error objects lose all but their messages on the way.
     const { code, tensor, hint, statement } = error instanceof ScalepointError ? error : {};
     const message = statement ?? (error instanceof Error ? error.message : String(error));
     const problem = problemOf(error);

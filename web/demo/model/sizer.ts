@@ -7,28 +7,28 @@ import { presetTitles } from './offers.js';
 import type { SizeAnswer, SizeQuestion, View } from './size-worker.js';
 import { bytesIn, type Sizes } from './sizes.js';
 
-/** Models of so many numbers are measured without asking. */
+/** Models of up to this many numbers are measured without asking. */
 const freeNumbers = 2 ** 22;
-/** The share that has to be done before the time left is worth telling. */
+/** The share that is done before the time left is shown. */
 const leastShare = 0.02;
 
-/** Who waits for an answer of the worker. */
+/** Callbacks of a request to the worker. */
 interface Waiting {
   readonly done: (fit: Fit) => void;
   readonly fail: (error: unknown) => void;
 }
 
-/** Finds the types of one model for sizes. A worker measures the model once for each set of options, and keeps what it found. */
+/** Finds the types of one model for sizes. A worker measures the model once for each set of options, and keeps the tables. */
 export class Sizer {
   readonly #model: ModelFile;
   readonly #draw: (sizes: Sizes) => void;
   #worker: Worker | undefined;
   #sizes: Sizes = { kind: 'open' };
-  /** What the table that the worker has, or measures, is about. */
+  /** Key of the table that the worker has or measures. */
   #key = '';
   /** Tensors that were not measured because they were kept. */
   #kept: ReadonlySet<string> = new Set();
-  /** The tensors that are kept in what is shown. */
+  /** The tensors that are kept in the curve on the page. */
   #shown = '';
   #measuring: Promise<void> = Promise.resolve();
   #stop: ((reason: unknown) => void) | undefined;
@@ -36,7 +36,7 @@ export class Sizer {
   readonly #waiting = new Map<number, Waiting>();
   readonly #fits = new Map<string, Promise<Fit>>();
 
-  /** @param draw gets what is known when that changes */
+  /** @param draw gets the curve whenever it changes */
   constructor(model: ModelFile, draw: (sizes: Sizes) => void) {
     this.#model = model;
     this.#draw = draw;
@@ -51,13 +51,13 @@ export class Sizer {
     this.#draw(sizes);
   }
 
-  /** Whether measuring takes a moment only. */
+  /** True if measuring takes a moment only. */
   get isQuick(): boolean {
     const count = this.#model.tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
     return count <= freeNumbers;
   }
 
-  /** The choice as one with a size, without the size: what the table is about. */
+  /** The choice with a size, minus the size: the options of the table. */
   #base(choice: Choice): Choice {
     const { size: _, ...base } = choice.size === undefined ? withSize(this.#model, choice, '1B') : choice;
     return base;
@@ -68,14 +68,14 @@ export class Sizer {
     return this.#key === keyOf(this.#base(choice)) && [...this.#kept].every((name) => kept.has(name));
   }
 
-  /** Takes note of a choice. What was measured for other options tells nothing about it. */
+  /** Takes note of a choice. Drops measurements for other options. */
   follow(choice: Choice): void {
     if (this.#sizes.kind === 'open') return;
     if (!this.#isKnown(choice)) this.cancel();
     else if ([...choice.kept].join() !== this.#shown) this.#ask({ kind: 'view', view: this.#view(this.#base(choice)) });
   }
 
-  /** What is shown for a choice without its size. */
+  /** The request for the curve of a choice, without its size. */
   #view(base: Choice): View {
     const format = formatFor(this.#model, base.to);
     this.#shown = [...base.kept].join();
@@ -99,7 +99,7 @@ export class Sizer {
       this.#stop = fail;
       this.#start(done, fail);
     });
-    // Whoever asks for a fit hears of a failure. It is drawn in any case.
+    // Requests for a fit reject on failure. The page draws it in any case.
     this.#measuring.catch(() => {});
     const format = formatFor(this.#model, base.to);
     this.#ask({
@@ -152,7 +152,7 @@ export class Sizer {
     };
   }
 
-  /** Forgets what was measured, and stops measuring. */
+  /** Drops all measurements, and stops measuring. */
   cancel(): void {
     const reason = new DOMException('cancelled', 'AbortError');
     this.#worker?.terminate();
@@ -166,7 +166,7 @@ export class Sizer {
     if (this.#sizes.kind !== 'open') this.#set({ kind: 'open' });
   }
 
-  /** The types for the size of a choice. They are measured first if that was not done. */
+  /** The types for the size of a choice. Measures them first if needed. */
   fit(choice: Choice): Promise<Fit> {
     const key = JSON.stringify([keyOf(choice), choice.size, [...choice.kept].sort()]);
     const known = this.#isKnown(choice) ? this.#fits.get(key) : undefined;
@@ -193,5 +193,5 @@ export class Sizer {
   }
 }
 
-/** What tells choices apart whose tables differ. A tensor that is kept needs no new table. */
+/** Key of choices with the same table. Keeping a tensor does not change it. */
 const keyOf = ({ to, words, rules }: Choice) => JSON.stringify([to, words, rules]);

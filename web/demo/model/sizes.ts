@@ -1,15 +1,15 @@
 import type { SizePoint } from 'scalepoint/model';
 
-/** What a preset loses, by the same measure as the curve. */
+/** Loss of a preset, by the same measure as the curve. */
 export interface SizeMark extends SizePoint {
   readonly label: string;
 }
 
-/** What is known about results of all sizes. */
+/** State of the curve of sizes. */
 export type Sizes =
-  /** Nothing is offered: there is no model, or its tensors leave no choice. */
+  /** Without a model, or for tensors that leave no choice, the page offers nothing. */
   | { readonly kind: 'none' }
-  /** Measuring takes so long that the visitor is asked first. */
+  /** Measuring takes long, so the page asks the visitor first. */
   | { readonly kind: 'open' }
   | { readonly kind: 'measuring'; readonly share: number; readonly secondsLeft: number | undefined }
   | { readonly kind: 'failed'; readonly message: string }
@@ -18,14 +18,14 @@ export type Sizes =
       /** From the smallest size to the largest one that gains something. */
       readonly curve: readonly SizePoint[];
       readonly marks: readonly SizeMark[];
-      /** How many tensors there are whose type can be chosen. */
+      /** Number of tensors whose type can be chosen. */
       readonly tensors: number;
     };
 
 /** Units of sizes in settings, which are words of the command line. */
 const units: Readonly<Record<string, number>> = { b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 };
 
-/** Bytes of a size in a link, such as `60kB`; undefined if it is none. */
+/** Bytes of a size in a link, such as `60kB`; undefined for other texts. */
 export function bytesIn(size: string): number | undefined {
   const [, digits, unit = 'b'] = /^(\d+(?:\.\d+)?)([kmgt]?b)?$/i.exec(size) ?? [];
   const bytes = Math.floor(Number((Number(digits) * (units[unit.toLowerCase()] ?? Number.NaN)).toFixed(3)));
@@ -49,7 +49,7 @@ export interface Stops {
 /** About how many positions a slider has. */
 const stops = 100;
 
-/** The positions between the ends of a curve. None is smaller than the smallest result. */
+/** The positions between the ends of a curve. Each is at least as large as the smallest result. */
 export function stopsOf(curve: readonly SizePoint[]): Stops {
   const [first, last] = [curve[0]?.bytes ?? 1, curve.at(-1)?.bytes ?? 1];
   const rough = Math.max(1, (last - first) / stops);
@@ -59,12 +59,12 @@ export function stopsOf(curve: readonly SizePoint[]): Stops {
   return { low, high: Math.max(low, Math.ceil(last / step) * step), step };
 }
 
-/** From here on it is as good as no loss, in dB. */
+/** SQNR in dB from which a loss is negligible. */
 const enoughDecibels = 60;
-/** A point far beyond that would squeeze the others together. */
+/** The first point with a negligible loss ends the curve, unless its SQNR is above this: it would squeeze the others together. */
 const mostDecibels = 70;
 
-/** The mean loss of the tensors in dB: 0 if nothing is left of them. */
+/** Mean SQNR of the tensors in dB: 0 if the error is as large as the weights. */
 export function decibelsOf(error: number, tensors: number): number {
   return error > 0 ? -10 * Math.log10(error / tensors) : Number.POSITIVE_INFINITY;
 }

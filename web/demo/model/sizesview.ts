@@ -8,7 +8,7 @@ import { formatSeconds } from './words.js';
 
 type Measured = Sizes & { kind: 'measured' };
 
-/** What the visitor does with sizes. */
+/** Events of the slider. */
 interface SizeEvents {
   measure(): void;
   cancel(): void;
@@ -30,13 +30,13 @@ function unitOf(bytes: number): { readonly unit: string; readonly factor: number
 /** Half the width of the slider's thumb, in pixels. */
 const halfThumb = 8;
 
-/** A size, and what it loses. */
+/** A size, and its loss. */
 interface Chosen extends SizePoint {
-  /** Whether it was found out. Otherwise it is at most this, as the curve has it. */
+  /** True if measured for this size. Otherwise an upper bound from the curve. */
   readonly isExact: boolean;
 }
 
-/** What the curve says of a size: a mixture that is no larger. */
+/** Loss at a size by the curve: that of the best mixture that is not larger. */
 function pointAt(curve: readonly SizePoint[], bytes: number): Chosen {
   return { bytes, error: lossAt(curve, bytes) ?? curve[0]?.error ?? 0, isExact: false };
 }
@@ -68,7 +68,7 @@ function drawCurve({ curve, marks, tensors }: Measured, chosen: Chosen | undefin
 /** A loss as a mean over the weights. */
 const told = ({ error }: SizePoint, tensors: number) => formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
 
-/** How a size compares with the smallest preset that is neither smaller nor closer. */
+/** Comparison of a size with the smallest preset that is neither smaller nor more exact. */
 function comparison({ marks }: Measured, { bytes, error }: Chosen): string {
   const beaten = marks.find((mark) => mark.bytes >= bytes && mark.error >= error);
   if (beaten === undefined) return '';
@@ -81,7 +81,7 @@ function comparison({ marks }: Measured, { bytes, error }: Chosen): string {
   return gains.length === 0 ? '' : `Than ${beaten.label}: ${gains.join(' and ')}.`;
 }
 
-/** What the size that was chosen is made of. */
+/** The types that the chosen size consists of. */
 function mixOf({ plan, fit }: State): string {
   if (plan === undefined || fit === undefined) return '';
   const counts = new Map<string, number>();
@@ -95,11 +95,11 @@ function mixOf({ plan, fit }: State): string {
 
 /** The sentences beside the slider. */
 function wordsFor(sizes: Measured, chosen: Chosen | undefined, state: State): string {
-  if (chosen === undefined) return 'Drag the slider. Types are mixed so that this size loses least.';
+  if (chosen === undefined) return 'Drag the slider. Types are mixed for the least error at each size.';
   const words = [`Predicted: ${told(chosen, sizes.tensors)}, the mean of all weights.`];
   if (chosen.isExact) {
     words.push(mixOf(state), comparison(sizes, chosen));
-    if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size loses less.');
+    if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size has a smaller error.');
   }
   return words.filter((sentence) => sentence !== '').join(' ');
 }
@@ -120,10 +120,10 @@ function statusOf(sizes: Sizes): string {
   }
 }
 
-/** Sets up the slider of sizes, over the curve of what they lose. */
+/** Sets up the slider of sizes, over the curve of their losses. */
 export function startSizes(events: SizeEvents, current: () => State) {
   const slider = byId('size', HTMLInputElement);
-  /** Whether the slider was moved to a size that is not chosen yet. */
+  /** True if the slider was moved to a size that is not chosen yet. */
   let isMoved = false;
   let rest: ReturnType<typeof setTimeout> | undefined;
 

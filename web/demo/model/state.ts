@@ -10,24 +10,24 @@ import type { Sizes } from './sizes.js';
 /** The error of a tensor. */
 export interface Measured {
   readonly error: ErrorMeasures;
-  /** Whether all of the tensor was measured, and not a sample. */
+  /** True if all of the tensor was measured, false for a sample. */
   readonly exact: boolean;
 }
 
 /** Errors by the names of tensors. */
 export type Errors = ReadonlyMap<string, Measured>;
 
-/** What a preset would do. */
+/** The expected result of a preset. */
 export interface Offer {
   readonly to: Choice['to'];
   readonly bytesAfter?: number;
   readonly bytesBefore?: number;
-  /** How many tensors it converts. */
+  /** Number of tensors that it converts. */
   readonly converted?: number;
   /** Errors of the converted tensors; undefined until they are measured. */
   readonly errors?: Errors;
   readonly exact?: boolean;
-  /** Why it is not possible. */
+  /** The reason why it is not possible. */
   readonly obstacle?: string;
 }
 
@@ -58,13 +58,13 @@ export interface State {
   /** Seconds that saving will take, about; undefined until something was measured. */
   readonly expectedSeconds: number | undefined;
   readonly offers: Readonly<Partial<Record<Preset, Offer>>>;
-  /** What is wrong with the choice. */
+  /** The problem with the choice. */
   readonly problem: Problem | undefined;
   readonly run: Run;
   readonly sort: { readonly key: SortKey; readonly descending: boolean };
   readonly filter: string;
   readonly look: Look | undefined;
-  /** What is known about results of all sizes. */
+  /** The curve of sizes. */
   readonly sizes: Sizes;
   /** The types of the plan, if they were chosen for a size. */
   readonly fit: Fit | undefined;
@@ -88,7 +88,7 @@ export const initialState: State = {
   fit: undefined,
 };
 
-/** The tensors as planned; as they are in the file, if there is no plan. */
+/** The tensors as planned, or as in the file before there is a plan. */
 export function tensorsOf({ plan, model }: Pick<State, 'plan' | 'model'>): readonly PlannedTensorInfo[] {
   if (plan !== undefined) return plan.tensors;
   return (model?.tensors ?? []).map(({ name, shape, dtype, bytes }) => {
@@ -98,7 +98,7 @@ export function tensorsOf({ plan, model }: Pick<State, 'plan' | 'model'>): reado
 
 const elementsOf = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
 
-/** A sum over tensors of squares of signal and noise, as one ratio in decibels. Undefined if nothing was measured. */
+/** SQNR over all measured tensors, in dB: squares of signal and of noise are summed first. Undefined if nothing was measured. */
 export function totalSqnr(tensors: readonly PlannedTensorInfo[], errors: Errors): number | undefined {
   let signal = 0;
   let noise = 0;
@@ -109,7 +109,7 @@ export function totalSqnr(tensors: readonly PlannedTensorInfo[], errors: Errors)
     found = true;
     const own = error.mse * elementsOf(shape);
     noise += own;
-    // Without noise the ratio is infinite and tells nothing about the signal.
+    // Without noise the ratio is infinite, and the signal cannot be derived from it.
     if (Number.isFinite(error.sqnrDb)) signal += own * 10 ** (error.sqnrDb / 10);
   }
   if (!found) return undefined;

@@ -55,11 +55,11 @@ const spareRows = 8;
 /** The reason to keep a tensor, in the page's words. */
 function keptText(kept: PlannedTensorInfo['kept'], choice: State['choice']): string {
   if (kept?.kind !== 'rule') return kept?.text ?? '';
-  // The rules of a size are not those of the visitor.
+  // These rules come from a size, not from the visitor.
   return choice?.size === undefined ? 'kept by you' : 'stays as it is';
 }
 
-/** What a visitor does with the table. */
+/** Events of the table. */
 interface TableEvents {
   /** The visitor wants to see a tensor's numbers. */
   look(name: string): void;
@@ -106,7 +106,7 @@ function rowOf(tensor: PlannedTensorInfo, index: number, state: State, isLow: bo
   return html('tr', attributes, html('th', { scope: 'row' }, look), ...cells, lastCell(tensor, state, events));
 }
 
-/** What stands for the rows out of view. */
+/** A spacer in place of the rows out of view. */
 function space(height: number) {
   const cell = html('td', { colspan: columns.length + 1 });
   const row = html('tr', { class: 'space', 'aria-hidden': 'true' }, cell);

@@ -8,7 +8,7 @@ export function formatSeconds(seconds: number): string {
   return whole < 60 ? `${whole}\u00a0s` : `${Math.floor(whole / 60)}\u00a0min ${whole % 60}\u00a0s`;
 }
 
-/** How close weights with such an SQNR are to the original, in words. What a network makes of them is another matter. */
+/** Closeness of weights with this SQNR to the original, in words. It does not predict the quality of the network. */
 export function closeness(sqnrDb: number): string {
   if (sqnrDb >= 45) return 'hardly any loss';
   if (sqnrDb >= 30) return 'very close';

@@ -1,4 +1,4 @@
-// Reads one tensor at a time, tries two ways to store it, and sends what the pictures show.
+// Reads one tensor at a time, tries two ways to store it, and sends the data of the pictures.
 import { load, type Scalepoint } from 'scalepoint';
 import { readFloats } from 'scalepoint/model';
 import { kindOf } from './kinds.js';
@@ -8,16 +8,16 @@ import type { LookAnswer, LookQuestion, Side } from './look.js';
 const quickNumbers = 1 << 17;
 /** Most numbers that are tried at all. Of more, rows from the middle stand for the others. */
 const mostNumbers = 1 << 24;
-/** Numbers of a stretch, which the picture shows at a time. */
+/** Length of a stretch: the picture shows this many numbers at a time. */
 const stretchNumbers = 256;
 const binCount = 48;
 
 let core: Promise<Scalepoint> | undefined;
 let tensor: { key: string; values: Float32Array; width: number } | undefined;
-/** The newest question. Answers to earlier ones are no longer of use. */
+/** The newest question. Answers to earlier ones are dropped. */
 let newest = 0;
 
-/** Rows from the middle, at most so many numbers. */
+/** Rows from the middle of a tensor, at most `most` numbers in all. */
 function middleRows(values: Float32Array, width: number, most: number): Float32Array {
   const rows = Math.ceil(values.length / width);
   const wanted = Math.max(1, Math.floor(most / width));
@@ -57,7 +57,7 @@ function clippedShare(values: Float32Array, levels: Float32Array): number {
   return count / values.length;
 }
 
-/** Tries one way to store the numbers. `part` is what the picture shows of them. */
+/** Tries one way to store the numbers. @param part the range of them in the picture */
 function sideOf(sp: Scalepoint, id: string, all: Float32Array, width: number, part: [number, number]): Side {
   const { restored, bytes, error } = kindOf(id).apply(sp, all, [all.length / width, width]);
   const shown = restored.subarray(...part);

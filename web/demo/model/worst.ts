@@ -2,7 +2,7 @@ import { byId, html, replaceKeepingFocus, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
 import { type State, worstOf } from './state.js';
 
-/** How many layers are listed. */
+/** Number of layers in the list. */
 const most = 5;
 /** SQNR in dB at which a bar is empty. At 0 dB, when the error is as large as the numbers, it is full. */
 const noLoss = 60;

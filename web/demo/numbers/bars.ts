@@ -2,7 +2,7 @@ import type { Scalepoint } from 'scalepoint';
 import type { Bins } from '../shared/charts.js';
 import { statisticsOf } from './data.js';
 
-/** Most codes of a bar whose counts are told one by one. */
+/** Most codes of a bar whose counts are listed one by one. */
 export const mostShares = 4;
 
 /** A histogram that knows which codes the numbers of each bar became. */
@@ -16,7 +16,7 @@ export interface Bars extends Bins {
   };
 }
 
-/** Histogram of the finite numbers; undefined if there are none. Numbers that are all equal get a single bin. */
+/** Histogram of the finite numbers; undefined without any. Numbers that are all equal get a single bin. */
 export function binsOf(core: Scalepoint, values: Float32Array, bins: number): Bins | undefined {
   const { min, max, notFinite } = statisticsOf(values);
   const finite = values.length - notFinite;

@@ -8,7 +8,7 @@ import type { Call, Reply } from './worker.js';
 export class WorkerError extends Error {
   override readonly name = 'WorkerError';
   readonly code: string | undefined;
-  /** Whether the message is written for the visitor. */
+  /** True if the message is written for the visitor. */
   readonly isFileError: boolean;
   readonly details: { readonly tensor?: unknown; readonly byteOffset?: unknown };
 

@@ -6,7 +6,7 @@ import type { ClippingView, View } from './view.js';
 /** Numbers of a part below which entropy keeps all of them: as many as its histogram has bins. */
 const fewForEntropy = 2048;
 
-/** What clipping gains. */
+/** Caption of the curve: the gain of clipping. */
 function captionOf({ marks, length }: ClippingView, clipped: number): string {
   const first = 'Smaller steps err less inside and clip more outside.';
   const best = marks.reduce((a, b) => (b.y > a.y ? b : a));
@@ -17,7 +17,7 @@ function captionOf({ marks, length }: ClippingView, clipped: number): string {
   return `${first} ${name} gains ${formatReal(gain, 3)} dB over min-max here${now}.`;
 }
 
-/** Why entropy gains nothing on few numbers. */
+/** Note about entropy, which gains nothing on few numbers. */
 const entropyNote = ({ length }: ClippingView) =>
   length < fewForEntropy
     ? ` Entropy equals min-max here: it compares histograms of ${formatCount(fewForEntropy)} bins, and with ${formatMany(length, 'number')} most bins are empty.`

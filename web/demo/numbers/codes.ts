@@ -75,7 +75,7 @@ export function quantizeUneven(
   };
 }
 
-/** The levels of a block by what its numbers were restored to: those that some number uses. */
+/** The levels of a block that occur: its restored values, each once. */
 export function levelsInUse(restored: Float32Array): { levels: Levels; codes: Int32Array } {
   const values = [...new Set(restored)].sort((a, b) => a - b);
   const rank = new Map(values.map((value, i) => [value, i]));

@@ -1,4 +1,4 @@
-// Makes what the page draws out of an evaluation. It runs in the worker.
+// Turns an evaluation into the data that the page draws. Runs in the worker.
 
 import { blockTypeInfo, type Scalepoint } from 'scalepoint';
 import type { Bins } from '../shared/charts.js';
@@ -19,7 +19,7 @@ const ladderLimit = 65_536;
 const mostPoints = 60;
 const rowsOnPage = 16;
 
-/** How many steps between levels the number line shows at once. */
+/** Steps between levels that the number line shows at once. */
 function stepsInView({ qmin, qmax }: Levels, width: number): number {
   return Math.min(qmax - qmin, width < 480 ? 4 : width < 800 ? 6 : 8);
 }
@@ -105,11 +105,11 @@ function countCodes({ codes, levels }: Slice): Uint32Array {
   return counts;
 }
 
-/** Whether the rows of the data can be cut into blocks of a type. */
+/** True if the rows of the data can be cut into blocks of a type. */
 const fits = (data: DataSet, block: Settings['block']) =>
   (data.shape.at(-1) ?? 1) % blockTypeInfo(block).elements === 0;
 
-/** What a call gives; undefined if it throws. Data with NaN fit integers that saturate, but no other type. */
+/** Result of a call; undefined if it throws. Data with NaN fit integers that saturate, but no other type. */
 function attempt<T>(call: () => T): T | undefined {
   try {
     return call();
@@ -173,7 +173,7 @@ function partSections(core: Scalepoint, evaluation: Evaluation, slice: Slice, wi
   };
 }
 
-/** What is drawn of an evaluation, or of the numbers alone if there is none. */
+/** The data to draw of an evaluation, or of the numbers alone without one. */
 export function viewOf(
   core: Scalepoint,
   data: DataSet,

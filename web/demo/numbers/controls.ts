@@ -101,14 +101,14 @@ function showRadio(form: HTMLFormElement, name: string, value: string): void {
 
 /** The hint for each range method. */
 const rangeHints: Readonly<Record<Settings['range'], string>> = {
-  'min-max': 'The levels reach the farthest numbers.',
-  percentile: `The levels reach ${percentile} % of the numbers; the rest is clipped.`,
+  'min-max': 'The levels cover all numbers.',
+  percentile: `The levels cover ${percentile} % of the numbers; the rest is clipped.`,
   mse: 'The range with the least squared error. Clipping a few numbers pays for finer steps.',
   entropy:
     'The range that changes the histogram least. Made for activations: with fewer than 2,048 numbers it is min-max.',
 };
 
-/** The hint that says what the scheme means for the zero point. */
+/** The hint about the scheme and its zero point. */
 function schemeHint({ scheme, signed, bits }: Settings): string {
   if (scheme === 'asymmetric')
     return 'The levels span exactly the range of the numbers; the zero point is the code of 0.';
@@ -117,7 +117,7 @@ function schemeHint({ scheme, signed, bits }: Settings): string {
     : `The levels lie evenly around 0, and the zero point is ${2 ** (bits - 1)}, the middle.`;
 }
 
-/** What each kind of codes is. */
+/** Descriptions of the kinds of codes. */
 const codesHints: Readonly<Record<Settings['codes'], string>> = {
   integers: 'Evenly spaced levels.',
   nf4: '16 levels, close together where bell-shaped numbers are dense.',
@@ -125,7 +125,7 @@ const codesHints: Readonly<Record<Settings['codes'], string>> = {
   blocks: 'As in GGUF files: every few numbers carry their own scale.',
 };
 
-/** Where the numbers come from. */
+/** Shows the source of the numbers. */
 function showNumbers({ distribution, size, seed, rowsDiffer }: Settings): void {
   byId('distribution', HTMLSelectElement).value = distribution;
   const hint = distributions.find(({ name }) => name === distribution)?.hint ?? '';
@@ -156,7 +156,7 @@ function showCodes(form: HTMLFormElement, settings: Settings): void {
   byId('granularity-field', HTMLElement).hidden = codes === 'blocks';
 }
 
-/** What shares a scale, and which of these parts the pictures show. */
+/** Parts that share a scale, and the part that the pictures show. */
 function showParts(form: HTMLFormElement, settings: Settings, { shape, parts }: ControlsContext): void {
   const { granularity, groupSize, codes } = settings;
   showRadio(form, 'granularity', granularity);

@@ -11,7 +11,7 @@ export interface DataSet {
   readonly shape: readonly number[];
   /** The type that the numbers were stored in, and their size in it ("bytes before"). */
   readonly stored: { readonly name: string; readonly bytes: number };
-  /** Where the numbers come from. The code snippet reads them from the same place. */
+  /** Source of the numbers. The code snippet reads them from the same place. */
   readonly origin:
     | { readonly kind: 'generated' | 'text' | 'raw' }
     | { readonly kind: 'file'; readonly tensor: string; readonly from?: 'float16' | 'bfloat16' };
@@ -24,7 +24,7 @@ export interface DataSet {
 /** All that is known about a data set without its numbers. */
 export type DataFacts = Omit<DataSet, 'values'>;
 
-/** How many numbers there are. */
+/** Count of the numbers. */
 export const countOf = ({ shape }: Pick<DataFacts, 'shape'>) => shape.reduce((a, b) => a * b, 1);
 
 /** Extremes and mean of the finite numbers (0 if there are none), and the count of the others. */

@@ -19,23 +19,23 @@ export interface TensorEntry {
   readonly dtype: string;
   readonly shape: readonly number[];
   readonly bytes: number;
-  /** Whether it holds floats, in a type that the page reads. */
+  /** True if it holds floats, in a type that the page reads. */
   readonly readable: boolean;
 }
 
-/** What came of reading a text. */
+/** Result of reading a text. */
 export type TextAnswer =
   | { readonly kind: 'data'; readonly data: HeldData }
   | { readonly kind: 'question'; readonly question: CommaQuestion }
   | { readonly kind: 'refused'; readonly why: string }
   | { readonly kind: 'none' };
 
-/** What came of opening files. */
+/** Result of opening files. */
 export type FileAnswer =
   | { readonly kind: 'data'; readonly data: HeldData }
   | { readonly kind: 'tensors'; readonly name: string; readonly tensors: readonly TensorEntry[] };
 
-/** Whether two settings give the same codes. The part that is shown and the scale of the counts do not matter. */
+/** True if two settings give the same codes. The part on display and the scale of the counts do not matter. */
 const quantizesAlike = (a: Settings, b: Settings) =>
   JSON.stringify({ ...a, part: 0, logCounts: false }) === JSON.stringify({ ...b, part: 0, logCounts: false });
 
@@ -121,7 +121,7 @@ export class Engine {
 
   /** Opens files. */
   async files(files: readonly File[]): Promise<FileAnswer> {
-    // Readers of model files are most of the code, and most visits need none.
+    // Load the readers of model files on demand: they are most of the code, and few visits need them.
     const { openFile, floatTypes } = await import('./files.js');
     const opened = await openFile(this.#core, files);
     if (opened.kind === 'data') return { kind: 'data', data: this.#hold(opened.data) };

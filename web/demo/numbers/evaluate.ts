@@ -36,7 +36,7 @@ export interface Evaluation {
   readonly settings: Settings;
   readonly dtype: DType;
   readonly granularity: Granularity;
-  /** Whether `values` are all of the data. If not, they are an evenly spaced sample. */
+  /** True if `values` are all of the data. Otherwise they are an evenly spaced sample. */
   readonly exact: boolean;
   readonly values: Float32Array;
   readonly shape: readonly number[];
@@ -95,7 +95,7 @@ export function quantize(core: Scalepoint, values: Float32Array, settings: Setti
   return core.quantize(values, { ...options, range });
 }
 
-/** What a code of each kind takes, in bits, and the bytes of a scale. ggml counts its scales as part of a block. */
+/** Bits of a code and bytes of a scale, for each kind. ggml counts its scales as part of a block. */
 function bytesOfUneven(data: DataFacts, settings: Settings): Pick<ByteCount, 'codes' | 'scales'> {
   const length = countOf(data);
   if (settings.codes === 'blocks') {
@@ -143,7 +143,7 @@ function countClipped(
   return count;
 }
 
-/** The granularity for taking samples: what shares a scale stays together. */
+/** The granularity for taking samples. Numbers that share a scale stay together. */
 function sampleGranularity(settings: Settings, shape: readonly number[]): Granularity {
   if (settings.codes === 'integers') return granularityOf(settings, shape.length);
   if (settings.codes !== 'blocks' && settings.granularity === 'per-tensor') return { kind: 'per-tensor' };

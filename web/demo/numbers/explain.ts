@@ -4,7 +4,7 @@ import type { Statistics } from './data.js';
 import type { Settings } from './settings.js';
 import type { Failure } from './view.js';
 
-/** What a problem offers to do. */
+/** The action that a problem offers. */
 export interface WaysOut {
   saturate(): void;
   useIntegers(): void;
@@ -22,7 +22,7 @@ export function explainQuantizing(
     const whole = settings.codes === 'integers';
     return {
       title: `${formatMany(notFinite, 'number')} ${notFinite === 1 ? 'is' : 'are'} NaN or infinite`,
-      text: `The first stands at index ${formatCount(firstNotFinite)}. No code stands for NaN, so quantizing refuses it unless told otherwise. ${whole ? 'With' : 'Integers can saturate: with'} “Saturate”, NaN becomes the zero point, infinities go to the ends, and the range comes from the finite numbers.`,
+      text: `The first stands at index ${formatCount(firstNotFinite)}. Codes cannot represent NaN, so quantizing refuses it by default. ${whole ? 'With' : 'Integers can saturate: with'} “Saturate”, NaN becomes the zero point, infinities go to the ends, and the range comes from the finite numbers.`,
       ...(whole && ways !== undefined ? { action: { label: 'Saturate them', run: ways.saturate } } : integers),
     };
   }

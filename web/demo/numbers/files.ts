@@ -20,7 +20,7 @@ export interface TensorFile extends ModelFile {
   readonly read: (tensor: ModelTensor) => Promise<DataSet>;
 }
 
-/** What a file holds: numbers, or tensors to choose from. */
+/** Content of a file: numbers, or tensors to choose from. */
 export type OpenedFile = { readonly kind: 'data'; readonly data: DataSet } | TensorFile;
 
 /** Most numbers read at once. As float32 they take 512 MiB; with codes and restored numbers they still fit in the memory of a tab. */
@@ -145,6 +145,6 @@ export async function openFile(core: Scalepoint, files: readonly File[]): Promis
   }
   if (file.size % 4 === 0) return { kind: 'data', data: await readRaw(file) };
   throw new FileError(
-    `${file.name} is of no format known here, and its ${formatMany(file.size, 'byte')} are no whole number of float32. ${supported}`,
+    `${file.name} has no format that this page knows, and its ${formatMany(file.size, 'byte')} are not a whole number of float32 values. ${supported}`,
   );
 }

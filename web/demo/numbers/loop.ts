@@ -15,7 +15,7 @@ const restMilliseconds = 160;
 /** Sections that are computed when the controls rest, one after the other, so that a change waits for one of them at most. */
 const slowSections = ['ladder', 'clipping', 'codes'] as const satisfies readonly Section[];
 
-/** What the loop does with the state. */
+/** Access of the loop to the state. */
 export interface LoopEvents {
   openSections(): readonly Section[];
   draw(): void;
@@ -23,7 +23,7 @@ export interface LoopEvents {
   rested(): void;
 }
 
-/** What to ask for. */
+/** The next request. */
 function wishOf({ settings, own, lineAt, row }: State, limit: number, open: readonly Section[]): Wish {
   const id = settings.data === 'own' ? own?.id : undefined;
   return { settings, own: id, limit, widths: widthsNow(), lineAt, row, open };
@@ -38,7 +38,7 @@ export class Loop {
   #dirty = false;
   #running = false;
   #reading = false;
-  /** When a control moved last. */
+  /** Time of the last movement of a control. */
   #moved = Number.NEGATIVE_INFINITY;
   #rest: ReturnType<typeof setTimeout> | undefined;
 
@@ -49,8 +49,8 @@ export class Loop {
   }
 
   /**
-   * Something has changed.
-   * @param moving whether more such changes are likely to follow at once, as from a slider. What takes longer waits for their end.
+   * Requests a view after a change.
+   * @param moving true if more such changes are likely to follow at once, as from a slider. Slow sections wait for their end.
    */
   readonly schedule = (moving = false): void => {
     if (moving) this.#moved = performance.now();
@@ -60,7 +60,7 @@ export class Loop {
     void this.#run('live');
   };
 
-  /** Something is being read, so the page is not at rest; or no longer. */
+  /** Starts or ends a read. The page is not at rest during one. */
   readonly setReading = (reading: boolean): void => {
     this.#reading = reading;
     if (reading) this.#region.ariaBusy = 'true';
@@ -92,7 +92,7 @@ export class Loop {
     else if (what === 'live') this.#rest = setTimeout(() => void this.#run('rest'), this.#untilRest());
   }
 
-  /** How long to wait until what moves has come to rest. */
+  /** Milliseconds to wait until a moving control counts as resting. */
   #untilRest(): number {
     return Math.max(0, this.#moved + restMilliseconds - performance.now());
   }
@@ -107,7 +107,7 @@ export class Loop {
     }
   }
 
-  /** Draws what takes longer, until something changes. */
+  /** Draws the slow sections, until something changes. */
   async #atRest(): Promise<void> {
     const { view } = this.#state;
     if (view?.result?.exact === false && countOf(view.data) <= restLimit) {

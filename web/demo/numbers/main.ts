@@ -20,7 +20,7 @@ import { sections } from './view.js';
 /** The `details` element of a section of the page. */
 const detailsOf = (section: string) => byId(section === 'twin' ? 'twin' : `closer-${section}`, HTMLDetailsElement);
 
-/** Sets up what only looks at the result: the number line, the bars, the table, and the sections that open. */
+/** Sets up the views of the result: the number line, the bars, the table, and the sections that open. */
 function startLooking(state: State, schedule: (moving?: boolean) => void): void {
   const slider = byId('window', HTMLInputElement);
   slider.addEventListener('input', () => {
@@ -40,7 +40,7 @@ function startLooking(state: State, schedule: (moving?: boolean) => void): void 
     state.bar = place === undefined ? undefined : 'bar' in place ? place.bar : barAt(view, place.share);
     showBar(view, state.bar);
   });
-  // The first call tells of the size that the page has when it is drawn for the first time.
+  // Skip the first call: it reports the size at which the page is drawn anyway.
   let first = true;
   new ResizeObserver(() => {
     if (!first) schedule(true);

@@ -1,4 +1,4 @@
-/** What a comma inside of a word means: `1,5` is two numbers, one number, and `1,234.5` one number with a thousands separator. */
+/** Meaning of a comma inside of a word: `1,5` is two numbers, one number, and `1,234.5` one number with a thousands separator. */
 export type Comma = 'separates' | 'decimal' | 'thousands';
 
 /** The numbers of a text. */
@@ -18,7 +18,7 @@ export interface CommaQuestion {
   readonly readings: readonly Comma[];
 }
 
-/** What came of a text: its numbers, a question, or why it is refused. */
+/** Result of reading a text: its numbers, a question, or a refusal with its reason. */
 export type TextResult =
   | { readonly kind: 'numbers'; readonly parsed: ParsedNumbers }
   | { readonly kind: 'question'; readonly question: CommaQuestion }
@@ -43,7 +43,7 @@ function parseWord(text: string): number | undefined {
   return match[1] === '' || match[1] === '+' ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
 }
 
-/** Whether the commas of a text are ambiguous. They are not if some word shows that they separate, such as `1,2,3` or `0.5,0.25`. */
+/** True if the commas of a text are ambiguous. A word such as `1,2,3` or `0.5,0.25` shows that they separate. */
 function questionOf(text: string): CommaQuestion | undefined {
   if (!tightComma.test(text)) return undefined;
   let first: string | undefined;
@@ -125,7 +125,7 @@ export function readText(text: string, comma?: Comma): TextResult {
       const parsed = readJson(json);
       return parsed === undefined ? { kind: 'refused', why: notNumbers } : { kind: 'numbers', parsed };
     } catch {
-      // Not JSON. A list as Python prints it, for instance, is read as text, but an object has names that are no numbers.
+      // Not JSON. Read a list as Python prints it as text, but refuse an object: its names are not numbers.
       if (/^\s*\{\s*"/.test(text)) return { kind: 'refused', why: notNumbers };
     }
   }

@@ -17,7 +17,7 @@ export function widthsNow(): Wish['widths'] {
   return { histogram: sizeOf('histogram').width, line: sizeOf('numberline').width, errors: sizeOf('errors').width };
 }
 
-/** What a part is called: `channel 3`, `group 12`, `block 5`; empty if there is only one. */
+/** Name of a part: `channel 3`, `group 12`, `block 5`; empty if there is only one. */
 function partName({ settings, part, partCount, result }: View): string {
   if (part === undefined || partCount === 1) return '';
   const kind = settings.codes === 'blocks' ? 'block' : settings.granularity === 'per-group' ? 'group' : 'channel';

@@ -12,7 +12,7 @@ function endsOf({ min, max, counts }: Bars, bar: number): [number, number] {
 
 const named = (levels: Levels, code: number) => `${formatCode(code)} (${formatLabel(levelAt(levels, code))})`;
 
-/** Which floats a bar holds, and which codes they became. */
+/** The floats of a bar and their codes, in words. */
 export function tellBar(bars: Bars, levels: Levels | undefined, bar: number): string {
   const count = bars.counts[bar] ?? 0;
   const [from, to] = endsOf(bars, bar);
@@ -56,7 +56,7 @@ export function drawProbe(bars: Bars, levels: Levels | undefined, bar: number, f
   return group;
 }
 
-/** What was pointed at: a bar, or a share of the picture's width. */
+/** Target of the pointer: a bar, or a share of the picture's width. */
 export type Probed = { readonly bar: number } | { readonly share: number };
 
 /** Sets up the slider that lies over the histogram. It is for the keyboard and for fingers; a pointer only has to hover. */
@@ -75,7 +75,7 @@ export function startProbe(onProbe: (place: Probed | undefined) => void): void {
   box.addEventListener('pointerleave', () => onProbe(undefined));
 }
 
-/** Makes the slider say what the chosen bar holds. */
+/** Makes the slider announce the content of the chosen bar. */
 export function showProbe(bars: number, bar: number | undefined, words: string): void {
   const slider = byId('bar', HTMLInputElement);
   slider.max = String(Math.max(0, bars - 1));

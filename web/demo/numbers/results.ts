@@ -26,7 +26,7 @@ const measured = ['mse', 'rmse', 'meanAbsoluteError', 'maxAbsoluteError', 'relat
 const everyFigure = ['sqnrDb', 'ratio', 'bitsPerWeight', 'clipped', ...measured];
 const everySize = ['before', 'codes', 'scales', 'zeroPoints', 'after'] as const;
 
-/** What the type is in a heading: `4 bits`, `NF4`, `Q4_0`. */
+/** The type in a heading: `4 bits`, `NF4`, `Q4_0`. */
 const inHeading = ({ settings }: View) =>
   settings.codes === 'integers' ? `${settings.bits} bits do` : `${typeName(settings)} does`;
 
@@ -48,7 +48,7 @@ function steps(count: number): string {
   return count > 1 ? `${formatReal(count, 3)} steps` : `${formatReal(count, 2)} of a step`;
 }
 
-/** What the largest error is to be held against. */
+/** The largest error in steps, or the kind of parts with the worst of them. */
 function stepsOf({ parts, firstScale, comparison }: Result, { codes, granularity }: View['settings']): string {
   if (parts.count > 1) {
     const what = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';
@@ -57,7 +57,7 @@ function stepsOf({ parts, firstScale, comparison }: Result, { codes, granularity
   return codes === 'integers' && firstScale !== undefined ? steps(comparison.maxAbsoluteError / firstScale) : '';
 }
 
-/** What the figures were measured on. */
+/** The numbers that were measured, in words. */
 function basisOf({ exact, used }: Result, count: number): string {
   if (!exact) return `a sample: ${formatCount(used)} of ${formatCount(count)}`;
   return used === 1 ? 'one number' : `all ${formatCount(used)} numbers`;
@@ -73,7 +73,7 @@ function showBytes({ bytes, exact, parts, firstZeroPoint }: Result, { data, sett
   setText(byId('bytes-zeroPoints-name', HTMLElement), constant ? `Zero points: ${always}` : 'Zero points');
 }
 
-/** Writes dashes where there is no result. */
+/** Writes dashes in place of missing results. */
 function showNothing(): void {
   for (const name of everyFigure) figure(`figure-${name}`, '–', undefined);
   for (const name of everySize) figure(`bytes-${name}`, '–', undefined);
@@ -81,7 +81,7 @@ function showNothing(): void {
     setText(byId(id, HTMLElement), '');
 }
 
-/** Writes the error figures and the bytes, or dashes if there is no result. */
+/** Writes the error figures and the bytes, or dashes without a result. */
 export function showFigures(view: View): void {
   const { result, settings, data } = view;
   if (result === undefined) {

@@ -12,7 +12,7 @@ export const groupSizes = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] as const;
 export const leastCover = 5;
 
 const codeKinds = ['integers', 'nf4', 'float8', 'blocks'] as const;
-/** What the codes stand for: evenly spaced levels, those of a list, or those of ggml's blocks. */
+/** Levels of the codes: evenly spaced, those of a list, or those of ggml's blocks. */
 type CodeKind = (typeof codeKinds)[number];
 /** The block types that can be chosen, from few bits to many. */
 export const blockChoices = [
@@ -30,7 +30,7 @@ export const blockChoices = [
 const schemes = ['symmetric', 'asymmetric'] as const;
 const granularities = ['per-tensor', 'per-channel', 'per-group'] as const;
 const ranges = ['min-max', 'percentile', 'mse', 'entropy'] as const;
-/** How the range of the levels is chosen. */
+/** Method that chooses the range of the levels. */
 export type RangeMethod = (typeof ranges)[number];
 export const rangeMethods: readonly RangeMethod[] = ranges;
 /** Names of the range methods on the page. */
@@ -48,7 +48,7 @@ const nonFinites = ['error', 'saturate'] as const;
 
 /** The values of all controls. They are stored in the address, so they never include the visitor's data. */
 export interface Settings {
-  /** Whether the numbers are generated or the visitor's own. */
+  /** Source of the numbers: generated, or the visitor's own. */
   readonly data: 'generated' | 'own';
   readonly distribution: Distribution;
   readonly size: (typeof sizes)[number];
@@ -179,7 +179,7 @@ export function dtypeOf({ bits, signed }: Pick<Settings, 'bits' | 'signed'>): DT
   return `${signed ? '' : 'u'}int${bits}` as DType;
 }
 
-/** The name of what the numbers become, such as `int4`, `NF4` or `Q4_0`. */
+/** Name of the target type, such as `int4`, `NF4` or `Q4_0`. */
 export function typeName(settings: Settings): string {
   const { codes, block } = settings;
   return { integers: dtypeOf(settings), nf4: 'NF4', float8: 'float8 (E4M3)', blocks: block }[codes];

@@ -19,7 +19,7 @@ function block(members: readonly string[]): string {
   return members.length === 0 ? '{}' : `{\n${members.map((member) => `  ${member},\n`).join('')}}`;
 }
 
-/** The call that quantizes to codes which are not plain integers. */
+/** The call that quantizes to codes other than plain integers. */
 function unevenCall({ origin, shape }: DataFacts, settings: Settings): string {
   const from = origin.kind === 'file' && origin.from !== undefined ? [`from: ${literal(origin.from)}`] : [];
   if (settings.codes === 'blocks') {
@@ -60,7 +60,7 @@ function integerCall(data: DataFacts, settings: Settings): string[] {
   ];
 }
 
-/** Code that does with the npm package what the page shows. The visitor's numbers are called `weights` in it. */
+/** Code that reproduces the page with the npm package. The visitor's numbers are called `weights` in it. */
 export function snippet(data: DataFacts, settings: Settings): string {
   const { origin } = data;
   const fromFile = origin.kind === 'file';

@@ -22,7 +22,7 @@ export interface SourceEvents {
   onData(data: HeldData): void;
   /** A file cannot be used. Undefined means that a file was used, so an earlier problem is over. */
   onProblem(problem: Problem | undefined): void;
-  /** Something is being read, or no longer. */
+  /** A read started or ended. */
   onBusy(busy: boolean): void;
 }
 
@@ -32,14 +32,14 @@ export interface Sources {
   show(data: 'generated' | 'own'): void;
 }
 
-/** The numbers that are there when "Paste" is chosen. Two rows, so that per-channel can be tried. */
+/** The first numbers in the field of "Paste". Two rows, so that per-channel can be tried. */
 const exampleText = `0.12, -0.48, 0.91, 0.33, -0.07, 0.54, -1.02, 0.26
 3.1,  -2.4,  0.8,  5.6,  -4.9, 1.7,  -0.3,  2.2`;
 
 /** Longest text that is put into the text field. Browsers lay out longer ones for seconds. */
 const longestText = 50_000;
 
-/** What the panel knows. */
+/** State of the panel. */
 interface Panel {
   readonly client: Client;
   readonly events: SourceEvents;
@@ -48,7 +48,7 @@ interface Panel {
   textData: HeldData | undefined;
   /** A long text that was pasted. It is not in the text field. */
   longText: string | undefined;
-  /** What the visitor said about commas, for the text at hand. */
+  /** The visitor's answer about commas, for the current text. */
   comma: Comma | undefined;
   /** Number of the newest request. Reading is asynchronous, and only the newest request may change the page. */
   request: number;
@@ -79,7 +79,7 @@ async function attempt<T>(
   }
 }
 
-/** Data that are no longer shown are forgotten by the worker. */
+/** Makes the worker drop data that are no longer shown. */
 function replace(panel: Panel, slot: 'fileData' | 'textData', data: HeldData): void {
   const old = panel[slot];
   panel[slot] = data;
@@ -97,7 +97,7 @@ const commaLabels: Readonly<Record<Comma, string>> = {
   thousands: 'groups thousands',
 };
 
-/** Asks what the commas of the text mean. */
+/** Asks for the meaning of the commas in the text. */
 function ask(panel: Panel, question: CommaQuestion | undefined): void {
   const box = byId('comma', HTMLElement);
   box.hidden = question === undefined;
@@ -116,7 +116,7 @@ function ask(panel: Panel, question: CommaQuestion | undefined): void {
   );
 }
 
-/** What the page says about a text. */
+/** The page's line about a text. */
 function tellText(answer: TextAnswer, comma: Comma | undefined): string {
   if (answer.kind === 'none') return 'No numbers found yet. Write some, or paste a column of a table.';
   if (answer.kind === 'refused') return answer.why;

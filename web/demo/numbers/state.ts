@@ -2,7 +2,7 @@ import type { HeldData } from './engine.js';
 import type { Settings } from './settings.js';
 import type { View, Wish } from './view.js';
 
-/** All that the page knows. What is drawn follows from it. */
+/** State of the page. The drawing is a function of it. */
 export interface State {
   settings: Settings;
   /** The visitor's own data, once there are any. */
@@ -16,6 +16,6 @@ export interface State {
   lineAt: number | undefined;
   /** The rows of the table to show. */
   row: Wish['row'];
-  /** The bar of the histogram that is looked at. */
+  /** The selected bar of the histogram. */
   bar: number | undefined;
 }

@@ -1,4 +1,4 @@
-// What the worker computes and the page draws. All of it is plain data.
+// Requests to the worker and the views that it computes, all as plain data.
 
 import type { ErrorMeasures } from 'scalepoint';
 import type { Bins } from '../shared/charts.js';
@@ -19,7 +19,7 @@ export interface Failure {
 export const sections = ['line', 'ladder', 'clipping', 'codes', 'errors', 'rows', 'twin'] as const;
 export type Section = (typeof sections)[number];
 
-/** What the page wants to see. */
+/** A request of the page for a view. */
 export interface Wish {
   readonly settings: Settings;
   /** The visitor's own data; undefined for generated data. */
@@ -38,7 +38,7 @@ export interface Wish {
 /** The error and the size of a result. */
 export interface Result {
   readonly exact: boolean;
-  /** How many numbers were quantized. */
+  /** Count of the quantized numbers. */
   readonly used: number;
   readonly comparison: ErrorMeasures;
   /** Share of the numbers that were clipped. */
@@ -65,7 +65,7 @@ export interface LineView {
   readonly steps: number;
   readonly values: readonly number[];
   readonly restored: readonly number[];
-  /** How many numbers lie in view. Those drawn may be fewer. */
+  /** Count of the numbers in view. Fewer may be drawn. */
   readonly total: number;
 }
 
@@ -86,7 +86,7 @@ export interface Rung {
   readonly bytes: ByteCount;
 }
 
-/** SQNR against the step, and what each range method chooses. */
+/** SQNR against the step, and the choice of each range method. */
 export interface ClippingView {
   readonly points: Series['points'];
   readonly marks: readonly (Mark & { readonly method: RangeMethod })[];
@@ -106,7 +106,7 @@ export interface View {
   readonly line?: LineView;
   readonly errors?: Bins;
   readonly rows?: { readonly start: number; readonly total: number; readonly rows: readonly Row[] };
-  /** How many numbers each code stands for, from the lowest code on. */
+  /** Count of numbers for each code, from the lowest code on. */
   readonly codeCounts?: Uint32Array;
   readonly ladder?: { readonly rungs: readonly Rung[]; readonly basis: string };
   readonly clipping?: ClippingView;

@@ -10,7 +10,7 @@ export interface Call {
   readonly values: readonly unknown[];
 }
 
-/** What the page hears. The first message, with id 0, says that the core is loaded. */
+/** A message to the page. The first one, with id 0, says that the core is loaded. */
 export type Reply =
   | { readonly id: number; readonly value: unknown }
   | {

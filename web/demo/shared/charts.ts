@@ -10,12 +10,12 @@ export interface Bins {
   readonly counts: ArrayLike<number>;
 }
 
-/** What `drawHistogram` draws. */
+/** Input of `drawHistogram`. */
 export interface HistogramView {
   readonly bins: Bins;
   /** Quantization levels, drawn over the bars. Absent if the numbers are not quantized. */
   readonly levels?: Levels;
-  /** Whether the height of a bar is log(1 + count) instead of the count. */
+  /** True if the height of a bar is log(1 + count) instead of the count. */
   readonly logarithmic: boolean;
   readonly width: number;
   readonly height: number;
@@ -213,7 +213,7 @@ function describe({ bins, levels }: HistogramView): string {
   return `${data} Over them ${formatCount(levels.qmax - levels.qmin + 1)} levels from ${formatLabel(levelAt(levels, levels.qmin))} to ${formatLabel(levelAt(levels, levels.qmax))}, ${levels.values === undefined ? formatLabel(levels.scale) : 'unevenly'} apart.`;
 }
 
-/** Where a histogram lies in its picture: its margins, and the position of a value. */
+/** Layout of a histogram in its picture: its margins, and the position of a value. */
 export function layoutOf(view: HistogramView): { frame: Frame; at: Place; low: number; high: number } {
   const { width, height, levels } = view;
   const frame: Frame = { width, height, left: 12, right: 12, top: levels === undefined ? 8 : 26, bottom: 24 };

@@ -1,6 +1,6 @@
 // Draws the digits that the sample network is trained and tested on. The script that trains it and the front page share this.
 //
-// The digits are the same on every machine: there is no arithmetic except + - * /, whose results IEEE 754 defines exactly.
+// The digits are the same on every machine: the only operations are + - * /, whose results IEEE 754 defines exactly.
 
 /** @typedef {{ count: number, images: Float32Array, labels: Uint8Array }} Digits */
 

@@ -5,7 +5,7 @@ export type Attributes = Readonly<Record<string, string | number | false>>;
 
 /**
  * The element with an id.
- * @throws TypeError if there is none of that type, which is a mistake in the markup
+ * @throws TypeError if the page lacks an element of that type with this id, which is a mistake in the markup
  */
 export function byId<T extends Element>(id: string, type: abstract new (...args: never[]) => T): T {
   const found = document.getElementById(id);
@@ -72,7 +72,7 @@ export function setText(node: Element, text: string): void {
 }
 
 /**
- * Replaces what a box holds, and keeps the focus in it: on the element with the same `data-` attribute,
+ * Replaces the content of a box, and keeps the focus in it: on the element with the same `data-` attribute,
  * or on the first of `others` that takes it. An element that left the document has lost it.
  */
 export function replaceKeepingFocus(

@@ -3,7 +3,7 @@ import { byId } from './dom.js';
 /** Time without a dragover event after which a drag has ended. During a drag the events come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
 
-/** What is done with files and texts. Another page that is shown in this document replaces it. */
+/** Handlers of files and texts. Another page that is shown in this document replaces them. */
 interface Takers {
   files(files: readonly File[]): void;
   text(text: string): void;
@@ -16,15 +16,15 @@ const holdsText = (data: DataTransfer | null) => data?.types.includes('text/plai
 const typed =
   'textarea, select, [contenteditable], input:not([type="range"], [type="radio"], [type="checkbox"], [type="file"])';
 
-/** Whether an event belongs to a field that takes texts itself. */
+/** True if an event belongs to a field that takes texts itself. */
 const isTyping = ({ target }: Event) => target instanceof Element && target.closest(typed) !== null;
 
-/** A text as a file, for what takes files. */
+/** A text as a file, for handlers of files. */
 export const fileOfText = (text: string) => new File([text], 'The text', { type: 'text/plain' });
 
 /**
- * Accepts what is dropped anywhere on the page, or pasted, and shows an overlay while something is dragged over it. Texts that go into a
- * field are left to the field.
+ * Accepts files and texts dropped or pasted anywhere on the page, and shows an overlay during a drag. Texts that go into a field are left
+ * to the field.
  * @param onText the default makes a file of a text
  */
 export function startDropping(
@@ -36,16 +36,16 @@ export function startDropping(
   if (isFirst) listen();
 }
 
-/** The files that were dropped; those of the model of a folder, if one was. To be called while the event is handled. */
+/** The dropped files; for a folder, those of its model. Call it while the event is handled. */
 function filesOf(data: DataTransfer): readonly File[] | Promise<readonly File[]> {
   const entries = [...data.items].flatMap((item) => item.webkitGetAsEntry?.() ?? []);
   const folder = entries.find((entry) => entry.isDirectory);
   if (folder === undefined || entries.length > 1) return [...data.files];
-  // Only the formats know what belongs to a model. Pages that open no model themselves load them now.
+  // Only the formats know the files of a model. Pages that do not open models load them here.
   return import('./folder.js').then(({ modelFilesIn }) => modelFilesIn(folder as FileSystemDirectoryEntry));
 }
 
-/** Hands over what an event brings. */
+/** Passes the files or the text of an event on. */
 function take(event: Event, data: DataTransfer | null): void {
   if (holdsFile(data)) {
     event.preventDefault();
@@ -67,7 +67,7 @@ function take(event: Event, data: DataTransfer | null): void {
 function listen(): void {
   const overlay = byId('overlay', HTMLElement);
   let silence: ReturnType<typeof setTimeout> | undefined;
-  /** Whether what is dragged was taken from this page. It is not offered to the page again. */
+  /** True during a drag that began on this page. Its content is not offered to the page again. */
   let isOwn = false;
   const hide = () => {
     clearTimeout(silence);

@@ -32,7 +32,7 @@ const strangers: readonly { readonly magic: readonly number[]; readonly what: st
   { magic: [0x1f, 0x8b], what: 'a gzip archive (unpack it first)' },
 ];
 
-/** What a file is, if it begins like something that is not read here. */
+/** Description of a file that begins like a format that is not read here. */
 export function strangerOf(head: Uint8Array): string | undefined {
   return strangers.find(({ magic }) => magic.every((byte, i) => head[i] === byte))?.what;
 }
@@ -44,12 +44,12 @@ export function mainFile(files: readonly File[]): File {
   return (files.find(({ name }) => /\.index\.json$/i.test(name)) ?? files.find(isModel) ?? files[0]) as File;
 }
 
-/** Whether the name of a file says that it is a model. */
+/** True if the name of a file says that it is a model. */
 const claims = (name: string) =>
   modelFormats().some(({ extensions }) => extensions.some((extension) => name.toLowerCase().endsWith(extension)));
 
 /**
- * Opens model files. Their format is told by their content. Undefined if they are no model and do not claim to be one.
+ * Opens model files. Their content decides the format. Undefined if neither their content nor their name is that of a model.
  * @throws ScalepointError if they are a model but violate its format; FileError if there are several files that belong to no model
  */
 export async function openModelFiles(files: readonly File[]): Promise<ModelFile | undefined> {
@@ -62,7 +62,7 @@ export async function openModelFiles(files: readonly File[]): Promise<ModelFile 
   } catch (error) {
     if (error instanceof RangeError) {
       throw new FileError(
-        `${files.length} files were dropped, and they are no model in several files: neither an index.json with its files nor all files of a split GGUF. Drop the missing ones as well, or one file.`,
+        `${files.length} files were dropped, but they are not one model: that takes an index.json with its files, or all files of a split GGUF. Drop the missing ones as well, or one file.`,
       );
     }
     if (problemOf(error)?.option === 'file') {
@@ -84,7 +84,7 @@ export async function headOf(file: File): Promise<Uint8Array> {
   return new Uint8Array(await file.slice(0, 4096).arrayBuffer());
 }
 
-/** Whether a file starts like text: no control bytes except tab, line feed and carriage return. */
+/** True if a file starts like text: no control bytes except tab, line feed and carriage return. */
 export function looksLikeText(head: Uint8Array): boolean {
   return head.length > 0 && head.every((byte) => byte >= 0x20 || byte === 9 || byte === 10 || byte === 13);
 }

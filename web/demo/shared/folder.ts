@@ -17,8 +17,8 @@ export interface FolderFile {
 }
 
 /**
- * The files of a folder that make up a model: an index before a single file, `model` before others; and what lies beside it. One file if
- * there is no model.
+ * The files of a folder that make up a model: an index before a single file, `model` before others; then the files that describe it.
+ * Without a model, one file of the folder.
  */
 export function modelInFolder(files: readonly FolderFile[]): readonly FolderFile[] {
   const top = files.filter(({ path }) => path.split('/').length === 2 && !path.split('/')[1]?.startsWith('.'));
@@ -26,7 +26,7 @@ export function modelInFolder(files: readonly FolderFile[]): readonly FolderFile
   const main = top.some(({ file }) => index.test(file.name))
     ? models
     : models.filter(({ file }) => models.length === 1 || /^model[.]/i.test(file.name));
-  // Whatever is there tells what is wrong.
+  // Opening this file explains the problem.
   if (main.length === 0) return models.length > 0 ? models : top.slice(0, 1);
   const others = files.filter(
     (one) => beside.test(one.file.name) && (top.includes(one) || inner.includes(one.path.split('/')[1] ?? '')),

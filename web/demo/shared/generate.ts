@@ -66,7 +66,7 @@ export interface GenerateOptions {
   /** Total count of numbers, a multiple of `generatedRows`. */
   readonly size: number;
   readonly seed: number;
-  /** Whether rows are scaled by factors from 1/4 to 4, since channels of a trained layer differ in magnitude. */
+  /** True to scale rows by factors from 1/4 to 4, since channels of a trained layer differ in magnitude. */
   readonly rowsDiffer: boolean;
 }
 

@@ -6,10 +6,10 @@ import { formatLabel } from './format.js';
 /** A line of a chart, or a set of points. */
 export interface Series {
   readonly name: string;
-  /** How it is drawn. Styles differ in dashes and in the shape of points, so that they can be told apart without color. */
+  /** Style of the line. Styles differ in dashes and in the shape of points, so that they can be distinguished without color. */
   readonly style: 0 | 1 | 2 | 3 | 4;
   readonly points: readonly { readonly x: number; readonly y: number }[];
-  /** Whether only the points are drawn, without a line between them. */
+  /** True to draw the points only, without a line between them. */
   readonly apart?: boolean;
 }
 
@@ -18,11 +18,11 @@ export interface Mark {
   readonly x: number;
   readonly y: number;
   readonly label: string;
-  /** Whether it is the visitor's. */
+  /** True for the visitor's own point. */
   readonly isChosen?: boolean;
 }
 
-/** What `drawLines` draws. */
+/** Input of `drawLines`. */
 export interface LinesView {
   readonly series: readonly Series[];
   readonly marks: readonly Mark[];
@@ -64,10 +64,10 @@ function drawGrid(frame: Frame, at: Place, low: number, high: number): SVGGEleme
   return group;
 }
 
-/** Draws a line chart. y is an SQNR in dB; points where it is not finite are left out. Gives where the values of x are. */
+/** Draws a line chart. y is an SQNR in dB; points where it is not finite are left out. Returns the scale of x. */
 export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): Place | undefined {
   const { series, width, height, unit } = view;
-  // Without any error the SQNR is infinite, and the mark has no place on the chart.
+  // Leave out marks without any error: their SQNR is infinite.
   const marks = view.marks.filter((mark) => Number.isFinite(mark.y));
   const all = [...series.flatMap(({ points }) => points), ...marks].filter((point) => Number.isFinite(point.y));
   const margins = { width, height, left: 34, right: 16, bottom: 24 };
@@ -122,7 +122,7 @@ interface Placed {
   readonly mark: Mark;
   /** The middle of the label, in pixels. */
   readonly middle: number;
-  /** Which line of labels it is in, from the lowest. */
+  /** Index of its line of labels, from the lowest. */
   readonly line: number;
 }
 

@@ -1,11 +1,11 @@
 import { copy } from './copy.js';
 import { byId, html } from './dom.js';
 
-/** An error as it is explained to the visitor. */
+/** An error, explained to the visitor. */
 export interface Problem {
-  /** What happened. */
+  /** The event in a few words. */
   readonly title: string;
-  /** Where and why it happened, and what to do now. */
+  /** Place, cause, and what to do now. */
   readonly text: string;
   readonly action?: { readonly label: string; readonly run: () => void };
 }
@@ -15,7 +15,7 @@ export type ProblemSlot = 'file' | 'settings';
 
 const shown = new Map<ProblemSlot, string>();
 
-/** What a report about a problem needs. It names no file but those that the message names. */
+/** Facts for a report about a problem. It names only the files that the message names. */
 function detailsOf({ title, text }: Problem): string {
   const [version, tier] = ['about-version', 'about-tier'].map((id) => byId(id, HTMLElement).textContent);
   return `${title}\n${text}\n\nScalepoint ${version}${tier}\n${navigator.userAgent}\n`;
@@ -61,7 +61,7 @@ export function messageOf(error: unknown): string {
 
 /** Explains why the core did not load. */
 export function explainLoading(error: unknown): Problem {
-  // An error of a worker has the code, but is of no class that is known here.
+  // An error from a worker has the code, but not the class.
   const csp = (error as { code?: unknown } | null)?.code === 'CSP';
   return {
     title: 'The core did not load, so nothing can be quantized here',

@@ -2,7 +2,7 @@
 
 const prefix = 'scalepoint-';
 
-/** What was remembered under a name; empty if nothing was. */
+/** The text remembered under a name, or an empty one. */
 export function recall(name: string): string {
   try {
     return localStorage.getItem(prefix + name) ?? '';

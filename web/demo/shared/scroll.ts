@@ -1,6 +1,6 @@
 /**
  * Makes the scrolling boxes of the page reachable by keyboard. A box gets a tab stop and a name only while its content overflows, so that
- * there are no useless stops.
+ * useless stops are avoided.
  */
 export function startScrollBoxes(): void {
   const update = (box: HTMLElement) => {

@@ -1,4 +1,4 @@
-// What every page of the site has around its content: the head, the header, the footer. The build puts it into each page.
+// The frame of every page of the site: the head, the header, the footer. The build puts it into each page.
 
 import { existsSync, readFileSync } from 'node:fs';
 
@@ -30,7 +30,7 @@ const entries = /** @type {const} */ ([
 const mark =
   '<svg class="mark" viewBox="0 0 24 24" width="24" height="24" aria-hidden="true"><path d="M3 20V4M9 20V9M15 20v-7M21 20V6" /><circle cx="9" cy="5" r="2" /></svg>';
 
-/** The picture that links to a page show. A page without one of its own has that of its part of the site. @param {string} path */
+/** The preview picture of a page. A page without a picture of its own has that of its part of the site. @param {string} path */
 function previewOf(path) {
   const parts = path.split('/').slice(0, -1);
   const names = path === '' ? ['learn'] : [parts.join('-'), parts[0]];
@@ -39,8 +39,8 @@ function previewOf(path) {
 }
 
 /**
- * The address at which the site will be, such as `https://example.org/scalepoint/`, from the environment. What shows previews of links asks
- * for absolute addresses; without one the addresses are relative.
+ * The address of the published site, such as `https://example.org/scalepoint/`, from the environment. Link previews need absolute addresses;
+ * without it the addresses are relative.
  */
 export function siteAddress() {
   const given = process.env.SCALEPOINT_SITE ?? '';

@@ -3,10 +3,10 @@ import { byId, setText } from './dom.js';
 import { startScrollBoxes } from './scroll.js';
 import { startTheme } from './theme.js';
 
-/** The address of the site's front page. It is read once, since moving to another page within this document changes what is relative. */
+/** The address of the site's front page. Read once, since moving to another page within this document changes the base of relative links. */
 export const siteRoot = new URL(document.documentElement.dataset.root ?? './', document.baseURI);
 
-/** Time after which the files for offline visits are fetched, so that they do not compete with what the page needs. */
+/** Delay before the files for offline visits are fetched, so that they do not compete with the files of the page. */
 const offlineDelay = 2000;
 
 /** Fetches the files for visits without a network, and says so when they are there. */
@@ -20,7 +20,7 @@ async function prepareOffline(): Promise<void> {
   } catch {}
 }
 
-/** Sets up what all pages have: the theme, boxes that scroll, the link to the content, offline visits. */
+/** Sets up the common parts of all pages: the theme, boxes that scroll, the link to the content, offline visits. */
 export function startSite(): void {
   startTheme();
   startScrollBoxes();
@@ -32,7 +32,7 @@ export function startSite(): void {
   if (navigator.serviceWorker !== undefined) setTimeout(() => void prepareOffline(), offlineDelay);
 }
 
-/** What the footer tells about the core. */
+/** Facts about the core in the footer. */
 export type CoreFacts = Pick<Scalepoint, 'version' | 'simd' | 'buildId'>;
 
 /** Names the version and the build of the core in the footer. */

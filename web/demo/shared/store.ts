@@ -1,4 +1,4 @@
-/** State in one place, as plain data. What is drawn is a function of it. */
+/** State in one place, as plain data. The drawing is a function of it. */
 export interface Store<State> {
   get(): State;
   /** Replaces some members. The page is drawn with the next frame. */

@@ -2,14 +2,14 @@ import { leaveFiles } from './handover.js';
 import { siteRoot } from './site.js';
 
 /**
- * Shows another page of the site in this document and hands files to it. A link would lose them, since a new document starts with nothing.
+ * Shows another page of the site in this document and hands files to it. A link would lose them, since a new document starts empty.
  * Going back loads the page that was left anew.
  */
 export async function visit(path: string, files: readonly File[]): Promise<void> {
   const address = new URL(path, siteRoot);
   const response = await fetch(address);
   const page = new DOMParser().parseFromString(await response.text(), 'text/html');
-  // A parsed document has no address, so what is relative in it is resolved by hand.
+  // Resolve relative links by hand, since a parsed document has no address.
   const absolute = (node: Element, name: string) => new URL(node.getAttribute(name) ?? '', address).href;
   const sheets = [...page.querySelectorAll('link[rel="stylesheet"]')].map((link) => absolute(link, 'href'));
   const scripts = [...page.querySelectorAll('script[type="module"][src]')].map((script) => absolute(script, 'src'));

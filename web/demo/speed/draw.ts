@@ -73,7 +73,7 @@ function drawTable({ rows }: State): void {
   }
 }
 
-/** What is going on, in words. */
+/** The progress in words. */
 function statusOf({ run, ended, rows }: State): string {
   const last = rows.at(-1)?.operation;
   if (run === 'first') return 'Measuring the headline…';

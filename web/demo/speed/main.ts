@@ -12,7 +12,7 @@ import type { BenchReply, BenchRequest } from './worker.js';
 class Bench {
   #state: State = { run: 'none', rows: [], length: 'quick' };
   #worker: Worker | undefined;
-  /** How often the headline was measured. */
+  /** Number of measurements of the headline. */
   #headlines = 0;
 
   get rows(): State['rows'] {

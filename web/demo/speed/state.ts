@@ -1,12 +1,12 @@
 import type { BenchRow } from 'scalepoint/bench';
 
-/** What the page knows. What is drawn follows from it. */
+/** State of the page. The drawing is a function of it. */
 export interface State {
   /** `first` measures the headline only, `all` everything. */
   readonly run: 'none' | 'first' | 'all';
-  /** How the last run ended. Undefined before the first one and while one is going on. */
+  /** End of the last run. Undefined before the first run and during one. */
   readonly ended?: 'done' | 'stopped' | 'failed';
-  /** Why it failed. */
+  /** Message of the failure. */
   readonly problem?: string;
   /** The rows of a run of everything, in order. */
   readonly rows: readonly BenchRow[];
@@ -18,10 +18,10 @@ export interface State {
 /** The operation of the headline: from floats to codes, with the search for their range. */
 export const headlineOperation = 'range and quantize';
 
-/** How often the headline is measured when the page is opened. */
+/** Number of measurements of the headline when the page opens. */
 export const headlineRuns = 3;
 
-/** The least times of two runs. What else a machine does can only make a run slower. */
+/** The least times of two runs. Other work on the machine can only make a run slower. */
 function least(known: BenchRow | undefined, row: BenchRow): BenchRow {
   if (known?.plain === undefined || row.plain === undefined || known.size !== row.size) return row;
   const milliseconds = Math.min(known.milliseconds, row.milliseconds);

@@ -35,7 +35,7 @@ const flags = {
 } as const;
 type Values = ReturnType<typeof parse<typeof flags>>['values'];
 
-/** What the command line asks for. @throws UsageError */
+/** Options of the benchmark, from the command line. @throws UsageError */
 function optionsOf(values: Values): BenchOptions {
   const only = benchParts.find((part) => part === values.only);
   if (values.only !== undefined && only === undefined) {
@@ -79,7 +79,7 @@ export async function bench(args: string[]): Promise<number> {
   return 0;
 }
 
-/** Measures, and shows the progress on a terminal. JSON is printed at the end, as a whole. */
+/** Measures, and shows the progress on a terminal. The caller prints JSON at the end. */
 async function measuredQuietly(options: BenchOptions) {
   const shows = process.stderr.isTTY === true;
   const draw = (text: string) => shows && process.stderr.write(`\r\x1b[2K${text}`);

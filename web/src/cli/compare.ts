@@ -75,7 +75,7 @@ export async function compare(args: string[]): Promise<number> {
   );
 }
 
-/** How the result is shown. */
+/** Options of the output. */
 interface Wanted {
   /** `file` or `sqnr`. */
   readonly sort: string;
@@ -87,7 +87,7 @@ interface Wanted {
 /** Prints the result. Returns the exit code. */
 function show(a: string, b: string, result: CompareReport, limit: number | undefined, wanted: Wanted): number {
   const report = wanted.sort === 'sqnr' ? { ...result, tensors: sorted(result.tensors) } : result;
-  // Whoever runs the models asks for what they compute.
+  // With --run, --min-sqnr applies to the outputs.
   const miss = result.outputs === undefined ? missed : missedOutput;
   const failure = limit === undefined ? undefined : miss(report, limit);
   if (wanted.json) {
@@ -112,7 +112,7 @@ function sorted(tensors: readonly ComparedTensor[]): ComparedTensor[] {
   return [...tensors].sort((a, b) => (a.error.sqnrDb === b.error.sqnrDb ? 0 : a.error.sqnrDb - b.error.sqnrDb));
 }
 
-/** The error if a tensor has a lower SQNR than wanted, or none because the other model has nothing to hold against it. */
+/** The error if the SQNR of a tensor is too low, or if the other model has no tensor to compare it with. */
 function missed(report: CompareReport, limit: number): ScalepointError | undefined {
   const { tensors, skipped, onlyInA, onlyInB } = report;
   if (tensors.length === 0 && skipped.length === 0 && onlyInA.length === 0 && onlyInB.length === 0) {

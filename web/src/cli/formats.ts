@@ -20,7 +20,7 @@ export function tables(): readonly SharedTable[] {
   return [...found].map(([table, formats]) => ({ table, formats }));
 }
 
-/** Whether files of a format can become this. */
+/** True if files of a format can become this. */
 export function accepts({ targets, aliases }: FormatInfo, to: string): boolean {
   return targets.some(({ name }) => name === to) || Object.hasOwn(aliases, to);
 }
@@ -47,7 +47,7 @@ export function formatFlags(): Record<string, { type: 'string' | 'boolean'; mult
   );
 }
 
-/** The flags whose values are names of files to be read. */
+/** The flags whose values are names of files to read. */
 export function fileFlags(): readonly string[] {
   const flags = entries(undefined).flatMap(([, info]) => info.flags);
   return ['rules', 'tensor-type-file', ...flags.filter(({ value }) => value === 'FILE').map(({ name }) => name)];
@@ -55,7 +55,7 @@ export function fileFlags(): readonly string[] {
 
 const isGiven = ({ flags }: OptionInfo, words: Words) => flags.some(({ name }) => words[name] !== undefined);
 
-/** Whether a target knows an option. Whether that is an error, the model functions say. */
+/** True if a target knows an option. The model functions report options that it does not know. */
 function knows(to: string, option: string): boolean {
   return formats().some(({ targets, aliases }) => {
     const name = (aliases as Readonly<Record<string, string>>)[to] ?? to;
@@ -64,8 +64,8 @@ function knows(to: string, option: string): boolean {
 }
 
 /**
- * The options that the words of a command line mean, except those about files beside the result.
- * @param all every target that was asked for: an option is for those of them that know it
+ * The options that the flags of a command line mean, except those about files beside the result.
+ * @param all all requested targets: an option applies to those that know it
  * @throws UsageError
  */
 export function choicesOf(words: Words, to: string, all: readonly string[] = [to]): Record<string, unknown> {
@@ -84,7 +84,7 @@ export function choicesOf(words: Words, to: string, all: readonly string[] = [to
   );
 }
 
-/** An option about a file beside the result. */
+/** An option about a file beside the result, such as config.json. */
 export interface SidecarOption {
   readonly option: string;
   readonly sidecar: Sidecar;
@@ -92,7 +92,7 @@ export interface SidecarOption {
   readonly path: string | undefined;
 }
 
-/** All options about files beside results. @throws UsageError if there is one that the target's formats do not have */
+/** All options about files beside results. @throws UsageError for an option that the target's formats do not have */
 export function sidecarsOf(words: Words, to: string): readonly SidecarOption[] {
   const found: SidecarOption[] = [];
   for (const [option, { sidecar, flags }] of entries(to)) {

@@ -1,4 +1,4 @@
-/** What FILE means on a command line: a file, the model in a folder, or standard input. */
+/** FILE of a command line: a file, the model in a folder, or standard input. */
 import { fstat, read } from 'node:fs';
 import { type FileHandle, mkdtemp, open, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -11,7 +11,7 @@ import { listed } from './text.js';
 
 /** A file to read. */
 export interface Input {
-  /** What texts and reports call it: the path, or `standard input`. */
+  /** Name in texts and reports: the path, or `standard input`. */
   readonly name: string;
   readonly file: FileInput;
   /** False for standard input, which has no folder. */
@@ -23,13 +23,13 @@ export interface Input {
 
 const mostNames = 5;
 
-/** How likely it is that a file is the model of a folder: an index before what it names, then what loaders look for. */
+/** Rank of a file as the model of a folder, the lowest first: an index, then the names that loaders look for. */
 function rank(name: string, extension: string): number {
   if (extension.endsWith('.json')) return 0;
   return name.toLowerCase() === `model${extension}` ? 1 : 2;
 }
 
-/** Whether a file belongs to the first one of a split model. */
+/** True if a file belongs to a split model, after its first file. */
 function isFurther(name: string, extension: string): boolean {
   const takesSplits = formats().some((format) => format.takesSplits && format.extensions.includes(extension));
   const [, number] = /-(\d{5,})-of-\d{5,}\.\w+$/.exec(name) ?? [];
@@ -112,10 +112,10 @@ async function standardInput(signal: AbortSignal | undefined): Promise<Input> {
   }
 }
 
-/** Finds what a FILE of the command line stands for. @throws ScalepointError or UsageError */
+/** Resolves a FILE of the command line. @throws ScalepointError or UsageError */
 async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
   if (text === '-') return standardInput(signal);
-  // Whatever else is wrong shows when it is opened.
+  // Other problems are reported when the file is opened.
   const isFolder = await stat(text).then(
     (status) => status.isDirectory(),
     () => false,
@@ -124,7 +124,7 @@ async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
   return { name: path, file: path, isPath: true, close: async () => {} };
 }
 
-/** Hands a FILE of the command line to `use`, and closes it. */
+/** Calls `use` with a FILE of the command line, then closes it. */
 export async function withInput<T>(text: string, use: (input: Input) => Promise<T>, signal?: AbortSignal): Promise<T> {
   const input = await inputOf(text, signal);
   try {

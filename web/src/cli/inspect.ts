@@ -17,7 +17,7 @@ import {
 } from './text.js';
 import { inspectUsage } from './usage.js';
 
-/** Lists what is in a file. Returns the exit code. */
+/** Lists the content of a file. Returns the exit code. */
 export async function inspect(args: string[]): Promise<number> {
   const { values, positionals } = parse(args, commonOptions);
   if (values.help) {
@@ -66,7 +66,7 @@ function valueText(value: MetadataValue): string {
   return `${length.toLocaleString('en')} × ${elementType} [${first.map(quoted).join(', ')}, …]`;
 }
 
-/** The first lines: what the file is, and what its format tells beyond that. */
+/** The first lines: a summary of the file, and facts of its format. */
 function headLines(
   file: string,
   { format: name, bytes, files, tensors, metadata, conversion }: ModelInfo,

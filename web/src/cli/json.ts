@@ -11,8 +11,8 @@ function escaped(character: string): string {
 }
 
 /**
- * A value as JSON, which knows neither integers beyond 2^53 (they become strings) nor infinities (null). Outside of strings there are none
- * of the characters that are escaped, so that the value stays the same.
+ * A value as JSON. Integers beyond 2^53 become strings, infinities null. The escaped characters occur in strings only, so the value stays the
+ * same.
  */
 export function jsonText(value: unknown): string {
   const text = JSON.stringify(value, (_, item) => (typeof item === 'bigint' ? String(item) : item), 2);

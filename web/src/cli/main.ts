@@ -35,13 +35,13 @@ async function version(): Promise<number> {
   return 0;
 }
 
-/** What a command line asks for: a command and its arguments. Without the name of one, a file is quantized. */
+/** Command and arguments of a command line. The default command is `quantize`. */
 function split(args: readonly string[]): { readonly name: string; readonly rest: string[] } {
   const [name, ...rest] = args;
   if (name === undefined) throw new UsageError(wanted);
   if (name === 'help') return rest[0] === undefined ? { name: 'help', rest } : { ...split(rest), rest: ['--help'] };
   if (Object.hasOwn(commands, name)) return { name, rest };
-  // A word that could be a command is one that was misspelled, unless it is a file.
+  // A single word that is not a file is a misspelled command.
   if (/^[a-z]+$/i.test(name) && !existsSync(name)) {
     const hint = sayHint(didYouMean(name, names));
     throw new UsageError(`${wanted}, got ${JSON.stringify(name)}${hint}`);
@@ -78,7 +78,7 @@ function stackOf(error: Error): string {
   return lines.join('\n');
 }
 
-/** Which help tells more about a wrong command line. */
+/** The help command for a wrong command line. */
 function helpFor(args: readonly string[]): string {
   try {
     return `scalepoint ${split(args).name} --help`;
@@ -103,7 +103,7 @@ export function explain(error: unknown, args: readonly string[]): number {
   }
   const isUsage = error instanceof UsageError;
   if (isUsage) text += `${text.endsWith('?') ? ' See' : '; see'} ${helpFor(args)}`;
-  // A missed quality gate has been printed with its report.
+  // The report of a missed quality gate has been printed with the error.
   if (args.includes('--json') && !(error instanceof QualityError))
     printJson({ file: file ?? pathOf(error), error: errorJson(error, message) });
   process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(text)}\n`);

@@ -13,7 +13,7 @@ interface OptionToken {
   /** As it was given: --output or -o. */
   readonly rawName: string;
   readonly value?: string | undefined;
-  /** Whether the value stands in the same word. */
+  /** True if the value is part of the same word, as in --to=int8. */
   readonly inlineValue?: boolean | undefined;
 }
 
@@ -62,10 +62,10 @@ export function parse<T extends OptionsConfig>(args: string[], options: T) {
   return { values: values as ReturnType<typeof strictly<T>>['values'], positionals: parsed.positionals };
 }
 
-/** For its type. */
+/** Used for its return type only. */
 const strictly = <T extends OptionsConfig>(options: T) => parseArgs({ options, allowPositionals: true, strict: true });
 
-/** The files of a command that takes so many. @throws UsageError */
+/** The files of a command, one for each of `names`. @throws UsageError */
 export function filesOf(positionals: readonly string[], names: readonly string[], command: string): string[] {
   const missing = names.findIndex((_, i) => positionals[i] === undefined || positionals[i] === '');
   const single = names.length === 1;
@@ -86,25 +86,25 @@ export function wholeOf(name: string, text: string | undefined): number | undefi
   return text === undefined ? undefined : numberOf(name, text, 'a whole number from 0 on', /^\d{1,9}$/);
 }
 
-/** What --workers means. @throws UsageError */
+/** Value of --workers. @throws UsageError */
 export function workersOf(text: string | undefined): number | undefined {
   const workers = wholeOf('workers', text);
   if (workers === undefined || workers <= maxWorkers) return workers;
   throw new UsageError(`--workers: expected 0 to ${maxWorkers}, got ${workers}`);
 }
 
-/** What --min-sqnr means. @throws UsageError */
+/** Value of --min-sqnr. @throws UsageError */
 export function decibelsOf(text: string | undefined): number | undefined {
   const pattern = /^[-+]?(\d+\.?\d*|\.\d+)$/;
   return text === undefined ? undefined : numberOf('min-sqnr', text, 'a number of decibels', pattern);
 }
 
-/** A name of a list in its own spelling, whatever its case was; undefined if it is not there. */
+/** The spelling of a name in a list, found without regard to case; undefined if the list lacks it. */
 function spelled(text: string, names: readonly string[]): string | undefined {
   return names.find((name) => name.toLowerCase() === text.toLowerCase());
 }
 
-/** What --to means. Whether there is such a target, the model functions check. */
+/** Value of --to, in the spelling of the lists. The model functions check that the target exists. */
 export function targetOf(text: string): string {
   const names = formats().flatMap(({ targets, aliases }) => [
     ...targets.map(({ name }) => name),
@@ -113,14 +113,14 @@ export function targetOf(text: string): string {
   return spelled(text, names) ?? text;
 }
 
-/** A rule whose type has the spelling of the lists. Whether it fits the file, the model functions check. */
+/** A rule with its type in the spelling of the lists. The model functions check that it fits the file. */
 export function spelledRule(rule: Rule): Rule {
   if (rule.to === undefined) return rule;
   const names = formats().flatMap(({ targets, ruleTargets }) => [...targets.map(({ name }) => name), ...ruleTargets]);
   return { ...rule, to: spelled(rule.to, names) ?? rule.to };
 }
 
-/** What --rule means. @throws UsageError */
+/** Value of --rule. @throws UsageError */
 export function ruleOf(text: string): Rule {
   try {
     return spelledRule(ruleFrom(text, '--rule'));

@@ -1,4 +1,4 @@
-/** Where results go on a command line. */
+/** Destinations of results on a command line. */
 import { lstat, stat } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
 import {
@@ -17,15 +17,15 @@ import { Interrupted, systemText, UsageError } from './process.js';
 import { count, listed, printable } from './text.js';
 import { commandWords } from './wording.js';
 
-/** What -o calls standard output. */
+/** Name of standard output as a value of -o. */
 export const standardOutput = '-';
 
-/** Where a result goes: as it was said, or into a folder, or beside the file; then with the target in its name. */
+/** Path of a result: as given by -o, or in that folder or beside the input with the target in its name. */
 export function outputOf({ name, isPath }: Input, asked: string | undefined, plan: ModelPlan): string {
   if (asked !== undefined && !(isPath && isFolder(asked))) return asked;
   if (!isPath) throw new UsageError('quantize needs -o OUT for a model from standard input; -o - is standard output');
   const usual = resultName(basename(name), plan);
-  // Copies that would take the place of what they are made from.
+  // A copy beside its input needs another name.
   const isTaken = asked === undefined && resultFiles(usual, plan).includes(basename(name));
   const extension = modelFormats().find((format) => format.name === plan.format)?.extensions[0] ?? '';
   const own = isTaken ? `${usual.slice(0, usual.length - extension.length)}.${plan.to}${extension}` : usual;
@@ -39,18 +39,18 @@ export function pathsOf(output: string, plan: ModelPlan): string[] {
   return resultFiles(name, plan).map((file) => output.slice(0, output.length - name.length) + file);
 }
 
-/** The files of a plan as they are called where it goes. */
+/** The files of a plan, named after the output. */
 export function named(planned: ModelPlan, output: string): ModelPlan['files'] {
   const names = resultFiles(basename(output), planned);
   return planned.files.map(({ bytes }, i) => ({ name: names[i] as string, bytes }));
 }
 
-/** A plan by whose target a result is called if no name was given: by its size, where that was given. */
+/** A plan with the requested size, if there is one, in place of the target, for the name of the result. */
 export function called(planned: ModelPlan, size: string | undefined): ModelPlan {
   return size === undefined ? planned : { ...planned, to: size as ModelPlan['to'] };
 }
 
-/** Files that are named one by one. Of more, the first and the last. */
+/** Most files that are all listed. Of more, the first and the last are. */
 const mostFiles = 6;
 
 export function fewOf(paths: readonly string[]): string[] {
@@ -59,7 +59,7 @@ export function fewOf(paths: readonly string[]): string[] {
   return [...paths.slice(0, 2), `… ${paths.length - 3} more …`, last];
 }
 
-/** What a part of the work leaves to the others. */
+/** Note about a part of the work: its files, and the state of the whole. */
 export function partNote(part: string | undefined, { files, isWhole }: QuantizeModelResult): string {
   const share =
     files.length === 0 ? 'there are fewer files than parts, so that it has none' : count(files.length, 'file');
@@ -67,7 +67,7 @@ export function partNote(part: string | undefined, { files, isWhole }: QuantizeM
   return `part ${part}: ${share}; ${rest}`;
 }
 
-/** Whether a path is that of a folder, by its end. */
+/** True if a path ends like that of a folder. */
 function isFolder(path: string): boolean {
   return path.endsWith('/') || path.endsWith(sep);
 }
@@ -75,13 +75,13 @@ function isFolder(path: string): boolean {
 const isThere = async (path: string): Promise<boolean> =>
   (await stat(path).catch(() => undefined))?.isDirectory() ?? false;
 
-/** The output that was asked for. The path of a folder ends with a separator. */
+/** The requested output. The path of a folder gets a separator at its end. */
 export async function insideOf(asked: string | undefined): Promise<string | undefined> {
   if (asked === undefined || asked === standardOutput || isFolder(asked)) return asked;
   return (await isThere(asked)) ? asked + sep : asked;
 }
 
-/** The folder that several results go to, if it was named. @throws UsageError */
+/** The folder for several results, if one is given. @throws UsageError */
 export async function folderOf(asked: string | undefined): Promise<string | undefined> {
   if (asked === undefined) return undefined;
   if (asked === standardOutput)
@@ -92,7 +92,7 @@ export async function folderOf(asked: string | undefined): Promise<string | unde
   return isFolder(asked) ? asked : asked + sep;
 }
 
-/** Fails if one of several files is there already. @throws ScalepointError `EXISTS` */
+/** Fails if one of several files exists. @throws ScalepointError `EXISTS` */
 export async function checkFree(paths: readonly string[], force: boolean): Promise<void> {
   for (const output of paths) {
     const there = await lstat(output).catch(() => undefined);
@@ -109,7 +109,7 @@ export function checkName(output: string, { format: name }: ModelPlan): void {
   const format = formats.find((known) => known.name === name);
   const [own = ''] = format?.extensions ?? [];
   const lower = output.toLowerCase();
-  // What stands beside models is JSON, and no model is.
+  // Files beside models are JSON, and models are not.
   const end = [...formats.flatMap(({ extensions }) => extensions), '.json']
     .filter((extension) => lower.endsWith(extension))
     .sort((a, b) => b.length - a.length)[0];
@@ -136,8 +136,8 @@ function namedFiles(words: Words, flags: readonly string[]): NamedFile[] {
 }
 
 /**
- * Fails if a file that is written is one of those that are read: of the input, or of those with more about it, such as its config.json.
- * @param results where the model goes
+ * Fails if an output is also an input: a file of the model, or one beside it, such as its config.json.
+ * @param results paths of the result
  * @throws UsageError
  */
 export async function checkNotInput(
@@ -184,7 +184,7 @@ export function standardOutputStream(): WritableStream<Uint8Array<ArrayBuffer>> 
   });
 }
 
-/** The error of work on several results, which are finished one after the other: an interruption leaves those that are written. */
+/** The error of work on several results. They are finished one after the other, so an interruption leaves those already written. */
 export function afterAll(error: unknown, written: readonly string[]): unknown {
   if (!(error instanceof Interrupted) || written.length === 0) return error;
   return new Interrupted(
@@ -193,7 +193,7 @@ export function afterAll(error: unknown, written: readonly string[]): unknown {
   );
 }
 
-/** The error for a plan that converts nothing: why, and the ways out. */
+/** The error for a plan that converts nothing, with reasons and remedies. */
 export function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
   const reasons = new Map<string, number>();
   for (const { kept } of tensors) {

@@ -21,20 +21,20 @@ export class Interrupted extends Error {
 /** Signals that ask the process to end, and their numbers. */
 const endings = { SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGTERM: 15 } as const;
 
-/** How long the work may take to end after a signal. */
+/** Time in ms for the work to end after a signal. */
 const endMilliseconds = 1000;
 
-/** Ends the process as the signal does by itself, but after what has to be done at its end, such as removing partial files. */
+/** Ends the process as the signal would, but first runs the exit handlers, which remove partial files. */
 function endNow(name: keyof typeof endings): never {
   process.once('exit', () => {
     process.removeAllListeners(name);
-    // Otherwise the end would wait for calls to the system that may hang.
+    // A normal exit would wait for system calls that may hang.
     process.kill(process.pid, name);
   });
   return process.exit(128 + endings[name]);
 }
 
-/** A signal that aborts with an Interrupted when the process is asked to end. The second time, the process ends at once. */
+/** A signal that aborts with an Interrupted on the first request to end the process. The second request ends it at once. */
 export function abortOnSignal(message: string): AbortSignal {
   const controller = new AbortController();
   for (const [name, number] of Object.entries(endings) as [keyof typeof endings, number][]) {
@@ -56,7 +56,7 @@ export function systemText(cause: unknown): string {
 /** The file that an error is about. */
 const placeOf = new WeakMap<Error, string>();
 
-/** Calls f, and remembers the file for errors that are about one. */
+/** Calls f, and notes the file on its errors. */
 export async function about<T>(file: string, f: () => Promise<T>): Promise<T> {
   try {
     return await f();
@@ -98,7 +98,7 @@ export function peakBytes(): number {
   return process.resourceUsage().maxRSS * 1024;
 }
 
-/** What --verbose says at the end. */
+/** The last line of --verbose: time and memory. */
 export function effort(): string {
   return `took ${process.uptime().toFixed(1)} s, peak memory ${formatBytes(peakBytes())}`;
 }

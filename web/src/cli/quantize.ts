@@ -65,7 +65,7 @@ import { count, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
 import { commandWords } from './wording.js';
 
-/** Options of no format. */
+/** Options that do not belong to a format. */
 const options = {
   ...commonOptions,
   to: { type: 'string' },
@@ -98,16 +98,16 @@ async function lineOf(args: string[]): Promise<Line> {
   return { values: rules.length === 0 ? given : { ...given, rule: rules }, words: values as Words, positionals };
 }
 
-/** What a command line asks for. */
+/** One result that a command line asks for. */
 interface Request {
   readonly input: Input;
-  /** Where the result goes, if that was said. */
+  /** Value of -o, if given. */
   readonly asked: string | undefined;
   readonly plan: PlanOptions;
   readonly sidecars: readonly SidecarOption[];
 }
 
-/** What can be told without the file. @throws UsageError */
+/** Checks the parts of a command line that do not depend on the file. Returns FILE. @throws UsageError */
 function checkLine({ values, positionals }: Line, command: string): string {
   const [file] = filesOf(positionals, ['FILE'], command) as [string];
   const { to, preset, output } = values;
@@ -129,20 +129,20 @@ function checkLine({ values, positionals }: Line, command: string): string {
 
 const isPreset = (text: string | undefined): text is Preset => presets.some((preset) => preset === text);
 
-/** What --to or --preset means: one type, or several. @throws UsageError if there is no such type */
+/** Targets of --to or --preset. @throws UsageError for an unknown type */
 async function wantedOf({ to, preset }: Values, input: Input): Promise<readonly string[]> {
   if (isPreset(preset)) {
     const { format } = await about(input.name, () => inspectModel(input.file));
     return [presetTarget(format, preset)];
   }
-  // There is a size, then.
+  // Only --target-size or --target-bpw is given.
   if (to === undefined) return ['auto'];
   const wanted: string[] = [];
   for (const one of to.split(',')) wanted.push(await oneTarget(one.trim(), input));
   return [...new Set(wanted)];
 }
 
-/** What one word of --to means. @throws UsageError if there is no such type */
+/** Target for one word of --to. @throws UsageError for an unknown type */
 async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const formatOf = async () => (await about(name, () => inspectModel(file))).format;
   const target = targetOf(to);
@@ -151,7 +151,7 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const { label, targets } = formats().find((known) => known.name === format) as FormatInfo;
   const names = targets.map((known) => known.name);
   const hint = sayHint(didYouMean(to, names));
-  // Whoever sees the name that was meant needs no list of the others.
+  // List all types only if there is no similar name.
   const what = `there is no type ${JSON.stringify(to)}`;
   throw new UsageError(`--to: ${what}${hint === '' ? `; ${aFile(label)} can become ${names.join(', ')}` : hint}`);
 }
@@ -163,7 +163,7 @@ async function requestsOf({ values, words }: Line, input: Input): Promise<readon
   const asked = wanted.length > 1 ? await folderOf(values.output) : await insideOf(values.output);
   return wanted.map((to) => {
     const sidecars = sidecarsOf(words, to);
-    // The model functions check what is not checked here.
+    // The model functions check the rest.
     const plan = { to, rules, ...sizeOf(values), ...choicesOf(words, to, wanted) } as unknown as PlanOptions;
     return { input, asked, plan, sidecars };
   });
@@ -189,7 +189,7 @@ export async function quantize(args: string[]): Promise<number> {
   return line.values['dry-run'] ? dryRun(line, 'quantize') : convert(line);
 }
 
-/** Tells what `quantize` would do. Returns the exit code. */
+/** Prints a plan of `quantize`. Returns the exit code. */
 export async function plan(args: string[]): Promise<number> {
   const line = await lineOf(args);
   if (line.values.help) {
@@ -199,7 +199,7 @@ export async function plan(args: string[]): Promise<number> {
   return dryRun(line, 'plan');
 }
 
-/** Copies a model: `split` and `merge`. @param check the words that decide about the files. Returns the exit code. */
+/** Copies a model: `split` and `merge`. @param check checks the flags about files. Returns the exit code. */
 export async function copy(
   args: string[],
   command: string,
@@ -238,7 +238,7 @@ async function planFor(
     const planned = await planOf(first);
     if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
     if (planned.files.length < 2 || (asked === undefined && !input.isPath)) return planned;
-    // The names of several files decide about their sizes. They follow from the plan.
+    // Plan again with the output: the names of several files are part of their sizes.
     const output = outputOf(input, asked, called(planned, sizeLabel(values)));
     const { files, totals } = await planOf({ ...planned.options, ...work, output });
     return Object.defineProperty({ ...planned, files, totals }, 'options', { value: planned.options });
@@ -263,7 +263,7 @@ function printDocuments(documents: readonly object[], requests: readonly Request
   if (first !== undefined) printJson(requests.length > 1 ? documents : first);
 }
 
-/** Shows a plan. Returns what is to be printed as JSON. */
+/** Prints a plan. Returns its JSON documents, if any. */
 async function showPlan(line: Line, request: Request): Promise<object[]> {
   const { values } = line;
   const { input, sidecars } = request;
@@ -277,7 +277,7 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
   const documents: object[] = [];
   if (values.json) {
     const members = planned as unknown as Readonly<Record<string, unknown>>;
-    // null if there is none.
+    // Absent members become null.
     const additions = Object.fromEntries(sidecars.map(({ sidecar: { planned: key } }) => [key, members[key] ?? null]));
     const files = output === null ? planned.files : named(planned, output);
     const rest = { files, ...additions, ...fitJson(planned.fit), peakBytes: peakBytes() };
@@ -296,7 +296,7 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
   return documents;
 }
 
-/** What was written. */
+/** A written result. */
 interface Written {
   /** The target of the result. */
   readonly to: string;
@@ -304,13 +304,13 @@ interface Written {
   readonly output: string | null;
   /** Paths of its files, the main one first. */
   readonly paths: readonly string[];
-  /** Whether the other parts of the work are done, too. */
+  /** True if the other parts of the work are done, too. */
   readonly isWhole: boolean;
-  /** Paths of the files beside it, by option; null where there is none. */
+  /** Paths of the files beside it, by option; null for those that were not written. */
   readonly sidecars: Readonly<Record<string, string | null>>;
 }
 
-/** Prints what became of a model: on stderr if stdout holds it. Returns what is to be printed as JSON. */
+/** Prints the report of a result, on stderr if stdout holds the model. Returns its JSON documents, if any. */
 function show(
   { values }: Line,
   { input, plan }: Request,
@@ -351,7 +351,7 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
       const requests = await requestsOf(line, input);
       const documents: object[] = [];
       try {
-        // Whatever can be told before the work is told before any of it.
+        // Prepare all results first, so that wrong requests fail before the work begins.
         const prepared: Prepared[] = [];
         const work = { signal, onProgress: progress.update };
         for (const request of requests) prepared.push(await prepare(line, request, work));
@@ -386,7 +386,7 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
   );
 }
 
-/** Tells of files that were given and not used, or could not be written. */
+/** Prints remarks on files beside the result that were not used or could not be written. */
 function remarkOnSidecars(
   places: readonly { readonly sidecar: SidecarOption; readonly path: string | undefined }[],
   output: string,
@@ -405,7 +405,7 @@ function remarkOnSidecars(
   }
 }
 
-/** A request that can be carried out, and the files that it writes. */
+/** A checked request, and the files that it writes. */
 interface Prepared {
   readonly request: Request;
   readonly planned: ModelPlan;
@@ -413,7 +413,7 @@ interface Prepared {
   readonly places: readonly Place[];
 }
 
-/** What an error is about: the input, and the type if there are several. */
+/** Subject of an error message: the input, and the type if there are several. */
 function whatOf({ values }: Line, { input, plan }: Request): string {
   return values.to?.includes(',') ? `${input.name} to ${plan.to}` : input.name;
 }
@@ -430,13 +430,13 @@ async function prepare(
     throw new UsageError('--config: copies need no other configuration than the model');
   }
   const sidecars = await readSidecars(request.sidecars);
-  // The plan tells which files will be written. An existing one is an error before the work begins.
+  // Fail before the work begins if a file of the plan exists.
   await checkRulesFree(line.values, force);
   const planned = await planFor(line, request, work);
   const output = outputOf(input, request.asked, called(planned, sizeLabel(line.values)));
   const isFile = output !== standardOutput;
   await checkNotInput(isFile ? pathsOf(output, planned) : [], input, line);
-  // A file of another format has an effect, whatever it holds.
+  // A conversion to another format has an effect, even if no tensor changes.
   const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
   if (planned.totals.quantized + planned.totals.cast === 0 && !force && !isMeant)
     await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
@@ -447,11 +447,11 @@ async function prepare(
         places.push(...(await placeOfCopy(output, input.isPath ? input.name : undefined, sidecar, planned, force)));
     } else places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
   }
-  // The tensors are planned anew while they are converted: a list of very many would be in memory twice.
+  // Drop the list of tensors, which is made anew during the conversion. A long one would be in memory twice.
   return { request, planned: { ...planned, options: planned.options, tensors: [] }, output, places };
 }
 
-/** Carries out a request. Returns what is to be printed as JSON. */
+/** Carries out a request. Returns its JSON documents, if any. */
 async function carryOut(
   line: Line,
   { request, planned, output, places }: Prepared,
@@ -466,7 +466,7 @@ async function carryOut(
   const given = sidecars.flatMap(({ option, value }) => (value === undefined ? [] : [[option, value] as const]));
   const result = await about(whatOf(line, request), () =>
     quantizeModel(input.file, {
-      // What was measured need not be measured again.
+      // Use the types of the plan, so that nothing is measured twice.
       ...planned.options,
       ...Object.fromEntries(given),
       output: isFile ? output : standardOutputStream(),
@@ -478,7 +478,7 @@ async function carryOut(
     }),
   );
   progress.clear();
-  // Of work in parts, the one that makes the result whole writes what belongs beside it. Two may end at the same time.
+  // With --part, the run that completes the result writes the files beside it. Two runs may end at the same time.
   const isPart = plan.part !== undefined;
   const made = result.isWhole ? places : places.map(({ sidecar }): Place => ({ sidecar, path: undefined }));
   for (const place of made) await write(place, result, output, force || isPart);

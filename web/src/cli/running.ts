@@ -1,4 +1,4 @@
-/** What `compare --run` takes and prints. */
+/** Flags and output of `compare --run`. */
 import type { CompareReport, InputArray, RunOptions } from '../model.js';
 import { ScalepointError } from '../model.js';
 import type { ComparedLayer, ComparedOutput } from '../tooling.js';
@@ -51,7 +51,7 @@ function inputsOf(given: readonly string[]): RunOptions['inputs'] {
   return named;
 }
 
-/** What the flags mean; undefined if nothing is to be run. @throws UsageError */
+/** Options for running the models; undefined unless a flag asks for it. @throws UsageError */
 export function runOptionsOf({ run, layers, input, dim, seed }: RunValues): RunOptions | undefined {
   const wanted = [layers, input, dim, seed].some((value) => value !== undefined);
   if (run !== true && !wanted) return undefined;
@@ -81,7 +81,7 @@ const cellsOf = ({ error }: ComparedOutput) => [
   formatError(error.maxAbsoluteError),
 ];
 
-/** Where the error begins, and where most is lost. */
+/** Lines about the first layer with an error, and the one with the largest loss. */
 function layerLines(layers: readonly ComparedLayer[]): string[] {
   const first = layers.find(({ error }) => error.sqnrDb !== Infinity);
   if (first === undefined) return ['no layer differs'];
@@ -91,7 +91,7 @@ function layerLines(layers: readonly ComparedLayer[]): string[] {
   return [`the error begins at ${told(first)}`, `most is lost at ${told(worst)}`];
 }
 
-/** What the models compute, in lines of text. */
+/** Lines about the outputs and layers of the models. */
 export function runText({ outputs = [], skippedOutputs = [], layers }: CompareReport): string[] {
   const paint = painter(process.stdout);
   const width = columnsOf(process.stdout);

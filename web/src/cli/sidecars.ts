@@ -1,4 +1,4 @@
-/** Files beside results, such as config.json, which tells loaders what the integers of a model mean. */
+/** Files beside results, such as config.json, which loaders need to decode the integers of a model. */
 import { constants } from 'node:fs';
 import { lstat, open, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -34,7 +34,7 @@ export async function readText(path: string): Promise<string> {
 
 /** A file beside a result that may be written. */
 export interface PreparedSidecar extends SidecarOption {
-  /** What is in the given file. */
+  /** Content of the given file. */
   readonly value: Readonly<Record<string, unknown>> | undefined;
   readonly print: (value: unknown) => string;
 }
@@ -56,22 +56,22 @@ export async function readSidecars(options: readonly SidecarOption[]): Promise<r
   return prepared;
 }
 
-/** Where a file beside an output goes, if a plan has something to put into it. */
+/** Path of a file beside an output, if a plan has content for it. */
 export function sidecarPath(output: string, { sidecar }: SidecarOption, plan: ModelPlan): string | undefined {
   const planned = (plan as unknown as Readonly<Record<string, unknown>>)[sidecar.planned];
   return planned === undefined ? undefined : join(dirname(output), sidecar.nameFor(basename(output)));
 }
 
-/** What is done to a file beside a result. */
+/** The change to a file beside a result. */
 export interface Place {
   readonly sidecar: PreparedSidecar;
-  /** Where it is; undefined if nothing is written. */
+  /** Its path; undefined if nothing is written. */
   readonly path: string | undefined;
-  /** The whole file without the entry, if it is there, has one from another result, and this one has none. */
+  /** New text of an existing file, without the entry of another result. Set if this result has no entry of its own. */
   readonly cleared?: string;
 }
 
-/** The text of a file without an entry that it has. Undefined if there is no such file, or none that can be read, or no entry in it. */
+/** The text of a file without its entry. Undefined if the file is missing, cannot be read or has no entry. */
 async function withoutEntry(path: string, { sidecar }: SidecarOption): Promise<string | undefined> {
   try {
     const { value, print } = sidecar.parse(await readText(path));
@@ -83,7 +83,7 @@ async function withoutEntry(path: string, { sidecar }: SidecarOption): Promise<s
   }
 }
 
-/** Looks before the work begins what is to be done to a file beside an output. @throws ScalepointError `EXISTS` or `IO` */
+/** Plans the change to a file beside an output, before the work begins. @throws ScalepointError `EXISTS` or `IO` */
 export async function placeOf(
   output: string,
   sidecar: PreparedSidecar,
@@ -110,8 +110,8 @@ export async function placeOf(
 }
 
 /**
- * Looks what is to be done to a file beside a copy. What stands beside a model is true of its copies, so one in another folder is left
- * unless its entry cannot be about this model. @throws ScalepointError `EXISTS` or `IO`
+ * Plans the change to a file beside a copy. The configuration of a model is true of its copies, so a file in another folder stays unless its
+ * entry cannot belong to this model. @throws ScalepointError `EXISTS` or `IO`
  */
 export async function placeOfCopy(
   output: string,
@@ -126,19 +126,19 @@ export async function placeOfCopy(
   return place.cleared === undefined ? [] : [place];
 }
 
-/** Looks before the work begins whether a file stands in the way. @throws ScalepointError `EXISTS` or `IO` */
+/** Fails if a file is in the way, before the work begins. @throws ScalepointError `EXISTS` or `IO` */
 async function checkFree(path: string, overwrite: boolean): Promise<void> {
-  // Whatever else is wrong shows when it is written.
+  // Other problems are reported when the file is written.
   const status = (await stat(path).catch(() => undefined)) ?? (await lstat(path).catch(() => undefined));
   if (status === undefined) return;
   const label = JSON.stringify(path);
   // A link to a missing file.
   if (status.isSymbolicLink() && overwrite) return;
-  if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`, { path });
+  if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is not a regular file`, { path });
   if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`, { path });
 }
 
-/** Writes a file beside a result that is there already. @throws ScalepointError that says so */
+/** Writes a file beside a finished result. @throws ScalepointError, with the path of the result in its message */
 export async function write(
   { path, sidecar: { option, print }, cleared }: Place,
   result: QuantizeModelResult,

@@ -24,12 +24,12 @@ export interface SizeValues {
   readonly 'save-rules'?: string;
 }
 
-/** Whether a result is to have a size. */
+/** True if the flags ask for a size. */
 export function isSized(values: SizeValues): boolean {
   return values['target-size'] !== undefined || values['target-bpw'] !== undefined;
 }
 
-/** What can be told without the file. @throws UsageError */
+/** Checks the flags about sizes. @throws UsageError */
 export function checkSizes(values: SizeValues, isOne: boolean): void {
   const { 'target-bpw': bits, 'save-rules': path } = values;
   if (bits !== undefined && values['target-size'] !== undefined)
@@ -50,7 +50,7 @@ export function sizeOf({ 'target-size': size, 'target-bpw': bits }: SizeValues) 
   };
 }
 
-/** What a result of that size has in its name: `3.5GB`, `4.5bpw`; undefined if no size was given. */
+/** The size as part of a file name: `3.5GB`, `4.5bpw`; undefined if no size was given. */
 export function sizeLabel({ 'target-size': size, 'target-bpw': bits }: SizeValues): string | undefined {
   if (bits !== undefined) return `${bits}bpw`;
   // A number alone means bytes.
@@ -95,12 +95,12 @@ export async function rulesOf({ rule = [], rules: path }: SizeValues): Promise<r
   }
 }
 
-/** How messages name rules: as they would stand after --rule. */
+/** Rules as values of --rule, for messages. */
 export function ruleTexts(rules: readonly Rule[]): string[] {
   return rules.map((rule) => rulesText([rule]).trimEnd());
 }
 
-/** Fails if the file of rules is there already. @throws ScalepointError `EXISTS` */
+/** Fails if the file of rules exists. @throws ScalepointError `EXISTS` */
 export async function checkRulesFree({ 'save-rules': path }: SizeValues, force: boolean): Promise<void> {
   if (path === undefined || force || (await lstat(path).catch(() => undefined)) === undefined) return;
   throw new ScalepointError('EXISTS', `${JSON.stringify(path)} exists already, nothing was written`, { path });

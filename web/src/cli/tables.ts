@@ -32,7 +32,7 @@ function firstCells({ name, shape, from, to, bytesBefore, bytesAfter }: PlannedT
   return [nameText(name), type, formatShape(shape), formatBytes(bytesBefore), formatBytes(bytesAfter)];
 }
 
-/** How many tensors became what. */
+/** Counts of quantized, cast and kept tensors. */
 function countsText({ quantized, cast, kept }: ModelTotals): string {
   const some = [
     ...(quantized > 0 || cast === 0 ? [`${quantized} quantized`] : []),
@@ -50,7 +50,7 @@ function totalsText(file: string, tensors: readonly PlannedTensorInfo[], totals:
   ];
 }
 
-/** The line about values that the errors leave out; none if there are none. */
+/** The line about values that the errors leave out, if any. */
 function leftOutLine(tensors: readonly TensorReport[]): string[] {
   const left = tensors.filter(({ error }) => error !== undefined && error.nonFinite > 0);
   const [first] = left;
@@ -60,7 +60,7 @@ function leftOutLine(tensors: readonly TensorReport[]): string[] {
   return [`${count(total, 'pair')} left out of the errors, NaN or infinite: ${where}`];
 }
 
-/** What a result of a given size loses. */
+/** The line about the loss of a result of a given size. */
 function fitLines(fit: ModelFit | undefined): string[] {
   if (fit === undefined) return [];
   const { error, bound } = fit;
@@ -69,7 +69,7 @@ function fitLines(fit: ModelFit | undefined): string[] {
   return [`predicted error ${error.toPrecision(3)}, ${least}`];
 }
 
-/** What a plan says. `written`: the files that would be written beside the output. */
+/** Lines of a plan. @param written the files that would be written beside the output */
 export function planText(
   file: string,
   output: string | null,
@@ -89,7 +89,7 @@ export function planText(
   return lines;
 }
 
-/** What a report says. */
+/** Lines of a report. */
 export function reportText(
   file: string,
   { tensors, totals }: ModelReport,
@@ -102,7 +102,7 @@ export function reportText(
     { title: 'SQNR dB', align: 'right' },
     { title: 'max error', align: 'right' },
   ];
-  // Of copies there is nothing to tell.
+  // Leave out the tensors of a copy.
   const rows = tensors.flatMap((tensor): Row[] => {
     const { error, kept } = tensor;
     if (kept?.kind === 'copy') return [];

@@ -9,7 +9,7 @@ export function printable(text: string): string {
   });
 }
 
-/** So much of a single text is shown. --json prints all of it. */
+/** Characters of a single text that are shown. --json prints all of it. */
 const mostShown = 1000;
 
 /** A text that is too long to be read, cut off. */
@@ -27,7 +27,7 @@ type Style = 'bold' | 'dim' | 'red' | 'green';
 /** Colors text. */
 export type Paint = (style: Style, text: string) => string;
 
-/** Whether text for a stream should have color, by the usual environment variables. */
+/** True if text for a stream should have color, by the usual environment variables. */
 function takesColor(stream: NodeJS.WriteStream): boolean {
   const { NO_COLOR, FORCE_COLOR, TERM } = process.env;
   if (NO_COLOR || process.argv.includes('--no-color')) return false;
@@ -97,13 +97,13 @@ export interface Measured {
   readonly error?: { readonly sqnrDb: number; readonly maxAbsoluteError: number };
 }
 
-/** Whether a tensor is a single number that stands for infinity, so that its error says nothing. */
+/** True if a tensor is a single number that stands for infinity, so that its error has no meaning. */
 export function isInfinity({ shape, error }: Measured): boolean {
   const elements = shape.reduce((product, size) => product * size, 1);
   return standsForInfinity(elements, error?.maxAbsoluteError ?? 0);
 }
 
-/** The line about the worst tensor; none if all are exact. */
+/** The line about the worst tensor; empty if all are exact. */
 export function lowestLine(tensors: readonly Measured[]): string[] {
   let worst: { readonly name: string; readonly db: number } | undefined;
   for (const tensor of tensors) {
@@ -153,7 +153,7 @@ export interface Row {
 /** Columns that names need to stand beside the rest of their rows. */
 const leastName = 12;
 
-/** A column is at most so wide, also in a pipe: the width of one cell is added to every row. */
+/** Most characters of a column, also in a pipe: the width of one cell is added to every row. */
 const mostColumn = 200;
 
 /**

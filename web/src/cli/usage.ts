@@ -1,4 +1,4 @@
-/** What --help prints: as wide as the terminal, from 40 to 80 columns. What it says about formats comes from the formats. */
+/** The texts of --help: as wide as the terminal, from 40 to 80 columns. The formats contribute their parts. */
 import { type ModelFormat, presetTarget, resultName } from '../model.js';
 import {
   converters,
@@ -43,7 +43,7 @@ function listed(words: readonly string[]): string {
 const column = 24;
 const leastAbout = 32;
 
-/** A flag and what it does. */
+/** A flag and its explanation. */
 function explained(flag: string, about: string, at = column): string[] {
   const start = `  ${flag}`;
   // In a narrow terminal, explanations stand below.
@@ -59,7 +59,7 @@ const flagLine = ({ name, value, about }: Flag) =>
 /** A name for a file of a format. */
 const exampleFile = ({ extensions }: FormatInfo, stem = 'model') => `${stem}${extensions[0]}`;
 
-/** The target that most people want. */
+/** The usual target: that of the preset `balanced`. */
 function balanced(targets: readonly Target[]): string {
   return (targets.find(({ preset }) => preset === 'balanced') ?? targets[0])?.name ?? '';
 }
@@ -67,7 +67,7 @@ function balanced(targets: readonly Target[]): string {
 const first = () => formats()[0] as FormatInfo;
 
 const commonLines = (at: number) => [
-  ...explained('--verbose', 'tell time and memory; with an error, where it arose', at),
+  ...explained('--verbose', 'print time and memory, and the stack of an error', at),
   ...explained('--no-color', 'no color, like NO_COLOR=1 in the environment', at),
 ];
 
@@ -81,21 +81,21 @@ export function usage(): string {
   return text([
     'scalepoint: make models smaller',
     '',
-    ...explained(`scalepoint [quantize] FILE --to ${to} [-o OUT]`, 'the same with smaller weights', 48),
-    ...explained('scalepoint inspect FILE', 'what is in a model file', 48),
-    ...explained(`scalepoint plan FILE --to ${to}`, 'what quantizing would make of it', 48),
-    ...explained('scalepoint split FILE --split-size 1.9GB', 'the same in several files', 48),
-    ...explained('scalepoint merge FILE [-o OUT]', 'and in one again', 48),
-    ...explained('scalepoint compare A B', 'how far B is from A', 48),
-    ...explained('scalepoint verify FILE', 'whether it is whole and sound', 48),
-    ...explained('scalepoint bench', 'how fast this is on this machine', 48),
+    ...explained(`scalepoint [quantize] FILE --to ${to} [-o OUT]`, 'make a smaller copy of a model', 48),
+    ...explained('scalepoint inspect FILE', 'list tensors and metadata', 48),
+    ...explained(`scalepoint plan FILE --to ${to}`, 'show the plan: types and sizes', 48),
+    ...explained('scalepoint split FILE --split-size 1.9GB', 'copy a model into several files', 48),
+    ...explained('scalepoint merge FILE [-o OUT]', 'copy several files into one', 48),
+    ...explained('scalepoint compare A B', 'measure the error of B against A', 48),
+    ...explained('scalepoint verify FILE', 'read all of a model, find damage', 48),
+    ...explained('scalepoint bench', 'measure speed on this machine', 48),
     '',
     ...wrapped(
       `FILE is a ${listed(extensions)} file; its content decides, not its name. It may be a folder that holds a model, ` +
-        'or - for standard input. Of a model in several files it is the index or, for GGUF, the first file. OUT may be - for ' +
+        'or - for standard input. For a model in several files, name the index or, for GGUF, the first file. OUT may be - for ' +
         'standard output.',
     ),
-    ...wrapped('scalepoint help COMMAND tells more; scalepoint --version names the build.'),
+    ...wrapped('scalepoint help COMMAND explains a command; scalepoint --version prints version and build.'),
   ]);
 }
 
@@ -105,8 +105,8 @@ export function inspectUsage(): string {
     'scalepoint inspect FILE [--json]',
     '',
     ...wrapped(
-      'Lists the tensors of a model: name, dtype, shape, size; then its metadata, long values cut short; and what else its ' +
-        'format tells. Reads headers only.',
+      'Lists the tensors of a model with name, dtype, shape and size, and then its metadata. Long values are cut short. Reads ' +
+        'headers only.',
     ),
     '',
     ...explained('--json', 'print JSON: { file, format, bytes, files, tensors, metadata, totals, peakBytes }', 15),
@@ -120,7 +120,7 @@ export function inspectUsage(): string {
 
 // ------------------------------------------------------------------------------------------------------------- plan and quantize
 
-/** What the presets mean. */
+/** The targets of the presets. */
 function presetText(): string {
   const types = (preset: Preset) =>
     tables().map(({ formats: [format] }) => presetTarget((format as FormatInfo).name as ModelFormat, preset));
@@ -136,35 +136,35 @@ function targetLines(): string[] {
     return [start.padEnd(26) + (names[0] as string).trimStart(), ...names.slice(1)];
   });
   return [
-    ...explained('--to TYPE', 'what weights become; several with commas between them make a file each'),
+    ...explained(
+      '--to TYPE',
+      'type of the weights in the result; several types, separated by commas, make a file each',
+    ),
     ...lists,
     ...explained('--preset P', presetText()),
-    ...explained("--rule 'REGEX=TYPE'", 'tensors whose name matches become TYPE, also those that are kept by default'),
+    ...explained("--rule 'REGEX=TYPE'", 'tensors whose names match become TYPE, even if they are kept by default'),
     ...explained(
       "--rule 'REGEX=keep'",
-      'tensors whose name matches are kept; rules can be repeated, the first one that matches decides',
+      'tensors whose names match are kept; --rule can be repeated, and the first match decides',
     ),
     ...explained(
       '--tensor-type-file FILE',
-      'rules NAME=TYPE from a file, as llama-quantize takes them; NAME is in lower case',
+      'read rules NAME=TYPE from a file, as llama-quantize does; NAME is in lower case',
     ),
-    ...explained('--rules FILE', 'rules from a file, one in each line; they come after those of --rule'),
+    ...explained('--rules FILE', 'read rules from a file, one a line; they come after those of --rule'),
     ...explained(
       '--target-size SIZE',
-      'types for the weights that lose least in a file of this size, such as 3.5GB; every weight is measured in every type, and TYPE ' +
-        'may be left out',
+      'choose the types with the least error that fit into a file of this size, such as 3.5GB; measures every weight in every type; ' +
+        '--to may be left out',
     ),
-    ...explained('--target-bpw BITS', 'the same for so many bits per weight, such as 4.5'),
-    ...explained(
-      '--save-rules FILE',
-      'write the types that were chosen as rules, to be edited and given back with --rules',
-    ),
+    ...explained('--target-bpw BITS', 'the same for a number of bits per weight, such as 4.5'),
+    ...explained('--save-rules FILE', 'write the chosen types as rules, which --rules reads'),
   ];
 }
 
 const optionsIn = (table: OptionTable): readonly OptionInfo[] => Object.values(table.entries);
 
-/** The options of a table. `sidecars`: whether also those about files beside the result. */
+/** The options of a table. @param sidecars true to include those about files beside the result */
 function tableLines(table: OptionTable, sidecars: boolean): string[] {
   const shown = optionsIn(table).filter(({ sidecar }) => sidecars || sidecar === undefined);
   return ['', table.title, ...shown.flatMap(({ flags }) => flags.flatMap(flagLine))];
@@ -183,32 +183,32 @@ export function quantizeUsage(): string {
     'scalepoint [quantize] FILE --to TYPE [-o OUT] [options]',
     '',
     ...wrapped(
-      'Makes a model smaller. A table tells what became of every tensor: sizes, SQNR, the largest error, or why it was kept. ' +
+      'Makes a model smaller. Prints a table of all tensors: sizes, SQNR, the largest error, or the reason why one was kept. ' +
         abouts.join(' '),
     ),
     '',
     ...targetLines(),
     ...explained(
       '-o, --output OUT',
-      `where the result goes, - for standard output, or a folder; without it beside FILE, with TYPE in its name: ${outputs.join(', ')}`,
+      `file or folder for the result, or - for standard output; by default a file beside FILE with TYPE in its name: ${outputs.join(', ')}`,
     ),
     ...explained('--min-sqnr DB', "fail, and write nothing, if a tensor's SQNR is lower"),
     ...explained(
       '--workers N',
-      'threads that share the work, 0 for none; by default one less than there are processors',
+      'number of worker threads; 0 does the work in the main thread; by default the number of processors minus one',
     ),
-    ...explained('--dry-run', 'only tell what would be done, like scalepoint plan'),
-    ...explained('--force', 'replace OUT, and what belongs beside it, if they are there'),
+    ...explained('--dry-run', 'write nothing, print a plan as scalepoint plan does'),
+    ...explained('--force', 'replace OUT and the files beside it if they exist'),
     ...explained(
       '--json',
-      'print JSON: { file, output, config, to, tensors, totals, notes, peakBytes }, of several files also { files, isWhole }',
+      'print JSON: { file, output, config, to, tensors, totals, notes, peakBytes }; for several files also { files, isWhole }',
     ),
     ...explained('--quiet', 'print errors only'),
     ...commonLines(column),
     ...tables().flatMap(({ table }) => tableLines(table, true)),
     '',
     ...sidecarsIn().flatMap(({ about }) => wrapped(about)),
-    'OUT appears whole or not at all.',
+    'OUT appears only when it is complete.',
     ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
     '',
     'Examples',
@@ -219,13 +219,16 @@ export function quantizeUsage(): string {
 }
 
 export function planUsage(): string {
-  const examples = formats().flatMap(({ examples }) => examples.at(-1) ?? []);
+  // A plan has no errors, so examples with a limit for them are left out.
+  const examples = formats().flatMap(
+    ({ examples: all }) => all.filter((example) => !example.includes('--min-sqnr')).at(-1) ?? [],
+  );
   return text([
     'scalepoint plan FILE --to TYPE [options]',
     '',
     ...wrapped(
-      'Tells what scalepoint quantize would do with the same options: what becomes of every tensor, why it is kept, and the ' +
-        'exact size of the result. Reads headers only.',
+      'Shows the result that scalepoint quantize would make with the same options: the type of every tensor, the reason why one ' +
+        'is kept, and the exact size. Reads headers only, except with --target-size or --target-bpw.',
     ),
     '',
     ...targetLines(),
@@ -252,8 +255,8 @@ function copyFlags(names: readonly string[]): string[] {
 }
 
 const resultLines = () => [
-  ...explained('--dry-run', 'only tell what would be done'),
-  ...explained('--force', 'replace files that are there'),
+  ...explained('--dry-run', 'write nothing, print a plan'),
+  ...explained('--force', 'replace existing files'),
   ...explained('--json', 'print JSON, as quantize does'),
   ...explained('--quiet', 'print errors only'),
   ...commonLines(column),
@@ -264,14 +267,14 @@ export function splitUsage(): string {
     'scalepoint split FILE --split-size SIZE [-o OUT]',
     '',
     ...wrapped(
-      'Copies a model into several files; no tensor is cut. GGUF becomes what gguf-split makes of it, safetensors get an ' +
-        'index as transformers writes it. The same options are for quantize, which converts and splits at once.',
+      'Copies a model into several files; no tensor is cut. GGUF is split as by gguf-split, and safetensors get an index as ' +
+        'by transformers. scalepoint quantize takes the same options, to convert and split at once.',
     ),
     '',
     ...copyFlags(['shardSize', 'splitTensors', 'part', 'metadata']),
     ...explained(
       '-o, --output OUT',
-      'what the whole is called, or a folder; without it as FILE: model.gguf becomes model-00001-of-00003.gguf and so on',
+      'name of the whole model, or a folder; by default that of FILE: model.gguf becomes model-00001-of-00003.gguf and so on',
     ),
     ...resultLines(),
     '',
@@ -291,7 +294,10 @@ export function mergeUsage(): string {
     ),
     '',
     ...copyFlags(['metadata']),
-    ...explained('-o, --output OUT', 'where the file goes; without it beside FILE, called as the whole: model.gguf'),
+    ...explained(
+      '-o, --output OUT',
+      'the new file, or a folder; by default a file beside FILE, named after the whole model: model.gguf',
+    ),
     ...resultLines(),
     '',
     'Examples',
@@ -306,45 +312,49 @@ export function compareUsage(): string {
   const files = formats().filter(({ name, result }) => name === result);
   const examples = files.map((format) => {
     const to = balanced(format.targets);
-    return `  scalepoint compare ${exampleFile(format)} ${exampleFile(format, `model.${to}`)}`;
+    const file = exampleFile(format);
+    return `  scalepoint compare ${file} ${resultName(file, { to, format: format.name })}`;
   });
   return text([
     'scalepoint compare A B [options]',
     '',
     ...wrapped(
-      'Holds the tensors of model B against those of model A, by name: SQNR, cosine, the largest error, for each of them and ' +
-        'in all. Codes with scales and blocks count as what they stand for, so a model can be compared with what it was ' +
-        'made from.',
+      'Compares the tensors of model B with those of the same name in model A: SQNR, cosine and the largest error, for each ' +
+        'tensor and in all. Codes and blocks are restored first, so a quantized model can be compared with its original.',
     ),
     '',
-    ...explained('--sort sqnr', 'the worst first; without it in the order of A', 18),
+    ...explained('--sort sqnr', 'list the worst first; by default in the order of A', 18),
     ...explained(
       '--min-sqnr DB',
-      "fail if a tensor's SQNR is lower, if one of them lacks it or has it in another shape, or holds NaN where the other does not",
+      'fail if the SQNR of a tensor is lower, if only one model has the tensor, if the shapes differ, or if one holds NaN where the other does not',
       18,
     ),
     ...explained(
       '--workers N',
-      'threads that share the work, 0 for none; by default one less than there are processors',
+      'number of worker threads; 0 does the work in the main thread; by default the number of processors minus one',
       18,
     ),
     ...explained(
       '--run',
-      'ONNX: also run both on the same inputs, random unless given, and compare the outputs; takes the package onnxruntime-web. --min-sqnr ' +
-        'is about the outputs then',
+      'ONNX: also run both on the same inputs, random by default, and compare the outputs; needs the package onnxruntime-web; ' +
+        '--min-sqnr then applies to the outputs',
       18,
     ),
-    ...explained('--layers', 'and what the nodes of both give: where the error begins', 18),
-    ...explained('--input FILE', 'inputs: a .npz file with all of them; or NAME=FILE.npy, which can be repeated', 18),
+    ...explained('--layers', 'with --run, also compare the results of all nodes, to find where the error begins', 18),
+    ...explained(
+      '--input FILE',
+      'inputs for --run: a .npz file with all of them, or NAME=FILE.npy, which can be repeated',
+      18,
+    ),
     ...explained(
       '--dim NAME=N',
-      'the size of a dimension that is not fixed, by its name or as INPUT.AXIS; can be repeated',
+      'size of a dimension that is not fixed, by its name or as INPUT.AXIS; can be repeated',
       18,
     ),
-    ...explained('--seed N', 'other random inputs', 18),
+    ...explained('--seed N', 'seed of random inputs', 18),
     ...explained(
       '--json',
-      'print JSON: { a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }, with --run also { outputs, skippedOutputs, layers }',
+      'print JSON: { a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }; with --run also { outputs, skippedOutputs, layers }',
       18,
     ),
     ...explained('--quiet', 'print errors only', 18),
@@ -365,13 +375,13 @@ export function verifyUsage(): string {
     'scalepoint verify FILE [options]',
     '',
     ...wrapped(
-      'Reads all of a model and checks what can be checked: sizes, offsets and types in the header; that no scale is NaN or ' +
-        'infinite, and no bit belongs to no code; that the parts of codes fit each other; the files of an index; and the ' +
-        'configuration beside the model. NaN among floats is told as a note.',
+      'Reads all of a model and reports problems: sizes, offsets or types in the header that do not fit; scales that are NaN or ' +
+        'infinite; padding bits that are set; codes, scales and zero points that do not match; files that an index names and ' +
+        'that are missing; a wrong configuration beside the model. NaN among floats is a note.',
     ),
     '',
     ...sidecar.flatMap(({ name, value }) =>
-      explained(`--${name} ${value}`, 'the file to compare with; without it the one beside FILE', 18),
+      explained(`--${name} ${value}`, 'the configuration to check; by default the file beside FILE', 18),
     ),
     ...explained(
       '--json',
@@ -387,7 +397,7 @@ export function verifyUsage(): string {
     ...formats()
       .filter(({ name, result }) => name === result)
       .map((format) => `  scalepoint verify ${exampleFile(format)}`),
-    "  scalepoint verify . --json | jq '.problems[].message'",
+    "  scalepoint verify . --json | jq '.problems[].text'",
   ]);
 }
 
@@ -402,15 +412,19 @@ export function benchUsage(): string {
     'scalepoint bench [options]',
     '',
     ...wrapped(
-      "Measures the library on this machine: arrays, ggml's blocks, layers, on one thread, against the memory limit and plain " +
-        'JavaScript. Contestants run in turns and medians are compared, so the ratios hold on a machine that is not idle, ' +
-        'too. It takes a minute, --quick some seconds.',
+      "Measures the library on this machine, on one thread: arrays, ggml's blocks and layers, beside a loop that only reads and " +
+        'writes memory, and beside plain JavaScript. They run in turns, and the fastest turn of each counts, so the ratios also ' +
+        'hold on a busy machine. Takes about a minute; with --quick some seconds.',
     ),
     '',
     ...explained('--quick', 'less data, fewer samples', 17),
-    ...explained('--only PART', 'arrays, blocks or layers alone', 17),
-    ...explained('--size N', 'floats of arrays and blocks, a multiple of 256 (2^24; 2^20)', 17),
-    ...explained('--width N', 'inputs and outputs of the layers (4096; 1024)', 17),
+    ...explained('--only PART', 'measure arrays, blocks or layers only', 17),
+    ...explained(
+      '--size N',
+      'number of floats in arrays and blocks, a multiple of 256 (default 2^24; with --quick 2^20)',
+      17,
+    ),
+    ...explained('--width N', 'inputs and outputs of the layers (default 4096; with --quick 1024)', 17),
     ...explained('--json', 'print JSON: { version, tier, rows, engine, processor }', 17),
     ...commonLines(17),
     '',

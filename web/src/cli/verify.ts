@@ -31,7 +31,7 @@ function sidecarsIn({ options: { entries } }: FormatInfo): SidecarFlag[] {
   );
 }
 
-/** Reads all of a file and tells what is wrong with it. Returns the exit code. */
+/** Reads all of a file and prints its problems. Returns the exit code. */
 export async function verify(args: string[]): Promise<number> {
   const flags = formats().flatMap(sidecarsIn);
   const own = Object.fromEntries(flags.map(({ flag }) => [flag, { type: 'string' }] as const));
@@ -60,7 +60,7 @@ export async function verify(args: string[]): Promise<number> {
   );
 }
 
-/** A file beside a model that is there. */
+/** An existing file beside a model. */
 interface Beside {
   readonly option: string;
   readonly path: string;
@@ -69,7 +69,7 @@ interface Beside {
 
 const pathIn = (beside: readonly Beside[], option: string) => beside.find((one) => one.option === option)?.path ?? null;
 
-/** The files that were named, or are found where they belong. @throws UsageError */
+/** The files beside a model: those that flags name, or those with the usual names. @throws UsageError */
 async function besideOf({ name, file, isPath }: Input, words: Words): Promise<Beside[]> {
   const info = await about(name, () => inspectModel(file));
   const format = formats().find((known) => known.name === info.format) as FormatInfo;
@@ -92,7 +92,7 @@ async function besideOf({ name, file, isPath }: Input, words: Words): Promise<Be
   return found;
 }
 
-/** A model in several files is called as if it were one. */
+/** Name of a model in several files, as if it were one file. */
 function nameWithoutIndex(name: string, { extensions }: FormatInfo): string {
   const index = extensions.find((extension) => extension.endsWith('.json') && name.toLowerCase().endsWith(extension));
   return index === undefined ? name : `${name.slice(0, -index.length)}${extensions[0]}`;
@@ -101,7 +101,7 @@ function nameWithoutIndex(name: string, { extensions }: FormatInfo): string {
 /** The object in a JSON file. @throws ScalepointError `BAD_FILE` */
 async function readJson({ path, sidecar }: Beside): Promise<unknown> {
   const text = await readText(path);
-  // It tells what is wrong.
+  // Throws for a file that is not JSON of this kind.
   sidecar.parse(text);
   return JSON.parse(text);
 }
@@ -121,7 +121,7 @@ function listedFindings(title: string, findings: readonly Finding[]): string[] {
   return more > 0 ? [...lines, `${title}: ${more.toLocaleString('en')} more, --json lists them`] : lines;
 }
 
-/** Prints what was found. Returns the exit code. */
+/** Prints problems and notes. Returns the exit code. */
 function show(
   file: string,
   sidecars: Readonly<Record<string, string | null>>,

@@ -11,7 +11,7 @@ import {
   type Words,
 } from '../tooling.js';
 
-/** Options of no format. */
+/** Flags of options that do not belong to a format. */
 const plainFlags: Readonly<Record<string, string>> = {
   to: 'to',
   targetSize: 'target-size',
@@ -27,14 +27,14 @@ function infoOf(name: string): OptionInfo | undefined {
   return formats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
 }
 
-/** Whether a switch alone means the value. */
+/** True if a switch alone means the value. */
 function means(info: OptionInfo, flag: Flag, value: unknown): boolean {
   return flag.value === undefined && info.read({ [flag.name]: true }) === value;
 }
 
 /**
  * The words of a command line: `--to int8`.
- * @param given the flags of the line: an option is called by the one that it was given by
+ * @param given the flags of the line: a message names an option by the flag that set it
  * @param rules the rules of the line, as they were written
  */
 export function commandWordsFor(given: Words, rules: readonly string[] = []): OptionWords {
@@ -77,10 +77,10 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
   };
 }
 
-/** The same where no command line is known. */
+/** The same without a command line. */
 export const commandWords: OptionWords = commandWordsFor({});
 
-/** What is wrong with an option, in flags; undefined if it is about something that has no flag. */
+/** Message of an error about an option, in flags; undefined for options without a flag. */
 export function inFlags(error: unknown, given: Words = {}, rules: readonly string[] = []): string | undefined {
   const problem = problemOf(error);
   const words = commandWordsFor(given, rules);
@@ -89,10 +89,10 @@ export function inFlags(error: unknown, given: Words = {}, rules: readonly strin
   return name.startsWith('--') ? `${name}: ${sayProblem(problem, words)}` : undefined;
 }
 
-/** What an error says, with options as flags. */
+/** Message of an error, with options as flags. */
 export function commandMessage(error: unknown): string {
   const problem = problemOf(error);
-  // The command line calls a file by its name.
+  // Leave out the word "file": the command line puts the name of the file before the message.
   if (problem?.option === 'file') return sayProblem(problem, commandWords);
   if (error instanceof ScalepointError) return error.statement + sayHint(error.hint, commandWords);
   return inFlags(error) ?? (error instanceof Error ? error.message : String(error));

@@ -242,7 +242,7 @@ it('reads numbers that are pasted on the front page, and on that for models', as
 
   page = await site.open('model/');
   await paste('5 6 7,5');
-  await expect.poll(() => page.textContent('#problems')).toMatch(/The text is no model/);
+  await expect.poll(() => page.textContent('#problems')).toMatch(/The text is not a model/);
   await page.click('#problems button:has-text("Your numbers")');
   await expect.poll(() => page.textContent('#comma-legend').catch(() => ''), { timeout: 15_000 }).toContain('7,5');
 });

@@ -359,7 +359,7 @@ it('stores the settings in the link, goes back and forward, and closes the model
   await expect.poll(() => new URL(page.url()).hash).toBe('#to=int4&group-size=32');
   await page.fill('#model-rules', 'fc1=nonsense');
   await page.locator('#model-rules').blur();
-  await expect.poll(() => page.textContent('#rules-problem')).toContain('“nonsense” is no type');
+  await expect.poll(() => page.textContent('#rules-problem')).toContain('“nonsense” is not a type');
   await page.fill('#model-rules', '^fc1=int8');
   await page.locator('#model-rules').blur();
   await expect.poll(() => page.textContent('#model-command')).toContain("--rule '^fc1=int8'");

@@ -573,7 +573,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     const cases: [name: string, bytes: Uint8Array, message: RegExp][] = [
       ['photo.png', Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a), /PNG picture.*This page reads/],
       ['model.gguf', Buffer.from('GGUF\x03\0\0\0'), /Could not read model\.gguf.*the file ends inside/],
-      ['odd.bin', Uint8Array.of(1, 2, 3, 4, 5), /5 bytes are no whole number of float32/],
+      ['odd.bin', Uint8Array.of(1, 2, 3, 4, 5), /5 bytes are not a whole number of float32/],
       ['empty.npy', new Uint8Array(), /is empty/],
       ['words.txt', Buffer.from('no digits here'), /text without numbers/],
       ['cut.safetensors', broken, /Could not read cut\.safetensors/],
