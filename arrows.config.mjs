@@ -20,7 +20,7 @@ const arrows = {
 /** What each module in the root of web/src may import: entry points, tooling, or rooms. The root holds nothing else. */
 const roots = {
   index: ['instance/', 'layers/', 'arrays/', 'core/'],
-  model: ['model/', 'pipeline/', 'runner/', 'formats/', 'files/', 'core/'],
+  model: ['model/', 'pipeline/', 'runner/', 'conversions/', 'formats/', 'files/', 'core/'],
   bench: ['bench/'],
   inline: ['index.ts', 'model.ts'],
   tooling: ['model.ts', 'model/', 'conversions/', 'formats/', 'core/'],

@@ -38,7 +38,7 @@ export { type ErrorCode, type ErrorPlace, type OptionError, ScalepointError } fr
 export type { LoadOptions, Tier, WasmModule, WasmSource } from './core/load.js';
 export type { ErrorMeasures } from './core/measure.js';
 export type { WasmDType, WasmView } from './core/memory.js';
-export type { Expected, Hint, OptionMention, OptionProblem } from './core/option-problem.js';
+export type { ArgumentState, Expected, Hint, OptionMention, OptionProblem } from './core/option-problem.js';
 export type { SearchedRange } from './core/range.js';
 export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
 export { load, type Scalepoint } from './instance/scalepoint.js';

@@ -2,23 +2,40 @@
  * Model files: inspect them, plan a conversion, and make smaller ones. Files are read by position and written tile by tile, so that memory
  * does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor is converted.
  */
+export type { DiffusionReason } from './conversions/diffusion/reasons.js';
+export type { ConversionReason } from './conversions/registry.js';
 export { ScalepointError } from './core/errors.js';
 export type { NodeFileHandle } from './core/node.js';
-export type { Note } from './core/note.js';
+export type { Note, Sentence } from './core/note.js';
 export type { OptionProblem } from './core/option-problem.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
 export type { Finding, MetadataValue } from './formats/format.js';
 export type { MetadataEdits } from './formats/gguf/edits.js';
+export type { GgufReason } from './formats/gguf/reasons.js';
+export type { OnnxReason } from './formats/onnx/reasons.js';
 export type { ModelGranularity, Rule } from './formats/options.js';
+export type { SharedReason } from './formats/reason.js';
 export type {
   FormatOptions,
+  FormatReason,
   FormatSidecars,
   ModelFormat,
   ModelTarget,
   ResultFormat,
 } from './formats/registry.js';
-export type { InputArray, InputOptions, ModelInputs, RunOptions, RunReport, Runtime } from './formats/run.js';
+export type {
+  ComparedLayer,
+  ComparedOutput,
+  InputArray,
+  InputOptions,
+  ModelInputs,
+  RunOptions,
+  RunReport,
+  Runtime,
+  SkippedOutputReason,
+} from './formats/run.js';
+export type { SafetensorsReason } from './formats/safetensors/reasons.js';
 export type { ComparedTensor, CompareReport } from './model/compare.js';
 export { type CompareModelsOptions, compareModels } from './model/compare-models.js';
 export type { EstimateOptions, ModelEstimate } from './model/estimate.js';
