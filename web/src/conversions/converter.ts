@@ -38,7 +38,7 @@ interface ConverterInfo {
   readonly from: string;
   /** Name of the format of the results. */
   readonly result: string;
-  /** What is converted, in a sentence. */
+  /** Description of the conversion, in a sentence. */
   readonly about: string;
   /** Arguments of example command lines. */
   readonly examples: readonly string[];

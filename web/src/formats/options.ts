@@ -160,7 +160,7 @@ export interface Flag {
   readonly name: string;
   /** Placeholder for its value in the help; undefined for switches. */
   readonly value?: string;
-  /** Whether it can be given several times. */
+  /** True if it can be given several times. */
   readonly multiple?: boolean;
   /** Member of the option that it sets, if it sets only one. */
   readonly member?: string;

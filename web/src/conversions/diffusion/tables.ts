@@ -19,7 +19,7 @@ export interface Architecture {
   readonly kept: readonly string[];
   /** Whole names of tensors that are never quantized. */
   readonly keptNames?: readonly string[];
-  /** Whether tensors with short rows are stored in rows of 256, with their shape in the metadata. */
+  /** True if tensors with short rows are stored in rows of 256, with their shape in the metadata. */
   readonly reshapes?: boolean;
 }
 

@@ -19,9 +19,9 @@ export interface SentencePieceModel {
   readonly pieces: readonly Piece[];
   /** 1 unigram, 2 BPE, 3 word, 4 char. */
   readonly kind: number;
-  /** Whether a blank is put before the text. */
+  /** True if a blank is put before the text. */
   readonly addsBlank: boolean;
-  /** Whether runs of blanks become one. */
+  /** True if runs of blanks become one. */
   readonly removesBlanks: boolean;
 }
 

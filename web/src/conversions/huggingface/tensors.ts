@@ -37,7 +37,7 @@ export interface Row {
   readonly to: string;
   /** Shape of the weight, row-major. A bias has the first dimension. */
   readonly shape: readonly (keyof Sizes)[];
-  /** Whether it has a bias. @defaultValue 'never' */
+  /** True if it has a bias. @defaultValue 'never' */
   readonly bias?: 'optional' | 'always' | 'never';
   /** True if it may be missing. */
   readonly optional?: true;
@@ -105,7 +105,7 @@ function places(table: Table, sizes: Sizes): Map<string, Place> {
   return all;
 }
 
-/** Whether a tensor is stored as F32 in every file. */
+/** True if a tensor is stored as F32 in every file. */
 function alwaysFloat32(name: string, shape: readonly number[]): boolean {
   return (
     shape.length <= 1 ||

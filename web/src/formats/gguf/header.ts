@@ -156,7 +156,7 @@ class HeaderReader {
     }
   }
 
-  /** Whether the next `count` bytes are in memory. */
+  /** True if the next `count` bytes are in memory. */
   private has(count: number): boolean {
     return this.position + count <= this.filled;
   }

@@ -40,7 +40,7 @@ interface Model {
   readonly is70B: boolean;
   /** Number of tensors in the category 'value'. */
   readonly values: number;
-  /** Whether the output layer shares the weights of the embedding. */
+  /** True if the output layer shares the weights of the embedding. */
   readonly tied: boolean;
 }
 
@@ -309,7 +309,7 @@ const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
   Q2_0: 'Q4_0',
 };
 
-/** Whether each row is a whole number of blocks. */
+/** True if each row is a whole number of blocks. */
 function fits(type: TargetType, shape: readonly number[]): boolean {
   return (shape.at(-1) ?? 1) % ggmlType(type).elements === 0;
 }

@@ -1,20 +1,20 @@
-/** The forms that codes of ONNX models have. */
+/** Forms of codes in ONNX models. */
 import type { CastForm } from '../../codecs/cast.js';
 import { canSearch, type DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import type { SearchedRange } from '../../core/range.js';
 
-/** What decides about codes. */
+/** Options for codes. */
 export interface CodeOptions {
   readonly bits: 2 | 4 | 8;
   readonly signed: boolean;
   readonly symmetric: boolean;
   readonly blockSize?: number | undefined;
   readonly range?: SearchedRange | undefined;
-  /** Type of the scales, and of what codes become. Undefined: F32. */
+  /** Type of the scales, and of the restored floats. Undefined: F32. */
   readonly scale?: 'F32' | 'F16' | undefined;
 }
 
-/** The form of codes with a scale for each index of an axis, or for blocks along it. */
+/** Form of codes with a scale for each index of an axis, or for each block along it. */
 export function linearForm(
   shape: readonly number[],
   axis: number | undefined,
@@ -29,10 +29,10 @@ export function linearForm(
     else sharing = isLast ? 'columns' : 'rows';
   }
   const form = { codec: 'dequantize-linear', bits, signed, symmetric, sharing, axis, blockSize, scale } as const;
-  // Symmetric codes with a sign have the zero point that is meant if there is none.
+  // Signed symmetric codes have the default zero point.
   const whole: DequantizeLinearForm = { ...form, zeroPoint: !(symmetric && signed) };
   return range !== undefined && canSearch(shape, whole) ? { ...whole, range } : whole;
 }
 
-/** float16. Values beyond it, such as those of masks, become its largest one. */
+/** float16, saturating: values out of range, such as those of masks, become the largest one. */
 export const halfForm: CastForm = { codec: 'cast', to: 'F16', saturate: true };

@@ -5,7 +5,7 @@ import { mention } from '../../core/option-problem.js';
 import type { RestoredReason } from './reasons.js';
 import type { OnnxTarget } from './targets.js';
 
-/** How many times each operator occurs. */
+/** Number of nodes of each operator. */
 export type Counts = ReadonlyMap<string, number>;
 
 function most(counts: Counts): [operator: string, count: number][] {
@@ -16,7 +16,7 @@ function sum(counts: Iterable<number>): number {
   return [...counts].reduce((all, n) => all + n, 0);
 }
 
-/** Nodes of a graph in float16 that compute with float32. @param operators at least one */
+/** Nodes of a float16 graph that compute in float32. @param operators at least one */
 export function floatNodesNote(operators: Counts): Note {
   const sorted = most(operators);
   const list = sorted.slice(0, 6).map(([operator, n]) => `${n} ${operator}`);
@@ -27,14 +27,14 @@ export function floatNodesNote(operators: Counts): Note {
   return noteOf('floatNodes', data, `${compute} with float32 between casts: ${list.join(', ')}${more}`);
 }
 
-/** The version of ai.onnx has no casts for float16. @param opset undefined if the model imports none */
+/** The version of ai.onnx lacks casts to float16. @param opset undefined if the model imports none */
 export function noHalfNote(opset: number | undefined, needed: number): Note {
   const version = opset === undefined ? 'no version of ai.onnx' : `opset ${opset}`;
   const text = `${version}: nodes compute with float32; opset ${needed} has casts for float16`;
   return noteOf('opsetWithoutHalf', { opset, needed }, text);
 }
 
-/** In a list of what there are no integers for. */
+/** Words for a reason, in the list of weights without integers. */
 function integersFor(reason: RestoredReason): string {
   switch (reason.kind) {
     case 'readBy':
@@ -50,7 +50,7 @@ function integersFor(reason: RestoredReason): string {
   }
 }
 
-/** Weights of a target for integers that become floats at every run. @param found at least one */
+/** Weights of a target for integers that are restored to floats at every run. @param found at least one */
 export function restoredNote(found: readonly RestoredReason[]): Note {
   const counts = new Map<string, number>();
   for (const reason of found) {
@@ -63,13 +63,13 @@ export function restoredNote(found: readonly RestoredReason[]): Note {
   return noteOf('restoredAtEveryRun', { weights: found.length, reasons: found }, text);
 }
 
-/** Why nothing of a model is converted. */
+/** Reasons why nothing of a model is converted. */
 export type WhyNothing =
   /** Its weights are too small, or read by other operators. */
   | { readonly why: 'noWeights' }
   /** Its weights have this type already. */
   | { readonly why: 'sameType'; readonly dtype: string }
-  /** Its weights have a type that this target does not take. */
+  /** Its weights have a type that the target does not take. */
   | { readonly why: 'dtype'; readonly dtype: string; readonly others: readonly OnnxTarget[] }
   /** Its products are in functions. */
   | { readonly why: 'inFunctions'; readonly others: readonly OnnxTarget[] }
@@ -106,7 +106,7 @@ export function nothingNote(reason: WhyNothing): Note {
   return noteOf('nothingConverted', { ...reason }, nothingText(reason));
 }
 
-// What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs).
+// Run-time costs of a result, measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs).
 
 /** Products with blocks. */
 export function blockCostNote(): Note {
@@ -127,7 +127,7 @@ export function integerCostNote(): Note {
   );
 }
 
-/** Codes that become floats when the model is loaded. */
+/** Codes that are restored to floats when the model is loaded. */
 export function castCostNote(): Note {
   return noteOf(
     'castCost',
@@ -136,7 +136,7 @@ export function castCostNote(): Note {
   );
 }
 
-/** Codes that become floats at every run. @param canCast whether an option makes floats of them once */
+/** Codes that are restored to floats at every run. @param canCast true if an option restores them once instead */
 export function dequantizeCostNote(canCast: boolean): Note {
   return noteOf(
     'dequantizeCost',

@@ -8,7 +8,7 @@ import { reasonText } from './reasons.js';
 import { onnxSignature } from './signature.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
-/** Versions, and how many tensors there are of each type. */
+/** Versions, and number of tensors of each type. */
 function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): string[] {
   const types = new Map<string, number>();
   for (const { dtype } of tensors) types.set(dtype, (types.get(dtype) ?? 0) + 1);

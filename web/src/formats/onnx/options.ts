@@ -1,16 +1,15 @@
-/** Options that decide what becomes of an ONNX model. */
+/** Options of ONNX results. */
 import { rangeError, typeError } from '../../core/errors.js';
 import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
 import { checkRules, didYouMean, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
-/** What decides about an ONNX result. */
+/** Options of an ONNX result. */
 export interface OnnxOptions {
   /**
-   * safetensors and ONNX, integers: how the range of each channel or group is found, as for arrays. 'mse' counts with scales as they are
-   * stored, and is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all
-   * their values.
+   * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
+   * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
    * @defaultValue 'min-max'
    */
   readonly range?: 'min-max' | SearchedRange | undefined;
@@ -19,21 +18,21 @@ export interface OnnxOptions {
   /** ONNX, blocks: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32; bnb4: 64 */
   readonly blockSize?: number | undefined;
   /**
-   * ONNX, blocks: whether they have zero points, which take 2 % more. 'float': zero points of any value, in products of 2 and 4 bits, which
-   * take 20 % more.
+   * ONNX, blocks: true adds zero points, which take 2 % more. 'float': zero points of any value, in products of 2 and 4 bits, which take 20
+   * % more.
    * @defaultValue false
    */
   readonly zeroPoints?: boolean | 'float' | undefined;
   /**
-   * ONNX, int8-weights and uint8-weights: what makes floats of codes. 'linear': DequantizeLinear, which onnxruntime does again at every run,
-   * in the memory of the codes. 'cast': Cast and Mul, which it does once when it loads the model; then the model has the speed and takes the
+   * ONNX, int8-weights and uint8-weights: nodes that restore floats. 'linear': DequantizeLinear, which onnxruntime computes at every run,
+   * in the memory of the codes. 'cast': Cast and Mul, which it computes once, when it loads the model. The model then has the speed and
    * memory of float32, and only the file is small.
    * @defaultValue 'linear'
    */
   readonly dequantize?: 'linear' | 'cast' | undefined;
   /**
-   * ONNX: whether weights go into a second file, whose name is that of the output with `_data` at its end. transformers.js wants
-   * `use_external_data_format` in config.json for it. The output has to be a path.
+   * ONNX: true puts weights into a second file, named after the output with `_data` appended. transformers.js then needs
+   * `use_external_data_format` in config.json. The output must be a path.
    * @defaultValue false, unless the model would have 2 GiB or more
    */
   readonly externalData?: boolean | undefined;

@@ -1,4 +1,4 @@
-/** Plans ONNX results: reads the graphs, decides about each weight, and writes the result. Everything follows from the skeleton. */
+/** Plans ONNX results from the skeleton: reads the graphs, decides about each weight, and writes the result. */
 import type { Note } from '../../core/note.js';
 import type { FilePlan, PartsOf, SourceTensor } from '../format.js';
 import { elementCount } from '../tensors.js';
@@ -22,15 +22,15 @@ import { type TargetInfo, targetNamed } from './targets.js';
 import { dataSuffix } from './write/builder.js';
 import { writeResult } from './write/write.js';
 
-/** A message of protobuf has fewer bytes. */
+/** Largest protobuf message in bytes. */
 const mostBytes = 2 ** 31 - 1;
 
-/** Operators whose weights other targets take. */
+/** Operators whose weights only other targets take. */
 const otherOperators: readonly string[] = ['Conv', 'ConvTranspose', 'LSTM', 'GRU', 'RNN'];
 
-/** Why nothing is converted, and what would help. */
+/** Reason why nothing is converted, with targets that would help. */
 function whyNothing(model: OnnxModel, { decisions, graphs }: Decisions, target: TargetInfo): WhyNothing {
-  // Look at the weights that are large enough.
+  // Find the weights that are large enough.
   const isLarge = ({ shape }: SourceTensor) => shape.length > 1 && (elementCount(shape) ?? 0) >= fewestElements;
   const types = new Set(model.tensors.filter(isLarge).map(({ dtype }) => dtype));
   const kept = decisions.flatMap((one) => (one.kind === 'keep' && isLarge(one.weight.source) ? [one.reason] : []));
@@ -42,7 +42,7 @@ function whyNothing(model: OnnxModel, { decisions, graphs }: Decisions, target: 
     return { why: 'dtype', dtype, others: isHalf ? ['q4', 'int8-weights'] : [] };
   }
   if (target.blockSize === undefined) return { why: 'noWeights' };
-  // Name what blocks are not for.
+  // Name an operator that blocks do not support.
   if (kept.some(({ kind }) => kind === 'inFunction')) return { why: 'inFunctions', others: ['q8', 'int8-weights'] };
   const hasRank = target.kind === 'restored' && kept.some(({ kind }) => kind === 'rank');
   const operator = otherOperators.find(
@@ -55,7 +55,7 @@ function whyNothing(model: OnnxModel, { decisions, graphs }: Decisions, target: 
     : { why: 'operator', operator, others: ['q8', 'int8-weights', 'fp16'] };
 }
 
-/** What a result costs when it runs. @param codecs those of its weights */
+/** Notes about the run-time costs of a result. @param codecs those of its weights */
 function costNotes(target: TargetInfo, { dequantize }: OnnxChoices, codecs: ReadonlySet<string>): Note[] {
   const hasBlocks = codecs.has('matmul-nbits') || codecs.has('matmul-bnb4');
   // The only blocks of int4-weights are tables.
@@ -67,7 +67,7 @@ function costNotes(target: TargetInfo, { dequantize }: OnnxChoices, codecs: Read
   return [dequantize === 'cast' ? castCostNote() : dequantizeCostNote(target.blockSize === undefined)];
 }
 
-/** What users should know about a result. */
+/** Notes for users about a result. */
 function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tensors }: FilePlan): Note[] {
   const target = targetNamed(choices.to);
   const { halves, isTooOldForHalf, decisions, graphs } = made;
@@ -84,8 +84,8 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
 }
 
 /**
- * Plans what becomes of a model. Its weights go into a file beside it if that is asked for, or if it would be too large.
- * @param output the name of the result, by which it names that file
+ * Plans the result for a model. Weights go into a second file on request, or if the model would be too large.
+ * @param output the name of the result, from which that of the second file derives
  */
 export function planOnnx(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, output = 'model.onnx'): FilePlan {
   const decisions = decide(model, choices, partsOf);

@@ -1,4 +1,4 @@
-/** Why weights of ONNX models are kept as they are. */
+/** Reasons to keep weights of ONNX models. */
 import { reasonWords, type SharedReason } from '../reason.js';
 
 /** A reason of this format. */
@@ -9,13 +9,13 @@ type OwnReason =
   | { readonly kind: 'training' }
   /** No node reads it. */
   | { readonly kind: 'notRead' }
-  /** It leaves its graph. */
+  /** It is an output of its graph. */
   | { readonly kind: 'output' }
-  /** It leaves its graph, and nodes that compute with float16 read a copy. */
+  /** It is an output of its graph, and nodes in float16 read a copy. */
   | { readonly kind: 'alsoOutput' }
-  /** A node of this operator reads it, for which there are no codes. */
+  /** A node of this operator reads it, which does not take codes. */
   | { readonly kind: 'readBy'; readonly operator: string }
-  /** A node of this operator reads it, beside nodes that take its codes. */
+  /** A node of this operator reads it, besides nodes that take codes. */
   | { readonly kind: 'alsoReadBy'; readonly operator: string }
   /** Attributes of the reader, or of a node before it, are those of a function. */
   | { readonly kind: 'openAttributes'; readonly operator: string }
@@ -27,7 +27,7 @@ type OwnReason =
   | { readonly kind: 'moved'; readonly operator: string; readonly movers: readonly string[] }
   /** Its reader multiplies by a number that float16 does not hold. */
   | { readonly kind: 'factor'; readonly operator: string }
-  /** Its readers take it for elements of these types. */
+  /** Its readers see elements of these types. */
   | { readonly kind: 'readAs'; readonly types: readonly string[] }
   /** Blocks do not divide the rows of a table. */
   | { readonly kind: 'tableRows'; readonly operator: string; readonly length: number; readonly by: number }
@@ -37,22 +37,22 @@ type OwnReason =
   | { readonly kind: 'scales'; readonly operator: string }
   | Obstacle;
 
-/** Why a version of ai.onnx cannot be raised. */
+/** Obstacles to raising the version of ai.onnx. */
 export type Obstacle =
   /** The model imports no version of it. */
   | { readonly kind: 'noOpset' }
   /** Functions keep their versions. */
   | { readonly kind: 'functionOpset'; readonly opset: number }
-  /** The operator means something else in a newer version. */
+  /** A newer version changes the meaning of the operator. */
   | { readonly kind: 'opset'; readonly opset: number; readonly operator: string };
 
-/** A reason of this format, or one that several formats have. */
+/** A reason of this format, or one that formats share. */
 export type OnnxReason = OwnReason | Extract<SharedReason, { kind: 'rule' | 'rank' | 'dtype' | 'notSmaller' }>;
 
-/** Why a weight has no integers that are multiplied: its reader, or a version that cannot be raised. */
+/** Reason why a weight is not multiplied as integers: its reader, or a version that cannot be raised. */
 export type RestoredReason = Extract<OwnReason, { kind: 'readBy' | 'inFunction' }> | Obstacle;
 
-/** Reasons without more about them, made once: a model may have a hundred thousand tensors. */
+/** Reasons without data, made once because a model may have a hundred thousand tensors. */
 export const ownReasons = {
   small: { kind: 'small' },
   training: { kind: 'training' },
@@ -64,7 +64,7 @@ type WordsOf<Kind extends OwnReason['kind']> =
   | string
   | ((reason: Extract<OwnReason, { readonly kind: Kind }>) => string);
 
-/** What reports say of each kind. */
+/** Words of each kind in reports. */
 const words: { readonly [Kind in OwnReason['kind']]: WordsOf<Kind> } = {
   small: 'small',
   training: 'training',

@@ -1,43 +1,43 @@
-/** What ONNX models can become: one row for each target. */
+/** Targets of ONNX models, one row each. */
 import type { Target } from '../format.js';
 
-/** What every row says. */
+/** Members of all rows. */
 interface Row extends Pick<Target, 'about' | 'preset'> {
-  /** Types of the weights that it takes. */
+  /** Accepted types of weights. */
   readonly takes: readonly ('F32' | 'F16')[];
-  /** Whether everything that does not become codes becomes float16. */
+  /** True if all other floats become float16. */
   readonly half?: true;
-  /** Values of `range` that it takes; undefined if codes do not depend on a range. */
+  /** Accepted values of `range`; undefined if codes do not depend on a range. */
   readonly ranges?: 'all' | 'min-max and mse';
-  /** Values of `zeroPoints` that it takes; undefined if it leaves no choice. */
+  /** Accepted values of `zeroPoints`; undefined without a choice. */
   readonly zeroPoints?: readonly (boolean | 'float')[];
-  /** Elements of a block by default; undefined if codes are not in blocks. */
+  /** Default block size; undefined without blocks. */
   readonly blockSize?: number;
-  /** What the weights of one model may become together, all of them read as floats when the model runs. */
+  /** Targets that one model may mix, all for float activations. */
   readonly mixed?: readonly string[];
-  /** How the names of results end, where that is not the name of the target. */
+  /** Ending of results' names, if other than the name of the target. */
   readonly ending?: string;
 }
 
-/** Codes that are multiplied as integers: activations are quantized while the model runs. */
+/** A target whose codes are multiplied as integers: activations are quantized while the model runs. */
 interface IntegerRow extends Row {
   readonly kind: 'integers';
   readonly codec: 'dequantize-linear';
   readonly bits: 8;
-  /** Whether codes have a sign. 'byModel': unless the model has convolutions or attention. */
+  /** True for signed codes. 'byModel': signed unless the model has convolutions or attention. */
   readonly signed: boolean | 'byModel';
 }
 
-/** Codes that become floats again before they are used. */
+/** A target whose codes are restored to floats before use. */
 interface RestoredRow extends Row {
   readonly kind: 'restored';
   readonly codec: 'dequantize-linear';
   readonly bits: 4 | 8;
-  /** Whether codes have a sign and are symmetric. 'withoutZeroPoints': unless zero points are asked for. */
+  /** True for signed, symmetric codes. 'withoutZeroPoints': signed unless zero points are requested. */
   readonly signed: boolean | 'withoutZeroPoints';
 }
 
-/** Blocks that onnxruntime computes with as they are. */
+/** A target of blocks that operators of onnxruntime read directly. */
 interface BlockRow extends Row {
   readonly kind: 'blocks';
   readonly codec: 'matmul-nbits';
@@ -45,7 +45,7 @@ interface BlockRow extends Row {
   readonly blockSize: number;
 }
 
-/** The same of 4-bit floats. */
+/** A target of blocks of 4-bit floats. */
 interface FloatBlockRow extends Row {
   readonly kind: 'blocks';
   readonly codec: 'matmul-bnb4';
@@ -53,7 +53,7 @@ interface FloatBlockRow extends Row {
   readonly blockSize: number;
 }
 
-/** Floats of 16 bits. */
+/** A target of 16-bit floats. */
 interface HalfRow extends Row {
   readonly kind: 'half';
   readonly codec: 'cast';
@@ -64,7 +64,7 @@ interface HalfRow extends Row {
 type AnyRow = IntegerRow | RestoredRow | BlockRow | FloatBlockRow | HalfRow;
 
 const floats = ['F32'] as const;
-// onnxruntime scales codes of integers in float32, and so does MatMulBnb4 on the CPU.
+// onnxruntime scales integer codes in float32, and so does MatMulBnb4 on the CPU.
 const floatsAndHalves = ['F32', 'F16'] as const;
 
 const integers = { kind: 'integers', codec: 'dequantize-linear', bits: 8, takes: floats, ranges: 'all' } as const;
@@ -84,7 +84,7 @@ const rows = {
     about: '8 bits, multiplied as integers; int8, or uint8 beside convolutions',
     signed: 'byModel',
     preset: 'balanced',
-    // transformers.js looks for this name if it is asked for q8.
+    // transformers.js uses this ending for q8.
     ending: 'quantized',
   },
   int8: { ...integers, about: 'the same, symmetric', signed: true },
@@ -145,13 +145,13 @@ const rows = {
 /** A target of an ONNX model. */
 export type OnnxTarget = keyof typeof rows;
 
-/** All that is known about a target. */
+/** Description of a target. */
 export type TargetInfo = Target & AnyRow & { readonly name: OnnxTarget };
 
 /** A target of one kind. */
 export type TargetOf<Kind extends AnyRow['kind']> = TargetInfo & { readonly kind: Kind };
 
-/** Names of the options that mean something for a row. */
+/** Names of the options that apply to a row. */
 function optionsOf({ kind, ranges, zeroPoints, blockSize }: AnyRow): string[] {
   return [
     ...(ranges === undefined ? [] : ['range']),
@@ -171,7 +171,7 @@ export const targets: readonly TargetInfo[] = Object.entries(rows).map(
 /** Their names. */
 export const onnxTargets: readonly OnnxTarget[] = targets.map(({ name }) => name);
 
-/** The target of a name that was checked. */
+/** The target of a valid name. */
 export function targetNamed(name: string): TargetInfo {
   const found = targets.find((target) => target.name === name);
   if (found === undefined) throw new Error(`there is no target ${name}`);

@@ -1,4 +1,8 @@
-/** config.json: the `quantization_config` that tells loaders how the codes of a model are to be understood. */
+/**
+ * config.json: the `quantization_config` that describes the codes of a model for loaders.
+ * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/quantization/ quant_args.py and quant_config.py at
+ * ac8e2ba8.
+ */
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { ofType } from '../../core/option-problem.js';
@@ -11,15 +15,12 @@ import { keeperByName, linearOnly } from './keep.js';
 
 // ------------------------------------------------------------------------------------------------------------ quantization_config
 
-/** The module of `X.weight`: X. Other tensors have none that a configuration could name. */
+/** Module of a tensor as a configuration names it: X for `X.weight`; undefined for other tensors. */
 function moduleOf(name: string): string | undefined {
   return name.endsWith('.weight') ? name.slice(0, -'.weight'.length) : undefined;
 }
 
-/**
- * QuantizationArgs of compressed-tensors. It refuses keys that it does not know. These are the ones that all its versions since 0.11
- * know.
- */
+/** QuantizationArgs of compressed-tensors, with the keys known to all its versions since 0.11, because it refuses unknown ones. */
 function quantizationArgs(
   args: Readonly<Record<'num_bits' | 'type' | 'symmetric' | 'strategy' | 'group_size' | 'dynamic', unknown>>,
   observer: 'minmax' | 'mse' | null,
@@ -30,11 +31,11 @@ function quantizationArgs(
 function weightArgs({ type, bits, symmetric, groupSize, range }: CompressedForm) {
   const strategy = groupSize === undefined ? 'channel' : 'group';
   const args = { num_bits: bits, type, symmetric, strategy, group_size: groupSize ?? null, dynamic: false };
-  // Of llm-compressor's observers the one that comes closest.
+  // Name the closest observer of llm-compressor.
   return quantizationArgs(args, range === 'mse' ? 'mse' : 'minmax');
 }
 
-/** int8 for each token, when the model runs. */
+/** int8 per token, when the model runs. */
 function activationArgs() {
   const args = { num_bits: 8, type: 'int', symmetric: true, strategy: 'token', group_size: null, dynamic: true };
   return quantizationArgs(args, null);
@@ -46,7 +47,7 @@ interface Group {
   readonly members: PlannedTensor['source'][];
 }
 
-/** The weights with codes, by bits and groups; and the modules of matrices without codes. */
+/** Weights with codes, by bits and group size; and the modules of matrices without codes. */
 function groupsOf(tensors: readonly PlannedTensor[]): { groups: readonly Group[]; ignore: string[] } {
   const groups = new Map<string, Group>();
   const byForm = new Map<CompressedForm, Group>();
@@ -67,7 +68,7 @@ function groupsOf(tensors: readonly PlannedTensor[]): { groups: readonly Group[]
       if (module !== undefined) ignore.push(module);
     }
   }
-  // An output layer that shares the embedding's weight is a module without a tensor of its own.
+  // An output layer that shares the embedding's weight is a module without its own tensor.
   const named = (pattern: RegExp) => tensors.some(({ source }) => pattern.test(source.name));
   if (named(/(^|\.)(embed_tokens|wte|word_embeddings|shared)\.weight$/) && !named(/(^|\.)lm_head\./)) {
     ignore.push('lm_head');
@@ -75,7 +76,7 @@ function groupsOf(tensors: readonly PlannedTensor[]): { groups: readonly Group[]
   return { groups: [...groups.values()], ignore };
 }
 
-/** Modules with codes that are no linear layers: convolutions, and embeddings that a rule asked for. */
+/** Modules with codes other than linear layers: convolutions, and embeddings selected by a rule. */
 function specialModules(members: Group['members']): string[] {
   const keptByName = keeperByName([]);
   const notLinear = linearOnly(members);
@@ -109,7 +110,7 @@ export function describe(
       weights: weightArgs(form),
       input_activations: activations === undefined ? null : activationArgs(),
       output_activations: null,
-      // Loaders go by this one. Those that are older than it go by that of the whole file.
+      // Loaders read this format; older ones read that of the whole file.
       format: formatOf(form, activations),
     };
   }
@@ -123,23 +124,22 @@ export function describe(
     config_groups: configGroups,
     sparsity_config: {},
     transform_config: {},
-    // The first version that knows every key above.
+    // First version with every key above.
     version: '0.11.0',
   };
 }
 
 // ----------------------------------------------------------------------------------------------------------------------- the file
 
-/** @throws TypeError if something is no content of a config.json */
+/** @throws TypeError if `config` is not an object */
 export function checkConfig(config: unknown): void {
   if (typeof config === 'object' && config !== null && !Array.isArray(config)) return;
   throw typeError('config', ofType('object of a config.json'), config);
 }
 
 /**
- * A model's config.json with the `quantization_config` as its last key, in place of one that it has from compressed-tensors. The given
- * object stays as it is.
- * @throws TypeError if `config` is no object; ScalepointError `BAD_FILE` if it describes a model that is quantized by other means
+ * A model's config.json with the `quantization_config` as its last key, replacing one of compressed-tensors. The argument is not changed.
+ * @throws TypeError if `config` is not an object; ScalepointError `BAD_FILE` if it describes a model quantized by another method
  */
 export function mergeConfig(
   config: unknown,
@@ -149,8 +149,8 @@ export function mergeConfig(
   const { quantization_config: before, ...rest } = config as Record<string, unknown>;
   const method = (before as { quant_method?: unknown } | null | undefined)?.quant_method;
   if (before !== undefined && before !== null && method !== 'compressed-tensors') {
-    const told = typeof method === 'string' ? `by ${quoted(method)}` : 'by a method that it does not name';
-    throw new ScalepointError('BAD_FILE', `config: the model is quantized already, ${told}`);
+    const by = typeof method === 'string' ? `by ${quoted(method)}` : 'by a method that it does not name';
+    throw new ScalepointError('BAD_FILE', `config: the model is quantized already, ${by}`);
   }
   return { ...rest, quantization_config: quantizationConfig };
 }
@@ -166,11 +166,11 @@ function print(value: unknown): string {
 }
 
 /**
- * Reads a config.json. Its numbers become strings and are printed as they were spelled: Python tells 1.0 from 1, and its integers can be
- * larger than JavaScript's.
+ * Reads a config.json. Numbers become strings, printed in their original spelling: Python distinguishes 1.0 from 1, and its integers can
+ * exceed JavaScript's.
  */
 function parse(text: string): ReturnType<Sidecar['parse']> {
-  // Begins the strings that stand for numbers, and no others: nobody can know it in advance.
+  // Prefix of strings that stand for numbers, random so that a file cannot contain it.
   const mark = `number ${crypto.randomUUID()} `;
   let value: unknown;
   try {
@@ -202,7 +202,7 @@ export const configSidecar: Sidecar = {
   merge: mergeConfig,
   without: withoutEntry,
   fits: (types) => types.some((type) => /^([IU](8|16|32)|F4|F[68]_\w+)$/.test(type)),
-  // Loaders look for config.json beside model.safetensors. Beside any other file it gets a name of its own.
+  // Use config.json, which loaders read, beside model.safetensors, and a distinct name beside other files.
   nameFor(output) {
     return output === 'model.safetensors' ? 'config.json' : `${output.replace(/\.safetensors$/i, '')}.config.json`;
   },

@@ -1,7 +1,7 @@
 /**
- * Reads headers of safetensors files: `u64 N` (little-endian), N bytes of JSON, then the tensors' bytes. Files are untrusted, so that
- * everything in a header is checked. layout.ts writes them.
- * Reference: github.com/huggingface/safetensors, README.md and safetensors/src/tensor.rs.
+ * Reads headers of safetensors files: `u64 N` (little-endian), N bytes of JSON, then the tensors' bytes. Files are untrusted, so everything
+ * in a header is checked. layout.ts writes them.
+ * Reference: github.com/huggingface/safetensors, README.md and safetensors/src/tensor.rs at 24b0b28.
  */
 
 import { ScalepointError } from '../../core/errors.js';
@@ -10,7 +10,7 @@ import { type ByteSource, quoted } from '../../files/bytes.js';
 import { elementCount } from '../tensors.js';
 import { JsonReader, maxExtras, maxMembers } from './json.js';
 
-/** Element types and their bits, in the order of the reference. It writes files from the last type to the first. */
+/** Bits of element types, in the order of the reference, which writes files from the last type to the first. */
 const dtypeBits = {
   BOOL: 8,
   F4: 4,
@@ -39,7 +39,7 @@ const dtypeBits = {
 /** Element type of a stored tensor, in the spelling of safetensors. */
 export type TensorDType = keyof typeof dtypeBits;
 
-/** The place of each type in that order. */
+/** Position of each type in that order. */
 export const dtypeOrder: ReadonlyMap<string, number> = new Map(
   Object.keys(dtypeBits).map((dtype, index) => [dtype, index]),
 );
@@ -52,13 +52,13 @@ export interface TensorInfo {
   readonly shape: readonly number[];
   /** Size in bytes. */
   readonly bytes: number;
-  /** Where its bytes begin, from the start of the file. */
+  /** Offset of its first byte in its file. */
   readonly byteOffset: number;
-  /** Which file of a model in several files, from 0. */
+  /** Index of its file in a model of several files, from 0. */
   readonly file: number;
 }
 
-/** A header that has been checked. */
+/** A checked header. */
 export interface SafetensorsHeader {
   /** In the order of their bytes. They cover the rest of the file without gaps. */
   readonly tensors: readonly TensorInfo[];
@@ -66,28 +66,28 @@ export interface SafetensorsHeader {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/** The limit of the format. */
+/** Largest header of the format. */
 export const maxHeaderBytes = 100_000_000;
 
-/** More dimensions than numpy and PyTorch make. */
+/** Largest rank accepted, at least that of numpy and PyTorch. */
 const maxRank = 64;
 
-/** Size of a tensor in bytes. Undefined if that is not a whole number or too large. */
+/** Size of a tensor in bytes; undefined if not a whole number, or too large. */
 export function tensorBytes(dtype: TensorDType, shape: readonly number[]): number | undefined {
   const bits = (elementCount(shape) ?? Number.NaN) * dtypeBits[dtype];
   return Number.isSafeInteger(bits) && bits % 8 === 0 ? bits / 8 : undefined;
 }
 
-/** Shapes that were read. Most tensors of a model have one of few, and often that of the tensor before. */
+/** Shared shapes. Models have few distinct shapes, and often many consecutive tensors of the same shape. */
 class Shapes {
   readonly #byNumbers = new Map<string, readonly number[]>();
   #last: readonly number[] = [];
 
-  /** The same shape, in one array for all tensors that have it. */
+  /** The shared array of a shape. */
   shared(shape: readonly number[]): readonly number[] {
     if (isSameShape(shape, this.#last)) return this.#last;
     const key = shape.join();
-    // A copy takes no more memory than its numbers need.
+    // Copy it, to free spare capacity.
     const known = this.#byNumbers.get(key) ?? shape.slice();
     this.#byNumbers.set(key, known);
     this.#last = known;
@@ -101,7 +101,7 @@ function isSameShape(a: readonly number[], b: readonly number[]): boolean {
   return true;
 }
 
-/** What an entry says. */
+/** Values of an entry. */
 interface Found {
   dtype: string | undefined;
   shape: number[] | undefined;
@@ -111,9 +111,9 @@ interface Found {
 /** Reads the entries of a header. */
 interface EntryReader {
   readonly json: JsonReader;
-  /** Where the tensors' bytes begin. */
+  /** Offset of the tensors' bytes. */
   readonly dataOffset: number;
-  /** Which file the header is of. */
+  /** Index of the file. */
   readonly file: number;
   readonly shapes: Shapes;
 }
@@ -157,7 +157,7 @@ function fail(message: string, byteOffset: number): never {
   throw new ScalepointError('BAD_FILE', message, { byteOffset });
 }
 
-/** Reads the length of the header. Returns where the tensors' bytes begin. */
+/** Reads the length of the header. Returns the offset of the tensors' bytes. */
 async function readLength(source: ByteSource): Promise<number> {
   if (source.size < 8) {
     fail(`the file has ${source.size} bytes, too few for the 8 that hold the length of the header`, source.size);
@@ -172,14 +172,14 @@ async function readLength(source: ByteSource): Promise<number> {
   return dataOffset;
 }
 
-/** The tensors that a header names, and where their entries are in it. */
+/** Tensors of a header, and the positions of their entries. */
 interface Entries {
   readonly tensors: TensorInfo[];
   readonly positions: number[];
   readonly metadata: Record<string, string>;
 }
 
-/** Reads the JSON. Offsets are not yet compared with each other and the size of the file. */
+/** Reads the JSON, without comparing offsets with each other and the size of the file. */
 function readEntries(json: JsonReader, dataOffset: number, file: number): Entries {
   const tensors: TensorInfo[] = [];
   const positions: number[] = [];
@@ -201,7 +201,7 @@ function readEntries(json: JsonReader, dataOffset: number, file: number): Entrie
   return { tensors, positions, metadata };
 }
 
-/** The tensors in the order of their bytes, and where their entries are. Most files have them in that order. */
+/** Sorts tensors, and the positions of their entries, by offset. Most files are sorted already. */
 function inOrder({ tensors, positions }: Entries): Pick<Entries, 'tensors' | 'positions'> {
   const compare = (a: TensorInfo, b: TensorInfo) => a.byteOffset - b.byteOffset || a.bytes - b.bytes;
   const isSorted = tensors.every((tensor, i) => i === 0 || compare(tensors[i - 1] as TensorInfo, tensor) <= 0);
@@ -211,7 +211,7 @@ function inOrder({ tensors, positions }: Entries): Pick<Entries, 'tensors' | 'po
   return { tensors: order.map(at), positions: order.map((i) => positions[i] as number) };
 }
 
-/** Checks that the tensors, in the order of their bytes, neither overlap nor leave gaps nor end beyond the file. Returns their end. */
+/** Checks that the sorted tensors do not overlap, leave gaps, or exceed the file. Returns their end. */
 function checkOffsets(
   json: JsonReader,
   { tensors, positions }: Pick<Entries, 'tensors' | 'positions'>,
@@ -241,9 +241,9 @@ function checkOffsets(
 }
 
 /**
- * Reads and checks the header of a safetensors file. Every size is compared with the size of the file before memory is allocated for it.
- * @param file which one it is of a model in several files
- * @throws ScalepointError `BAD_FILE` with the offset, and with the tensor if the error is in one
+ * Reads and checks the header of a safetensors file. Each size is compared with the size of the file before memory is allocated.
+ * @param file index of the file in a model of several files
+ * @throws ScalepointError `BAD_FILE` with the offset, and the tensor if one is at fault
  */
 export async function readSafetensors(source: ByteSource, file = 0): Promise<SafetensorsHeader> {
   const dataOffset = await readLength(source);

@@ -1,18 +1,18 @@
-/** A strict JSON reader. `JSON.parse` silently keeps the last of two equal keys, and its errors have no byte offsets. */
+/** A strict JSON reader. `JSON.parse` silently keeps the last of duplicate keys, and its errors lack byte offsets. */
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 
-/** The limit of serde_json, which the reference uses. Only values that are skipped can nest. */
+/** Largest depth, as in serde_json, which the reference uses. Only skipped values can nest. */
 const maxDepth = 128;
-/** Members of an object, which are told from each other in memory. Headers have some thousands of tensors. */
+/** Largest number of members of an object, whose keys are compared in memory. Headers have some thousands of tensors. */
 export const maxMembers = 2 ** 20;
-/** Members of an object that says little, such as metadata. */
+/** Largest number of members of a minor object, such as metadata. */
 export const maxExtras = 2 ** 16;
 
-/** Members of an object that are compared one by one. */
+/** Number of members up to which keys are compared one by one. */
 const fewMembers = 8;
 
-/** Strings up to this length are remembered, and so many of them: the keys and types that every tensor repeats. */
+/** Length and number of cached strings: keys and types that every tensor repeats. */
 const shortString = 16;
 const mostShort = 64;
 
@@ -29,13 +29,13 @@ export class JsonReader {
   private readonly origin: number;
   private readonly what: string;
   private readonly decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-  /** Short strings of ASCII, by a number made of their bytes. To decode them takes longer than to compare them. */
+  /** Short ASCII strings by a hash of their bytes. Comparing them is faster than decoding. */
   private readonly short: (string | undefined)[] = new Array(mostShort).fill(undefined);
 
-  /** Lists of keys that are no longer needed. What they hold means nothing. */
+  /** Unused lists of keys for reuse, with arbitrary contents. */
   private readonly spare: string[][] = [];
 
-  /** `origin` is the offset of the bytes in the file, `what` is what errors call them. */
+  /** `origin`: offset of the bytes in the file. `what`: their name in errors. */
   constructor(bytes: Uint8Array, origin: number, what = 'header') {
     this.bytes = bytes;
     this.origin = origin;
@@ -66,7 +66,7 @@ export class JsonReader {
     return true;
   }
 
-  /** @param of what it belongs to, for errors. Texts that nobody reads are not put together. */
+  /** @param of owner of the character, for errors; passed separately so that no text is built without an error */
   expect(character: string, where: string, of = ''): void {
     if (!this.take(character)) this.fail(`expected '${character}' ${where}${of}, got ${this.seen()}`);
   }
@@ -80,7 +80,7 @@ export class JsonReader {
       : `byte 0x${byte.toString(16).padStart(2, '0')}`;
   }
 
-  /** @param of what it is part of, for errors */
+  /** @param of owner of the string, for errors */
   string(what: string, of = ''): string {
     const { bytes } = this;
     if (this.peek() !== quote) this.fail(`expected ${what}${of}, a string, got ${this.seen()}`);
@@ -116,7 +116,7 @@ export class JsonReader {
     } catch {
       this.fail(`${what}${of} has an unknown escape`, start);
     }
-    // Half of a surrogate pair cannot be written as UTF-8.
+    // Refuse half of a surrogate pair, which UTF-8 cannot represent.
     if (/\p{Surrogate}/u.test(text)) this.fail(`${what}${of} has half of a surrogate pair`, start);
     return text;
   }
@@ -136,7 +136,7 @@ export class JsonReader {
     return text;
   }
 
-  /** A whole number of at least 0 that a double holds exactly, written in digits. @param of what it is part of, for errors */
+  /** A whole number of at least 0 that a double holds exactly, written in digits. @param of owner of the number, for errors */
   natural(what: string, of = ''): number {
     const { bytes } = this;
     if (!isDigit(this.peek())) this.fail(`expected ${what}${of}, a whole number of at least 0, got ${this.seen()}`);
@@ -152,11 +152,11 @@ export class JsonReader {
     return value;
   }
 
-  /** At most so many whole numbers, of which two are allowed at least. */
+  /** Reads an array of at most `most` whole numbers, `most` being at least 2. */
   naturals(what: string, most: number): number[] {
     this.expect('[', 'before ', what);
     if (this.take(']')) return [];
-    // Lists that grow have room for more than a dozen numbers, and there are two of them for each tensor.
+    // Build arrays of exact size: growing ones reserve room for more than a dozen numbers, and each tensor has two.
     const first = this.natural('a number of ', what);
     if (!this.take(',')) {
       this.expect(']', 'after ', what);
@@ -171,9 +171,9 @@ export class JsonReader {
     return values;
   }
 
-  /** Reads an object of at most so many members. `member` is called with each key and its position, and has to read the value. */
+  /** Reads an object of at most `most` members. `member` is called with each key and its position, and must read the value. */
   object(what: string, most: number, member: (key: string, position: number) => void): void {
-    // The few keys of an entry are told from each other faster in a list.
+    // Compare few keys in a list, which is faster for entries.
     const few = this.spare.pop() ?? [];
     let count = 0;
     let keys: Set<string> | undefined;

@@ -1,18 +1,18 @@
 /**
- * Which tensors are kept by default when weights become integers. Names tell: norms, biases, embeddings, the output layer and the router
- * of experts are small and matter much; scales and zero points belong to weights that are quantized already.
+ * Chooses by name the tensors that are kept by default when weights become integers. Norms, biases, embeddings, the output layer and the
+ * router of experts are small and sensitive; scales and zero points belong to weights that are quantized already.
  */
 
 import { type Reason, rankReason, reasons } from '../reason.js';
 import { own } from './reasons.js';
 
-/** A name in its parts between dots and slashes. */
+/** A name, split at dots and slashes. */
 interface NameParts {
   readonly parts: readonly string[];
   readonly last: string;
   /** The innermost module: `linear` in `norm1.linear.weight`, which is a linear layer inside of a norm. */
   readonly owner: string;
-  /** Whether the owner is next to a list of experts. */
+  /** True if the owner is a sibling of a list of experts. */
   readonly nextToExperts: boolean;
 }
 
@@ -31,7 +31,7 @@ const keptKinds: readonly (readonly [reason: Reason, matches: (name: NameParts) 
     reasons.norm,
     ({ owner, last }) => [owner, last].some((part) => /norm(_?\d+)?$|^norm_|^(ln|bn|gn)(\d*|_\w+)$/i.test(part)),
   ],
-  // Loaders expect routers in floats. A gate without experts next to it is an ordinary layer.
+  // Loaders expect routers in floats. A gate without experts beside it is an ordinary layer.
   [
     reasons.router,
     ({ parts, owner, nextToExperts }) =>
@@ -41,13 +41,13 @@ const keptKinds: readonly (readonly [reason: Reason, matches: (name: NameParts) 
   [own({ kind: 'zeroPoint' }), ({ last }) => zeroPointName.test(last)],
 ];
 
-/** Ends of names that are remembered. Models have a few dozen of them. */
+/** Number of cached ends of names. Models have a few dozen. */
 const mostEnds = 1024;
 
-/** Names that have to be looked at as a whole: with parts whose place in the name does not matter, or with routers. */
+/** Names to check as a whole: those with routers, or with parts that count anywhere in the name. */
 const unusual = /lm_head|router|gate[./]/i;
 
-/** Where the last two parts of a name begin. */
+/** Begin of the last two parts of a name. */
 function endOf(name: string): number {
   let separators = 0;
   for (let at = name.length - 1; at >= 0; at--) {
@@ -58,8 +58,8 @@ function endOf(name: string): number {
 }
 
 /**
- * Makes a function that returns why a tensor of some name is kept by default, or undefined.
- * @param tensors all of the model, since some names only have a meaning together
+ * Makes a function from names to the reason to keep a tensor by default, or undefined.
+ * @param tensors all of the model, because the meaning of some names depends on others
  */
 export function keeperByName(tensors: readonly { readonly name: string }[]): (name: string) => Reason | undefined {
   /** The parts of names before `experts`. */
@@ -78,7 +78,7 @@ export function keeperByName(tensors: readonly { readonly name: string }[]): (na
   };
   const known = new Map<string, { readonly reason: Reason | undefined }>();
   return (name) => {
-    // Of all others, the last two parts tell.
+    // Decide about all others by the last two parts.
     if (unusual.test(name)) return reasonFor(name);
     const end = name.slice(endOf(name));
     let found = known.get(end);
@@ -92,19 +92,19 @@ export function keeperByName(tensors: readonly { readonly name: string }[]): (na
 
 const conv1DReason = own({ kind: 'conv1D' });
 
-/** The end of a name that is that of a weight in layers of GPT-2. */
+/** End of the names of weights in GPT-2's layers. */
 const conv1D = /(^|\.)(c_attn|c_proj|c_fc|q_attn)\.weight$/;
 
 /**
- * Makes a function that returns why a weight is decoded by no loader of compressed-tensors, or undefined. They act on linear layers: on
- * the two-dimensional `.weight` of a module. Names do not tell more, but for one case: GPT-2's Conv1D, a linear layer that is stored
- * transposed, is of another class.
+ * Makes a function from weights to the reason why loaders of compressed-tensors do not decode them, or undefined. Loaders decode linear
+ * layers: the two-dimensional `.weight` of a module. Names reveal one other class: GPT-2's Conv1D, a linear layer that is stored
+ * transposed.
  * @param tensors all tensors of the model
  */
 export function linearOnly(
   tensors: readonly { readonly name: string; readonly shape: readonly number[] }[],
 ): (name: string, shape: readonly number[]) => Reason | undefined {
-  // c_attn makes queries, keys and values, so that its rows are the longer side only if it is transposed.
+  // c_attn computes queries, keys and values, so its rows are the longer side only if it is transposed.
   const isConv1D = tensors.some(
     ({ name, shape: [rows = 0, columns = 0] }) => columns === 3 * rows && /(^|\.)c_attn\.weight$/.test(name),
   );

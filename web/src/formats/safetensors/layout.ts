@@ -1,4 +1,4 @@
-/** Writes headers of safetensors files. */
+/** Writes headers of safetensors files. Reference: github.com/huggingface/safetensors, safetensors/src/tensor.rs at 24b0b28. */
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
@@ -13,55 +13,55 @@ export interface NamedTensor {
   readonly shape: readonly number[];
 }
 
-/** A safetensors file to be written: its header, and where each tensor's bytes go. */
+/** A safetensors file to be written: its header, and the offset of each tensor. */
 export interface SafetensorsLayout {
   /** The first bytes of the file: length and JSON. */
   readonly header: MadeBytes;
-  /** Which tensors follow, by their indices, in the order of their bytes. */
+  /** Indices of the tensors, in the order of their bytes. */
   readonly order: Uint32Array;
-  /** Where each tensor begins, from the start of the file, by its index. */
+  /** Offset of each tensor in the file, by index. */
   readonly offsets: Float64Array;
-  /** Bytes of the whole file. */
+  /** Size of the whole file. */
   readonly size: number;
 }
 
 /** Type and shape of a tensor. */
 type Kind = Pick<NamedTensor, 'dtype' | 'shape'>;
 
-/** The tensors of a file to be written, by their numbers. There may be several hundred thousand of them, so that nothing is made of each. */
+/** The tensors of a file to be written, by index. Access is by functions, because there may be several hundred thousand tensors. */
 export interface ListedTensors {
   readonly count: number;
   nameOf(index: number): string;
   kindOf(index: number): Kind;
 }
 
-/** Names that JSON writes as they are, and whose order is that of their bytes. */
+/** Names without JSON escapes, which sort by bytes. */
 const isPlainKey = /^[\w.\-/]*$/;
 
 type Compare = (a: string, b: string) => number;
 
-/** Engines compare strings by their units, fast. That is byte order, unless there are units from the surrogates on. */
+/** Compares strings by UTF-16 units, which engines do fast. This is byte order below the surrogates. */
 const byUnits: Compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
-/** A number made of how a name ends; undefined if it is too short. */
+/** Hash of the end of a name; undefined if it is too short. */
 function endOf(name: string): number | undefined {
   const at = name.length - 3;
   if (at < 0) return undefined;
   return (name.charCodeAt(at) * 2 ** 16 + name.charCodeAt(at + 1)) * 2 ** 16 + name.charCodeAt(at + 2);
 }
 
-/** What is known of the names of some tensors. */
+/** Facts about the names of some tensors. */
 interface Seen {
-  /** Whether they are in order, and none is there twice. */
+  /** True if they are strictly increasing. */
   readonly areOrdered: boolean;
   readonly arePlain: boolean;
-  /** Their bytes in JSON, without quotes. */
+  /** Bytes in JSON, without quotes. */
   readonly bytes: number;
-  /** Lists that have no ends in common have no name in common. Undefined if a name is too short. */
+  /** Hashes of the ends; lists with disjoint ends have disjoint names. Undefined if a name is too short. */
   readonly ends: ReadonlySet<number> | undefined;
 }
 
-/** Looks at names one after the other. All of them at once would take more memory than all else. */
+/** Collects facts about names one by one, to save memory. */
 function look(count: number, nameAt: (i: number) => string, encoder: TextEncoder): Seen {
   const ends = new Set<number | undefined>();
   let [areOrdered, arePlain, bytes] = [true, true, 0];
@@ -87,7 +87,7 @@ function areApart(a: ReadonlySet<number> | undefined, b: ReadonlySet<number> | u
   return true;
 }
 
-/** A name that two sorted lists have in common. */
+/** First common name of two sorted lists. */
 function common(a: readonly string[], b: readonly string[]): string | undefined {
   for (let i = 0, j = 0; i < a.length && j < b.length; ) {
     const order = compareNames(a[i] as string, b[j] as string);
@@ -102,7 +102,7 @@ function takenError(name: string): RangeError {
   return new RangeError(`tensor ${quoted(name)}: the name is taken`);
 }
 
-/** Places of names in their order. @throws RangeError if two names are equal */
+/** Indices that sort names. @throws RangeError if two names are equal */
 function sortedPlaces(names: readonly string[], arePlain: boolean): number[] {
   const compare = arePlain ? byUnits : compareNames;
   const places = [...names.keys()].sort((a, b) => compare(names[a] as string, names[b] as string));
@@ -111,22 +111,22 @@ function sortedPlaces(names: readonly string[], arePlain: boolean): number[] {
   return places;
 }
 
-/** Tensors of one type, as they follow each other in the file. */
+/** Consecutive tensors of one type in the file. */
 interface Stretch {
   readonly names: () => readonly string[];
   readonly ends: ReadonlySet<number> | undefined;
 }
 
-/** The order of tensors, and what is known of their names. */
+/** Order of tensors, and facts about their names. */
 interface Order {
   readonly order: Uint32Array;
-  /** Whether all names are plain. */
+  /** True if all names are plain. */
   readonly arePlain: boolean;
   /** Bytes of all names in JSON, without their quotes. */
   readonly nameBytes: number;
 }
 
-/** The tensors in the order of the reference: wide dtypes first, names in byte order. @throws RangeError if a name is taken */
+/** Sorts tensors in the order of the reference: wide dtypes first, names in byte order. @throws RangeError for duplicate names */
 function orderOf({ count, nameOf, kindOf }: ListedTensors): Order {
   const byType = new Map<TensorDType, number[]>();
   for (let index = 0; index < count; index++) {
@@ -143,7 +143,7 @@ function orderOf({ count, nameOf, kindOf }: ListedTensors): Order {
   let [arePlain, nameBytes, done] = [true, 0, 0];
   let places: readonly number[] = [];
   for (const [, list] of [...byType].sort((a, b) => rank(b) - rank(a))) {
-    // The scales of some codes are ordered as the codes are. Most files are in order, too.
+    // Sort only if needed: scales often have the order of their codes, and most files are sorted.
     const nameAt = (place: number) => nameOf(list[place] as number);
     const like = places;
     let seen = like.length === list.length ? look(like.length, (i) => nameAt(like[i] as number), encoder) : undefined;
@@ -168,15 +168,15 @@ function orderOf({ count, nameOf, kindOf }: ListedTensors): Order {
   return { order, arePlain, nameBytes };
 }
 
-/** Everything that a header says. */
+/** Contents of a header. */
 interface Contents extends ListedTensors, Order {
-  /** Where each tensor begins and the last one ends, from the end of the header. */
+  /** Begin of each tensor and end of the last, from the end of the header. */
   readonly offsets: Float64Array;
   readonly end: number;
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/** Where each tensor begins and the last one ends, from the end of the header. @throws RangeError as `layoutSafetensors` */
+/** Begin of each tensor and end of the last, from the end of the header. @throws RangeError as `layoutSafetensors` */
 function placesOf(
   { count, nameOf, kindOf }: ListedTensors,
   order: Uint32Array,
@@ -199,27 +199,27 @@ function placesOf(
   return { offsets, end };
 }
 
-/** Tensors whose JSON is made at a time. The header of a hundred thousand has tens of megabytes. */
+/** Number of tensors per chunk of JSON. Headers with a hundred thousand tensors have tens of megabytes. */
 const tensorsAtOnce = 8192;
 
-/** The key of the metadata with its value, if there is any. */
+/** JSON of the metadata's key and value; empty without metadata. */
 function metadataOf(metadata: Readonly<Record<string, string>>): string {
   return Object.keys(metadata).length > 0 ? `"__metadata__":${JSON.stringify(metadata)}` : '';
 }
 
-/** How many digits a whole number has. */
+/** Number of decimal digits of a whole number. */
 function digitsOf(n: number): number {
   let digits = 1;
   for (let power = 10; n >= power; power *= 10) digits++;
   return digits;
 }
 
-/** What is said of all tensors of a kind, between their names and their places. */
+/** JSON of a type and shape, between name and offsets. */
 function middleOf({ dtype, shape }: Kind): string {
   return `":{"dtype":"${dtype}","shape":[${shape.join()}],"data_offsets":[`;
 }
 
-/** Bytes of what jsonOf makes. */
+/** Bytes of the JSON that jsonOf makes. */
 function jsonBytes({ kindOf, order, nameBytes, offsets, end, metadata }: Contents): number {
   const first = new TextEncoder().encode(metadataOf(metadata)).length;
   const commas = Math.max(0, order.length - 1) + (first > 0 && order.length > 0 ? 1 : 0);
@@ -238,7 +238,7 @@ function jsonBytes({ kindOf, order, nameBytes, offsets, end, metadata }: Content
   return bytes;
 }
 
-/** The JSON of a header, in pieces. */
+/** Makes the JSON of a header, in chunks. */
 function* jsonOf({ nameOf, kindOf, order, arePlain, offsets, end, metadata }: Contents): Generator<string, void> {
   let piece = `{${metadataOf(metadata)}`;
   let last: Kind | undefined;
@@ -261,7 +261,7 @@ function* jsonOf({ nameOf, kindOf, order, arePlain, offsets, end, metadata }: Co
   yield `${piece}}`;
 }
 
-/** The bytes of a header: its length, its JSON, and spaces up to a multiple of 8. */
+/** Makes the bytes of a header: its length, its JSON, and spaces up to a multiple of 8. */
 function* headerOf(length: number, used: number, json: Iterable<string>): Generator<Uint8Array<ArrayBuffer>, void> {
   const encoder = new TextEncoder();
   let made = 0;
@@ -278,10 +278,10 @@ function* headerOf(length: number, used: number, json: Iterable<string>): Genera
 }
 
 /**
- * Lays out a file as the reference does. Wide dtypes come first, so that every tensor is aligned. Within a dtype, names are in byte order.
- * The header is padded with spaces to a multiple of 8.
- * @throws RangeError if two tensors have one name, or if a shape does not make whole bytes; ScalepointError `BAD_FILE` if the header
- *   would be longer than the format allows
+ * Lays out a file like the reference. Wide dtypes come first, so that every tensor is aligned. Within a dtype, names are in byte order. The
+ * header is padded with spaces to a multiple of 8.
+ * @throws RangeError for duplicate names, or if a shape does not make whole bytes; ScalepointError `BAD_FILE` if the header exceeds the
+ *   limit of the format
  */
 export function layoutListed(
   tensors: ListedTensors,
@@ -289,7 +289,7 @@ export function layoutListed(
 ): SafetensorsLayout {
   const order = orderOf(tensors);
   const contents = { ...tensors, ...order, ...placesOf(tensors, order.order), metadata };
-  // Counted first: so the JSON is never in memory as a whole.
+  // Count the bytes first, so that the JSON is never in memory as a whole.
   const used = jsonBytes(contents);
   const length = Math.ceil(used / 8) * 8;
   if (length > maxHeaderBytes) {
@@ -307,7 +307,7 @@ export function layoutListed(
   };
 }
 
-/** The same for tensors in a list. */
+/** Like `layoutListed`, for tensors in an array. */
 export function layoutSafetensors(
   tensors: readonly NamedTensor[],
   metadata: Readonly<Record<string, string>> = {},

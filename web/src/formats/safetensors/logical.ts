@@ -1,4 +1,7 @@
-/** Finds the codes among the tensors of a file, and the scales that belong to them. */
+/**
+ * Finds codes among the tensors of a file, and their scales, by name.
+ * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors at ac8e2ba8.
+ */
 import type { CastType } from '../../codecs/cast.js';
 import { codeWidths } from '../../codecs/codes.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
@@ -7,7 +10,7 @@ import { type ReadStretch, readNeighbors } from '../../files/neighbors.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
 import { elementCount, plainTensor } from '../tensors.js';
 
-/** Codes and what seems to belong to them, by its name. */
+/** Codes, with the tensors that belong to them by name. */
 interface Candidate {
   readonly name: string;
   readonly data: SourceTensor;
@@ -29,7 +32,7 @@ export async function logicalTensors(model: OpenModel): Promise<LogicalTensor[]>
     const name = isPlain ? data.name : /^(.*)_packed$/s.exec(data.name)?.[1];
     const scale = stored.get(`${name}_scale`);
     if (name === undefined || scale === undefined || !scaleTypes.includes(scale.dtype)) continue;
-    // Groups in another order than the columns.
+    // Skip groups in another order than the columns.
     if (stored.has(`${name}_g_idx`)) continue;
     const zeroPoint = stored.get(`${name}_zero_point`);
     const candidate = { name, data, scale, zeroPoint, shape: stored.get(`${name}_shape`) };
@@ -67,7 +70,7 @@ function logicalTensor(
   };
 }
 
-/** int8 or float8 codes with one scale for each index of axis 0; undefined if the parts do not fit together. */
+/** int8 or float8 codes with a scale for each index of axis 0; undefined if the shapes of the parts do not match. */
 function plainCodes(candidate: Candidate): LogicalTensor | undefined {
   const { data, scale, zeroPoint } = candidate;
   const { shape, dtype } = data;
@@ -79,7 +82,7 @@ function plainCodes(candidate: Candidate): LogicalTensor | undefined {
   return logicalTensor(candidate, shape, dtype, { type, bits: 8, groupSize: undefined, packed: false });
 }
 
-/** Whether any of the first words has a bit from `bit` on. */
+/** True if any of the first words has a bit from `bit` on. */
 async function reaches(model: OpenModel, { file, byteOffset, bytes }: SourceTensor, bit: number): Promise<boolean> {
   const size = Math.min(bytes, 1 << 16);
   const words = await (model.files[file] as ByteSource).read(byteOffset, byteOffset + size);
@@ -88,10 +91,10 @@ async function reaches(model: OpenModel, { file, byteOffset, bytes }: SourceTens
   return false;
 }
 
-/** Dimensions that a shape can have. No consumer knows more of them. */
+/** Largest rank of a shape. */
 const maxRank = 64;
 
-/** The dimensions that `X_shape` holds, two or more; undefined if it is something else. */
+/** Reads the two or more dimensions in `X_shape`; undefined for other contents. */
 async function storedShape(
   tensor: SourceTensor | undefined,
   readers: readonly ReadStretch[],
@@ -104,7 +107,7 @@ async function storedShape(
   return shape.every((dimension) => dimension > 0) ? shape : undefined;
 }
 
-/** Packed codes; undefined if the parts do not fit together. */
+/** Packed codes; undefined if the shapes of the parts do not match. */
 async function packedCodes(
   model: OpenModel,
   candidate: Candidate,
@@ -119,7 +122,7 @@ async function packedCodes(
   if (columns === undefined) return undefined;
   const wordsOf = (n: number, bits: number) => Math.ceil((n * bits) / 32);
   let bits = codeWidths.find((b) => wordsOf(columns, b) === data.shape[1]);
-  // Up to four codes of either width take one word. If they have 4 bits, the rest of it is 0.
+  // Up to four codes of either width take one word. With 4 bits, the rest of the word is 0.
   if (columns <= 4 && bits !== undefined && (await reaches(model, data, columns * 4))) bits = 8;
   const [, groups = 0, ...others] = scale.shape;
   const scaleRank = others.every((dimension) => dimension === 1) ? scale.shape.length : 0;

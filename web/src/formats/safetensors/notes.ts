@@ -1,4 +1,4 @@
-/** What a user should know about a safetensors result: who reads it, and what would take along the weights that were left. */
+/** Notes about a safetensors result: its readers, and options that would convert kept weights. */
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { mention, type OptionMention } from '../../core/option-problem.js';
@@ -8,12 +8,12 @@ import { linearOnly } from './keep.js';
 import { isPlain, type SafetensorsOptions } from './options.js';
 import { usualGroupSizes } from './targets.js';
 
-/** A weight that is kept although an option or a rule would take it along. */
+/** A kept weight that an option or a rule would convert. */
 export interface Left {
   readonly source: LogicalTensor;
   /** Size as floats. */
   readonly bytes: number;
-  /** Groups do not divide its rows; it is float64; or it is of no linear layer. */
+  /** Groups do not divide its rows; it is float64; or its layer is not linear. */
   readonly reason: Reason;
 }
 
@@ -32,14 +32,14 @@ const namesOf = (list: readonly { readonly source: LogicalTensor }[]) => list.ma
 
 const bytesOf = (list: readonly { readonly bytes: number }[]) => list.reduce((sum, { bytes }) => sum + bytes, 0);
 
-/** The option that takes along rows that groups do not divide. */
+/** Option that converts rows that groups do not divide. */
 function otherGroups(columns: readonly number[], groupSizes: readonly number[]): OptionMention {
   const most = Math.max(...groupSizes);
   const size = usualGroupSizes.find((known) => known < most && columns.every((n) => n % known === 0));
   return size === undefined ? mention('granularity.kind', 'per-channel') : mention('granularity.groupSize', size);
 }
 
-/** Numbers in a list, the first few. */
+/** The first few numbers of a list, as text. */
 function firstFew(numbers: readonly number[]): string {
   return numbers.length > 3 ? `${numbers.slice(0, 3).join(', ')} and others` : numbers.join(', ');
 }
@@ -75,14 +75,14 @@ function otherLayersNote(left: readonly Left[]): Note {
   );
 }
 
-/** Notes about what would take along the weights that were left. */
+/** Notes about options that would convert kept weights. */
 function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[]): Note[] {
   const isRows = (one: Left): one is LeftRows => one.reason.kind === 'notDivisible';
   const rows = left.filter(isRows);
   const isDouble = ({ reason }: Left) => reason.kind === 'dtype';
   const doubles = left.filter(isDouble);
   const others = left.filter((one) => !isRows(one) && !isDouble(one));
-  // A few small ones among many others, such as the first layer of a vision transformer, are as they should be.
+  // Ignore a few small ones among many, such as the first layer of a vision transformer.
   const convertedBytes = () =>
     bytesOf(converted.map(({ source: { parts } }) => ({ bytes: bytesOf(parts.map(({ tensor }) => tensor)) })));
   return [
@@ -92,7 +92,7 @@ function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[])
   ];
 }
 
-/** The note about codes in layers that only Scalepoint decodes. */
+/** The note about codes in layers that only this package decodes. */
 function specialLayersNote(special: readonly PlannedTensor[]): Note {
   const become = special.length === 1 ? 'becomes' : 'become';
   const readers = 'Scalepoint reads them, vLLM, transformers and llama.cpp do not';
@@ -107,7 +107,7 @@ function plainNote({ scheme }: SafetensorsOptions): Note {
   return noteOf('plainCodes', {}, `plain int8 codes are read by ${readers}; vLLM wants them packed, as by default`);
 }
 
-/** Notes about the readers of the codes, where these are not the expected ones. */
+/** Notes about the readers of the codes, where they differ from the usual ones. */
 function notesOnReaders(
   tensors: readonly PlannedTensor[],
   converted: readonly PlannedTensor[],

@@ -1,4 +1,4 @@
-/** What safetensors can become, and the options that decide about it. */
+/** Options of safetensors results. */
 import type { CodeWidth } from '../../codecs/codes.js';
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
@@ -26,19 +26,19 @@ import { codesOf, integersOf, isTarget, safetensorsTargets } from './targets.js'
 const withCodes = safetensorsTargets.filter((to) => codesOf(to) !== undefined);
 const integers = withCodes.filter((to) => integersOf(to) !== undefined);
 
-/** Whether codes are stored one a byte. Else integers are packed. */
+/** True if codes are stored one per byte; otherwise integers are packed. */
 export function isPlain({ packed, activations }: SafetensorsOptions): boolean {
   return packed === false || activations !== undefined;
 }
 
-/** What shares a scale by default. */
+/** Default granularity. */
 function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranularity['kind'] {
   return bits === 8 && isPlain(choices) ? 'per-channel' : 'per-group';
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ options
 
-/** What decides about a safetensors result. */
+/** Options of a safetensors result. */
 export interface SafetensorsOptions extends ShardOptions {
   /**
    * safetensors, integers: symmetric, or with zero points. llama.cpp's converter ignores the zero points of codes that are not packed.
@@ -46,52 +46,52 @@ export interface SafetensorsOptions extends ShardOptions {
    */
   readonly scheme?: 'symmetric' | 'asymmetric' | undefined;
   /**
-   * safetensors, integers: what shares a scale. Groups are always packed. Tensors of more than two dimensions always have one scale for
-   * each index of axis 0. Rules with another integer type than `to` have their own; with `to` a float, it is for the integers of rules.
+   * safetensors, integers: elements that share a scale. Groups are always packed. Tensors of more than two dimensions always have a scale
+   * for each index of axis 0. Rules with another integer type than `to` have their own granularity; with `to` a float, this one is for the
+   * integers of rules.
    * @defaultValue groups of 128. For int8, if they do not divide all rows, groups of 64 or 32, or per channel if these do not either; and
    *   per channel where codes are not packed
    */
   readonly granularity?: ModelGranularity | undefined;
   /**
-   * safetensors and ONNX, integers: how the range of each channel or group is found, as for arrays. 'mse' counts with scales as they are stored,
-   * and is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their
-   * values.
+   * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
+   * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
    * @defaultValue 'min-max'
    */
   readonly range?: 'min-max' | SearchedRange | undefined;
   /**
-   * safetensors, integers: codes in int32 words (`pack-quantized`), which most loaders of integers expect. false: int8 codes as they are
-   * (`naive-quantized`), which vLLM does not load unless there are `activations`.
+   * safetensors, integers: true packs codes into int32 words (`pack-quantized`), which most loaders of integers expect. false stores int8
+   * codes (`naive-quantized`), which vLLM loads only with `activations`.
    * @defaultValue true, but not with `activations`
    */
   readonly packed?: boolean | undefined;
   /**
-   * safetensors, int8: a configuration that has the activations quantized as well, token by token when the model runs (W8A8).
+   * safetensors, int8: configures activations to be quantized per token when the model runs (W8A8).
    * @defaultValue activations stay floats
    */
   readonly activations?: 'int8-dynamic' | undefined;
   /**
-   * safetensors, codes: which weights get them. 'linear': two-dimensional tensors called `.weight`, which is what loaders of
-   * compressed-tensors decode. 'all': also convolutions, recurrent layers and everything else of two or more dimensions, for programs
-   * that read the file with Scalepoint. Both keep embeddings, norms, biases, routers and lm_head.
+   * safetensors, codes: weights to convert. 'linear': two-dimensional tensors named `.weight`, which loaders of compressed-tensors decode.
+   * 'all': also convolutions, recurrent layers and all other tensors of two or more dimensions, for programs that read the file with
+   * Scalepoint. Both keep embeddings, norms, biases, routers and lm_head.
    * @defaultValue 'linear'
    */
   readonly include?: 'linear' | 'all' | undefined;
   /**
-   * safetensors: whether weights with codes in compressed-tensors' layout may be read as the floats that they stand for, to be quantized
-   * again or, as float16 or bfloat16, stored as floats. What stays is stored as floats, too.
+   * safetensors: true reads weights with codes in compressed-tensors' layout as floats, to quantize them again or to store them as float16
+   * or bfloat16. Weights that are kept are stored as floats, too.
    * @defaultValue false: such a file is an error
    */
   readonly requantize?: boolean | undefined;
 }
 
-/** What belongs beside a safetensors result. */
+/** Contents of files beside a safetensors result. */
 export interface SafetensorsSidecars {
-  /** safetensors, codes: the object of the model's config.json, to get `result.config` with the `quantization_config` in it. */
+  /** safetensors, codes: the parsed config.json of the model. `result.config` is a copy with the `quantization_config`. */
   readonly config?: Readonly<Record<string, unknown>>;
 }
 
-/** Elements of the largest group. A group is converted at once, so that it has to fit into a tile. */
+/** Largest group size. A group is converted at once and must fit into a tile. */
 const maxGroupSize = 2 ** 18;
 
 function checkGranularity(value: unknown, name: string): void {
@@ -106,7 +106,7 @@ function checkGranularity(value: unknown, name: string): void {
   if (kind !== 'per-group') {
     throw rangeError(`${name}.kind`, oneOf(['per-channel', 'per-group']), kind);
   }
-  // A multiple of 8 fills whole words with 4 or 8 bits, so that no word of codes has two scales.
+  // Require a multiple of 8, so that groups of 4- and 8-bit codes fill whole words.
   const fits = Number.isSafeInteger(groupSize) && (groupSize as number) > 0 && (groupSize as number) <= maxGroupSize;
   if (!fits || (groupSize as number) % 8 !== 0) {
     throw rangeError(`${name}.groupSize`, { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize }, groupSize);
@@ -212,7 +212,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
   },
 });
 
-/** Programs that read a result. Codes need a program that knows the layout of compressed-tensors. */
+/** Programs that read a result. Codes need a reader of compressed-tensors' layout. */
 export function readers(to: string, file: string): readonly Reader[] {
   const here = {
     program: 'Scalepoint',
@@ -241,16 +241,16 @@ function checkRule({ to, granularity }: { readonly to?: unknown; readonly granul
   checkGranularity(granularity, `${path}.granularity`);
 }
 
-/** What a result is made of: the target, and those of the rules. */
+/** Targets in a result: the main one, and those of rules. */
 function targetsIn({ to, rules = [] }: Choices): string[] {
   return [to, ...rules.flatMap((rule) => (rule.keep ? [] : [rule.to]))];
 }
 
-/** Options that mean nothing for any of the targets, so that nobody takes them for heeded. */
+/** Refuses options that do not apply to any of the targets. */
 function checkUse(choices: Choices): void {
   const { to, scheme, granularity, range, packed, activations, include } = choices;
   const all = targetsIn(choices);
-  // Rules name their weights themselves.
+  // Rules select their weights themselves.
   if (include !== undefined && codesOf(to) === undefined) throw rangeError('include', onlyWith('to', ...withCodes), to);
   if (all.some((target) => integersOf(target) !== undefined)) return;
   const float8 = all.find((target) => codesOf(target) !== undefined);
@@ -258,7 +258,7 @@ function checkUse(choices: Choices): void {
     throw rangeError(option, onlyWith('to', ...targets), to);
   };
   if (float8 !== undefined) {
-    // The values that float8 has anyway are allowed.
+    // Allow the values that float8 has anyway.
     const beside: Hint = { kind: 'with', options: [mention('to', float8)] };
     if (granularity?.kind === 'per-group') {
       throw rangeError('granularity.kind', oneOf(['per-channel']), granularity.kind, beside);
@@ -275,8 +275,8 @@ function checkUse(choices: Choices): void {
 }
 
 /**
- * The granularity that was asked for where weights become `to`. That of the options is for their target; where this has none, it is for
- * the integers of the rules.
+ * Requested granularity of weights that become `to`. The option applies to the target of the options; if that has no granularity, to the
+ * integers of rules.
  */
 export function granularityOf(
   choices: SafetensorsOptions & { readonly to: string },
@@ -287,7 +287,7 @@ export function granularityOf(
   return rule?.granularity ?? (isMeant ? choices.granularity : undefined);
 }
 
-/** A configuration has one form for all codes of a file. */
+/** Checks that all codes of a file have one form, as a configuration requires. */
 function checkOneForm({ to, rules = [] }: Choices): void {
   let codes: string | undefined = codesOf(to) && to;
   for (const [i, rule] of rules.entries()) {
@@ -299,9 +299,9 @@ function checkOneForm({ to, rules = [] }: Choices): void {
   }
 }
 
-/** Weights that become integers: by default, and by each rule. */
+/** Weights that become integers, by default or by a rule. */
 interface IntegerWeights {
-  /** Where that is said: empty, or `rules[2].`. */
+  /** Prefix of option paths: empty, or `rules[2].`. */
   readonly path: string;
   readonly to: string;
   readonly bits: CodeWidth;
@@ -330,7 +330,7 @@ function checkForm({ packed, activations }: Choices, { path, to, bits, kind }: I
     throw rangeError('packed', without(`${path}granularity.kind`, kind), packed);
   }
   if (activations === undefined) return;
-  // The kernels for 8-bit activations take int8 weights with one scale a row.
+  // Kernels for 8-bit activations take int8 weights with one scale per row.
   if (bits !== 8) throw rangeError('activations', onlyWith(`${path}to`, 'int8'), to);
   if (kind !== 'per-channel') {
     throw rangeError('activations', onlyWith(`${path}granularity.kind`, 'per-channel'), kind);

@@ -1,6 +1,6 @@
 /**
- * Plans of safetensors results: floats of another type, or integers or float8 with scales in the layout of compressed-tensors, which vLLM,
- * transformers and llama.cpp's converter load. Names, shapes, places and the configuration all follow from the headers of the input.
+ * Plans safetensors results: floats of another type, or integers or float8 with scales in the layout of compressed-tensors, which vLLM,
+ * transformers and llama.cpp's converter load. Names, shapes, offsets and the configuration follow from the headers of the input.
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
 import type { Part } from '../../codecs/codec.js';
@@ -36,7 +36,7 @@ import {
   safetensorsTargets,
 } from './targets.js';
 
-/** What decides about a safetensors result: checked. */
+/** Checked choices for a safetensors result. */
 export type SafetensorsChoices = PlanChoices<SafetensorsOptions, SafetensorsTarget>;
 
 /** Types that can be converted. */
@@ -45,27 +45,27 @@ const floatTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
 const complexReason = own({ kind: 'complex' });
 const smallFloatReason = cachedReason((bits: number) => own({ kind: 'smallFloat', bits }));
 
-/** The reason not to convert a tensor of such a type. */
+/** Reason not to convert a tensor of an unsupported type. */
 function strangeType(dtype: string): Reason {
   const [, bits] = /^F([468])_?/.exec(dtype) ?? [];
   if (bits !== undefined) return smallFloatReason(Number(bits));
   return dtype === 'C64' ? complexReason : nonFloatReason(dtype);
 }
 
-/** A tensor as floats, and what is to become of it before anything is known about the others. */
+/** A tensor with its choice before the others are known. */
 interface Wish {
   readonly source: LogicalTensor;
-  /** The stored tensor, if that is one of floats, or of anything else without scales. */
+  /** The stored tensor, if it is a single one without scales. */
   readonly stored: SourceTensor | undefined;
-  /** Type of the floats. Of codes it is that of their scales. */
+  /** Type of the floats; for codes, the type of their scales. */
   readonly dtype: string;
   /** Bytes of the floats. */
   readonly bytes: number;
   readonly rule: Rule | undefined;
   readonly to: string;
-  /** Why it is kept. */
+  /** Reason to keep it. */
   kept: Reason | undefined;
-  /** Whether an option or a rule would take it along. */
+  /** True if an option or a rule would convert it. */
   isLeft: boolean;
 }
 
@@ -78,7 +78,7 @@ function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish
   return { source, stored, dtype, bytes, rule, to, kept: undefined, isLeft: false };
 }
 
-/** The parts of one form, by the array of a shape. Not all tensors of one shape have one array. */
+/** Parts of one form, by the array of a shape. Equal shapes may be distinct arrays. */
 interface PartsByShape {
   readonly byArray: Map<readonly number[], readonly Part[]>;
   readonly byNumbers: Map<string, readonly Part[]>;
@@ -89,7 +89,7 @@ class Planner {
   readonly #choices: SafetensorsChoices;
   readonly #isModel: boolean;
   readonly #makeParts: PartsOf;
-  /** Forms and parts are made once for all tensors that have them in common. */
+  /** Forms, made once and shared by tensors. */
   readonly #forms = new Map<string, CompressedForm>();
   readonly #casts: Readonly<Record<CastType, CastForm>> = {
     F32: { codec: 'cast', to: 'F32' },
@@ -101,12 +101,12 @@ class Planner {
   readonly #ends = new Map<string, boolean>();
   readonly #tensors: readonly LogicalTensor[];
   #names: ReadonlySet<string> | undefined;
-  /** The last form that was asked for, and for what. Many tensors in a row have one. */
+  /** The last form with its key. Consecutive tensors often share one. */
   #lastForm: { readonly to: string; readonly dtype: string; readonly form: CompressedForm } | undefined;
   readonly #keptByName: (name: string) => Reason | undefined;
   readonly #notLinear: (name: string, shape: readonly number[]) => Reason | undefined;
 
-  /** @param isModel whether names mean something */
+  /** @param isModel true if names have meaning */
   constructor(tensors: readonly LogicalTensor[], choices: SafetensorsChoices, isModel: boolean, partsOf: PartsOf) {
     this.#choices = choices;
     this.#isModel = isModel;
@@ -172,11 +172,11 @@ class Planner {
     return wish;
   }
 
-  /** Finds out why a tensor has no codes, whatever their form. */
+  /** Finds reasons against codes of any form. */
   #obstruct(wish: Wish): void {
     const { source, dtype, bytes, rule } = wish;
     const { name, shape } = source;
-    // What cannot be done, rule or not.
+    // Check obstacles that rules cannot override.
     if (shape.length === 0) wish.kept = rankReason(0);
     else if (bytes === 0) wish.kept = reasons.empty;
     else if (shape.length === 1) wish.kept = this.#keptByName(name) ?? rankReason(1);
@@ -185,14 +185,14 @@ class Planner {
     if (wish.kept !== undefined) return;
     wish.kept = this.#choices.include === 'all' ? undefined : this.#notLinear(name, shape);
     if (wish.kept !== undefined) wish.isLeft = true;
-    // A .npy file is quantized because somebody wants that array quantized, and float64 is what numpy makes unasked.
+    // Quantize float64 from a .npy file: it is numpy's default type, and the file was chosen for quantizing.
     else if (this.#isModel && dtype === 'F64') {
       wish.kept = dtypeReason(dtype);
       wish.isLeft = true;
     }
   }
 
-  /** Why the codes of a tensor cannot be stored, or need not be. */
+  /** Reason why codes of a tensor cannot be stored, or do not pay. */
   #misfit({ source, bytes, rule }: Wish, form: CompressedForm): Reason | undefined {
     const parts = this.#partsOf(source.shape, form);
     let size = 0;
@@ -204,13 +204,13 @@ class Planner {
     return rule === undefined && size >= bytes ? reasons.notSmaller : undefined;
   }
 
-  /** Whether a stored tensor that the result may hold is called so. */
+  /** True if a stored tensor that the result may hold has this name. */
   #hasName(name: string): boolean {
     this.#names ??= new Set(this.#tensors.map((tensor) => tensor.name));
     return this.#names.has(name);
   }
 
-  /** Whether a name of the model ends in what a part adds to one. Mostly none does, and no name has to be made to know that. */
+  /** True if a name of the model ends with a part's suffix. Mostly false, which avoids building names. */
   #isEnd(suffix: string): boolean {
     if (suffix === '') return false;
     const known = this.#ends.get(suffix);
@@ -221,7 +221,7 @@ class Planner {
     return isEnd;
   }
 
-  /** The default size of groups for each target with codes: of several sizes, the first one that divides all rows. */
+  /** Default group size of each target with codes: the first of its sizes that divides all rows. */
   #groupSizes(wishes: readonly Wish[]): ReadonlyMap<string, number | undefined> {
     const rows = new Map<string, Set<number>>();
     for (const wish of wishes) {
@@ -241,13 +241,13 @@ class Planner {
     );
   }
 
-  /** Whether a weight gets groups of one of several default sizes. */
+  /** True if a weight gets groups of a default size. */
   #hasChoice(wish: Wish): boolean {
     const sizes = integersOf(wish.to)?.groupSizes.length ?? 0;
     return sizes > 1 && !isPlain(this.#choices) && this.#asked(wish) === undefined;
   }
 
-  /** The granularity that was asked for. */
+  /** Requested granularity. */
   #asked({ to, rule }: Wish) {
     return granularityOf(this.#choices, to, rule);
   }
@@ -255,12 +255,12 @@ class Planner {
   /** Elements that share a scale; undefined for whole rows. */
   #groupSizeOf(wish: Wish, usual: number | undefined): number | undefined {
     const asked = this.#asked(wish);
-    // Groups would cross the inner dimensions.
+    // Use whole rows where groups would cross inner dimensions.
     if (wish.source.shape.length !== 2 || asked?.kind === 'per-channel') return undefined;
     return asked === undefined ? usual : asked.groupSize;
   }
 
-  /** @param usual the size of groups if the options ask for none; undefined for whole rows */
+  /** @param usual group size if the options leave it open; undefined for whole rows */
   #formOf(wish: Wish, usual: number | undefined): CompressedForm {
     const hasGroups = integersOf(wish.to) !== undefined && !isPlain(this.#choices);
     return this.#formWith(wish, hasGroups ? this.#groupSizeOf(wish, usual) : undefined);
@@ -292,7 +292,7 @@ class Planner {
     };
   }
 
-  /** Copies a tensor. Codes become the floats that they stand for: no configuration would tell what copies of them mean. */
+  /** Keeps a tensor. Codes are restored to floats, because the configuration cannot describe copies of them. */
   #keep({ source, stored, dtype }: Wish, kept: Reason): PlannedTensor {
     return stored === undefined ? this.#cast(source, dtype as CastType) : keptTensor(stored, kept, this.#copies);
   }
@@ -303,7 +303,7 @@ class Planner {
   }
 }
 
-/** Bytes that are known, one after the other in the file. */
+/** Joins consecutive known bytes. */
 function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(list.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
@@ -317,13 +317,13 @@ function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
 /** A part whose type safetensors has. */
 type StoredPart = Part & { readonly dtype: TensorDType };
 
-/** Lays out a file. Its segments are in order. @param first which tensor of the plan comes first in the file */
+/** Lays out a file, with segments in order. @param first index in the plan of the file's first tensor */
 function layOut(
   tensors: readonly PlannedTensor[],
   metadata: Readonly<Record<string, string>>,
   first = 0,
 ): Omit<OutputFile, 'suffix'> {
-  /** By the numbers of parts: the tensor, and which part of it. */
+  /** Tensor, and part of it, by the index of a part. */
   const count = tensors.reduce((sum, { parts }) => sum + parts.length, 0);
   const owners = new Uint32Array(count);
   const numbers = new Uint8Array(count);
@@ -363,7 +363,7 @@ function layOut(
 
 const extension = '.safetensors';
 
-/** The index of the files of a model, with the indentation and order that transformers gives it. */
+/** The index of a model's files, with the indentation and order of transformers. */
 function indexOf(tensors: readonly PlannedTensor[], fileOf: (tensor: number) => string): OutputFile {
   const map: (readonly [name: string, file: string])[] = [];
   let total = 0;
@@ -375,14 +375,14 @@ function indexOf(tensors: readonly PlannedTensor[], fileOf: (tensor: number) => 
     }
   }
   map.sort(([a], [b]) => compareNames(a, b));
-  // No object, which would put names that are numbers first.
+  // Build the text directly: an object would move numeric names to the front.
   const lines = map.map(([name, file]) => `    ${JSON.stringify(name)}: ${JSON.stringify(file)}`);
   const metadata = `  "metadata": {\n    "total_size": ${total}\n  }`;
   const bytes = new TextEncoder().encode(`{\n${metadata},\n  "weight_map": {\n${lines.join(',\n')}\n  }\n}\n`);
   return { suffix: '.index.json', isIndex: true, size: bytes.length, segments: [{ at: 0, bytes }] };
 }
 
-/** Bytes of all parts of a tensor, which stay together. */
+/** Bytes of all parts of a tensor, which share a file. */
 function storedSize({ parts }: PlannedTensor): number {
   return parts.reduce((sum, { bytes }) => sum + bytes, 0);
 }
@@ -414,18 +414,18 @@ function filesOf(
 /**
  * Plans a safetensors result.
  *
- * Integers, by default packed in groups of 128 (`pack-quantized`): the weights of linear layers are converted, unless their names say
- * norm, embedding, lm_head, bias, router or the like, or they would not become smaller. Where 128 does not divide all rows that become
- * int8, their groups are of 64 or 32, and if these do not divide them either, each row has one scale. Rows that given groups, or those
- * of int4, do not divide are kept.
+ * Integers, by default packed in groups of 128 (`pack-quantized`): the weights of linear layers are converted, unless their names say norm,
+ * embedding, lm_head, bias, router or the like, or they would not become smaller. Where 128 does not divide all rows that become int8,
+ * their groups are of 64 or 32, and if these do not divide them either, each row has one scale. Rows that given groups, or those of int4,
+ * do not divide are kept.
  *
  * float8e4m3fn: the same weights, per channel and as they are (`float-quantized`).
  *
  * Floats: every F32, F64, F16 and BF16 tensor is cast.
- * @param tensors of which none has codes, or else codes together with their scales, to be quantized again
- * @param isModel false for an array that is no part of a model: then names mean nothing, and there is nothing to configure
- * @param output the name of the result, by which an index names its files
- * @throws ScalepointError `BAD_FILE` if the header would be too long
+ * @param tensors plain tensors, and codes together with their scales if they are to be quantized again
+ * @param isModel false for a bare array, whose name has no meaning and which has no configuration
+ * @param output the name of the result, from which those of its files derive
+ * @throws ScalepointError `BAD_FILE` if the header is too long
  */
 export function planSafetensors(
   tensors: readonly LogicalTensor[],

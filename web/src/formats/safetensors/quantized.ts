@@ -1,4 +1,8 @@
-/** Recognizes weights that are quantized already. Their codes mean nothing without what belongs to them, so no plan may take them for numbers. */
+/**
+ * Recognizes weights that are quantized already, whose codes must not be converted as if they were values.
+ * Reference: layouts of github.com/vllm-project/compressed-tensors at ac8e2ba8, bitsandbytes-foundation/bitsandbytes at 95f9af30,
+ * AutoGPTQ/AutoGPTQ at 9f7d3707, casper-hansen/AutoAWQ at 88e4c76b, and other writers.
+ */
 import { tileElements } from '../../codecs/codec.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import { elementsOf } from '../../codecs/elements.js';
@@ -9,15 +13,15 @@ import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
 import { plainTensor } from '../tensors.js';
 import { logicalTensors } from './logical.js';
 
-/** How a weight was quantized, as far as the names tell. */
+/** Method by which a weight was quantized, derived from names. */
 type Method =
-  /** By a tool that stores codes in the layout of compressed-tensors. */
+  /** Codes in the layout of compressed-tensors. */
   | { readonly kind: 'compressed' }
-  /** As small floats with scales. */
+  /** Small floats with scales. */
   | { readonly kind: 'floats'; readonly bits: number }
-  /** By another tool. */
+  /** Another tool. */
   | { readonly kind: 'tool'; readonly name: string }
-  /** No layer computes with integers as its weights, so that they are codes of some layout. */
+  /** Integers in an unknown layout. Layers do not compute with plain integer weights. */
   | { readonly kind: 'unknown' };
 
 const tool = (name: string): Method => ({ kind: 'tool', name });
@@ -35,7 +39,7 @@ function methodText(method: Method): string {
   }
 }
 
-/** Whether weights of a method may be in a layout that can be decoded. */
+/** True if weights of a method may be in a supported layout. */
 function mayBeDecoded(method: Method): boolean {
   return method.kind === 'compressed' || (method.kind === 'floats' && method.bits === 8);
 }
@@ -46,13 +50,13 @@ interface Found {
   readonly method: Method;
 }
 
-/** Codes have up to 32 bits. Integers of 64 are positions and counts. */
+/** True for integer types of codes, up to 32 bits. 64-bit integers are positions and counts. */
 const isWhole = (dtype: string) => /^[IU](8|16|32)$/.test(dtype);
 
-/** Types of floats that stand for themselves. */
+/** Float types of plain values. */
 const ordinary: readonly string[] = ['F32', 'BF16', 'F16'];
 
-/** Integers of methods: their names, the names of which one is beside them, and who makes them. */
+/** Integer tensors by tool: last part of the name, neighbors of which one must exist, and the tool. */
 const integers: readonly (readonly [last: string, neighbors: readonly string[], by: string])[] = [
   ['W_q', [], 'HQQ'],
   ['codes', ['codebooks'], 'AQLM'],
@@ -65,9 +69,9 @@ const integers: readonly (readonly [last: string, neighbors: readonly string[], 
   ['bitmask', ['compressed'], 'compressed-tensors, sparse'],
 ];
 
-/** Looks at one tensor, by its name and dtype and by the names of its neighbors. */
+/** Method of a tensor, from its name, dtype and the names of its neighbors; undefined for plain values. */
 function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => boolean): Method | undefined {
-  // Most tensors are floats, whose names need no look.
+  // Skip the names of floats, which most tensors are.
   if (ordinary.includes(dtype)) return undefined;
   const dot = name.lastIndexOf('.') + 1;
   const [module, last] = [name.slice(0, dot), name.slice(dot)];
@@ -99,7 +103,7 @@ function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => b
   return undefined;
 }
 
-/** The first weight that is quantized already, if there is one. */
+/** First weight that is quantized already; undefined without one. */
 function findQuantized(tensors: readonly SourceTensor[]): Found | undefined {
   let names: ReadonlySet<string> | undefined;
   const has = (name: string) => {
@@ -113,12 +117,12 @@ function findQuantized(tensors: readonly SourceTensor[]): Found | undefined {
   return undefined;
 }
 
-/** Most rows that share words of zero points, on either side. */
+/** Largest number of rows that share words of zero points, on either side. */
 const mostRowsPerWord = 8;
 
 /**
- * Whether codes can be cut into tiles, whatever they become. Rows that share words of zero points go together, and groups of both sides
- * have to end at the same columns.
+ * True if codes can be cut into tiles for every target. Rows that share words of zero points stay together, and groups of both sides must
+ * end at the same columns.
  */
 function canBeCut({ shape, form }: LogicalTensor): boolean {
   const { packed, symmetric, groupSize = 1 } = form as CompressedForm;
@@ -127,8 +131,8 @@ function canBeCut({ shape, form }: LogicalTensor): boolean {
 }
 
 /**
- * The tensors of a model as floats, in the order of the file. Where that is asked for, codes are among them, together with their scales.
- * @throws ScalepointError `UNSUPPORTED_DTYPE` if a weight is quantized already and that was not asked for, or cannot be decoded
+ * Tensors of a model as floats, in file order. With `requantize`, these include codes together with their scales.
+ * @throws ScalepointError `UNSUPPORTED_DTYPE` for quantized weights without `requantize`, or in an unsupported layout
  */
 export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Promise<LogicalTensor[]> {
   const fail = (name: string, message: string, hint?: Hint): never => {

@@ -1,31 +1,32 @@
-/** Why weights of safetensors results are kept, beyond the reasons that several formats have. */
+/** Reasons to keep weights of safetensors results, beyond those that formats share. */
+import type { Role } from '../../codecs/codec.js';
 import { type Reason, reasonWords } from '../reason.js';
 
 /** A reason that only safetensors results have. */
 export type SafetensorsReason =
-  /** By its name it is the output layer, or belongs to codes. */
+  /** Its name marks it as the output layer, or as part of codes. */
   | {
       /** The part of the model that the name tells. */
       readonly kind: 'lmHead' | 'scale' | 'zeroPoint';
     }
-  /** A linear layer that is stored transposed, which loaders take for another class. */
+  /** It is a linear layer that is stored transposed, another class for loaders. */
   | { readonly kind: 'conv1D' }
-  /** Elements of less than 16 bits, or complex ones. */
+  /** Its elements have less than 16 bits, or are complex. */
   | {
       readonly kind: 'smallFloat';
       /** Bits of an element: 4, 6 or 8. */
       readonly bits: number;
     }
   | { readonly kind: 'complex' }
-  /** Another tensor has the name that a part of it would have. */
+  /** Another tensor has the name of one of its parts. */
   | {
       readonly kind: 'nameTaken';
       /** The part: `data`, `scale`, `zeroPoint` or `shape`. */
-      readonly role: string;
+      readonly role: Role;
     };
 
-/** A part whose name is taken. */
-const parts: Readonly<Record<string, string>> = {
+/** Names of parts. */
+const parts: Readonly<Record<Role, string>> = {
   data: 'packed',
   scale: 'scale',
   zeroPoint: 'zero point',
@@ -36,7 +37,7 @@ type WordsOf<Kind extends SafetensorsReason['kind']> =
   | string
   | ((reason: Extract<SafetensorsReason, { kind: Kind }>) => string);
 
-/** What reports say of each kind. */
+/** Words of each kind in reports. */
 const words: { readonly [Kind in SafetensorsReason['kind']]: WordsOf<Kind> } = {
   lmHead: 'lm_head',
   scale: 'scale',
@@ -50,5 +51,5 @@ const words: { readonly [Kind in SafetensorsReason['kind']]: WordsOf<Kind> } = {
 /** The words of such a reason; undefined for others. */
 export const safetensorsReasonText = reasonWords(words);
 
-/** A reason of this format, as all formats have them. */
+/** Converts a reason of this format to the shared type. */
 export const own = (reason: SafetensorsReason): Reason => reason;

@@ -18,15 +18,15 @@ export interface ShardIndex {
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
-/** An index repeats the names of the headers, so that the limit of headers is enough for it. */
+/** Largest index: that of a header, because an index repeats the names of headers. */
 const maxIndexBytes = 100_000_000;
 
-/** What is kept of the metadata of an index, which nothing depends on. */
+/** Largest metadata of an index that is read. Nothing depends on it. */
 const maxMetadataBytes = 2 ** 16;
 
-/** Checks that a name from an index is that of a safetensors file in the same folder, on any system. */
+/** Checks that a name from an index is a safetensors file in the same folder, on any system. */
 function checkFileName(name: string, json: JsonReader, position: number): void {
-  // No other folders, no drives or streams of Windows, no control characters.
+  // Refuse other folders, drives and streams of Windows, and control characters.
   const strange = name === '' || /[/\\:]|\.\./.test(name) || [...name].some((c) => c < ' ' || c === '\x7f');
   if (strange) json.fail(`the file name ${quoted(name)} is no plain name`, position);
   if (!/\.safetensors$/i.test(name)) {
@@ -36,7 +36,7 @@ function checkFileName(name: string, json: JsonReader, position: number): void {
 
 function readWeightMap(json: JsonReader): Map<string, string> {
   const map = new Map<string, string>();
-  // Many tensors are in few files. Equal names share one string.
+  // Share equal strings: many tensors lie in few files.
   const files = new Map<string, string>();
   json.object('weight_map', maxMembers, (tensor) => {
     json.tensor = tensor;
@@ -56,7 +56,7 @@ function readWeightMap(json: JsonReader): Map<string, string> {
 
 /**
  * Reads and checks an index.
- * @throws ScalepointError `BAD_FILE` with the offset, and with the tensor if the error is in one
+ * @throws ScalepointError `BAD_FILE` with the offset, and the tensor if one is at fault
  */
 export async function readIndex(source: ByteSource): Promise<ShardIndex> {
   if (source.size > maxIndexBytes) {
@@ -94,17 +94,17 @@ export async function readIndex(source: ByteSource): Promise<ShardIndex> {
 
 /** An open model in several files. */
 export interface Shards {
-  /** The files with the tensors, in the order of their names. */
+  /** Files with the tensors, sorted by name. */
   readonly files: readonly ByteSource[];
   /** Tensors in the order of the files, and of their bytes in each. */
   readonly tensors: readonly TensorInfo[];
-  /** `__metadata__` of the files. If several have a key, the value of the first one counts. Without a prototype. */
+  /** `__metadata__` of the files. The first file with a key determines its value. Without a prototype. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** Bytes of the files, without the index. */
+  /** Size of the files, without the index. */
   readonly bytes: number;
-  /** What the index says. */
+  /** The index. */
   readonly index: ShardIndex;
-  /** Closes the files that were opened here, and not those that were given. */
+  /** Closes the files opened here, but not the given ones. */
   close(): Promise<void>;
 }
 
@@ -154,12 +154,12 @@ function checkHeaders(
 
 /**
  * Opens a model in several files.
- * @param input the index as the caller named it. If no files are given, they are opened in its folder.
+ * @param input the index as given by the caller. Without given files, they are opened in its folder.
  * @param source the index
- * @param given the files, in any order. What the index does not name is left alone.
+ * @param given the files, in any order. Files that the index does not name are ignored.
  * @param openInput opens the others
- * @throws TypeError if the files cannot be found by name; ScalepointError `BAD_FILE` if the index or a file is invalid or they do not
- *   agree, `NOT_FOUND` or `IO` with the name of a missing file. Files that were opened are closed again.
+ * @throws TypeError if the files cannot be found by name; ScalepointError `BAD_FILE` if the index or a file is invalid or they contradict
+ *   each other, `NOT_FOUND` or `IO` with the name of a missing file. Opened files are closed on failure.
  */
 export async function openShards(
   input: FileInput,

@@ -2,9 +2,9 @@
 const brace = 0x7b;
 const whiteSpace: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
 
-/** Checks the brace after the length of the header. The reader reports what is wrong with the rest. */
+/** True if a brace follows the length of the header. The reader checks the rest. */
 function isFile(head: Uint8Array): boolean {
-  // A length that begins like JSON has zeros at its end. Text has not.
+  // A length that begins like JSON ends with zeros; text does not.
   const isLength = head[0] !== brace || (head[6] === 0 && head[7] === 0);
   return head[8] === brace && isLength;
 }

@@ -8,7 +8,7 @@ import { copyTarget, shardOptions } from '../shards.js';
 export interface IntegerCodes {
   readonly kind: 'integers';
   readonly bits: CodeWidth;
-  /** Sizes of groups by default: the first one that divides all rows that become this. All loaders of groups know them. */
+  /** Default group sizes, all known to loaders: the first that divides all rows of this target is used. */
   readonly groupSizes: readonly number[];
 }
 
@@ -18,7 +18,7 @@ export interface FloatCodes {
   readonly bits: 8;
 }
 
-/** What a target stores: codes, floats of another type, or copies. */
+/** Contents of a target: codes, floats of another type, or copies. */
 type Stores =
   | IntegerCodes
   | FloatCodes
@@ -27,7 +27,7 @@ type Stores =
 
 interface TargetFacts extends Omit<Target, 'name'> {
   readonly stores: Stores;
-  /** Targets that rules may mix it with for a result of a given size. Another kind of codes would need another configuration. */
+  /** Targets that rules may mix it with for a result of a given size. A configuration has one kind of codes. */
   readonly mixedWith?: readonly string[];
 }
 
@@ -75,19 +75,19 @@ type ConvertingTarget = keyof typeof table;
 /** A target of a safetensors result. */
 export type SafetensorsTarget = ConvertingTarget | 'copy';
 
-/** What the weights of a safetensors file can become. */
+/** Targets of the weights of a safetensors file. */
 export const safetensorsTargets = Object.keys(table) as readonly ConvertingTarget[];
 
 function factsOf(to: unknown): TargetFacts | undefined {
   return isTarget(to) ? table[to] : undefined;
 }
 
-/** Whether this is a target that converts. */
+/** True for targets that convert. */
 export function isTarget(value: unknown): value is ConvertingTarget {
   return typeof value === 'string' && Object.hasOwn(table, value);
 }
 
-/** The targets for people. */
+/** Descriptions of the targets. */
 export const targets: readonly Target[] = [
   ...Object.entries(table).map(([name, { stores: _, mixedWith: __, ...target }]: [string, TargetFacts]): Target => {
     return { name, ...target };
@@ -95,7 +95,7 @@ export const targets: readonly Target[] = [
   copyTarget(shardOptions),
 ];
 
-/** What rules may give a weight in a result of a given size; undefined if the target takes no mixtures. */
+/** Targets of rules in a result of a given size; undefined if the target takes no mixtures. */
 export function mixtureOf(to: string): readonly string[] | undefined {
   const others = factsOf(to)?.mixedWith;
   return others && [to, ...others];
@@ -115,7 +115,7 @@ export const codesOf = (to: unknown): IntegerCodes | FloatCodes | undefined => i
 /** The type that a target casts floats to. */
 export const castOf = (to: unknown): CastType | undefined => storesOf(to, 'cast')?.type;
 
-/** Sizes of groups that some target has by default, the largest one first. */
+/** Default group sizes of all targets, the largest first. */
 export const usualGroupSizes: readonly number[] = [
   ...new Set(safetensorsTargets.flatMap((to) => integersOf(to)?.groupSizes ?? [])),
 ].sort((a, b) => b - a);

@@ -12,7 +12,7 @@ const isFields = (value: unknown): value is Fields =>
 const listOf = (value: unknown): readonly string[] =>
   Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
 
-/** More about a finding: the tensor that it is about, and other data of its kind. */
+/** Data of a finding: the tensor concerned, and other data by kind. */
 type Data = Readonly<Record<string, unknown>> & { readonly tensor?: string };
 
 const problem = (kind: string, text: string, data: Data = {}): Finding => ({
@@ -32,10 +32,10 @@ const isCoded = (tensor: LogicalTensor): tensor is Coded => tensor.form.codec ==
 
 // ------------------------------------------------------------------------------------------------------------------------ tensors
 
-/** Parts that were found by their names, but make no whole: a scale of another shape, codes without one. */
+/** Findings for parts that do not form a tensor: scales of a wrong shape, codes without scales. */
 function strayParts(model: OpenModel, tensors: readonly LogicalTensor[]): Finding[] {
   const stored = new Set(model.tensors.map(({ name }) => name));
-  // What belongs to codes is no tensor by itself.
+  // Skip parts of codes.
   const alone = tensors.filter((tensor) => !isCoded(tensor));
   return alone.flatMap(({ name, type }) => {
     const [, base = '', part] = /^(.*)_(packed|scale|zero_point)$/s.exec(name) ?? [];
@@ -51,18 +51,18 @@ function strayParts(model: OpenModel, tensors: readonly LogicalTensor[]): Findin
 
 // -------------------------------------------------------------------------------------------------------------------- config.json
 
-/** Whether a configuration means a module: by its name, or by an expression that its name begins with. */
+/** True if an entry of a configuration matches a module: by its name, or by an expression at its start. */
 function means(entry: string, module: string): boolean {
   if (!entry.startsWith('re:')) return entry === module;
   try {
     return new RegExp(`^(?:${entry.slice(3)})`).test(module);
   } catch {
-    // Python knows expressions that JavaScript does not. Nothing can be said about them.
+    // Ignore expressions that only Python supports.
     return false;
   }
 }
 
-/** The group that a module belongs to. Its name is stronger than its class. */
+/** Group of a module. Matches by name override those by class. */
 function groupOf(groups: readonly Fields[], module: string): Fields | undefined {
   const classes = ['Linear', 'Embedding'];
   return (
@@ -71,7 +71,7 @@ function groupOf(groups: readonly Fields[], module: string): Fields | undefined 
   );
 }
 
-/** The problems of a group that describes a weight wrongly. */
+/** Findings for a group that contradicts a weight. */
 function differences({ name, shape, form }: Coded, weights: Fields, format: unknown): Finding[] {
   const { type, bits, symmetric, groupSize, packed } = form;
   const found: Finding[] = [];
@@ -84,7 +84,7 @@ function differences({ name, shape, form }: Coded, weights: Fields, format: unkn
   expect('num_bits', bits);
   expect('type', type);
   expect('symmetric', symmetric);
-  // A group that is as long as the row is one scale a row.
+  // A group of a whole row equals one scale per row.
   const whole = groupSize === undefined && weights.group_size === shape[1];
   if (groupSize !== undefined) expect('group_size', groupSize);
   else if (weights.strategy === 'group' && !whole) expect('strategy', 'channel');
@@ -130,7 +130,7 @@ const counted = (coded: readonly Coded[]) => (coded.length === 1 ? 'a tensor hol
 
 // -------------------------------------------------------------------------------------------------------------------------- index
 
-/** The size that an index states. Loaders do not need it, so that a wrong one does no harm. */
+/** Compares the size stated by an index. A wrong one is harmless, because loaders do not use it. */
 function compareWithIndex(model: OpenModel & { readonly index?: { readonly metadata: Fields } }): Finding[] {
   const stated = model.index?.metadata.total_size;
   const size = model.tensors.reduce((sum, { bytes }) => sum + bytes, 0);
@@ -139,7 +139,7 @@ function compareWithIndex(model: OpenModel & { readonly index?: { readonly metad
   return [note('indexDiffers', text, { stated, actual: size })];
 }
 
-/** What does not go together in a model. That every offset, size and name is right was checked when it was opened. */
+/** Findings about contradictions in a model. Offsets, sizes and names have been checked on opening. */
 export function verifySafetensors(
   model: OpenModel,
   tensors: readonly LogicalTensor[],

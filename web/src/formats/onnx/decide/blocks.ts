@@ -1,4 +1,4 @@
-/** Weights that become blocks, which onnxruntime computes with as they are. */
+/** Chooses weights that become blocks, which operators of onnxruntime read directly. */
 import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
 import { reasons } from '../../reason.js';
@@ -11,25 +11,25 @@ import type { TargetOf } from '../targets.js';
 import type { Blocks, Context, Keep } from './decision.js';
 import { bytesIn } from './sizes.js';
 
-/** Smaller blocks are not worth their scales, and no runtime has them. */
+/** Smallest block. Smaller ones do not pay for their scales, and runtimes lack them. */
 const smallestBlock = 16;
 
-/** What blocks are asked for. */
+/** Requested blocks. */
 export interface BlockOptions {
   readonly codec: 'matmul-nbits' | 'matmul-bnb4';
   readonly bits: 2 | 4 | 8;
   readonly blockSize: number;
   readonly zeroPoints: boolean | 'float';
-  /** Type of the scales. It is the type that MatMulNBits computes with. */
+  /** Type of the scales, in which MatMulNBits computes. */
   readonly scale: 'F32' | 'F16';
   readonly range: 'mse' | undefined;
-  /** Whether a node reads and gives float16. */
+  /** True if a node reads and gives float16. */
   isHalf(node: OnnxNode): boolean;
 }
 
 /**
- * The type of floats that all readers take a weight for. Undefined if there are several or it is another one, or if there are Casts that a
- * graph in float16 changes.
+ * Float type as which all readers read a weight; undefined for several or other types, and if there are Casts that a graph in float16
+ * changes.
  */
 export function floatsRead({ halves }: Context, { readers, types }: Reading): 'F32' | 'F16' | undefined {
   const isCast = readers.some(({ path }) => path.some(({ opType }) => opType === 'Cast'));
@@ -37,15 +37,15 @@ export function floatsRead({ halves }: Context, { readers, types }: Reading): 'F
   return (['F32', 'F16'] as const).find((name) => types.has(typeNumber(name)));
 }
 
-/** Factors of a Gemm that float16 holds with all of its precision. */
+/** Range of a Gemm's factors that float16 holds at full precision. */
 const [leastHalf, mostHalf] = [2 ** -14, 65504];
 
-/** Whether a Gemm adds its third input. It does not read it if the factor is 0. */
+/** True if a Gemm adds its third input. With a factor of 0 it does not read it. */
 export function addsC(node: OnnxNode): boolean {
   return node.opType === 'Gemm' && (node.inputs[2] ?? '') !== '' && floatOf(node, 'beta', 1) !== 0;
 }
 
-/** Whether the factors of a Gemm can be multiplied in the type that it computes with. */
+/** True if the factors of a Gemm can be multiplied in its type. */
 function holdsFactors(node: OnnxNode, { scale, isHalf }: BlockOptions): boolean {
   const isHeld = (factor: 'alpha' | 'beta') => {
     const magnitude = Math.abs(floatOf(node, factor, 1));
@@ -55,12 +55,12 @@ function holdsFactors(node: OnnxNode, { scale, isHalf }: BlockOptions): boolean 
   return isFloat || (isHeld('alpha') && (!addsC(node) || isHeld('beta')));
 }
 
-/** The largest half, quarter and so on of a block size that divides a number of rows. */
+/** The largest of blockSize, blockSize / 2, blockSize / 4 … that divides `rows`. */
 function dividing(rows: number, blockSize: number): number {
   return rows % blockSize === 0 || blockSize < smallestBlock ? blockSize : dividing(rows, blockSize / 2);
 }
 
-/** The form of a matrix of k rows whose columns, or whose rows if it is transposed, are cut into blocks. */
+/** Form of a matrix of k rows, with blocks along its columns, or along its rows if it is transposed. */
 function formOf(
   { codec, bits, blockSize, zeroPoints, scale, range }: BlockOptions,
   k: number,
@@ -68,7 +68,7 @@ function formOf(
   isTable: boolean,
 ): MatMulNBitsForm | MatMulBnb4Form {
   if (codec === 'matmul-bnb4') return { codec, blockSize: dividing(k, blockSize), transposed };
-  // Rows are looked up with whole zero points alone.
+  // Look-ups of rows need whole zero points.
   const isFloat = zeroPoints === 'float' && !isTable;
   return {
     codec,
@@ -95,7 +95,7 @@ function whyNotTaken(reader: Reader, rank: number, length: number, { codec, bloc
   return { kind: 'moved', operator, movers: [...new Set(path.map(({ opType }) => opType))] };
 }
 
-/** The reason to keep a weight if something stands in the way of its blocks. */
+/** A check that returns the reason to keep a weight, if it cannot become blocks. */
 type Obstacle = () => OnnxReason | false | undefined;
 
 function firstReason(obstacles: readonly Obstacle[]): OnnxReason | undefined {
@@ -106,12 +106,12 @@ function firstReason(obstacles: readonly Obstacle[]): OnnxReason | undefined {
   return undefined;
 }
 
-/** Decides about a weight that is to become blocks, if all of its readers can take them. */
+/** Decides about a weight whose target is blocks: blocks if all readers can take them. */
 export function blocksOf(context: Context, reading: Reading, options: BlockOptions): Blocks | Keep {
   const { weight, readers, leaves } = reading;
   const { shape, bytes } = weight.source;
   const [rows = 0, columns = 0] = shape;
-  // Find the readers that can take blocks. A table has its blocks along its rows, and then products do, too.
+  // Find the readers that can take blocks. Blocks of a table lie along its rows, then also for products.
   const canLookUp = options.codec === 'matmul-nbits' && columns % options.blockSize === 0;
   const lookups = canLookUp ? readers.filter(looksUpRows) : [];
   const factors = readers.filter((reader) => transposes(reader) !== undefined && holdsFactors(reader.node, options));
@@ -122,7 +122,7 @@ export function blocksOf(context: Context, reading: Reading, options: BlockOptio
   // Choose the form.
   const [k, n] = transposed ? [columns, rows] : [rows, columns];
   const form = formOf(options, k, transposed, lookups.length > 0);
-  // Find what stands in the way.
+  // Check the obstacles.
   const obstacles: readonly Obstacle[] = [
     () => taken.length === 0 && whyNotTaken(readers[0] as Reader, shape.length, columns, options),
     () => shape.length !== 2 && { kind: 'rank', rank: shape.length },
@@ -141,7 +141,7 @@ export function blocksOf(context: Context, reading: Reading, options: BlockOptio
 /** Decides about a weight of a target with blocks. */
 export function decideBlocks(context: Context, reading: Reading, target: TargetOf<'blocks'>): Blocks | Keep {
   const { choices, halves } = context;
-  // Readers of float16 compute with it.
+  // Readers in float16 compute in float16.
   const readsHalf = floatsRead(context, reading) === 'F16';
   return blocksOf(context, reading, {
     codec: target.codec,

@@ -1,4 +1,4 @@
-/** Decides what becomes of each weight of a model. Nothing is written here. */
+/** Decides about each weight of a model, without writing anything. */
 import type { PartsOf } from '../../format.js';
 import { ruleFor } from '../../options.js';
 import { reasons } from '../../reason.js';
@@ -18,19 +18,19 @@ import { decideIntegers, prefersSign } from './integers.js';
 import { decideRestored } from './restored.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
 
-/** What becomes of a model. */
+/** Decisions about a model. */
 export interface Decisions {
   readonly graphs: Graphs;
   readonly opsets: Opsets;
-  /** Which nodes compute with float16; undefined if the graph computes as it did. */
+  /** Nodes that compute in float16; undefined if the graph is unchanged. */
   readonly halves: HalfNodes | undefined;
-  /** Whether the graph would compute with float16 if its version of ai.onnx had casts for that. */
+  /** True if only its version of ai.onnx keeps the graph from computing in float16. */
   readonly isTooOldForHalf: boolean;
-  /** At least one for each weight, in the order of the weights. */
+  /** Decisions, at least one for each weight, in the order of the weights. */
   readonly decisions: readonly Decision[];
 }
 
-/** Why the nodes that read a weight take nothing that a target makes of weights; undefined if some do. */
+/** Reason why the readers of a weight take no form of a target; undefined if some do. */
 function whyNotRead(context: Context, reading: Reading, target: TargetInfo): OnnxReason | undefined {
   const { weight, readers, open, channels, types } = reading;
   const operator = (open ?? readers[0])?.node.opType;
@@ -45,14 +45,14 @@ function whyNotRead(context: Context, reading: Reading, target: TargetInfo): Onn
 
 type Decider<Target = TargetInfo> = (context: Context, reading: Reading, target: Target) => Decision;
 
-/** What decides about a weight that is worth codes, by the kind of target. */
+/** Functions that decide about weights worth codes, by kind of target. */
 const deciders: { readonly [Kind in 'blocks' | 'restored' | 'integers']: Decider<TargetOf<Kind>> } = {
   blocks: decideBlocks,
   restored: decideRestored,
   integers: decideIntegers,
 };
 
-/** Whether a weight that has no codes becomes float16. @param reading undefined if it is not worth another form */
+/** True if a weight that has no codes becomes float16. @param reading undefined if it is not worth another form */
 function isHalfInstead(
   context: Context,
   { half }: TargetInfo,
@@ -60,17 +60,17 @@ function isHalfInstead(
   reason: OnnxReason,
 ): boolean {
   if (context.halves !== undefined) return half === true || reason.kind === 'readAs';
-  // Without a graph in float16, there is a Cast to float32 behind it.
+  // In a float32 graph, a Cast follows it.
   const isComputed = reading !== undefined && reading.readers.length > 0;
   return half === true && isComputed && (reading.channels === undefined || floatsRead(context, reading) === 'F32');
 }
 
-/** Decides about a weight, and about others that have to become codes together with it. */
+/** Decides about a weight, and about others that must become codes together with it. */
 function decideWeight(context: Context, weight: Weight): Decision {
   const target = context.targetOf(weight);
   if (target === undefined) return { kind: 'keep', weight, reason: reasons.rule };
   if (target.kind === 'half') return decideHalf(context, weight);
-  // Look at who reads it, and decide about codes.
+  // Look up its readers, and decide about codes.
   const notWorth = whyNotWorth(context, weight, target.takes);
   const reading = notWorth === undefined ? readingOf(context.graphs, weight) : undefined;
   const reason = reading === undefined ? notWorth : whyNotRead(context, reading, target);
@@ -78,18 +78,18 @@ function decideWeight(context: Context, weight: Weight): Decision {
     reading === undefined || reason !== undefined
       ? { kind: 'keep', weight, reason: reason as OnnxReason }
       : (deciders[target.kind] as Decider)(context, reading, target);
-  // Fall back to float16 where the target does.
+  // Fall back to float16 if the target does.
   const isHalf = found.kind === 'keep' && isHalfInstead(context, target, reading, found.reason);
   return isHalf ? decideHalf(context, weight) : found;
 }
 
-/** Whether a graph is to compute with float16: if a target says so, and there are weights that it pays for. */
+/** True if a graph shall compute in float16: by its target, and if it has weights worth it. */
 function isHalfGraph({ proto, weights }: OnnxModel, to: TargetInfo): boolean {
   const isLarge = ({ source: { dtype, bytes } }: Weight) => dtype === 'F32' && bytes >= 4 * fewestElements;
   return to.half === true && !proto.trains && weights.some(isLarge);
 }
 
-/** The nodes that read a weight which a rule excepts. They compute as if nothing else had changed. */
+/** Nodes that read a weight excepted by a rule, which keep their type. */
 function exceptedNodes(graphs: Graphs, { weights }: OnnxModel, { rules = [] }: OnnxChoices) {
   const excepted = weights.filter(({ source }) => {
     const rule = ruleFor(rules, source.name);
@@ -103,13 +103,13 @@ export function decide(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf)
   const { to, rules = [] } = choices;
   const graphs = new Graphs(model);
   const opsets = new Opsets(graphs);
-  // Find the nodes that compute with float16.
+  // Find the nodes that compute in float16.
   const target = targetNamed(to);
   const wantsHalf = isHalfGraph(model, target);
   const isTooOldForHalf = wantsHalf && (graphs.main.opsets.get('') ?? 0) < lowestHalf;
   const halves =
     wantsHalf && !isTooOldForHalf ? new HalfNodes(graphs, exceptedNodes(graphs, model, choices)) : undefined;
-  // Decide about the weights in their order: some become codes together with later ones.
+  // Decide about the weights in order: some become codes together with later ones.
   const decided = new Set<Weight>();
   const context: Context = {
     graphs,

@@ -1,4 +1,4 @@
-/** What becomes of weights. Decisions are data: the modules of `write` carry them out. */
+/** Decisions about weights, as data. The modules of `write` carry them out. */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
@@ -12,54 +12,54 @@ import type { OnnxReason, RestoredReason } from '../reasons.js';
 import type { TargetInfo } from '../targets.js';
 import type { HalfNodes } from './half-nodes.js';
 
-/** What is the same for all weights of a model. */
+/** Context of the decisions about all weights of a model. */
 export interface Context {
   readonly graphs: Graphs;
   readonly opsets: Opsets;
   readonly partsOf: PartsOf;
   readonly choices: OnnxChoices;
-  /** What the graph becomes if it computes with float16. */
+  /** Nodes in float16, if the graph becomes float16. */
   readonly halves: HalfNodes | undefined;
-  /** Whether the codes of q8 have a sign in this model. */
+  /** True if codes of q8 are signed in this model. */
   readonly isSignedQ8: boolean;
-  /** Whether the model can be trained. */
+  /** True for models that can be trained. */
   readonly trains: boolean;
-  /** Weights whose decision is made. */
+  /** Weights already decided. */
   readonly decided: ReadonlySet<Weight>;
-  /** What a weight is to become by the rules; undefined if it is to be kept. */
+  /** Target of a weight by the rules; undefined if they keep it. */
   targetOf(weight: Weight): TargetInfo | undefined;
 }
 
-/** The DequantizeLinear that makes floats of codes. */
+/** A DequantizeLinear. */
 export interface Dequantizer {
   readonly kind: 'dequantize';
   readonly domain: string;
-  /** The version of ai.onnx that it takes, if it is of that domain. */
+  /** Version of ai.onnx that it requires, if it belongs to that domain. */
   readonly opset: number;
 }
 
-/** It stays as it is. */
+/** Keeps a weight. */
 export interface Keep {
   readonly kind: 'keep';
   readonly weight: Weight;
   readonly reason: OnnxReason;
-  /** Inputs of nodes that compute with float16, which read a Cast of it. */
+  /** Inputs of nodes in float16, which read a Cast of it. */
   readonly halfUses?: readonly Use[];
 }
 
-/** float16, and a Cast for whatever reads float32. */
+/** Stores float16, with a Cast for readers of float32. */
 export interface Half {
   readonly kind: 'half';
   readonly weight: Weight;
-  /** Whether the graph computes with float16. */
+  /** True if the graph computes in float16. */
   readonly inHalfGraph: boolean;
-  /** Whether some nodes read float32, which a Cast gives. */
+  /** True if some nodes read float32, from a Cast. */
   readonly isCast: boolean;
-  /** Beside a Cast: inputs of nodes that compute with float16. */
+  /** With a Cast: inputs of nodes in float16. */
   readonly halfUses: readonly Use[];
 }
 
-/** Blocks, and a node that computes with them in the place of each reader. */
+/** Stores blocks, and replaces each reader by a node that computes with them. */
 export interface Blocks {
   readonly kind: 'blocks';
   readonly weight: Weight;
@@ -69,23 +69,23 @@ export interface Blocks {
   readonly n: number;
   readonly products: readonly Reader[];
   readonly lookups: readonly Reader[];
-  /** Nodes before the readers that are not needed any more. */
+  /** Nodes before the readers that become unused. */
   readonly unneeded: readonly OnnxNode[];
-  /** Readers that compute with float16. */
+  /** Readers that compute in float16. */
   readonly halves: ReadonlySet<OnnxNode>;
 }
 
-/** Codes that become floats again before they are used. */
+/** Stores codes that are restored to floats before use. */
 export interface Restored {
   readonly kind: 'restored';
   readonly weight: Weight;
   readonly form: DequantizeLinearForm;
-  /** What makes floats of the codes: a DequantizeLinear; Cast and Mul; or, of a table, nodes behind the Gathers that look up its codes. */
+  /** Restores the floats: a DequantizeLinear; Cast and Mul; or, for a table, nodes behind the Gathers that look up its codes. */
   readonly by:
     | Dequantizer
     | { readonly kind: 'cast' }
     | { readonly kind: 'gather'; readonly readers: readonly Reader[] };
-  /** Why a target for integers comes to this. */
+  /** Reason, for a target of integers. */
   readonly reason?: RestoredReason;
 }
 
@@ -95,32 +95,32 @@ export interface IntegerReader {
   readonly operation: 'product' | 'convolution' | 'lookup' | 'attention';
 }
 
-/** Codes that are multiplied as integers. */
+/** Stores codes that are multiplied as integers. */
 export interface Integers {
   readonly kind: 'integers';
   readonly weight: Weight;
   readonly form: DequantizeLinearForm;
   readonly readers: readonly IntegerReader[];
-  /** Whether codes of the target have a sign. Such targets and others quantize an activation each for itself. */
+  /** True if codes of the target are signed. Signed and unsigned targets do not share quantized activations. */
   readonly isSigned: boolean;
   readonly unneeded: readonly OnnxNode[];
-  /** Makes floats for the other readers, if there are some. */
+  /** Restores floats for other readers, if any. */
   readonly dequantizer: Dequantizer | undefined;
 }
 
-/** Codes of all weights that one node reads, which computes with integers then. */
+/** Stores codes of all weights of one node, which then computes with integers. */
 export interface Together {
   readonly kind: 'together';
   readonly operator: 'LSTM' | 'EmbedLayerNormalization';
   readonly reader: Reader;
-  /** By the inputs of the node. */
+  /** Weights by input of the node. */
   readonly weights: ReadonlyMap<number, { readonly weight: Weight; readonly form: DequantizeLinearForm }>;
 }
 
-/** What becomes of a weight, or of several. */
+/** Decision about one or several weights. */
 export type Decision = Keep | Half | Blocks | Restored | Integers | Together;
 
-/** The weights that a decision is about. */
+/** Weights of a decision. */
 export function weightsOf(decision: Decision): readonly Weight[] {
   if (decision.kind !== 'together') return [decision.weight];
   return [...decision.weights.values()].map(({ weight }) => weight);

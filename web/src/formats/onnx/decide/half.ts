@@ -7,7 +7,7 @@ import type { Context, Half, Keep } from './decision.js';
 import type { HalfNodes } from './half-nodes.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
 
-/** Operators whose floats are scales of codes. */
+/** Operators with scales of codes as float inputs. */
 const scaled: readonly string[] = [
   'DequantizeLinear',
   'QuantizeLinear',
@@ -23,10 +23,10 @@ function whyScales(readers: readonly Use[]): OnnxReason | undefined {
   return isScale ? { kind: 'scales', operator: first.node.opType } : undefined;
 }
 
-/** The version of ai.onnx whose Cast names types by their numbers. */
+/** First version of ai.onnx whose Cast names types by number. */
 export const castOpset = 6;
 
-/** Decides about float16 in front of nodes that compute with float32. */
+/** Decides about float16 in front of nodes in float32. */
 function behindCast(context: Context, weight: Weight): Half | Keep {
   const reason =
     whyNotWorth(context, weight, ['F32']) ??
@@ -37,7 +37,7 @@ function behindCast(context: Context, weight: Weight): Half | Keep {
     : { kind: 'keep', weight, reason };
 }
 
-/** Decides about float16 in a graph that computes with it. */
+/** Decides about float16 in a graph of float16. */
 function inHalfGraph({ graphs }: Context, weight: Weight, nodes: HalfNodes): Half | Keep {
   const { dtype, bytes } = weight.source;
   const keep = (reason: OnnxReason): Keep => ({ kind: 'keep', weight, reason });
@@ -51,17 +51,17 @@ function inHalfGraph({ graphs }: Context, weight: Weight, nodes: HalfNodes): Hal
   if (!isCast || bytes / 4 >= fewestElements) {
     return { kind: 'half', weight, inHalfGraph: true, isCast, halfUses: isCast ? halves : [] };
   }
-  // Keep a small weight, and let nodes of float16 read a Cast of it.
+  // Keep a small weight, and let nodes in float16 read a Cast of it.
   const operator = floats[0]?.node.opType ?? '';
   if (halves.length === 0) return keep(value.isOutput ? ownReasons.output : { kind: 'readBy', operator });
   const reason: OnnxReason = value.isOutput ? { kind: 'alsoOutput' } : { kind: 'alsoReadBy', operator };
   return { kind: 'keep', weight, reason, halfUses: halves };
 }
 
-/** Decides about a weight that is to become float16. */
+/** Decides about a weight whose target is float16. */
 export function decideHalf(context: Context, weight: Weight): Half | Keep {
   const { graphs, halves } = context;
-  // Functions compute as they did.
+  // Functions keep their types.
   const isInside = graphs.scopeOf(weight.graph).function !== undefined;
   return halves === undefined || isInside ? behindCast(context, weight) : inHalfGraph(context, weight, halves);
 }

@@ -1,6 +1,7 @@
 /**
- * Weights that become 8-bit integers, which are multiplied as they are: activations are quantized while the model runs, weights now.
- * Reference: microsoft/onnxruntime, onnxruntime/python/tools/quantization/operators.
+ * Chooses weights that become 8-bit integers, which are multiplied directly: activations are quantized while the model runs, weights now.
+ * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization/operators;
+ * github.com/huggingface/transformers.js, scripts/quantize.py at 4e1b4b6^. Tests run onnxruntime-web 1.30.0.
  */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import { reasons } from '../../reason.js';
@@ -18,31 +19,31 @@ import { decideTogether, type IntegerOptions } from './together.js';
 
 const attentions: readonly string[] = ['GroupQueryAttention', 'MultiHeadAttention'];
 
-/** Whether the codes of q8 have a sign: in models without convolutions and without attention, as transformers.js has it. */
+/** True if codes of q8 are signed: in models without convolutions and attention, as in transformers.js. */
 export function prefersSign({ nodes }: Graphs): boolean {
   return !nodes.some(({ node }) => node.opType === 'Conv' || attentions.includes(node.opType));
 }
 
-/** Whether a node is an attention that there is one of integers for. */
+/** True for attention that has an integer counterpart. */
 function isAttention({ opType, domain, inputs, attributes }: OnnxNode): boolean {
   const [, , bias = '', , , ...more] = inputs;
   const isKnown = domain === contrib && opType === 'Attention' && !attributes.has('qkv_hidden_sizes');
   return isKnown && bias !== '' && more.every((input) => input === '');
 }
 
-/** Whether a Gemm is a product and a sum, without factors. */
+/** True if a Gemm is a product and a sum, without factors. */
 function isPlain(node: OnnxNode): boolean {
   const multiplies = floatOf(node, 'alpha', 1) === 1 && intOf(node, 'transA', 0) === 0;
   return multiplies && (node.inputs.length < 3 || floatOf(node, 'beta', 1) === 1);
 }
 
-/** Whether nodes before a reader swap the dimensions of a weight; undefined if they do anything else with its elements. */
+/** True if nodes before a reader swap the dimensions of a weight; undefined if they move elements otherwise. */
 function swapsBefore({ path }: Reader, rank: number): boolean | undefined {
   if (rank === 2) return swaps(path);
   return path.some(({ opType, domain }) => opType !== 'Identity' || domain !== '') ? undefined : false;
 }
 
-/** What a reader computes from codes; undefined if it does not take them. */
+/** Integer operation of a reader; undefined if it does not take codes. */
 function operationOf(reader: Reader, rank: number): IntegerReader['operation'] | undefined {
   const { node, input, path } = reader;
   if (path.length === 0 && input === 1 && isAttention(node)) return 'attention';
@@ -55,32 +56,32 @@ function operationOf(reader: Reader, rank: number): IntegerReader['operation'] |
   return node.opType === 'Gather' && input === 0 ? 'lookup' : undefined;
 }
 
-/** How a weight is stored, which depends on all that read it. */
+/** Form of a weight, which depends on all of its readers. */
 function formOf(
   shape: readonly number[],
   readers: readonly IntegerReader[],
   { signed, perChannel, range }: IntegerOptions,
 ): DequantizeLinearForm {
   const operations = new Set(readers.map(({ operation }) => operation));
-  // Tables count as activations: without a sign, and one scale for all.
+  // Treat tables as activations: unsigned, with a single scale.
   if (operations.has('lookup')) {
     return linearForm(shape, undefined, { bits: 8, signed: false, symmetric: false, range });
   }
-  // Convolutions with signed weights are slow in WebAssembly. Codes with 128 for their zero point stand for the same numbers. They have
-  // one zero point, so that only symmetric codes can have a scale for each channel.
+  // Convolutions with signed weights are slow in WebAssembly, and unsigned codes with zero point 128 have the same values. A convolution
+  // has one zero point, so only symmetric codes can have a scale for each channel.
   if (operations.has('convolution')) {
     const each = perChannel && operations.size === 1;
     const symmetric = signed || each;
     const form = linearForm(shape, each ? 0 : undefined, { bits: 8, signed: false, symmetric, range });
     return each ? { ...form, zeroPoint: false } : form;
   }
-  // Scales are multiplied with what comes out. If that is along different axes, there is one scale for all.
+  // Outputs are multiplied by the scales. If channels lie along different axes, use a single scale.
   const [axis, ...others] = new Set(readers.map(({ reader }) => channelAxis(reader, shape)));
   const along = perChannel && shape.length === 2 && others.length === 0 ? axis : undefined;
   return linearForm(shape, along, { bits: 8, signed, symmetric: signed, range });
 }
 
-/** The version of ai.onnx that has DynamicQuantizeLinear. */
+/** First version of ai.onnx with DynamicQuantizeLinear. */
 export const integerOpset = 11;
 
 /** The reason why a reader cannot take codes. */
@@ -88,7 +89,7 @@ function whyNotTaken(reader: Reader): RestoredReason {
   return { kind: isCalled(reader) ? 'inFunction' : 'readBy', operator: reader.node.opType };
 }
 
-/** Whether the codes of a target have a sign in a model. */
+/** True if codes of a target are signed in a model. */
 function isSigned({ isSignedQ8 }: Context, { signed }: TargetOf<'integers'>): boolean {
   return signed === 'byModel' ? isSignedQ8 : signed;
 }
@@ -108,7 +109,7 @@ export function decideIntegers(context: Context, reading: Reading, target: Targe
       return wanted?.kind === 'integers' && isSigned(context, wanted) === signed;
     },
   };
-  // Take all weights of a node at once, where it computes with integers only then.
+  // Take all weights of a node at once, if it computes with integers only then.
   const [first, ...others] = readers as readonly [Reader, ...Reader[]];
   const together = others.length === 0 ? decideTogether(context, weight, first, options) : undefined;
   if (together !== undefined) return together;
@@ -128,7 +129,7 @@ export function decideIntegers(context: Context, reading: Reading, target: Targe
     weight,
     taken.map(({ reader }) => reader),
   );
-  // DequantizeLinear needs the zero points: it takes 0 for those that are not stored.
+  // Store zero points for DequantizeLinear, which defaults to 0.
   const whole = isRead && !form.signed ? { ...form, zeroPoint: true } : form;
   const dequantizer = isRead ? dequantizerOf(context, weight.graph, whole) : undefined;
   return { kind: 'integers', weight, form: whole, readers: taken, isSigned: signed, unneeded, dequantizer };

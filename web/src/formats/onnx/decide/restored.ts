@@ -1,4 +1,4 @@
-/** Weights that become codes, which are floats again before they are used. */
+/** Chooses weights that become codes and are restored to floats before use. */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import { reasons } from '../../reason.js';
 import { contrib, intOf, type OnnxGraph } from '../file/proto.js';
@@ -12,7 +12,7 @@ import { blocksOf } from './blocks.js';
 import type { Blocks, Context, Dequantizer, Keep, Restored } from './decision.js';
 import { isSmaller } from './sizes.js';
 
-/** The version of ai.onnx that has the DequantizeLinear of a form. */
+/** First version of ai.onnx with the DequantizeLinear of a form. */
 function opsetOf({ bits, axis, blockSize, scale }: DequantizeLinearForm): number {
   if (bits === 2) return 25;
   if (bits === 4 || blockSize !== undefined) return 21;
@@ -20,12 +20,12 @@ function opsetOf({ bits, axis, blockSize, scale }: DequantizeLinearForm): number
   return axis === undefined ? 10 : 13;
 }
 
-/** Whether onnxruntime's own DequantizeLinear reads codes of a form. Models of any version can have it. */
+/** True if com.microsoft's DequantizeLinear, which models of any version can have, reads codes of a form. */
 function isInContrib({ bits, blockSize, scale }: DequantizeLinearForm): boolean {
   return bits !== 2 && blockSize === undefined && scale === 'F32';
 }
 
-/** The operator that reads codes of a form: that of ai.onnx where the graph can have it. */
+/** DequantizeLinear for codes of a form: that of ai.onnx, if the graph can have it. */
 export function dequantizerOf({ opsets }: Context, graph: OnnxGraph, form: DequantizeLinearForm): Dequantizer {
   const opset = opsetOf(form);
   return opsets.obstacle(graph, opset) === undefined
@@ -33,10 +33,10 @@ export function dequantizerOf({ opsets }: Context, graph: OnnxGraph, form: Dequa
     : { kind: 'dequantize', domain: contrib, opset: 0 };
 }
 
-/** Operators whose weights are matrices, one or several: they sum over the last dimension, or over the one before it. */
+/** Operators whose weights are one or several matrices, summed over the last dimension or the one before it. */
 const ofMatrices: readonly string[] = ['MatMul', 'FusedMatMul', 'LSTM', 'GRU', 'RNN'];
 
-/** The axis along which blocks lie: that which a product sums over. Of several matrices, it has to hold a block. */
+/** Axis of the blocks, which a product sums over. With several matrices it must hold at least one block. */
 function blockAxis(shape: readonly number[], { operator, axis }: Channels, blockSize: number): number | undefined {
   const rank = shape.length;
   if (axis === undefined || axis < rank - 2) return undefined;
@@ -45,8 +45,8 @@ function blockAxis(shape: readonly number[], { operator, axis }: Channels, block
 }
 
 /**
- * The Gathers that look up rows of a table, or slices along another axis if everything has one scale. Undefined if anything else reads it.
- * No Gather takes codes of fewer bits.
+ * Gathers that look up rows of a table, or slices along another axis if there is a single scale; undefined if other nodes read it. Gather
+ * does not take codes of fewer bits.
  */
 function tableReaders(
   { graphs }: Context,
@@ -69,10 +69,10 @@ function tableReaders(
   return isTable ? found : undefined;
 }
 
-/** Numbers are broadcast since this version of ai.onnx. */
+/** First version of ai.onnx that broadcasts. */
 export const broadcastOpset = 7;
 
-/** Decides about codes that become floats again. @param casts whether by Cast and Mul, if they have 8 bits */
+/** Decides about codes that are restored to floats. @param casts true for Cast and Mul, if codes have 8 bits */
 export function restoredOf(context: Context, reading: Reading, asked: CodeOptions, casts: boolean): Restored | Keep {
   const { weight } = reading;
   const { graph, source } = weight;
@@ -88,7 +88,7 @@ export function restoredOf(context: Context, reading: Reading, asked: CodeOption
   let form = linearForm(shape, axis, options);
   if (!isSmaller(context, weight, form)) form = linearForm(shape, undefined, { ...options, blockSize: undefined });
   if (form.axis === undefined && !isSmaller(context, weight, form)) return keep(reasons.notSmaller);
-  // Choose what makes floats of the codes.
+  // Choose the nodes that restore the floats.
   const table = tableReaders(context, reading, form);
   if (table !== undefined) return { kind: 'restored', weight, form, by: { kind: 'gather', readers: table } };
   const { opsets } = context;
@@ -100,10 +100,10 @@ export function restoredOf(context: Context, reading: Reading, asked: CodeOption
   return { kind: 'restored', weight, form, by: dequantizerOf(context, graph, form) };
 }
 
-/** Layers in which errors add up from step to step: int4-weights gives their weights 8 bits. */
+/** Layers whose errors add up from step to step. int4-weights gives them 8 bits. */
 const recurrent: readonly string[] = ['LSTM', 'GRU', 'RNN'];
 
-/** Decides about a weight of a target whose codes become floats again. */
+/** Decides about a weight whose target restores floats. */
 export function decideRestored(
   context: Context,
   reading: Reading,
@@ -118,7 +118,7 @@ export function decideRestored(
   if (reading.readers.some(({ node }) => recurrent.includes(node.opType))) {
     return restoredOf(context, reading, { bits: 8, signed: true, symmetric: true, range }, false);
   }
-  // DequantizeLinear would restore the whole table at every run, and no Gather takes int4.
+  // Use blocks: DequantizeLinear would restore the whole table at every run, and Gather does not take int4.
   if (reading.readers.every(looksUpRows) && (range === undefined || range === 'mse')) {
     const isHalf = reading.weight.source.dtype === 'F16';
     const found = blocksOf(context, reading, {

@@ -1,4 +1,4 @@
-/** Whether a weight is worth another form. */
+/** Decides by size if a weight is worth another form. */
 import type { Form } from '../../../codecs/codec.js';
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import { dtypeReason, rankReason } from '../../reason.js';
@@ -8,10 +8,10 @@ import { type OnnxReason, ownReasons } from '../reasons.js';
 import type { TargetInfo } from '../targets.js';
 import type { Context } from './decision.js';
 
-/** Fewer elements are not worth a node and its scales. */
+/** Smallest element count worth a node and scales. */
 export const fewestElements = 1024;
 
-/** Why a weight is kept, whatever nodes do with it; undefined if it may be converted. */
+/** Reason to keep a weight regardless of its readers; undefined if it may be converted. */
 export function whyNotWorth(
   { trains }: Context,
   { source: { dtype, shape } }: Weight,
@@ -28,10 +28,10 @@ export function bytesIn({ partsOf }: Context, { source }: Weight, form: Form): n
   return partsOf(source.shape, form).reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Bytes that codes add to a file besides their parts, roughly: the messages of tensors, and a node. */
+/** Approximate bytes that codes add besides their parts: messages of tensors, and a node. */
 const framing = 150;
 
-/** Whether a weight takes fewer bytes as codes of a form. */
+/** True if a weight takes fewer bytes as codes of a form. */
 export function isSmaller(context: Context, weight: Weight, form: DequantizeLinearForm): boolean {
   return bytesIn(context, weight, form) + framing < weight.source.bytes;
 }

@@ -1,4 +1,7 @@
-/** Nodes of float32 that become others if all their weights are codes: recurrent layers, and the embeddings of transformers. */
+/**
+ * Chooses nodes that are replaced once all their weights are codes: recurrent layers, and the embeddings of transformers.
+ * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization/operators. Tests run onnxruntime-web 1.30.0.
+ */
 import { canSearch, type DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import type { SearchedRange } from '../../../core/range.js';
 import type { Weight } from '../file/model.js';
@@ -8,18 +11,18 @@ import type { Reader } from '../graph/graph.js';
 import type { Context, Together } from './decision.js';
 import { isSmaller, whyNotWorth } from './sizes.js';
 
-/** What decides about codes of integers. */
+/** Options for integer codes. */
 export interface IntegerOptions {
   readonly signed: boolean;
   readonly perChannel: boolean;
   readonly range: SearchedRange | undefined;
-  /** Whether a weight is to become codes of the same kind. */
+  /** True if the target of a weight is the same kind of codes. */
   asks(weight: Weight): boolean;
 }
 
 /**
- * The weights that a node reads at some inputs, if nothing else reads them and all are to become codes. Inputs that are left out are
- * skipped. Undefined if one of the others is not such a weight.
+ * Weights at some inputs of a node, if they have no other readers and all shall become codes; undefined otherwise. Absent inputs are
+ * skipped.
  */
 function ownWeights(
   { graphs, decided }: Context,
@@ -56,7 +59,7 @@ function gatesForm(shape: readonly number[], { perChannel, range }: IntegerOptio
   return range !== undefined && canSearch(shape, form) ? { ...form, range } : form;
 }
 
-/** LSTM: its products are of integers, its states are floats. */
+/** LSTM: products of integers, states of floats. */
 function decideGates(context: Context, reader: Reader, options: IntegerOptions): Together | undefined {
   const own = ownWeights(context, reader, [1, 2], options);
   if (own?.size !== 2 || intOf(reader.node, 'layout', 0) !== 0) return undefined;
@@ -72,10 +75,10 @@ function decideGates(context: Context, reader: Reader, options: IntegerOptions):
   return pays ? { kind: 'together', operator: 'LSTM', reader, weights } : undefined;
 }
 
-/** The inputs of an EmbedLayerNormalization that are weights: three tables, and scale and bias of the normalization. */
+/** Weight inputs of an EmbedLayerNormalization: three tables, and scale and bias of the normalization. */
 export const tableInputs: readonly number[] = [2, 3, 4, 5, 6];
 
-/** EmbedLayerNormalization: tables count as activations, without a sign and with one scale for all. */
+/** EmbedLayerNormalization: tables count as activations, unsigned and with a single scale. */
 function decideTables(context: Context, reader: Reader, options: IntegerOptions): Together | undefined {
   const own = ownWeights(context, reader, tableInputs, options);
   if (own === undefined || own.size < 4 || reader.node.outputs.length > 2) return undefined;
@@ -86,7 +89,7 @@ function decideTables(context: Context, reader: Reader, options: IntegerOptions)
   return { kind: 'together', operator: 'EmbedLayerNormalization', reader, weights };
 }
 
-/** Decides about all weights of the only node that reads one. Undefined if the node cannot compute with codes. */
+/** Decides about all weights of the only reader of a weight; undefined if that node cannot compute with codes. */
 export function decideTogether(
   context: Context,
   { source }: Weight,

@@ -1,10 +1,10 @@
-/** Elements that are not stored one after the other, as bytes that are: a file of their own, made while it is read. */
+/** Presents elements that are not contiguous in a file as a contiguous source, assembled while it is read. */
 import { type ByteSource, quoted } from '../../../files/bytes.js';
 import type { OnnxTensor, TensorData } from './proto.js';
 import { countBefore } from './search.js';
 import { badFile, type Field, readVarint, type Stretch } from './wire.js';
 
-/** A file of `size` bytes that reads from another one. */
+/** A source of `size` bytes that reads from another one. */
 function derived(source: ByteSource, size: number, read: ByteSource['read']): ByteSource {
   const { name } = source;
   return { size, ...(name === undefined ? {} : { name }), read, verify: () => source.verify(), close: async () => {} };
@@ -12,9 +12,9 @@ function derived(source: ByteSource, size: number, read: ByteSource['read']): By
 
 // -------------------------------------------------------------------------------------------------------------------- fixed sizes
 
-/** Neighbors in the file: `count` values of `bytes` bytes, at a constant distance. */
+/** `count` values of `bytes` bytes, at a constant distance in the file. */
 interface Run {
-  /** Where it begins in the elements' bytes, and in the file. */
+  /** Offsets of its begin in the elements' bytes, and in the file. */
   readonly at: number;
   readonly begin: number;
   readonly bytes: number;
@@ -22,7 +22,7 @@ interface Run {
   count: number;
 }
 
-/** Values of 4 or 8 bytes in several fields. Those of one value each mostly follow each other. */
+/** Groups fields of 4- or 8-byte values into runs. Fields of one value each mostly follow each other. */
 function runsOf(chunks: readonly Field[]): Run[] {
   const runs: Run[] = [];
   let at = 0;
@@ -37,7 +37,7 @@ function runsOf(chunks: readonly Field[]): Run[] {
   return runs;
 }
 
-/** Values in several fields, one after the other. */
+/** A source of the values of several fields, contiguous. */
 function gathered(source: ByteSource, chunks: readonly Field[], size: number): ByteSource {
   const runs = runsOf(chunks);
   return derived(source, size, async (begin, end) => {
@@ -62,18 +62,18 @@ function gathered(source: ByteSource, chunks: readonly Field[], size: number): B
 
 // ------------------------------------------------------------------------------------------------------------------------ varints
 
-/** Bytes of varints that are read at once. */
+/** Bytes of varints per read. */
 const window = 1 << 16;
-/** The begin of one entry in this many is noted, so that reading can begin there. */
+/** Number of entries per mark, at which reading can begin. */
 const markEvery = 1 << 14;
 
-/** Where an entry begins. */
+/** Begin of an entry. */
 interface Mark {
   readonly chunk: number;
   readonly offset: number;
 }
 
-/** Entries of int32_data and the like as numbers of the element type, little-endian. */
+/** Reads entries of int32_data and similar fields as little-endian numbers of the element type. */
 class Varints {
   readonly #source: ByteSource;
   readonly #tensor: OnnxTensor;
@@ -113,7 +113,7 @@ class Varints {
       offset = after - (field as Field).begin;
       if (entry >= first) this.#put(view, (entry - first) * size, low, high);
     }
-    // Behind the last entry there is nothing else.
+    // Nothing follows the last entry.
     if (
       last === total &&
       (offset < this.#length(chunk) || this.#chunks.slice(chunk + 1).some((f) => f.end > f.begin))
@@ -140,14 +140,14 @@ class Varints {
 
 // ------------------------------------------------------------------------------------------------------------------------ choosing
 
-/** Where the bytes of a tensor begin if they lie one after the other in the file. */
+/** Offset of a tensor's bytes if they are contiguous in the file. */
 export function plainPlace(data: TensorData): number | undefined {
   if (data.kind === 'raw') return data.begin;
   if (data.kind === 'fixed' && data.chunks.length === 1) return (data.chunks[0] as Field).begin;
   return undefined;
 }
 
-/** The bytes of a tensor whose data have to be put together. */
+/** A source of the bytes of a tensor whose data are not contiguous. */
 export function assembled(source: ByteSource, tensor: OnnxTensor): ByteSource {
   const { data, bytes } = tensor;
   if (data.kind === 'fixed') return gathered(source, data.chunks, bytes);

@@ -1,7 +1,7 @@
-/** Messages of ONNX as bytes, for what is added to a model. */
+/** Encodes messages of ONNX that are added to a model. */
 import { attributeField, nodeField, type OnnxNode, tensorField } from './proto.js';
 
-/** Bytes of a result: known ones, some of the model's own file, or a part of a planned tensor. */
+/** Bytes of a result: known bytes, a range of the model's file, or a part of a planned tensor. */
 export type Piece =
   | { readonly bytes: Uint8Array<ArrayBuffer> }
   | { readonly begin: number; readonly end: number }
@@ -16,7 +16,7 @@ export function sizeOf(pieces: readonly Piece[]): number {
 
 // -------------------------------------------------------------------------------------------------------------------------- bytes
 
-/** A whole number, at most 2^53. Negative ones take ten bytes. */
+/** Encodes a whole number of magnitude up to 2^53. Negative ones take ten bytes. */
 function varint(value: number): number[] {
   const bytes: number[] = [];
   let rest = BigInt.asUintN(64, BigInt(value));
@@ -58,7 +58,7 @@ export function bytesPiece(bytes: readonly number[]): Piece {
 
 // ------------------------------------------------------------------------------------------------------------------------ messages
 
-/** Values of attributes. Whole numbers are integers. */
+/** Value of an attribute. Whole numbers are integers. */
 export type AttributeValue = number | { readonly float: number } | string | readonly number[];
 
 /** A node to be added. */
@@ -70,11 +70,11 @@ export interface NewNode {
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes?: Readonly<Record<string, AttributeValue>>;
-  /** Attributes of another node, as they are. */
+  /** Encoded attributes of another node. */
   readonly copied?: readonly Piece[];
 }
 
-/** A Cast to a type, by its number. It has the name of what it gives. */
+/** A Cast to a type, given by number, named after its output. */
 export function castNode(from: string, to: string, type: number): NewNode {
   return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: type } };
 }
@@ -97,7 +97,7 @@ export function attributePieces(name: string, value: AttributeValue): Piece[] {
   return piecesField(nodeField.attribute, [bytesPiece(attributeBytes(name, value))]);
 }
 
-/** The attributes of a node, as they are. */
+/** Encoded attributes of a node. */
 export function attributePiecesOf({ attributes }: Pick<OnnxNode, 'attributes'>): Piece[] {
   return [...attributes.values()].map(({ start, end }) => ({ begin: start, end }));
 }
@@ -120,7 +120,7 @@ export function nodePieces(
   return piecesField(field, [bytesPiece(bytes), ...copied]);
 }
 
-/** A tensor to be added. Its elements come from the plan, or are known. */
+/** A tensor to be added, with elements from the plan or known bytes. */
 export interface NewTensor {
   readonly name: string;
   /** Number of its type. */
@@ -142,14 +142,14 @@ export function tensorPieces(tensor: NewTensor): Piece[] {
   return [bytesPiece(headOf(tensor)), ...piecesField(tensorField.raw, [tensor.data])];
 }
 
-/** Where the elements of a tensor lie in another file. */
+/** Location of a tensor's elements in another file. */
 export interface External {
   readonly location: string;
   readonly offset: number;
   readonly length: number;
 }
 
-/** The fields of a tensor that say so. */
+/** Fields of a tensor for an external location. */
 export function externalPieces({ location, offset, length }: External): Piece[] {
   const entries = Object.entries({ location, offset: String(offset), length: String(length) });
   const fields = entries.flatMap(([key, value]) =>
@@ -158,7 +158,7 @@ export function externalPieces({ location, offset, length }: External): Piece[] 
   return [bytesPiece([...fields, ...integerField(tensorField.location, 1)])];
 }
 
-/** The message of a tensor whose elements lie in another file. */
+/** The message of a tensor with external elements. */
 export function externalTensorPieces(tensor: NewTensor, external: External): Piece[] {
   return [bytesPiece(headOf(tensor)), ...externalPieces(external)];
 }

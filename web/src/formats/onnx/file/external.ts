@@ -1,4 +1,7 @@
-/** Files beside a model that hold data of its tensors. They are among the files that were given, or in the folder of the model. */
+/**
+ * Files with external data of a model, either given or in its folder.
+ * Reference: github.com/onnx/onnx, onnx/external_data_helper.py at f754691.
+ */
 import { ScalepointError, typeError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
 import { type ByteSource, type FileInput, quoted, systemMessage } from '../../../files/bytes.js';
@@ -6,8 +9,8 @@ import type { OpenFile, OpenInput } from '../../format.js';
 import { badFile } from './wire.js';
 
 /**
- * A location as a plain relative path.
- * @throws ScalepointError `BAD_FILE` if it leaves the folder of the model, or might do so on some system
+ * Checks a location, and returns it as a plain relative path.
+ * @throws ScalepointError `BAD_FILE` if it could leave the folder of the model on some system
  */
 export function checkLocation(location: string, at: number, tensor: string): string {
   const parts = location.replace(/^(\.\/)+/, '').split('/');
@@ -22,7 +25,7 @@ export function checkLocation(location: string, at: number, tensor: string): str
   return parts.join('/');
 }
 
-/** The tensor whose data are in another file, and where the model says so. */
+/** A tensor with external data, and the offset of its location in the model. */
 export interface Referrer {
   readonly tensor: string;
   readonly byteOffset: number;
@@ -32,7 +35,7 @@ function missing(message: string, referrer: Referrer, cause?: unknown): never {
   throw new ScalepointError('NOT_FOUND', message, { ...referrer, cause });
 }
 
-/** Opens a file in the folder of a path, unless links lead elsewhere. */
+/** Opens a file in the folder of a path. Fails if links lead elsewhere. */
 async function besidePath(
   input: string,
   location: string,
@@ -54,21 +57,21 @@ async function besidePath(
   return open(real);
 }
 
-/** Opens files by the names that a model has for them, each once. */
+/** Opens files by their names in a model, each once. */
 export class ExternalFiles {
   readonly #input: FileInput;
   readonly #given: readonly ByteSource[];
   readonly #openInput: OpenInput;
   readonly #open = new Map<string, ByteSource>();
 
-  /** @param given files in addition to the model. If there are some, no others are looked for. */
+  /** @param given files in addition to the model. If not empty, only these are used. */
   constructor({ input }: OpenFile, given: readonly OpenFile[], open: OpenInput) {
     this.#input = input;
     this.#openInput = open;
     this.#given = given.map(({ source }) => source);
   }
 
-  /** @throws ScalepointError `NOT_FOUND`, `IO`; TypeError if two files have the name */
+  /** Finds a file. @throws ScalepointError `NOT_FOUND`, `IO`; TypeError if two given files have the name */
   async find(location: string, referrer: Referrer): Promise<ByteSource> {
     const known = this.#open.get(location);
     if (known !== undefined) return known;
@@ -98,12 +101,12 @@ export class ExternalFiles {
     );
   }
 
-  /** Size of those that were opened. */
+  /** Total size of the opened files. */
   get bytes(): number {
     return [...this.#open.values()].reduce((sum, { size }) => sum + size, 0);
   }
 
-  /** Closes what was opened here. */
+  /** Closes the files opened here. */
   async close(): Promise<void> {
     for (const source of this.#open.values()) if (!this.#given.includes(source)) await source.close();
   }

@@ -1,4 +1,4 @@
-/** Opens ONNX models: lists their tensors, and finds their data. */
+/** Opens ONNX models: lists tensors, and finds their data. */
 import { type ByteSource, quoted } from '../../../files/bytes.js';
 import type { OpenFile, OpenInput, OpenModel, SourceTensor } from '../../format.js';
 import { assembled, plainPlace } from './data.js';
@@ -19,9 +19,9 @@ export interface Weight {
   readonly source: SourceTensor;
   readonly tensor: OnnxTensor;
   readonly graph: OnnxGraph;
-  /** What nodes call it. */
+  /** Name of its value, which nodes read. */
   readonly value: string;
-  /** The node that gives it, unless it is an initializer. */
+  /** Constant node that gives it; undefined for an initializer. */
   readonly node: OnnxNode | undefined;
 }
 
@@ -35,27 +35,27 @@ export interface OnnxModel extends OpenModel {
   readonly weights: readonly Weight[];
 }
 
-/** Constants of these types may be weights. */
+/** Types of constants that may be weights. */
 const constantTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64', 'I8', 'U8', 'I4', 'U4', 'I2', 'U2'];
 
-/** The tensor that a node gives, if it is a constant. */
+/** Tensor of a constant node. */
 export function constantOf({ opType, domain, outputs, attributes }: OnnxNode): OnnxTensor | undefined {
   if (opType !== 'Constant' || domain !== '' || outputs.length !== 1) return undefined;
   const value = attributes.get('value');
   if (value !== undefined) return value.refers ? undefined : value.tensor;
   const list = attributes.get('value_floats');
-  // Floats of an attribute are copied as they are. In many fields they have no bytes of their own.
+  // Copy floats of an attribute if they are contiguous, which lists in many fields are not.
   const isPlain = list?.tensor !== undefined && !list.refers && plainPlace(list.tensor.data) !== undefined;
   return isPlain ? list.tensor : undefined;
 }
 
-/** A function that another one calls, and where. */
+/** A call of a function, and its offset. */
 interface Call {
   readonly called: OnnxFunction;
   readonly at: number;
 }
 
-/** Calls of functions must not go round in circles. There may be more of them in a row than JavaScript has room for on its stack. */
+/** Checks that functions do not call each other in cycles. Iterative, because chains of calls may be deeper than JavaScript's stack. */
 function checkFunctions(functions: readonly OnnxFunction[]): void {
   const keyOf = (domain: string, name: string) => JSON.stringify([domain, name]);
   const byKey = new Map(functions.map((f) => [keyOf(f.domain, f.name), f]));
@@ -123,7 +123,7 @@ class Opener {
     }
   }
 
-  /** Adds a tensor, under a name that no other has. */
+  /** Adds a tensor under a unique name. */
   async #add(
     tensor: OnnxTensor,
     graph: OnnxGraph,

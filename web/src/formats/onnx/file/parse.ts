@@ -1,4 +1,7 @@
-/** Parses the messages of ONNX from the skeleton of a file. Whatever breaks the rules is an error that says where. */
+/**
+ * Parses the messages of ONNX from the skeleton of a file. Errors carry the offset.
+ * Reference: github.com/onnx/onnx, onnx/onnx.proto at f754691.
+ */
 import { quoted } from '../../../files/bytes.js';
 import {
   attributeField,
@@ -56,18 +59,18 @@ export class Parser {
     }
   }
 
-  /** A signed integer. Beyond 2^53 it is rounded, which nothing here needs exactly. */
+  /** A signed integer, rounded beyond 2^53. */
   #integer(field: Field, what: string): number {
     this.#expect(field, 0, what);
     return (field.high | 0) * 2 ** 32 + field.low;
   }
 
-  /** Whether a value was not read with the skeleton. */
+  /** True if a value is not part of the skeleton. */
   #isData({ wire, begin, end }: Field): boolean {
     return wire === 2 && this.#skeleton.bytes(begin, end) === undefined;
   }
 
-  /** Integers of a repeated field: one, or many in a field. */
+  /** Integers of a repeated field: one, or many packed. */
   #integers(field: Field, what: string): number[] {
     if (field.wire !== 2) return [this.#integer(field, what)];
     this.#bytes(field, what);
@@ -157,7 +160,7 @@ export class Parser {
       count *= dimension;
       product *= Math.max(1, dimension);
     }
-    // Zeros do not hide an overflow of the other dimensions.
+    // Check the product of the nonzero dimensions.
     if (product > Number.MAX_SAFE_INTEGER) bad(`its shape is ${shape.join('×')}, which is too large`);
     return count;
   }
@@ -186,13 +189,13 @@ export class Parser {
     const counted = fixed === undefined ? this.#countVarints(chunks) : entries;
     const perElement = element.bits === 128 || element.name === 'C64' ? 2 : 1;
     const needed = element.bits < 8 ? Math.ceil((count * element.bits) / 8) : count * perElement;
-    // A varint takes 1 to 10 bytes. How many there are of many shows when they are read.
+    // A varint takes 1 to 10 bytes. Long lists are counted when they are read.
     const fits = counted === undefined ? entries >= needed && entries <= needed * 10 : counted === needed;
     if (!fits) bad(`its shape takes ${needed} entries, which its data do not have`, at);
     return fixed === undefined ? { kind: 'varints', chunks } : { kind: 'fixed', chunks, unit: fixed };
   }
 
-  /** How many varints some fields hold; undefined if they were not read with the skeleton. */
+  /** Number of varints in some fields; undefined if they are not in the skeleton. */
   #countVarints(chunks: readonly Field[]): number | undefined {
     let count = 0;
     for (const { wire, begin, end } of chunks) {
@@ -249,7 +252,7 @@ export class Parser {
       else if (number === attributeField.f) result = { ...result, f: this.#float(field, 'an attribute') };
       else if (number === attributeField.s) result = { ...result, s: this.#latin(field) };
       else if (number === attributeField.ints) {
-        // Long lists are data, which nothing here needs to know.
+        // Skip long lists, which are data.
         if (!this.#isData(field)) ints.push(...this.#integers(field, 'an attribute'));
       } else if (number === attributeField.floats) floatChunks.push(field);
       else if (number === attributeField.t) {
@@ -264,7 +267,7 @@ export class Parser {
     return { ...result, graphs, ...(ints.length > 0 ? { ints } : {}) };
   }
 
-  /** Text of an attribute, such as the mode of a Resize. It need not be UTF-8. */
+  /** Text of an attribute, such as the mode of a Resize, not necessarily UTF-8. */
   #latin(field: Field): string {
     this.#message(field, 'an attribute');
     const bytes = this.#skeleton.bytes(field.begin, Math.min(field.end, field.begin + 1000));
@@ -412,13 +415,13 @@ export class Parser {
     return { name, domain, opsets, body: { messages: [{ start, begin, end }], nodes, inputs, outputs, ...nothing } };
   }
 
-  /** Goes through a message that nothing here needs, if it was read. */
+  /** Checks the fields of an unused message, if it is in the skeleton. */
   #walk({ begin, end }: Field): void {
     if (this.#skeleton.bytes(begin, end) === undefined) return;
     for (const _ of this.#fields(begin, end));
   }
 
-  /** The whole file. */
+  /** Parses the whole file. */
   model(size: number): OnnxProto {
     const opsets = new Map<string, number>();
     const graphs: Field[] = [];

@@ -1,7 +1,7 @@
 /**
- * The messages of ONNX, as far as they matter here: field numbers, types of elements, and what parsing gives. Messages remember where they
- * lie in the file, so that whatever does not change is copied byte for byte.
- * Reference: github.com/onnx/onnx, onnx/onnx.proto
+ * The messages of ONNX that conversions need: field numbers, element types, and parsed messages. Messages keep their offsets in the file,
+ * so that unchanged ones are copied byte for byte.
+ * Reference: github.com/onnx/onnx, onnx/onnx.proto at f754691.
  */
 import type { Field, ScanSchema } from './wire.js';
 
@@ -57,7 +57,7 @@ export const functionField = { name: 1, input: 4, output: 5, node: 7, opsetImpor
 const tensorSchema: ScanSchema = { messages: {}, data: [4, 5, 6, 7, 9, 10, 11] };
 const sparseSchema: ScanSchema = { messages: { 1: tensorSchema, 2: tensorSchema }, data: [] };
 const attributeSchema: ScanSchema = {
-  // Subgraphs are in attributes of nodes of graphs.
+  // Subgraphs lie in attributes of nodes of graphs.
   get messages() {
     const messages: Record<number, ScanSchema> = { 5: tensorSchema, 6: graphSchema, 10: tensorSchema, 11: graphSchema };
     return { ...messages, 22: sparseSchema, 23: sparseSchema };
@@ -69,7 +69,7 @@ const graphSchema: ScanSchema = { messages: { 1: nodeSchema, 5: tensorSchema, 15
 const trainingSchema: ScanSchema = { messages: { 1: graphSchema, 2: graphSchema }, data: [] };
 const functionSchema: ScanSchema = { messages: { 7: nodeSchema }, data: [] };
 
-/** Where a model has long values. */
+/** Schema of the messages of a model that hold long values. */
 export const modelSchema: ScanSchema = {
   messages: { 7: graphSchema, 20: trainingSchema, 25: functionSchema },
   data: [],
@@ -80,10 +80,10 @@ export const modelSchema: ScanSchema = {
 /** A type of elements. */
 export interface ElementKind {
   readonly id: number;
-  /** In the spelling of safetensors, as far as it has one. */
+  /** Name, in the spelling of safetensors if it has one. */
   readonly name: string;
   readonly bits: number;
-  /** The field that holds such elements if they are not raw, and whether one entry of it holds all that fit into a byte. */
+  /** Field for such elements if they are not raw, and true if one entry of it holds all elements of a byte. */
   readonly field: number;
 }
 
@@ -135,13 +135,13 @@ export function typeName(id: number): string {
 
 // ------------------------------------------------------------------------------------------------------------------------ messages
 
-/** Where elements lie. */
+/** Location of elements. */
 export type TensorData =
-  /** One after the other, as in memory. */
+  /** Contiguous. */
   | { readonly kind: 'raw'; readonly begin: number; readonly bytes: number }
-  /** In fields of 4 or 8 bytes, each one or many. */
+  /** In fields of 4- or 8-byte values, one or many each. */
   | { readonly kind: 'fixed'; readonly chunks: readonly Field[]; readonly unit: 4 | 8 }
-  /** In fields of varints, each one or many. */
+  /** In fields of varints, one or many each. */
   | { readonly kind: 'varints'; readonly chunks: readonly Field[] }
   | {
       readonly kind: 'external';
@@ -153,7 +153,7 @@ export type TensorData =
 
 /** A tensor. */
 export interface OnnxTensor {
-  /** Where its field begins. */
+  /** Offset of its field. */
   readonly start: number;
   readonly begin: number;
   readonly end: number;
@@ -168,7 +168,7 @@ export interface OnnxTensor {
 
 /** An attribute of a node. */
 export interface OnnxAttribute {
-  /** Where its field lies. */
+  /** Offset of its field. */
   readonly start: number;
   readonly end: number;
   readonly name: string;
@@ -178,12 +178,12 @@ export interface OnnxAttribute {
   readonly ints?: readonly number[];
   readonly tensor?: OnnxTensor;
   readonly graphs: readonly OnnxGraph[];
-  /** Whether an attribute of the function stands for its value. */
+  /** True if its value is that of an attribute of the function. */
   readonly refers: boolean;
 }
 
 export interface OnnxNode {
-  /** Where its field begins, and its message. */
+  /** Offsets of its field, and of its message. */
   readonly start: number;
   readonly begin: number;
   readonly end: number;
@@ -209,7 +209,7 @@ export function floatOf({ attributes }: Pick<OnnxNode, 'attributes'>, name: stri
   return attributes.get(name)?.f ?? otherwise;
 }
 
-/** An input, an output, or what is known of another value. */
+/** An input, an output, or the description of another value. */
 export interface OnnxValue {
   readonly start: number;
   readonly end: number;
@@ -246,6 +246,6 @@ export interface OnnxProto {
   readonly opsets: ReadonlyMap<string, number>;
   readonly graph: OnnxGraph;
   readonly functions: readonly OnnxFunction[];
-  /** Whether it can be trained. Then it has graphs that bind names of the main graph. */
+  /** True if it can be trained. Its training graphs then use names of the main graph. */
   readonly trains: boolean;
 }

@@ -1,6 +1,6 @@
 /** Binary search. */
 
-/** How many items come before the first one that is not `before`. The items for which it holds come first. */
+/** Number of items at the start for which `before` holds. These items must come first. */
 export function countBefore<T>(items: readonly T[], before: (item: T) => boolean): number {
   let [low, high] = [0, items.length];
   while (low < high) {

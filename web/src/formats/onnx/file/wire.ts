@@ -1,7 +1,6 @@
 /**
- * The wire format of protobuf, read from a file piece by piece. A model's weights are never loaded: what is read first is its skeleton,
- * which is everything but the data of its tensors and other long values. From then on the skeleton is parsed in memory, and each field
- * knows its offset in the file.
+ * The wire format of protobuf, read from a file in steps. Weights are never loaded. The first pass reads the skeleton: everything but the
+ * data of tensors and other long values. The skeleton is then parsed in memory, and each field keeps its offset in the file.
  * Reference: protobuf.dev/programming-guides/encoding
  */
 
@@ -16,16 +15,16 @@ export function badFile(message: string, byteOffset: number, tensor?: string): n
 
 // ------------------------------------------------------------------------------------------------------------------------- fields
 
-/** How a value is stored: a varint, 8 bytes, bytes after their length, 4 bytes. Groups are refused. */
+/** Encoding of a value: varint, 8 bytes, length and bytes, 4 bytes. Groups are refused. */
 export type WireType = 0 | 1 | 2 | 5;
 
 /** A field of a message. Offsets are from the start of the file. */
 export interface Field {
   readonly number: number;
   readonly wire: WireType;
-  /** Where its tag begins. */
+  /** Offset of its tag. */
   readonly start: number;
-  /** Where its value begins: of bytes, behind their length. */
+  /** Offset of its value, behind the length if it has one. */
   readonly begin: number;
   readonly end: number;
   /** Lower and upper 32 bits of a varint. */
@@ -33,16 +32,16 @@ export interface Field {
   readonly high: number;
 }
 
-/** Bytes in memory, and where they begin in the file. */
+/** Bytes in memory, and their offset in the file. */
 export interface Stretch {
   readonly begin: number;
   readonly bytes: Uint8Array;
 }
 
-/** The varint read last: its lower and upper 32 bits, and where it ends. */
+/** The last varint read: its lower and upper 32 bits, and its end. */
 const varint = { low: 0, high: 0, end: 0 };
 
-/** Reads a varint at an offset of the file. `end` is where its message ends. */
+/** Reads a varint at an offset of the file. `end`: the end of its message. */
 export function readVarint({ begin, bytes }: Stretch, at: number, end: number): typeof varint {
   let [low, high] = [0, 0];
   for (let i = 0; ; i++) {
@@ -64,10 +63,10 @@ export function readVarint({ begin, bytes }: Stretch, at: number, end: number): 
   }
 }
 
-/** Two varints and the length of a value: what has to be in memory to read a field up to its value. */
+/** Bytes needed to read a field up to its value: those of its longest head. */
 const mostHead = 20;
 
-/** Reads the field that begins at an offset. Only its head has to be in memory. @throws ScalepointError `BAD_FILE` */
+/** Reads the field at an offset, whose head must be in memory. @throws ScalepointError `BAD_FILE` */
 function fieldAt(stretch: Stretch, start: number, end: number): Field {
   const tag = readVarint(stretch, start, end);
   const [number, wire] = [tag.high === 0 ? tag.low >>> 3 : 0, tag.low & 7];
@@ -96,12 +95,12 @@ export class Skeleton {
   readonly #stretches: Stretch[] = [];
   #last: Stretch | undefined;
 
-  /** Adds what comes behind everything else. */
+  /** Adds a range behind all others. */
   add(stretch: Stretch): void {
     if (stretch.bytes.length > 0) this.#stretches.push(stretch);
   }
 
-  /** The stretch that holds a byte. Undefined if it was not read. */
+  /** The range that holds a byte; undefined if it was not read. */
   find(at: number): Stretch | undefined {
     const holds = (stretch: Stretch | undefined) =>
       stretch !== undefined && at >= stretch.begin && at < stretch.begin + stretch.bytes.length;
@@ -112,12 +111,12 @@ export class Skeleton {
     return found;
   }
 
-  /** Where the first stretch behind a byte begins. */
+  /** Begin of the first range behind a byte. */
   next(at: number): number {
     return this.#stretches.find(({ begin }) => begin > at)?.begin ?? Number.POSITIVE_INFINITY;
   }
 
-  /** The bytes [begin, end), which share memory with the skeleton. Undefined if some of them were not read. */
+  /** The bytes [begin, end), sharing memory with the skeleton; undefined if some were not read. */
   bytes(begin: number, end: number): Uint8Array | undefined {
     if (begin === end) return new Uint8Array(0);
     const stretch = this.find(begin);
@@ -139,37 +138,37 @@ export class Skeleton {
 
 // --------------------------------------------------------------------------------------------------------------------------- scan
 
-/** Which fields of a message are messages that may hold long values, and which ones hold data. */
+/** Fields of a message that are messages with possibly long values, and fields that hold data. */
 export interface ScanSchema {
   readonly messages: Readonly<Record<number, ScanSchema>>;
   readonly data: readonly number[];
 }
 
-/** Messages up to this size are in the skeleton, whatever is in them. */
+/** Largest message that is always part of the skeleton. */
 const smallMessage = 256;
-/** So are the data of tensors up to this size, and all other values up to the next. */
+/** Largest data of a tensor, and largest other value, in the skeleton. */
 const smallData = 256;
 const smallValue = 1 << 16;
-/** Bytes that are read at once behind a gap, where the next head is most often all there is. A short read costs little of a file of the system. */
+/** Bytes of the first read behind a gap, which mostly needs only the next head. Short reads of local files are cheap. */
 const firstWindow = 1 << 17;
 const nearWindow = 1 << 12;
-/** Each further read is this many times as long as the one before it, up to the longest. */
+/** Growth of each further read, up to the longest. */
 const windowGrowth = 16;
 const longestWindow = 1 << 20;
-/** Messages inside of each other. protobuf's own readers stop there. */
+/** Largest depth of messages, as in protobuf's own readers. */
 export const mostDepth = 100;
 
-/** Goes through a file once, from the start to the end. */
+/** Scans a file once, from start to end. */
 class Scanner {
   readonly skeleton = new Skeleton();
   readonly #source: ByteSource;
-  /** What is in memory, and up to where it is in the skeleton or skipped. */
+  /** Bytes in memory, and the offset up to which they are in the skeleton or skipped. */
   #window: Stretch = { begin: 0, bytes: new Uint8Array(0) };
   #done = 0;
-  /** What the skeleton gets next. */
+  /** Next bytes for the skeleton. */
   #pending: Uint8Array[] = [];
   #pendingBegin = 0;
-  /** Bytes that the first read behind a gap takes, and the last read took. */
+  /** Bytes of the first read behind a gap, and of the last read. */
   readonly #first: number;
   #length: number;
 
@@ -179,7 +178,7 @@ class Scanner {
     this.#length = this.#first;
   }
 
-  /** Takes over what comes before an offset. */
+  /** Takes bytes up to an offset into the skeleton. */
   #keep(end: number): void {
     const { begin, bytes } = this.#window;
     const piece = bytes.slice(this.#done - begin, Math.max(0, end - begin));
@@ -187,7 +186,7 @@ class Scanner {
     this.#done += piece.length;
   }
 
-  /** Leaves out a value, whose head is in memory. */
+  /** Skips a value, whose head is in memory. */
   #skip({ begin, end }: Field): void {
     this.#keep(begin);
     this.#flush();
@@ -206,7 +205,7 @@ class Scanner {
     this.#pending = [];
   }
 
-  /** Brings the head of the field at an offset into memory. */
+  /** Loads the head of the field at an offset. */
   async #load(at: number): Promise<Stretch> {
     const { size } = this.#source;
     for (;;) {
@@ -219,13 +218,13 @@ class Scanner {
     }
   }
 
-  /** Reads on. */
+  /** Reads the next bytes. */
   async #read(length: number): Promise<void> {
     const begin = this.#done;
     this.#window = { begin, bytes: await this.#source.read(begin, Math.min(this.#source.size, begin + length)) };
   }
 
-  /** Goes through a message. */
+  /** Scans a message. */
   async scan(begin: number, end: number, schema: ScanSchema, depth = 0): Promise<void> {
     if (depth > mostDepth) badFile(`messages lie in each other, ${mostDepth} deep`, begin);
     for (let at = begin; at < end; ) {
@@ -240,7 +239,7 @@ class Scanner {
     }
   }
 
-  /** Ends with the file. */
+  /** Finishes at the end of the file. */
   async finish(): Promise<Skeleton> {
     const { size } = this.#source;
     for (;;) {

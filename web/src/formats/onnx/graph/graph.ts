@@ -1,4 +1,4 @@
-/** The graphs of a model: values, the nodes that give and read them, and the scopes of subgraphs. */
+/** Graphs of a model: values, their producers and readers, and the scopes of subgraphs. */
 
 import type { OnnxModel, Weight } from '../file/model.js';
 import type { OnnxFunction, OnnxGraph, OnnxNode } from '../file/proto.js';
@@ -11,53 +11,53 @@ export interface NodeInGraph {
 
 /** A node that reads a value. */
 export interface Use extends NodeInGraph {
-  /** Which input. */
+  /** Index of the input. */
   readonly input: number;
 }
 
-/** A node that reads a value, perhaps through others that only move its elements. */
+/** A node that reads a value, directly or through nodes that only move its elements. */
 export interface Reader extends Use {
-  /** Those others, in order; among them calls of functions that the value goes into. */
+  /** Nodes in between, in order, including calls of functions that the value enters. */
   readonly path: readonly OnnxNode[];
 }
 
-/** A value: an input of a graph, a tensor of it, or what a node gives. */
+/** A value: an input of a graph, a tensor, or an output of a node. */
 export interface Value {
   readonly name: string;
   readonly graph: OnnxGraph;
   readonly weight: Weight | undefined;
-  /** The node that gives it. */
+  /** Node that gives it. */
   readonly producer: OnnxNode | undefined;
   readonly uses: readonly Use[];
-  /** Whether it is an output of its graph. */
+  /** True for outputs of its graph. */
   readonly isOutput: boolean;
 }
 
 type OpenValue = { -readonly [Key in keyof Value]: Value[Key] } & { readonly uses: Use[] };
 
-/** Where a value goes. */
+/** Uses of a value, through nodes that only move its elements. */
 export interface Followed {
   readonly readers: readonly Reader[];
-  /** Whether it leaves its graph: by itself, or through nodes that only move its elements. */
+  /** True if it leaves its graph, directly or through nodes that only move its elements. */
   readonly leaves: boolean;
 }
 
-/** What is left of the readers of a weight when some of them read codes. */
+/** Remaining uses of a weight once some readers read codes. */
 export interface Released {
-  /** Whether any node still reads the weight as floats. */
+  /** True if some node still reads the weight as floats. */
   readonly isRead: boolean;
-  /** Nodes that only moved its elements to the others. */
+  /** Nodes that only moved its elements to the replaced readers. */
   readonly unneeded: readonly OnnxNode[];
 }
 
-/** Graphs with the same versions of operators: the main graph with all inside of it, or a function. */
+/** Graphs with common versions of operators: the main graph and its subgraphs, or a function. */
 export interface Scope {
   readonly root: OnnxGraph;
   readonly opsets: ReadonlyMap<string, number>;
   readonly function: OnnxFunction | undefined;
 }
 
-/** A function that a value goes into, and the node that calls it. */
+/** A function that a value enters, and the calling node. */
 interface Call {
   readonly node: OnnxNode;
   readonly graph: OnnxGraph;
@@ -66,7 +66,7 @@ interface Call {
 
 const functionKey = (domain: string, name: string) => JSON.stringify([domain, name]);
 
-/** Operators that only move elements, or change their type. The first input decides. */
+/** Operators that only move elements of their first input, or change its type. */
 const movers: readonly string[] = [
   'Identity',
   'Transpose',
@@ -80,7 +80,7 @@ const movers: readonly string[] = [
   'Concat',
 ];
 
-/** Nodes in a row that a weight is followed through. Real models have a few. */
+/** Longest chain of nodes that is followed. Real models have a few. */
 export const mostMoves = 100;
 
 export function isMover({ opType, domain }: OnnxNode): boolean {
@@ -95,13 +95,13 @@ export class Graphs {
   readonly #weights = new Map<OnnxGraph, Map<string, Weight>>();
   readonly #functions = new Map<string, OnnxFunction>();
   #next: Map<OnnxNode, OnnxNode | undefined> | undefined;
-  /** Names that values and nodes have, in any graph. */
+  /** Names of values and nodes of all graphs. */
   readonly valueNames: ReadonlySet<string> = new Set<string>();
   readonly nodeNames: ReadonlySet<string> = new Set<string>();
   /** Every node with its graph, in order. */
   readonly nodes: NodeInGraph[] = [];
   readonly scopes: readonly Scope[];
-  /** The main graph with all inside of it. */
+  /** The main graph and its subgraphs. */
   readonly main: Scope;
 
   constructor({ proto, weights }: OnnxModel) {
@@ -161,17 +161,17 @@ export class Graphs {
     return undefined;
   }
 
-  /** What a name means in a graph. */
+  /** Value of a name in a graph. */
   valueAt(graph: OnnxGraph, name: string): Value | undefined {
     return this.#find(graph, name);
   }
 
-  /** The values of the main graph and of all graphs inside of it, or of a function. */
+  /** Values of all graphs of a scope. */
   *valuesOf(scope: Scope): Generator<Value> {
     for (const [graph, values] of this.#values) if (this.#scopes.get(graph) === scope) yield* values.values();
   }
 
-  /** What a name means in a graph, if that is a weight. */
+  /** Weight of a name in a graph. */
   weightAt(graph: OnnxGraph, name: string): Weight | undefined {
     return this.#find(graph, name)?.weight;
   }
@@ -181,7 +181,7 @@ export class Graphs {
     return this.#find(graph, name)?.uses ?? [];
   }
 
-  /** The node behind another one in its graph; undefined behind the last one. */
+  /** Next node in the graph; undefined behind the last one. */
   nodeBehind(node: OnnxNode): OnnxNode | undefined {
     this.#next ??= new Map(
       [...this.#values.keys()].flatMap(({ nodes }) => nodes.map((one, i) => [one, nodes[i + 1]] as const)),
@@ -189,12 +189,12 @@ export class Graphs {
     return this.#next.get(node);
   }
 
-  /** Whether a value leaves its graph. */
+  /** True if a value leaves its graph. */
   isOutput(graph: OnnxGraph, name: string): boolean {
     return this.#find(graph, name)?.isOutput ?? false;
   }
 
-  /** Whether a graph around that of a weight, or inside of it, gives the same name to something else. */
+  /** True if an enclosing or inner graph gives a weight's name to another value. */
   isShadowed({ graph, value }: Weight): boolean {
     const isInside = (inner: OnnxGraph | undefined, outer: OnnxGraph): boolean =>
       inner !== undefined && (inner === outer || isInside(this.#parents.get(inner), outer));
@@ -206,12 +206,12 @@ export class Graphs {
     return this.#scopes.get(graph) as Scope;
   }
 
-  /** Everything that reads a weight, or another value, in the end. */
+  /** Final readers of a weight or another value. */
   readers(value: Pick<Weight, 'graph' | 'value'>): readonly Reader[] {
     return this.follow(value).readers;
   }
 
-  /** Follows a value through the nodes that only move its elements. */
+  /** Follows a value through nodes that only move its elements. */
   follow({ graph, value }: Pick<Weight, 'graph' | 'value'>): Followed {
     const readers: Reader[] = [];
     const values = new Set<Value>();
@@ -228,7 +228,7 @@ export class Graphs {
           follow(this.#find(called.body, inner.name), [...path, node], [...calls, { node, graph: inside, called }]);
         } else for (const output of node.outputs) follow(this.#find(inside, output), [...path, node], calls);
       }
-      // Out of a function again.
+      // Return from the function.
       const call = calls.at(-1);
       if (call === undefined || from.graph !== call.called.body) return;
       for (const [i, output] of call.called.body.outputs.entries()) {
@@ -241,11 +241,11 @@ export class Graphs {
   }
 
   /**
-   * Finds the nodes between a weight and some of its readers that are not needed once these do not read it.
+   * Finds nodes between a weight and some of its readers that become unused once these are replaced.
    * @param replaced the inputs that no longer read it
    */
   release({ graph, value }: Weight, replaced: readonly Use[]): Released {
-    // By node: paths may fork and join again and again.
+    // Cache results by node, because paths may fork and join repeatedly.
     const known = new Map<OnnxNode, boolean>();
     const unneeded: OnnxNode[] = [];
     const isNeeded = (at: OnnxGraph, name: string, moves: number): boolean => {

@@ -1,4 +1,4 @@
-/** Finds the codes among the tensors of a model, and the scales that belong to them: by the nodes that read them. */
+/** Finds codes among the tensors of a model, and their scales, by the nodes that read them. */
 import { type DequantizeLinearForm, isReadable } from '../../../codecs/dequantize-linear.js';
 import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
@@ -10,7 +10,7 @@ import { linearForm } from '../forms.js';
 import { Graphs, type Reader } from './graph.js';
 import { swaps, transposes } from './products.js';
 
-/** Codes, what belongs to them, and what they are together. */
+/** Codes, their scales and zero points, and the tensor that they form. */
 interface Found {
   readonly name: string;
   readonly shape: readonly number[];
@@ -24,12 +24,12 @@ interface Found {
 
 const codeTypes = /^([IU])([248])$/;
 
-/** Whether a tensor has as many elements as all of these. */
+/** True if a tensor has as many elements as the product of `sizes`. */
 function fits({ source }: Weight, ...sizes: readonly number[]): boolean {
   return elementCount(source.shape) === sizes.reduce((product, n) => product * n, 1);
 }
 
-/** Codes with the scales of DequantizeLinear. Undefined if they do not fit together, or cannot be read tile by tile. */
+/** Codes with scales of DequantizeLinear; undefined if sizes do not match, or if they cannot be read in tiles. */
 function linear(
   name: string,
   data: Weight,
@@ -71,12 +71,12 @@ function linear(
   return isReadable(shape, whole) ? { name, shape, form: whole, data, scale, zeroPoint } : undefined;
 }
 
-/** What the name of a tensor has before that of its value. */
+/** Prefix of a tensor's name before that of its value. */
 function prefixOf({ source, value }: Weight): string {
   return source.name.slice(0, source.name.length - value.length);
 }
 
-/** The name of the weight that codes were made of. */
+/** Name of the weight that codes encode. */
 function nameWithout({ source }: Weight, end: string): string {
   return source.name.endsWith(end) ? source.name.slice(0, -end.length) : source.name;
 }
@@ -85,7 +85,7 @@ class Finder {
   readonly #graphs: Graphs;
   readonly #byName: ReadonlyMap<string, Weight>;
   readonly found: Found[] = [];
-  /** Names that floats of 16 bits have as soon as a Cast has widened them. */
+  /** Names of 16-bit floats after a Cast has widened them. */
   readonly widened = new Map<Weight, string>();
 
   constructor(model: OnnxModel) {
@@ -106,7 +106,7 @@ class Finder {
     }
   }
 
-  /** The codes that a node reads with their scales. */
+  /** Codes that a node reads, with their scales. */
   #codesOf(
     node: OnnxNode,
     graph: OnnxGraph,
@@ -156,7 +156,7 @@ class Finder {
     return { name: nameWithout(second, `_Q${bits}`), shape, form, ...parts, zeroPoint: fourth, turned };
   }
 
-  /** Whether products read a matrix as its transpose. */
+  /** True if products read a matrix as its transpose. */
   isTurned(graph: OnnxGraph, value: string): boolean {
     return this.#graphs.readers({ graph, value }).some((reader) => {
       const { node, input, path } = reader;
@@ -165,7 +165,7 @@ class Finder {
     });
   }
 
-  /** Blocks of a table, whose rows are looked up. */
+  /** Blocks of a table with row look-ups. */
   #table(data: Weight): Found | undefined {
     const [, start = '', bits = ''] = /^(.*)_Q([248])$/s.exec(data.source.name) ?? [];
     const [n = 0, blocks = 0, bytes = 0, ...others] = data.source.shape;
@@ -193,7 +193,7 @@ class Finder {
     return { name: start, shape: [n, blocks * form.blockSize], form, data, scale, zeroPoint };
   }
 
-  /** Codes that are multiplied as integers. Their scales come later; names tell which they are. */
+  /** Codes that are multiplied as integers. Their scales are applied later, and found by name. */
   #integers(data: Weight): Found | undefined {
     if (!data.source.name.endsWith('_quantized') || !['I8', 'U8'].includes(data.source.dtype)) return undefined;
     const name = nameWithout(data, '_quantized');
@@ -205,7 +205,7 @@ class Finder {
     const symmetric = data.source.dtype === 'U8' && zeroPoint === undefined;
     const scale = this.#byName.get(`${name}_scale`);
     const leading = reader.node.opType === 'DynamicQuantizeLSTM' && scale?.source.shape.length === 2;
-    // Scales that are multiplied have the rank of the weight.
+    // Scales that are multiplied have the weight's rank.
     const isMultiplied = reader.node.opType === 'Mul' || reader.node.opType === 'Sub';
     const along = isMultiplied ? scale?.source.shape.findIndex((n) => n > 1) : axisOf(reader, data);
     const wanted = { axis: leading ? 1 : Math.max(0, along ?? 0), leading, blockSize: undefined, symmetric };
@@ -214,7 +214,7 @@ class Finder {
   }
 }
 
-/** Operators that read codes, besides those whose names end with Integer. */
+/** Operators that read codes, in addition to those whose names end with Integer. */
 const integerReaders: readonly string[] = [
   'Gather',
   'Mul',
@@ -224,13 +224,13 @@ const integerReaders: readonly string[] = [
   'QEmbedLayerNormalization',
 ];
 
-/** The axis of channels of codes that are multiplied as integers, or gathered. */
+/** Channel axis of codes that are multiplied as integers, or gathered. */
 function axisOf({ node, path }: Reader, { source }: Weight): number {
   if (node.opType === 'QAttention') return 1;
   return node.opType === 'MatMulInteger' && !swaps(path) ? source.shape.length - 1 : 0;
 }
 
-/** The tensors of a model, codes together with their scales. Codes with several readers appear once. */
+/** Tensors of a model, codes together with their scales. Codes with several readers appear once. */
 export function logicalTensors(model: OnnxModel): LogicalTensor[] {
   const taken = new Set<Weight>();
   const names = new Set<string>();

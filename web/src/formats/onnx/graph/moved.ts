@@ -1,9 +1,9 @@
-/** Nodes that only move elements, and that onnxruntime cannot load in float16. */
+/** Finds nodes that only move elements, but that onnxruntime cannot load in float16. */
 
 import type { OnnxNode } from '../file/proto.js';
 import { type Graphs, isMover, mostMoves, type NodeInGraph, type Use } from './graph.js';
 
-/** Whether the first dimension becomes one of the last two, beside the last one, and all others stay in order. */
+/** True if the first dimension moves next to the last, and all others stay in order. */
 function movesBatch(perm: readonly number[]): boolean {
   const last = perm.length - 1;
   const [row = -1, column = -1] = perm.slice(-2);
@@ -11,10 +11,10 @@ function movesBatch(perm: readonly number[]): boolean {
   return last > 1 && isMoved && perm.slice(0, -2).every((from, i) => from === i + 1);
 }
 
-/** Inputs of MatMul have at most this many dimensions. */
+/** Largest rank of MatMul's inputs. */
 const mostDimensions = 8;
 
-/** How a Transpose behind others permutes dimensions; undefined if that is not known. */
+/** Permutation of a Transpose after others; undefined if unknown. */
 function permutation({ opType, attributes }: OnnxNode, before: readonly number[]): readonly number[] | undefined {
   if (opType !== 'Transpose') return before;
   const perm = attributes.get('perm')?.ints;
@@ -23,8 +23,8 @@ function permutation({ opType, attributes }: OnnxNode, before: readonly number[]
 }
 
 /**
- * Transposes that move batches in front of a MatMul, with what stands between. onnxruntime 1.30 for Node crashes when it loads them in
- * float16, as in an LSTM with the batch first and a product behind it. In float32 they do the same.
+ * Transposes that move batches in front of a MatMul, with the nodes in between. onnxruntime 1.30 for Node crashes when it loads them in
+ * float16, as in an LSTM with the batch first and a product behind it. In float32 the results are the same.
  */
 export function batchesMoved(graphs: Graphs, nodes: readonly NodeInGraph[]): Set<OnnxNode> {
   const found = new Set<OnnxNode>();

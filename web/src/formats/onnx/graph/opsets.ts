@@ -1,33 +1,33 @@
 /**
- * Versions of operators. A newer version number changes what some operators mean. A number is raised if all that change can be written in
- * the new way.
- * Reference: github.com/onnx/onnx, onnx/version_converter/convert.h
+ * Raises versions of operators. A newer version changes the meaning of some operators; a version is raised only if all changed nodes can be
+ * rewritten.
+ * Reference: github.com/onnx/onnx, onnx/version_converter/convert.h at f754691.
  */
 import type { AttributeValue } from '../file/encode.js';
 import { floatOf, intOf, type OnnxGraph, type OnnxNode } from '../file/proto.js';
 import type { Obstacle } from '../reasons.js';
 import type { Graphs, Scope } from './graph.js';
 
-/** How a node is written in a newer version. */
+/** Rewriting of a node for a newer version. */
 interface Rewriting {
-  /** Another operator. */
+  /** New operator. */
   readonly opType?: string;
-  /** Attributes that are no longer there, and new ones. */
+  /** Attributes to remove, and to add. */
   readonly without?: readonly string[];
   readonly attributes?: Readonly<Record<string, AttributeValue>>;
-  /** Inputs behind those that there are: integers of a list, a float, or none. */
+  /** Inputs to append: a list of integers, a float, or an absent input. */
   readonly inputs?: readonly (readonly number[] | { readonly float: number } | undefined)[];
-  /** The axis at which dimensions fall into two groups, each of which it sees as one. */
+  /** Axis at which the operator flattens its input to two dimensions. */
   readonly flattened?: number;
 }
 
-/** How a node is written from a version on: in the same way, or in another. Undefined if it cannot be. */
+/** Rewriting of a node from a version on: 'same' if unchanged, undefined if impossible. */
 type Change = (node: OnnxNode) => Rewriting | 'same' | undefined;
 
 const impossible: Change = () => undefined;
 const has = ({ attributes }: OnnxNode, ...names: string[]) => names.some((name) => attributes.has(name));
 
-/** A list of integers that becomes the next input. */
+/** Moves a list of integers from an attribute to the next input. */
 function listToInput(name: string): Change {
   return ({ attributes, inputs }) => {
     const list = attributes.get(name);
@@ -38,7 +38,7 @@ function listToInput(name: string): Change {
   };
 }
 
-/** From the dimensions at an axis on, which count as one, to the axis itself. */
+/** Softmax: from the flattened dimensions behind an axis to the axis itself. */
 const softmax: Change = (node) => {
   const axis = intOf(node, 'axis', 1);
   return axis === -1 ? 'same' : { without: ['axis'], attributes: { axis: -1 }, flattened: axis };
@@ -62,21 +62,21 @@ const slice: Change = ({ attributes }) => {
   return { without: ['starts', 'ends', 'axes'], inputs: axes === undefined ? [starts, ends] : [starts, ends, axes] };
 };
 
-/** In training it gives more. Statistics are those of channels, unless `spatial` says otherwise. */
+/** BatchNormalization: training adds outputs. Statistics are per channel unless `spatial` says otherwise. */
 const normalization: Change = (node) => {
   if (node.outputs.length > 1 || intOf(node, 'spatial', 1) !== 1) return undefined;
   return has(node, 'spatial') ? { without: ['spatial'] } : 'same';
 };
 
-/** When a model runs, nothing is dropped. */
+/** Dropout: inactive in inference. */
 const dropout: Change = (node) =>
   has(node, 'ratio', 'is_test', 'seed') ? { without: ['ratio', 'is_test', 'seed'] } : 'same';
 
-/** Parts of one size, if nothing says otherwise. */
+/** Split: equal parts by default. */
 const split: Change = ({ inputs, outputs, attributes }) =>
   inputs.length > 1 || attributes.has('num_outputs') ? 'same' : { attributes: { num_outputs: outputs.length } };
 
-/** Modes of GridSample that were renamed. */
+/** Renamed modes of GridSample. */
 const newModes: ReadonlyMap<string, string> = new Map([
   ['bilinear', 'linear'],
   ['bicubic', 'cubic'],
@@ -93,7 +93,7 @@ const each = (names: readonly string[], change: Change) => Object.fromEntries(na
 const broadcasting =
   'Add Sub Mul Div Pow And Or Xor Equal Greater Less PRelu Gemm Upsample BatchNormalization Dropout'.split(' ');
 
-/** Operators that a version gave another meaning, or other inputs in place of attributes. */
+/** Operators whose meaning, or whose inputs and attributes, a version changed. */
 const changes: readonly (readonly [version: number, Readonly<Record<string, Change>>])[] = [
   [7, each(broadcasting, impossible)],
   [8, each(['Expand'], impossible)],
@@ -116,7 +116,7 @@ const changes: readonly (readonly [version: number, Readonly<Record<string, Chan
   [21, each(['GroupNormalization'], impossible)],
 ];
 
-/** The ir_version that goes with a version of ai.onnx. */
+/** The ir_version that belongs to a version of ai.onnx. */
 const irVersions: readonly [opset: number, ir: number][] = [
   [25, 13],
   [24, 12],
@@ -134,14 +134,14 @@ export function irVersionOf(opset: number): number {
   return irVersions.find(([from]) => opset >= from)?.[1] ?? 3;
 }
 
-/** A node that is written in another way. */
+/** A node with its rewriting. */
 export interface Rewritten {
   readonly node: OnnxNode;
   readonly graph: OnnxGraph;
   readonly rewriting: Rewriting;
 }
 
-/** Two changes, one after the other. */
+/** Composes two rewritings. */
 function both(a: Rewriting, b: Rewriting): Rewriting {
   return {
     ...a,
@@ -152,13 +152,13 @@ function both(a: Rewriting, b: Rewriting): Rewriting {
   };
 }
 
-/** How a node is written in a newer version; undefined if it cannot be. */
+/** Rewriting of a node for a newer version; undefined if impossible. */
 function rewritingOf(node: OnnxNode, from: number, to: number): Rewriting | undefined {
   let result: Rewriting = {};
   for (const [version, byOperator] of changes) {
     const change = Object.hasOwn(byOperator, node.opType) ? byOperator[node.opType] : undefined;
     if (version <= from || version > to || change === undefined) continue;
-    // Split has its sizes as an input by then.
+    // The sizes of Split are already an input.
     const isDone = (result.inputs?.length ?? 0) > 0;
     const rewriting = isDone ? 'same' : change(node);
     if (rewriting === undefined) return undefined;
@@ -167,7 +167,7 @@ function rewritingOf(node: OnnxNode, from: number, to: number): Rewriting | unde
   return result;
 }
 
-/** What a newer version of ai.onnx takes: other ways to write some nodes, unless something stands in the way. */
+/** Raising to a newer version of ai.onnx: the rewritten nodes, or the obstacle. */
 interface Raising {
   readonly rewritten: readonly Rewritten[];
   readonly obstacle: Obstacle | undefined;
@@ -188,7 +188,7 @@ function raisingOf(graphs: Graphs, scope: Scope, to: number): Raising {
   return { rewritten, obstacle: undefined };
 }
 
-/** The newer versions of ai.onnx that a model can have. */
+/** Newer versions of ai.onnx that a model can have. */
 export class Opsets {
   readonly #graphs: Graphs;
   readonly #known = new Map<Scope, Map<number, Raising>>();
@@ -197,12 +197,12 @@ export class Opsets {
     this.#graphs = graphs;
   }
 
-  /** Why a graph cannot have a version, or a newer one; undefined if it can. */
+  /** Obstacle to a version, or a newer one, in a graph; undefined if it can have it. */
   obstacle(graph: OnnxGraph, version: number): Obstacle | undefined {
     return this.#raising(this.#graphs.scopeOf(graph), version).obstacle;
   }
 
-  /** The nodes that are written in another way in a version. */
+  /** Nodes that a version rewrites. */
   rewritten(scope: Scope, version: number): readonly Rewritten[] {
     return this.#raising(scope, version).rewritten;
   }

@@ -1,4 +1,4 @@
-/** Nodes whose numbers float16 does not hold, though their operators take it. */
+/** Finds nodes whose values float16 cannot hold, though their operators accept it. */
 
 import { intOf, type OnnxNode, typeNumber } from '../file/proto.js';
 import type { Graphs, NodeInGraph, Value } from './graph.js';
@@ -6,7 +6,7 @@ import type { Types } from './types.js';
 
 const floats: readonly number[] = ['F32', 'F16', 'BF16', 'F64'].map(typeNumber);
 
-/** Whether a value is a constant. */
+/** True if a value is a constant. */
 function isConstant({ weight, producer }: Value): boolean {
   return weight !== undefined || (producer?.domain === '' && producer.opType === 'Constant');
 }
@@ -15,12 +15,12 @@ function inputsOf(graphs: Graphs, { node, graph }: NodeInGraph): Value[] {
   return node.inputs.flatMap((name) => (name === '' ? [] : (graphs.valueAt(graph, name) ?? [])));
 }
 
-/** Operators that read positions or sizes as floats. */
+/** Operators with positions or sizes as floats. */
 const indexed: readonly string[] = ['Sin', 'Cos', 'Resize', 'Upsample', 'Range', 'NonMaxSuppression'];
 
 /**
- * Nodes that compute sizes and positions from integers: float16 has no odd numbers beyond 2048. They end with integers, or with the angles
- * of positions.
+ * Nodes that compute sizes and positions from integers, up to integers again or to the angles of positions. float16 cannot hold odd numbers
+ * beyond 2048.
  */
 export function computedFromIntegers(graphs: Graphs, nodes: readonly NodeInGraph[], types: Types): Set<OnnxNode> {
   const derived = new Set<Value>();
@@ -65,10 +65,10 @@ function endsWithIntegers(node: OnnxNode): boolean {
 
 /** Operators that square. */
 const squares: readonly string[] = ['Pow', 'ReduceL2', 'ReduceSumSquare'];
-/** Operators that stand between squares and their root. */
+/** Operators between squares and their root. */
 const afterSquares: readonly string[] = ['Add', 'Clip', 'Div', 'Mul', 'Reciprocal', 'ReduceMean', 'ReduceSum', 'Sqrt'];
 
-/** Nodes from squares to their roots, as in normalizations: squares of 256 and more are beyond float16. */
+/** Nodes from squares to their roots, as in normalizations: squares of numbers from 256 on overflow float16. */
 export function spreads(graphs: Graphs, nodes: readonly NodeInGraph[], types: Types): Set<OnnxNode> {
   const found = new Set<OnnxNode>();
   for (const placed of nodes) {

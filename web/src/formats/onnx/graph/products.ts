@@ -1,14 +1,14 @@
-/** How nodes read a matrix: as a factor of a product, or as a table whose rows they look up. */
+/** Classifies readers of a matrix: products, and look-ups of its rows. */
 import { intOf, type OnnxNode, typeNumber } from '../file/proto.js';
 import type { Reader } from './graph.js';
 
-/** Number of the type of elements that a reader takes a weight for: that of the last Cast before it. */
+/** Number of the element type that a reader sees: that of the last Cast before it. */
 export function typeRead({ path }: Reader, stored: string): number {
   const cast = path.findLast(({ opType, domain }) => opType === 'Cast' && domain === '');
   return cast === undefined ? typeNumber(stored) : intOf(cast, 'to', 0);
 }
 
-/** Whether a path swaps both dimensions of a matrix; false if it leaves the elements in place, undefined if it does anything else. */
+/** True if a path swaps both dimensions of a matrix, false if it leaves them; undefined for other moves. */
 export function swaps(path: readonly OnnxNode[]): boolean | undefined {
   let swapped = false;
   for (const { opType, domain, attributes } of path) {
@@ -20,14 +20,14 @@ export function swaps(path: readonly OnnxNode[]): boolean | undefined {
   return swapped;
 }
 
-/** Whether a product reads its second factor as the transpose of the weight; undefined for any other reader. */
+/** True if a product reads the transpose of the weight as its second factor; undefined for other readers. */
 export function transposes({ node, input, path }: Reader): boolean | undefined {
   const swapped = input === 1 && node.domain === '' ? swaps(path) : undefined;
   if (swapped === undefined || node.opType === 'MatMul') return swapped;
   return node.opType === 'Gemm' ? swapped !== (intOf(node, 'transB', 0) !== 0) : undefined;
 }
 
-/** Whether a Gather looks up whole rows of the weight itself. */
+/** True if a Gather looks up whole rows of the weight itself. */
 export function looksUpRows({ node, input, path }: Reader): boolean {
   return (
     node.opType === 'Gather' && node.domain === '' && input === 0 && path.length === 0 && intOf(node, 'axis', 0) === 0

@@ -1,4 +1,4 @@
-/** What nodes do with a weight, and along which axis its channels lie. */
+/** Describes the readers of a weight, and the axis of its channels. */
 import type { Weight } from '../file/model.js';
 import { intOf, type OnnxNode } from '../file/proto.js';
 import type { Followed, Graphs, Reader } from './graph.js';
@@ -7,13 +7,13 @@ import { typeRead } from './products.js';
 /** A letter of an Einsum's equation, or an ellipsis. */
 const term = /[a-zA-Z]|\.\.\./g;
 
-/** The last dimension of an input of Einsum that its output has as well, and that no other input has. */
+/** Last dimension of an input of Einsum that its output has, but no other input. */
 function freeAxis({ attributes }: OnnxNode, input: number): number | 'tensor' {
   const [left = '', right] = (attributes.get('equation')?.s ?? '').split('->');
   const inputs = left.split(',').map((text): readonly string[] => text.match(term) ?? []);
   const own = inputs[input] ?? [];
   const others = new Set(inputs.flatMap((letters, i) => (i === input ? [] : letters)));
-  // If the equation does not say what comes out, it is what occurs once.
+  // Without an explicit output, the output has the letters that occur once.
   const isFree = (letter: string) =>
     letter !== '...' &&
     own.indexOf(letter) === own.lastIndexOf(letter) &&
@@ -25,14 +25,14 @@ function freeAxis({ attributes }: OnnxNode, input: number): number | 'tensor' {
 }
 
 /**
- * ConvTranspose: weights of [input channels, output channels of a group, ...]. Of many groups, channels that share the second index are more
- * than those that share the first.
+ * ConvTranspose: weights of [input channels, output channels of a group, ...]. With many groups, more channels share the second index than
+ * the first.
  */
 function transposedAxis(node: OnnxNode, shape: readonly number[]): number {
   return intOf(node, 'group', 1) > (shape[1] ?? 1) ? 0 : 1;
 }
 
-/** Axes of weights by operator and input; `tensor` if there are no channels. Negative ones count from the end. */
+/** Axes of weights by operator and input; `tensor` without channels. Negative axes count from the end. */
 function axisIn({ node, input, path }: Reader, shape: readonly number[]): number | 'tensor' | undefined {
   const { opType, domain } = node;
   if (domain === 'com.microsoft') {
@@ -66,66 +66,66 @@ function axisIn({ node, input, path }: Reader, shape: readonly number[]): number
   }
 }
 
-/** An axis of what a reader sees, as an axis of the weight. */
+/** Maps an axis that a reader sees to an axis of the weight. */
 function axisBefore(path: readonly OnnxNode[], axis: number, rank: number): number {
   let result = axis;
   for (const node of path.toReversed()) {
     const { opType, domain, attributes } = node;
-    // A call of a function gives a value another name.
+    // Calls of functions only rename the value.
     if (domain !== '' || opType === 'Identity' || opType === 'Cast') continue;
     if (opType === 'Transpose') {
       const perm = attributes.get('perm')?.ints ?? Array.from({ length: rank }, (_, i) => rank - 1 - i);
       const at = result < 0 ? perm.length + result : result;
       result = perm[at] ?? 0;
     } else if (opType === 'Reshape' || opType === 'Flatten') {
-      // Wherever the other dimensions go, the first and the last one mostly stay.
+      // The first and the last dimension mostly stay in place.
       result = result === -1 || (result > 0 && result === rank - 1) ? -1 : 0;
     } else return 0;
   }
   return result < 0 ? Math.max(0, rank + result) : Math.min(result, rank - 1);
 }
 
-/** The axis of a weight along which a reader has channels; undefined if it has none, or is not known. */
+/** Channel axis of a weight for a reader; undefined without channels, and for unknown readers. */
 export function channelAxis(reader: Reader, shape: readonly number[]): number | undefined {
   const axis = axisIn(reader, shape);
   return typeof axis === 'number' ? axisBefore(reader.path, axis, shape.length) : undefined;
 }
 
-/** The axis along which a weight has channels; undefined if everything has one scale. */
+/** Channel axis of a weight; undefined for a single scale. */
 export interface Channels {
-  /** The operator that the axis is for. */
+  /** Operator that determines the axis. */
   readonly operator: string;
   readonly axis: number | undefined;
-  /** The same for codes with zero points. */
+  /** Channel axis for codes with zero points. */
   readonly zeroPointAxis: number | undefined;
 }
 
-/** What a graph says about a weight. */
+/** Facts about a weight from its graph. */
 export interface Reading extends Followed {
   readonly weight: Weight;
-  /** A reader some of whose attributes are those of the function that it is in, so that they say nothing about axes. */
+  /** A reader with attributes of its function, whose axes are therefore unknown. */
   readonly open: Reader | undefined;
-  /** Undefined if no reader computes along an axis. */
+  /** Channels; undefined if no reader computes along an axis. */
   readonly channels: Channels | undefined;
-  /** Numbers of the types of elements that the readers take it for. */
+  /** Numbers of the element types that the readers see. */
   readonly types: ReadonlySet<number>;
 }
 
-/** Whether a reader multiplies two weights. onnxruntime 1.30 fails to run that if the first one has a zero point for each row. */
+/** True if a reader multiplies two weights. onnxruntime 1.30 fails at that if the first has a zero point for each row. */
 function isLeftOfWeight(graphs: Graphs, { node, input, graph }: Reader): boolean {
   const isProduct = node.opType === 'MatMul' && node.domain === '' && input === 0;
   return isProduct && graphs.weightAt(graph, node.inputs[1] ?? '') !== undefined;
 }
 
-/** Whether a reader is in a function that is called with the value. Then the node stays as it is, as others may call the function. */
+/** True for readers in a function that is called with the value. They stay unchanged, since the function may have other callers. */
 export function isCalled({ path }: Reader): boolean {
   return path.some(({ domain }) => domain !== '');
 }
 
-/** Attributes that say nothing about axes. */
+/** Attributes that do not affect axes. */
 const factors: readonly string[] = ['alpha', 'beta'];
 
-/** Whether attributes of the function that a node is in decide how it reads a weight. */
+/** True if attributes of its function determine how a node reads a weight. */
 function isOpen(reader: Reader): boolean {
   const isLeft = isCalled(reader);
   return [reader.node, ...reader.path].some(({ attributes }) =>
@@ -133,12 +133,12 @@ function isOpen(reader: Reader): boolean {
   );
 }
 
-/** Reads in a graph what nodes do with a weight. */
+/** Collects the facts about a weight from its graph. */
 export function readingOf(graphs: Graphs, weight: Weight): Reading {
   const { shape } = weight.source;
   const followed = graphs.follow(weight);
   const open = followed.readers.find(isOpen);
-  // An axis that depends on open attributes is unknown.
+  // Axes that depend on open attributes are unknown.
   const first = open === undefined ? followed.readers.find((reader) => axisIn(reader, shape) !== undefined) : undefined;
   const axis = first && channelAxis(first, shape);
   const channels = first && {

@@ -1,4 +1,4 @@
-/** Compares what two models compute: both run on the same inputs in onnxruntime-web. */
+/** Runs two models on the same inputs in onnxruntime-web, and compares their outputs. */
 
 import { measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
 import { type Hint, mention } from '../../../core/option-problem.js';
@@ -14,7 +14,7 @@ const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
 
 type Values = ReadonlyMap<string, RuntimeTensor>;
 
-/** The numbers of a tensor that holds some. */
+/** Numbers of a numeric tensor. */
 function numbersOf({ type, data }: RuntimeTensor): ArrayLike<number> {
   if (type === 'float16' && data instanceof Uint16Array) return Float32Array.from(data, fromHalf);
   if (type === 'int64' || type === 'uint64') return Float64Array.from(data as ArrayLike<bigint>, Number);
@@ -39,7 +39,7 @@ function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor): Compare
   return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
 }
 
-/** Which sizes were guessed, and how to set others. */
+/** Words about guessed sizes, and the option to set them. */
 function guessesOf(guessed: ReadonlyMap<string, number>): { about?: string; hint?: Hint } {
   if (guessed.size === 0) return {};
   const list = [...guessed].slice(0, 6).map(([name, size]) => `${name} ${size}`);
@@ -50,7 +50,7 @@ function guessesOf(guessed: ReadonlyMap<string, number>): { about?: string; hint
   };
 }
 
-/** Runs a model once. What it gives is copied, as the session ends. */
+/** Runs a model once. Copies the outputs, which end with the session. */
 async function runOnce(
   runtime: TypedRuntime,
   model: Loadable,
@@ -61,7 +61,7 @@ async function runOnce(
   return withSession(runtime, model, label, level, async (session) => {
     const { values, guessed } = await feedsFor(session);
     try {
-      // What goes wrong is told by the error.
+      // Log nothing: the error has the message.
       const results = await session.run(values, { logSeverityLevel: 4 });
       return new Map(session.outputNames.map((name) => [name, results[name] as RuntimeTensor]));
     } catch (cause) {
@@ -70,10 +70,10 @@ async function runOnce(
   });
 }
 
-/** SQNR beyond this is as good as none lost. */
+/** SQNR in dB that counts as lossless. */
 const most = 60;
 
-/** The layers that were compared, with what is lost in each. */
+/** Compared layers, with the loss of each. */
 function layersOf(values: readonly GraphValue[], a: Values, b: Values): ComparedLayer[] {
   const known = new Map<string, number>();
   return values.flatMap(({ name, op, inputs }) => {
@@ -87,7 +87,7 @@ function layersOf(values: readonly GraphValue[], a: Values, b: Values): Compared
   });
 }
 
-/** Values that nodes of both models give. */
+/** Values that both models compute. */
 function common(a: RunnableModel, b: RunnableModel): GraphValue[] {
   const inB = new Set(b.values.map(({ name }) => name));
   return a.values.filter(({ name }) => inB.has(name));

@@ -1,4 +1,4 @@
-/** Inputs of models: those that were given, and random ones for the others, always the same for a seed. */
+/** Inputs of models: given ones, and for others random ones that depend only on a seed. */
 import { rangeError } from '../../../core/errors.js';
 import { count as exactly, ofType, oneOf } from '../../../core/option-problem.js';
 import { type FileInput, quoted } from '../../../files/bytes.js';
@@ -36,10 +36,10 @@ function numbersOf({ dtype, bytes }: NumpyArray, name: string): ArrayLike<number
   return make();
 }
 
-/** The path of an input in the options. */
+/** Path of an input in the options, for errors. */
 const pathOf = (name: string) => `inputs[${quoted(name)}]`;
 
-/** All that was given, by the names of inputs. */
+/** Given arrays by input. */
 async function givenArrays(given: ModelInputs, names: readonly string[]): Promise<Map<string, InputArray>> {
   const found = new Map<string, InputArray>();
   const add = async (file: FileInput, alone: string | undefined) => {
@@ -69,29 +69,29 @@ async function givenArrays(given: ModelInputs, names: readonly string[]): Promis
 
 // ------------------------------------------------------------------------------------------------------------------------ shapes
 
-/** Where a dimension is. */
+/** Position of a dimension. */
 interface Place {
   readonly input: string;
   readonly at: number;
   readonly rank: number;
 }
 
-/** Sizes of dimensions whose names do not tell enough, by names of inputs, number of dimensions, and which one it is. */
+/** Sizes of dimensions with ambiguous names, by name of the input, rank, and position. */
 const byInput: readonly (readonly [input: RegExp, is: (place: Place) => boolean, size: number])[] = [
-  // Half a minute as Whisper takes it, and a second of sound.
+  // Half a minute of features, as for Whisper, and a second of sound.
   [/input_features/i, ({ at, rank }) => rank === 3 && at === 2, 3000],
   [/input_values|audio|wave|speech|^wav$/i, ({ at, rank }) => rank > 1 && rank < 4 && at === rank - 1, 16_000],
-  // Images of 256 by 256, an eighth of that as diffusion models have it.
+  // Images of 256 by 256, at an eighth of the size, as in diffusion models.
   [/latent|^sample$/i, ({ at, rank }) => rank === 4 && at > 1, 32],
 ];
 
-/** The size of a dimension, by its name and where it is. */
+/** Size of a dimension, by its name and position. */
 function sizeOf(name: string, place: Place, sizes: ReadonlyMap<string, number>): number {
   const { input, at, rank } = place;
   const known = sizes.get(name);
   if (known !== undefined) return known;
   const sum = /^\s*(\w+)\s*\+\s*(\w+)\s*$/.exec(name);
-  // In a sum, digits are a number.
+  // Terms of a sum may be numbers.
   const term = (text = '') => (/^\d+$/.test(text) ? Number(text) : sizeOf(text, place, sizes));
   if (sum !== null) return term(sum[1]) + term(sum[2]);
   if (/past/i.test(name)) return 0;
@@ -108,8 +108,8 @@ function sizeOf(name: string, place: Place, sizes: ReadonlyMap<string, number>):
 
 /**
  * The shape of an input. Dimensions of one name have one size.
- * @param channels what a convolution says of the second dimension
- * @param guessed takes the sizes that neither anybody nor the model tells
+ * @param channels second dimension, if a convolution determines it
+ * @param guessed output: the sizes that neither the options nor the model state
  */
 function shapeOf(
   { name: input, shape }: InputMetadata,
@@ -118,13 +118,13 @@ function shapeOf(
   guessed: Map<string, number>,
 ): number[] {
   return shape.map((dimension, at) => {
-    // Dimensions without a size and a name are -1, which onnxruntime-web gives as 2^32 - 1.
+    // Dimensions without size and name are -1, which onnxruntime-web reports as 2^32 - 1.
     if (typeof dimension === 'number' && dimension >= 0 && dimension < 2 ** 31) return dimension;
     const [name, place] = [typeof dimension === 'string' ? dimension : '', `${input}.${at}`];
     const isNamed = /\w/.test(name);
-    const told = sizes.get(place) ?? (at === 1 && !sizes.has(name) ? channels : undefined) ?? sizes.get(name);
-    const size = told ?? sizeOf(name, { input, at, rank: shape.length }, sizes);
-    if (told === undefined) guessed.set(isNamed ? name : place, size);
+    const known = sizes.get(place) ?? (at === 1 && !sizes.has(name) ? channels : undefined) ?? sizes.get(name);
+    const size = known ?? sizeOf(name, { input, at, rank: shape.length }, sizes);
+    if (known === undefined) guessed.set(isNamed ? name : place, size);
     if (isNamed) sizes.set(name, size);
     return size;
   });
@@ -132,7 +132,7 @@ function shapeOf(
 
 // ------------------------------------------------------------------------------------------------------------------------ values
 
-/** Numbers in [0, 1), always the same for a seed (mulberry32). */
+/** Generator of numbers in [0, 1), determined by a seed (mulberry32). */
 function uniform(seed: number): () => number {
   let state = seed | 0;
   return () => {
@@ -143,7 +143,7 @@ function uniform(seed: number): () => number {
   };
 }
 
-/** Random values: floats of a normal distribution, indices within their table, masks that leave all. */
+/** Random values: normally distributed floats, indices within their table, masks of ones. */
 function randomValues(
   { name, type }: InputMetadata,
   count: number,
@@ -173,7 +173,7 @@ function toHalf(value: number): number {
   const magnitude = Math.abs(value);
   if (Number.isNaN(value)) return sign | 0x7e00;
   if (magnitude >= 65520) return sign | 0x7c00;
-  // Below 2^-14 steps are 2^-24; above, 2^-10 of the power of two.
+  // Steps are 2^-24 below 2^-14, and 2^-10 of the power of two above.
   const exponent = Math.max(-14, Math.floor(Math.log2(magnitude || 2 ** -24)));
   const steps = magnitude / 2 ** (exponent - 10);
   const down = Math.floor(steps);
@@ -190,7 +190,7 @@ export function fromHalf(word: number): number {
   return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
 }
 
-/** Types of integers, with their ranges: the first number, and how many there are. */
+/** Ranges of integer types: the least number, and the count of numbers. */
 const integerRanges: Readonly<Record<string, readonly [least: bigint, count: bigint]>> = {
   ...Object.fromEntries(
     [8n, 16n, 32n, 64n].flatMap((width) => [
@@ -201,7 +201,7 @@ const integerRanges: Readonly<Record<string, readonly [least: bigint, count: big
   bool: [0n, 2n],
 };
 
-/** Fails if a type of integers does not hold all numbers. */
+/** Fails unless an integer type holds all numbers. */
 function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: string): void {
   const range = Object.hasOwn(integerRanges, type) ? integerRanges[type] : undefined;
   if (range === undefined) return;
@@ -209,7 +209,7 @@ function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: s
   const [low, end] = [Number(least), Number(least + count)];
   for (let i = 0; i < values.length; i++) {
     const value = values[i] as number | bigint;
-    // JavaScript's true and false are numbers as well.
+    // Accept true and false as numbers.
     const number = Number(value);
     const isHeld =
       typeof value === 'bigint'
@@ -219,7 +219,7 @@ function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: s
   }
 }
 
-/** Numbers as the array that the runtime takes for a type. */
+/** Converts numbers to the runtime's array for a type. */
 function typed(type: string, values: ArrayLike<number | bigint>, name: string): ArrayLike<number | bigint> {
   checkIntegers(type, values, name);
   const numbers = (): Iterable<number> & ArrayLike<number> => Array.from(values, Number);
@@ -253,22 +253,22 @@ function typed(type: string, values: ArrayLike<number | bigint>, name: string): 
   }
 }
 
-/** What the graph tells of inputs, by their names. */
+/** Facts about inputs from the graph, by name. */
 export interface Known {
-  /** Of those that are indices: how many rows the table has that they are for. */
+  /** Rows of the table, for inputs that are indices. */
   readonly limits: ReadonlyMap<string, number>;
-  /** Of those that are convolved: how many channels they have. */
+  /** Number of channels, for inputs of convolutions. */
   readonly channels: ReadonlyMap<string, number>;
 }
 
 /** Inputs of a model. */
 export interface Feeds {
   readonly values: Record<string, RuntimeTensor>;
-  /** Sizes of dimensions that neither anybody nor the model tells, by their names or as `input.axis`. */
+  /** Sizes of dimensions that neither the options nor the model state, by name or as `input.axis`. */
   readonly guessed: ReadonlyMap<string, number>;
 }
 
-/** Makes the inputs of a model. @throws RangeError about what was given; ScalepointError about files */
+/** Makes the inputs of a model. @throws RangeError for invalid inputs; ScalepointError for files */
 export async function feedsOf(
   { Tensor }: TypedRuntime,
   metadata: readonly InputMetadata[],
@@ -278,7 +278,7 @@ export async function feedsOf(
   const names = metadata.map(({ name }) => name);
   const given = inputs === undefined ? new Map<string, InputArray>() : await givenArrays(inputs, names);
   const sizes = new Map(Object.entries(dimensions));
-  // What was given decides about the dimensions of the others.
+  // Read dimensions from the given inputs first.
   for (const input of metadata) {
     const array = given.get(input.name);
     for (const [i, dimension] of (array === undefined ? [] : input.shape).entries()) {

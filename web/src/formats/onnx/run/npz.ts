@@ -1,5 +1,5 @@
 /**
- * Arrays of files: .npy holds one, .npz several, which is a zip archive with a .npy file for each.
+ * Reads arrays from files: one from .npy, several from .npz, a zip archive of .npy files.
  * Reference: numpy.savez; PKWARE's APPNOTE.TXT, sections 4.3 and 4.5.
  */
 import { ScalepointError } from '../../../core/errors.js';
@@ -32,19 +32,19 @@ interface Entry {
   readonly flags: number;
   readonly packed: number;
   readonly size: number;
-  /** Where its own header begins. */
+  /** Offset of its local header. */
   readonly at: number;
 }
 
-/** The end of an archive says where the list of its files is. It is followed by a comment, which is mostly empty. */
+/** Size of the record at the end of an archive, which locates the list of files. A comment, mostly empty, follows it. */
 const endBytes = 22;
 const mostComment = 0xffff;
-/** What stands for a number that does not fit into 32 bits. */
+/** Placeholder for numbers that do not fit into 32 bits. */
 const beyond = 0xffff_ffff;
 
 const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array) => new DataView(buffer, byteOffset, byteLength);
 
-/** Sizes and offset of an entry that do not fit into 32 bits are in an extra field. */
+/** Replaces sizes and offset that do not fit into 32 bits by those of an extra field. */
 function widened(view: DataView, from: number, to: number, values: number[], at: number): void {
   for (let i = from; i + 4 <= to; i += 4 + view.getUint16(i + 2, true)) {
     if (view.getUint16(i, true) !== 1) continue;
@@ -91,7 +91,7 @@ async function entriesOf(source: ByteSource): Promise<Entry[]> {
   return entries;
 }
 
-/** Undoes deflate. Stops at the size that the archive promises, so that a small file does not fill the memory. */
+/** Inflates data, up to the size stated by the archive, so that a small file cannot fill the memory. */
 async function inflated(packed: Uint8Array<ArrayBuffer>, { name, size, at }: Entry): Promise<Uint8Array<ArrayBuffer>> {
   const result = allocate(size, ` for ${quoted(name)}`);
   const reader = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw')).getReader();
@@ -112,7 +112,7 @@ async function inflated(packed: Uint8Array<ArrayBuffer>, { name, size, at }: Ent
   return result;
 }
 
-/** The most that deflate can shrink something. An entry that promises more would only take memory. */
+/** Largest ratio of deflate. Entries that state more are invalid. */
 const mostRatio = 1032;
 
 async function readEntry(source: ByteSource, entry: Entry): Promise<Uint8Array<ArrayBuffer>> {

@@ -1,4 +1,4 @@
-/** What has to be known of an ONNX model to run it. */
+/** Prepares ONNX models for running. */
 import type { ByteSource } from '../../../files/bytes.js';
 import type { OnnxModel } from '../file/model.js';
 import { intOf, type OnnxGraph } from '../file/proto.js';
@@ -6,25 +6,25 @@ import { Graphs, isMover, mostMoves, type Use } from '../graph/graph.js';
 import type { Known } from './inputs.js';
 import type { Loadable } from './runtime.js';
 
-/** A value of a graph, and the node that gives it. */
+/** A value of a graph, and its node. */
 export interface GraphValue {
   readonly name: string;
   readonly op: string;
   readonly inputs: readonly string[];
-  /** Whether the model gives it already. */
+  /** True if it is an output of the model already. */
   readonly isOutput: boolean;
 }
 
 /** A model that can be run. */
 export interface RunnableModel extends Loadable, Known {
-  /** Values that nodes of the main graph give, in its order. */
+  /** Values that nodes of the main graph compute, in order. */
   readonly values: readonly GraphValue[];
 }
 
-/** A file as a whole. */
+/** Reads a whole file. */
 const whole = (source: ByteSource) => source.read(0, source.size);
 
-/** Inputs that are indices, by operator, each with the input that is the table. */
+/** Index inputs by operator, each with its table input. */
 const lookups: Readonly<Record<string, readonly (readonly [indices: number, table: number])[]>> = {
   Gather: [[1, 0]],
   GatherBlockQuantized: [[1, 0]],
@@ -38,10 +38,10 @@ const lookups: Readonly<Record<string, readonly (readonly [indices: number, tabl
   ],
 };
 
-/** Operators that make floats of codes, or other floats, element by element. */
+/** Elementwise operators that restore or convert floats. */
 const widening: readonly string[] = ['DequantizeLinear', 'Cast', 'Mul', 'Sub', 'Identity'];
 
-/** The shape of a table: of a weight, or of the codes that it is made of. */
+/** Shape of a table: that of a weight, or of its codes. */
 function tableShape(graphs: Graphs, graph: OnnxGraph, name: string, moves = 0): readonly number[] | undefined {
   const value = graphs.valueAt(graph, name);
   if (value?.weight !== undefined) return value.weight.source.shape;
@@ -51,7 +51,7 @@ function tableShape(graphs: Graphs, graph: OnnxGraph, name: string, moves = 0): 
   return tableShape(graphs, value.graph, producer.inputs[0] ?? '', moves + 1);
 }
 
-/** How many rows the table has that a node looks up at the indices of an input; undefined if it does not. */
+/** Rows of the table that a node indexes with an input; undefined for other nodes. */
 function rowsFor(graphs: Graphs, { node, input, graph }: Use): number | undefined {
   const known = Object.hasOwn(lookups, node.opType) ? lookups[node.opType] : undefined;
   const found = known?.find(([indices]) => indices === input);
@@ -59,7 +59,7 @@ function rowsFor(graphs: Graphs, { node, input, graph }: Use): number | undefine
   return found && tableShape(graphs, graph, node.inputs[found[1]] ?? '')?.at(axis);
 }
 
-/** The least number of rows of the tables that an input is an index of; undefined if it is none. */
+/** Least number of rows of the tables that an input indexes; undefined for other inputs. */
 function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
   if (seen.has(name)) return undefined;
   seen.add(name);
@@ -76,7 +76,7 @@ function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<
 /** Operators that keep the shape of their first input. */
 const shapeless: readonly string[] = [...widening, 'DynamicQuantizeLinear', 'QuantizeLinear', 'Add', 'Div'];
 
-/** How many channels an input has that a convolution reads; undefined if none does. */
+/** Number of channels of an input that a convolution reads; undefined for other inputs. */
 function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
   if (seen.has(name) || seen.size === mostMoves) return undefined;
   seen.add(name);
@@ -93,10 +93,10 @@ function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string, seen = new S
   return undefined;
 }
 
-/** Operators whose outputs are no tensors. */
+/** Operators with outputs other than tensors. */
 const withoutTensors = /^(Sequence|SplitToSequence|Optional)/;
 
-/** Reads all of a model. */
+/** Reads a whole model. */
 export async function runnableOf(model: OnnxModel): Promise<RunnableModel> {
   const { proto, source, weights, files } = model;
   const external = new Map<string, ByteSource>();
@@ -123,7 +123,7 @@ export async function runnableOf(model: OnnxModel): Promise<RunnableModel> {
   return { bytes: await whole(source), externalData, values, limits, channels };
 }
 
-/** The fields of a message that hold bytes: its tag, their length, the bytes. */
+/** Encodes a field of bytes: tag, length, bytes. */
 function field(number: number, bytes: readonly number[]): number[] {
   const length: number[] = [];
   let rest = bytes.length;
@@ -131,7 +131,7 @@ function field(number: number, bytes: readonly number[]): number[] {
   return [(number << 3) | 2, ...length, rest, ...bytes];
 }
 
-/** The model with more outputs. A graph may come in several messages: the last one holds the outputs. Their types follow from the nodes. */
+/** The model with more outputs, in the last message of the graph. Their types follow from the nodes. */
 export function withOutputs(model: RunnableModel, names: readonly string[]): Loadable {
   const encoder = new TextEncoder();
   const outputs = names.map((name) => Uint8Array.from(field(12, field(1, [...encoder.encode(name)]))));

@@ -1,22 +1,22 @@
-/** onnxruntime-web, as far as it is used here. It is no dependency: whoever wants to run models has it installed, or hands it over. */
+/** The used part of onnxruntime-web (1.22 or newer; tests run 1.30.0). It is an optional peer: callers install it or pass it. */
 import { ScalepointError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
 import type { Hint } from '../../../core/option-problem.js';
 import type { Runtime } from '../../run.js';
 
-/** A value that goes into a model or comes out of it. */
+/** An input or output value of a model. */
 export interface RuntimeTensor {
   readonly type: string;
   readonly dims: readonly number[];
   readonly data: ArrayLike<number | bigint | string>;
 }
 
-/** What a session says about an input. */
+/** Description of an input by a session. */
 export interface InputMetadata {
   readonly name: string;
   readonly isTensor: boolean;
   readonly type: string;
-  /** Dimensions that are not fixed have a name, which may be empty. */
+  /** Shape. Dimensions that are not fixed have a name, which may be empty. */
   readonly shape: readonly (number | string)[];
 }
 
@@ -30,7 +30,7 @@ export interface Session {
   release(): Promise<void>;
 }
 
-/** The same with the types that are used. */
+/** `Runtime` with the used types. */
 export interface TypedRuntime {
   readonly InferenceSession: { create(model: Uint8Array, options?: object): Promise<Session> };
   readonly Tensor: new (type: string, data: unknown, dims: readonly number[]) => RuntimeTensor;
@@ -38,12 +38,12 @@ export interface TypedRuntime {
 
 const name = 'onnxruntime-web';
 
-/** The runtime that was given, or the one that is installed. @throws ScalepointError `RUNTIME` */
+/** Loads the given runtime, or the installed one. @throws ScalepointError `RUNTIME` */
 export async function loadRuntime(given: Runtime | undefined): Promise<TypedRuntime> {
   if (given !== undefined) return given as TypedRuntime;
   let found: TypedRuntime & { env?: { logLevel?: string; wasm?: { numThreads?: number } } };
   try {
-    // Bundlers do not look for it, so that pages that run no models need not have it.
+    // Hide the import from bundlers, because pages that do not run models need not have the package.
     found = await import(/* @vite-ignore */ /* webpackIgnore: true */ name);
   } catch (cause) {
     const message =
@@ -51,18 +51,18 @@ export async function loadRuntime(given: Runtime | undefined): Promise<TypedRunt
     throw new ScalepointError('RUNTIME', message, { cause });
   }
   if (found.env !== undefined) found.env.logLevel = 'fatal';
-  // Its threads would keep a process of Node alive.
+  // Use one thread: more would keep a Node process alive.
   if (found.env?.wasm !== undefined && nodeModule('node:os') !== undefined) found.env.wasm.numThreads = 1;
   return found;
 }
 
-/** A model as the runtime takes it. */
+/** A model in the runtime's form. */
 export interface Loadable {
   readonly bytes: Uint8Array;
   readonly externalData: readonly { readonly path: string; readonly data: Uint8Array }[];
 }
 
-/** Opens a session, hands it to `use`, closes it. Errors say which model they are about. @throws ScalepointError `RUNTIME` */
+/** Opens a session, passes it to `use`, and closes it. Errors name the model. @throws ScalepointError `RUNTIME` */
 export async function withSession<T>(
   { InferenceSession }: TypedRuntime,
   { bytes, externalData }: Loadable,
@@ -74,7 +74,7 @@ export async function withSession<T>(
   try {
     session = await InferenceSession.create(bytes, {
       graphOptimizationLevel: level,
-      // What goes wrong is told by the error.
+      // Log nothing: the error has the message.
       logSeverityLevel: 4,
       ...(externalData.length === 0 ? {} : { externalData }),
     });
@@ -88,7 +88,7 @@ export async function withSession<T>(
   }
 }
 
-/** An error of the runtime as one of this package. */
+/** Wraps an error of the runtime. */
 export function failed(
   label: string,
   what: 'load' | 'run',

@@ -1,7 +1,7 @@
-/** Sums of errors without the core: what runs models need not load it. */
+/** Sums of errors without the core, which running models does not need. */
 import { sumCount, sumIndex } from '../../../core/measure.js';
 
-/** The sums of pairs in memory, which need no core. They are added up in double. */
+/** Sums over pairs of numbers, in double precision. */
 export function sumsOf(x: ArrayLike<number>, y: ArrayLike<number>): Float64Array {
   const sums = new Float64Array(sumCount);
   let [squaredError, absoluteError, largest, squaredX, squaredY, product, nonFinite] = [0, 0, 0, 0, 0, 0, 0];

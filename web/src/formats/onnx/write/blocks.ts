@@ -1,4 +1,7 @@
-/** Writes blocks: MatMulNBits or MatMulBnb4 in place of MatMul and Gemm, and lookups of rows in place of Gather. */
+/**
+ * Writes blocks: MatMulNBits or MatMulBnb4 in place of MatMul and Gemm, and look-ups of rows in place of Gather.
+ * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization. Tests run onnxruntime-web 1.30.0.
+ */
 import { addsC } from '../decide/blocks.js';
 import type { Blocks } from '../decide/decision.js';
 import { castNode, type NewNode } from '../file/encode.js';
@@ -27,7 +30,7 @@ export function writeBlocks(builder: Builder, decision: Blocks): void {
     scales: builder.freshValue(value + (isFloats ? '_absmax' : '_scales')),
     zeroPoints: !isFloats && form.zeroPoint ? builder.freshValue(`${value}_zero_points`) : undefined,
   };
-  // Scales of a table broadcast over the codes of their blocks.
+  // Store scales of a table in a shape that broadcasts over the codes of their blocks.
   const wide = [n, Math.ceil(k / form.blockSize), ...(isFloats ? [] : ones(form.bits))];
   builder.addTensors(weight, [
     builder.tensorOf(index, 'scale', stored.scales, products.length === 0 ? wide : undefined),
@@ -52,7 +55,7 @@ export function writeBlocks(builder: Builder, decision: Blocks): void {
   for (const reader of lookups) lookUp(builder, reader, table, halves.has(reader.node));
 }
 
-/** The scales with dimensions to spare, which broadcast over the codes of their blocks. */
+/** The scales with extra dimensions, to broadcast over the codes of their blocks. */
 function widened(builder: Builder, { graph, node }: Weight, scales: string, shape: readonly number[]): string {
   const wide = builder.freshValue(`${scales}_wide`);
   const name = builder.addIntegers(graph, `${scales}_shape`, shape);
@@ -62,12 +65,12 @@ function widened(builder: Builder, { graph, node }: Weight, scales: string, shap
   return wide;
 }
 
-/** An attribute of a Gemm by which it multiplies. */
+/** A factor attribute of a Gemm. */
 type Factor = 'alpha' | 'beta';
 
 /**
- * A factor of a Gemm as a value. Undefined if it is 1, or if there is nothing to multiply.
- * @param nodes takes the nodes that it needs
+ * A factor of a Gemm as a value; undefined if it is 1, or without an operand.
+ * @param nodes output: the nodes that it needs
  */
 function factorOf(
   builder: Builder,
@@ -80,13 +83,13 @@ function factorOf(
   if (node.opType !== 'Gemm' || value === 1 || (factor === 'beta' && !addsC(node))) return undefined;
   const name = builder.addFloat(graph, `${builder.outputsOf(node)[0]}_${factor}`, value);
   if (!isHalf) return name;
-  // The optimizer does this once, when it loads the model.
+  // The optimizer folds this node when it loads the model.
   const half = builder.freshValue(`${name}_fp16`);
   nodes.push(castNode(name, half, typeNumber('F16')));
   return half;
 }
 
-/** The nodes in the place of a MatMul or a Gemm, which is alpha times the product plus beta times C. */
+/** Nodes that replace a MatMul or a Gemm: alpha · A · B + beta · C. */
 function productNodes(
   builder: Builder,
   reader: Reader,
@@ -105,12 +108,12 @@ function productNodes(
     nodes.push({ opType, name: `${name}_${what}`, inputs, outputs: [to], attributes });
     return to;
   };
-  // Name what stands between the nodes.
+  // Name the values between the nodes.
   const adds = addsC(node);
   const [alpha, beta] = (['alpha', 'beta'] as const).map((one) => factorOf(builder, reader, one, isHalf, nodes));
   const scaled = adds ? fresh('_product') : output;
   const sum = alpha === undefined ? scaled : fresh('_unscaled');
-  // Give the product its rows, in the type of the scales.
+  // Add the product, with its rows in the type of the scales.
   const isTurned = node.opType === 'Gemm' && intOf(node, 'transA', 0) !== 0;
   const rows = isTurned ? add('Transpose', 'Transpose', [a], fresh('_rows'), { perm: [1, 0] }) : a;
   const casts = !isFloats && form.scale === 'F16' && !isHalf;

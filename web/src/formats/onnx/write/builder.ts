@@ -1,4 +1,4 @@
-/** A result in the making: what becomes of each tensor, and what changes in the graphs. */
+/** Builds a result: collects the forms of tensors and the changes of the graphs. */
 import type { Form, Part } from '../../../codecs/codec.js';
 import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
 import { keptTensor, plainTensor } from '../../tensors.js';
@@ -42,11 +42,11 @@ import { layOut } from './layout.js';
 const functionNodeField = 7;
 const functionOpsetField = 9;
 
-/** Where nodes are put: before a node, or behind one that may be the last; else at the start of the graph. */
+/** Position of new nodes: before a node, or behind one, which may be the last; else at the start of the graph. */
 export interface Position {
   readonly graph: OnnxGraph;
   readonly before: OnnxNode | undefined;
-  /** The node before that. */
+  /** The preceding node. */
   readonly behind?: OnnxNode | undefined;
 }
 
@@ -66,13 +66,13 @@ export class Builder {
   readonly #data: DataFile | undefined;
   readonly #dropped = new Set<OnnxGraph>();
   readonly #spelled = new Set<number>();
-  /** What adds the nodes that stand in the place of others. */
+  /** Functions that add the nodes replacing others. */
   readonly #replaced: (() => void)[] = [];
   /** Names of constants that several nodes read. */
   readonly #shared = new Map<OnnxGraph, Map<string, string>>();
   readonly #names = new Map<OnnxNode, { readonly inputs: readonly string[]; readonly outputs: readonly string[] }>();
 
-  /** @param dataFile the name of the file beside the model that takes its weights; undefined if the model has them itself */
+  /** @param dataFile name of the file beside the model for its weights; undefined if the model itself holds them */
   constructor(
     model: OnnxModel,
     { graphs, opsets }: Pick<Decisions, 'graphs' | 'opsets'>,
@@ -91,12 +91,12 @@ export class Builder {
 
   // --------------------------------------------------------------------------------------------------------------------- tensors
 
-  /** What a form makes of a tensor. */
+  /** Parts of a tensor in a form. */
   parts({ source }: Weight, form: Form): readonly Part[] {
     return this.#partsOf(source.shape, form);
   }
 
-  /** Converts a tensor. Returns its number in the plan. A tensor can be converted to several forms. */
+  /** Converts a tensor, possibly to several forms. Returns its index in the plan. */
   convert(weight: Weight, form: Form): number {
     const planned: PlannedTensor = { source: plainTensor(weight.source), form, parts: this.parts(weight, form) };
     const index = this.#indexOf(weight);
@@ -112,7 +112,7 @@ export class Builder {
     return this.#indexes.get(weight) as number;
   }
 
-  /** Converts a tensor inside of a node. Returns its number in the plan. */
+  /** Converts a tensor inside of a node. Returns its index in the plan. */
   convertMore(source: SourceTensor, form: Form): number {
     this.#more.push({ source: plainTensor(source), form, parts: this.#partsOf(source.shape, form) });
     return this.#tensors.length + this.#more.length - 1;
@@ -129,14 +129,15 @@ export class Builder {
     else if (weight.tensor.data.kind === 'external') this.#replaceData(weight, piecesField(tensorField.raw, [bytes]));
   }
 
-  /** Puts bytes into the file beside the model, if it is for such bytes. */
+  /** Puts bytes into the file beside the model, if they belong there. */
   #outside(graph: OnnxGraph, data: Piece): External | undefined {
-    // onnxruntime-web finds no such data from inside of a branch or of a loop. Small tensors may decide about shapes.
+    // Keep data of branches and loops inside, where onnxruntime-web does not find external data, and small tensors, which may determine
+    // shapes.
     const isMain = graph === this.model.proto.graph;
     return isMain && 'size' in data && data.size >= smallestExternal ? this.#data?.add(data) : undefined;
   }
 
-  /** Puts other fields in the place of a tensor's data. */
+  /** Replaces a tensor's data by other fields. */
   #replaceData({ tensor }: Weight, pieces: readonly Piece[]): void {
     const { raw, external, location, floats, int32s, doubles, uint64s } = tensorField;
     const data: readonly number[] = [raw, external, location, floats, int32s, doubles, uint64s];
@@ -157,12 +158,12 @@ export class Builder {
 
   // ---------------------------------------------------------------------------------------------------------------------- graphs
 
-  /** Adds tensors to the graph of a weight, in its place if it is an initializer. */
+  /** Adds tensors to the graph of a weight, replacing it if it is an initializer. */
   addTensors({ graph, tensor, node }: Weight, tensors: readonly NewTensor[]): void {
     for (const one of tensors) {
       const external = this.#outside(graph, one.data);
       const pieces = external === undefined ? tensorPieces(one) : externalTensorPieces(one, external);
-      // Functions have no initializers.
+      // Functions lack initializers: add a Constant.
       if (this.graphs.scopeOf(graph).function?.body === graph) {
         this.#addConstant(graph, node, one, pieces);
         continue;
@@ -173,7 +174,7 @@ export class Builder {
     }
   }
 
-  /** Adds a tensor that stands in the place of none: a small one that is known, or a part of the plan. */
+  /** Adds a tensor without replacing one: small known bytes, or a part of the plan. */
   addConstant(graph: OnnxGraph, tensor: NewTensor): void {
     const external = this.#outside(graph, tensor.data);
     const pieces = external === undefined ? tensorPieces(tensor) : externalTensorPieces(tensor, external);
@@ -181,7 +182,7 @@ export class Builder {
     else this.edits.append(this.#lastMessage(graph), piecesField(graphField.initializer, pieces));
   }
 
-  /** Adds a number in float32, for one node to read. Returns its name. */
+  /** Adds a float32 constant for one node. Returns its name. */
   addFloat(graph: OnnxGraph, wanted: string, value: number): string {
     const name = this.freshValue(wanted);
     const bytes = new Uint8Array(Float32Array.of(value).buffer);
@@ -189,14 +190,14 @@ export class Builder {
     return name;
   }
 
-  /** Adds integers for one node to read. Returns their name. */
+  /** Adds an int64 constant for one node. Returns its name. */
   addIntegers(graph: OnnxGraph, wanted: string, values: readonly number[]): string {
     const name = this.freshValue(wanted);
     this.addConstant(graph, { name, type: typeNumber('I64'), shape: [values.length], data: int64Piece(values) });
     return name;
   }
 
-  /** Adds a constant to the main graph, or to a function, unless it is there. Returns its name. */
+  /** Adds a constant to the main graph, or to a function, once. Returns its name. */
   sharedConstant(graph: OnnxGraph, wanted: string, make: () => Omit<NewTensor, 'name'>): string {
     const { root } = this.graphs.scopeOf(graph);
     const inRoot = this.#shared.get(root) ?? new Map<string, string>();
@@ -229,7 +230,7 @@ export class Builder {
     return this.graphs.scopeOf(graph).function?.body === graph ? functionNodeField : graphField.node;
   }
 
-  /** The position behind a node; the start of the graph if there is none. */
+  /** The position behind a node; the start of the graph if undefined. */
   behind(graph: OnnxGraph, node: OnnxNode | undefined): Position {
     return { graph, before: node && this.graphs.nodeBehind(node), behind: node };
   }
@@ -249,7 +250,7 @@ export class Builder {
     else this.edits.before(first.start, pieces);
   }
 
-  /** Takes a weight away: its initializer with the input of the same name, or its node. */
+  /** Removes a weight: its initializer with the input of the same name, or its node. */
   remove({ graph, tensor, node, value }: Weight): void {
     this.edits.replace(node?.start ?? tensor.start);
     if (node !== undefined) return;
@@ -261,21 +262,21 @@ export class Builder {
   }
 
   /**
-   * The name that a node gives the floats of a weight: that of the weight, so that its readers stay as they are. Two nodes must not give
-   * the same name in graphs inside of each other, as two initializers may. Then the readers get another name.
+   * Name for the restored floats of a weight: that of the weight, so that its readers stay unchanged. Unlike initializers, nodes must not
+   * give one name in nested graphs; then the readers get another name.
    */
   floatName(weight: Weight): string {
     const { graph, value } = weight;
     if (!this.graphs.isShadowed(weight) || this.graphs.isOutput(graph, value)) return value;
     const name = this.freshValue(`${value}_float`);
     for (const { node, input } of this.graphs.uses(graph, value)) {
-      // Some may read it as float16 by now.
+      // Skip readers that read it as float16 by now.
       if (this.inputsOf(node)[input] === value) this.renameInput(node, input, name);
     }
     return name;
   }
 
-  /** What a node reads and gives by now. */
+  /** Current inputs and outputs of a node. */
   inputsOf(node: OnnxNode): readonly string[] {
     return this.#names.get(node)?.inputs ?? node.inputs;
   }
@@ -284,13 +285,13 @@ export class Builder {
     return this.#names.get(node)?.outputs ?? node.outputs;
   }
 
-  /** Has a node read another value. */
+  /** Lets a node read another value. */
   renameInput(node: OnnxNode, input: number, name: string): void {
     this.#rename(node, nodeField.input, input, name);
     this.#names.set(node, { inputs: this.inputsOf(node).with(input, name), outputs: this.outputsOf(node) });
   }
 
-  /** Has a node give a value under another name. */
+  /** Renames an output of a node. */
   renameOutput(node: OnnxNode, from: string, name: string): void {
     const output = this.outputsOf(node).indexOf(from);
     this.#rename(node, nodeField.output, output, name);
@@ -304,8 +305,8 @@ export class Builder {
   }
 
   /**
-   * Says how a Transpose swaps dimensions where it says nothing: onnxruntime 1.30 fails to load a DequantizeLinear in front of a Transpose
-   * and a MatMul otherwise.
+   * Adds the default permutation to a Transpose without one: onnxruntime 1.30 fails to load a DequantizeLinear in front of a Transpose and
+   * a MatMul otherwise.
    */
   spellOut({ opType, attributes, begin }: OnnxNode, rank: number): void {
     if (opType !== 'Transpose' || attributes.has('perm') || this.#spelled.has(begin)) return;
@@ -318,33 +319,33 @@ export class Builder {
     this.edits.replace(node.start);
   }
 
-  /** Puts others in the place of a node once everything is decided: what it reads may get another name by then. */
+  /** Replaces a node once everything is decided, because its inputs may be renamed until then. */
   replaceNode(node: OnnxNode, graph: OnnxGraph, make: () => readonly NewNode[]): void {
     this.removeNode(node);
     this.#replaced.push(() => this.addNodes({ graph, before: node }, make()));
   }
 
-  /** Takes nodes away, unless they are gone already. */
+  /** Removes nodes, each once. */
   removeNodes(nodes: readonly OnnxNode[]): void {
     for (const node of nodes) if (!this.edits.isReplaced(node.start)) this.removeNode(node);
   }
 
   // ----------------------------------------------------------------------------------------------------------------------- names
 
-  /** A name of a value that no other has, much like the given one. */
+  /** An unused name of a value, similar to the given one. */
   freshValue(name: string): string {
     return fresh(name, this.graphs.valueNames, this.#valueNames);
   }
 
   // ---------------------------------------------------------------------------------------------------------------------- opsets
 
-  /** Gives a graph a version of ai.onnx, or a newer one. `Opsets` says whether it can have it. */
+  /** Raises a graph to at least a version of ai.onnx, which `Opsets` must allow. */
   raise(graph: OnnxGraph, version: number): void {
     const opsets = this.#opsets.get(this.graphs.scopeOf(graph));
     if ((opsets?.get('') ?? version) < version) opsets?.set('', version);
   }
 
-  /** The nodes that versions which were raised write in another way. */
+  /** Nodes that the raised versions rewrite. */
   raised(): Rewritten[] {
     return this.graphs.scopes.flatMap((scope) => {
       const [from = 0, to = 0] = [scope.opsets.get(''), this.#opsets.get(scope)?.get('')];
@@ -361,7 +362,7 @@ export class Builder {
 
   // ---------------------------------------------------------------------------------------------------------------------- result
 
-  /** Writes the versions that have changed. */
+  /** Writes the changed versions. */
   #writeVersions(): void {
     const { proto, skeleton, source } = this.model;
     let ir = this.#dropped.size > 0 ? 4 : 0;
@@ -385,13 +386,13 @@ export class Builder {
     this.#replaceAll(0, old, [bytesPiece(integerField(modelField.irVersion, ir))]);
   }
 
-  /** Puts something in the place of the first of some fields and takes the others away; if there are none, at the end of their message. */
+  /** Replaces the first of some fields and removes the others; without fields, appends to their message. */
   #replaceAll(begin: number, fields: readonly Field[], pieces: readonly Piece[]): void {
     for (const [i, { start }] of fields.entries()) this.edits.replace(start, i === 0 ? pieces : []);
     if (fields.length === 0) this.edits.append(begin, pieces);
   }
 
-  /** Whether an opset is not that of ai.onnx. */
+  /** True for opsets of domains other than ai.onnx. */
   #isOther(begin: number, end: number): boolean {
     for (const field of this.model.skeleton.fields(begin, end)) {
       if (field.number !== 1 || field.wire !== 2) continue;
@@ -414,7 +415,7 @@ export class Builder {
     const pieces = this.edits.apply(this.model, 0, this.model.source.size);
     const placed = new Set(this.#data?.segments.map((segment) => ('tensor' in segment ? segment.tensor : -1)));
     const main = layOut(this.model, pieces, tensors, placed);
-    // All may be too small, or in branches.
+    // The data file is omitted if empty: all tensors may be small, or in branches.
     const files = this.#data === undefined || placed.size === 0 ? [main] : [main, this.#data.file()];
     return { format: 'onnx', files, tensors, notes: [], sidecars: [] };
   }
@@ -428,13 +429,13 @@ function fresh(name: string, taken: ReadonlySet<string>, added: Set<string>): st
   return result;
 }
 
-/** What the file beside a model has in its name in addition. */
+/** Suffix of the name of the file beside a model. */
 export const dataSuffix = '_data';
 
-/** Fewer bytes stay in the model, as onnx has it. */
+/** Smallest external data in bytes, as in onnx (onnx/external_data_helper.py at f754691). */
 const smallestExternal = 1024;
 
-/** A file beside the model that takes weights. */
+/** A file beside the model for weights. */
 class DataFile {
   readonly segments: Segment[] = [];
   readonly #name: string;
@@ -445,7 +446,7 @@ class DataFile {
   }
 
   add({ tensor, role, size }: { readonly tensor: number; readonly role: string; readonly size: number }): External {
-    // Large tensors begin with a page, so that they can be mapped into memory.
+    // Align large tensors to pages, so that they can be mapped into memory.
     const unit = size >= 1 << 20 ? 4096 : 64;
     const offset = Math.ceil(this.#size / unit) * unit;
     this.segments.push({ at: offset, tensor, role });

@@ -1,6 +1,6 @@
 /**
- * Changes of a model, by offsets in its file. Everything else is copied byte for byte; of the messages around a change only the lengths are
- * written anew.
+ * Edits of a model by offsets in its file. Everything else is copied byte for byte; of the messages around an edit, only the lengths are
+ * rewritten.
  */
 import { type Piece, piecesField } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
@@ -8,30 +8,30 @@ import { modelSchema } from '../file/proto.js';
 import { countBefore } from '../file/search.js';
 import type { ScanSchema } from '../file/wire.js';
 
-/** Changes, by the offsets of the fields and messages that they concern. */
+/** Edits by the offsets of the fields and messages concerned. */
 export class Edits {
   readonly #replaced = new Map<number, Piece[]>();
   readonly #before = new Map<number, Piece[]>();
   readonly #appended = new Map<number, Piece[]>();
   #positions: number[] | undefined;
 
-  /** Replaces the field that begins at an offset. Without pieces it is left out. */
+  /** Replaces the field that begins at an offset, or removes it without pieces. */
   replace(start: number, pieces: readonly Piece[] = []): void {
     this.#add(this.#replaced, start, pieces);
   }
 
-  /** The same in place of what replaced it before. */
+  /** Like `replace`, overriding an earlier replacement. */
   set(start: number, pieces: readonly Piece[]): void {
     this.#replaced.delete(start);
     this.replace(start, pieces);
   }
 
-  /** Puts something before the field that begins at an offset, behind what is there already. */
+  /** Inserts before the field that begins at an offset, behind earlier insertions. */
   before(start: number, pieces: readonly Piece[]): void {
     this.#add(this.#before, start, pieces);
   }
 
-  /** Puts something at the end of the message that begins at an offset. */
+  /** Appends to the message that begins at an offset. */
   append(begin: number, pieces: readonly Piece[]): void {
     this.#add(this.#appended, begin, pieces);
   }
@@ -47,7 +47,7 @@ export class Edits {
     this.#positions = undefined;
   }
 
-  /** Whether anything changes in [begin, end). */
+  /** True if an edit lies in [begin, end). */
   #touches(begin: number, end: number): boolean {
     this.#positions ??= [...this.#replaced.keys(), ...this.#before.keys(), ...this.#appended.keys()].sort(
       (a, b) => a - b,
@@ -57,10 +57,10 @@ export class Edits {
     return first !== undefined && (first < end || first === begin);
   }
 
-  /** A message with its changes. */
+  /** A message with its edits applied. */
   apply({ skeleton }: OnnxModel, begin: number, end: number, schema: ScanSchema = modelSchema): Piece[] {
     const pieces: Piece[] = [];
-    // A graph has more pieces than a call of push takes arguments.
+    // Push one by one: a graph has more pieces than a call takes arguments.
     const add = (more: readonly Piece[] = []) => {
       for (const piece of more) pieces.push(piece);
     };

@@ -1,4 +1,4 @@
-/** What changes in a graph besides names and nodes if its floats become float16: constants inside of nodes, and types that are noted. */
+/** Edits for a float16 graph besides names and nodes: constants inside of nodes, and recorded types. */
 import type { Form } from '../../../codecs/codec.js';
 import type { SourceTensor } from '../../format.js';
 import { plainPlace } from '../file/data.js';
@@ -15,7 +15,7 @@ import {
 import type { Field, Skeleton } from '../file/wire.js';
 import type { Builder } from './builder.js';
 
-/** A tensor of a node as one of the model's; undefined if its elements do not lie one after the other. */
+/** A tensor of a node as one of the model's; undefined if its elements are not contiguous. */
 function sourceOf(name: string, { element, shape, bytes, data }: OnnxTensor): SourceTensor | undefined {
   const byteOffset = plainPlace(data);
   return element === undefined || byteOffset === undefined
@@ -23,7 +23,7 @@ function sourceOf(name: string, { element, shape, bytes, data }: OnnxTensor): So
     : { name, dtype: element.name, shape, bytes, byteOffset, file: 0 };
 }
 
-/** The float that a constant gives, which is an attribute, as a tensor. */
+/** The float attribute of a constant, as a tensor. */
 export function floatTensorOf(skeleton: Skeleton, { attributes }: OnnxNode): OnnxTensor | undefined {
   const attribute = attributes.get('value_float');
   if (attribute === undefined || attribute.refers) return undefined;
@@ -36,7 +36,7 @@ export function floatTensorOf(skeleton: Skeleton, { attributes }: OnnxNode): Onn
   return { start, begin, end, name: '', element, shape: [], bytes: 4, data: { kind: 'raw', begin, bytes: 4 } };
 }
 
-/** Puts a tensor in the place of a node that gives a constant. False if that is not possible. */
+/** Replaces a constant node by a tensor. Returns false if impossible. */
 export function replaceConstant(
   builder: Builder,
   graph: OnnxGraph,
@@ -63,7 +63,7 @@ export function castAttribute(builder: Builder, name: string, { tensor }: OnnxAt
   return true;
 }
 
-/** Says that a ConstantOfShape gives zeros of a type of 16 bits. */
+/** Makes a ConstantOfShape give zeros of a 16-bit type. */
 export function fillWithZeros({ edits }: Builder, { begin }: OnnxNode, type: number): boolean {
   const tensor = tensorPieces({ name: '', type, shape: [1], data: { bytes: new Uint8Array(2) } });
   const attribute = [
@@ -74,7 +74,7 @@ export function fillWithZeros({ edits }: Builder, { begin }: OnnxNode, type: num
   return true;
 }
 
-/** Notes the type of values, where it is noted at all. */
+/** Sets the recorded types of values. */
 export function setTypes(
   { edits, model }: Builder,
   { values }: OnnxGraph,

@@ -1,7 +1,7 @@
 /**
- * Writes a graph that computes with float16, as the usual converters make it: tensors and values are float16, inputs and outputs of the
- * model stay float32, and nodes that need float32 stand between casts. Graphs inside of others take and give what they did.
- * Reference: microsoft/onnxruntime, onnxruntime/python/tools/transformers/float16.py
+ * Writes a graph that computes in float16, like the usual converters: tensors and values are float16, inputs and outputs of the model stay
+ * float32, and nodes that need float32 stand between casts. Inputs and outputs of subgraphs keep their types.
+ * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/transformers/float16.py. Tests run onnxruntime-web 1.30.0.
  */
 import type { HalfNodes } from '../decide/half-nodes.js';
 import { castNode, type NewNode } from '../file/encode.js';
@@ -14,17 +14,17 @@ import { castAttribute, fillWithZeros, floatTensorOf, replaceConstant, setTypes 
 
 const [float, half] = [typeNumber('F32'), typeNumber('F16')];
 
-/** A Cast that is named after the value that it gives. */
+/** A Cast named after its output. */
 export function namedCast(from: string, to: string, type: number): NewNode {
   return { ...castNode(from, to, type), name: `${to}_cast` };
 }
 
-/** Has inputs of nodes read another value. */
+/** Lets inputs of nodes read another value. */
 export function renameUses(builder: Builder, uses: readonly Use[], name: string): void {
   for (const { node, input } of uses) builder.renameInput(node, input, name);
 }
 
-/** Gives the values of a graph the types that its nodes want. Weights are written one by one. */
+/** Gives values of a graph the types that their nodes need. Weights are written separately. */
 export function writeHalfGraph(builder: Builder, nodes: HalfNodes): void {
   const { graphs } = builder;
   const changed = new Map<OnnxGraph, Set<string>>();
@@ -37,13 +37,13 @@ export function writeHalfGraph(builder: Builder, nodes: HalfNodes): void {
   for (const [graph, names] of changed) setTypes(builder, graph, names, half);
 }
 
-/** Gives a value to all in the type that they want. Returns whether it is float16 under its own name. */
+/** Gives each reader a value in the type it needs. Returns true if the value is float16 under its own name. */
 function convert(builder: Builder, nodes: HalfNodes, value: Value): boolean {
   const { name, graph, producer, isOutput } = value;
   const { halves, floats } = nodes.readersOf(value);
   const isFree = halves.length > 0 && floats.length === 0 && !isOutput;
   const isHalf = producer !== undefined && gives(builder, nodes, producer, value, isFree);
-  /** Lets inputs read the value under another name, and makes the one from the other. */
+  /** Lets inputs read the value under another name, and adds a Cast between both. */
   const cast = (uses: readonly Use[], other: string, from: string, to: string, type: number) => {
     renameUses(builder, uses, other);
     builder.addNodes(builder.behind(graph, producer), [namedCast(from, to, type)]);
@@ -62,7 +62,7 @@ function convert(builder: Builder, nodes: HalfNodes, value: Value): boolean {
   return isHalf && !isOutput;
 }
 
-/** Makes a node give a value as float16, if it can. @param isFree whether no node needs the value as float32 */
+/** Makes a node give a value as float16 if possible. @param isFree true if no node needs the value as float32 */
 function gives(builder: Builder, nodes: HalfNodes, producer: OnnxNode, value: Value, isFree: boolean): boolean {
   const { opType, domain, attributes, outputs } = producer;
   if (nodes.has(producer)) return nodes.types.isResult(producer, outputs.indexOf(value.name));

@@ -1,4 +1,4 @@
-/** Writes weights as float16, and gives nodes that compute with float16 copies of others. */
+/** Writes weights as float16, and Casts of others for nodes in float16. */
 import type { Half, Keep } from '../decide/decision.js';
 import { castOpset } from '../decide/half.js';
 import { castNode } from '../file/encode.js';
@@ -10,7 +10,7 @@ import { namedCast, renameUses } from './half-graph.js';
 
 const [float, half] = [typeNumber('F32'), typeNumber('F16')];
 
-/** Copies a weight, and adds a Cast for nodes that compute with float16. */
+/** Copies a weight, and adds a Cast for nodes in float16. */
 export function writeKept(builder: Builder, { weight, reason, halfUses }: Keep): void {
   const { graph, value, node } = weight;
   builder.keep(weight, reason);

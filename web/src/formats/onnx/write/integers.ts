@@ -1,7 +1,7 @@
 /**
- * Writes 8-bit integers that are multiplied as they are: activations are quantized while the model runs, weights now. The pattern of
- * operators is that of onnxruntime's quantize_dynamic, which onnxruntime recognizes and fuses.
- * Reference: microsoft/onnxruntime, onnxruntime/python/tools/quantization/operators.
+ * Writes 8-bit integers that are multiplied directly: activations are quantized while the model runs, weights now. The pattern of operators
+ * is that of onnxruntime's quantize_dynamic, which onnxruntime recognizes and fuses.
+ * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization/operators. Tests run onnxruntime-web 1.30.0.
  */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import type { Integers } from '../decide/decision.js';
@@ -30,7 +30,7 @@ export class IntegerWriter {
     this.#builder = builder;
   }
 
-  /** Writes a weight as codes, and nodes that compute with them in the place of its readers. */
+  /** Writes a weight as codes, and replaces its readers by nodes that compute with them. */
   write({ weight, form, readers, unneeded, dequantizer }: Integers): void {
     const builder = this.#builder;
     builder.raise(weight.graph, integerOpset);
@@ -45,7 +45,7 @@ export class IntegerWriter {
     }
   }
 
-  /** The activation that a node reads first, quantized. */
+  /** Quantizes the first input of a node. */
   #quantize(node: OnnxNode, graph: OnnxGraph): Activation {
     const [name = ''] = node.inputs;
     const known = this.#activations.get(graph) ?? new Map<string, Activation>();
@@ -59,7 +59,7 @@ export class IntegerWriter {
       zeroPoint: this.#builder.freshValue(`${name}_zero_point`),
     };
     known.set(name, activation);
-    // It stands where the first node in need of it may be. Nodes of a graph lie in the file in their order.
+    // Place it before its first reader. Nodes of a graph are in order in the file.
     const readers = graphs.uses(graph, name).filter((use) => use.graph === graph);
     const first = readers.reduce((least, use) => (use.node.start < least.start ? use.node : least), node);
     const { codes, scale, zeroPoint } = activation;
@@ -74,7 +74,7 @@ export class IntegerWriter {
     return activation;
   }
 
-  /** From a product of integers to floats: the nodes that follow it. */
+  /** Adds nodes that convert a product of integers to floats. */
   #rescale(node: OnnxNode, product: string, scales: readonly [string, string], output: string): NewNode[] {
     const builder = this.#builder;
     const [name, result] = [node.name || (node.outputs[0] ?? ''), node.outputs[0] ?? ''];
@@ -99,7 +99,7 @@ export class IntegerWriter {
     let matrix = codes;
     if (isSwapped) {
       matrix = builder.freshValue(`${codes}_transposed`);
-      // The optimizer does this once, when it loads the model.
+      // The optimizer folds this node when it loads the model.
       const perm = { perm: [1, 0] };
       builder.addNodes(position, [
         { opType: 'Transpose', name: matrix, inputs: [codes], outputs: [matrix], attributes: perm },
@@ -147,7 +147,7 @@ export class IntegerWriter {
     builder.removeNode(node);
   }
 
-  /** The one zero point of a convolution's weights. All those of symmetric codes are the same. */
+  /** The single zero point of a convolution's weights. Those of symmetric codes are equal. */
   #convolutionZeroPoint(
     graph: OnnxGraph,
     { codes, zeroPoint }: CodeNames,
@@ -177,7 +177,7 @@ export class IntegerWriter {
     this.#builder.removeNode(node);
   }
 
-  /** Gather: rows of codes are gathered, then made floats. */
+  /** Gather: rows of codes are gathered, then restored to floats. */
   #lookUp({ node, graph }: Reader, { codes, scale, zeroPoint }: CodeNames): void {
     const [, indices = ''] = node.inputs;
     const [output = ''] = node.outputs;

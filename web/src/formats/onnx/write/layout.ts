@@ -11,7 +11,7 @@ interface KeptBytes {
   readonly end: number;
 }
 
-/** Known bytes of a result that are joined. */
+/** Joins known bytes of a result. */
 class Joined {
   readonly segments: Segment[] = [];
   at = 0;
@@ -44,7 +44,7 @@ class Joined {
 }
 
 /**
- * Lays out a file. Ranges of the model's file are cut at the tensors that are copied by themselves.
+ * Lays out a file. Ranges of the model's file are cut at tensors that are copied separately.
  * @param elsewhere tensors whose bytes are in another file
  */
 export function layOut(

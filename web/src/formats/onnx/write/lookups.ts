@@ -1,7 +1,7 @@
 /**
- * Tables whose rows are blocks: a Gather takes codes and scales of the rows that are wanted, and plain operators make floats of them.
- * com.microsoft has GatherBlockQuantized for this, but not all builds of onnxruntime-web can run it on the CPU: those with WebGPU, which
- * transformers.js takes, lack it.
+ * Tables whose rows are blocks: a Gather takes codes and scales of the requested rows, and plain operators restore the floats.
+ * GatherBlockQuantized of com.microsoft would do this, but the CPU of some builds of onnxruntime-web (1.30) lacks it: those with WebGPU,
+ * which transformers.js uses.
  */
 
 import type { NewNode } from '../file/encode.js';
@@ -24,7 +24,10 @@ export interface Table {
   readonly halfScales: boolean;
 }
 
-/** Dimensions of one that let scales broadcast over the codes of their blocks: bytes, and codes of a byte if there are several. */
+/**
+ * Dimensions of 1 that let scales broadcast over the codes of their blocks: one for bytes, and one for the codes of a byte if there are
+ * several.
+ */
 export function ones(bits: 2 | 4 | 8): readonly number[] {
   return bits === 8 ? [1] : [1, 1];
 }
@@ -63,7 +66,7 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, 
   /** The shape of the indices, and more dimensions. */
   const shape = (what: string, more: readonly number[]) =>
     add('Concat', [lengths, constant(`${what}_end`, more)], what, { axis: 0 });
-  /** What the wanted rows of packed codes hold. */
+  /** Unpacks the codes of the requested rows. */
   const unpacked = (packed: string, what: string) => {
     const rows = add('Gather', [packed, indices], `${what}_bytes`);
     if (bits === 8) return cast(rows, `${what}_float`, float);
@@ -76,7 +79,7 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, 
     const perByte = 8 / bits;
     const packed = Math.ceil(blocks / perByte) * perByte;
     if (packed > blocks) {
-      // The last byte has room for more. Slice would be another operator in old versions.
+      // Drop unused codes of the last byte, by Gather, because Slice differs between versions.
       const all = add('Reshape', [zeros, shape('zeros_all_shape', [packed])], 'zeros_all');
       const first = constant(
         'zeros_wanted',

@@ -1,4 +1,4 @@
-/** Writes codes, and nodes that make floats of them. */
+/** Writes codes, and nodes that restore their floats. */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import type { Dequantizer, Restored } from '../decide/decision.js';
 import { broadcastOpset } from '../decide/restored.js';
@@ -8,28 +8,28 @@ import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.
 import type { Reader } from '../graph/graph.js';
 import type { Builder } from './builder.js';
 
-/** Writes a weight as codes that become floats again. */
+/** Writes a weight as codes that are restored to floats. */
 export function writeRestored(builder: Builder, { weight, form, by }: Restored): void {
   const { shape } = weight.source;
   if (by.kind === 'dequantize') {
     addDequantize(builder, weight, form, storeCodes(builder, weight, form), by);
     return;
   }
-  // Scales have dimensions to spare: those of a table are gathered together with its rows, the others are multiplied by the codes.
+  // Give scales extra dimensions: those of a table are gathered with its rows, others are multiplied by the codes.
   const broadcast = form.axis === undefined ? [] : shape.map((n, i) => (i === form.axis ? n : 1));
   const names = storeCodes(builder, weight, form, broadcast);
   if (by.kind === 'cast') addCast(builder, weight, form, names);
   else for (const reader of by.readers) gatherCodes(builder, reader, form, names);
 }
 
-/** Names of codes and of what belongs to them. */
+/** Names of codes, scales and zero points. */
 export interface CodeNames {
   readonly codes: string;
   readonly scale: string;
   readonly zeroPoint: string | undefined;
 }
 
-/** Puts codes, scales and zero points in the place of a weight. */
+/** Replaces a weight by codes, scales and zero points. */
 export function storeCodes(
   builder: Builder,
   weight: Weight,
@@ -53,10 +53,10 @@ export function storeCodes(
   return names;
 }
 
-/** The rank of what a node makes of a tensor whose elements it moves; undefined if that is not known. */
+/** Rank of the output of a node that moves a tensor's elements; undefined if unknown. */
 function rankBehind({ graphs }: Builder, graph: OnnxGraph, node: OnnxNode, rank: number): number | undefined {
   const { opType, inputs, attributes } = node;
-  /** How many integers the attribute or the constant holds that says where dimensions go. */
+  /** Number of integers in the attribute or constant that lists dimensions. */
   const listed = (attribute: string): number | undefined => {
     const { weight, producer } = graphs.valueAt(graph, inputs[1] ?? '') ?? {};
     const constant = weight?.source ?? producer?.attributes.get('value')?.tensor;
@@ -69,7 +69,7 @@ function rankBehind({ graphs }: Builder, graph: OnnxGraph, node: OnnxNode, rank:
   return axes && rank + (opType === 'Squeeze' ? -axes : axes);
 }
 
-/** Adds the node that makes floats of codes, under the name of the weight. */
+/** Adds the node that restores floats, under the name of the weight. */
 export function addDequantize(
   builder: Builder,
   weight: Weight,
@@ -80,11 +80,11 @@ export function addDequantize(
   const { graph, value, node } = weight;
   if (domain === '') builder.raise(graph, opset);
   else builder.importContrib(graph);
-  // Transposes behind a DequantizeLinear have to say how they permute.
+  // Make the permutations of Transposes behind a DequantizeLinear explicit.
   for (const { path, graph: inside } of builder.graphs.readers(weight)) {
     let rank: number | undefined = weight.source.shape.length;
     for (const node of path) {
-      // Functions may be called with other ranks.
+      // Skip functions, which may be called with other ranks.
       if (rank === undefined || node.domain !== '') break;
       builder.spellOut(node, rank);
       rank = rankBehind(builder, inside, node, rank);
@@ -104,7 +104,7 @@ export function addDequantize(
   builder.addNodes({ graph, before: node }, [dequantize]);
 }
 
-/** Adds nodes that make floats of codes and that onnxruntime carries out when it loads the model. */
+/** Adds nodes that restore floats and that onnxruntime folds when it loads the model. */
 function addCast(
   builder: Builder,
   weight: Weight,
@@ -128,7 +128,7 @@ function addCast(
   builder.addNodes({ graph, before: node }, nodes);
 }
 
-/** Gathers codes and scales in place of floats: a DequantizeLinear in front would restore the whole table at every run. */
+/** Gathers codes and scales in place of floats, because a DequantizeLinear in front would restore the whole table at every run. */
 function gatherCodes(
   builder: Builder,
   { node, graph }: Reader,
@@ -148,7 +148,7 @@ function gatherCodes(
     return { opType, name: to, inputs: [a, b], outputs: [to] };
   };
   const nodes: NewNode[] = [];
-  /** What is gathered of a tensor; all of it if it is one number. */
+  /** Gathers rows of a tensor; returns the tensor itself if it is a scalar. */
   const rows = (from: string, to: string): string => {
     if (channels === undefined) return from;
     nodes.push(gather(from, to));

@@ -1,4 +1,4 @@
-/** Writes nodes as a newer version of ai.onnx has them. */
+/** Rewrites nodes for a newer version of ai.onnx. */
 
 import { attributePieces, bytesPiece, castNode, textField } from '../file/encode.js';
 import { nodeField, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
@@ -6,7 +6,7 @@ import type { Rewritten } from '../graph/opsets.js';
 import { Types } from '../graph/types.js';
 import type { Builder } from './builder.js';
 
-/** A float as a scalar, and a Cast of it if a node computes with another type. Returns the name of what it reads. */
+/** Adds a float scalar, and a Cast if a node computes in another type. Returns the name of the value to read. */
 function floatFor(builder: Builder, graph: OnnxGraph, name: string, float: number, node: OnnxNode, type: number) {
   const fresh = builder.addFloat(graph, name, float);
   if (type === typeNumber('F32')) return fresh;
@@ -16,12 +16,12 @@ function floatFor(builder: Builder, graph: OnnxGraph, name: string, float: numbe
 }
 
 /**
- * Writes all nodes as newer versions have them.
- * @param halves nodes that compute with float16 by now
+ * Rewrites all nodes of raised versions.
+ * @param halves nodes in float16
  */
 export function rewriteRaised(builder: Builder, halves: { has(node: OnnxNode): boolean } | undefined): void {
   const raised = builder.raised();
-  // Numbers that were attributes have the type of what the node computes with.
+  // Give numbers that were attributes the type in which the node computes.
   const hasFloats = raised.some(({ rewriting: { inputs = [] } }) => inputs.some((input) => input && 'float' in input));
   const types = hasFloats ? new Types(builder.graphs, builder.graphs.main) : undefined;
   for (const one of raised) {
@@ -30,7 +30,7 @@ export function rewriteRaised(builder: Builder, halves: { has(node: OnnxNode): b
   }
 }
 
-/** Changes a node, unless another one stands in its place by now. */
+/** Rewrites a node, unless it has been replaced. */
 function rewrite(builder: Builder, { node, graph, rewriting }: Rewritten, type: number): void {
   const { edits } = builder;
   if (edits.isReplaced(node.start)) return;
@@ -55,7 +55,7 @@ function rewrite(builder: Builder, { node, graph, rewriting }: Rewritten, type: 
   if (flattened !== undefined) flatten(builder, { node, graph, rewriting }, flattened);
 }
 
-/** Lets a node see all dimensions from an axis on as one. */
+/** Flattens the dimensions from an axis on for a node. */
 function flatten(builder: Builder, { node, graph }: Rewritten, axis: number): void {
   const [x = ''] = builder.inputsOf(node);
   const [y = ''] = builder.outputsOf(node);

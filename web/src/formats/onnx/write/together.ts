@@ -1,4 +1,4 @@
-/** Writes nodes that compute with integers in the place of those all of whose weights are codes. */
+/** Replaces nodes whose weights all become codes by nodes that compute with integers. */
 import type { Together } from '../decide/decision.js';
 import { tableInputs } from '../decide/together.js';
 import { attributePiecesOf, type NewNode } from '../file/encode.js';
@@ -6,7 +6,7 @@ import { contrib } from '../file/proto.js';
 import type { Builder } from './builder.js';
 import { type CodeNames, storeCodes } from './restored.js';
 
-/** Writes the weights of a node as codes, and the node that takes them. */
+/** Writes the weights of a node as codes, and the replacing node. */
 export function writeTogether(builder: Builder, { operator, reader, weights }: Together): void {
   const { node, graph } = reader;
   const names = new Map(
@@ -23,7 +23,7 @@ type Names = ReadonlyMap<number, CodeNames>;
 function gateNodes(builder: Builder, { node, graph }: Together['reader'], names: Names): NewNode[] {
   const nodes: NewNode[] = [];
   const codes = [...names.values()].map((one) => {
-    // Inputs are the rows there. The optimizer does this once, when it loads the model.
+    // The operator has inputs as rows. The optimizer folds this node when it loads the model.
     const transposed = builder.freshValue(`${one.codes}_transposed`);
     const attributes = { perm: [0, 2, 1] };
     nodes.push({ opType: 'Transpose', name: transposed, inputs: [one.codes], outputs: [transposed], attributes });
@@ -38,7 +38,7 @@ function gateNodes(builder: Builder, { node, graph }: Together['reader'], names:
     name: `${node.name || node.outputs.find((output) => output !== '')}_quant`,
     inputs: [x, ...codes, ...more, ...scales],
     outputs: node.outputs,
-    // The contrib operator has no layout.
+    // The operator of com.microsoft lacks the attribute layout.
     copied: attributePiecesOf({ attributes: new Map([...node.attributes].filter(([name]) => name !== 'layout')) }),
   });
   return nodes;

@@ -1,4 +1,4 @@
-/** Writes a result: carries out the decisions about its weights, in their order. */
+/** Writes a result: carries out the decisions about its weights, in order. */
 import type { FilePlan, PartsOf } from '../../format.js';
 import type { Decisions } from '../decide/decide.js';
 import type { Decision } from '../decide/decision.js';
@@ -12,12 +12,12 @@ import { writeRestored } from './restored.js';
 import { rewriteRaised } from './rewrite.js';
 import { writeTogether } from './together.js';
 
-/** What carries out each kind of decision. */
+/** Writer of each kind of decision. */
 type Writers = { readonly [Kind in Decision['kind']]: (decision: Extract<Decision, { kind: Kind }>) => void };
 
 /**
  * Lays out a result.
- * @param dataFile the name of the file beside the model that takes its weights; undefined if the model has them itself
+ * @param dataFile name of the file beside the model for its weights; undefined if the model itself holds them
  */
 export function writeResult(
   model: OnnxModel,
