@@ -11,10 +11,11 @@ namespace scalepoint {
 
 enum class Granularity : int32_t { kPerTensor = 0, kPerChannel = 1, kPerGroup = 2 };
 
-/// Maps the elements of an array to parameters (a scale and a zero point each). A row-major array of any rank is viewed as [outer,
-///   axis_size, inner_size] around the axis of the granularity. `outer` follows from the number of elements. per tensor   one parameter;
-///   the sizes are not read per channel  element [o, a, i] has parameter a per group    element [o, a, i] has parameter (o * ceil(axis_size
-///   / group_size) + a / group_size) * inner_size + i. This is the
+/// Maps the elements of an array to parameters (a scale and a zero point each). A row-major array of any rank is viewed as
+/// [outer, axis_size, inner_size] around the axis of the granularity. `outer` follows from the number of elements.
+///   per tensor   one parameter; the sizes are not read
+///   per channel  element [o, a, i] has parameter a
+///   per group    element [o, a, i] has parameter (o * ceil(axis_size / group_size) + a / group_size) * inner_size + i. This is the
 ///                row-major order of the array's shape with the axis divided by group_size, rounded up. The last group of an axis
 ///                may be shorter.
 struct Layout {

@@ -19,7 +19,7 @@ namespace scalepoint {
 ///          layout.parameter_end(start, x.size()) elements.
 /// Error:   |x[i] - dequantized| <= scale / 2, up to float rounding, for every x[i] that does not saturate.
 /// Special: NaN gives the zero point, saturated, and infinities give the smallest and the largest code. Under kError the status is then
-/// kNonFinite, after all of x was converted.
+///          kNonFinite, after all of x was converted.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadScale, kBadZeroPoint, kNonFinite.
 [[nodiscard]] Status quantize_linear(std::span<const float> x, const Layout& layout, uint64_t start, std::span<const float> scale,
                                      std::span<const int32_t> zero_point, const QuantizationSpec& spec,

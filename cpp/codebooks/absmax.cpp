@@ -9,39 +9,38 @@
 namespace scalepoint {
 namespace {
 
-// Which scales are tried for a block. A width is a multiple of the scale that maps the largest value of the block to the largest
-// of the codebook. What each constant is worth was measured against a search with scales only 0.1% apart: squared error of normal
-// and heavy-tailed values (Student's t, 4 degrees of freedom) in blocks of 32 to 256, with nf4, fp4 and learned codebooks of 4 to
-// 256 values.
+// The scales that the search tries for a block. A width is a multiple of the scale that maps the largest value of the block to the largest
+// of the codebook. Each constant was measured against a search with scales only 0.1% apart: squared error of normal and heavy-tailed values
+// (Student's t, 4 degrees of freedom) in blocks of 32 to 256, with nf4, fp4 and learned codebooks of 4 to 256 values.
 
-/// The widest scale. With codebooks of up to 16 values, ending at 1 would leave up to 1.3% more error, and going on to 1.16 gains
-/// nothing. (Data with a hard bound gain by wider scales: uniform data with nf4 lose another 15% of their error up to 1.3.)
+/// The widest scale. With codebooks of up to 16 values, ending at 1 would leave up to 1.3% more error, and 1.16 is not better than 1.12.
+/// (Data with a hard bound gain by wider scales: uniform data with nf4 lose another 15% of their error up to 1.3.)
 constexpr double kWidest = 1.12;
 /// The search goes on at least this far. With 4 values 0.9 would leave 0.1% more error; with 16 it makes no difference.
 constexpr double kNarrow = 0.67;
 /// ... and beyond while the error is below this times the least so far. With 4 values 1 would leave 3.5% more error; 3 gains
 /// nothing and tries four times as many scales.
 constexpr double kPromising = 2;
-/// Scales that are tried at most on either side of 0: down to 2e-8 of the widest with kStepOfFew, 5e-4 with kStepOfMany.
+/// Largest number of scales to try on either side of 0: down to 2e-8 of the widest with kStepOfFew, 5e-4 with kStepOfMany.
 constexpr size_t kMostWidths = 500;
 /// From one scale to the next. The more values, the more the error goes up and down from scale to scale. Up to 16 values 0.965
 /// leaves 0.06% more error than 0.996 would, with 33 scales a block instead of 261. For more values 0.965 would leave 12% more
 /// than the fine search with 256 values; 0.985 leaves 6%, with 71 scales.
 constexpr double kStepOfFew = 0.965, kStepOfMany = 0.985;
-/// How often the best scale is improved to the best for its codes. With 16 values the second time lowers the error by up to 0.1%,
-/// the third by up to 0.03%; with 256 values by 0.5% and 0.1%. More gains nothing.
+/// Number of times that the best scale is replaced by the best for its codes. With 16 values the second time lowers the error by up to
+/// 0.1%, the third by up to 0.03%; with 256 values by 0.5% and 0.1%. Further times have no effect.
 constexpr int kImprovements = 3;
-/// Multiples of a unit on either side of the nearest that are tried. With 16 values the nearest alone would leave up to 0.07%
+/// Multiples of a unit to try on either side of the nearest one. With 16 values the nearest alone would leave up to 0.07%
 /// more error. With 256 values it would leave 8 to 32% more, and one on either side 2 to 8%.
 constexpr int kMultiples = 2;
 
 /// Scales whose errors differ by less than this share of the energy are compared by sums that are added in the order of the elements.
 /// A sweep adds what changes from scale to scale, and rounds otherwise.
 constexpr double kRounding = 0x1p-44;
-/// So many of them at most. Values that any scale restores exactly have that many.
+/// Largest number of such scales. Reached by values that any scale restores exactly.
 constexpr size_t kMostNear = 100;
 
-/// Elements that are looked at together.
+/// Elements that are processed together.
 constexpr size_t kPiece = 512;
 
 float largest_of(std::span<const float> values) {
@@ -50,7 +49,7 @@ float largest_of(std::span<const float> values) {
   return largest;
 }
 
-/// A codebook made ready for a search. Its search finds ranks instead of codes.
+/// A codebook prepared for a search. Its search finds ranks instead of codes.
 struct Book {
   loops::CodeSearch search;
   double values[kMaxCodebookSize];  ///< by rank
@@ -83,8 +82,7 @@ void prepare_book(std::span<const float> codebook, Decision decision, Book& book
   loops::prepare_sweep(book.step, scales, book.sweep);
 }
 
-/// What a block leaves with the codes of one scale. Its squared error at the scale s is energy - 2 s products + s^2 squares, with
-/// the sum of its squares for the energy.
+/// The squared error of a block with the codes of one scale s: energy - 2 s products + s^2 squares, where energy is the sum of its squares.
 double error_of(const loops::FitSums& fit, double energy, double scale) {
   return energy - 2 * scale * fit.products + scale * scale * fit.squares;
 }
@@ -114,7 +112,8 @@ void for_each_piece(size_t n, F f) {
 
 bool exists(float scale) { return scale != 0 && is_finite(scale); }
 
-/// The reciprocals of the scales between kWidest and kNarrow times `reach`, and infinite ones. False if there is none for some.
+/// The reciprocals of the scales between kWidest and kNarrow times `reach`, and infinite ones. Returns false if a scale has no finite
+/// reciprocal.
 bool many_factors(double reach, const Book& book, float* factors) {
   double width = kWidest;
   for (size_t i = 0; i < book.sweep.scales; i++, width *= book.step) {
@@ -126,7 +125,7 @@ bool many_factors(double reach, const Book& book, float* factors) {
   return true;
 }
 
-/// Leaves the sums of the scales with these factors in the book.
+/// Stores the sums of the scales with these factors in the book.
 void fit_many(std::span<const float> x, const float* factors, bool negative, Book& book) {
   for_each_piece(x.size(), [&](size_t i, size_t size) {
     uint8_t ranks[kPiece];
@@ -182,7 +181,7 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
       best = static_cast<float>(scale);
     }
   }
-  // The codes of the improved scale may have a better one yet.
+  // The codes of the improved scale may have an even better one.
   for (int i = 0; i < kImprovements && best != 0 && is_finite(best); i++) {
     const loops::FitSums sums = fit(x, best, book);
     const double error = error_of(sums, energy, best);
@@ -201,7 +200,7 @@ float unit_of(float largest) {
   return is_finite(unit * 127) ? unit : bit_cast<float>(exact & 0xFFFF0000u);
 }
 
-/// Replaces scales that were found by multiples of a unit: of those near each the best.
+/// Replaces each scale by the best of the multiples of a unit near it.
 void search_multiples(std::span<const float> x, uint64_t block_size, const Book& book, std::span<float> absmax) {
   const float largest = largest_of(absmax), unit = unit_of(largest);
   bool reached = false;
@@ -209,7 +208,7 @@ void search_multiples(std::span<const float> x, uint64_t block_size, const Book&
     const float found = absmax[block];
     if (found == 0) return;
     if (!reached && std::fabs(found) == largest) {
-      // This one says what the unit is, so it stays 127 units.
+      // This scale defines the unit, so it stays 127 units.
       reached = true;
       absmax[block] = std::copysign(127 * unit, found);
       return;

@@ -15,7 +15,7 @@ namespace scalepoint {
 /// Status: kBadLayout, kSizeMismatch; kBadScale if an absmax is not finite; kNonFinite if x holds NaN or an infinity.
 [[nodiscard]] Status observe_absmax(std::span<const float> x, Blocks blocks, std::span<float> absmax) noexcept;
 
-/// Absmax values that are rounded together: to whole multiples, up to 127, of one unit, which is a bfloat16.
+/// Absmax values that are rounded together: to integer multiples, up to 127, of one unit, which is a bfloat16.
 inline constexpr size_t kAbsmaxSet = 256;
 
 /// Rounds the absmax values of each set to the nearest multiples of the set's unit. The unit is the bfloat16 nearest to a 127th
@@ -25,10 +25,10 @@ inline constexpr size_t kAbsmaxSet = 256;
 [[nodiscard]] Status round_absmax(std::span<float> absmax) noexcept;
 
 /// For each block of an array, finds an absmax of either sign with which the codebook restores the block with a small squared
-/// error. It is never worse than the block's largest magnitude, unless `rounded`: then it is the best of the multiples that
-/// round_absmax has near the one that was found. absmax.cpp says which scales are tried.
+/// error. It is never worse than the block's largest magnitude, unless `rounded`: then it is the best of the multiples of round_absmax near
+/// the result of the search. absmax.cpp documents the scales that are tried.
 /// Shape:   block_size > 0, absmax.size() == the number of blocks.
-/// Status:  as quantize_codebook. What was in absmax does not matter.
+/// Status:  as quantize_codebook. Ignores the previous contents of absmax.
 [[nodiscard]] Status search_absmax(std::span<const float> x, uint64_t block_size, std::span<const float> codebook,
                                    Decision decision, bool rounded, std::span<float> absmax) noexcept;
 

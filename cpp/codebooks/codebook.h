@@ -13,14 +13,14 @@ namespace scalepoint {
 
 inline constexpr size_t kMaxCodebookSize = 256;
 
-/// Blocks of `size` elements. A piece of an array begins `offset` elements into its first block, 0 <= offset < size. Only part of
-/// the first and of the last block may lie in the piece.
+/// Blocks of `size` elements. A piece of an array begins `offset` elements into its first block, 0 <= offset < size. The first and the last
+/// block may lie only partly in the piece.
 struct Blocks {
   uint64_t size;
   uint64_t offset = 0;
 
   [[nodiscard]] bool valid() const { return size > 0 && offset < size; }
-  /// Blocks that a piece of n elements touches.
+  /// Number of blocks with elements in a piece of n elements.
   [[nodiscard]] uint64_t count(uint64_t n) const { return n == 0 ? 0 : (offset + n - 1) / size + 1; }
 };
 
@@ -30,8 +30,8 @@ enum class PublishedCodebook : int32_t { kNf4 = 0, kFp4 = 1 };
 /// The 16 values of a published codebook by code: nf4 in ascending order, fp4 with the sign in the upper bit of the code.
 [[nodiscard]] std::span<const float> published_codebook(PublishedCodebook codebook) noexcept;
 
-/// At which quotients the code changes: halfway between neighboring values, or where bitsandbytes' decision trees change it,
-/// whose bounds are rounded. kNf4 and kFp4 are for the published codebooks.
+/// Quotients at which the code changes: halfway between neighboring values, or at the rounded bounds of bitsandbytes' decision trees. kNf4
+/// and kFp4 are for the published codebooks.
 enum class Decision : int32_t { kNearest = 0, kNf4 = 1, kFp4 = 2 };
 
 /// codes[i] = the code of the value nearest to v = x[i] * (1 / absmax[b]), computed in float32. codebook[code] * absmax[b]

@@ -12,18 +12,18 @@ namespace {
 
 using loops::kQuotientBins;
 
-/// Groups of bins that dynamic programming goes over. Its time grows with their number times its logarithm, its memory with their
+/// Largest number of groups of bins in dynamic programming. Its time grows with their number times its logarithm, its memory with their
 /// number times the number of cells. Lloyd's iteration, which follows, goes over all bins.
 constexpr size_t kGroups = 2048;
-/// Rounds of Lloyd's iteration at most. The most that was seen is 207: 255 values of a million quotients.
+/// Largest number of rounds of Lloyd's iteration. The largest in measurements was 207, for 255 values of a million quotients.
 constexpr int32_t kMostRounds = 1000;
 
 struct Learner {
-  // First one element a bin. Then, after compact, one a bin in use, with weight and moment summed over it and all bins before it.
+  // First one element per bin. After compact, one per bin in use, with weight and moment summed over it and all bins before it.
   double weight[kQuotientBins];
   double moment[kQuotientBins];
   double mean[kQuotientBins];
-  /// The gain of the best partitions of the first groups into so many cells, and into one cell less.
+  /// The gain of the best partitions of the first groups into n cells, and into n - 1 cells.
   double gain[2][kGroups + 1];
   uint32_t end[kGroups + 1];                     ///< bins in the first groups
   uint16_t last[kMaxCodebookSize][kGroups + 1];  ///< where the last cell of the best partition begins, by cells and groups
@@ -47,7 +47,7 @@ size_t compact(Learner& learner) {
 
 double sum_before(const double* sums, size_t i) { return i == 0 ? 0 : sums[i - 1]; }
 
-/// By how much the squared error falls when the bins [from, to) are restored as their mean instead of 0.
+/// Decrease of the squared error if the bins [from, to) are restored as their mean instead of 0.
 double gain_of(const Learner& learner, size_t from, size_t to) {
   const double weight = sum_before(learner.weight, to) - sum_before(learner.weight, from);
   const double moment = sum_before(learner.moment, to) - sum_before(learner.moment, from);
@@ -180,7 +180,7 @@ Status learn_codebook(std::span<std::byte> memory, std::span<float> values) noex
   partition(*learner, group(*learner, used), cells, begin);
   iterate(*learner, used, cells, begin, mean);
   for (size_t i = 0; i < cells; i++) values[i] = static_cast<float>(mean[i]);
-  // A cell that lost all of its bins keeps its value, which another cell may pass.
+  // A cell that lost all of its bins keeps its value, so that the values may be out of order.
   sort_few(values.data(), cells, [](float a, float b) { return a < b; });
   return Status::kOk;
 }

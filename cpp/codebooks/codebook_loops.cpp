@@ -115,7 +115,7 @@ void fit_codes(const float* x, size_t n, const uint8_t* codes, const double* val
 }
 
 void prepare_sweep(double share, size_t scales, Sweep& sweep) {
-  // What is rounded on the way to a growth makes at most some 2^-22 of it.
+  // The rounding errors of a growth are at most about 2^-22 of it.
   constexpr double kSlack = 0x1p-20;
   sweep.scales = scales;
   size_t scale = 0;
@@ -138,7 +138,7 @@ void SweepSums::sweep(const float* x, const uint8_t* ranks, size_t n, const floa
     const uint32_t bits = bit_cast<uint32_t>(x[i]), rank = ranks[i];
     const double value = values[rank];
     first = add(first, mul(pair(x[i], value), splat(value)));
-    // Chooses without a branch, as nothing predicts signs.
+    // Choose without a branch, because signs are unpredictable.
     const uint32_t falls = -(bits >> 31 ^ static_cast<uint32_t>(negative));
     const Crossing* next = by.crossings + ((rank ^ falls) + (falls & last_down));
     const float magnitude = bit_cast<float>(bits & kAbsMask), per_quotient = 1 / (magnitude * first_factor);
@@ -155,7 +155,7 @@ void SweepSums::sweep(const float* x, const uint8_t* ranks, size_t n, const floa
     };
     size_t passed = 0;
     if constexpr (kSimd) {
-      // Most quotients pass up to two thresholds. To ask after each would take longer, as nothing predicts the answer.
+      // Most quotients pass up to two thresholds. A check after each would take longer, because its branch is unpredictable.
       cross(changes_[0]);
       cross(changes_[1]);
       passed = 2;

@@ -1,4 +1,4 @@
-// The loops of codebooks. Callers check arguments. Any n is fine, 0 too.
+// Loops of codebooks. Callers check arguments. n may be any number, including 0.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ inline constexpr size_t kMostCodes = 256;
 /// 2^-32, the outer ones magnitudes of 2 and more. The bucket of a larger float is not a lower one.
 inline constexpr int32_t kCodeBuckets = 2 * 33 * 32 + 1;
 
-/// What finds the code of a value. Its rank is the number of thresholds that the value exceeds.
+/// Table that finds the code of a value. The rank of a value is the number of thresholds that it exceeds.
 struct CodeSearch {
   uint32_t thresholds;              ///< one less than the number of codes
   int32_t steps;                    ///< of the bisection within a bucket: no bucket holds 2^steps thresholds
@@ -28,7 +28,7 @@ void prepare(CodeSearch& search);
 /// The codes of x * factor. All of x is finite. Takes the faster of the two ways below.
 void search_codes(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes);
 
-/// Any codebook. The bucket says how many thresholds lie below it, and bisection how many of its own do.
+/// Any codebook. rank = number of thresholds below the bucket + number below the value in the bucket, found by bisection.
 void search_codes_by_bucket(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes);
 
 /// At most 16 codes. Compares every threshold with 16 values at a time.
@@ -37,11 +37,12 @@ void search_codes_by_counting(const float* x, size_t n, float factor, const Code
 /// Adds sum x v and sum v^2 of the values v of the codes. Each is two sums, of the even and of the odd elements.
 void fit_codes(const float* x, size_t n, const uint8_t* codes, const double* values, double* products, double* squares);
 
-/// Scales of a sweep at most. Each is the one before times the same share, from 0.96 to 0.99, and the last is more than half of the
-/// first.
+/// Largest number of scales in a sweep. Each scale is the one before times the same factor, from 0.96 to 0.99, and the last is more than
+/// half of the first.
 inline constexpr size_t kMostInSweep = 48;
 
-/// Places behind the last scale for what happens there: an addition waits for the one before in the same place.
+/// Number of places behind the last scale for additions there. Several places, because an addition waits for the one before in the same
+/// place.
 inline constexpr size_t kBehindSweep = 4;
 
 /// A threshold on the way from 0 outwards.
@@ -50,7 +51,7 @@ struct Crossing {
   float threshold;         ///< magnitudes above it are past it
 };
 
-/// What a sweep goes by. As the scale falls, quotients move away from 0. Positive ones pass the thresholds from up[rank] on, and
+/// Tables of a sweep. As the scale falls, quotients move away from 0. Positive ones pass the thresholds from up[rank] on, and
 /// negative ones those from down[thresholds - rank] on. Both end with three infinite thresholds.
 struct Sweep {
   Crossing crossings[2 * (kMostCodes + 2)];  ///< up, then down
@@ -86,8 +87,8 @@ class SweepSums {
 /// x[i] = values[codes[i]] * factor. There are 256 values. Returns the largest code.
 uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x);
 
-/// Bins of quotients: 2^-12 wide relative to the quotient, down to a magnitude of 2^-32. The one in the middle holds what is
-/// smaller. They reach to 2, because a quotient may exceed 1 by a rounding.
+/// Bins of quotients: 2^-12 wide relative to the quotient, down to a magnitude of 2^-32. The middle one holds smaller quotients. They reach
+/// to 2, because a quotient may exceed 1 by a rounding.
 inline constexpr int32_t kQuotientFraction = 12, kQuotientSide = 33 << kQuotientFraction;
 inline constexpr size_t kQuotientBins = 2 * kQuotientSide + 1;
 

@@ -1,4 +1,4 @@
-// What coding with a codebook, the search for absmax and the learning of codebooks share.
+// Functions that coding with a codebook, the search for absmax and the learning of codebooks share.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@ namespace scalepoint {
 
 static_assert(kMaxCodebookSize == loops::kMostCodes);
 
-/// kBadLayout, kSizeMismatch or kBadScale unless each of the blocks that n elements touch has a finite absmax.
+/// kBadLayout, kSizeMismatch or kBadScale unless each block of n elements has a finite absmax.
 [[nodiscard]] Status check_absmax(size_t n, Blocks blocks, std::span<const float> absmax);
 
-/// Whether a codebook has as many values as codes and the decision allow.
+/// True if the number of values of a codebook fits the codes and the decision.
 [[nodiscard]] inline bool has_size(std::span<const float> codebook, Decision decision) {
   if (decision != Decision::kNearest) return codebook.size() == 16;
   return codebook.size() >= 2 && codebook.size() <= kMaxCodebookSize;
@@ -28,10 +28,10 @@ inline float next_below(float x) {
   return bit_cast<float>(x > 0 ? bits - 1 : bits + 1);
 }
 
-/// Makes ready what finds codes.
+/// Prepares the table that finds codes.
 void prepare_search(std::span<const float> codebook, Decision decision, loops::CodeSearch& search);
 
-/// quantize_codebook with a codebook that was made ready.
+/// quantize_codebook with a prepared codebook.
 [[nodiscard]] Status quantize_prepared(std::span<const float> x, Blocks blocks, std::span<const float> absmax,
                                        const loops::CodeSearch& search, std::span<uint8_t> codes);
 
@@ -64,7 +64,7 @@ void with_factor(std::span<const float> x, float absmax, F f) {
   }
 }
 
-/// Sorts at most kMaxCodebookSize things by insertion. For so few that takes less code than std::sort, and hardly more time.
+/// Sorts at most kMaxCodebookSize items by insertion. For this size it takes less code than std::sort, and hardly more time.
 template <class T, class Less>
 void sort_few(T* things, size_t n, Less less) {
   for (size_t i = 1; i < n; i++) {

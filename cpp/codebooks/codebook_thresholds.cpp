@@ -1,4 +1,4 @@
-// Which quotients get which code: the thresholds between the values of a codebook.
+// Thresholds of quotients between the values of a codebook.
 #include <limits>
 
 #include "codebooks/codebook_parts.h"
@@ -8,21 +8,20 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Where bitsandbytes' decision trees for nf4 and fp4 change the code (csrc/kernels.cu). These are its decimal numbers. Written as
-// floats they are the nearest floats; four lie so close to the middle of two floats that rounding them to double first would give
-// other ones.
+// Thresholds of bitsandbytes' decision trees for nf4 and fp4 (csrc/kernels.cu), in its decimal numbers. Float literals give the nearest
+// floats. Four lie so close to the middle of two floats that rounding them to double first would give other floats.
 constexpr float kNf4Thresholds[15] = {-0.8480964004993439f,  -0.6106329262256622f,  -0.4599952697753906f,   -0.33967943489551544f,
                                       -0.23460740596055984f, -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f,
                                       0.1202552504837513f,   0.2035212516784668f,   0.2920137718319893f,    0.3893125355243683f,
                                       0.5016634166240692f,   0.6427869200706482f,   0.8614784181118011f};
 
-/// Of magnitudes, and the codes that they lie between.
+/// Thresholds of magnitudes, and the codes on both sides of them.
 constexpr float kFp4Thresholds[7] = {0.00260417f, 0.0859375f, 0.20833333f, 0.29166667f, 0.4166667f, 0.583333f, 0.8333333f};
 constexpr uint8_t kFp4Codes[8] = {0, 1, 6, 7, 4, 5, 2, 3};
 
 /// The largest float that is not above the middle of two. A float exceeds it exactly if it exceeds the middle.
 float middle_of(float a, float b) {
-  // The sum in double, and exactly what its rounding left out (Knuth's two-sum).
+  // Make the sum in double, and its exact rounding error (Knuth's two-sum).
   const double x = a, y = b, sum = x + y, part = sum - x, left = (x - (sum - part)) + (y - part);
   const auto middle = static_cast<float>(sum / 2);
   const double nearest = middle;

@@ -10,21 +10,21 @@
 
 namespace scalepoint::codecs {
 
-/// The scale of a block, its reciprocal, and its zero point among codes without a sign: a whole number, unless a form has others.
+/// The scale of a block, its reciprocal, and its zero point among codes without a sign: an integer, unless the form has float zero points.
 struct BlockScale {
   float scale = 0;
   float reciprocal = 0;
   float zero_point = 0;
 };
 
-/// A scale as its type holds it.
+/// A scale rounded to its type.
 [[nodiscard]] float stored_scale(float scale, ElementType type);
 
-/// Scales to their type, and back.
+/// Converts scales to their type, and back.
 void store_scales(const float* scales, size_t n, ElementType type, std::byte* to);
 void load_scales(const std::byte* from, size_t n, ElementType type, float* scales);
 
-/// Gives a block a scale.
+/// Sets the scale of a block.
 void set_scale(BlockScale& block, float scale, ElementType type);
 
 /// saturate(round_half_away(x / scale + zero point)), without a sign.
@@ -32,7 +32,7 @@ inline uint8_t block_code(float x, const BlockScale& block, float levels) {
   float code = x * block.reciprocal + block.zero_point;
   code = code > 0 ? code : 0.0f;
   code = code < levels ? code : levels;
-  // Halves go up. The number below 1/2 keeps the next lower float from going up with them.
+  // Round halves up. Adding the float below 1/2 keeps the next lower float from going up, too.
   return static_cast<uint8_t>(static_cast<int32_t>(code + 0x1.fffffep-2f));
 }
 

@@ -14,9 +14,9 @@ using namespace lanes;
 
 namespace {
 
-/// 2^23: a whole number below it, added to it, lies in the lowest bits of the sum.
+/// 2^23. If an integer below it is added, the lowest bits of the sum are that integer.
 constexpr float kWhole = 8388608.0f;
-/// The largest float below 1/2. Added to a positive number before the fraction is cut off, it rounds halves up, and nothing below them.
+/// The largest float below 1/2. Added to a positive number before truncation, it rounds halves up, and numbers below them down.
 constexpr float kHalf = 0x1.fffffep-2f;
 
 /// Saturates to [0, levels] and rounds half away from zero.
@@ -103,7 +103,7 @@ void choose_blocks(const float* min, const float* max, size_t n, int32_t width, 
 
 uint32_t panel_range(const float* panel, size_t rows, float* min, float* max) {
   if constexpr (!kSimd) {
-    // Takes less code than vectors do there.
+    // Takes less code than vectors in the scalar build.
     std::fill_n(min, kPanel, HUGE_VALF);
     std::fill_n(max, kPanel, -HUGE_VALF);
     uint32_t largest = 0;
@@ -122,7 +122,7 @@ uint32_t panel_range(const float* panel, size_t rows, float* min, float* max) {
       high = pmax(high, x);
       largest = max_unsigned(largest, twice_magnitude_bits(x));
     }
-    // Adding 0 makes +0 of -0.
+    // Adding 0 turns -0 into +0.
     store(min + i, add(low, splat(0.0f)));
     store(max + i, add(high, splat(0.0f)));
   }
@@ -133,7 +133,7 @@ void make_panel_codes(const float* panel, size_t rows, size_t size, const BlockC
                       float* y) {
   const auto bits_of_code = static_cast<size_t>(width);
   if constexpr (!kSimd) {
-    // Takes less code than vectors do there.
+    // Takes less code than vectors in the scalar build.
     std::fill_n(words, kPanel * size * bits_of_code / 32, 0);
     for (size_t row = 0; row < rows; row++) {
       uint8_t codes[kPanel];

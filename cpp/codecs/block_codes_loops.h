@@ -1,7 +1,6 @@
-// The loops over blocks of codes without a sign that MatMulNBits takes, and over the columns that they lie in.
-//
-// Blocks of several columns are worked on together. A panel holds rows of so many columns one after the other, so that a vector holds
-// four columns. Nothing has to be transposed but finished codes, which are smaller than floats.
+// Loops over the blocks of unsigned codes of MatMulNBits, and over the columns that contain them.
+// The loops work on blocks of several columns together. A panel holds rows of kPanel columns one after the other, so that a vector holds
+// four columns. Only finished codes are transposed, which are smaller than floats.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@ namespace scalepoint::loops {
 /// Columns of a panel: a cache line.
 inline constexpr size_t kPanel = 16;
 
-/// How codes of blocks are made, and what they stand for: a number for each column.
+/// Parameters that make and restore codes of blocks: a number for each column.
 struct BlockCodes {
   const float* scale;
   const float* reciprocal;
@@ -25,7 +24,7 @@ struct BlockCodes {
 void make_block_codes(const float* x, size_t n, const BlockCodes& blocks, uint8_t* codes, float* y);
 
 /// Parameters of n blocks with the ranges [min[i], max[i]]. All arrays hold a multiple of 4.
-/// symmetric   scale = v / -2^(bits - 1), v being the value of largest magnitude, of two the smaller one. So scales may be negative.
+/// symmetric   scale = v / -2^(bits - 1), v being the value of largest magnitude, or the smaller one of two. So scales may be negative.
 ///             The zero point is 2^(bits - 1).
 /// asymmetric  the range is widened to hold 0; scale = (max - min) / (2^bits - 1), zero point = round_half_away(-min / scale),
 ///             saturated.
@@ -35,7 +34,7 @@ void choose_blocks(const float* min, const float* max, size_t n, int32_t bits, b
                    float* reciprocal, float* zero_point);
 
 /// The smallest and the largest value of each column of a panel. -0 counts as 0. Returns the bits of the largest |x|: at least
-/// kInfinityBits if there is NaN or an infinity, and then the ranges mean nothing.
+/// kInfinityBits if there is NaN or an infinity; the ranges are then undefined.
 uint32_t panel_range(const float* panel, size_t rows, float* min, float* max);
 
 /// The codes of a panel whose columns are blocks of `size` elements, of which there are `rows`; the others are 0. A word of 32 bits has
@@ -43,16 +42,16 @@ uint32_t panel_range(const float* panel, size_t rows, float* min, float* max);
 void make_panel_codes(const float* panel, size_t rows, size_t size, const BlockCodes& blocks, int32_t bits, int32_t* words,
                       float* y);
 
-/// Copies `count` words of `some` columns of a panel to where their columns are, `stride` bytes apart.
+/// Copies `count` words of `some` columns of a panel to their columns, which are `stride` bytes apart.
 void put_words(const int32_t* words, size_t count, size_t some, uint8_t* to, size_t stride);
 
-/// Copies `some` columns of a matrix that is `width` wide into panels, one after the other. Columns that the last one lacks are 0.
+/// Copies `some` columns of a matrix that is `width` wide into panels, one after the other. Missing columns of the last panel are 0.
 void take_panels(const float* x, size_t rows, size_t width, size_t some, float* panels);
 
 /// columns[i * stride + row] = x[row * width + i] for `some` columns of a matrix that is `width` wide.
 void gather_columns(const float* x, size_t rows, size_t width, size_t some, float* columns, size_t stride);
 
-/// Floats from one gathered column to the next: not a power of two, as then all would lie in the same lines of the cache.
+/// Floats from one gathered column to the next: not a power of two, because the columns would then share the same lines of the cache.
 constexpr size_t column_stride(size_t rows) { return (rows + 15) / 16 * 16 + 16; }
 
 }  // namespace scalepoint::loops

@@ -27,7 +27,7 @@ struct Sums {
   }
 };
 
-/// The block that fits codes best; one with a scale of 0 if they are all the same.
+/// The block that fits the codes best; its scale is 0 if all codes are equal.
 BlockScale best_for(const Sums& sums, float levels, ElementType type, ZeroPointKind kind) {
   BlockScale block;
   const double spread = sums.squared_code - sums.code * sums.code / sums.count;
@@ -92,7 +92,7 @@ double block_error(std::span<const float> x, const BlockScale& block, float leve
 BlockScale choose_float_block(float min, float max, float levels, ElementType type) {
   BlockScale block;
   set_scale(block, max > min ? (max - min) / levels : max, type);
-  // All elements are one value: it is the scale, and the code 0 lies one step above the zero point.
+  // For equal elements, the scale is their value, and the code 0 lies one step above the zero point.
   const float zero_point = max > min ? -min * block.reciprocal : -1.0f;
   if (block.scale != 0) block.zero_point = stored_scale(zero_point, type);
   return block;

@@ -10,7 +10,7 @@
 namespace scalepoint::codecs {
 namespace {
 
-/// Writes n floats in the type. Returns what that stands for: x itself for float32, else in `room`.
+/// Writes n floats in the type. Returns the values that they then have: x itself for float32, else in `room`.
 const float* write(const float* x, size_t n, ElementType to, std::byte* out, float* room) {
   auto* const bits = reinterpret_cast<uint16_t*>(out);
   switch (to) {
@@ -27,13 +27,13 @@ const float* write(const float* x, size_t n, ElementType to, std::byte* out, flo
   }
 }
 
-/// Puts the largest finite value in the place of infinities that were none, and the smallest one in the place of zeros that were none.
-/// Returns the number of the former.
+/// Replaces infinities from finite values by the largest finite value, and zeros from other values by the smallest one. Returns the number
+/// of such infinities.
 size_t saturate(const float* x, size_t n, ElementType to, std::byte* out, float* y) {
   auto* const bits = reinterpret_cast<uint16_t*>(out);
   size_t count = 0;
   for (size_t i = 0; i < n; i++) {
-    // Most have neither.
+    // Skip blocks without either.
     const size_t some = std::min(n - i, loops::kErrorBlock);
     if (i % loops::kErrorBlock == 0 && loops::all_finite_nonzero(y + i, some)) {
       i += some - 1;
@@ -41,7 +41,7 @@ size_t saturate(const float* x, size_t n, ElementType to, std::byte* out, float*
     }
     const bool overflows = !is_finite(y[i]) && is_finite(x[i]);
     if (!overflows && (y[i] != 0 || x[i] == 0)) continue;
-    // An infinity has the bits behind those of the largest value, a zero those before the smallest one.
+    // bits of infinity = bits of the largest value + 1, and bits of zero = bits of the smallest value - 1.
     overflows ? bits[i]-- : bits[i]++;
     count += overflows;
     to == ElementType::kF16 ? loops::float16_to_float32(bits + i, 1, y + i) : loops::bfloat16_to_float32(bits + i, 1, y + i);
@@ -49,8 +49,8 @@ size_t saturate(const float* x, size_t n, ElementType to, std::byte* out, float*
   return count;
 }
 
-/// A float64 as a float32 that rounds to 16 bits as the float64 does: cut off, and with its last bit set if anything was cut off. Then
-/// no float64 between two numbers of 16 bits becomes one of these numbers, or halfway between them.
+/// A float64 as a float32 that rounds to 16 bits as the float64 does: truncated, with its last bit set if the rest was not 0. Then a
+/// float64 between two numbers of 16 bits never becomes one of these numbers, or the middle between them.
 float cut_to_odd(double value) {
   const auto rounded = static_cast<float>(value);
   if (rounded == value || value != value) return rounded;
@@ -59,7 +59,7 @@ float cut_to_odd(double value) {
   return bit_cast<float>(bits | 1);
 }
 
-/// The first of n finite elements that is finite no longer. y is what became of x, the elements from `first` on.
+/// The first of n finite elements x, from `first` on, whose result in y is not finite.
 Problem find_lost(const Floats& floats, uint64_t first, const float* x, const float* y, size_t n) {
   for (size_t i = 0; i < n; i++) {
     if (is_finite(y[i])) continue;
@@ -78,7 +78,7 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
   const uint64_t size = tile.size(), bytes = to == ElementType::kF32 ? 4 : 2;
   Floats floats(tile, kStepSize, arena);
   auto* const room = arena.take<float>(to == ElementType::kF32 ? 0 : std::min(kStepSize, size));
-  // A sum with what the tile adds is a float32 in any case.
+  // A sum with the addend of the tile is always a float32.
   const bool narrows_twice = static_cast<ElementType>(tile.type) == ElementType::kF64 && to != ElementType::kF32 && tile.add == 0;
   auto* const odd = arena.take<float>(narrows_twice ? std::min(kStepSize, size) : 0);
   auto* const data = arena.take<std::byte>(size * bytes);
@@ -99,7 +99,7 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
     if (cast.saturate && y == room) {
       sums.saturated += static_cast<double>(saturate(narrows_twice ? odd : x, n, to, data + at * bytes, room));
     }
-    // The sums are needed in any case: they count what is not finite.
+    // Always make the sums, because they count values that are not finite.
     const double before = sums.non_finite;
     measure(tile, at, x, y, n, sums);
     if (sums.non_finite == before) continue;

@@ -8,7 +8,7 @@ namespace scalepoint::codecs {
 
 struct Cast {
   ElementType to = ElementType::kF16;  ///< kF32, kF16 or kBF16
-  /// To 16 bits: whether a finite value beyond the type becomes its largest one, and a value that would become 0, such as an epsilon in a
+  /// For 16 bits. True: finite values beyond the type become its largest one, and values that would become 0, such as an epsilon in a
   /// divisor, its smallest one.
   bool saturate = false;
 };
@@ -16,8 +16,8 @@ struct Cast {
 /// Rounds half to even, float64 too: once, from the stored value. Part: data.
 /// Special: NaN stays NaN, infinities stay infinite; the sums count them. A finite value that becomes an infinity is kOverflow,
 ///          unless it saturates.
-/// Sums:    against the elements as float32; with the number of those that became the largest value.
-/// Status:  those of check and Arena; kBadDType if there is no cast to that type.
+/// Sums:    against the elements as float32; with the number of elements that became the largest value.
+/// Status:  those of check and Arena; kBadDType for types without a cast.
 [[nodiscard]] Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result) noexcept;
 
 }  // namespace scalepoint::codecs

@@ -1,15 +1,14 @@
-// What all codecs share. A codec stores a tensor of floats in the form of a file: as one part, or as several, such as codes with
-// scales. It works on tiles: a tile is so much of a tensor that it fits into memory, and its result depends on nothing else.
+// Types and functions that all codecs share. A codec stores a tensor of floats in the form of a file: as one part, or as several, such as
+// codes with scales. It works on tiles. A tile is a rectangle of a tensor that fits into memory, and its result depends on nothing else.
 //
 // A codec is one pair of files, X.h and X.cpp:
-//   struct X                                                          what a user chooses once for a tensor
+//   struct X                                                          choices of a user for a tensor
 //   Status encode(const Tile&, const X&, Arena&, Encoded&)            floats to the bytes of the parts
-//   Status decode(const Stored&, const X&, Arena&, const float*& x)   and back, where a reader knows the form
-// Each of these functions first takes all memory that it needs from the arena, also that of its results. If the arena only
-// counts, the function returns here. So the size that a caller asks for is always the size that is used. Then the function goes
-// through the tile in steps that stay in the cache.
-//
-// Steps begin at multiples of loops::kErrorBlock elements. That way the error sums are the same for every size of step.
+//   Status decode(const Stored&, const X&, Arena&, const float*& x)   the bytes of parts to floats, for forms that can be read
+// Each of these functions first takes all memory that it needs from the arena, also that of its results. If the arena only counts, the
+// function returns here, so that the counted size is always the size in use. Then the function goes through the tile in steps that stay in
+// the cache.
+// Steps begin at multiples of loops::kErrorBlock elements, so that the error sums are the same for every size of step.
 #pragma once
 
 #include <algorithm>
@@ -32,23 +31,23 @@ inline constexpr uint64_t kStepSize = 1 << 14;
   return std::min(size, unit * std::max<uint64_t>(1, kStepSize / unit));
 }
 
-/// Hands out pieces of one stretch of memory. An arena without memory only counts.
+/// Allocates consecutive pieces of one block of memory. An arena without memory only counts.
 class Arena {
  public:
   Arena() = default;
   /// The address is a multiple of 16.
   Arena(std::byte* base, size_t bytes) : base_(base), room_(bytes) {}
 
-  /// The next n elements, at a multiple of 16; null if there is no room.
+  /// The next n elements, at a multiple of 16; null if memory is full.
   template <class T>
   [[nodiscard]] T* take(uint64_t n) {
     return reinterpret_cast<T*>(take_bytes(n * sizeof(T)));
   }
 
   [[nodiscard]] bool only_counts() const { return base_ == nullptr; }
-  /// Bytes that all pieces take, whether there is room for them or not.
+  /// Bytes that all pieces take, including pieces without room.
   [[nodiscard]] uint64_t size() const { return used_; }
-  /// kSizeMismatch if a piece had no room or the address is no multiple of 16.
+  /// kSizeMismatch if a piece had no room or the address is not a multiple of 16.
   [[nodiscard]] Status status() const;
 
  private:
@@ -73,7 +72,7 @@ struct ValueRange {
   float max = 0;
 };
 
-/// A rectangle of a tensor, as it is stored in the source: rows * columns elements, row by row without gaps.
+/// A rectangle of a tensor in the form of the source: rows * columns elements, row by row without gaps.
 struct Tile {
   uint32_t rows = 0;
   uint32_t columns = 0;
@@ -83,7 +82,7 @@ struct Tile {
   float add = 0;                       ///< what is added to each element when it is read
   Bytes source;                        ///< at an address that suits the elements
   const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
-  /// What the squared errors of each column count: finite and not negative. Null: they count alike. For codecs of blocks and of floats.
+  /// Weights of the squared errors of each column: finite and not negative. Null: equal weights. For codecs of blocks and of floats.
   const float* importance = nullptr;
 
   [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
@@ -104,7 +103,7 @@ struct Problem {
   double value = 0;
 };
 
-/// What comes of a tile. If there is a problem, everything else means nothing.
+/// The result of encoding a tile. If there is a problem, everything else is undefined.
 struct Encoded {
   Bytes data;  ///< the parts: in the arena; empty unless wanted
   Bytes scale;
@@ -113,10 +112,10 @@ struct Encoded {
   Problem problem;
 };
 
-/// Adds the errors of n elements of a tile, from `first` on, of which y is what was made.
+/// Adds the errors of n elements of a tile, from `first` on, whose restored values are y.
 void measure(const Tile& tile, uint64_t first, const float* x, const float* y, size_t n, ErrorSums& sums);
 
-/// Takes memory for a part of so many bytes, if it is wanted. Null if not.
+/// Takes memory for a part of `bytes` bytes if the tile asks for it; null otherwise.
 [[nodiscard]] std::byte* take_part(const Tile& tile, Role role, uint64_t bytes, Arena& arena, Bytes& part);
 
 /// A rectangle of a tensor in the form of a codec.

@@ -43,7 +43,7 @@ constexpr ScaleType kScaleTypes[] = {{ElementType::kF32, 4, 0x1p-23f, 0x1p-149f}
                                      {ElementType::kF16, 2, 0x1p-10f, 0x1p-24f},
                                      {ElementType::kBF16, 2, 0x1p-7f, 0x1p-133f}};
 
-/// What follows from the size of a tile and from its codes.
+/// Numbers that follow from the size of a tile and from its codes.
 struct Form {
   const CompressedTensors& codes;
   ScaleType scale = {};
@@ -65,14 +65,14 @@ struct Form {
     if (size == 0 || columns % run_size != 0) return Status::kBadLayout;
     runs_per_row = columns / run_size;
     codes_per_word = codes.packed ? 32 / static_cast<uint32_t>(codes.bits) : 1;
-    // Steps hold whole runs and whole words: whole rows, where these end within a word.
+    // Steps hold whole runs and whole words, or whole rows if rows end within a word.
     step = step_over(fills_words() ? run_size : columns, size);
     return Status::kOk;
   }
 
   [[nodiscard]] uint64_t runs() const { return rows * runs_per_row; }
   [[nodiscard]] bool fills_words() const { return columns % codes_per_word == 0; }
-  /// What is added to signed codes where they are stored without a sign.
+  /// Addend of signed codes that are stored without a sign.
   [[nodiscard]] int32_t middle() const { return 1 << (codes.bits - 1); }
   /// Bytes of n codes in a row.
   [[nodiscard]] uint64_t row_bytes(uint64_t n) const { return codes.packed ? (n + codes_per_word - 1) / codes_per_word * 4 : n; }
@@ -83,7 +83,7 @@ struct Form {
   [[nodiscard]] uint64_t zero_point_bytes() const {
     return codes.packed ? (rows + codes_per_word - 1) / codes_per_word * runs_per_row * 4 : runs();
   }
-  /// Where the zero point of a run lies among packed ones: in which word, from which bit on.
+  /// Position of the zero point of a run among packed ones: its word and its first bit.
   [[nodiscard]] uint64_t word_of(uint64_t run) const {
     return run / runs_per_row / codes_per_word * runs_per_row + run % runs_per_row;
   }
@@ -91,7 +91,7 @@ struct Form {
     return static_cast<uint32_t>(run / runs_per_row % codes_per_word) * static_cast<uint32_t>(codes.bits);
   }
 
-  /// As a step of n elements sees it: one parameter for each of its runs.
+  /// The layout of a step of n elements: one parameter for each of its runs.
   [[nodiscard]] Layout layout(uint64_t n) const { return {Granularity::kPerChannel, n / run_size, run_size, 1}; }
 
   /// torch.round(x / scale + zero point).
@@ -156,7 +156,7 @@ class Encoder {
   [[nodiscard]] bool reads() const { return tile_.ranges == nullptr || tile_.wants(Role::kData); }
   [[nodiscard]] bool has_problem() const { return result_.problem.kind != ProblemKind::kNone; }
 
-  /// Element i of the step overflows. NaN and infinities come first, wherever they are.
+  /// Reports that element i of the step overflows. NaN and infinities have priority, wherever they are.
   void overflow(size_t i) {
     result_.problem = {ProblemKind::kOverflow, at_ + i, x_[i]};
     const Problem first = floats_.first_problem(at_);
@@ -203,7 +203,7 @@ class Encoder {
     const double levels = codes_.float8 ? 2 * kLargestFloat8 : 2 * form_.middle() - 1, qmin = -form_.middle();
     for (size_t i = 0; i < runs_; i++) {
       const float low = std::min(min_[i], 0.0f), high = std::max(max_[i], 0.0f);
-      // Beyond float32 the width stays in double.
+      // Keep the width in double if it exceeds float32.
       const double exact = static_cast<double>(high) - low;
       const auto rounded = static_cast<float>(exact);
       const double width = std::isfinite(rounded) ? rounded : exact;
@@ -230,14 +230,14 @@ class Encoder {
     round_scales(other_scale_);
     if (codes_.method != RangeMethod::kMse) {
       for (size_t i = 0; i < runs_; i++) {
-        // Runs of zeros keep what they have. So do runs whose scale is beyond the type.
+        // Runs of zeros keep their parameters. So do runs whose scale is beyond the type.
         if ((min_[i] == 0 && max_[i] == 0) || other_scale_[i] == 0 || !std::isfinite(other_scale_[i])) continue;
         scale_[i] = other_scale_[i];
         zero_point_[i] = other_zero_point_[i];
       }
       return Status::kOk;
     }
-    // The bits of positive floats are in their order: one up, then one down.
+    // The bits of positive floats have the order of the floats. Try one up, then one down.
     for (size_t i = 1; i < tries_; i++) {
       for (size_t run = 0; run < runs_; run++) stored_[run] = static_cast<uint16_t>(stored_[run] + (i == 1 ? 1 : -2));
       form_.scale.widen(stored_, runs_, other_scale_ + i * runs_);
@@ -287,7 +287,7 @@ class Encoder {
       status = quantize_linear(x, layout, 0, scale, zero_point, form_.spec(), {made, n_});
     }
     if (status != Status::kOk) return status;
-    // Codes go half a step beyond the largest values, and so beyond the largest float.
+    // Codes reach half a step beyond the largest values, and may exceed the largest float.
     if (result_.sums.non_finite != 0) find_beyond(made);
     if (!codes_.packed || has_problem()) return Status::kOk;
     form_.for_each_line(n_, [&](size_t n, size_t bytes, size_t code, size_t byte) {
@@ -313,7 +313,7 @@ class Encoder {
   const CompressedTensors& codes_;
   Encoded& result_;
   Floats floats_;
-  /// Of the step at hand: its first element, the numbers of its elements and runs, its floats, and the parameters of its runs.
+  /// The current step: its first element, the numbers of its elements and runs, its floats, and the parameters of its runs.
   uint64_t at_ = 0;
   size_t n_ = 0, runs_ = 0;
   const float* x_ = nullptr;

@@ -9,16 +9,16 @@
 namespace scalepoint::codecs {
 
 struct CompressedTensors {
-  /// float8e4m3fn: 8 bits, symmetric, one scale a row, not packed, no search. Else integers.
+  /// float8e4m3fn: 8 bits, symmetric, one scale per row, not packed, no search. Else integers.
   bool float8 = false;
   int32_t bits = 8;  ///< 4 or 8
   bool symmetric = true;
   /// Elements of a row that share a scale, a divisor of the columns; 0 for whole rows.
   uint32_t group_size = 0;
-  /// Codes in int32 words, or one code a byte. See encode.
+  /// Codes in int32 words, or one code per byte. See encode.
   bool packed = false;
   ElementType scale = ElementType::kF32;  ///< kF32, kF16 or kBF16
-  /// Whether ranges are searched for. Else they reach from the smallest to the largest value.
+  /// True: searches for ranges. Otherwise they reach from the smallest to the largest value.
   bool search = false;
   RangeMethod method = RangeMethod::kMse;
   double percentile = 100;  ///< of RangeMethod::kPercentile
@@ -26,17 +26,16 @@ struct CompressedTensors {
 
 /// Codes with a scale for each run. A run is a row or a group.
 ///
-/// Range:   from the smallest to the largest value of the run, widened to hold 0. Where rows are cut, tile.ranges has their
-///          ranges. Then there is no search, and the source is read for data alone.
+/// Range:   from the smallest to the largest value of the run, widened to hold 0. If rows are cut, tile.ranges has their ranges. Then
+///          encode does not search, and reads the source for data only.
 /// Scale:   symmetric 2 absmax / (qmax - qmin), asymmetric (max - min) / (qmax - qmin), in float32; then rounded to the type that
 ///          it is stored in. Codes and zero points are made with the rounded scale. For float8 qmax = -qmin = 448.
 ///          A run of zeros has that type's epsilon for a scale. Any other scale that would round to 0 is the smallest positive
 ///          number instead.
 /// Zero:    round_half_even(qmin - min / scale), within [qmin, qmax].
 /// Codes:   round_half_even(x / scale + zero point), saturated; float8: x / scale rounded to float8, saturated.
-/// Search:  scales and zero points of search_qparams. kMse takes them only where they restore the run with a smaller error than
-///          those of the whole range. It compares the scales as they are stored, and tries both neighbors of a searched scale of
-///          16 bits, too.
+/// Search:  scales and zero points of search_qparams. kMse takes them only if they restore the run with a smaller error than those of the
+///          whole range. It compares the scales as they are stored, and tries both neighbors of a searched scale of 16 bits, too.
 ///
 /// Parts:   data        plain: one byte a code. packed: words of 32 / bits codes, lowest bits first, as code - qmin. A row that
 ///                      does not fill its last word ends with zeros.
@@ -44,12 +43,12 @@ struct CompressedTensors {
 ///          zero point  plain: one byte a run. packed: as the codes, but down the rows: word [r, g] holds those of group g of the
 ///                      rows from r * 32 / bits on. Bits that no row fills are 0.
 /// Special: NaN and infinities are problems. An element whose code would stand for an infinity is kOverflow. So is the element of
-///          largest magnitude in a run whose scale is beyond its type. NaN and infinities come first, wherever they are.
-/// Status:  those of check, Arena and search_qparams; kBadDType if there are no such codes or scales; kBadLayout if the tile is
-///          empty, if no whole number of groups makes a row, or if there are ranges of rows but groups are smaller.
+///          largest magnitude in a run whose scale is beyond its type. NaN and infinities have priority, wherever they are.
+/// Status:  those of check, Arena and search_qparams; kBadDType for unsupported codes or scales; kBadLayout if the tile is empty, if a row
+///          does not hold whole groups, or if there are ranges of rows but groups are smaller.
 [[nodiscard]] Status encode(const Tile& tile, const CompressedTensors& codes, Arena& arena, Encoded& result) noexcept;
 
-/// The floats that stored codes stand for: scale * (code - zero point). The zero point is not read if symmetric.
+/// Restores floats: scale * (code - zero point). Does not read the zero point if symmetric.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadScale if a scale is not finite and positive.
 [[nodiscard]] Status decode(const Stored& stored, const CompressedTensors& codes, Arena& arena, const float*& x) noexcept;
 

@@ -5,10 +5,10 @@
 
 namespace scalepoint::codecs {
 
-/// The bytes are copied by whoever moves them. The core only looks into them.
+/// The caller copies the bytes. The core only reads them.
 struct Copy {};
 
-/// Adds up the sums of floats that lose nothing: they tell how many NaN and infinities there are. There are no parts.
+/// Makes the error sums of unchanged floats, which count NaN and infinities. Makes no parts.
 /// Status: those of check and Arena.
 [[nodiscard]] Status encode(const Tile& tile, const Copy& copy, Arena& arena, Encoded& result) noexcept;
 

@@ -22,7 +22,7 @@ uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 /// Columns of a row whose scales and values stay in the nearest cache from their codes to their errors.
 constexpr size_t kPiece = loops::kErrorBlock;
 
-/// What follows from the size of a tile and from its codes.
+/// Numbers that follow from the size of a tile and from its codes.
 struct Form {
   const DequantizeLinear& codes;
   uint64_t rows = 0, columns = 0, size = 0, sets = 0;
@@ -93,7 +93,7 @@ struct Form {
   }
 };
 
-/// Encodes a tile, or only looks at it.
+/// Encodes a tile, or only observes it.
 class Encoder {
  public:
   Encoder(const Tile& tile, const Form& form, Arena& arena, Encoded& result)
@@ -101,7 +101,7 @@ class Encoder {
         form_(form),
         codes_(form.codes),
         result_(result),
-        // First, so that they lie at the same place for all rows of a tile.
+        // Allocated first, so that they have the same address for all rows of a tile.
         min_(arena.take<float>(padded(form.sets))),
         max_(arena.take<float>(padded(form.sets))),
         floats_(tile, reads() ? form.size : 0, arena) {
@@ -134,7 +134,7 @@ class Encoder {
     return status;
   }
 
-  /// Leaves in min and max what observe says.
+  /// Sets min and max to the results of observe.
   Status look(float*& min, float*& max) {
     Status status = searches() ? search() : look_at_range();
     min = searches() ? scale_ : min_;
@@ -148,12 +148,12 @@ class Encoder {
   static uint64_t padded(uint64_t sets) { return (sets + 3) / 4 * 4; }
   [[nodiscard]] bool searches() const { return codes_.search && tile_.ranges == nullptr; }
   [[nodiscard]] bool reads() const { return tile_.ranges == nullptr || tile_.wants(Role::kData); }
-  /// Whether neighbors may have different scales, so that codes are made row by row, and not measured as they are made.
+  /// True if neighbors may have different scales. Codes are then made row by row, and measured afterwards.
   [[nodiscard]] bool goes_by_rows() const { return form_.has_blocks() || codes_.sharing == Sharing::kColumns; }
   [[nodiscard]] bool restores() const { return tile_.measure && tile_.wants(Role::kData) && goes_by_rows(); }
   /// Elements of the rows that are measured at once.
   [[nodiscard]] uint64_t step() const { return step_over(form_.columns, form_.size); }
-  /// Whether codes are not stored as they are made. Those of blocks are made without a sign.
+  /// True if codes are stored in another form than made. Those of blocks are made without a sign.
   [[nodiscard]] bool packs() const { return codes_.bits < 8 || (form_.has_blocks() && codes_.is_signed); }
   [[nodiscard]] bool has_problem() const { return result_.problem.kind != ProblemKind::kNone; }
   [[nodiscard]] size_t sets() const { return static_cast<size_t>(form_.sets); }
@@ -163,7 +163,7 @@ class Encoder {
     x_ = floats_.read(0, size());
     bool finite = false;
     if (codes_.sharing == Sharing::kColumns && form_.columns >= 4) {
-      // choose_from_range widens ranges to hold 0 in any case.
+      // choose_from_range always widens ranges to include 0.
       if (!codes_.goes_on) {
         std::fill_n(min_, sets(), 0.0f);
         std::fill_n(max_, sets(), 0.0f);
@@ -180,7 +180,7 @@ class Encoder {
     return Status::kOk;
   }
 
-  /// Scales and zero points that are searched for.
+  /// Searches for scales and zero points.
   Status search() {
     x_ = floats_.read(0, size());
     const Status status =
@@ -221,14 +221,14 @@ class Encoder {
     for (size_t i = 0; reads() && i < sets(); i++) {
       if (!std::isfinite(scale_[i])) find_overflow(i);
     }
-    // A scale that float16 rounds to 0 would make no codes.
+    // Avoid scales that float16 rounds to 0.
     for (size_t i = 0; !form_.has_blocks() && i < sets(); i++) {
       if (scale_[i] == 0) scale_[i] = 0x1p-24f;
     }
     return Status::kOk;
   }
 
-  /// The better of what choose_blocks says and of what the search has found.
+  /// Takes the better of the parameters from choose_blocks and from the search.
   void choose_in_blocks() const {
     const int32_t flip = codes_.is_signed ? 1 << (codes_.bits - 1) : 0;
     const bool half = codes_.scale == ElementType::kF16;
@@ -281,7 +281,7 @@ class Encoder {
     if (!codes_.symmetric) zero_point_[i] = static_cast<int32_t>(round_half_even(type.qmin() - low / scale));
   }
 
-  /// The scale of a set is beyond its type.
+  /// Reports the element of largest magnitude in a set whose scale is beyond its type.
   void find_overflow(size_t wanted) {
     if (!has_problem()) result_.problem = floats_.first_problem(0);
     if (has_problem()) return;
@@ -314,10 +314,10 @@ class Encoder {
     return status;
   }
 
-  /// Codes where neighbors have different scales.
+  /// Makes and stores codes whose neighbors have different scales.
   void store_rows(std::byte* made) {
     const auto columns = static_cast<size_t>(form_.columns), step = static_cast<size_t>(this->step());
-    // The sums of rows of whole blocks are those of all elements one after the other.
+    // Rows of whole error blocks have the sums of all elements in a row.
     const bool pieces = restores() && !form_.has_blocks() && columns % kPiece == 0;
     for (size_t first = 0, row = 0; first < size(); first += step) {
       const size_t end = std::min(size(), first + step);
@@ -343,8 +343,8 @@ class Encoder {
     return true;
   }
 
-  /// Codes of n columns of a row, where each column has a scale. Scales are good, so that only values are left to check. Returns false
-  /// if one is not finite.
+  /// Codes of n columns of a row, where each column has a scale. Scales are valid, so that only values need a check. Returns false if one
+  /// is not finite.
   bool store_row(size_t column, size_t n, const float* x, std::byte* made, float* restored) const {
     const loops::CodeFormat format = {form_.dtype(), Rounding::kOnnx};
     const float* const scale = scale_ + column;

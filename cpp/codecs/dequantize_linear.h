@@ -8,7 +8,7 @@
 
 namespace scalepoint::codecs {
 
-/// Which elements of a tile share a scale.
+/// The elements of a tile that share a scale.
 enum class Sharing : int32_t {
   kTile = 0,          ///< all of them
   kRows = 1,          ///< those of a row
@@ -24,19 +24,19 @@ struct DequantizeLinear {
   Sharing sharing = Sharing::kTile;
   uint32_t block_size = 0;                ///< elements of a block; the last block of a line may be shorter
   ElementType scale = ElementType::kF32;  ///< kF32 or kF16
-  /// Whether ranges are searched for. Else they reach from the smallest to the largest value.
+  /// True: searches for ranges. Otherwise they reach from the smallest to the largest value.
   bool search = false;
   RangeMethod method = RangeMethod::kMse;
   double percentile = 100;  ///< of RangeMethod::kPercentile
-  /// Whether observe has looked at rows before these: their ranges lie where it left them, at the beginning of the same memory. Only of
-  /// ranges of columns without a search.
+  /// True if observe continues from rows before these, whose ranges lie at the beginning of the same memory. Only for ranges of columns
+  /// without a search.
   bool goes_on = false;
 };
 
 /// Codes with a scale for each set of elements that share one.
 ///
-/// Range:   from the smallest to the largest value, widened to hold 0; or what search_qparams finds. Where a set is larger than a
-///          tile, tile.ranges tells: the range of each set, or, with a search, its scale and zero point (see observe).
+/// Range:   from the smallest to the largest value, widened to hold 0; or from search_qparams. For sets larger than a tile, tile.ranges has
+///          the range of each set, or, with a search, its scale and zero point (see observe).
 /// Scale:   without blocks symmetric 2 absmax / (2^bits - 2), asymmetric (max - min) / (2^bits - 1), in double, rounded to float32
 ///          last. Below the smallest normal float it is 1, and the zero point 0. In blocks as choose_blocks has it.
 /// Zero:    symmetric 0, or 2^(bits - 1) if unsigned; asymmetric round_half_even(qmin - min / scale) with the scale in double.
@@ -46,18 +46,17 @@ struct DequantizeLinear {
 ///          scale       one for each set, in row-major order
 ///          zero point  likewise, as the codes
 /// Special: NaN and infinities are problems. So is a scale beyond float16: kOverflow, at the set's element of largest magnitude.
-/// Status:  those of check, Arena and search_qparams; kBadDType if there are no such codes or scales; kBadLayout if the tile is
-///          empty, or there are blocks without a size.
+/// Status:  those of check, Arena and search_qparams; kBadDType for unsupported codes or scales; kBadLayout if the tile is empty, or for
+///          blocks without a size.
 [[nodiscard]] Status encode(const Tile& tile, const DequantizeLinear& codes, Arena& arena, Encoded& result) noexcept;
 
-/// The floats that stored codes stand for: (code - zero point) * scale. Zero points that are not stored are 0; those of symmetric
-/// codes without a sign 2^(bits - 1).
+/// Restores floats: (code - zero point) * scale. Zero points that are not stored are 0, or 2^(bits - 1) for symmetric codes without a sign.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch.
 [[nodiscard]] Status decode(const Stored& stored, const DequantizeLinear& codes, Arena& arena, const float*& x) noexcept;
 
-/// What encode needs to know of sets that are larger than a tile: the smallest and the largest value of each, as far as they are in
-/// this tile, which may be widened to hold 0; or, with a search, its scale and its zero point, for which the tile has to hold all of
-/// it. One for each set, in the arena.
+/// Observes sets that are larger than a tile, for encode. Results, one for each set, in the arena: the smallest and the largest of its
+/// values in this tile, which may be widened to hold 0; or, with a search, its scale and its zero point, for which the tile has to hold the
+/// whole set.
 [[nodiscard]] Status observe(const Tile& tile, const DequantizeLinear& codes, Arena& arena, const ValueRange*& ranges,
                              uint32_t& count, Problem& problem) noexcept;
 

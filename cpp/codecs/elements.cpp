@@ -32,7 +32,7 @@ Status check(const Tile& tile) noexcept {
   const auto [elements, bytes] = element_size(tile.type);
   if (elements == 0) return Status::kBadDType;
   const uint64_t n = tile.size();
-  // Counted in blocks, so that no product overflows.
+  // Count in blocks, so that products do not overflow.
   const bool fits = n % elements == 0 && tile.source.size % bytes == 0 && n / elements == tile.source.size / bytes;
   return fits ? Status::kOk : Status::kSizeMismatch;
 }
@@ -66,7 +66,7 @@ const float* Floats::read(uint64_t first, size_t n) {
       loops::minifloat_to_float32(reinterpret_cast<const uint8_t*>(from), n, Minifloat::kFloat8E5M2, room_);
       break;
     default:
-      // The type and the sizes were checked.
+      // Ignore the status, because the type and the sizes were checked.
       static_cast<void>(dequantize_blocks({from, n / elements * bytes}, static_cast<BlockType>(tile_.type), {room_, n}));
   }
   if (tile_.add != 0) {

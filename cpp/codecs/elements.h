@@ -22,20 +22,20 @@ enum class ElementType : int32_t {
 /// kBadDType for other types; kSizeMismatch unless the source has as many bytes as the tile has elements.
 [[nodiscard]] Status check(const Tile& tile) noexcept;
 
-/// Gives the elements of a tile as floats, one piece at a time. Exact, but for float64, which is rounded half to even. What the tile adds
-/// to each element is added in float32.
+/// Converts the elements of a tile to floats, one piece at a time. Exact, except for float64, which is rounded half to even. Adds the
+/// addend of the tile in float32.
 class Floats {
  public:
   /// For pieces of at most `most` elements.
   Floats(const Tile& tile, uint64_t most, Arena& arena);
 
-  /// The elements [first, first + n), good until the next call. Pieces begin at whole blocks.
+  /// The elements [first, first + n), valid until the next call. Pieces begin at whole blocks.
   [[nodiscard]] const float* read(uint64_t first, size_t n);
 
-  /// What is wrong with the first element, from `first` on, that float32 holds no finite number for.
+  /// The problem of the first element, from `first` on, that is not a finite number in float32.
   [[nodiscard]] Problem first_problem(uint64_t first);
 
-  /// What is stored as element `index`, whose float is `value`: kNonFinite if that is NaN or infinite, else kBeyondFloat32.
+  /// The problem of element `index`, whose float is `value`: kNonFinite if the stored element is NaN or infinite, else kBeyondFloat32.
   [[nodiscard]] Problem problem_at(uint64_t index, float value) const;
 
  private:
@@ -44,12 +44,12 @@ class Floats {
   float* room_ = nullptr;
 };
 
-/// All elements of a tile as floats: where they are if they are float32, else in the arena.
+/// All elements of a tile as floats: in place if they are float32, else in the arena.
 /// Status: those of check and Arena.
 [[nodiscard]] Status decode(const Tile& tile, Arena& arena, const float*& x) noexcept;
 
 /// The smallest and the largest value of a tile.
-/// Special: NaN, infinities and what is beyond float32 are problems. -0 counts as 0.
+/// Special: NaN, infinities and elements beyond float32 are problems. -0 counts as 0.
 /// Status:  those of check and Arena; kBadLayout if the tile is empty.
 [[nodiscard]] Status observe(const Tile& tile, Arena& arena, ValueRange& range, Problem& problem) noexcept;
 

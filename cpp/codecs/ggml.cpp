@@ -7,8 +7,8 @@
 namespace scalepoint::codecs {
 namespace {
 
-/// The first element of largest magnitude in what overflows, of n floats. That is the first such block; with weights, which change
-/// the scales of whole rows, it is the first such row. `out` has room for as much.
+/// The first element of largest magnitude in the first block that overflows, of n floats. With weights, which change the scales of whole
+/// rows, in the first such row. `out` has room for the block or row.
 size_t find_overflow(const float* x, size_t n, BlockType type, std::span<const float> importance, std::byte* out) {
   const size_t elements = importance.empty() ? block_size(type).elements : importance.size();
   const size_t bytes = blocks_bytes(type, elements);

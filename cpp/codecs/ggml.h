@@ -14,8 +14,8 @@ struct Ggml {
 /// Blocks of neighbors, byte for byte as ggml makes them. Part: data. With the importance of columns, the rows of the tile are those of
 /// the tensor.
 /// Special: NaN and infinities are problems. So is a block that needs a scale beyond float16: kOverflow, at its first
-///          element of largest magnitude. NaN and infinities come first, wherever they are.
-/// Status:  those of check and Arena; kBadDType if there is no such type; kBadLayout unless the tile holds whole blocks.
+///          element of largest magnitude. NaN and infinities have priority, wherever they are.
+/// Status:  those of check and Arena; kBadDType for unsupported types; kBadLayout unless the tile holds whole blocks.
 [[nodiscard]] Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result) noexcept;
 
 }  // namespace scalepoint::codecs

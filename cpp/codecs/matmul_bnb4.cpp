@@ -11,7 +11,7 @@
 namespace scalepoint::codecs {
 namespace {
 
-/// What follows from the size of a tile and from its codes.
+/// Numbers that follow from the size of a tile and from its codes.
 struct Form {
   const MatMulBnb4& codes;
   uint64_t k = 0, n = 0, blocks = 0;  ///< rows and columns of B, blocks of a column
@@ -28,7 +28,7 @@ struct Form {
   [[nodiscard]] Decision decision() const { return codes.book == PublishedCodebook::kNf4 ? Decision::kNf4 : Decision::kFp4; }
   /// Columns that are gathered at once: whole cache lines of the rows, as many as stay in the cache.
   [[nodiscard]] uint64_t columns_at_once() const { return k > 4096 ? 16 : 64; }
-  /// Where element i of a column lies in the tile.
+  /// Index in the tile of element i of a column.
   [[nodiscard]] uint64_t index(uint64_t column, uint64_t i) const { return codes.transposed ? column * k + i : i * n + column; }
 };
 

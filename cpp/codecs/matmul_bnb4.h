@@ -11,7 +11,7 @@ namespace scalepoint::codecs {
 struct MatMulBnb4 {
   PublishedCodebook book = PublishedCodebook::kNf4;
   uint32_t block_size = 64;  ///< a divisor of the rows of the matrix B, 16 to 256
-  /// Whether the rows of a tile are the columns of the matrix B, as in Gemm with transB.
+  /// True if the rows of a tile are the columns of the matrix B, as in Gemm with transB.
   bool transposed = false;
 };
 
@@ -23,7 +23,7 @@ struct MatMulBnb4 {
 /// Status:  those of check and Arena; kBadLayout if the tile is empty, or for any other block_size.
 [[nodiscard]] Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& result) noexcept;
 
-/// The floats that stored codes stand for.
+/// Restores floats from stored codes.
 /// Status:  kBadLayout, kSizeMismatch.
 [[nodiscard]] Status decode(const Stored& stored, const MatMulBnb4& codes, Arena& arena, const float*& x) noexcept;
 

@@ -16,7 +16,8 @@ namespace scalepoint::codecs {
 namespace {
 
 constexpr uint64_t kPanel = loops::kPanel;
-/// Columns that are read at once: 512 bytes of a row. Rows often lie multiples of 4096 bytes apart, and so in the same lines of a cache.
+/// Columns that are read at once: 512 bytes of a row. Rows are often multiples of 4096 bytes apart, and then share the same lines of a
+/// cache.
 constexpr uint64_t kBand = 8 * kPanel;
 /// Blocks of a column that are made one after the other.
 constexpr uint64_t kBlocksAtOnce = 4;
@@ -24,7 +25,7 @@ constexpr uint64_t kBlocksAtOnce = 4;
 const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
 uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 
-/// What follows from the size of a tile and from its codes.
+/// Numbers that follow from the size of a tile and from its codes.
 struct Form {
   const MatMulNBits& codes;
   uint64_t k = 0, n = 0, blocks = 0;  ///< rows and columns of B, blocks of a column
@@ -53,7 +54,7 @@ struct Form {
   }
   [[nodiscard]] uint64_t scale_bytes() const { return codes.scale == ElementType::kF16 ? 2 : 4; }
   [[nodiscard]] float levels() const { return static_cast<float>((1 << codes.bits) - 1); }
-  /// Where element i of a column lies in the tile.
+  /// Index in the tile of element i of a column.
   [[nodiscard]] uint64_t index(uint64_t column, uint64_t i) const { return codes.transposed ? column * k + i : i * n + column; }
 };
 
@@ -65,7 +66,7 @@ class Encoder {
         form_(form),
         codes_(form.codes),
         result_(result),
-        // First, so that they lie at the same place for every piece of a tile.
+        // Allocated first, so that they have the same address for every piece of a tile.
         data_(take_part(tile, Role::kData, form.n * form.column_bytes(), arena, result.data)),
         scales_(take_part(tile, Role::kScale, form.n * form.blocks * form.scale_bytes(), arena, result.scale)),
         zero_points_(take_part(tile, Role::kZeroPoint, form.n * form.zero_point_bytes(), arena, result.zero_point)),
@@ -88,7 +89,7 @@ class Encoder {
     if (zero_points_ != nullptr && form_.begin == 0) std::memset(zero_points_, 0, result_.zero_point.size);
     const float* const x = floats_.read(0, static_cast<size_t>(tile_.size()));
     const uint64_t size = codes_.block_size, last = (form_.end + size - 1) / size;
-    // All blocks of rows that lie one after the other; else so many that their codes fill cache lines.
+    // Take all blocks of contiguous rows; otherwise enough blocks for their codes to fill cache lines.
     const uint64_t at_once = codes_.transposed ? last : kBlocksAtOnce;
     for (uint64_t first = form_.begin / size; first < last; first += at_once) {
       for (uint64_t column = 0; column < form_.n; column += kBand) {
@@ -127,7 +128,7 @@ class Encoder {
     return Status::kOk;
   }
 
-  /// One block of each of the columns of the panel at hand.
+  /// One block of each of the columns of the current panel.
   Status store_panel(size_t rows, size_t some, uint64_t column, uint64_t block) {
     const Status status = choose(rows, some);
     if (status != Status::kOk || has_problem()) return status;
@@ -148,7 +149,7 @@ class Encoder {
     return Status::kOk;
   }
 
-  /// Scales and zero points of a panel, or a problem.
+  /// Chooses scales and zero points of a panel, or reports a problem.
   Status choose(size_t rows, size_t some) {
     float min[kPanel], max[kPanel];
     if (loops::panel_range(panel_, rows, min, max) >= kInfinityBits) {
@@ -173,7 +174,7 @@ class Encoder {
     return Status::kOk;
   }
 
-  /// The better of a block and of what is found.
+  /// Replaces a block by the result of the search if that is better.
   Status search(std::span<const float> x, BlockScale& block) {
     if (block.scale == 0 || !std::isfinite(block.scale)) return Status::kOk;
     BlockScale other;
@@ -207,7 +208,7 @@ class Encoder {
   void choose_float(std::span<const float> x, float min, float max, BlockScale& block) const {
     block = choose_float_block(min, max, form_.levels(), codes_.scale);
     if (!codes_.search || block.scale == 0 || !std::isfinite(block.scale)) return;
-    // Least squares finds the nearest minimum. Narrower ranges lead to others.
+    // Least squares finds the nearest minimum. Try narrower ranges, which lead to others.
     for (const float part : {0.9f, 0.8f, 0.7f}) {
       const float cut = (max - min) * (1 - part) / 2;
       const BlockScale narrower = choose_float_block(min + cut, max - cut, form_.levels(), codes_.scale);
@@ -215,13 +216,13 @@ class Encoder {
     }
   }
 
-  /// What is not finite.
+  /// Reports an element that is not finite.
   void find_problem() {
     result_.problem = floats_.first_problem(0);
     result_.problem.index += form_.begin * form_.n;
   }
 
-  /// The scale of a block is beyond its type. NaN and infinities come first, wherever they are.
+  /// Reports a block whose scale is beyond its type. NaN and infinities have priority, wherever they are.
   void find_overflow(size_t rows, size_t i, uint64_t column, uint64_t first) {
     find_problem();
     if (has_problem()) return;

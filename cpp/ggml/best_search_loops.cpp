@@ -15,7 +15,7 @@ using namespace lanes;
 constexpr size_t kLongest = 32;  ///< elements of the longest sub-block
 constexpr size_t kMostSubBlocks = 16;
 
-// Some functions are marked noinline: copies of them would only make the module larger.
+// Some functions are marked noinline, because copies of them would only make the module larger.
 
 /// Candidate k is the scale at which the element of the largest magnitude is end + kFirst + k * kStep, where `end` is the last
 /// level. For uneven values, whose steps are larger at the ends, it is end + (kFirst + k * kStep) * kUnevenStep.
@@ -39,7 +39,7 @@ struct Normal {
   double pp = 0, pq = 0, qq = 0, px = 0, qx = 0;
 };
 
-/// Least squares. If nothing tells the two apart, the second is as it is given.
+/// Least squares. Keeps the given second factor if the equations are singular.
 [[gnu::noinline]] Fit solve(const Normal& n, float second) {
   const double spread = n.pp * n.qq - n.pq * n.pq;
   if (spread > 0) {
@@ -98,7 +98,7 @@ class Search {
     }
   }
 
-  /// sum w (x - scale * level - low)^2.
+  /// The weighted error: sum w (x - scale * level - low)^2.
   [[gnu::noinline]] [[nodiscard]] float error(const Elements& e, Fit fit) const {
     const F32x4 scale = splat(fit.scale), low = splat(fit.low);
     F32x4 sum = splat(0.0f);
@@ -125,7 +125,7 @@ class Search {
     return {sum_of(ll), sum_of(l), sum_of(w), sum_of(lx), sum_of(wx)};
   }
 
-  /// The fit with the least error that was found. The levels are those of that fit.
+  /// Finds the fit with the least error, and leaves its levels.
   [[gnu::noinline]] Fit find(const Elements& e) {
     best_ = {};
     least_ = HUGE_VALF;
@@ -157,8 +157,8 @@ class Search {
   [[nodiscard]] const float* levels() const { return levels_; }
 
  private:
-  /// Fits scale and minimum to the levels of a fit, and takes that if it is better than the best one. Returns whether it is. A minimum is
-  /// not above 0 where it is stored as a multiple of another number.
+  /// Fits scale and minimum to the levels of a fit, and takes the result if it is better than the best one. Returns true if it is. A
+  /// minimum is at most 0 if it is stored as a multiple of another number.
   bool consider(const Elements& e, Fit from) {
     round(e, from);
     Normal n = sums(e);
@@ -195,7 +195,7 @@ class Search {
 
 // -------------------------------------------------------------------------------------------------------------------- packing
 
-/// A block in numbers, as they are stored.
+/// A block as the numbers that are stored.
 struct Parts {
   uint16_t scale, minimum;  ///< float16, or the exponent of a power of two
   uint8_t factors[2 * kMostSubBlocks], levels[kLongestBlock];
@@ -227,7 +227,7 @@ struct Parts {
   for (const Field& field : rule.levels) put(parts.levels, size_t{rule.size} * rule.count, field, out);
   for (const Field& field : rule.scales) put(parts.factors, rule.count * (rule.affine ? 2 : 1), field, out);
   if (rule.most == 63) {
-    // Eight scales and eight minimums of six bits each, behind the scale and the minimum of the block.
+    // Pack eight scales and eight minimums of six bits each, behind the scale and the minimum of the block.
     for (size_t j = 0; j < 4; j++) {
       const uint8_t *s = parts.factors + j, *m = s + 8;
       out[4 + j] = static_cast<uint8_t>(s[0] | s[4] >> 4 << 6);
@@ -318,8 +318,8 @@ class SuperBlock {
     return total;
   }
 
-  /// Sets the scale and the minimum that fit the codes and levels best. Returns false if nothing depends on the scale, or if float16
-  /// does not hold both.
+  /// Sets the scale and the minimum that fit the codes and levels best. Returns false if no element depends on the scale, or if float16
+  /// cannot hold both.
   bool solve_block() {
     Normal n;
     for (size_t j = 0; j < rule_.count; j++) {
@@ -465,7 +465,7 @@ constexpr BestRule kRules[] = {
      .levels = {{.count = 2, .distance = 16, .bits = 4, .from = 0, .to = 1}}},
 };
 
-/// Whether the types with rules are those with a search, and the rules with minimums those of types with minimums.
+/// True if the types with rules are those with a search, and the rules with minimums those of types with minimums.
 constexpr bool rules_fit_types() {
   size_t searched = 0;
   for (const BlockFacts& facts : kBlockTypes) searched += facts.searched ? 1 : 0;
@@ -477,8 +477,8 @@ constexpr bool rules_fit_types() {
 }
 static_assert(rules_fit_types());
 
-/// Weights of the elements of a block, 1 on average. Columns with an importance of 0 get a tiny weight, so that they are still
-/// fitted if nothing else decides.
+/// Weights of the elements of a block, 1 on average. Columns with an importance of 0 get a tiny weight, so that they are still fitted among
+/// equally good results.
 void make_weights(const float* importance, size_t n, float* weights) {
   double sum = 0;
   for (size_t i = 0; i < n; i++) sum += importance != nullptr ? importance[i] : 0;

@@ -12,11 +12,11 @@ namespace scalepoint::loops {
 /// Elements of the longest block.
 inline constexpr size_t kLongestBlock = 256;
 
-/// The values that levels stand for: evenly spaced ones, or those of IQ4_NL or of float4e2m1.
+/// The values of levels: evenly spaced ones, or those of IQ4_NL or of float4e2m1.
 enum class Values : uint8_t { kEven, kIQ4, kE2M1 };
 
-/// Where bits of codes lie. A byte holds bits of `count` codes that are `distance` apart: from each code the `bits` bits from bit `from` on,
-/// those of the first code lowest. `distance` bytes in a row hold count * distance codes in a row.
+/// Positions of bits of codes. A byte holds bits of `count` codes that are `distance` apart: from each code the `bits` bits from bit `from`
+/// on, those of the first code lowest. `distance` bytes in a row hold count * distance codes in a row.
 struct Field {
   uint8_t count = 0, distance = 0, bits = 0, from = 0;
   uint8_t to = 0;  ///< where the field begins in the block
@@ -42,7 +42,7 @@ struct BestRule {
 [[nodiscard]] const BestRule& best_rule(BlockType type);
 
 /// Searches for a block. All of x is finite. `importance` holds the weights of the squared errors: finite and not negative; null if all are
-/// equal. Magnitudes whose squares overflow or underflow float32 give poor blocks: quantize_blocks keeps ggml's where they are better.
+/// equal. Magnitudes whose squares overflow or underflow float32 give poor blocks: quantize_blocks keeps ggml's blocks if they are better.
 void quantize_best(const BestRule& rule, const float* x, const float* importance, std::byte* out);
 
 }  // namespace scalepoint::loops

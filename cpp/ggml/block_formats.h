@@ -18,7 +18,7 @@ struct BlockFormat {
   BlockType type;
   bool (*quantize)(const float* x, size_t n, std::byte* out);
   void (*dequantize)(const std::byte* blocks, size_t n, float* x);
-  // The rest is for types that choose scales by errors.
+  // For types that choose scales by errors.
   void (*weighted)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
   Mean mean = Mean::kNone;
   /// In place of `weighted`, for types with grids: checks the scales itself.

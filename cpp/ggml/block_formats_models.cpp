@@ -39,7 +39,7 @@ constexpr BlockFormat kTypes[] = {
     grid_format(BlockType::kIQ1_M, loops::quantize_iq1_m, loops::dequantize_iq1_m, Mean::kTwiceBlock),
 };
 
-/// Whether each block type has its loops.
+/// True if each block type has loops.
 constexpr bool all_types_have_loops() {
   for (const BlockFacts& facts : kBlockTypes) {
     if (std::none_of(std::begin(kTypes), std::end(kTypes), [&](const BlockFormat& format) { return format.type == facts.type; }))

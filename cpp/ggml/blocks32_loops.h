@@ -1,4 +1,4 @@
-// What the blocks of 32 share: loading and storing float16, the extremes of four blocks at a time, and the loop over blocks.
+// Functions that the blocks of 32 share: loading and storing float16, the extremes of four blocks at a time, and the loop over blocks.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace scalepoint::loops::blocks32 {
 using namespace lanes;
 
 inline constexpr size_t kElements = 32;
-/// Blocks whose scales are made together, one a lane.
+/// Blocks whose scales are made together, one per lane.
 inline constexpr size_t kFour = 4;
 
 inline constexpr int32_t kFloat16Largest = 0x7BFF;
@@ -25,8 +25,8 @@ inline F32x4 without(F32x4 a, I32x4 mask) { return from_bits(bit_and_not(bits(a)
 /// float32 to float16 bits, half to even, in the low half of each lane. NaN, and magnitudes beyond float16, give infinity.
 SCALEPOINT_SHARED I32x4 to_float16(F32x4 x) {
   const I32x4 magnitude = magnitude_bits(x), sign = bit_and(shift_right<16>(bits(x)), splat(0x8000));
-  // 13 bits are dropped. Adding just below half of them, and the last bit that stays, carries where it has to. The bias of the
-  // exponent falls from 127 to 15.
+  // Drop 13 bits. Adding just below half of them, and the last bit that stays, rounds half to even. The bias of the exponent falls from 127
+  // to 15.
   const I32x4 odd = bit_and(shift_right<13>(magnitude), splat(1));
   const I32x4 rounded = add(add(magnitude, odd), splat(0x0FFF - (112 << 23)));
   const I32x4 normal = min_unsigned(shift_right<13>(rounded), splat(0x7C00));
@@ -53,7 +53,7 @@ SCALEPOINT_SHARED F32x4 load_float16(const uint8_t* from) { return from_float16(
 
 // ---------------------------------------------------------------------------------------------------------------- extremes
 
-/// Lane k of the result: what `join` makes of the four lanes of row k.
+/// Lane k of the result joins the four lanes of row k.
 template <class Join>
 inline I32x4 reduce_rows(const I32x4 (&rows)[kFour], Join join) {
   F32x4 a = from_bits(rows[0]), b = from_bits(rows[1]), c = from_bits(rows[2]), d = from_bits(rows[3]);
@@ -61,7 +61,7 @@ inline I32x4 reduce_rows(const I32x4 (&rows)[kFour], Join join) {
   return join(join(bits(a), bits(b)), join(bits(c), bits(d)));
 }
 
-/// What `join` makes of the bits of a block.
+/// Joins the bits of a block.
 template <class Join>
 inline I32x4 reduce_block(const float* x, Join join) {
   I32x4 v[8];
@@ -69,8 +69,8 @@ inline I32x4 reduce_block(const float* x, Join join) {
   return join(join(join(v[0], v[1]), join(v[2], v[3])), join(join(v[4], v[5]), join(v[6], v[7])));
 }
 
-/// The bits of the extremes of four blocks, one a lane. Ordered as integers, the bits of floats show all that the scale of a
-/// block depends on. That includes NaN, which float operations would drop.
+/// The bits of the extremes of four blocks, one per lane. The integer order of the bits of floats decides about the scale of a block. It
+/// includes NaN, which float operations would drop.
 struct BlockExtremes {
   I32x4 positive;  ///< the largest signed integer: the largest float, if there is one without a sign bit
   I32x4 negative;  ///< the largest unsigned integer: the float farthest below 0, if there is one with a sign bit
@@ -94,7 +94,7 @@ inline I32x4 largest_of(const BlockExtremes& e) {
   return max_signed(magnitude_bits(from_bits(e.positive)), magnitude_bits(from_bits(e.negative)));
 }
 
-/// The first element of each block whose magnitude is that of `far`. Rare, and so not inlined: that would only make the module
+/// The first element of each block whose magnitude is that of `far`. Not inlined because it is rare, and copies would only make the module
 /// larger.
 [[gnu::noinline]] F32x4 first_with_magnitude(const float* x, F32x4 far);
 
@@ -109,7 +109,7 @@ SCALEPOINT_SHARED F32x4 first_farthest(const float* x, const BlockExtremes& e) {
 
 // ------------------------------------------------------------------------------------------------------------------ blocks
 
-/// What the levels of four blocks are made with.
+/// Scales of four blocks, from which their levels are made.
 struct Scales {
   float inverse[kFour], low[kFour];
   int32_t scale[kFour], minimum[kFour];  ///< as they are stored
@@ -126,10 +126,10 @@ SCALEPOINT_SHARED void set_scale(F32x4 d, Scales& s, I32x4& bad) {
   store(s.scale, half);
 }
 
-/// Runs Type::scales and Type::levels for n blocks, four at a time. The last few are filled up with zeros. `scales` sets lanes of
+/// Runs Type::scales and Type::levels for n blocks, four at a time. Fills the last group up with zeros. `scales` sets lanes of
 /// `bad` where a scale is not finite; NaN and infinities in x lead to such scales. Returns whether no lane was set. If
-/// Type::kAhead is 1, the scales of four blocks are made before the levels of the four blocks before them, which hides how long a
-/// division takes.
+/// Type::kAhead is 1, the scales of four blocks are made before the levels of the four blocks before them, which hides the latency of
+/// divisions.
 template <class Type>
 inline bool quantize(const float* x, size_t n, std::byte* to) {
   constexpr size_t kSize = kFour * kElements, kBytes = kFour * Type::kBytes;

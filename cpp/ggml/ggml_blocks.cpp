@@ -12,10 +12,10 @@ namespace {
 
 /// Blocks that are checked, converted and checked again at a time: 16 KiB of floats, which stay in the first-level cache.
 constexpr size_t kChunk = 4096;
-/// With weights: fewer, since they lie on the stack.
+/// The same with weights: less, because they lie on the stack.
 constexpr size_t kWeightedChunk = 512;
 
-/// Whether the scales and minimums of all n blocks are finite: float16 numbers, of which the exponent is not all ones.
+/// True if the scales and minimums of all n blocks are finite: float16 numbers whose exponent is not all ones.
 bool finite_scales(const BlockFacts& facts, size_t n, const std::byte* blocks) {
   bool finite = true;
   const size_t numbers = facts.scale.minimum ? 2 : 1;
@@ -25,8 +25,8 @@ bool finite_scales(const BlockFacts& facts, size_t n, const std::byte* blocks) {
   return finite;
 }
 
-/// Quantizes n blocks with a loop that does not look at its input. Returns false if x holds NaN or an infinity, or if a scale is
-/// beyond float16.
+/// Quantizes n blocks with a loop that does not check its input. Returns false if x holds NaN or an infinity, or if a scale is beyond
+/// float16.
 bool quantize_checked(const BlockFormat& format, const float* x, const float* weights, size_t n, std::byte* out) {
   const BlockFacts& facts = *block_facts(format.type);
   if (loops::largest_magnitude(x, n * facts.size.elements) >= kInfinityBits) return false;
@@ -74,7 +74,7 @@ bool quantize_plain(const BlockFormat& format, const float* x, size_t n, std::by
   return true;
 }
 
-/// The sum of squared errors, each by its importance, of the elements that a block stands for.
+/// The sum of the squared errors of a block, each times its importance.
 double block_error(const BlockFormat& format, size_t elements, const float* x, const float* importance, const std::byte* block) {
   float restored[loops::kLongestBlock];
   format.dequantize(block, 1, restored);
@@ -86,7 +86,7 @@ double block_error(const BlockFormat& format, size_t elements, const float* x, c
   return sum;
 }
 
-/// Puts the best blocks in the place of those that are not as good.
+/// Replaces blocks by those of the better search if these have lower errors.
 void improve(const BlockFormat& format, const loops::BestRule& rule, const float* x, size_t n, std::span<const float> importance,
              std::byte* out) {
   const auto [elements, bytes] = block_size(format.type);
@@ -107,10 +107,10 @@ const BlockFormat* find(BlockType type) {
   return format == types.end() ? nullptr : &*format;
 }
 
-/// Whether the module has the better search for a type.
+/// True if the module has the better search for a type.
 bool has_best(const BlockFacts& facts) { return facts.searched && block_formats().best_rule != nullptr; }
 
-/// Whether `bytes` is the size of n elements. Compares counts of blocks, so that no product overflows.
+/// True if `bytes` is the size of n elements. Compares counts of blocks, so that products do not overflow.
 bool fits(BlockSize size, size_t n, size_t bytes) {
   return n % size.elements == 0 && bytes % size.bytes == 0 && n / size.elements == bytes / size.bytes;
 }

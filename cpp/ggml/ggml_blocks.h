@@ -16,32 +16,32 @@ namespace scalepoint {
   return elements == 0 ? 0 : n / elements * bytes;
 }
 
-/// How the scales of blocks are chosen.
+/// The search for the scales of blocks.
 enum class BlockSearch : int32_t {
   kUsual = 0,  ///< as ggml does it
   kBest = 1,   ///< with lower errors in the same form, in more time
 };
 
-/// Whether this build of the core restores blocks of a type, and makes them with that search. block_formats.h has the types of each build;
-/// for the others the functions below return kBadDType.
+/// True if this build of the core restores blocks of a type, and makes them with that search. block_formats.h has the types of each build.
+/// For other types, the functions below return kBadDType.
 [[nodiscard]] bool has_blocks(BlockType type, BlockSearch search) noexcept;
 
 /// Floats to blocks, byte for byte as ggml_quantize_chunk makes them.
 /// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks. `importance`, if it is not
-///          empty, has the length of a row; x is whole rows then, and a row whole blocks.
-/// Weights: importance[j] is the weight of the squared errors of column j: finite and not negative. BlockFacts::importance says which
-///          types ignore it, and which need it.
+///          empty, has the length of a row; x then holds whole rows, and a row whole blocks.
+/// Weights: importance[j] is the weight of the squared errors of column j: finite and not negative. BlockFacts::importance lists the types
+///          that ignore or need it.
 /// Search:  with kBest, the sum of the squared errors of a block, each times the importance of its column, is at most that of the usual
-///          block. Both sets of lanes give the same bytes.
+///          block. Both builds give the same bytes.
 /// Status:  kBadDType, also for kBest unless the type is `searched`, or for types that need importance and get none; kSizeMismatch;
 ///          kNonFinite if x holds NaN or an infinity; kOverflow if a scale or minimum is beyond float16, so that its block would be
-///          restored as infinities, or if products of elements and importance are beyond float32, where ggml ends the process. blocks
-///          mean nothing unless kOk.
+///          restored as infinities, or if products of elements and importance are beyond float32, where ggml ends the process. blocks are
+///          undefined unless kOk.
 [[nodiscard]] Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks,
                                      std::span<const float> importance = {}, BlockSearch search = BlockSearch::kUsual) noexcept;
 
-/// The floats that blocks stand for, bit for bit as ggml's dequantize_row_* gives them. Any bytes are blocks: a scale that is NaN
-/// or infinite gives such floats.
+/// Restores floats from blocks, bit for bit as ggml's dequantize_row_*. Any bytes are valid: a scale that is NaN or infinite gives such
+/// floats.
 /// Status:  kBadDType, kSizeMismatch.
 [[nodiscard]] Status dequantize_blocks(std::span<const std::byte> blocks, BlockType type, std::span<float> x) noexcept;
 

@@ -1,4 +1,4 @@
-// Facts of ggml's types. Everything that depends on the type alone is stated here, and the door exports it.
+// Facts of ggml's types: everything that depends on the type alone. The door exports them.
 #pragma once
 
 #include <cstdint>
@@ -61,21 +61,21 @@ enum class Importance : int32_t {
   kNeeded = 2,   ///< the same, and quantizing without it is an error, as in ggml
 };
 
-/// How a block stores its scale.
+/// Form of the stored scale of a block.
 enum class ScaleForm : int32_t {
   kFloat16 = 0,
   kPowerOfTwo = 1,  ///< one byte, the exponent of float32; 255 is NaN
   kScattered = 2,   ///< a float16, four bits of it in the top of each of four 16-bit words; the lowest bits come first
 };
 
-/// Where a block stores its scale.
+/// Position of the stored scale in a block.
 struct BlockScale {
   ScaleForm form = ScaleForm::kFloat16;
   uint32_t at = 0;       ///< its first byte in the block
   bool minimum = false;  ///< whether a minimum follows it, in the same form
 };
 
-/// Facts of a block type. Fields that a row leaves out have the value of most types.
+/// Facts of a block type. Fields that a row omits have the value of most types.
 struct BlockFacts {
   BlockType type;
   BlockSize size;

@@ -17,12 +17,12 @@ using namespace blocks32;
 
 constexpr size_t kSuperBlock = 256, kGroups = kSuperBlock / 8, kLongest = 32;
 
-/// What levels stand for: -1, 0 and 1 with a shift of 1/8 up or down.
+/// The values of levels: -1, 0 and 1 with a shift of 1/8 up or down.
 constexpr float kLevels[2][3] = {{-0.875f, 0.125f, 1.125f}, {-1.125f, -0.125f, 0.875f}};
-/// Eight times that, at 2 * level + 1, and with the other shift at 8 more.
+/// Eight times these values: at index 2 * level + 1 for the first shift, at 8 more for the other.
 constexpr int8_t kEights[16] = {0, -7, 0, 1, 0, 9, 0, 0, 0, -9, 0, -1, 0, 7};
 
-/// What the bytes of a super-block say.
+/// The contents of a super-block.
 struct Parts {
   uint8_t scales[16];        ///< of its sub-blocks, 3 bits each
   uint16_t points[kGroups];  ///< indexes
@@ -59,7 +59,7 @@ inline void take_four(Split& best, const F32x4 (&qx)[kShifts], const F32x4 (&q2)
   for (size_t k = 0; k < kShifts; k++) {
     better = bit_or(better, bit_and(greater(q2[k], zero), greater(mul(qx[k], qx[k]), mul(score, q2[k]))));
   }
-  // It seldom is. Then ggml's order decides.
+  // Usually all four are worse. Otherwise apply ggml's order.
   if (!any(better)) return;
   float x[kShifts][4], w[kShifts][4];
   for (size_t k = 0; k < kShifts; k++) {
@@ -126,7 +126,7 @@ void split_two_shifts(const Prefixes (&halves)[2], size_t size, Split& best) {
   }
 }
 
-/// Indexes in the order of the elements; equal ones stay in order.
+/// Sorts indexes by their elements; equal elements stay in order.
 void sort_indexes(const float* x, size_t size, uint8_t* order) {
   for (size_t i = 0; i < size; i++) {
     size_t at = i;
@@ -157,13 +157,13 @@ Split split(const float* x, const float* weights, size_t size, const uint8_t* or
 
 // ---------------------------------------------------------------------------------------------------------------- quantize
 
-/// A sub-block: its scale, points and shifts, into their places.
+/// Searches a sub-block: its scale, points and shifts.
 struct Ternary {
   const Grid& grid;
   size_t size;
   float smallest;  ///< below it, the largest element of a sub-block counts as 0
 
-  /// Returns the scale; NaN if the numbers are beyond float32, where ggml ends the process or reads what is not its own.
+  /// Returns the scale; NaN if the numbers are beyond float32, where ggml ends the process or reads out of bounds.
   float search(const float* x, const float* weights, uint16_t* points, bool* down) const {
     float most = 0;
     for (size_t i = 0; i < size; i++) most = std::fabs(x[i]) > most ? std::fabs(x[i]) : most;
@@ -199,7 +199,7 @@ struct Ternary {
     return scale;
   }
 
-  /// Sums over elements of w q x and w q^2, where q is a multiple of what the levels stand for.
+  /// Sums over elements of w q x and w q^2, where q is a multiple of the values of the levels.
   struct Sums {
     float qx = 0, q2 = 0;
 
@@ -214,7 +214,7 @@ struct Ternary {
   };
 };
 
-/// Searches all of a super-block. Returns the largest scale of its sub-blocks; NaN if one is.
+/// Searches a whole super-block. Returns the largest scale of its sub-blocks; NaN if one of them is NaN.
 float search_parts(const Ternary& of, const float* x, const float* weights, Parts& parts) {
   float scales[16];
   for (size_t b = 0; b < kSuperBlock / of.size; b++) {
@@ -282,7 +282,7 @@ uint16_t unpack_iq1_m(const uint8_t* from, Parts& parts) {
   return static_cast<uint16_t>(d);
 }
 
-/// x[i] = d (2 scale + 1) times what the levels stand for.
+/// x[i] = d (2 scale + 1) value of level i.
 void restore(const Parts& parts, uint16_t half, const uint32_t* points, float* x) {
   const U8x16 eights = load(reinterpret_cast<const uint8_t*>(kEights));
   const float d = float16_value(half);
@@ -291,7 +291,7 @@ void restore(const Parts& parts, uint16_t half, const uint32_t* points, float* x
   SCALEPOINT_NO_UNROLL
   for (size_t b = 0; b < 16; b++, x += 16) {
     const float step = d * static_cast<float>(2 * parts.scales[b] + 1) * 0.125f;
-    // A shift down is a bit that the points have not.
+    // A shift down is a bit that points never have.
     const auto down = static_cast<uint32_t>((parts.down[2 * b] ? 255 : 0) | (parts.down[2 * b + 1] ? 255 << 8 : 0));
     const U8x16 index = bit_or(load(levels + 16 * b), bit_and(spread_bits(down), splat(uint8_t{8})));
     F32x4 v[4];
@@ -327,7 +327,7 @@ bool quantize_iq1_m(const float* x, const float* weights, size_t n, std::byte* o
     Parts parts = {};
     const float most = search_parts(of, x, w, parts);
     float d = most / 15;
-    // What all points fit best.
+    // Fit the scale to all points.
     Ternary::Sums sums;
     for (size_t i = 0; i < kGroups && most > 0; i++) {
       sums.take(x + 8 * i, w + 8 * i, of.grid.points[parts.points[i]], parts.down[i], 2 * parts.scales[i / 2] + 1);

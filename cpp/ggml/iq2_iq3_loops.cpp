@@ -18,14 +18,14 @@ using namespace blocks32;
 constexpr size_t kSuperBlock = 256;
 constexpr float kSmallestFloat = 0x1p-149f;
 
-/// What the bytes of a super-block say.
+/// The contents of a super-block.
 struct Parts {
   uint8_t scales[16];   ///< of its sub-blocks, 4 bits each
   uint16_t points[64];  ///< indexes
   uint8_t signs[32];    ///< of eight elements each
 };
 
-/// Where the bytes of a type are. The float16 scale of the super-block comes first.
+/// Offsets of the bytes of a type. The float16 scale of the super-block comes first.
 struct Places {
   size_t bytes;
   size_t points;           ///< in all
@@ -35,8 +35,8 @@ struct Places {
   size_t scales_at;
 };
 
-/// A type. Points stand for `values`, at 2 * level + 1. An element is d (1/2 + scale) times value, with the sign. A larger or smaller d
-/// than the one that was found gives smaller errors on the whole: d more.
+/// A type. `values` has the values of points at 2 * level + 1. An element is d (1/2 + scale) times value, with the sign. `more` is a factor
+/// for d that lowers the errors on average.
 struct GridType {
   GridRule rule;
   Places places;
@@ -168,8 +168,8 @@ bool search_parts(const float* x, const float* weights, const GridRule& rule, Pa
     GridBlock block;
     if (!search_grid(x + b * rule.size, weights + b * rule.size, rule, block)) return false;
     scales[b] = block.scale;
-    // In ggml, the low bytes of the points and the signs of IQ3_S move up past a sub-block of zeros, and the ninth bits do not. What
-    // follows in the super-block is restored wrongly, there as here.
+    // In ggml, the low bytes of the points and the signs of IQ3_S move up past a sub-block of zeros, and the ninth bits do not. The rest of
+    // the super-block is then restored wrongly, in ggml as here.
     SCALEPOINT_NO_UNROLL
     for (size_t k = 0; k < points; k++) {
       parts.points[at * points + k] |= block.point[k] & 0x00FF;
@@ -181,7 +181,7 @@ bool search_parts(const float* x, const float* weights, const GridRule& rule, Pa
   return true;
 }
 
-/// What ggml weighs the errors by if there is no importance.
+/// ggml's weights of errors without importance.
 void weigh(const float* x, GridName grid, float* weights) {
   const float mean = grid == GridName::kIQ2_S ? 0.25f * (2 * sum_squares(x, kSuperBlock) / kSuperBlock) : 0;
   for (size_t i = 0; i < kSuperBlock; i += 4) {
@@ -200,7 +200,7 @@ bool quantize(const GridType& type, const float* x, const float* weights, size_t
     if (!search_parts(x, weights == nullptr ? own : weights, rule, parts, scales)) return false;
     const float most = quantize_scales(scales, kSuperBlock / rule.size, 31, parts.scales);
     std::memset(to, 0, places.bytes);
-    // Where seven signs are stored, ggml leaves out points and signs if all scales are 0.
+    // For types that store seven signs, ggml omits points and signs if all scales are 0.
     if (most > 0 || !rule.even) pack(parts, places, to);
     const uint16_t half = float16_of(most / 31 * more);
     store_half(to, half);

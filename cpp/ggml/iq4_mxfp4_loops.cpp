@@ -1,4 +1,4 @@
-// ggml's types whose levels stand for 16 values: IQ4_NL, IQ4_XS and MXFP4. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
+// ggml's types with 16 uneven levels: IQ4_NL, IQ4_XS and MXFP4. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
 #include <cmath>
 
 #include "ggml/blocks32_loops.h"
@@ -25,7 +25,7 @@ struct Table32 {
 // x = d * value[level].
 
 constexpr int8_t kValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-/// ggml's search tries so many scales below and above the plain one.
+/// Number of scales that ggml's search tries below the plain one, and above it.
 constexpr int kTries = 7;
 
 // The level of v is the index of the nearest value; halfway between two values, of the upper one. The midpoints between values are
@@ -60,7 +60,7 @@ SCALEPOINT_SHARED U8x16 nearest_values(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
 }
 
 /// The levels of 16 elements, given 2 / d. A scale may be much smaller than its block needs, by weights or because it is a multiple of
-/// another. So the products are limited to what is beyond twice the values. NaN gets the highest level, as in ggml.
+/// another. So the products are limited to just beyond twice the values. NaN gets the highest level, as in ggml.
 inline U8x16 levels_of(const float* x, F32x4 twice) {
   const F32x4 top = splat(270.0f), bottom = splat(-270.0f);
   const auto v = [&](size_t i) { return pmax(pmin(top, mul(load(x + i), twice)), bottom); };
@@ -91,7 +91,7 @@ ValueSums sum_values(const float* columns, const float* weights, F32x4 inverse) 
   return sums;
 }
 
-/// Four blocks side by side, one a lane.
+/// Arranges four blocks side by side, one per lane.
 void to_columns(const float* x, float* columns) {
   to_column({x, x + kElements, x + 2 * kElements, x + 3 * kElements}, kElements, columns);
 }
@@ -113,11 +113,11 @@ F32x4 search_values(const float* x, const float* given, I32x4& bad) {
   F32x4 d = splat(0.0f), best = d;
   SCALEPOINT_NO_UNROLL
   for (int t = -kTries - 1; t <= kTries; t++) {
-    // The plain scale comes first and is taken in any case.
+    // The plain scale comes first and is always taken.
     const bool plain = t < -kTries;
     const F32x4 inverse = plain ? div(splat(1.0f), div(far, splat(-lowest))) : div(splat(static_cast<float>(t) + lowest), far);
     const ValueSums sums = sum_values(columns, weights, inverse);
-    // Without any weight there is nothing to choose by.
+    // Skip blocks without any weight.
     const I32x4 solvable = greater(sums.v2, splat(0.0f));
     const I32x4 better = bit_and(solvable, greater(mul(sums.vx, sums.vx), mul(best, sums.v2)));
     const I32x4 taken = plain ? solvable : better;
@@ -154,7 +154,7 @@ struct BlockIQ4_XS {
 };
 static_assert(sizeof(BlockIQ4_XS) == 136);
 
-/// Makes a super-block from the scales that were found for its sub-blocks. Returns whether float16 holds its scale.
+/// Makes a super-block from the scales of its sub-blocks. Returns false if its scale is beyond float16.
 bool finish_iq4_xs(const float* x, const float* scales, BlockIQ4_XS& block) {
   float far = 0;
   for (size_t b = 0; b < kSubBlocks; b++) far = std::fabs(scales[b]) > std::fabs(far) ? scales[b] : far;
@@ -177,7 +177,7 @@ bool finish_iq4_xs(const float* x, const float* scales, BlockIQ4_XS& block) {
   return (half & 0x7FFF) <= kFloat16Largest;
 }
 
-/// Returns whether float16 holds all scales.
+/// Returns false if a scale is beyond float16.
 bool quantize_blocks_iq4_xs(const float* x, const float* weights, size_t n, std::byte* out, I32x4& bad) {
   constexpr size_t kHalf = kFour * kElements;
   bool fits = true;
@@ -199,7 +199,7 @@ bool quantize_blocks_iq4_xs(const float* x, const float* weights, size_t n, std:
 
 constexpr int8_t kDoubledE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/// The level without its sign, by how many half steps of 2^(e - 128) |x| exceeds. The middles between two magnitudes, at 1, 3, 5,
+/// The level without its sign, by the number of half steps of 2^(e - 128) that |x| exceeds. The middles between two magnitudes, at 1, 3, 5,
 /// 7, 10, 14 and 20, belong to the smaller one.
 constexpr Table32 kMagnitudesE2M1 = {
     {0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7}};
@@ -231,14 +231,14 @@ struct TypeMXFP4 {
     for (size_t k = 0; k < kFour; k++, x += kElements) {
       uint8_t* to = out + k * kBytes;
       const int32_t e = s.scale[k];
-      // Counts the half steps that x exceeds. x is divided by a half step, 2^(e - 129), and made a little smaller, so that what
-      // is at most n half steps is truncated to less than n. The factor is (1 - 2^-24) 2^(129 - e).
+      // Count the half steps that x exceeds. Divide x by a half step, 2^(e - 129), and make it a little smaller, so that n half steps and
+      // less are truncated to less than n. The factor is (1 - 2^-24) 2^(129 - e).
       const F32x4 factor = splat(bit_cast<float>((e == 0 ? 254 << 23 : (255 - e) << 23) | 0x007FFFFF));
       float changed[kElements];
       const float* from = x;
       if (e == 0 || e == 253) {
-        // The ends of float32. For e = 0 there is no factor 2^129, so x is doubled. For e = 253 the values 8 and 12 stand for
-        // infinities, since 8 * 2^125 = 2^128. No x is nearer to them than to 6 * 2^125, so x is limited to that.
+        // The ends of float32. For e = 0, the factor 2^129 is beyond float32, so x is doubled. For e = 253 the values 8 and 12 are
+        // infinities, because 8 * 2^125 = 2^128. Every x is nearer to 6 * 2^125, so x is limited to that.
         const F32x4 farthest = splat(0x6p125f);
         for (size_t i = 0; i < kElements; i += 4) {
           const F32x4 v = load(x + i);
@@ -293,7 +293,7 @@ void quantize_weighted_iq4_nl(const float* x, const float* weights, size_t n, st
   constexpr size_t kSize = kFour * kElements, kBytes = kFour * TypeIQ4_NL::kBytes;
   I32x4 unused = splat(0);
   for (size_t i = 0; i < n; i += kFour, x += kSize, weights += kSize, out += kBytes) {
-    // The last few are filled up with zeros.
+    // Fill the last group up with zeros.
     const size_t count = n - i < kFour ? n - i : kFour;
     float few[2][kSize] = {};
     uint8_t made[kBytes];

@@ -1,4 +1,4 @@
-// What the types with grids share, besides the search.
+// Functions that the types with grids share, besides the search.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline uint64_t spread(uint64_t word) {
   return (word | word << 4) & 0x0F0F0F0F0F0F0F0Fu;
 }
 
-/// What the points with these indexes have for the 256 elements of a super-block.
+/// Loads the points with these indexes for the 256 elements of a super-block.
 inline void load_points(const uint32_t* points, const uint16_t* index, size_t each, uint8_t* to) {
   SCALEPOINT_NO_UNROLL
   for (size_t k = 0; k < 32; k++) {
@@ -26,8 +26,8 @@ inline void load_points(const uint32_t* points, const uint16_t* index, size_t ea
   }
 }
 
-/// Quantizes scales, which are not negative, to odd multiples of a step; the largest becomes `top` of them. The codes are what is added
-/// to 1/2 in units of two steps: at most (top - 1) / 2. Returns the largest scale.
+/// Quantizes scales, which are not negative, to odd multiples of a step; the largest becomes `top` of them. scale = two steps * (1/2 +
+/// code), with codes of at most (top - 1) / 2. Returns the largest scale.
 inline float quantize_scales(const float* scales, size_t count, int32_t top, uint8_t* codes) {
   float most = 0;
   SCALEPOINT_NO_UNROLL

@@ -32,7 +32,7 @@ struct GridSums {
   float qx[kRoom], q2[kRoom];
 };
 
-/// What is rounded to points.
+/// The magnitudes that are rounded to points.
 struct Magnitudes {
   float x[kLongestGridBlock];
   float weights[kLongestGridBlock];
@@ -75,8 +75,8 @@ struct Nearest {
   }
 };
 
-/// Of the points in a list, the index of that with the least sum of w (x - scale q)^2, for each of four scales. A point of four has
-/// so few neighbors that a table does not pay.
+/// Of the points in a list, the index of that with the least sum of w (x - scale q)^2, for each of four scales. A point of four has too few
+/// neighbors to need a table.
 inline I32x4 nearest_of_four(const Grid& grid, const uint16_t* list, const float* x, const float* w, F32x4 scale) {
   F32x4 products[8];
   SCALEPOINT_NO_UNROLL
@@ -125,7 +125,7 @@ SCALEPOINT_SHARED I32x4 nearest_of_eight(const Grid& grid, const uint16_t* list,
 
 constexpr float kOdd[3] = {1, 3, 5};
 
-/// The points of one group of elements, for each candidate. Returns false if there is none.
+/// The points of one group of elements, for each candidate. Returns false if a point is missing.
 template <size_t kEach>
 bool find_points(const Grid& grid, const float* x, const float* roots, const Candidates& candidates, Points& points) {
   int32_t codes[kRoom];
@@ -216,8 +216,8 @@ struct Search {
   GridSums sums;
   Candidates candidates;
 
-  // The room for candidates is not filled with zeros: that takes as long as a tenth of a search. What is beyond the last candidate is
-  // computed with, four at a time, and never looked at.
+  // Does not fill the room for candidates with zeros, which would take as long as a tenth of a search. Lanes beyond the last candidate are
+  // computed, but never read.
   Search(const GridRule& r, const Grid& g) : rule(r), grid(g) {}
 
   bool find(size_t i) {
@@ -264,7 +264,7 @@ struct Search {
     return true;
   }
 
-  /// Searches the points in `which` again with the scale that was found, and fits the scale to them.
+  /// Searches the points in `which` again with the best scale, and fits the scale to them.
   bool refine(uint32_t which, GridBlock& block) {
     candidates.count = 1;
     SCALEPOINT_NO_UNROLL

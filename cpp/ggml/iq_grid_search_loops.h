@@ -9,7 +9,7 @@
 
 namespace scalepoint::loops {
 
-/// How the types differ. An element is about scale * q, with q = 2 * level + 1.
+/// Parameters of a type. An element is about scale * q, with q = 2 * level + 1.
 struct GridRule {
   GridName grid;
   size_t size;     ///< elements of a sub-block

@@ -27,12 +27,12 @@ constexpr uint8_t kStepsOfIQ1[] = {1, 2, 2, 2, 2, 2, 3, 5, 2, 4, 2, 5, 6, 2, 2, 
 
 // ------------------------------------------------------------------------------------------------------------------ points
 
-/// What differs between grids.
+/// Parameters of a grid.
 struct Layout {
   const uint8_t* steps;  ///< distances between codes
   size_t count;          ///< points
   bool is_of_eight;      ///< three levels for each of eight elements; else eight levels for each of four
-  int32_t shells;        ///< neighbors are the points at so many of the smallest distances
+  int32_t shells;        ///< number of smallest distances whose points are neighbors
   size_t first_place;    ///< where in the room for neighbors the lists of this grid begin
 };
 
@@ -47,13 +47,13 @@ constexpr int32_t kMostCodes = 6561;
 
 constexpr int32_t codes_of(const Layout& layout) { return layout.is_of_eight ? kMostCodes : 4096; }
 
-// Only what is used of this is ever touched, and so takes memory.
+// Unused parts are never touched, so they take no memory.
 uint32_t points[kGrids][kMostPoints];
 int32_t places[kGrids][kMostCodes];
 uint16_t neighbors[kPlaces];
 bool has_points[kGrids], has_neighbors[kGrids];
 
-/// The levels of a code, as a point has them.
+/// The levels of a code, in the form of a point.
 uint32_t point_of(int32_t code, bool is_of_eight) {
   const int32_t radix = is_of_eight ? 3 : 8;
   uint32_t point = 0;
@@ -78,7 +78,7 @@ uint32_t distance(uint32_t a, uint32_t b, bool is_of_eight) {
   return sum;
 }
 
-/// Lists the neighbors of a point that is not in the grid. Returns how many there are.
+/// Lists the neighbors of a point that is not in the grid. Returns their number.
 size_t list_neighbors(const Layout& layout, const uint32_t* grid, uint32_t point, uint16_t* list) {
   constexpr size_t kFarthest = 4 * 7 * 7;
   uint8_t distances[kMostPoints];
@@ -88,7 +88,7 @@ size_t list_neighbors(const Layout& layout, const uint32_t* grid, uint32_t point
     distances[i] = static_cast<uint8_t>(d);
     counts[d]++;
   }
-  // Where the points of each distance go.
+  // Offsets of the points of each distance.
   size_t at[kFarthest + 1], found = 0, end = 0;
   for (int32_t shells = 0; shells < layout.shells; end++) {
     at[end] = found;

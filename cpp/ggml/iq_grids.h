@@ -1,9 +1,9 @@
-// The grids of ggml's types whose codes stand for several elements at once: IQ3_XXS, IQ3_S, IQ2_XXS, IQ2_XS, IQ2_S, IQ1_S and
+// The grids of ggml's types with one code for several elements: IQ3_XXS, IQ3_S, IQ2_XXS, IQ2_XS, IQ2_S, IQ1_S and
 // IQ1_M. Source: github.com/ggml-org/ggml, src/ggml-common.h and src/ggml-quants.c.
 //
 // A grid is a list of points, in each of them a level for each of four or eight elements. Levels are 0 to 7 in points of four, and 0
-// to 2 in points of eight. The code of a point is the number whose digits are its levels, the first one lowest. A search rounds
-// elements to levels; if these are no point, it chooses among the points that are nearest to them, its neighbors.
+// to 2 in points of eight. The code of a point is the number whose digits are its levels, the first one lowest. A search rounds elements to
+// levels. If these are not a point of the grid, it chooses among the nearest points, their neighbors.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@ const uint32_t* grid_points(GridName name);
 struct Grid {
   const uint32_t* points;
   size_t count;
-  /// By code: the index of that point; or, if there is none, -1 - the place of its neighbors.
+  /// By code: the index of its point; for a code without a point, -1 - the place of its neighbors.
   const int32_t* places;
-  /// From a place on: how many neighbors there are, and their indexes. Nearer ones come first, then those of lower index.
+  /// At a place: the number of neighbors, then their indexes. Nearer ones come first, then those of lower index.
   const uint16_t* neighbors;
 };
 
-/// A grid with all neighbors. They are made at the first call, which takes some milliseconds, and stay: at most 1.6 MB for all grids
+/// A grid with all neighbors. The first call makes them, which takes some milliseconds. They stay in memory: at most 1.6 MB for all grids
 /// together.
 const Grid& grid_of(GridName name);
 

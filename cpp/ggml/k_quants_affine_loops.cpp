@@ -72,7 +72,7 @@ inline F32x4 weighted_error(const float* p, F32x4 scale, F32x4 low) {
   return mul(load(p + kWeights), kAbsolute ? abs(difference) : mul(difference, difference));
 }
 
-/// Takes the candidate where it is better, without a branch: which it is cannot be predicted.
+/// Takes the candidate where it is better, without a branch, because the outcome is unpredictable.
 inline void accept(AffineGroup& g, F32x4 error) {
   const I32x4 better = bit_and(g.solvable, greater(g.best, error));
   g.best = select(better, error, g.best);
@@ -136,7 +136,7 @@ void begin(AffineGroup& g, const float* x, const AffineRule& rule, const float* 
   // wraps.
   g.reach = mul(low, splat(-0x1p-16f));
   g.margin = splat(1.0f);
-  // The inverse of a range of almost no width is infinite. That matters only where levels are stored as they are found.
+  // The inverse of an extremely narrow range is infinite. This matters only for types that store the levels of the search.
   if (weights != nullptr) g.margin = select(greater(splat(1e-30f), sub(high, low)), splat(-1.0f), g.margin);
   // An empty range gets a width. All of its levels are 0, so no candidate is solvable.
   g.empty = equal(high, low);
@@ -150,7 +150,7 @@ void begin(AffineGroup& g, const float* x, const AffineRule& rule, const float* 
   g.new_scale = div(splat(1.0f), inverse);
   g.new_low = low;
   g.scale = g.new_scale;
-  // The first candidate is taken in any case. Where its error is infinite or NaN, no other is better than that.
+  // Always take the first candidate. If its error is infinite or NaN, it stays the best.
   g.solvable = splat(-1);
   g.best = splat(__builtin_inff());
 }

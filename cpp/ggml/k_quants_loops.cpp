@@ -1,4 +1,4 @@
-// ggml's super-blocks: the layouts of Q2_K to Q6_K, and how a super-block is made from the scales of its sub-blocks. The searches
+// ggml's super-blocks: the layouts of Q2_K to Q6_K, and the making of super-blocks from the scales of their sub-blocks. The searches
 // for those scales are in k_quants_search_loops.h. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
 #include <cmath>
 #include <cstdint>
@@ -41,7 +41,7 @@ static_assert(sizeof(BlockQ2K) == 84 && sizeof(BlockQ3K) == 110 && sizeof(BlockQ
 
 // ----------------------------------------------------------------------------------------------------------------- float16
 
-/// Stores x as float16 and returns what was stored.
+/// Stores x as float16 and returns the stored value.
 float store_float16(float x, uint8_t (&to)[2]) {
   const uint16_t half = float16_of(x);
   to[0] = static_cast<uint8_t>(half);
@@ -88,7 +88,7 @@ void sum_weights(const float* weights, size_t size, float* sums) {
   }
 }
 
-/// Makes a super-block from the scales and minimums that were found for its sub-blocks.
+/// Makes a super-block from the scales and minimums of its sub-blocks.
 void finish_affine(const float* x, const AffineRule& rule, const float* weights, const float* scales, const float* minimums,
                    AffineBlock& block, uint8_t (&d)[2], uint8_t (&dmin)[2]) {
   const size_t n = kElements / rule.size;

@@ -1,4 +1,4 @@
-// Where the bits of the levels of a super-block lie.
+// Positions of the bits of the levels of a super-block.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ inline uint64_t load_word(const uint8_t* p) {
 
 inline void store_word(uint8_t* p, uint64_t word) { std::memcpy(p, &word, 8); }
 
-/// Where the bits of levels lie. A byte holds bits of `count` elements that are `distance` apart: from each level the `bits` bits
+/// Positions of the bits of levels. A byte holds bits of `count` elements that are `distance` apart: from each level the `bits` bits
 /// from bit `from` on, those of the first element lowest. `distance` bytes in a row hold count * distance elements in a row.
 struct Packing {
   size_t count, distance;
@@ -58,7 +58,7 @@ void pack(const uint8_t* __restrict levels, uint8_t* __restrict to) {
 template <Packing kPacking, size_t kPlace = 0>
 inline void unpack_bytes(U8x16 bytes, uint8_t* levels) {
   constexpr int kRight = static_cast<int>(kPlace * kPacking.bits) - static_cast<int>(kPacking.from);
-  // What crosses from one byte to the other the mask takes away.
+  // The mask removes bits that cross from one byte to the other.
   const U8x16 moved = kRight > 0 ? as_bytes(shift_right<(kRight > 0 ? kRight : 0)>(as_int16s(bytes)))
                                  : shift_left<(kRight < 0 ? -kRight : 0)>(bytes);
   const U8x16 level = bit_and(moved, splat(static_cast<uint8_t>(((1u << kPacking.bits) - 1) << kPacking.from)));
@@ -66,7 +66,7 @@ inline void unpack_bytes(U8x16 bytes, uint8_t* levels) {
   if constexpr (kPlace + 1 < kPacking.count) unpack_bytes<kPacking, kPlace + 1>(bytes, levels + kPacking.distance);
 }
 
-/// Puts the bits back. Bits from the lowest on come first: where they go, the other bits of the levels become 0.
+/// Puts the bits back. Call it for the lowest bits first, because it then clears the other bits of the levels.
 template <Packing kPacking>
 void unpack(const uint8_t* __restrict from, uint8_t* __restrict levels) {
   SCALEPOINT_NO_UNROLL
@@ -93,7 +93,7 @@ inline void unpack_words(const uint8_t* __restrict from, const Packing& packing,
   }
 }
 
-// One loop for all: the scalar tier is kept small.
+// Use one loop for all, because the scalar tier is kept small.
 template <Packing kPacking>
 void unpack(const uint8_t* from, uint8_t* levels) {
   unpack_words(from, kPacking, levels);

@@ -1,5 +1,5 @@
-// The searches of the K-quants one sub-block at a time, element by element as ggml goes. They have a file of their own because
-// they do what the loops over lanes (k_quants_affine_loops.cpp, k_quants_scale_loops.cpp) do not:
+// The searches of the K-quants one sub-block at a time, element by element as ggml goes. They differ from the loops over lanes
+// (k_quants_affine_loops.cpp, k_quants_scale_loops.cpp) in three ways:
 //   - they search a single sub-block: one with a quantized scale of 0 keeps the levels of its own search;
 //   - they follow ggml's rounding where it wraps, for levels from 2^22 on;
 //   - they are small. The build without SIMD runs them alone. With the loops over lanes it would give the same bytes in about 0.8
@@ -115,7 +115,7 @@ float search_scale(const float* x, const ScaleRule& rule, const float* weights, 
       candidate[i] = static_cast<uint8_t>(level + top);
       sums.take(x[i], weights == nullptr ? x[i] * x[i] : weights[i], level);
     }
-    // The first candidate is taken in any case.
+    // Always take the first candidate.
     if (k > 0 && !(sums.l2 > 0 && sums.lx * sums.lx > best * sums.l2)) continue;
     std::memcpy(levels, candidate, size);
     scale = sums.l2 != 0 ? sums.lx / sums.l2 : 0;

@@ -21,7 +21,7 @@ F32x4 farthest_of_column(const float* column, size_t length) {
   }
   const F32x4 down = abs(low);
   if (!any(bit_and(equal(high, down), greater(high, zero)))) return select(greater(high, down), high, low);
-  // The order counts only where elements of either sign are equally far.
+  // The order matters only if elements of both signs are equally far from 0.
   F32x4 far = zero;
   SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i < length; i += 4) {
@@ -99,7 +99,7 @@ inline void sum_candidates(ScaleGroup& g, const ScaleRule& rule, size_t k) {
 
 // -------------------------------------------------------------------------------------------------------------------- Q3_K
 
-/// What is known of each sub-block of Q3_K: the element farthest from 0 (0 if that is too small), and the sums of its levels.
+/// Facts of each sub-block of Q3_K: the element farthest from 0 (0 if that is too small), and the sums of its levels.
 struct DescentSums {
   alignas(16) float far[16 * kDescents], lx[16 * kDescents], l2[16 * kDescents];
 };
@@ -209,8 +209,7 @@ void descend_all(DescentGroup* groups, size_t count) {
   }
 }
 
-/// Puts the sums of a group back. Where a quotient was so large that ggml's rounding wraps, NaN and infinity included, the
-/// reference decides.
+/// Puts the sums of a group back. If a quotient is so large that ggml's rounding wraps, including NaN and infinity, the reference decides.
 inline void finish(const DescentGroup& g, const float* x, const size_t* b, DescentSums& sums) {
   float lx[4], l2[4];
   int32_t quotient[4];

@@ -1,5 +1,4 @@
-// Which of the two forms of a search a build runs: with SIMD the loops over lanes, else the reference alone, which is smaller
-// (k_quants_reference_loops.cpp).
+// Selects the form of a search: with SIMD the loops over lanes, else the reference alone, which is smaller (k_quants_reference_loops.cpp).
 #include "ggml/k_quants_search_loops.h"
 
 #include <cstring>

@@ -1,13 +1,11 @@
-// The searches of ggml's K-quants: for each sub-block the scale, or the scale and the minimum, that ggml finds. The results are
+// The searches of ggml's K-quants. They find the same scale, or scale and minimum, of each sub-block as ggml. The results are
 // ggml's, bit for bit: float32 throughout, candidates in ggml's order, sums in the order of the elements. Inputs are finite.
-//
-// Each search is there twice, and the native tests hold the two against each other:
+// Each search has two forms, which the native tests compare:
 //   search_*  one sub-block at a time, as ggml does it (k_quants_reference_loops.cpp)
 //   find_*    many sub-blocks side by side, one a lane (k_quants_affine_loops.cpp, k_quants_scale_loops.cpp)
-// fit_* run the one that the build is for.
-//
-// `weights` say how much the error of an element counts, one for each; without them (null) they follow from the elements. Levels
-// are only given where there is room for them (not null).
+// fit_* run the form of the build.
+// `weights` are those of the squared errors, one for each element; null: they follow from the elements. `levels` may be null, if they are
+// not needed.
 #pragma once
 
 #include <cmath>
@@ -18,8 +16,7 @@
 
 namespace scalepoint::loops {
 
-/// ggml's rounding, half to even. It takes the value from the low 23 bits of the sum, so it wraps beyond +-2^22 and gives 0 for
-/// NaN.
+/// ggml's rounding, half to even. Takes the value from the low 23 bits of the sum, so that it wraps beyond +-2^22 and gives 0 for NaN.
 inline int32_t nearest_int(float x) { return (bit_cast<int32_t>(x + kMagic) & 0x007FFFFF) - 0x00400000; }
 
 /// In the types without a minimum, a sub-block whose largest magnitude is less than this counts as zeros.
@@ -36,7 +33,7 @@ inline float farthest(const float* x, size_t n) {
 
 // ------------------------------------------------------------------------------------------ scale and minimum: Q2_K, Q4_K, Q5_K
 
-/// How the types with a minimum differ.
+/// Parameters of a type with a minimum.
 struct AffineRule {
   size_t size;      ///< elements of a sub-block
   int32_t top;      ///< largest level
@@ -82,7 +79,7 @@ inline constexpr ScaleRule kScaleQ6K = {16, 32};
 /// With weights alone.
 inline constexpr ScaleRule kScaleQ3K = {16, 4};
 
-/// How many levels more than `top` each candidate gives the farthest element. ggml's order: none, then -0.9 to 0.9.
+/// Level of the farthest element in each candidate, less `top`. ggml's order: 0, then -0.9 to 0.9.
 struct Spans {
   static constexpr size_t kCount = 19;
   float more[kCount + 3] = {};  ///< padded for loops that take two and look two ahead

@@ -89,7 +89,8 @@ void pack_digits(const uint8_t* levels, uint8_t* to) {
   }
 }
 
-/// Multiplies fractions by 3: what passes 1 is the next digit. Even and odd bytes apart, so that nothing crosses over.
+/// Multiplies fractions by 3: what passes 1 is the next digit. Multiplies even and odd bytes separately, so that carries do not cross
+/// bytes.
 void unpack_digits(const uint8_t* from, uint8_t* levels) {
   constexpr uint64_t kEven = 0x00FF00FF00FF00FFu;
   for (const auto& [first, at, distance, count] : kDigits) {
@@ -135,7 +136,7 @@ uint32_t farthest_bits(const float* x, size_t n) {
 
 /// Levels of n elements: x * inverse rounded, half away from 0, and 1 more. |x * inverse| is at most 1, up to rounding.
 void ternary_levels(const float* x, size_t n, float inverse, uint8_t* levels) {
-  // What is greater than the float below 1/2 is at least 1/2.
+  // A float greater than the float below 1/2 is at least 1/2.
   const F32x4 factor = splat(inverse), high = splat(0x1.fffffep-2f), low = splat(-0x1.fffffep-2f);
   const I32x4 one = splat(1);
   SCALEPOINT_NO_UNROLL
@@ -225,7 +226,7 @@ void sign_bits(const float* x, uint8_t* bits) {
 bool quantize_q1_0(const float* x, size_t n, std::byte* out) {
   I32x4 bad = splat(0);
   for (size_t i = 0; i < n; i += kFour) {
-    // At the end a block may be there several times.
+    // At the end, repeat the last block.
     const float* rows[kFour];
     for (size_t k = 0; k < kFour; k++) rows[k] = x + (i + k < n ? i + k : n - 1) * kBits;
     const I32x4 half = to_float16(mul(sum_magnitudes(rows), splat(1.0f / kBits)));

@@ -26,8 +26,8 @@ namespace {
 
 using namespace blocks32;
 
-/// The smallest unsigned integer among the bits of each block: for a block of one sign the float nearest to 0. Rare, and so not
-/// inlined.
+/// The smallest unsigned integer among the bits of each block: for a block of one sign the float nearest to 0. Not inlined because it is
+/// rare.
 [[gnu::noinline]] I32x4 nearest_to_zero(const float* x) {
   const auto join = [](I32x4 a, I32x4 b) { return min_unsigned(a, b); };
   I32x4 nearest[kFour];
@@ -76,7 +76,7 @@ struct TypeQ8_0 {
 
 // ------------------------------------------------------------------------------------------------------------ 4 and 5 bits
 
-/// Puts the levels of both halves of a block into their bytes, behind the fifth bits if there are any.
+/// Puts the levels of both halves of a block into their bytes, behind the fifth bits, if any.
 template <int kBits>
 inline void store_levels(U8x16 a, U8x16 b, uint8_t* to) {
   if (kBits == 5) {

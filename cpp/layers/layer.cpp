@@ -1,4 +1,4 @@
-// Making and filling a layer: weights go into the tiles that the loops walk. layer_forward.cpp multiplies.
+// Makes and fills a layer: puts weights into the tiles that the loops walk. layer_forward.cpp multiplies.
 #include "layers/layer.h"
 
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 
 using loops::kTileRows;
 
-/// What is added to codes before they are stored, so that codes of 8 bits are signed and those of 4 bits are not.
+/// Addend of codes before they are stored, so that codes of 8 bits are signed and those of 4 bits are unsigned.
 int32_t code_offset(DType dtype) {
   if (dtype.bits <= 4) return dtype.is_signed ? 8 : 0;
   return dtype.is_signed ? 0 : -128;

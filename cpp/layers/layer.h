@@ -11,8 +11,8 @@
 
 namespace scalepoint {
 
-/// What a layer computes with. int8: each row of x is quantized first, symmetric (absmax / 127) or asymmetric (with 0 in the
-/// range), as quantize_linear does with the range of the row.
+/// Type of the activations. int8: quantizes each row of x first, symmetric (absmax / 127) or asymmetric (with 0 in the range), as
+/// quantize_linear does with the range of the row.
 enum class ActivationType : int32_t { kFloat32 = 0, kInt8Symmetric = 1, kInt8Asymmetric = 2 };
 
 /// The form of a matrix of weights [rows, columns] = [outputs, inputs].
@@ -25,7 +25,7 @@ struct LayerSpec {
   ActivationType activations = ActivationType::kFloat32;  ///< float32 if bits is 32
 };
 
-/// Bytes that such a layer takes. 0 if there is no such layer: a size is 0, or the bits or activations are not among those above.
+/// Size of such a layer in bytes. 0 for an invalid spec: a size is 0, or the bits or activations are not among those above.
 [[nodiscard]] uint64_t layer_bytes(const LayerSpec& spec) noexcept;
 
 /// Lays out a layer whose weights and bias are 0. The address of `layer` is a multiple of 8. zero_point is that of all codes,
@@ -52,10 +52,10 @@ struct LayerSpec {
 /// Status:  kBadDType unless the layer has 8 bits, kSizeMismatch.
 [[nodiscard]] Status get_layer_codes(std::span<const std::byte> layer, uint32_t row, std::span<std::byte> codes) noexcept;
 
-/// Sets the bias of every row of the layer. kSizeMismatch unless there are as many.
+/// Sets the bias of every row of the layer. kSizeMismatch unless the bias has one value per row.
 [[nodiscard]] Status set_layer_bias(std::span<std::byte> layer, std::span<const float> bias) noexcept;
 
-/// Bytes that layer_forward needs beside x and y.
+/// Size of the workspace of layer_forward in bytes.
 [[nodiscard]] uint64_t layer_workspace_bytes(const LayerSpec& spec, uint32_t batch) noexcept;
 
 /// y[b, o] = sum_i x[b, i] w[o, i] + bias[o], with w = scale * (code - zero_point). A row of x gives the same bits in any batch.
@@ -66,9 +66,9 @@ struct LayerSpec {
 ///                   power of two: each x is off by at most half a unit of 2^(e - 29), where 2^(e - 1) <= max |x|. The sums of a
 ///                   block are exact, and those of blocks are in double. So
 ///                     |error| <= 2^-24 |y| + 2^-29 sum over blocks of (sum |w| * max |x| in the block).
-///                   If for half of the values of a block other than 0 more than 2^-22 |x| is cut off, what is cut off is added
-///                   as a block of its own. Each x then has at least 60 bits below the largest.
-/// Special: NaN and infinities in a row of x give what they would give in float32. Overflow of y gives infinity.
+///                   If half of the values of a block other than 0 lose more than 2^-22 |x|, their remainders are added as another block.
+///                   Each x then has at least 60 bits below the largest.
+/// Special: NaN and infinities in a row of x have the same effect as in float32. Overflow of y gives infinity.
 /// Status:  kSizeMismatch.
 [[nodiscard]] Status layer_forward(std::span<const std::byte> layer, std::span<const float> x, uint32_t batch, std::span<float> y,
                                    std::span<std::byte> workspace) noexcept;

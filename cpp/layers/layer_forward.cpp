@@ -1,8 +1,6 @@
-// Multiplying with a layer: activations become integers, whose products with the weights are exact. What that takes is in a
-// workspace of the caller.
-//
-// Rows of x go two ways. Several of them are walked together through a panel of integers, while a tile of weights stays in 16
-// bits. The rest go alone: rows that are left over, and rows of floats that one round of fixed point does not hold.
+// Multiplies with a layer: turns activations into integers, whose products with the weights are exact. Uses a workspace of the caller.
+// There are two ways for rows of x. Groups of rows are walked together through a panel of integers, while a tile of weights stays in 16
+// bits. Other rows are multiplied one by one: remaining rows, and rows of floats that need more than one round of fixed point.
 #include <cmath>
 #include <cstring>
 
@@ -16,7 +14,7 @@ namespace {
 using loops::kTileRows;
 using loops::Segment;
 
-/// Rounds of fixed point that a segment can need. Each takes at least 29 bits off what is left, and floats span 277.
+/// Rounds of fixed point that a segment can need. Each removes at least 29 bits of the remainder, and floats span 277 bits.
 constexpr size_t kMaxRounds = 10;
 
 /// Rows of x that are walked together.
@@ -149,7 +147,7 @@ double prepare_int8(const Layer& layer, const float* x, uint32_t together, uint3
 
 // ----------------------------------------------------------------------------------------------------------------- results
 
-/// The scale that a tile left out.
+/// The scale by which the sums of a tile are still to be multiplied.
 double row_scale(const Layer& layer, uint64_t row) { return layer.form.groups > 1 ? 1.0 : layer.scale[row]; }
 
 /// Rounds the sums of a tile for one row of x.
@@ -215,7 +213,7 @@ struct Panel {
         segments(layer.form.segments * together) {}
 };
 
-/// How many rows of x are in the panel, and how many are to go alone.
+/// Number of rows of x in the panel, and number of rows to multiply one by one.
 struct RowCounts {
   uint32_t together, alone;
 };
@@ -256,7 +254,7 @@ RowCounts fill_panel(const Layer& layer, const float* x, uint32_t batch, const P
 void run_tile(const Layer& layer, uint64_t t, uint32_t count, const Panel& panel, const Workspace& work) {
   const LayerSpec& spec = layer.spec();
   const auto run = is_float(spec) ? loops::accumulate_float32 : loops::accumulate_int8;
-  // A zero point that all weights share is taken from the widened weights, as long as the sums then fit (see kInt8Columns).
+  // Subtract a zero point that all weights share from the widened weights, if the sums then fit (see kInt8Columns).
   const bool take_zero = !spec.zero_points && std::fabs(layer.head->common_zero) <= 127;
   const auto less = static_cast<int16_t>(take_zero ? layer.head->common_zero : 0);
   std::memset(work.total, 0, count * kTileRows * sizeof(double));
@@ -300,7 +298,7 @@ void forward_codes(const Layer& layer, const float* x, uint32_t batch, float* y,
   }
 }
 
-/// What the float layer walks: rows [row, row + rows) of x.
+/// Rows [row, row + rows) of x for the float layer.
 struct FloatRows {
   uint32_t row, rows;
 };

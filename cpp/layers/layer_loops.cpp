@@ -1,5 +1,5 @@
-// Dot products of integers; layer_loops.h says how weights and activations lie. V8 loads all that a step needs before it computes, and
-// 14 vectors fit into the registers. So the loops keep few vectors alive: eight sums at most.
+// Dot products of integers; layer_loops.h describes the layout of weights and activations. V8 loads all vectors of a step before it
+// computes, and 14 vectors fit into the registers. So the loops keep few vectors alive: at most eight sums.
 #include "layers/layer_loops.h"
 
 #include <cmath>
@@ -37,7 +37,7 @@ inline Dots<kRows> dots_of(const std::byte* weights, size_t columns, const int16
     SCALEPOINT_NO_UNROLL
     for (; x != end; x += 2 * kRows, w += 16) add_pair(dots, load(w), load(w + 8), x);
   } else if constexpr (kBits == 8) {
-    // Loads and sums together are at most 14. A pair loads two vectors of weights and kRows of activations.
+    // Use at most 14 vectors for loads and sums. A pair loads two vectors of weights and kRows of activations.
     constexpr size_t kPairs = kRows == 1 ? 4 : 2;
     const auto* w = reinterpret_cast<const int8_t*>(weights);
     SCALEPOINT_NO_UNROLL
@@ -64,7 +64,7 @@ inline void add_to(double* total, F64x2 low, F64x2 high) {
   store(total + 2, add(load(total + 2), high));
 }
 
-/// kRows rows of integers. kPlanes of them make one row of activations. kScaled says whether groups have scales.
+/// kRows rows of integers. kPlanes of them make one row of activations. kScaled is true if groups have scales.
 template <int kBits, int kRows, int kPlanes, bool kScaled>
 void accumulate_with(const Tile& tile, const Activations& x, double* total) {
   constexpr int kVectors = kRows / kPlanes;
@@ -211,8 +211,8 @@ FixedPoint to_fixed_point(float* x, size_t n, size_t step, int16_t* to) {
   // 2^(e - 1) <= largest < 2^e. For zeros e = 29, with which everything is finite.
   int e = 29;
   if (top > 0) std::frexp(bit_cast<float>(top), &e);
-  // Scales by 2^(29 - e), from 2^-99 to 2^177, in two steps. Up it is exact. Down it may lose what is below 2^-99 of the largest,
-  // which becomes 0 anyway. Back it is exact.
+  // Scale by 2^(29 - e), from 2^-99 to 2^177, in two steps. Scaling up is exact. Scaling down may lose bits below 2^-99 of the largest,
+  // which become 0 anyway. Scaling back is exact.
   const int exponent = 29 - e, first = exponent > 126 ? 126 : exponent, second = exponent - first;
   const F32x4 up_first = splat(power_of_two(first)), up_second = splat(power_of_two(second));
   const F32x4 down_first = splat(power_of_two(-first)), down_second = splat(power_of_two(-second));

@@ -1,4 +1,4 @@
-// A layer in memory: where its parts lie, and how a code lies in its tile. A layer is one piece of memory: a head, the segments
+// A layer in memory: the addresses of its parts, and the positions of codes in tiles. A layer is one block of memory: a head, the segments
 // of its columns, bias, scales, zero points and weights.
 #pragma once
 
@@ -23,7 +23,7 @@ struct LayerHead {
   double common_zero;  ///< the same for the codes as they are stored (code_offset)
 };
 
-/// Hands out the parts of a piece of memory one after the other, each at a multiple of 16.
+/// Allocates consecutive parts of a block of memory, each at a multiple of 16.
 class Parts {
  public:
   explicit Parts(std::byte* base) : base_(base) {}
@@ -60,7 +60,7 @@ struct Layer {
   [[nodiscard]] std::byte* tile_weights(uint64_t tile) const { return weights + tile * tile_bytes(spec(), form); }
   [[nodiscard]] loops::Tile tile(uint64_t tile) const;
 
-  /// Whether rows [row, row + count) are rows of the layer.
+  /// True if rows [row, row + count) are rows of the layer.
   [[nodiscard]] bool holds(uint32_t row, uint64_t count) const { return row <= spec().rows && count <= spec().rows - row; }
 
   /// The padded column of a column.
@@ -74,7 +74,7 @@ struct Layer {
   }
 };
 
-/// Whether there are such layers.
+/// True for a valid spec.
 [[nodiscard]] bool valid(const LayerSpec& spec);
 
 /// The layer at that address: the caller's own memory, which make_layer has filled.

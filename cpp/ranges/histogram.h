@@ -1,4 +1,4 @@
-// How many values lie in each bin of a range.
+// Counts of values in the bins of a range.
 #pragma once
 
 #include <cstddef>

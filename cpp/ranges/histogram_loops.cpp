@@ -1,4 +1,4 @@
-// With SIMD the bins of four values at a time. Counting itself goes value by value: wasm has no vector instruction that scatters.
+// With SIMD, finds the bins of four values at a time. Counts one value at a time, because wasm has no vector instruction that scatters.
 #include "ranges/histogram_loops.h"
 
 #include "lanes/lanes.h"
@@ -26,12 +26,12 @@ void count_one_by_one(const float* x, size_t n, const Bins& bins, uint32_t* coun
 }
 
 #ifdef SCALEPOINT_SIMD_LANES
-/// Four values, into `table`, where a bin has kPerBin counts: 1, or 4, one for each lane. If they are not all within [min, max],
-/// they go one by one, into `counts`.
+/// Counts four values in `table`, where a bin has kPerBin counts: 1, or 4, one for each lane. Unless all are within [min, max], counts them
+/// one by one in `counts`.
 template <size_t kPerBin>
 void count_four(const float* x, const Bins& bins, uint32_t* table, uint32_t* counts, Outside& outside) {
   const F32x4 v = load(x);
-  // NaN does not equal what it is clamped to, either.
+  // NaN differs from its clamped value, too.
   if (top_bits(equal(pmin(splat(bins.max), pmax(splat(bins.min), v)), v)) != 15)
     return count_one_by_one(x, 4, bins, counts, outside);
   const F64x2 low = splat(bins.low), per_unit = splat(bins.per_unit);
@@ -47,7 +47,7 @@ void count_by_four(const float* x, size_t n, const Bins& bins, uint32_t* counts,
   for (const float* const end = x + n; x != end; x += 4) count_four<1>(x, bins, counts, counts, outside);
 }
 
-/// The same with a count for each lane. What float32 leaves in doubt goes to count_four.
+/// The same with a count for each lane. Passes values whose bin is uncertain in float32 to count_four.
 [[gnu::noinline]] void count_by_lanes(const float* x, size_t n, const Bins& bins, uint32_t* table, uint32_t* counts,
                                       Outside& outside) {
   // The difference, the factor and the product are rounded once each, so that a place below `count` is off by less than
@@ -66,7 +66,7 @@ void count_by_four(const float* x, size_t n, const Bins& bins, uint32_t* counts,
       continue;
     }
     // Rounded to the nearest, so one too far where it is above the place.
-    // In bytes, and by way of memory: to load the lanes takes less time than to extract them.
+    // Offsets in bytes. Store them to memory, because loading the lanes takes less time than extracting them.
     int32_t four[4], *const offset = opaque(four);
     store(offset, shift_left<4>(add(sub(bits(sum), magic_bits), greater(splat(0.0f), above))));
     for (size_t lane = 0; lane < 4; lane++) {
@@ -76,13 +76,13 @@ void count_by_four(const float* x, size_t n, const Bins& bins, uint32_t* counts,
   }
 }
 
-/// So many bins have a count for each lane. Values that share a bin would wait for one another in one count.
+/// Largest number of bins with a count for each lane. Values of one bin would wait for one another in a single count.
 constexpr size_t kBinsInTable = 1024;
 
-/// All values but the last n % 4. Returns how many that is.
+/// Counts all values except the last n % 4. Returns their number.
 size_t count_fours(const float* x, size_t n, const Bins& bins, uint32_t* counts, Outside& outside) {
   const size_t fours = n - n % 4;
-  // Few values are counted before a table is added up.
+  // Few values are counted in less time than adding up a table takes.
   if (bins.count > kBinsInTable || n < 4 * bins.count) {
     count_by_four(x, fours, bins, counts, outside);
     return fours;

@@ -15,13 +15,13 @@ struct Bins {
   size_t count;
 };
 
-/// How many values lie outside the bins.
+/// Counts of values outside of the bins.
 struct Outside {
   uint64_t below;
   uint64_t above;
 };
 
-/// Adds 1 to the bin of each x within [min, max]. Counts the others, but for NaN.
+/// Adds 1 to the bin of each x within [min, max]. Counts the others, except NaN.
 Outside count_into_bins(const float* x, size_t n, const Bins& bins, uint32_t* counts);
 
 }  // namespace scalepoint::loops

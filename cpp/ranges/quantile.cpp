@@ -5,7 +5,7 @@
 
 namespace scalepoint {
 
-// Selection by N. Wirth: partition, then go on in the part that holds k.
+// Selection by N. Wirth: partition, then continue in the part that holds k.
 float select(float* x, size_t n, size_t k) {
   ptrdiff_t left = 0, right = static_cast<ptrdiff_t>(n) - 1;
   const auto wanted = static_cast<ptrdiff_t>(k);

@@ -6,7 +6,7 @@
 
 namespace scalepoint {
 
-/// Moves to x[k] the value that would be there if x were sorted, and nothing smaller behind it. Returns it.
+/// Moves to x[k] the value that sorting x would place there, and no smaller value behind it. Returns it.
 float select(float* x, size_t n, size_t k);
 
 /// The value at a share of the sorted values, interpolated linearly between two of them. Reorders x; x is not empty.

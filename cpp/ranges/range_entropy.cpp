@@ -23,7 +23,7 @@ void EntropySearch::sum_up() {
   }
 }
 
-/// sum p log(p / q). p are the first `bins`; the last of them is not empty and takes all that is beyond. q merges them to
+/// sum p log(p / q). p are the first `bins`; the last of them is not empty and includes all bins beyond. q merges them to
 /// `levels` levels and shares what a level holds among those of its bins that are not empty.
 double EntropySearch::divergence(size_t bins, size_t levels) const {
   const double inside = held_[bins], all = held_[kBins], beyond = all - inside, last = counts_[bins - 1];
@@ -48,10 +48,10 @@ double EntropySearch::threshold(const loops::Run& run, double largest, size_t le
   double least = HUGE_VAL;
   size_t best = kBins;
   for (size_t bins = kBins; bins >= std::min(levels, kBins) && held_[bins] >= kLeastKept * held_[kBins]; bins--) {
-    // With an end in an empty bin, what is beyond would have no share in any level: the divergence is infinite.
+    // If the last bin is empty, values beyond it would have no share in any level: the divergence is infinite.
     if (counts_[bins - 1] == 0) continue;
     const double found = divergence(bins, std::min(levels, bins));
-    // The widest of equal ones. Divergences are about 1, and their logarithms may be off in the last bits.
+    // Take the widest of equal thresholds. Divergences are about 1, and their logarithms may be off in the last bits.
     if (found < least - 1e-12) {
       least = found;
       best = bins;

@@ -13,11 +13,11 @@ class EntropySearch {
  public:
   static constexpr size_t kBins = 2048;
 
-  /// With fewer values than bins, most bins hold one or none, and a few of them look like themselves in any number of levels: in
+  /// With fewer values than bins, most bins hold at most one value, and a few bins have a low divergence with any number of levels: in
   /// samples of normal and uniform distributions of 64 to 1024 values, thresholds for 4 bits clip up to 99.9 % of them.
   static constexpr size_t kFewestValues = kBins;
 
-  /// Once, before the first search.
+  /// Called once, before the first search.
   void prepare();
 
   /// The magnitude up to which values are kept: the end of the histogram that diverges least, among those that keep at least
@@ -25,8 +25,8 @@ class EntropySearch {
   double threshold(const loops::Run& run, double largest, size_t levels);
 
  private:
-  /// Thresholds that make sense clip 3 % of the values at most, with 2 bits and a Laplace distribution of 3000 values. But with
-  /// so few bits, where the divergence of a single bin is as little as log 2, others that clip 99 % may seem better.
+  /// Sensible thresholds clip at most 3 % of the values, with 2 bits and a Laplace distribution of 3000 values. But with 2 bits the
+  /// divergence of a single bin is only log 2, so that thresholds that clip 99 % may seem better.
   static constexpr double kLeastKept = 0.9;
 
   static constexpr uint32_t kLogs = 4096;

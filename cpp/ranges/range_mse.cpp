@@ -23,11 +23,11 @@ Windows windows_of(const QuantizationSpec& spec) {
   return {levels, qmin - kFarthestZero, qmin + kFarthestZero};
 }
 
-/// Whether the windows may lie anywhere, without 0 in them.
+/// True if the windows may lie anywhere, even without 0.
 bool are_free(const Windows& windows) { return windows.lowest < -windows.levels; }
 
-/// The least t = 1 / scale that has to be tried. Where a window still holds twice each level that values have at t, 2 t is no
-/// worse than t: it has the same levels and others between them.
+/// The least t = 1 / scale to try. If a window still holds twice each level of the values at t, 2 t is at least as good as t: it has the
+/// same levels and others between them.
 double least_t(double min, double max, const Windows& windows) {
   if (!windows.fixed()) return std::floor(windows.levels / 2) / (max - min);
   double least = HUGE_VAL;
@@ -41,14 +41,14 @@ double least_t(double min, double max, const Windows& windows) {
 /// all, so that telling the best takes thousands, but each is quick.
 int most_trials(size_t n) { return 2048 + static_cast<int>(32768 / n); }
 
-/// 16 bits would take hundreds of times as many. They get a few scales between that of min-max and one an eighth wider.
+/// A proof for 16 bits would take hundreds of times as many. Instead tries some scales from that of min-max to one that is wider by 1/8.
 constexpr int kTrialsOf16Bits = 64;
 constexpr double kWidestOf16Bits = 1.125;
 
 /// The power of two that values are searched with: not 1 where t or u could leave the range of normal floats.
 float search_factor(double largest) { return largest > 0x1p60 || largest < 0x1p-60 ? unit_factor(largest) : 1.0f; }
 
-/// Where to search, for values times the factor.
+/// The span to search, for values times the factor.
 ScaleSpan span_of(const QuantizationSpec& spec, const Windows& windows, double min, double max, double scale, double factor) {
   const double largest = std::max(std::fabs(min), std::fabs(max)) * factor;
   ScaleSpan span = {};
@@ -60,10 +60,10 @@ ScaleSpan span_of(const QuantizationSpec& spec, const Windows& windows, double m
   span.start = std::min(1 / (scale * factor), span.last);
   span.first = least_t(span.min, span.max, windows);
   if (span.first >= span.start) {
-    // Where min-max's scale was raised, even half of the levels are too many. Any scale with a level but 0 may be the best.
+    // If min-max's scale was raised, the values need less than half of the levels. Any scale with a level other than 0 may be the best.
     span.first = 0.5 / largest;
   } else {
-    // Beyond the last, 2 t cannot be had in place of t.
+    // Beyond the last t, 2 t cannot replace t.
     span.first = std::min(span.first, span.last / 2);
   }
   if (spec.dtype.bits > 8) span.first = std::max(span.first, span.start / kWidestOf16Bits);
@@ -73,9 +73,9 @@ ScaleSpan span_of(const QuantizationSpec& spec, const Windows& windows, double m
   return span;
 }
 
-/// The search is worth putting the small values in front if it would take so many steps with all of them.
+/// Small values are put in front if the search would take more than this number of steps with all values.
 constexpr double kManySteps = 8;
-/// Small values are those below so many root mean squares. Between 0.9 and 1.3 the time hardly differs.
+/// Bound of small values in root mean squares. Between 0.9 and 1.3 the time hardly differs.
 constexpr double kSmall = 1.2;
 
 /// Values, each as often as it counts, and the sum of their squares.
@@ -108,13 +108,13 @@ double error_of(const loops::Run& run, float factor, double scale, double low, d
   return error[0] * scale * scale;
 }
 
-/// Says how many values at the front are small.
+/// Sets the number of small values at the front.
 void set_small(ScaleSpan& span, size_t n) {
   const Squares small = squares_of({span.run.x, n, span.run.weighted}, 1);
   if (small.sum > 0) span.small = {n, small.count, small.sum / (span.root_mean * span.root_mean * span.count)};
 }
 
-/// How many of the pairs at the front are below the limit in magnitude.
+/// Number of pairs at the front with magnitudes below the limit.
 size_t small_pairs(const loops::Run& run, double limit) {
   size_t n = 0;
   while (n < run.n && std::fabs(run.x[2 * n]) < limit) n++;
@@ -126,7 +126,7 @@ size_t small_pairs(const loops::Run& run, double limit) {
 /// bits 64 and 16.
 int bin_bits(int bits) { return std::min(bits + 5, kMostBinBits); }
 
-/// Brings the run into the form that is searched: times the factor, small values first, many values by stand-ins.
+/// Prepares a run for the search: multiplies by the factor, puts small values first, and replaces many values by stand-ins.
 void prepare_run(ScaleSpan& span, float min, float max, float factor, int bin_bits, std::byte* room) {
   const loops::Run run = span.run;
   const double small = kSmall * span.root_mean;
@@ -144,10 +144,10 @@ void prepare_run(ScaleSpan& span, float min, float max, float factor, int bin_bi
   set_small(span, small_pairs(span.run, small));
 }
 
-/// Values that are restored but for this share of their squares are restored exactly, up to the rounding of scale and product.
+/// If the squared error is below this share of the sum of squares, values are restored exactly, up to the rounding of scale and product.
 constexpr double kExact = 0x1p-46;
 
-/// Below this share of the mean square, the rounding of sums to float32 shows in a scale.
+/// Below this share of the mean square, the rounding of sums to float32 affects the scale.
 constexpr double kTinyError = 0x1p-26;
 
 }  // namespace

@@ -23,8 +23,8 @@ size_t mse_room(size_t n);
 float unit_factor(double largest);
 
 /// Replaces the scale and zero point, which are those of min-max, if it finds better ones. [min, max] is the range of the values,
-/// which are finite. room: mse_room(run.n), aligned to 8. Pairs come in the order of their magnitudes, and room is where they lie:
-/// they may be replaced by multiples of them.
+/// which are finite. room: mse_room(run.n), aligned to 8. Pairs come in the order of their magnitudes, and lie in room: they may be
+/// replaced by multiples of them.
 void search_mse(loops::Run run, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
                 int32_t& zero_point);
 

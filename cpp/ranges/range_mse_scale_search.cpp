@@ -21,11 +21,11 @@ struct Intervals {
   F32x4 center;  ///< of the window, about
 };
 
-/// Inside of an interval shorter than this share of u, errors differ by about as much as they are rounded.
+/// Inside of an interval shorter than this share of u, errors differ by about their rounding errors.
 constexpr float kShortest = 0x1p-20f;
 
-/// How many intervals may wait. Cutting begins when kDrain of them wait, or a few more. It takes up to four from the end and leaves four
-/// more than it takes at most, 20 times in a row at most: then they are shorter than kShortest.
+/// Largest number of waiting intervals. Cutting begins when kDrain or a few more wait. Each cut takes up to four from the end and adds at
+/// most four more than it takes. After at most 20 cuts in a row they are shorter than kShortest.
 constexpr size_t kDrain = 128, kMostWaiting = kDrain + 4 + 4 * 20 + 8;
 
 /// The distance of the first trials in u. Values that lie anywhere between levels have f of about 1/12. The chord then errs by up
@@ -33,7 +33,7 @@ constexpr size_t kDrain = 128, kMostWaiting = kDrain + 4 + 4 * 20 + 8;
 /// instead, the time changes by 5 % or less.
 constexpr float kStep = 0.4f;
 
-/// How four trials are shared among one to four intervals.
+/// Distribution of four trials among one to four intervals.
 struct Cut {
   uint8_t interval[4];
   float share[4];       ///< of the interval's length, before the trial
@@ -55,7 +55,7 @@ constexpr float kRounding = 0x1p-19f;
 /// With 0.8 and 1, or 1.2 and 2 instead, the time changes by 8 % or less.
 constexpr double kShareOf12th = 0.9, kSmallStep = 1.5;
 
-/// With so many levels or fewer, trials take less time than a grid: with SIMD a tenth less for 6 bits, a third more for 8.
+/// Up to this number of levels, trials take less time than a grid: with SIMD 10 % less for 6 bits, but 33 % more for 8.
 constexpr double kFewLevels = 63;
 
 /// A grid has up to kGridSize steps, otherwise kGridDensity times the root of the number of values in a unit of u: about as long as
@@ -64,20 +64,20 @@ constexpr double kFewLevels = 63;
 constexpr size_t kGridSize = 512;
 constexpr float kGridDensity = 1.4f, kGridStart = 0.8f;
 
-/// How far above the start the first four trials are: so many times as far as 0 is below it, or as kFirstSteps steps are if that is
-/// less. With 4 bits, clipping is mostly too much at the last one. A row of even steps would need another one to get there.
+/// Distances of the first four trials above the start: factors of the distance to 0, or of kFirstSteps steps if that is less. With 4 bits,
+/// the last one usually clips too much. A row of even steps would need a second row to get there.
 constexpr float kFirstTrials[4] = {0, 0.14f, 0.33f, 0.8f}, kFirstSteps = 7.5f;
 
-/// The steps of a row: just less than four, so that rounding does not leave a rest.
+/// Steps of a row: just less than four, so that rounding leaves no rest.
 constexpr float kStepsOfRow = 3.9999f;
 
-/// How far above `start` the end of a grid is looked for in a step at most.
+/// Largest step above `start` in the search for the end of a grid.
 constexpr double kLargestStepUp = 0.17;
 
-/// By so much, as a share of the squares, sums in double may feign too low an error.
+/// Largest amount by which rounding of double sums may lower an error, as a share of the sum of squares.
 constexpr double kRoundingOfGrid = 0x1p-46;
 
-/// Bounds of levels that hold nothing back.
+/// Bound of levels that clips no value.
 constexpr float kFarAway = HUGE_VALF;
 
 F32x4 steps(double from, double step) {
@@ -93,7 +93,7 @@ F32x4 steps(double from, double step) {
   // Both times d^2.
   const F32x4 least = sub(mul(d2, sub(mul(splat(0.5f), add(fa, fb)), mul(splat(0.25f), d2))), mul(splat(0.25f), mul(rise, rise)));
   const F32x4 squares = mul(d, add(mul(mul(a, b), d), sub(fa_d, rise_a)));
-  // The place of the least error lies behind `from` and before `to`; else it is one of the ends.
+  // The least error lies after `from` and before `to`; otherwise it is at one of the ends.
   const I32x4 behind = greater(add(mul(a, d2), add(fa_d, fa_d)), rise_a);
   const I32x4 before = greater(add(mul(b, d2), rise_b), add(fb_d, fb_d));
   const I32x4 inside = bit_and(bit_and(behind, before), greater(mul(most, squares), least));
@@ -133,7 +133,7 @@ class ScaleSearch {
   }
 
  private:
-  /// Whether there is one window, and few enough levels for intervals to be ruled out. With 16 bits only the trials themselves count.
+  /// True if there is one window, and few enough levels to rule out intervals. With 16 bits the search only makes trials.
   [[nodiscard]] bool is_proven() const { return windows_.fixed() && windows_.levels < 256; }
 
   /// A u from which on clipping alone errs more than the best.
@@ -167,7 +167,7 @@ class ScaleSearch {
     for (size_t i = 0; i < size; i += 4) {
       const float at = first + static_cast<float>(i) * step;
       const F32x4 from = steps(at, step), to = add(from, splat(step)), a = load(errors_ + i), b = load(errors_ + i + 1);
-      // A bound that is quicker: no chord lies lower than its lower end.
+      // Check a faster bound first: no chord lies lower than its lower end.
       if (!any(greater(mul(splat(bound_), mul(to, to)), sub(pmin(a, b), slack)))) continue;
       keep({from, to, a, b, splat(middle_)}, size - i < 4 ? (1u << (size - i)) - 1 : 15);
       if (waiting_count_ >= kDrain) drain();
@@ -211,7 +211,7 @@ class ScaleSearch {
     return {u, error, windows_.fixed() ? center : div(add(place, half_), u)};
   }
 
-  /// The errors of four u below the start, where hardly a value is clipped: those without clipping, which are no larger.
+  /// Lower bounds of the errors of four u below the start, where hardly any value is clipped: the errors without clipping.
   Nodes attempt_below(F32x4 u) {
     const loops::Trials trials = {u, splat(-kFarAway), splat(kFarAway)};
     loops::TrialSums sums;
@@ -224,7 +224,7 @@ class ScaleSearch {
   void take_fits(const loops::Trials& trials, F32x4 errors, F32x4 slopes) {
     const F32x4 square = mul(trials.u, trials.u), level_square = add(sub(square, add(slopes, slopes)), errors);
     const F32x4 product = mul(square, errors), squares = mul(square, level_square);
-    // No more than what t itself leaves, and no less than what rounding could feign.
+    // At most the error of t itself, and at least the possible rounding error.
     const F32x4 fitted = add(pmax(splat(0.0f), sub(product, mul(slopes, slopes))), mul(splat(kRounding), product));
     const F32x4 least = pmin(fitted, mul(errors, level_square));
     const I32x4 better = bit_and(greater(level_square, splat(0.0f)), greater(mul(splat(best_), squares), least));
@@ -248,12 +248,12 @@ class ScaleSearch {
     bound_ = best_ * static_cast<float>(1 - kSearchTolerance);
   }
 
-  /// Fills in the windows. Returns whether one of them has to clip values, so that the best has to be searched for.
+  /// Fills in the windows. Returns true if one of them has to clip values, so that the best has to be searched for.
   bool place_windows(loops::Trials& trials, F32x4 guess) const {
     const F32x4 first = nearest(mul(min_, trials.u)), last = nearest(mul(max_, trials.u));
     const F32x4 spare = sub(levels_, sub(last, first));
     const I32x4 clips = greater(splat(0.0f), spare);
-    // Where all levels fit in, the spare ones are shared between both ends.
+    // If all levels fit, share the spare ones between both ends.
     const F32x4 shared = sub(first, floor(mul(spare, splat(0.5f))));
     const F32x4 low = select(clips, pmin(pmax(nearest(guess), first), sub(last, levels_)), shared);
     trials.low = pmin(pmax(low, lowest_), highest_);
@@ -268,7 +268,7 @@ class ScaleSearch {
     I32x4 went_up = splat(0), went_down = splat(0);
     while (true) {
       loops::try_levels(span_.run, t_per_u_, trials, loops::Sums::kWindows, sums);
-      // No step back: both sums may be rounded to where they pretend to a gain.
+      // Never step back, because rounding may make both directions look better.
       const I32x4 up = bit_and_not(bit_and(greater(zero, sums.up), greater(highest_, trials.low)), went_down);
       const I32x4 down = bit_and_not(bit_and(greater(zero, sums.down), greater(trials.low, lowest_)), bit_or(went_up, up));
       if (!any(bit_or(up, down))) {
@@ -282,7 +282,7 @@ class ScaleSearch {
     }
   }
 
-  /// Lets those intervals wait that may hold something better. lanes: bits of those to look at.
+  /// Adds the intervals that may hold a better scale to the waiting ones. lanes: bits of the intervals to check.
   void keep(const Intervals& intervals, uint32_t lanes = 15) {
     const uint32_t kept = top_bits(promising(intervals, bound_)) & lanes;
     if (kept == 0) return;
@@ -290,7 +290,7 @@ class ScaleSearch {
     transpose(a, b, c, d);
     const float* const centers = centers_ + waiting_count_;
     store(centers_ + waiting_count_, intervals.center);
-    // The next one overwrites what is not kept.
+    // An interval that is not kept is overwritten by the next one.
     const auto put = [&](F32x4 interval, size_t i) {
       store(waiting_[waiting_count_], interval);
       centers_[waiting_count_] = centers[i];
@@ -323,7 +323,8 @@ class ScaleSearch {
     }
   };
 
-  /// Keeps what lies between the trials of a row, the one before it included unless it is the first, and goes on from the last.
+  /// Keeps the intervals between the trials of a row, including the trial before it unless the row is the first, and continues from the
+  /// last.
   [[gnu::noinline]] void keep_between(Row& row, bool up, bool first) {
     if (first) row.go_on_from(4);
     keep(row.between(up));
@@ -344,7 +345,7 @@ class ScaleSearch {
       done = u >= end;
       SCALEPOINT_NO_UNROLL
       for (size_t i = 4; i < 8; i++) done |= clips_too_much(row.u[i], row.error[i]);
-      // Far out, where most of the error is that of clipped values, larger steps do.
+      // Far out, where clipped values make most of the error, use larger steps.
       const float spare = row.error[7] - best_ * u * u;
       if (spare > step_ * step_) step = std::sqrt(spare);
       ahead = steps(u + step, step);
@@ -360,7 +361,7 @@ class ScaleSearch {
     row.center[3] = middle_;
     while (u > end && trials_left_ > 0) {
       if (small_step(u) > 0) return walk_down_small(u, end);
-      // As many rows of even steps as lead to the end.
+      // Divide the way to the end into rows of even steps.
       const float step = (u - end) / (kStepsOfRow * std::ceil((u - end) / (4 * step_)));
       const F32x4 us = pmax(steps(u - step, -step), splat(end));
       row.put(is_proven() ? attempt_below(us) : attempt(us, splat(middle_)));
@@ -416,16 +417,16 @@ class ScaleSearch {
     keep_between(row, false, true);
   }
 
-  /// Whether no larger u can be better than the best. Values between levels err by at most 1/2, so what is above 1/4 on average
-  /// comes from clipped values alone. Windows only shrink around 0, so clipping grows with u. Windows that need not hold 0 may
-  /// lie up to half a level better at another u.
+  /// True if no larger u can be better than the best. Values between levels err by at most 1/2, so a mean squared error above 1/4 comes
+  /// from clipped values alone. Windows only shrink around 0, so clipping grows with u. Windows that need not hold 0 may lie up to half a
+  /// level better at another u.
   [[nodiscard]] bool clips_too_much(float u, float error) const {
     float clipped = std::sqrt(std::max(0.0f, error - 0.25f));
     if (windows_.lowest < -windows_.levels) clipped = std::max(0.0f, clipped - 0.5f);
     return clipped > 0 && clipped * clipped >= best_ * u * u;
   }
 
-  /// Those that wait in four places.
+  /// The waiting intervals in four places.
   [[nodiscard]] Intervals waiting_at(const size_t* places) const {
     float centers[4];
     SCALEPOINT_NO_UNROLL
@@ -436,14 +437,14 @@ class ScaleSearch {
     return of;
   }
 
-  /// Cuts intervals until none may hold something better.
+  /// Cuts intervals until all are ruled out.
   void drain() {
     while (waiting_count_ > 0 && trials_left_ > 0) {
       const size_t taken = std::min<size_t>(waiting_count_, 4), first = waiting_count_ -= taken;
       size_t places[4], count = 0;
       SCALEPOINT_NO_UNROLL
       for (size_t i = 0; i < 4; i++) places[i] = first + std::min(i, taken - 1);
-      // The bound may have become lower while they waited.
+      // Check again, because the bound may be lower now.
       const uint32_t left = top_bits(promising(waiting_at(places), bound_));
       SCALEPOINT_NO_UNROLL
       for (size_t i = 0; i < taken; i++) {
@@ -461,7 +462,7 @@ class ScaleSearch {
     for (size_t i = 0; i < 4; i++) place_of[i] = places[cut.interval[i]];
     const Intervals of = waiting_at(place_of);
     const Nodes nodes = attempt(add(of.from, mul(sub(of.to, of.from), load(cut.share))), of.center);
-    // What lies before each trial: the one in the lane before, if that is in the same interval.
+    // The trial before each trial: that of the lane before, if it is in the same interval.
     float u[5], error[5];
     store(u + 1, nodes.u);
     store(error + 1, nodes.error);
@@ -481,7 +482,7 @@ class ScaleSearch {
   const float step_;
   int trials_left_;
   float best_ = FLT_MAX;   ///< error of the best in mean squares of the run
-  float bound_ = FLT_MAX;  ///< what is not below it is no better
+  float bound_ = FLT_MAX;  ///< exclusive upper bound of better errors
   FoundScale found_;
   loops::LevelSums level_sums_[kGridSize + 1];
   float errors_[kGridSize + 4];         ///< at the t of a grid, and infinity behind

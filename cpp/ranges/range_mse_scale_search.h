@@ -1,24 +1,21 @@
-// Finds the scale, and the window of levels, that restore a run with the least squared error: by branch and bound, with a proof
-// that nothing better was missed. Internal to range_mse.cpp.
+// Finds the scale, and the window of levels, that restore a run with the least squared error: by branch and bound, which proves that no
+// better one exists. Internal to range_mse.cpp.
 //
-// The levels are the multiples of the scale from low to high; a zero point only decides which window of multiples that is. With
+// The levels are the multiples of the scale from low to high; a zero point only decides about the window of multiples. With
 // t = 1 / scale, the error of a run in units of a level is
 //
 //   F(t) = sum of min (x t - k)^2 = t^2 sum x^2 - G(t),   G(t) = max of (2 t sum x k - sum k^2),
 //
 // where the minimum is over the level of each value, and the maximum over all assignments of levels in all windows at once. So G
 // is the largest of many straight lines: it is convex. Between two t it lies below the chord, and the squared error F(t) / t^2
-// lies above that of the chord, which has a closed form. An interval whose bound is not below the best error known is done with;
-// others are cut. Where no value changes its level inside of an interval, G is the chord itself, so that the search ends.
-//
-// With 7 and 8 bits the best scale is one of many that differ little. Going over all places where a value gets another level then takes less time
-// than trials with all values: it gives the errors at the many t of a grid at once.
+// lies above that of the chord, which has a closed form. An interval whose bound is not below the best known error is ruled out; others are
+// cut. If no value changes its level inside of an interval, G is the chord itself, so that the search ends.
+// With 7 and 8 bits the best scale is one of many similar ones. Visiting all t at which a value changes its level then takes less time than
+// trials with all values, because it gives the errors at all t of a grid at once.
 //
 // Each t that is tried also gives a candidate: for the levels k that it assigns, the best scale is sum x k / sum k^2 (least
 // squares).
-//
-// All is counted in u = t sqrt(mean x^2) and f = F / values. The chord between (a, fa) and (b, fb), d = b - a, then has the least
-// error
+// The units are u = t sqrt(mean x^2) and f = F / values. The chord between (a, fa) and (b, fb), d = b - a, then has the least error
 //
 //   least     (fa + fb) / 2 - d^2 / 4 - (fb - fa)^2 / (4 d^2)
 //   ------- = -----------------------------------------------      of the mean square of the run,
@@ -41,14 +38,14 @@ struct Windows {
   [[nodiscard]] bool fixed() const { return lowest == highest; }
 };
 
-/// A scale and the lowest level. scale is 0 where nothing was found.
+/// A scale and the lowest level. scale is 0 if the search found no better one.
 struct FoundScale {
   double scale = 0;
   double low = 0;
   double error = 0;  ///< in mean squares of the run
 };
 
-/// What to search, and where.
+/// Input of the search: the values, and the span of scales.
 struct ScaleSpan {
   loops::Run run;
   double count;         ///< values, each as often as it counts
@@ -56,19 +53,19 @@ struct ScaleSpan {
   double root_mean;     ///< of the squares, above 0
   double first, start;  ///< t: the least, and where to begin, from which the search goes both ways
   double last;          ///< t: the largest. The search ends before it where clipping alone errs more than the best does
-  int most_trials;      ///< after so many the search ends, and then proves nothing
+  int most_trials;      ///< limit of trials, after which the search ends without a proof
 
-  /// The values at the front of the run that are small, how many they are, and their share of the sum of squares. Small values
-  /// err less than all do, but their error changes slowly with the scale: far from the best scale they prove more in less time.
-  /// None if size is 0.
+  /// The values at the front of the run that are small, how many they are, and their share of the sum of squares. The error of small values
+  /// is less than that of all values, but changes slowly with the scale: far from the best scale it rules out more in less time. size is 0
+  /// if unused.
   struct Small {
     size_t size;
     double count, squares;
   } small;
 };
 
-/// The search gives up on intervals that could only lower the error by this share of it. That leaves 3e-4 of what is promised to
-/// the rounding of sums. With 1e-5 instead, it takes a tenth more trials.
+/// The search gives up on intervals that could only lower the error by this share of it. The remaining 3e-4 of the promised 1e-3 are for
+/// the rounding of sums. With 1e-5 instead, it takes 10 % more trials.
 inline constexpr double kSearchTolerance = 7e-4;
 
 FoundScale search_scale(const ScaleSpan& span, const Windows& windows);

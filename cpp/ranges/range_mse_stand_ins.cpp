@@ -26,7 +26,7 @@ loops::Run stand_in(std::span<const float> x, double min, double max, double roo
                deviation = std::sqrt(std::max(variance, 0.0));
   const double unit = std::max({deviation, (max - min) / (1 << (kStandInOctaves - 1)), 0x1p-126});
   loops::add_to_bins(x.data(), x.size(), middle, static_cast<float>(1 / unit), rest_bits, bins, half);
-  // Outward from the mean. The pairs of floats for two bins take no more than the place of one of the bins that were read.
+  // Go outward from the mean. The pairs of floats for two bins fit into the memory of one bin that was read.
   auto* const pairs = reinterpret_cast<float*>(memory);
   size_t n = 0;
   for (size_t i = 0; i < half; i++) {

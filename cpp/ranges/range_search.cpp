@@ -1,4 +1,4 @@
-// Ranges that are searched for: finds the values of each parameter and hands them to the search.
+// Searches for ranges: finds the values of each parameter and passes them to the search.
 #include "ranges/range_search.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace scalepoint {
 namespace {
 
-/// Where the values of a parameter lie: `lines` lines of `length`, `line_step` apart, their elements `step` apart.
+/// Positions of the values of a parameter: `lines` lines of `length`, `line_step` apart, their elements `step` apart.
 struct Place {
   size_t offset, lines, length, line_step, step;
   [[nodiscard]] size_t size() const { return lines * length; }
@@ -90,7 +90,7 @@ class RangeSearch {
   }
 
  private:
-  /// The finite values of a parameter, in place or gathered, and their range: [0, 0] if there are none.
+  /// The finite values of a parameter, in place or gathered, and their range: [0, 0] without finite values.
   struct Values {
     const float* x;
     size_t n;
@@ -111,7 +111,7 @@ class RangeSearch {
     return {gathered_, n, true, range.min, range.max};
   }
 
-  /// The parameters for the range that the method asks for; kMse starts from that of all values.
+  /// Chooses the parameters for the range of the method; kMse starts from that of all values.
   Status choose(const Values& values, size_t p) {
     float min = values.min, max = values.max;
     if (method_ == RangeMethod::kPercentile && values.n > 0) {

@@ -1,4 +1,4 @@
-// Scales and zero points that are searched for, where those of the whole range are not the best.
+// Searches for scales and zero points that are better than those of the whole range.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace scalepoint {
 
-/// How the range is found where it is not given and not that of all values.
+/// Methods that find a range other than that of all values.
 enum class RangeMethod : int32_t {
   kMse = 0,         ///< least squared error of the restored values, by scale and zero point
   kPercentile = 1,  ///< from the (100 - p)th to the pth percentile; symmetric: up to the pth percentile of the magnitudes
   kEntropy = 2,     ///< least divergence of a histogram from itself in levels, as TensorRT calibrates
 };
 
-/// Bytes of memory that search_qparams needs for an array of so many elements.
+/// Bytes of memory that search_qparams needs for an array of `size` elements.
 [[nodiscard]] uint64_t search_scratch_bytes(uint64_t size, const Layout& layout) noexcept;
 
 /// Chooses scale and zero point of every parameter of a whole array, each by its own finite values.
@@ -33,11 +33,11 @@ enum class RangeMethod : int32_t {
 ///                values look as good as all. Source: S. Migacz, 8-bit inference with TensorRT.
 /// Error:   kMse, up to 8 bits: sqrt(E) <= sqrt(1.001 E*) + 2^-22 sqrt(sum x^2) for each parameter, where E* is the least squared
 ///          error of any real scale with any zero point that choose_qparams may give. The second term is float32's: x / scale is
-///          rounded to 2^-24 of x for the best and for the chosen scale, and so are the scale and the restored value. Tests hold
-///          the search to it. Exceptions: without include_zero the best zero point has to be at most 512 in magnitude, because the
-///          search does not try all scales further out; scales at kMinScale, and values above half of the largest float.
-///          kMse, any type: never more than with min-max, up to a 1e-5th.
-/// Special: zeros, what min-max restores exactly, and parameters without a finite value have what min-max gives. So has every
+///          rounded to 2^-24 of x for the best and for the chosen scale, and so are the scale and the restored value. Tests check this
+///          bound. Exceptions: without include_zero the best zero point has to be at most 512 in magnitude, because the search does not try
+///          all scales further out; scales at kMinScale, and values above half of the largest float. kMse, any type: never more than with
+///          min-max, up to a 1e-5th.
+/// Special: parameters whose values are zeros, are restored exactly by min-max, or are not finite have the result of min-max. So has every
 ///          parameter of an empty array, whose layout is not read.
 /// Shape:   scratch: search_scratch_bytes, its address a multiple of 8; scale and zero_point: all of the array's.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadRange for the percentile, kNonFinite.
@@ -45,7 +45,7 @@ enum class RangeMethod : int32_t {
                                     RangeMethod method, double percentile, std::span<std::byte> scratch, std::span<float> scale,
                                     std::span<int32_t> zero_point) noexcept;
 
-/// Chooses one scale and zero point for values of which some stand for many.
+/// Chooses one scale and zero point for values with counts.
 ///   pairs        A finite value, and how often it counts: a whole number from 1 on. The last two are the smallest and the largest
 ///                value; before them they are in the order of their magnitudes. They may be replaced by multiples of them.
 ///   method       kMse or kEntropy: as search_qparams with each value as often as it counts. Any number of pairs is searched as few
@@ -57,9 +57,9 @@ enum class RangeMethod : int32_t {
 
 /// For each run of run_size values, takes another scale and its zero point if they restore the run with a smaller squared error, by
 /// more than the rounding of float32 sums. Use it where scales are stored in fewer bits than they were searched with.
-/// Special: another scale that is not finite and positive is never taken.
+/// Special: ignores other scales that are not finite and positive.
 /// Shape:   x.size() == scale.size() * run_size; finite. zero_point and other_zero_point are as long as scale. other_scale has first
-///          one scale for each run, then a second one for each, and so on: each is held against the best of those before it.
+///          one scale for each run, then a second one for each, and so on: each is compared with the best of those before it.
 /// Status:  kBadDType, kSizeMismatch; kBadScale if one of scale is not finite and positive.
 [[nodiscard]] Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::span<float> scale,
                                  std::span<int32_t> zero_point, std::span<const float> other_scale,

@@ -58,7 +58,7 @@ void try_each(const Run& run, F32x4 t, const Trials& trials, TrialSums& out) {
   FourSums error, slope, up, down;
   for (size_t at = 0; at < run.n; at += kBlock) {
     const size_t size = run.n - at < kBlock ? run.n - at : kBlock;
-    // Two sets of sums, as additions wait for each other.
+    // Use two sets of sums, because additions wait for each other.
     BlockSums even, odd;
     const float* p = run.x + kStep * at;
     SCALEPOINT_NO_UNROLL
@@ -119,7 +119,7 @@ void try_one(const Run& run, T t, T low, T high, bool with_windows, float* out) 
   for (int i = 0; i < 4; i++) out[4 * i] = static_cast<float>(sums[i]);
 }
 
-/// One candidate after the other.
+/// Tries one candidate after the other.
 void try_one_by_one(const Run& run, double t_per_u, const Trials& trials, bool with_windows, TrialSums& out) {
   float u[4], low[4], high[4], sums[16];
   store(u, trials.u);
@@ -142,7 +142,7 @@ double total(F32x4 a) {
   return (static_cast<double>(lanes[0]) + lanes[1]) + (static_cast<double>(lanes[2]) + lanes[3]);
 }
 
-/// The sum of f over the values, four at a time; `filler` stands in for what is missing at the end. f takes a pointer.
+/// The sum of f over the values, four at a time; `filler` replaces missing values at the end. f takes a pointer.
 template <class F>
 double sum_blocks(const float* x, size_t n, float filler, F f) {
   double sum = 0;
@@ -167,16 +167,16 @@ double sum_blocks(const float* x, size_t n, float filler, F f) {
 
 /// Values for which `sum_steps` prepares its loop at a time.
 constexpr size_t kChunk = 64;
-/// Places on a grid have so many bits behind the point. A grid has less than 2^9 steps, so that sums of two fit into 31 bits.
+/// Fractional bits of places on a grid. A grid has less than 2^9 steps, so that sums of two places fit into 31 bits.
 constexpr int kPlaceBits = 21;
 
-/// min(max(a, 0), most), where most is above 0. Of integers: of floats the engine would make branches.
+/// min(max(a, 0), most), where most is above 0. Computed with integers, because the engine would use branches for floats.
 float within(float a, float most) {
   const auto bits = bit_cast<int32_t>(a), top = bit_cast<int32_t>(most), positive = bits < 0 ? 0 : bits;
   return bit_cast<float>(positive < top ? positive : top);
 }
 
-/// Where the levels of some values change. Its own pass, as nothing in it depends on how often they do.
+/// The places at which the levels of some values change. Computed in a separate pass, which does not depend on the number of changes.
 struct Chunk {
   float x[kChunk], weight[kChunk], level[kChunk];  ///< levels at the start of the grid
   int32_t at[kChunk];                              ///< the first place
@@ -288,7 +288,7 @@ double sum_steps(const Run& run, const Grid& grid, double low, double high, Leve
 
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high) {
   const F32x4 s = splat(scale), reciprocal = splat(1.0f / scale), bottom = splat(low), top = splat(high), times = splat(factor);
-  // What is missing at the end is filled with a level, which has no error.
+  // Fill missing values at the end with a level, whose error is 0.
   const float filler = scale * (low > 0 ? low : high < 0 ? high : 0.0f) / factor;
   return sum_blocks(x, n, filler, [&](const float* p) {
     const F32x4 v = mul(load(p), times), e = sub(v, mul(s, pmin(pmax(nearest(mul(v, reciprocal)), bottom), top)));
@@ -307,7 +307,7 @@ double fit_scale(const float* x, size_t n, double scale, double low, double high
 }
 
 size_t small_ones_first(const float* x, size_t n, float factor, float limit, float* to) {
-  // Compares bits: of floats the engine would make a branch.
+  // Compare bits, because the engine would use a branch for floats.
   const uint32_t below = bit_cast<uint32_t>(limit);
   size_t small = 0;
   for (size_t i = 0, large = n; i < n; i++) {

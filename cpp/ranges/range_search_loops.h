@@ -1,4 +1,4 @@
-// The loops of the search for ranges. Callers check arguments.
+// Loops of the search for ranges. Callers check arguments.
 #pragma once
 
 #include <cstddef>
@@ -8,30 +8,30 @@
 
 namespace scalepoint::loops {
 
-/// Four candidates, one a lane. With t = 1 / scale = u * t_per_u, value x lies at v = x t between the levels, which are the whole
+/// Four candidates, one per lane. With t = 1 / scale = u * t_per_u, value x lies at v = x t between the levels, which are the whole
 /// numbers from low to high. Below, k = clamp(round_half_even(v), low, high) is the level of x.
 struct Trials {
   lanes::F32x4 u, low, high;
 };
 
-/// Sums over a run for each candidate. Each block of 512 values is summed in float32; the blocks are added in double, in order. Of up
-/// to kFewValues all is in double: their error may be so small that the rounding of v would show in it.
+/// Sums over a run for each candidate. Each block of 512 values is summed in float32; the blocks are added in double, in order. Sums of up
+/// to kFewValues values are all in double, because the rounding of v could exceed their error.
 inline constexpr size_t kFewValues = 16;
 struct TrialSums {
   lanes::F32x4 error;  ///< (v - k)^2
   lanes::F32x4 slope;  ///< (v - k) v
-  /// By how much the error would grow, halved, if the levels were those one further up or down: negative if that is better.
+  /// Half of the growth of the error if all levels moved up or down by one: negative if that is better.
   lanes::F32x4 up, down;
 };
 
-/// A run of values; if `weighted`, of pairs of a value and how often it counts.
+/// A run of values; if `weighted`, of pairs of a value and its count.
 struct Run {
   const float* x;
   size_t n;  ///< values, or pairs
   bool weighted;
 };
 
-/// Which of the sums are needed.
+/// The sums that are needed.
 enum class Sums {
   kError,    ///< the error alone, where low and high do not matter: all whole numbers are levels
   kFit,      ///< error and slope
@@ -51,7 +51,7 @@ struct LevelSums {
   double squares;   ///< k^2
 };
 
-/// The levels k of all values at the start of a grid, and by how much their sums change from each t to the next. The levels go
+/// The levels k of all values at the start of a grid, and the changes of their sums from each t to the next. The levels go
 /// from low to high, 0 among them. sums: grid.size + 1. Returns the sum of x^2.
 double sum_steps(const Run& run, const Grid& grid, double low, double high, LevelSums* sums);
 
@@ -62,17 +62,17 @@ double error_of_run(const float* x, size_t n, float factor, float scale, float l
 /// The scale with the least squared error for the levels k that this one assigns: sum x k / sum k^2. Not finite if all k are 0.
 double fit_scale(const float* x, size_t n, double scale, double low, double high);
 
-/// Copies the values times the factor to `to`, those below the limit in magnitude first. Returns how many these are.
+/// Copies the values times the factor to `to`, those below the limit in magnitude first. Returns their number.
 size_t small_ones_first(const float* x, size_t n, float factor, float limit, float* to);
 
-/// Values that are near each other.
+/// Sums over values that are near each other.
 struct Bin {
   uint64_t count;
   uint64_t rest;  ///< sum of what lies above the lower end, in units of the last bit of y
 };
 
 /// Adds x to its bins: those of values from `middle` on by the upper bits of the float y = |x - middle| * per_unit + 1, with y = 1
-/// in the first; behind `half` bins those of values below `middle`. rest_bits: bits of the fraction of y that do not tell bins apart.
+/// in the first; behind `half` bins those of values below `middle`. rest_bits: bits of the fraction of y that the bins ignore.
 void add_to_bins(const float* x, size_t n, float middle, float per_unit, int rest_bits, Bin* bins, size_t half);
 
 /// Adds to the counts: |x| goes into bin |x| * per_unit, or into the last.
