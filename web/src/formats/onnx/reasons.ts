@@ -47,7 +47,7 @@ export type Obstacle =
   | { readonly kind: 'opset'; readonly opset: number; readonly operator: string };
 
 /** A reason of this format, or one that formats share. */
-export type OnnxReason = OwnReason | Extract<SharedReason, { kind: 'rule' | 'rank' | 'dtype' | 'notSmaller' }>;
+export type OnnxReason = OwnReason | SharedReason;
 
 /** Reason why a weight is not multiplied as integers: its reader, or a version that cannot be raised. */
 export type RestoredReason = Extract<OwnReason, { kind: 'readBy' | 'inFunction' }> | Obstacle;

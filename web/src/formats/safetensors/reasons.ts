@@ -1,5 +1,4 @@
 /** Reasons to keep weights of safetensors results, beyond those that formats share. */
-import type { Role } from '../../codecs/codec.js';
 import { type Reason, reasonWords } from '../reason.js';
 
 /** A reason that only safetensors results have. */
@@ -22,11 +21,11 @@ export type SafetensorsReason =
   | {
       readonly kind: 'nameTaken';
       /** The part: `data`, `scale`, `zeroPoint` or `shape`. */
-      readonly role: Role;
+      readonly role: string;
     };
 
 /** Names of parts. */
-const parts: Readonly<Record<Role, string>> = {
+const parts: Readonly<Record<string, string>> = {
   data: 'packed',
   scale: 'scale',
   zeroPoint: 'zero point',
