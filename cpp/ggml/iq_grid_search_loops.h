@@ -20,7 +20,7 @@ struct GridRule {
   bool even;       ///< the last of eight signs is not stored, and makes the number of minuses even
   bool is_fitted;  ///< the range is that of a scale that is searched before, and every point is searched again in the end
   bool all_again;  ///< if any point is not that of the rounded levels, all are searched again in the end
-  bool moves_up;   ///< after a sub-block of zeros, what is stored of the points that follow begins in its place
+  bool moves_up;   ///< after a sub-block of zeros, the stored points that follow begin in its place
 };
 inline constexpr size_t kLongestGridBlock = 32;
 

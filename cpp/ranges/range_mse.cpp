@@ -121,7 +121,7 @@ size_t small_pairs(const loops::Run& run, double limit) {
   return n;
 }
 
-/// Bins of stand-ins by the bits of a type. A level is a (2^bits)th of what the windows cover, which is two standard deviations
+/// Bins of stand-ins by the bits of a type. A level is 2^-bits of the range that the windows cover, which is two standard deviations
 /// or more wherever there is much to gain. It then holds 32 bins or more around the mean, and some eight far out; of fewer than 8
 /// bits 64 and 16.
 int bin_bits(int bits) { return std::min(bits + 5, kMostBinBits); }
