@@ -29,7 +29,7 @@ struct Learner {
   uint16_t last[kMaxCodebookSize][kGroups + 1];  ///< start of the last cell of the best partition, by cells and groups
 };
 
-/// Moves the bins in use to the front and makes running sums of weight and moment. Returns how many bins are in use.
+/// Moves the bins in use to the front and makes running sums of weight and moment. Returns the number of bins in use.
 size_t compact(Learner& learner) {
   size_t used = 0;
   double weight = 0, moment = 0;

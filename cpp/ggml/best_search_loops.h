@@ -31,7 +31,7 @@ struct BestRule {
   bool affine = false;              ///< true if there are minimums
   int16_t bottom, top;              ///< of levels
   uint8_t zero = 0;                 ///< the code of level 0, if levels are even
-  Field levels[2] = {};             ///< a field of `count` 0 holds nothing
+  Field levels[2] = {};             ///< a field of `count` 0 is unused
   int16_t lowest = 0, highest = 0;  ///< of the factors of the scale; both 0 without factors
   int16_t most = 0;                 ///< the largest factor of the minimum
   uint8_t scale_zero = 0;           ///< the code of a factor of 0

@@ -27,7 +27,7 @@ inline constexpr size_t kLongestGridBlock = 32;
 /// A sub-block.
 struct GridBlock {
   float scale;        ///< 0 if it counts as zeros
-  bool is_zero;       ///< nothing was searched, and points and signs are 0
+  bool is_zero;       ///< true without a search; points and signs are then 0
   uint16_t point[8];  ///< indexes
   uint8_t signs[4];   ///< bits of eight elements each
 };

@@ -187,7 +187,7 @@ void search_mse(loops::Run run, float min, float max, const QuantizationSpec& sp
   const auto farthest = static_cast<float>(std::max(-found.low, found.low + windows.levels));
   if (!(better >= kMinScale && better * farthest <= FLT_MAX)) return;
   const auto restores_better = [&] {
-    // The error of the search is that of the scale but for what search_qparams says of rounding: 2^-22 of the root mean square, which is
+    // The error of the search is that of the scale except for rounding (see search_qparams): 2^-22 of the root mean square, which is
     // 2^-9 of the root of an error above kTinyError, and so less than 2^-7 of the error.
     const bool is_exact = !span.run.weighted && found.error >= kTinyError;
     if (is_exact && found.error * squares.sum < plain * (1 - 0x1p-6)) return true;
