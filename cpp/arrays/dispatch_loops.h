@@ -40,7 +40,7 @@ struct PerRounding {
       case Rounding::kReciprocal:
         return reciprocal;
     }
-    return {};  // the compiler warns of a rounding that is missing above, and a call of nothing ends the program
+    return {};  // not reached: the compiler warns about a rounding that is missing above
   }
 };
 

@@ -3,9 +3,9 @@
 // A source has these functions:
 //   from          the source from an element on, the first of a block
 //   run_end       where the run of element i ends, or n if that comes first: the elements up to there are made alike
-//   run_at        what makes them. Its `make` gives the values of eight elements, which may first have to be made from the x at hand
+//   run_at        the maker of these elements. Its `make` gives the values of eight elements, made from the given x if necessary
 //   array         the values of n elements from i on as an array, for which there is memory
-//   fetch_values  fetches what n elements are made from, unless that is the x at hand (fetch.h)
+//   fetch_values  prefetches the inputs of n elements, unless these are the given x (fetch.h)
 #pragma once
 
 #include <cstddef>

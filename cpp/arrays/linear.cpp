@@ -144,7 +144,7 @@ Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size
         loops::quantize_even_runs(x.data(), run_size, even, spec, scale.data(), zero_point.data(), codes.data());
     if (largest >= kInfinityBits && spec.non_finite == NonFinite::kError) return Status::kNonFinite;
     // The rest of this function repeats the runs if a value is not finite, or so large that choose_qparams may have to lower a
-    // scale: below 2^126 a scale times its farthest code, at most the width of the range but for roundings, is finite.
+    // scale: below 2^126 a scale times its farthest code, at most the width of the range except for rounding, is finite.
     if (largest < bit_cast<uint32_t>(0x1p126f)) {
       run = even;
       offset = even * run_size;

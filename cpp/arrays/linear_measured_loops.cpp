@@ -17,7 +17,7 @@ struct MadeValues {
   F32x4 step;    ///< the scale
   I32x4 bottom;  ///< the bits of the smallest rounded value
   I32x4 top;     ///< the bits of the largest rounded value
-  F32x4 center;  ///< kMagic + what was added before rounding
+  F32x4 center;  ///< kMagic + the addend before rounding
 
   void make(size_t i, F32x4 a, F32x4 b, F32x4& low, F32x4& high) const {
     // Except for kFused, center equals kMagic: one register serves both uses.

@@ -130,7 +130,7 @@ uint32_t range_columns(const float* x, size_t rows, size_t columns, float* min, 
   for (size_t i = 0; i < columns; i++) {
     // NaN and infinities are the farthest, with a sign bit and without.
     for (const float v : {min[i], max[i]}) largest = std::max(largest, bit_cast<uint32_t>(v) & kAbsMask);
-    // Without a sign bit there, nothing is below 0.
+    // Without a sign bit in min, all values are at least 0.
     if (bit_cast<int32_t>(min[i]) > 0) min[i] = 0;
   }
   return largest;

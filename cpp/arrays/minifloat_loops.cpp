@@ -15,7 +15,7 @@ struct Format {
   int exponent_bits;
   int fraction_bits;
   int32_t largest;  ///< the code of the largest finite value
-  int32_t nan;      ///< what NaN becomes, without the sign; `largest` if the format has no NaN
+  int32_t nan;      ///< code of NaN, without the sign; `largest` if the format has no NaN
 
   [[nodiscard]] constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   /// The difference of the biases of float32 and this format, as float32 bits.

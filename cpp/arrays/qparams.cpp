@@ -63,7 +63,7 @@ Status choose_qparams(std::span<const float> min, std::span<const float> max, co
   if (min.size() != max.size() || min.size() != scale.size() || min.size() != zero_point.size()) return Status::kSizeMismatch;
   for (size_t i = 0; i < min.size(); i++) {
     double low = min[i], high = max[i];
-    if (low > high) low = high = 0;  // an empty range: nothing finite was seen
+    if (low > high) low = high = 0;  // an empty range: no value was finite
     if (!std::isfinite(low) || !std::isfinite(high)) return Status::kBadRange;
     const QParams chosen = spec.scheme == Scheme::kSymmetric ? symmetric_qparams(low, high, spec.dtype, spec.symmetric_range)
                                                              : asymmetric_qparams(low, high, spec.dtype, spec.include_zero);

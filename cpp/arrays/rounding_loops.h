@@ -16,7 +16,7 @@ inline constexpr size_t kStep = 16;
 /// Parameters of the rounding, spread over lanes.
 struct Params {
   lanes::F32x4 factor;  ///< the scale; its reciprocal for kReciprocal
-  lanes::F32x4 shift;   ///< what is added before rounding: the zero point for kFused, else not read
+  lanes::F32x4 shift;   ///< addend before rounding: the zero point for kFused, else not read
   lanes::I32x4 bias;    ///< code = bits of the rounded sum - bias
 
   template <Rounding kRounding>
@@ -28,7 +28,7 @@ struct Params {
   }
 };
 
-/// The bits of magic + v, where v is x / scale, or what the rounding has in its place. With magic = kMagic they are kMagicBits +
+/// The bits of magic + v, where v is x / scale, or the value in its place in the rounding. With magic = kMagic they are kMagicBits +
 /// v rounded half to even, as long as |v| is at most 2^22.
 template <Rounding kRounding>
 inline lanes::I32x4 rounded_bits(lanes::F32x4 x, const Params& p, lanes::F32x4 magic = lanes::splat(kMagic)) {

@@ -35,7 +35,7 @@ constexpr int kImprovements = 3;
 constexpr int kMultiples = 2;
 
 /// Scales whose errors differ by less than this share of the energy are compared by sums that are added in the order of the elements.
-/// A sweep adds what changes from scale to scale, and rounds otherwise.
+/// A sweep adds the changes from scale to scale, with other roundings.
 constexpr double kRounding = 0x1p-44;
 /// Largest number of such scales. Reached by values that any scale restores exactly.
 constexpr size_t kMostNear = 100;
@@ -153,6 +153,7 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
   float near[kMostNear];  // the best scales so far
   size_t count = 0;
   float best = 0;
+  // Try scales of both signs, from wide to narrow.
   for (const double sign : {1.0, -1.0}) {
     if (sweeps) fit_many(x, factors, sign < 0, book);
     double width = kWidest, error = 0;
@@ -170,6 +171,7 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
       best = static_cast<float>(scale);
     }
   }
+  // Decide between scales with nearly equal errors.
   if (count > 1) {
     promised = least;
     best = 0;
@@ -181,7 +183,7 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
       best = static_cast<float>(scale);
     }
   }
-  // The codes of the improved scale may have an even better one.
+  // Improve the scale: its codes may have an even better one.
   for (int i = 0; i < kImprovements && best != 0 && is_finite(best); i++) {
     const loops::FitSums sums = fit(x, best, book);
     const double error = error_of(sums, energy, best);

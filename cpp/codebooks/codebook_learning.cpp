@@ -26,10 +26,10 @@ struct Learner {
   /// The gain of the best partitions of the first groups into n cells, and into n - 1 cells.
   double gain[2][kGroups + 1];
   uint32_t end[kGroups + 1];                     ///< bins in the first groups
-  uint16_t last[kMaxCodebookSize][kGroups + 1];  ///< where the last cell of the best partition begins, by cells and groups
+  uint16_t last[kMaxCodebookSize][kGroups + 1];  ///< start of the last cell of the best partition, by cells and groups
 };
 
-/// Moves the bins in use to the front and makes running sums of weight and moment. Returns how many bins are in use.
+/// Moves the bins in use to the front and makes running sums of weight and moment. Returns the number of bins in use.
 size_t compact(Learner& learner) {
   size_t used = 0;
   double weight = 0, moment = 0;

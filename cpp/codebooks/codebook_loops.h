@@ -47,7 +47,7 @@ inline constexpr size_t kBehindSweep = 4;
 
 /// A threshold on the way from 0 outwards.
 struct Crossing {
-  double product, square;  ///< by how much the magnitude of the value and its square grow there
+  double product, square;  ///< growth of the magnitude of the value, and of its square
   float threshold;         ///< magnitudes above it are past it
 };
 

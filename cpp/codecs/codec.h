@@ -78,8 +78,8 @@ struct Tile {
   uint32_t columns = 0;
   int32_t type = 0;                    ///< an ElementType or a BlockType, see elements.h
   uint32_t wanted = 1;                 ///< the parts to make, a bit for each: 1 << Role
-  bool measure = false;                ///< whether to add up the errors of the data
-  float add = 0;                       ///< what is added to each element when it is read
+  bool measure = false;                ///< true: adds up the errors of the data
+  float add = 0;                       ///< addend of each element that is read
   Bytes source;                        ///< at an address that suits the elements
   const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
   /// Weights of the squared errors of each column: finite and not negative. Null: equal weights. For codecs of blocks and of floats.

@@ -394,7 +394,7 @@ class Encoder {
   int32_t* zero_point_;
   float *block_scale_ = nullptr, *reciprocal_ = nullptr, *zeros_ = nullptr;  ///< of blocks, among codes without a sign
   float* of_row_[3] = {};                                                    ///< of the elements of a row of row blocks
-  double* gain_ = nullptr;                                                   ///< how much less the search loses
+  double* gain_ = nullptr;                                                   ///< decrease of the error by the search
   uint64_t scratch_bytes_;
   std::byte *scratch_, *made_ = nullptr, *data_ = nullptr, *scales_ = nullptr, *codes_of_zero_ = nullptr, *zero_points_ = nullptr;
 };

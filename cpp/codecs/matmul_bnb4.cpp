@@ -39,6 +39,7 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
   if (const Status status = check(tile); status != Status::kOk) return status;
   result = {};
+  // Take all memory from the arena.
   Floats floats(tile, tile.size(), arena);
   const auto k = static_cast<size_t>(form.k), blocks = static_cast<size_t>(form.blocks);
   const uint64_t at_once = form.columns_at_once();
@@ -53,6 +54,7 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   if (tile.wants(Role::kData)) result.data = {reinterpret_cast<std::byte*>(data), static_cast<size_t>(form.n * form.k / 2)};
   if (tile.wants(Role::kScale)) result.scale = {reinterpret_cast<std::byte*>(absmax), static_cast<size_t>(form.n) * blocks * 4};
 
+  // Read the floats, and prepare the search for codes.
   const float* const x = floats.read(0, static_cast<size_t>(tile.size()));
   std::fill_n(absmax, form.n * form.blocks, 0.0f);
   const std::span<const float> book = published_codebook(codes.book);
@@ -60,12 +62,14 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   prepare_search(book, form.decision(), search);
   const Blocks layout = {codes.block_size};
   for (uint64_t i = 0; i < form.n; i++) {
+    // Gather columns, some at a time.
     const float* column = x + i * form.k;
     if (!codes.transposed) {
       const auto some = static_cast<size_t>(std::min(at_once, form.n - i / at_once * at_once));
       if (i % at_once == 0) loops::gather_columns(x + i, k, static_cast<size_t>(form.n), some, columns, stride);
       column = columns + i % at_once * stride;
     }
+    // Quantize and measure a column.
     const std::span<const float> values = {column, k};
     const std::span<float> scales = {absmax + i * form.blocks, blocks};
     Status status = observe_absmax(values, layout, scales);
@@ -77,6 +81,7 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
     if (status == Status::kOk && tile.measure) status = dequantize_codebook({made, k}, layout, scales, book, {restored, k});
     if (status != Status::kOk) return status;
     if (tile.measure && tile.wants(Role::kData)) loops::accumulate_error(column, restored, k, result.sums);
+    // Pack its codes.
     uint8_t* const to = data + i * form.k / 2;
     for (size_t j = 0; j < k / 2; j++) to[j] = static_cast<uint8_t>(made[2 * j] << 4 | made[2 * j + 1]);
   }

@@ -29,7 +29,7 @@ uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 struct Form {
   const MatMulNBits& codes;
   uint64_t k = 0, n = 0, blocks = 0;  ///< rows and columns of B, blocks of a column
-  uint64_t begin = 0, end = 0;        ///< rows that are there
+  uint64_t begin = 0, end = 0;        ///< rows of the piece
 
   Status init(uint32_t rows, uint32_t columns) {
     const int32_t bits = codes.bits;

@@ -19,7 +19,7 @@ enum class Values : uint8_t { kEven, kIQ4, kE2M1 };
 /// on, those of the first code lowest. `distance` bytes in a row hold count * distance codes in a row.
 struct Field {
   uint8_t count = 0, distance = 0, bits = 0, from = 0;
-  uint8_t to = 0;  ///< where the field begins in the block
+  uint8_t to = 0;  ///< offset of the field in the block
 };
 
 /// Values that the blocks of a type can hold: x = scale * scales[j] * level - minimum * minimums[j], where j is the sub-block of an
@@ -28,10 +28,10 @@ struct BestRule {
   BlockType type;
   uint8_t size, count;  ///< elements of a sub-block, and sub-blocks
   Values values = Values::kEven;
-  bool affine = false;              ///< whether there are minimums
+  bool affine = false;              ///< true if there are minimums
   int16_t bottom, top;              ///< of levels
   uint8_t zero = 0;                 ///< the code of level 0, if levels are even
-  Field levels[2] = {};             ///< a field of `count` 0 holds nothing
+  Field levels[2] = {};             ///< a field of `count` 0 is unused
   int16_t lowest = 0, highest = 0;  ///< of the factors of the scale; both 0 without factors
   int16_t most = 0;                 ///< the largest factor of the minimum
   uint8_t scale_zero = 0;           ///< the code of a factor of 0

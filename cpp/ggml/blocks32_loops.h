@@ -113,7 +113,7 @@ SCALEPOINT_SHARED F32x4 first_farthest(const float* x, const BlockExtremes& e) {
 struct Scales {
   float inverse[kFour], low[kFour];
   int32_t scale[kFour], minimum[kFour];  ///< as they are stored
-  bool infinite;                         ///< whether an inverse is infinite, because the scale is all but 0
+  bool infinite;                         ///< true if an inverse is infinite, because the scale is nearly 0
 };
 
 /// Stores a scale d as float16, and 1 / d. A scale of 0 has the inverse 0. Sets lanes of `bad` where d is beyond float16.

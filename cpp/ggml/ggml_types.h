@@ -72,7 +72,7 @@ enum class ScaleForm : int32_t {
 struct BlockScale {
   ScaleForm form = ScaleForm::kFloat16;
   uint32_t at = 0;       ///< its first byte in the block
-  bool minimum = false;  ///< whether a minimum follows it, in the same form
+  bool minimum = false;  ///< true if a minimum follows it, in the same form
 };
 
 /// Facts of a block type. Fields that a row omits have the value of most types.
@@ -80,7 +80,7 @@ struct BlockFacts {
   BlockType type;
   BlockSize size;
   Importance importance = Importance::kTaken;
-  bool searched = false;  ///< whether BlockSearch::kBest is available
+  bool searched = false;  ///< true if BlockSearch::kBest is available
   BlockScale scale = {};
   uint32_t layer_bits = 0;  ///< bits of the codes in layers; 0 if layers have no kernel for the type
 };

@@ -26,7 +26,7 @@ constexpr int8_t kEights[16] = {0, -7, 0, 1, 0, 9, 0, 0, 0, -9, 0, -1, 0, 7};
 struct Parts {
   uint8_t scales[16];        ///< of its sub-blocks, 3 bits each
   uint16_t points[kGroups];  ///< indexes
-  bool down[kGroups];        ///< whether the shift of eight elements is -1/8
+  bool down[kGroups];        ///< true if the shift of eight elements is -1/8
 };
 
 // ------------------------------------------------------------------------------------------------------------------- splits
@@ -36,7 +36,7 @@ struct Parts {
 struct Split {
   float scale, score;
   size_t first, second;
-  uint32_t shifts;  ///< a bit for each half of the sub-block, the first half higher: whether its shift is down
+  uint32_t shifts;  ///< a bit for each half of the sub-block, the first half higher: 1 for a shift down
 };
 
 /// Keeps a split if it is better.

@@ -20,14 +20,14 @@ struct GridRule {
   bool even;       ///< the last of eight signs is not stored, and makes the number of minuses even
   bool is_fitted;  ///< the range is that of a scale that is searched before, and every point is searched again in the end
   bool all_again;  ///< if any point is not that of the rounded levels, all are searched again in the end
-  bool moves_up;   ///< after a sub-block of zeros, what is stored of the points that follow begins in its place
+  bool moves_up;   ///< after a sub-block of zeros, the stored points that follow begin in its place
 };
 inline constexpr size_t kLongestGridBlock = 32;
 
 /// A sub-block.
 struct GridBlock {
   float scale;        ///< 0 if it counts as zeros
-  bool is_zero;       ///< nothing was searched, and points and signs are 0
+  bool is_zero;       ///< true without a search; points and signs are then 0
   uint16_t point[8];  ///< indexes
   uint8_t signs[4];   ///< bits of eight elements each
 };

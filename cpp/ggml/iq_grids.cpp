@@ -33,7 +33,7 @@ struct Layout {
   size_t count;          ///< points
   bool is_of_eight;      ///< three levels for each of eight elements; else eight levels for each of four
   int32_t shells;        ///< number of smallest distances whose points are neighbors
-  size_t first_place;    ///< where in the room for neighbors the lists of this grid begin
+  size_t first_place;    ///< start of the lists of this grid in the room for neighbors
 };
 
 constexpr Layout kLayouts[] = {

@@ -16,7 +16,7 @@ enum class GridName : uint8_t { kIQ3_XXS, kIQ3_S, kIQ2_XXS, kIQ2_XS, kIQ2_S, kIQ
 /// The points of a grid: for element i of a point, 2 * level + 1 in the bits from 4 i on. Made at the first call.
 const uint32_t* grid_points(GridName name);
 
-/// Points and what a search needs.
+/// Points, and tables for a search.
 struct Grid {
   const uint32_t* points;
   size_t count;

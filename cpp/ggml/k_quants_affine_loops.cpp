@@ -18,10 +18,10 @@ struct AffineGroup {
   F32x4 high, sum_w, sum_x;
   F32x4 scale, low, best;             ///< of the best candidate so far
   F32x4 inverse, new_scale, new_low;  ///< of this candidate
-  F32x4 best_inverse, best_from;      ///< what the levels of the best candidate are made with
-  I32x4 solvable;                     ///< whether its equations have a solution
-  I32x4 empty;                        ///< whether the range has no width
-  F32x4 reach;                        ///< how wide ranges have to be
+  F32x4 best_inverse, best_from;      ///< parameters of the levels of the best candidate
+  I32x4 solvable;                     ///< all ones if its equations have a solution
+  I32x4 empty;                        ///< all ones if the range has no width
+  F32x4 reach;                        ///< least width of ranges
   F32x4 margin;                       ///< the least of range - reach so far; if above 0, levels are exact
 };
 constexpr size_t kWeights = AffineGroup::kLongest, kLevels = 2 * kWeights, kNextGroup = sizeof(AffineGroup) / sizeof(float);

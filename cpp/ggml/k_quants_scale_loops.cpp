@@ -40,7 +40,7 @@ struct ScaleGroup {
   float x[kLongest], weights[kLongest], products[kLongest];
   F32x4 top, bottom;  ///< the largest level and the smallest
   F32x4 far, inverse[kCandidates + 2];
-  I32x4 live;  ///< whether a sub-block is not too small
+  I32x4 live;  ///< all ones unless the sub-block is too small
   F32x4 lx[kCandidates], l2[kCandidates];
 };
 

@@ -89,7 +89,7 @@ void pack_digits(const uint8_t* levels, uint8_t* to) {
   }
 }
 
-/// Multiplies fractions by 3: what passes 1 is the next digit. Multiplies even and odd bytes separately, so that carries do not cross
+/// Multiplies fractions by 3: the integer part is the next digit. Multiplies even and odd bytes separately, so that carries do not cross
 /// bytes.
 void unpack_digits(const uint8_t* from, uint8_t* levels) {
   constexpr uint64_t kEven = 0x00FF00FF00FF00FFu;

@@ -251,7 +251,7 @@ inline I16x8 widen(const int8_t* p) { return {wasm_i16x8_load8x8(p)}; }
 inline I16x8 widen(const uint8_t* p) { return {wasm_u16x8_load8x8(p)}; }
 /// The two integers at p, four times.
 inline I16x8 splat_pair(const int16_t* p) { return {wasm_v128_load32_splat(p)}; }
-/// Of each lane: the lowest four bits, and what is above them, where the lane is a byte.
+/// The lowest four bits of each lane; and the bits above them, of lanes that are bytes.
 inline I16x8 low_nibbles(I16x8 a) { return {wasm_v128_and(a.v, wasm_i16x8_splat(15))}; }
 inline I16x8 high_nibbles(I16x8 a) { return {wasm_u16x8_shr(a.v, 4)}; }
 /// Lane i: a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1].
@@ -305,7 +305,7 @@ inline U8x16 low_bytes(I32x4 a, I32x4 b, I32x4 c, I32x4 d) {
   return {wasm_u8x16_narrow_i16x8(ab, cd)};
 }
 
-/// Lanes from -2048 to 2047 in two parts: the low four bits, and what is above them, as signed bytes. Bits from the 16th on are not
+/// Lanes from -2048 to 2047 in two parts: the low four bits, and the bits above them, as signed bytes. Bits from the 16th on are not
 /// read.
 inline void split_low_nibbles(I32x4 a, I32x4 b, I32x4 c, I32x4 d, U8x16& low, U8x16& high) {
   const v128_t half = wasm_i32x4_splat(0xFFFF), nibble = wasm_i16x8_splat(15);

@@ -21,7 +21,7 @@ struct LayerSpec {
   uint32_t columns = 0;
   uint32_t group_size = 0;                                ///< columns that share a scale; `columns` for one scale in each row
   uint32_t bits = 8;                                      ///< 4 for codes of up to 4 bits, 8 for those of up to 8, 32 for floats
-  bool zero_points = false;                               ///< whether each scale has a zero point; else all share one
+  bool zero_points = false;                               ///< true if each scale has a zero point; else all share one
   ActivationType activations = ActivationType::kFloat32;  ///< float32 if bits is 32
 };
 

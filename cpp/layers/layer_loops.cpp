@@ -71,6 +71,7 @@ void accumulate_with(const Tile& tile, const Activations& x, double* total) {
   const int16_t* values = x.values;
   for (size_t i = 0, n = static_cast<size_t>(x.count); i < n; i++) {
     const Segment& segment = x.segments[i];
+    // Multiply a segment in integers.
     const Dots<kRows> dots = dots_of<kBits, kRows>(tile.weights + size_t{segment.start} * kBits, segment.length, values);
     values += segment.length * kRows;
     for (int half = 0; half < 2; half++) {
@@ -83,11 +84,13 @@ void accumulate_with(const Tile& tile, const Activations& x, double* total) {
       }
       for (int v = 0; v < kVectors; v++) {
         F64x2 low = to_double_low(dots.v[v * kPlanes][half]), high = to_double_high(dots.v[v * kPlanes][half]);
+        // Join the planes of float activations.
         if constexpr (kPlanes == 2) {
           const F64x2 unit = splat(32768.0);
           low = add(mul(low, unit), to_double_low(dots.v[v * kPlanes + 1][half]));
           high = add(mul(high, unit), to_double_high(dots.v[v * kPlanes + 1][half]));
         }
+        // Subtract the zero points.
         if (tile.zero != nullptr) {
           const F32x4 zero = load(tile.zero + lanes);
           const F64x2 sum = splat(x.sum[i * kVectors + v]);
@@ -98,6 +101,7 @@ void accumulate_with(const Tile& tile, const Activations& x, double* total) {
           low = sub(low, shift);
           high = sub(high, shift);
         }
+        // Multiply by the scales, and add to the totals.
         if constexpr (kPlanes == 2) {
           const F64x2 factor = splat(x.factor[i * kVectors + v]);
           if constexpr (kScaled) {

@@ -69,7 +69,7 @@ struct FixedPoint {
   double factor;  ///< a power of two
   double sum;     ///< of the integers
   bool finite;
-  bool more;  ///< whether the remainder is worth another round
+  bool more;  ///< true if the remainder needs another round
 };
 
 /// Floats as integers of 30 bits: x[i] = factor * (2^15 high[i] + low[i]) + remainder. The magnitude of the remainder is at most

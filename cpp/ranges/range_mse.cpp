@@ -121,7 +121,7 @@ size_t small_pairs(const loops::Run& run, double limit) {
   return n;
 }
 
-/// Bins of stand-ins by the bits of a type. A level is a (2^bits)th of what the windows cover, which is two standard deviations
+/// Bins of stand-ins by the bits of a type. A level is 2^-bits of the range that the windows cover, which is two standard deviations
 /// or more wherever there is much to gain. It then holds 32 bins or more around the mean, and some eight far out; of fewer than 8
 /// bits 64 and 16.
 int bin_bits(int bits) { return std::min(bits + 5, kMostBinBits); }
@@ -187,7 +187,7 @@ void search_mse(loops::Run run, float min, float max, const QuantizationSpec& sp
   const auto farthest = static_cast<float>(std::max(-found.low, found.low + windows.levels));
   if (!(better >= kMinScale && better * farthest <= FLT_MAX)) return;
   const auto restores_better = [&] {
-    // The error of the search is that of the scale but for what search_qparams says of rounding: 2^-22 of the root mean square, which is
+    // The error of the search is that of the scale except for rounding (see search_qparams): 2^-22 of the root mean square, which is
     // 2^-9 of the root of an error above kTinyError, and so less than 2^-7 of the error.
     const bool is_exact = !span.run.weighted && found.error >= kTinyError;
     if (is_exact && found.error * squares.sum < plain * (1 - 0x1p-6)) return true;

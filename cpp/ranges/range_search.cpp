@@ -36,7 +36,7 @@ Place place_of(const Layout& layout, size_t size, size_t parameter) {
 /// The largest number of values of a parameter.
 size_t largest_place(const Layout& layout, size_t size) { return size == 0 ? 0 : place_of(layout, size, 0).size(); }
 
-/// Copies the finite values of a parameter. Returns how many there are.
+/// Copies the finite values of a parameter. Returns their number.
 size_t gather(const float* x, const Place& place, float* to) {
   for (size_t line = 0; line < place.lines; line++) {
     loops::copy_steps(x + place.offset + line * place.line_step, place.step, place.length, 1, to + line * place.length, 1);

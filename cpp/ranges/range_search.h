@@ -46,7 +46,7 @@ enum class RangeMethod : int32_t {
                                     std::span<int32_t> zero_point) noexcept;
 
 /// Chooses one scale and zero point for values with counts.
-///   pairs        A finite value, and how often it counts: a whole number from 1 on. The last two are the smallest and the largest
+///   pairs        A finite value, and its count: an integer from 1 on. The last two are the smallest and the largest
 ///                value; before them they are in the order of their magnitudes. They may be replaced by multiples of them.
 ///   method       kMse or kEntropy: as search_qparams with each value as often as it counts. Any number of pairs is searched as few
 ///                values are.

@@ -68,7 +68,7 @@ size_t small_ones_first(const float* x, size_t n, float factor, float limit, flo
 /// Sums over values that are near each other.
 struct Bin {
   uint64_t count;
-  uint64_t rest;  ///< sum of what lies above the lower end, in units of the last bit of y
+  uint64_t rest;  ///< sum of the distances above the lower end, in units of the last bit of y
 };
 
 /// Adds x to its bins: those of values from `middle` on by the upper bits of the float y = |x - middle| * per_unit + 1, with y = 1

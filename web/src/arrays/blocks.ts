@@ -180,7 +180,7 @@ function fail(
     throw new ScalepointError('OVERFLOW', `${where}: too large for a ${name} block, which would restore infinities`);
   }
   checkStatus(status);
-  throw new Error('scalepoint: there was nothing to fail about');
+  throw new Error('scalepoint: unexpected status of the core');
 }
 
 /** A tensor of kind 'blocks', checked. */

@@ -1,4 +1,4 @@
-// The interface of all kinds of quantized tensors. Each kind is a class in a file of its own; kinds.ts lists them.
+// The interface of all kinds of quantized tensors. Each kind is a class in its own file; kinds.ts lists them.
 import type { Source } from './source.js';
 
 /** Writes the floats of elements [start, start + count) to an address. count is at most stepSize unless all codes are in place. */

@@ -47,7 +47,7 @@ export function failQuantizing(
     throw nonFiniteError(source, core, x, count, start, advice);
   }
   checkStatus(status);
-  throw new Error('scalepoint: there was nothing to fail about');
+  throw new Error('scalepoint: unexpected status of the core');
 }
 
 /** Calls f with the source in the form that the job needs: for searches, all elements in wasm memory at once. */

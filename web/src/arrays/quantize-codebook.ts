@@ -32,7 +32,7 @@ export type CodebookSource =
 
 /** Options of `quantizeCodebook`. */
 export interface CodebookOptions<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
-  /** The values that codes stand for: named, given or learned. */
+  /** The values of the codes: named, given or learned. */
   codebook: CodebookSource;
   /** Consecutive elements that share an absmax; the last block may be shorter. @defaultValue 64 */
   blockSize?: number;
@@ -121,6 +121,7 @@ interface CodebookRun {
 
 /** See Scalepoint.quantizeCodebook. */
 export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOptions): CodebookTensor {
+  // Check the arguments.
   checkKeys(options, keys);
   const codebook = codebookOf(options.codebook);
   const blockSize = options.blockSize === undefined ? defaultBlockSize : checkWhole(options.blockSize, 'blockSize', 1);
@@ -135,6 +136,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   const searched = choice(options, 'range', ['min-max', 'mse']) === 1;
   const rounded = choice(options, 'absmaxType', ['float32', 'int8']) === 1;
   const { count: values, decision } = codebook;
+  // Find the values and the absmax, and make the codes.
   const learned = withCodebookMemory(core, blocks, { blockSize, values, decision }, (at: CodebookAddresses) => {
     const run: CodebookRun = {
       core,

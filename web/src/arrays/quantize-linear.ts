@@ -104,6 +104,7 @@ function quantizeRuns(
     for (let start = 0, parameter = 0; start < n; ) {
       const count = whole ? Math.min(step, n - start) : Math.min(step, line - (start % line));
       const used = whole ? (count / line) * runsPerLine : Math.ceil(count / run);
+      // Quantize a tile.
       const x = source.at(start, count);
       const status = core.module._quantizeRuns(
         record,
@@ -116,6 +117,7 @@ function quantizeRuns(
         codes.at(start, scratch.y),
       );
       if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
+      // Copy its results to the sinks.
       codes.put(start, count, scratch.y);
       scale.copy(parameter, used, scratch.scale);
       zeroPoint.copy(parameter, used, scratch.zeroPoint);

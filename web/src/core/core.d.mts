@@ -9,7 +9,7 @@ export interface CoreOptions {
 
 declare const createCore: (options: CoreOptions) => Promise<CoreModule>;
 export default createCore;
-/** Equal to what `buildId()` of the wasm files of the same build gives. */
+/** Number of the build. `buildId()` of the wasm files of the same build returns the same number. */
 export const buildId: number;
 /** The package's version. */
 export const version: string;

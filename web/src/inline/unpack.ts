@@ -29,7 +29,7 @@ export async function unpack(text: string): Promise<Uint8Array<ArrayBuffer>> {
   if (zlib === undefined) {
     throw new ScalepointError(
       'WASM_LOAD',
-      "this engine has no DecompressionStream: import 'scalepoint', which needs none",
+      "this engine has no DecompressionStream: import 'scalepoint', which works without it",
     );
   }
   return new Uint8Array(zlib.gunzipSync(packed));

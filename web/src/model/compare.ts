@@ -1,4 +1,4 @@
-/** Compares two models: pairs their tensors by name, and reports how far they are apart. */
+/** Compares two models: pairs their tensors by name, and reports the errors. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { Converted, Converter } from '../conversions/converter.js';

@@ -1,4 +1,4 @@
-/** Makes rules that give each tensor a type of its own, and reads and writes rules as lines of text. */
+/** Makes rules that choose the type of each tensor, and reads and writes rules as lines of text. */
 import { rangeError } from '../core/errors.js';
 import { ofType, oneOf } from '../core/option-problem.js';
 import type { Rule } from '../formats/options.js';

@@ -23,7 +23,7 @@ export interface ModelFormatInfo {
     readonly name: string;
     /** Description of the target, in a few words. */
     readonly about?: string;
-    /** The preset that stands for it. */
+    /** The preset with this target. */
     readonly preset?: 'small' | 'balanced' | 'safe';
   }[];
   /**

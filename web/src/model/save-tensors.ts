@@ -28,7 +28,7 @@ async function withCore<T>({ core: options }: CoreOptions, use: (core: Core) => 
 }
 
 /**
- * Makes a safetensors file of quantized tensors of any kind: codes packed, scales in the smallest type that loses nothing. Other programs
+ * Makes a safetensors file of quantized tensors of any kind: codes packed, scales in the smallest type that holds them exactly. Other programs
  * can open it; its metadata describe the codes.
  * @example const bytes = await saveTensors({ embeddings: q }); await writeFile('q.safetensors', bytes);
  * @throws TypeError or RangeError naming the tensor, or if two parts have one name; ScalepointError `WASM_LOAD`, `CSP`, `OUT_OF_MEMORY`

@@ -46,7 +46,7 @@ function sameBits(a: Float32Array, b: Float32Array): boolean {
   return x.every((bits, i) => bits === y[i]);
 }
 
-/** Stores floats in the smallest type that loses nothing. */
+/** Stores floats in the smallest type that holds them exactly. */
 function storedFloats(core: Core, x: Float32Array): SavedArray {
   const half = { bfloat16: 'BF16', float16: 'F16' } as const;
   for (const format of ['bfloat16', 'float16'] as const) {
@@ -76,7 +76,7 @@ const flat = (name: string, { dtype, data }: SavedArray): SavedPart => ({ name, 
 const absmaxOptions = (blocks: number) =>
   ({ dtype: 'int8', shape: [blocks], granularity: { kind: 'per-group', groupSize: 256 } }) as const;
 
-/** Stores the absmax of blocks: as int8 with scales of their own if that loses nothing, or as floats. */
+/** Stores the absmax of blocks: as int8 with their own scales if that is exact, or as floats. */
 function absmaxParts(core: Core, name: string, absmax: Float32Array): SavedPart[] {
   const floats = flat(`${name}.absmax`, storedFloats(core, absmax));
   if (absmax.length === 0) return [floats];
@@ -191,7 +191,7 @@ class SavedParts {
     return this.model.tensors.some(({ name }) => name === this.tensor + end);
   }
 
-  /** Reads a part. @throws ScalepointError `BAD_FILE` unless it is there and has one of these types */
+  /** Reads a part. @throws ScalepointError `BAD_FILE` unless the file has it with one of these types */
   async take(end: string, dtypes: readonly string[]): Promise<{ dtype: string; data: TensorData }> {
     const name = this.tensor + end;
     if (!this.has(end)) throw bad(`${quoted(name)} is missing`, this.tensor);
