@@ -342,6 +342,7 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
   if (values.output === standardOutput) {
     checkStandardOutput({ json: values.json ?? false, minSqnr: values['min-sqnr'] !== undefined });
   }
+  // Open the input.
   const signal = abortOnSignal('interrupted, nothing was written');
   const written: string[] = [];
   const progress = progressLine(values.quiet ?? false);
@@ -357,12 +358,14 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
         for (const request of requests) prepared.push(await prepare(line, request, work));
         const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
         if (requests.length > 1) await checkFree(paths, values.force ?? false);
+        // Carry out one result after the other.
         for (const one of prepared) {
           documents.push(...(await carryOut(line, one, signal, progress)));
           written.push(...pathsOf(one.output, one.planned));
         }
         return 0;
       } catch (error) {
+        // Print the report of a missed quality gate.
         progress.clear();
         const request = requests[documents.length] ?? requests[0];
         if (error instanceof QualityError && request !== undefined) {
@@ -460,6 +463,7 @@ async function carryOut(
 ): Promise<object[]> {
   const { force = false, quiet = false, ...values } = line.values;
   const [workers, minSqnrDb] = [workersOf(values.workers), decibelsOf(values['min-sqnr'])];
+  // Write the model.
   const { input, plan } = request;
   const isFile = output !== standardOutput;
   const sidecars = places.map(({ sidecar }) => sidecar);
@@ -483,6 +487,7 @@ async function carryOut(
   const made = result.isWhole ? places : places.map(({ sidecar }): SidecarPlace => ({ sidecar, path: undefined }));
   for (const place of made) await write(place, result, output, force || isPart);
   const written = Object.fromEntries(made.map(({ sidecar: { option }, path }) => [option, path ?? null]));
+  // Print the report.
   const paths = pathsOf(output, planned);
   const { report, isWhole } = result;
   const documents = show(line, request, report, {
@@ -493,6 +498,7 @@ async function carryOut(
     isWhole,
     sidecars: written,
   });
+  // Write the rules, and print remarks.
   await saveRules(line.values, planned.options.rules ?? []);
   if (!quiet) remark(savedLine(line.values));
   if (quiet) return documents;
