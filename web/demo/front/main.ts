@@ -28,7 +28,7 @@ const readAtOnce = 250;
 const pause = () => new Promise<void>((done) => setTimeout(done));
 
 /** Reads digits with networks that are stored in different ways. */
-class Reader {
+class DigitReader {
   readonly #store: Store<State>;
   readonly #core: Scalepoint;
   readonly #tensors: Tensors;
@@ -147,14 +147,14 @@ function whenIdle(): Promise<void> {
  * Loads the core, which the figures need, and then the weights, which only live readings need. The slider works before both: it shows
  * recorded readings.
  */
-async function loadReader(store: Store<State>): Promise<Reader | undefined> {
+async function loadReader(store: Store<State>): Promise<DigitReader | undefined> {
   try {
     const { load } = await import('scalepoint');
     const core = await load();
     showCore(core);
     store.set({ core });
     await whenIdle();
-    return new Reader(store, core, readSample(await (await sampleFile()).arrayBuffer()));
+    return new DigitReader(store, core, readSample(await (await sampleFile()).arrayBuffer()));
   } catch (error) {
     store.set({ failed: true });
     showProblem('settings', error instanceof FileError ? explainWeights(error) : explainLoading(error));
@@ -170,7 +170,7 @@ const explainWeights = ({ message }: FileError) => ({
 
 /** Sets up the canvas to draw on. A digit that is drawn before the network has loaded is read afterwards. */
 function startDrawing(store: Store<State>) {
-  let reader: Reader | undefined;
+  let reader: DigitReader | undefined;
   let last: Float32Array | undefined;
   const pad = startPad((image, n) => {
     last = image;
@@ -188,7 +188,7 @@ function startDrawing(store: Store<State>) {
   });
   return {
     showTest: pad.showTest,
-    use(made: Reader) {
+    use(made: DigitReader) {
       reader = made;
       if (last !== undefined) void reader.readOne(last);
     },
@@ -199,7 +199,7 @@ async function start(): Promise<void> {
   startSite();
   startDoor();
   const parts: ((state: State, before: State | undefined) => void)[] = [];
-  let reader: Reader | undefined;
+  let reader: DigitReader | undefined;
   const store = createStore(initialState, (state, before) => {
     for (const part of parts) part(state, before);
     const { lab, bits } = state;

@@ -23,11 +23,11 @@ export const plainStorage = (bits: number): Storage => ({
 /** Numbers that share a scale in a group. */
 const groupSize = 32;
 
-interface Tensor {
+interface NetworkTensor {
   readonly shape: readonly number[];
   readonly data: Float32Array<ArrayBuffer>;
 }
-export type Tensors = Readonly<Record<string, Tensor>>;
+export type Tensors = Readonly<Record<string, NetworkTensor>>;
 
 /** The tensors of the sample, which holds float32 only. */
 export function readSample(file: ArrayBuffer): Tensors {
@@ -36,7 +36,7 @@ export function readSample(file: ArrayBuffer): Tensors {
     string,
     { dtype?: string; shape: number[]; data_offsets: [number, number] }
   >;
-  const tensors: Record<string, Tensor> = {};
+  const tensors: Record<string, NetworkTensor> = {};
   for (const [name, { dtype, shape, data_offsets }] of Object.entries(header)) {
     if (dtype === undefined) continue;
     const [begin, end] = data_offsets.map((offset) => 8 + length + offset) as [number, number];
@@ -45,7 +45,7 @@ export function readSample(file: ArrayBuffer): Tensors {
   return tensors;
 }
 
-const tensorOf = (tensors: Tensors, name: string): Tensor => {
+const tensorOf = (tensors: Tensors, name: string): NetworkTensor => {
   const tensor = tensors[name];
   if (tensor === undefined) throw new TypeError(`the sample has no tensor ${name}`);
   return tensor;
@@ -115,7 +115,7 @@ function relu(x: Float32Array<ArrayBuffer>): Float32Array<ArrayBuffer> {
   return x;
 }
 
-function layerOf(core: Scalepoint, { data, shape }: Tensor, bias: Float32Array, storage: Storage) {
+function layerOf(core: Scalepoint, { data, shape }: NetworkTensor, bias: Float32Array, storage: Storage) {
   const { bits, granularity, range, codes } = storage;
   if (bits === 32) return { layer: core.matmulFloat(data, { shape, bias }), bytes: data.byteLength };
   if (bits === 16) {

@@ -4,7 +4,7 @@ import { plainStorage, type Storage } from './network.js';
 import { recorded } from './recorded.js';
 
 /** Result of one way to store the network. */
-export interface Reading {
+export interface DigitReadings {
   readonly bytes: number;
   /** The digit read in each test image. */
   readonly read: Uint8Array;
@@ -24,7 +24,7 @@ export interface State {
   /** Width of the codes at the top. */
   readonly bits: number;
   /** Results by `keyOf` of the storage. */
-  readonly readings: ReadonlyMap<string, Reading>;
+  readonly readings: ReadonlyMap<string, DigitReadings>;
   /** Readings of the visitor's digit, by width. */
   readonly drawn: ReadonlyMap<number, number>;
   /** The digit of the wall that the pointer is on. */
@@ -44,7 +44,7 @@ export const keyOf = ({ bits, granularity, range, codes }: Storage) =>
   bits >= 16 ? String(bits) : [bits, granularity, range, codes].join();
 
 /** The recorded results, so that the page works before core and weights have loaded. */
-export function recordedReadings(): ReadonlyMap<string, Reading> {
+export function recordedReadings(): ReadonlyMap<string, DigitReadings> {
   return new Map(
     Object.entries(recorded).map(([bits, { bytes, read: digits }]) => {
       const read = Uint8Array.from(digits, Number);

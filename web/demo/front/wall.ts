@@ -53,7 +53,7 @@ class Atlas {
 }
 
 /** Position of a digit on the wall. */
-interface Place {
+interface DigitCell {
   readonly x: number;
   readonly y: number;
   readonly cell: number;
@@ -63,7 +63,7 @@ interface Place {
 const gap = 0.05;
 
 /** Draws one digit, lit if there is a color for it. */
-function drawDigit(context: CanvasRenderingContext2D, atlas: Atlas, n: number, place: Place, lit?: string): void {
+function drawDigit(context: CanvasRenderingContext2D, atlas: Atlas, n: number, place: DigitCell, lit?: string): void {
   const { cell } = place;
   const [x, y, size] = [place.x + gap * cell, place.y + gap * cell, cell * (1 - 2 * gap)];
   if (lit !== undefined) {
@@ -76,7 +76,7 @@ function drawDigit(context: CanvasRenderingContext2D, atlas: Atlas, n: number, p
 }
 
 /** Draws a frame around the digit that the pointer is on. */
-function frameDigit(context: CanvasRenderingContext2D, { x, y, cell }: Place, color: string): void {
+function frameDigit(context: CanvasRenderingContext2D, { x, y, cell }: DigitCell, color: string): void {
   context.strokeStyle = color;
   context.lineWidth = 2;
   context.strokeRect(x + gap * cell, y + gap * cell, cell * (1 - 2 * gap), cell * (1 - 2 * gap));

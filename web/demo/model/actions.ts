@@ -5,7 +5,7 @@ import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { formatFor, infoOf, outputName } from './choice.js';
 import { pageWords } from './options.js';
-import type { Run, State } from './state.js';
+import type { SavingState, State } from './state.js';
 import { csvOf, formatSeconds, sentence } from './words.js';
 import { savingWorkers } from './workers.js';
 
@@ -84,7 +84,7 @@ export function startActions(events: { start(): void; cancel(): void }, current:
     download(new Blob([csvOf(result)], { type: 'text/csv' }), `${stemOf(name)}.report.csv`),
   );
 
-  const drawSaved = (state: State, saved: Run & { kind: 'saved' }) => {
+  const drawSaved = (state: State, saved: SavingState & { kind: 'saved' }) => {
     const { totals } = saved.result.report;
     setText(
       byId('saved-title', HTMLElement),

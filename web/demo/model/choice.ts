@@ -11,7 +11,7 @@ import type { ModelFile } from '../shared/files.js';
 import { bytesIn } from './sizes.js';
 
 /** The visitor's choices for a model. Options are stored as flags of the command line, which mean the same in every format. */
-export interface Choice {
+export interface ModelChoice {
   /** `auto` if the types follow from a size. */
   readonly to: PlanOptions['to'] | 'auto';
   /** By flag: `{ 'group-size': '32', all: true }`. */
@@ -56,12 +56,16 @@ export function optionNames(format: ModelFormat, to: string): readonly string[] 
 }
 
 /** The choices for a model that was just opened. */
-export function initialChoice(format: ModelFormat): Choice {
+export function initialChoice(format: ModelFormat): ModelChoice {
   return { to: presetTarget(format, 'balanced'), words: {}, kept: new Set(), rules: [] };
 }
 
 /** Changes the target, and drops the size and the flags that do not apply to it. */
-export function withTarget(format: ModelFormat, { size: _, ...choice }: Choice, to: Choice['to']): Choice {
+export function withTarget(
+  format: ModelFormat,
+  { size: _, ...choice }: ModelChoice,
+  to: ModelChoice['to'],
+): ModelChoice {
   const { entries } = infoOf(format).options;
   const known = optionNames(format, to).flatMap((name) => entries[name]?.flags.map((flag) => flag.name) ?? []);
   const words = Object.fromEntries(Object.entries(choice.words).filter(([name]) => known.includes(name)));
@@ -74,7 +78,11 @@ export function withTarget(format: ModelFormat, { size: _, ...choice }: Choice, 
  * The choice with a size. A conversion to another format needs a target of that format. Any will do, since targets of a format share their
  * types.
  */
-export function withSize({ format, other }: Pick<ModelFile, 'format' | 'other'>, choice: Choice, size: string): Choice {
+export function withSize(
+  { format, other }: Pick<ModelFile, 'format' | 'other'>,
+  choice: ModelChoice,
+  size: string,
+): ModelChoice {
   if (choice.size !== undefined) return { ...choice, size };
   const now = formatFor({ format, ...(other && { other }) }, choice.to);
   const to = now === format ? 'auto' : presetTarget(now, 'balanced');
@@ -85,7 +93,7 @@ export function withSize({ format, other }: Pick<ModelFile, 'format' | 'other'>,
 export const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
 /** A regular expression that matches the names of all tensors to keep, and no others. */
-function keptPattern({ kept }: Choice): string | undefined {
+function keptPattern({ kept }: ModelChoice): string | undefined {
   return kept.size === 0 ? undefined : `^(${[...kept].map(escaped).join('|')})$`;
 }
 
@@ -98,7 +106,7 @@ export function ruleOf(text: string): Rule {
 }
 
 /** The values of options, by name. */
-function valuesOf(format: ModelFormat, { to, words }: Choice): Record<string, unknown> {
+function valuesOf(format: ModelFormat, { to, words }: ModelChoice): Record<string, unknown> {
   const { entries } = infoOf(format).options;
   const values: Record<string, unknown> = {};
   for (const name of optionNames(format, to)) {
@@ -112,7 +120,7 @@ function valuesOf(format: ModelFormat, { to, words }: Choice): Record<string, un
  * The choices as options of `planModel` and `quantizeModel`: with the size that they have, or with the types that fit into it.
  * @throws SyntaxError for a rule, RangeError for an option
  */
-export function optionsOf(format: ModelFormat, choice: Choice, fit?: Fit): PlanOptions {
+export function optionsOf(format: ModelFormat, choice: ModelChoice, fit?: Fit): PlanOptions {
   const pattern = keptPattern(choice);
   const rules = [
     ...(pattern === undefined ? [] : [{ match: new RegExp(pattern), keep: true } as const]),
@@ -128,14 +136,14 @@ export function optionsOf(format: ModelFormat, choice: Choice, fit?: Fit): PlanO
 }
 
 /** Name of the output: `model.safetensors` becomes `model.int4.safetensors`, or `model.60kB.safetensors`. */
-export function outputName(name: string, format: ModelFormat, { to, size }: Choice): string {
+export function outputName(name: string, format: ModelFormat, { to, size }: ModelChoice): string {
   return resultName(name.replace(/\.index\.json$/i, ''), { to: size ?? to, format: infoOf(format).result });
 }
 
 const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
 
 /** The choices as a command line. */
-export function commandOf(name: string, _format: ModelFormat, choice: Choice): string {
+export function commandOf(name: string, _format: ModelFormat, choice: ModelChoice): string {
   const pattern = keptPattern(choice);
   const words = Object.entries(choice.words).map(([flag, value]) =>
     value === true ? `--${flag}` : `--${flag} ${quoted(value)}`,
@@ -161,7 +169,7 @@ function literal(value: unknown): string {
 }
 
 /** The choices as TypeScript. */
-export function codeOf(name: string, format: ModelFormat, choice: Choice): string {
+export function codeOf(name: string, format: ModelFormat, choice: ModelChoice): string {
   const options = { ...optionsOf(format, choice), output: outputName(name, format, choice) };
   return [
     "import { quantizeModel } from 'scalepoint/model';",
@@ -176,7 +184,7 @@ export function codeOf(name: string, format: ModelFormat, choice: Choice): strin
 // --------------------------------------------------------------------------------------------------------------------------- links
 
 /** The choices as the hash of an address, without `#`. It holds settings only, no data of the file. */
-export function hashOf(format: ModelFormat, choice: Choice): string {
+export function hashOf(format: ModelFormat, choice: ModelChoice): string {
   const parameters = new URLSearchParams();
   const usual = initialChoice(format);
   if (choice.to !== usual.to) parameters.set('to', choice.to);
@@ -194,7 +202,7 @@ export function formatIn(model: Pick<ModelFile, 'format' | 'other'>, hash: strin
 }
 
 /** The choices of an address. Those that do not apply to the format are left out. */
-export function choiceOf(format: ModelFormat, hash: string): Choice {
+export function choiceOf(format: ModelFormat, hash: string): ModelChoice {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const usual = initialChoice(format);
   const { targets, options } = infoOf(format);
@@ -209,5 +217,5 @@ export function choiceOf(format: ModelFormat, hash: string): Choice {
     if (text !== null) words[name] = value === undefined ? true : text;
   }
   const kept = new Set(parameters.getAll('keep'));
-  return { to: to as Choice['to'], words, kept, rules: parameters.getAll('rule'), ...(hasSize && { size }) };
+  return { to: to as ModelChoice['to'], words, kept, rules: parameters.getAll('rule'), ...(hasSize && { size }) };
 }

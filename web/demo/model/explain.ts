@@ -1,7 +1,7 @@
 import { ScalepointError } from 'scalepoint/model';
 import { problemOf, sayHint, sayProblem } from '../../src/tooling.js';
 import { FileError } from '../shared/files.js';
-import { messageOf, type Problem } from '../shared/problems.js';
+import { messageOf, type PageProblem } from '../shared/problems.js';
 import { pageWords } from './options.js';
 
 /** Error codes of the package, explained to someone with a file. */
@@ -32,7 +32,7 @@ export function inPageWords(error: unknown): string {
 }
 
 /** Explains what went wrong with a model. If it is about one tensor, `keep` offers to leave that one as it is. */
-export function explain(error: unknown, keep?: (name: string) => void): Problem {
+export function explain(error: unknown, keep?: (name: string) => void): PageProblem {
   if (error instanceof FileError) return { title: 'That cannot be opened here', text: error.message };
   const { code, byteOffset, tensor } = error instanceof ScalepointError ? error : {};
   const place = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;

@@ -8,23 +8,23 @@ import {
 } from 'scalepoint';
 
 /** Restored numbers, and their bytes. */
-interface Restored {
+interface RestoredNumbers {
   readonly restored: Float32Array;
   readonly bytes: number;
   readonly error: ErrorMeasures;
 }
 
 /** A way to store a tensor, to try on one. */
-export interface Kind {
+export interface StorageKind {
   readonly id: string;
   readonly label: string;
   readonly group: string;
   /** The length of a row has to be a multiple of this. */
   readonly multiple: number;
-  apply(core: Scalepoint, values: Float32Array, shape: readonly [number, number]): Restored;
+  apply(core: Scalepoint, values: Float32Array, shape: readonly [number, number]): RestoredNumbers;
 }
 
-function integer(bits: number, size: number | 'row' | 'tensor', range: 'min-max' | 'mse' = 'min-max'): Kind {
+function integer(bits: number, size: number | 'row' | 'tensor', range: 'min-max' | 'mse' = 'min-max'): StorageKind {
   const granularity: NonNullable<QuantizeOptions['granularity']> =
     size === 'tensor'
       ? { kind: 'per-tensor' }
@@ -46,7 +46,7 @@ function integer(bits: number, size: number | 'row' | 'tensor', range: 'min-max'
   };
 }
 
-function codebook(name: 'nf4' | 'fp4'): Kind {
+function codebook(name: 'nf4' | 'fp4'): StorageKind {
   return {
     id: name,
     label: `${name.toUpperCase()}, blocks of 64`,
@@ -60,7 +60,7 @@ function codebook(name: 'nf4' | 'fp4'): Kind {
   };
 }
 
-function float(type: 'float16' | 'bfloat16' | 'float8e4m3fn', size: number): Kind {
+function float(type: 'float16' | 'bfloat16' | 'float8e4m3fn', size: number): StorageKind {
   return {
     id: type,
     label: type === 'float8e4m3fn' ? 'float8 (e4m3)' : type,
@@ -74,7 +74,7 @@ function float(type: 'float16' | 'bfloat16' | 'float8e4m3fn', size: number): Kin
   };
 }
 
-function block(type: BlockType): Kind {
+function block(type: BlockType): StorageKind {
   return {
     id: type,
     label: type,
@@ -87,7 +87,7 @@ function block(type: BlockType): Kind {
   };
 }
 
-const kinds: readonly Kind[] = [
+const kinds: readonly StorageKind[] = [
   integer(8, 'tensor'),
   integer(8, 'row'),
   integer(8, 128),
@@ -123,17 +123,17 @@ const kinds: readonly Kind[] = [
   ).map(block),
 ];
 
-export function kindOf(id: string): Kind {
-  return kinds.find((kind) => kind.id === id) ?? (kinds[0] as Kind);
+export function kindOf(id: string): StorageKind {
+  return kinds.find((kind) => kind.id === id) ?? (kinds[0] as StorageKind);
 }
 
 /** The kinds that fit rows of some length. */
-export function kindsFor(width: number): readonly Kind[] {
+export function kindsFor(width: number): readonly StorageKind[] {
   return kinds.filter(({ multiple }) => width % multiple === 0);
 }
 
 /** The kind that is most like a type of a plan. */
-export function kindLike(type: string, width: number): Kind {
+export function kindLike(type: string, width: number): StorageKind {
   const like: Readonly<Record<string, string>> = {
     I8: 'int8-128',
     I4: 'int4-128',

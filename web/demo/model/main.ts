@@ -13,7 +13,7 @@ import { startLookView } from './lookview.js';
 import { startMore } from './more.js';
 import { startOffers } from './offers.js';
 import { Runner } from './run.js';
-import { Session } from './session.js';
+import { ModelSession } from './session.js';
 import { startSizes } from './sizesview.js';
 import { initialState, type State } from './state.js';
 import { startTable } from './table.js';
@@ -60,7 +60,7 @@ function drawProblem({ problem, model }: State, before: State | undefined): void
 }
 
 /** Looks at a tensor. On a narrow window its panel is above the table, so it comes into view. */
-function lookAt(session: Session, name: string): void {
+function lookAt(session: ModelSession, name: string): void {
   session.look(name);
   requestAnimationFrame(() => {
     const panel = byId('look', HTMLElement);
@@ -72,7 +72,7 @@ function lookAt(session: Session, name: string): void {
   });
 }
 
-function startChoosing(session: Session): void {
+function startChoosing(session: ModelSession): void {
   const picker = byId('file', HTMLInputElement);
   for (const id of ['choose', 'another']) {
     byId(id, HTMLButtonElement).addEventListener('click', () => picker.click());
@@ -99,7 +99,7 @@ function start(): void {
   const store = createStore(initialState, (state, before) => {
     for (const part of parts) part(state, before);
   });
-  const session = new Session(store);
+  const session = new ModelSession(store);
   const runner = new Runner(store, session);
   const tensorEvents = { look: (name: string) => lookAt(session, name), keep: (name: string) => session.keep(name) };
   const onPreset = startOffers((preset) => {

@@ -9,10 +9,10 @@ import {
 } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
-import { type Choice, escaped, formatFor, optionsOf, withTarget } from './choice.js';
+import { escaped, formatFor, type ModelChoice, optionsOf, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
 import type { Sizer } from './sizer.js';
-import type { Errors, Measured, Offer } from './state.js';
+import type { Errors, MeasuredError, Offer } from './state.js';
 import { sentence } from './words.js';
 
 /** A model up to this size is measured as a whole, after the sample. */
@@ -23,10 +23,10 @@ const timedNumbers = 2 ** 22;
 const measuringWorkers = 1;
 
 /** Key of choices with the same errors. Keeping a tensor leaves the errors of others, unless these share a size with it. */
-const keyOf = ({ to, words, rules, size, kept }: Choice) =>
+const keyOf = ({ to, words, rules, size, kept }: ModelChoice) =>
   JSON.stringify([to, words, rules, ...(size === undefined ? [] : [size, [...kept].sort()])]);
 
-interface Known {
+interface KnownErrors {
   readonly errors: Errors;
   readonly exact: boolean;
 }
@@ -34,7 +34,7 @@ interface Known {
 /** Measures choices for one model, and remembers the errors. */
 export class Measurer {
   readonly #model: ModelFile;
-  readonly #known = new Map<string, Known>();
+  readonly #known = new Map<string, KnownErrors>();
   /** Elements that one worker quantizes in a second; undefined until that is known. */
   rate: number | undefined;
 
@@ -46,21 +46,21 @@ export class Measurer {
   }
 
   /** Options for the package, with types in place of a size. */
-  async options(choice: Choice): Promise<PlanOptions> {
+  async options(choice: ModelChoice): Promise<PlanOptions> {
     const fit = choice.size === undefined ? undefined : await this.#sizer.fit(choice);
     return optionsOf(formatFor(this.#model, choice.to), choice, fit) as PlanOptions;
   }
 
-  async plan(choice: Choice): Promise<ModelPlan> {
+  async plan(choice: ModelChoice): Promise<ModelPlan> {
     return planModel(this.#model.files, await this.options(choice));
   }
 
-  known(choice: Choice): Known | undefined {
+  known(choice: ModelChoice): KnownErrors | undefined {
     return this.#known.get(keyOf(choice));
   }
 
   /** Adds errors of a result. */
-  learn(choice: Choice, errors: Errors, exact: boolean): Known {
+  learn(choice: ModelChoice, errors: Errors, exact: boolean): KnownErrors {
     const all = new Map([...(this.known(choice)?.errors ?? []), ...errors]);
     const known = { errors: all, exact: exact && [...all.values()].every((one) => one.exact) };
     this.#known.set(keyOf(choice), known);
@@ -68,7 +68,7 @@ export class Measurer {
   }
 
   /** True if all tensors that a plan converts were measured. */
-  isMeasured(choice: Choice, { tensors }: ModelPlan): boolean {
+  isMeasured(choice: ModelChoice, { tensors }: ModelPlan): boolean {
     const errors = this.known(choice)?.errors;
     return tensors.every(({ name, kept, shape }) => kept !== undefined || shape.includes(0) || errors?.has(name));
   }
@@ -78,12 +78,12 @@ export class Measurer {
   }
 
   /** True if a choice can still be measured more exactly. */
-  canBeExact(choice: Choice): boolean {
+  canBeExact(choice: ModelChoice): boolean {
     return this.#isSmall && this.known(choice)?.exact !== true;
   }
 
   /** Measures a choice. */
-  async measure(choice: Choice, sample: number | undefined, signal: AbortSignal): Promise<Known> {
+  async measure(choice: ModelChoice, sample: number | undefined, signal: AbortSignal): Promise<KnownErrors> {
     const { files } = this.#model;
     const options = await this.options(choice);
     let begin: number | undefined;
@@ -103,7 +103,7 @@ export class Measurer {
       if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
       return work(0);
     });
-    const errors = new Map<string, Measured>();
+    const errors = new Map<string, MeasuredError>();
     const exact = result.sampled === 0;
     for (const { name, error, shape } of result.tensors) {
       if (error === undefined) continue;
@@ -123,7 +123,7 @@ export class Measurer {
   }
 
   /** Estimates the time of saving from a piece of the two largest tensors. */
-  async time(choice: Choice, { tensors }: ModelPlan, signal: AbortSignal): Promise<void> {
+  async time(choice: ModelChoice, { tensors }: ModelPlan, signal: AbortSignal): Promise<void> {
     const sizeOf = ({ shape }: { shape: readonly number[] }) => shape.reduce((a, b) => a * b, 1);
     const converted = tensors.filter(({ kept }) => kept === undefined).sort((a, b) => sizeOf(b) - sizeOf(a));
     const [first, second] = converted;
@@ -149,7 +149,7 @@ export class Measurer {
   }
 
   /** Result of a preset with the other choices: sizes at once, errors as far as they are known. */
-  async offer(preset: Preset, current: Choice): Promise<{ offer: Offer; choice: Choice; plan?: ModelPlan }> {
+  async offer(preset: Preset, current: ModelChoice): Promise<{ offer: Offer; choice: ModelChoice; plan?: ModelPlan }> {
     const format = formatFor(this.#model, current.to);
     const choice = withTarget(format, current, presetTarget(format, preset));
     try {
@@ -160,7 +160,7 @@ export class Measurer {
     }
   }
 
-  #offerOf(choice: Choice, plan: ModelPlan): Offer {
+  #offerOf(choice: ModelChoice, plan: ModelPlan): Offer {
     const { bytesAfter, bytesBefore, quantized, cast } = plan.totals;
     const known = this.isMeasured(choice, plan) ? this.known(choice) : undefined;
     const errors = known === undefined ? {} : { errors: known.errors, exact: known.exact };

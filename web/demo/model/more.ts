@@ -2,12 +2,12 @@ import type { ModelFormat } from 'scalepoint/model';
 import { copy } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import {
-  type Choice,
   codeOf,
   commandOf,
   formatFor,
   infoOf,
   initialChoice,
+  type ModelChoice,
   ruleOf,
   usualFormat,
   withTarget,
@@ -16,7 +16,7 @@ import { type Control, controlsFor, valueAt, withValue } from './options.js';
 import type { State } from './state.js';
 
 /** A control for an option, at its value. */
-function controlNode(control: Control, choice: Choice, onChange: (choice: Choice) => void): HTMLElement {
+function controlNode(control: Control, choice: ModelChoice, onChange: (choice: ModelChoice) => void): HTMLElement {
   const at = valueAt(control, choice.words);
   const set = (value: number) => onChange({ ...choice, words: withValue(control, choice.words, value) });
   const id = `option-${control.option}`;
@@ -49,7 +49,7 @@ function ruleProblem(format: ModelFormat, rules: readonly string[]): string | un
 }
 
 /** Sets up the section "More": the target, its options, rules, and the same as a command and as code. */
-export function startMore(session: { choose(choice: Choice): void }, current: () => State) {
+export function startMore(session: { choose(choice: ModelChoice): void }, current: () => State) {
   const target = byId('model-target', HTMLSelectElement);
   const rules = byId('model-rules', HTMLTextAreaElement);
   const options = byId('model-options', HTMLElement);
@@ -60,7 +60,7 @@ export function startMore(session: { choose(choice: Choice): void }, current: ()
   target.addEventListener('change', () => {
     const there = now();
     if (there)
-      session.choose(withTarget(formatFor(there.model, target.value), there.choice, target.value as Choice['to']));
+      session.choose(withTarget(formatFor(there.model, target.value), there.choice, target.value as ModelChoice['to']));
   });
   rules.addEventListener('change', () => {
     const there = now();

@@ -1,17 +1,17 @@
 import type { ModelFormat } from 'scalepoint/model';
 import { formats, type OptionWords } from '../../src/tooling.js';
-import { type Choice, infoOf, optionNames } from './choice.js';
+import { infoOf, type ModelChoice, optionNames } from './choice.js';
 
-type Words = Choice['words'];
+type FlagWords = ModelChoice['words'];
 
 /** A control for an option: a checkbox if it has two values, a list otherwise. The first value is the usual one. */
 export interface Control {
   readonly option: string;
   readonly label: string;
-  readonly values: readonly { readonly label: string; readonly words: Words }[];
+  readonly values: readonly { readonly label: string; readonly words: FlagWords }[];
 }
 
-const flag = (option: string, label: string, words: Words): Control => {
+const flag = (option: string, label: string, words: FlagWords): Control => {
   return {
     option,
     label,
@@ -89,9 +89,9 @@ export function controlsFor(format: ModelFormat, to: string, isConverted = false
 const flagsOf = ({ values }: Control) => new Set(values.flatMap(({ words }) => Object.keys(words)));
 
 /** Index of the value of a control that the flags state. */
-export function valueAt(control: Control, words: Words): number {
+export function valueAt(control: Control, words: FlagWords): number {
   const said = [...flagsOf(control)].filter((name) => words[name] !== undefined);
-  const matches = (candidate: Words) =>
+  const matches = (candidate: FlagWords) =>
     Object.keys(candidate).length === said.length && said.every((name) => candidate[name] === words[name]);
   return Math.max(
     0,
@@ -100,7 +100,7 @@ export function valueAt(control: Control, words: Words): number {
 }
 
 /** The flags with another value of a control. */
-export function withValue(control: Control, words: Words, value: number): Words {
+export function withValue(control: Control, words: FlagWords, value: number): FlagWords {
   const flags = flagsOf(control);
   const others = Object.entries(words).filter(([name]) => !flags.has(name));
   return { ...Object.fromEntries(others), ...control.values[value]?.words };

@@ -4,8 +4,8 @@ import type { Store } from '../shared/store.js';
 import { formatFor, outputName } from './choice.js';
 import { explain } from './explain.js';
 import { choosePlace, removeLeftovers, type SavePlace } from './save.js';
-import type { Session } from './session.js';
-import type { Measured, State } from './state.js';
+import type { ModelSession } from './session.js';
+import type { MeasuredError, State } from './state.js';
 import { savingWorkers } from './workers.js';
 
 /** The share that is done before the time left is shown. */
@@ -14,10 +14,10 @@ const leastShare = 0.02;
 /** Saves the open model, one at a time. */
 export class Runner {
   readonly #store: Store<State>;
-  readonly #session: Session;
+  readonly #session: ModelSession;
   #controller: AbortController | undefined;
 
-  constructor(store: Store<State>, session: Session) {
+  constructor(store: Store<State>, session: ModelSession) {
     this.#store = store;
     this.#session = session;
     void removeLeftovers();
@@ -96,7 +96,7 @@ export class Runner {
   }
 }
 
-function errorsOf({ report }: QuantizeModelResult): ReadonlyMap<string, Measured> {
+function errorsOf({ report }: QuantizeModelResult): ReadonlyMap<string, MeasuredError> {
   return new Map(
     report.tensors.flatMap(({ name, error }) => (error === undefined ? [] : [[name, { error, exact: true }]])),
   );

@@ -10,11 +10,20 @@ import {
   strangerOf,
 } from '../shared/files.js';
 import { announce } from '../shared/live.js';
-import type { Problem } from '../shared/problems.js';
+import type { PageProblem } from '../shared/problems.js';
 import { recall, remember } from '../shared/remember.js';
 import type { Store } from '../shared/store.js';
 import { visit } from '../shared/visit.js';
-import { type Choice, choiceOf, formatFor, formatIn, hashOf, usualFormat, withSize, withTarget } from './choice.js';
+import {
+  choiceOf,
+  formatFor,
+  formatIn,
+  hashOf,
+  type ModelChoice,
+  usualFormat,
+  withSize,
+  withTarget,
+} from './choice.js';
 import { explain } from './explain.js';
 import { firstLook, type Look, startLooking } from './look.js';
 import { Measurer } from './measure.js';
@@ -23,21 +32,21 @@ import { initialState, type State, tensorsOf } from './state.js';
 import { savingWorkers } from './workers.js';
 
 /** A model that was opened, with its facts and measurements. */
-interface Opened {
+interface OpenedModel {
   readonly model: ModelFile;
   readonly measurer: Measurer;
   readonly sizer: Sizer;
-  choice: Choice;
+  choice: ModelChoice;
 }
 
 /** Changes of the choice within this time make one step of the history. */
 const stepMilliseconds = 1500;
 
 /** The visitor's actions on models, apart from saving. They change the state, which is then drawn. */
-export class Session {
+export class ModelSession {
   readonly #store: Store<State>;
   /** Every model of this visit, for going back and forward. */
-  readonly #opened: Opened[] = [];
+  readonly #opened: OpenedModel[] = [];
   #current = -1;
   #measuring = new AbortController();
   #lastStep = Number.NEGATIVE_INFINITY;
@@ -122,7 +131,7 @@ export class Session {
   // --------------------------------------------------------------------------------------------------------------- the choice
 
   /** Applies a choice. */
-  choose(choice: Choice): void {
+  choose(choice: ModelChoice): void {
     const opened = this.#opened[this.#current];
     if (opened === undefined || this.#store.get().run.kind === 'running') return;
     opened.choice = choice;
@@ -161,7 +170,7 @@ export class Session {
   }
 
   /** Options for the package, for a choice of the open model. */
-  async options(choice: Choice): Promise<PlanOptions> {
+  async options(choice: ModelChoice): Promise<PlanOptions> {
     const opened = this.#opened[this.#current];
     if (opened === undefined) throw new TypeError('there is no model');
     return opened.measurer.options(choice);
@@ -224,7 +233,7 @@ export class Session {
   }
 
   /** Fills in the results of the presets. Measures them too if `measures`. */
-  async #offers({ measurer, choice: current }: Opened, signal: AbortSignal, measures = false): Promise<void> {
+  async #offers({ measurer, choice: current }: OpenedModel, signal: AbortSignal, measures = false): Promise<void> {
     const set = (preset: Preset, offer: State['offers'][Preset]) => {
       if (!signal.aborted) this.#store.set({ offers: { ...this.#store.get().offers, [preset]: offer } });
     };
@@ -323,12 +332,12 @@ export class Session {
 const sizeKey = ({ name, files }: ModelFile) => `${name} ${files.reduce((sum, { size }) => sum + size, 0)} `;
 
 /** The part of a choice that applies to any model. Rules, kept tensors and sizes belong to one model. */
-function forAny({ size: _, ...choice }: Choice): Choice {
+function forAny({ size: _, ...choice }: ModelChoice): ModelChoice {
   return { ...choice, kept: new Set(), rules: [] };
 }
 
 /** Remembers a choice for the next visit: its size for the same model, the rest for any. */
-function rememberChoice(model: ModelFile, choice: Choice): void {
+function rememberChoice(model: ModelFile, choice: ModelChoice): void {
   const format = usualFormat(model);
   const { size } = choice;
   if (size === undefined) remember('model', hashOf(format, forAny(choice)));
@@ -348,7 +357,7 @@ function expectedSeconds({ rate }: Measurer, { tensors }: ModelPlan): number | u
 }
 
 /** Explains why files are not a model, and what else can be done with them. */
-async function whyNot(files: readonly File[]): Promise<Problem> {
+async function whyNot(files: readonly File[]): Promise<PageProblem> {
   const title = 'That cannot be opened here';
   const file = mainFile(files);
   const supported = `This page reads ${modelExtensions()}.`;

@@ -12,10 +12,10 @@ import {
 } from 'scalepoint/model';
 import { type Hint, problemOf } from '../../src/tooling.js';
 import type { Fit } from './choice.js';
-import { type SizeMark, type Sizes, worthChoosing } from './sizes.js';
+import { type SizeCurve, type SizeMark, worthChoosing } from './sizes.js';
 
 /** The part of a table that the page shows. */
-export interface View {
+export interface SizeView {
   /** Names of tensors that stay as they are. */
   readonly kept: readonly string[];
   /** Results of the presets for the other tensors. */
@@ -28,9 +28,9 @@ export type SizeQuestion =
       readonly kind: 'measure';
       readonly files: readonly File[];
       readonly options: PlanOptions;
-      readonly view: View;
+      readonly view: SizeView;
     }
-  | { readonly kind: 'view'; readonly view: View }
+  | { readonly kind: 'view'; readonly view: SizeView }
   | {
       readonly kind: 'fit';
       readonly id: number;
@@ -42,7 +42,7 @@ export type SizeQuestion =
 
 export type SizeAnswer =
   | { readonly kind: 'progress'; readonly bytesDone: number; readonly bytesTotal: number }
-  | { readonly kind: 'measured'; readonly sizes: Sizes }
+  | { readonly kind: 'measured'; readonly sizes: SizeCurve }
   | { readonly kind: 'fit'; readonly id: number; readonly fit: Fit }
   | {
       readonly kind: 'failed';
@@ -76,7 +76,7 @@ function lossOf({ tensors }: ModelPlan, { tensors: known }: TypeTable): number |
 }
 
 /** The presets on the same scale. One that is not possible, or that has other types, is left out. */
-async function marksOf(known: TypeTable, presets: View['presets']): Promise<SizeMark[]> {
+async function marksOf(known: TypeTable, presets: SizeView['presets']): Promise<SizeMark[]> {
   const marks: SizeMark[] = [];
   for (const { label, options } of presets) {
     const plan = await planModel([...files], options).catch(() => undefined);
@@ -97,7 +97,7 @@ function without({ tensors, ...rest }: TypeTable, kept: readonly string[]): Type
   };
 }
 
-async function measure({ files: given, options, view }: SizeQuestion & { kind: 'measure' }): Promise<Sizes> {
+async function measure({ files: given, options, view }: SizeQuestion & { kind: 'measure' }): Promise<SizeCurve> {
   files = given;
   const onProgress = ({ bytesDone, bytesTotal }: { bytesDone: number; bytesTotal: number }) =>
     answer({ kind: 'progress', bytesDone, bytesTotal });
@@ -105,7 +105,7 @@ async function measure({ files: given, options, view }: SizeQuestion & { kind: '
   return show(view);
 }
 
-async function show({ kept, presets }: View): Promise<Sizes> {
+async function show({ kept, presets }: SizeView): Promise<SizeCurve> {
   if (table === undefined) throw new TypeError('nothing was measured yet');
   const known = without(table, kept);
   const tensors = known.tensors.filter(({ types }) => types.length > 1).length;

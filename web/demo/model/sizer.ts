@@ -1,11 +1,11 @@
 import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
 import { presets } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
-import { type Choice, type Fit, formatFor, optionsOf, withSize, withTarget } from './choice.js';
+import { type Fit, formatFor, type ModelChoice, optionsOf, withSize, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
 import { presetTitles } from './offers.js';
-import type { SizeAnswer, SizeQuestion, View } from './size-worker.js';
-import { bytesIn, type Sizes } from './sizes.js';
+import type { SizeAnswer, SizeQuestion, SizeView } from './size-worker.js';
+import { bytesIn, type SizeCurve } from './sizes.js';
 
 /** Models of up to this many numbers are measured without asking. */
 const freeNumbers = 2 ** 22;
@@ -13,7 +13,7 @@ const freeNumbers = 2 ** 22;
 const leastShare = 0.02;
 
 /** Callbacks of a request to the worker. */
-interface Waiting {
+interface WaitingRequest {
   readonly done: (fit: Fit) => void;
   readonly fail: (error: unknown) => void;
 }
@@ -21,9 +21,9 @@ interface Waiting {
 /** Finds the types of one model for sizes. A worker measures the model once for each set of options, and keeps the tables. */
 export class Sizer {
   readonly #model: ModelFile;
-  readonly #draw: (sizes: Sizes) => void;
+  readonly #draw: (sizes: SizeCurve) => void;
   #worker: Worker | undefined;
-  #sizes: Sizes = { kind: 'open' };
+  #sizes: SizeCurve = { kind: 'open' };
   /** Key of the table that the worker has or measures. */
   #key = '';
   /** Tensors that were not measured because they were kept. */
@@ -33,20 +33,20 @@ export class Sizer {
   #measuring: Promise<void> = Promise.resolve();
   #stop: ((reason: unknown) => void) | undefined;
   #id = 0;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #waiting = new Map<number, WaitingRequest>();
   readonly #fits = new Map<string, Promise<Fit>>();
 
   /** @param draw gets the curve whenever it changes */
-  constructor(model: ModelFile, draw: (sizes: Sizes) => void) {
+  constructor(model: ModelFile, draw: (sizes: SizeCurve) => void) {
     this.#model = model;
     this.#draw = draw;
   }
 
-  get sizes(): Sizes {
+  get sizes(): SizeCurve {
     return this.#sizes;
   }
 
-  #set(sizes: Sizes): void {
+  #set(sizes: SizeCurve): void {
     this.#sizes = sizes;
     this.#draw(sizes);
   }
@@ -58,25 +58,25 @@ export class Sizer {
   }
 
   /** The choice with a size, minus the size: the options of the table. */
-  #base(choice: Choice): Choice {
+  #base(choice: ModelChoice): ModelChoice {
     const { size: _, ...base } = choice.size === undefined ? withSize(this.#model, choice, '1B') : choice;
     return base;
   }
 
-  #isKnown(choice: Choice): boolean {
+  #isKnown(choice: ModelChoice): boolean {
     const { kept } = choice;
     return this.#key === keyOf(this.#base(choice)) && [...this.#kept].every((name) => kept.has(name));
   }
 
   /** Takes note of a choice. Drops measurements for other options. */
-  follow(choice: Choice): void {
+  follow(choice: ModelChoice): void {
     if (this.#sizes.kind === 'open') return;
     if (!this.#isKnown(choice)) this.cancel();
     else if ([...choice.kept].join() !== this.#shown) this.#ask({ kind: 'view', view: this.#view(this.#base(choice)) });
   }
 
   /** The request for the curve of a choice, without its size. */
-  #view(base: Choice): View {
+  #view(base: ModelChoice): SizeView {
     const format = formatFor(this.#model, base.to);
     this.#shown = [...base.kept].join();
     return {
@@ -89,7 +89,7 @@ export class Sizer {
   }
 
   /** Measures all types, unless that is done or under way. */
-  measure(choice: Choice): Promise<void> {
+  measure(choice: ModelChoice): Promise<void> {
     if (this.#isKnown(choice)) return this.#measuring;
     this.cancel();
     const base = this.#base(choice);
@@ -167,7 +167,7 @@ export class Sizer {
   }
 
   /** The types for the size of a choice. Measures them first if needed. */
-  fit(choice: Choice): Promise<Fit> {
+  fit(choice: ModelChoice): Promise<Fit> {
     const key = JSON.stringify([keyOf(choice), choice.size, [...choice.kept].sort()]);
     const known = this.#isKnown(choice) ? this.#fits.get(key) : undefined;
     if (known !== undefined) return known;
@@ -177,7 +177,7 @@ export class Sizer {
     return found;
   }
 
-  async #find(choice: Choice): Promise<Fit> {
+  async #find(choice: ModelChoice): Promise<Fit> {
     await this.measure(choice);
     const base = this.#base(choice);
     const id = ++this.#id;
@@ -194,4 +194,4 @@ export class Sizer {
 }
 
 /** Key of choices with the same table. Keeping a tensor does not change it. */
-const keyOf = ({ to, words, rules }: Choice) => JSON.stringify([to, words, rules]);
+const keyOf = ({ to, words, rules }: ModelChoice) => JSON.stringify([to, words, rules]);

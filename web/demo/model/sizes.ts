@@ -6,7 +6,7 @@ export interface SizeMark extends SizePoint {
 }
 
 /** State of the curve of sizes. */
-export type Sizes =
+export type SizeCurve =
   /** Without a model, or for tensors that leave no choice, the page offers nothing. */
   | { readonly kind: 'none' }
   /** Measuring takes long, so the page asks the visitor first. */

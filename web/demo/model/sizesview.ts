@@ -1,12 +1,12 @@
 import type { SizePoint } from 'scalepoint/model';
 import { byId, onResize, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
-import { drawLines, type Mark } from '../shared/lines.js';
-import { bytesIn, decibelsOf, lossAt, type Sizes, sizeText, stopsOf } from './sizes.js';
+import { type ChartMark, drawLines } from '../shared/lines.js';
+import { bytesIn, decibelsOf, lossAt, type SizeCurve, sizeText, stopsOf } from './sizes.js';
 import type { State } from './state.js';
 import { formatSeconds } from './words.js';
 
-type Measured = Sizes & { kind: 'measured' };
+type MeasuredSizes = SizeCurve & { kind: 'measured' };
 
 /** Events of the slider. */
 interface SizeEvents {
@@ -42,7 +42,7 @@ function pointAt(curve: readonly SizePoint[], bytes: number): Chosen {
 }
 
 /** Draws the curve, the presets and the size that was chosen, and puts the slider below. */
-function drawCurve({ curve, marks, tensors }: Measured, chosen: Chosen | undefined): void {
+function drawCurve({ curve, marks, tensors }: MeasuredSizes, chosen: Chosen | undefined): void {
   const node = byId('size-curve', SVGSVGElement);
   const { width, height } = node.getBoundingClientRect();
   if (width === 0) return;
@@ -50,7 +50,7 @@ function drawCurve({ curve, marks, tensors }: Measured, chosen: Chosen | undefin
   const placed = ({ bytes, error }: SizePoint) => ({ x: bytes / factor, y: decibelsOf(error, tensors) });
   const { low, high } = stopsOf(curve);
   const inside = marks.filter(({ bytes }) => bytes <= high * 1.02);
-  const all: Mark[] = inside.map(({ label, ...point }) => ({ ...placed(point), label }));
+  const all: ChartMark[] = inside.map(({ label, ...point }) => ({ ...placed(point), label }));
   if (chosen !== undefined) all.push({ ...placed(chosen), label: formatBytes(chosen.bytes), isChosen: true });
   const at = drawLines(
     node,
@@ -69,7 +69,7 @@ function drawCurve({ curve, marks, tensors }: Measured, chosen: Chosen | undefin
 const told = ({ error }: SizePoint, tensors: number) => formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
 
 /** Comparison of a size with the smallest preset that is neither smaller nor more exact. */
-function comparison({ marks }: Measured, { bytes, error }: Chosen): string {
+function comparison({ marks }: MeasuredSizes, { bytes, error }: Chosen): string {
   const beaten = marks.find((mark) => mark.bytes >= bytes && mark.error >= error);
   if (beaten === undefined) return '';
   const smaller = Math.round((1 - bytes / beaten.bytes) * 100);
@@ -94,7 +94,7 @@ function mixOf({ plan, fit }: State): string {
 }
 
 /** The sentences beside the slider. */
-function wordsFor(sizes: Measured, chosen: Chosen | undefined, state: State): string {
+function wordsFor(sizes: MeasuredSizes, chosen: Chosen | undefined, state: State): string {
   if (chosen === undefined) return 'Drag the slider. Types are mixed for the least error at each size.';
   const words = [`Predicted: ${told(chosen, sizes.tensors)}, the mean of all weights.`];
   if (chosen.isExact) {
@@ -105,7 +105,7 @@ function wordsFor(sizes: Measured, chosen: Chosen | undefined, state: State): st
 }
 
 /** The line about measuring. */
-function statusOf(sizes: Sizes): string {
+function statusOf(sizes: SizeCurve): string {
   switch (sizes.kind) {
     case 'open':
       return 'Every weight is measured in every type that it can have. That takes longer than saving.';
@@ -128,7 +128,7 @@ export function startSizes(events: SizeEvents, current: () => State) {
   let rest: ReturnType<typeof setTimeout> | undefined;
 
   /** The size at the slider; undefined if none was ever chosen. */
-  const chosenIn = (sizes: Measured, { choice, fit }: State): Chosen | undefined => {
+  const chosenIn = (sizes: MeasuredSizes, { choice, fit }: State): Chosen | undefined => {
     if (isMoved) return pointAt(sizes.curve, slider.valueAsNumber);
     const bytes = bytesIn(choice?.size ?? '');
     if (bytes === undefined) return undefined;

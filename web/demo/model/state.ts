@@ -2,24 +2,24 @@ import type { ErrorMeasures } from 'scalepoint';
 import type { ModelPlan, PlannedTensorInfo, QuantizeModelResult } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
-import type { Problem } from '../shared/problems.js';
-import type { Choice, Fit } from './choice.js';
+import type { PageProblem } from '../shared/problems.js';
+import type { Fit, ModelChoice } from './choice.js';
 import type { Look } from './look.js';
-import type { Sizes } from './sizes.js';
+import type { SizeCurve } from './sizes.js';
 
 /** The error of a tensor. */
-export interface Measured {
+export interface MeasuredError {
   readonly error: ErrorMeasures;
   /** True if all of the tensor was measured, false for a sample. */
   readonly exact: boolean;
 }
 
 /** Errors by the names of tensors. */
-export type Errors = ReadonlyMap<string, Measured>;
+export type Errors = ReadonlyMap<string, MeasuredError>;
 
 /** The expected result of a preset. */
 export interface Offer {
-  readonly to: Choice['to'];
+  readonly to: ModelChoice['to'];
   readonly bytesAfter?: number;
   readonly bytesBefore?: number;
   /** Number of tensors that it converts. */
@@ -32,7 +32,7 @@ export interface Offer {
 }
 
 /** The state of saving. */
-export type Run =
+export type SavingState =
   | { readonly kind: 'none' | 'asking' | 'cancelled' }
   | {
       readonly kind: 'running';
@@ -50,7 +50,7 @@ export interface State {
   /** Name of a file that is being opened. */
   readonly opening: string | undefined;
   readonly model: ModelFile | undefined;
-  readonly choice: Choice | undefined;
+  readonly choice: ModelChoice | undefined;
   readonly plan: ModelPlan | undefined;
   /** The errors of the choice as far as they are known. Those of kept tensors stay, so that keeping one loses nothing. */
   readonly errors: Errors;
@@ -59,13 +59,13 @@ export interface State {
   readonly expectedSeconds: number | undefined;
   readonly offers: Readonly<Partial<Record<Preset, Offer>>>;
   /** The problem with the choice. */
-  readonly problem: Problem | undefined;
-  readonly run: Run;
+  readonly problem: PageProblem | undefined;
+  readonly run: SavingState;
   readonly sort: { readonly key: SortKey; readonly descending: boolean };
   readonly filter: string;
   readonly look: Look | undefined;
   /** The curve of sizes. */
-  readonly sizes: Sizes;
+  readonly sizes: SizeCurve;
   /** The types of the plan, if they were chosen for a size. */
   readonly fit: Fit | undefined;
 }

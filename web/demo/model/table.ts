@@ -2,19 +2,19 @@ import type { PlannedTensorInfo } from 'scalepoint/model';
 import { byId, html, onResize, replaceKeepingFocus, setName, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from '../shared/format.js';
 import type { Store } from '../shared/store.js';
-import { type Measured, markedTensors, type SortKey, type State, shownTensors } from './state.js';
+import { type MeasuredError, markedTensors, type SortKey, type State, shownTensors } from './state.js';
 
 /** A column of the table. */
-interface Column {
+interface TensorColumn {
   readonly key: SortKey;
   readonly label: string;
   readonly numeric?: boolean;
   /** Shown on wide windows only. */
   readonly wide?: boolean;
-  text(tensor: PlannedTensorInfo, measured: Measured | undefined): string;
+  text(tensor: PlannedTensorInfo, measured: MeasuredError | undefined): string;
 }
 
-const columns: readonly Column[] = [
+const columns: readonly TensorColumn[] = [
   { key: 'name', label: 'Tensor', text: ({ name }) => name },
   { key: 'type', label: 'Type', text: ({ from, to }) => (from === to ? from : `${from} → ${to}`) },
   { key: 'size', label: 'Shape', numeric: true, text: ({ shape }) => formatShape(shape) },

@@ -1,8 +1,8 @@
 import type { CoreFacts } from '../shared/site.js';
 import type { FileAnswer, HeldData, TextAnswer } from './engine.js';
 import type { Comma } from './numbers.js';
-import type { Failure, View, Wish } from './view.js';
-import type { Call, Reply } from './worker.js';
+import type { Failure, NumbersView, ViewRequest } from './view.js';
+import type { PageCall, WorkerReply } from './worker.js';
 
 /** An error of the worker. */
 export class WorkerError extends Error {
@@ -24,15 +24,15 @@ export class WorkerError extends Error {
 export interface Client {
   /** Settles when the core is loaded. */
   readonly ready: Promise<CoreFacts>;
-  view(wish: Wish): Promise<View>;
+  view(wish: ViewRequest): Promise<NumbersView>;
   text(text: string, comma: Comma | undefined): Promise<TextAnswer>;
   files(files: readonly File[]): Promise<FileAnswer>;
   tensor(index: number): Promise<HeldData>;
   drop(id: number): Promise<void>;
-  pack(wish: Pick<Wish, 'settings' | 'own'>): Promise<{ bytes: Uint8Array<ArrayBuffer>; name: string }>;
+  pack(wish: Pick<ViewRequest, 'settings' | 'own'>): Promise<{ bytes: Uint8Array<ArrayBuffer>; name: string }>;
 }
 
-interface Waiting {
+interface WaitingCall {
   resolve(value: unknown): void;
   reject(error: unknown): void;
 }
@@ -40,13 +40,13 @@ interface Waiting {
 /** Starts the worker. */
 export function startClient(): Client {
   const worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
-  const waiting = new Map<number, Waiting>();
+  const waiting = new Map<number, WaitingCall>();
   let calls = 0;
   const wait = (id: number) =>
     new Promise<unknown>((resolve, reject) => {
       waiting.set(id, { resolve, reject });
     });
-  worker.onmessage = ({ data }: MessageEvent<Reply>) => {
+  worker.onmessage = ({ data }: MessageEvent<WorkerReply>) => {
     const call = waiting.get(data.id);
     waiting.delete(data.id);
     if ('error' in data) call?.reject(new WorkerError(data.error, data.error.isFileError, data.error.details));
@@ -58,15 +58,15 @@ export function startClient(): Client {
     waiting.clear();
   };
   const ready = wait(0) as Client['ready'];
-  const call = (name: Call['name'], ...values: readonly unknown[]) => {
+  const call = (name: PageCall['name'], ...values: readonly unknown[]) => {
     const id = ++calls;
     const answer = wait(id);
-    worker.postMessage({ id, name, values } satisfies Call);
+    worker.postMessage({ id, name, values } satisfies PageCall);
     return answer;
   };
   return {
     ready,
-    view: (wish) => call('view', wish) as Promise<View>,
+    view: (wish) => call('view', wish) as Promise<NumbersView>,
     text: (text, comma) => call('text', text, comma) as Promise<TextAnswer>,
     files: (files) => call('files', files) as Promise<FileAnswer>,
     tensor: (index) => call('tensor', index) as Promise<HeldData>,

@@ -1,7 +1,7 @@
 import { byId, html, setText } from '../shared/dom.js';
 import { formatCount, formatDecibels, formatMany, formatReal, formatShare } from '../shared/format.js';
 import { drawLines } from '../shared/lines.js';
-import type { ClippingView, View } from './view.js';
+import type { ClippingView, NumbersView } from './view.js';
 
 /** Numbers of a part below which entropy keeps all of them: as many as its histogram has bins. */
 const fewForEntropy = 2048;
@@ -24,7 +24,7 @@ const entropyNote = ({ length }: ClippingView) =>
     : '';
 
 /** Draws SQNR against the scale, and fills the table of range methods. */
-export function showClipping(clipping: ClippingView | undefined, { settings, part }: View): void {
+export function showClipping(clipping: ClippingView | undefined, { settings, part }: NumbersView): void {
   const integers = settings.codes === 'integers';
   byId('clipping', SVGSVGElement).toggleAttribute('hidden', !integers);
   byId('methods-table', HTMLElement).hidden = !integers;
@@ -67,7 +67,7 @@ export function showClipping(clipping: ClippingView | undefined, { settings, par
 }
 
 /** Fills the legend of the curves of several kinds of codes. */
-export function showLegend(series: View['codes']): void {
+export function showLegend(series: NumbersView['codes']): void {
   if (series === undefined) return;
   byId('codes-legend', HTMLElement).replaceChildren(
     ...series.map(({ name, style }) => html('li', { class: `style-${style}` }, name)),

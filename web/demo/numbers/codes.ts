@@ -2,7 +2,7 @@
 
 import { type BlockType, blockTypeInfo, type Scalepoint } from 'scalepoint';
 import type { Levels } from '../shared/levels.js';
-import { type Parts, partsOf } from './parts.js';
+import { partsOf, type TensorParts } from './parts.js';
 import type { Settings } from './settings.js';
 
 /** The largest finite value of float8e4m3fn. */
@@ -33,7 +33,7 @@ export function blockLength(settings: Settings, shape: readonly number[]): numbe
 }
 
 /** The parts of a tensor that is cut into blocks of consecutive elements. */
-export function blockParts(settings: Settings, shape: readonly number[]): Parts {
+export function blockParts(settings: Settings, shape: readonly number[]): TensorParts {
   const count = shape.reduce((a, b) => a * b, 1);
   const groupSize = blockLength(settings, shape);
   if (groupSize >= count) return partsOf({ kind: 'per-tensor' }, [count]);

@@ -11,7 +11,7 @@ import type { DataSet, Statistics } from './data.js';
 import { countBytes, type Evaluation, evaluate, type Slice, sliceOf } from './evaluate.js';
 import { partsOf } from './parts.js';
 import { bitWidths, blockChoices, defaultSettings, granularityOf, type Settings, typeName } from './settings.js';
-import type { Failure, LineView, Result, Row, Rung, View, Wish } from './view.js';
+import type { Failure, LineView, NumberRow, NumbersView, Result, Rung, ViewRequest } from './view.js';
 
 /** Most numbers to quantize for each row of the table of types. Of larger data a sample is taken. */
 const ladderLimit = 65_536;
@@ -75,12 +75,12 @@ function firstAt({ values, position }: Evaluation, wanted: number): number {
   return low;
 }
 
-function rowsOf(data: DataSet, evaluation: Evaluation | undefined, wanted: Wish['row']): View['rows'] {
+function rowsOf(data: DataSet, evaluation: Evaluation | undefined, wanted: ViewRequest['row']): NumbersView['rows'] {
   const total = evaluation?.values.length ?? data.values.length;
   const asked =
     'start' in wanted ? wanted.start : evaluation === undefined ? wanted.index : firstAt(evaluation, wanted.index);
   const start = Math.max(0, Math.min(asked, total - 1));
-  const rows: Row[] = [];
+  const rows: NumberRow[] = [];
   for (let i = start; i < Math.min(start + rowsOnPage, total); i++) {
     if (evaluation === undefined) rows.push({ index: i, original: data.values[i]! });
     else {
@@ -119,7 +119,7 @@ function attempt<T>(call: () => T): T | undefined {
 }
 
 /** The same settings with every other type. */
-function ladderOf(core: Scalepoint, data: DataSet, settings: Settings): NonNullable<View['ladder']> {
+function ladderOf(core: Scalepoint, data: DataSet, settings: Settings): NonNullable<NumbersView['ladder']> {
   const { bits, block } = defaultSettings;
   const changes: Rung['change'][] = [
     ...bitWidths.map((width) => ({ codes: 'integers' as const, bits: width, block })),
@@ -153,7 +153,7 @@ function resultOf({ exact, values, comparison, clipped, bytes, parts, scale, zer
 }
 
 /** The sections that show the part of an evaluation. */
-function partSections(core: Scalepoint, evaluation: Evaluation, slice: Slice, wish: Wish): Partial<View> {
+function partSections(core: Scalepoint, evaluation: Evaluation, slice: Slice, wish: ViewRequest): Partial<NumbersView> {
   const counts = countCodes(slice);
   const clips = wish.open.includes('clipping') && evaluation.settings.codes === 'integers';
   const clipping = clips ? attempt(() => clippingCurve(core, evaluation, slice)) : undefined;
@@ -179,8 +179,8 @@ export function viewOf(
   data: DataSet,
   statistics: Statistics,
   outcome: { readonly evaluation?: Evaluation; readonly failure?: Failure },
-  wish: Wish,
-): View {
+  wish: ViewRequest,
+): NumbersView {
   const { settings, open, widths } = wish;
   const { evaluation, failure } = outcome;
   const { values, ...facts } = data;

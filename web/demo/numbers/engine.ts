@@ -8,7 +8,7 @@ import { type Evaluation, evaluate, quantize } from './evaluate.js';
 import type { TensorFile } from './files.js';
 import { type Comma, type CommaQuestion, readText } from './numbers.js';
 import { dtypeOf, type Settings } from './settings.js';
-import type { Failure, View, Wish } from './view.js';
+import type { Failure, NumbersView, ViewRequest } from './view.js';
 
 /** Data that the engine holds, without the numbers. */
 export type HeldData = DataFacts & { readonly id: number };
@@ -49,7 +49,7 @@ export function failureOf(error: unknown): Failure {
 }
 
 /** The calls that the page may make. */
-export class Engine {
+export class NumbersEngine {
   readonly #core: Scalepoint;
   readonly #held = new Map<number, DataSet>();
   #ids = 0;
@@ -78,7 +78,7 @@ export class Engine {
   }
 
   /** The data to show. */
-  #dataOf({ own, settings }: Pick<Wish, 'own' | 'settings'>): DataSet {
+  #dataOf({ own, settings }: Pick<ViewRequest, 'own' | 'settings'>): DataSet {
     const held = own === undefined ? undefined : this.#held.get(own);
     if (held !== undefined) return held;
     const key = [settings.distribution, settings.size, settings.seed, settings.rowsDiffer].join();
@@ -92,7 +92,7 @@ export class Engine {
   }
 
   /** Quantizes, or returns the last outcome if it used the same data, equivalent settings and enough numbers. */
-  #quantized(data: DataSet, { settings, limit }: Wish) {
+  #quantized(data: DataSet, { settings, limit }: ViewRequest) {
     const enough = Math.min(limit, data.values.length);
     const last = this.#last;
     if (last?.data === data && last.limit >= enough && quantizesAlike(last.settings, settings)) return last;
@@ -106,7 +106,7 @@ export class Engine {
   }
 
   /** Computes what the page shows. */
-  view(wish: Wish): View {
+  view(wish: ViewRequest): NumbersView {
     const data = this.#dataOf(wish);
     return viewOf(this.#core, data, this.#statisticsOf(data), this.#quantized(data, wish), wish);
   }
@@ -151,7 +151,7 @@ export class Engine {
   }
 
   /** The codes as bytes, for a download. */
-  pack(wish: Pick<Wish, 'settings' | 'own'>): { bytes: Uint8Array<ArrayBuffer>; name: string } {
+  pack(wish: Pick<ViewRequest, 'settings' | 'own'>): { bytes: Uint8Array<ArrayBuffer>; name: string } {
     const { settings } = wish;
     const { values, shape, stem } = this.#dataOf(wish);
     const core = this.#core;

@@ -10,7 +10,7 @@ import {
 import type { Levels } from '../shared/levels.js';
 import { blockLength, blockParts, levelsInUse, listLevels, quantizeUneven } from './codes.js';
 import { countOf, type DataFacts, type DataSet } from './data.js';
-import { elementsOf, type Parts, partsOf, type Run, runsOf, takeSample } from './parts.js';
+import { type ElementRun, elementsOf, partsOf, runsOf, type TensorParts, takeSample } from './parts.js';
 import { codeRange, dtypeOf, granularityOf, percentile, type Settings } from './settings.js';
 
 /** Bytes of the data before and after quantization. */
@@ -42,7 +42,7 @@ export interface Evaluation {
   readonly shape: readonly number[];
   /** Index in the data of an element of `values`. */
   readonly position: (index: number) => number;
-  readonly parts: Parts;
+  readonly parts: TensorParts;
   /** Absent for blocks, which interleave codes with scales. */
   readonly codes: ArrayLike<number> | undefined;
   /** Empty for blocks. */
@@ -129,7 +129,7 @@ function countClipped(
   values: Float32Array,
   { scale, zeroPoint }: QuantizationParameters,
   { qmin, qmax }: { readonly qmin: number; readonly qmax: number },
-  { start, length, part, step }: Run,
+  { start, length, part, step }: ElementRun,
 ): number {
   // The scale is rounded to float32. The margin of 0.001 keeps that from putting the extremes of the data beyond half a step.
   const low = qmin - 0.501;
@@ -226,7 +226,7 @@ export function sliceOf(evaluation: Evaluation, wanted: number): Slice {
   const codes = cut(evaluation.codes, (n) => new Int32Array(n));
   const levels = levelsOf(evaluation, part);
   if (levels.values !== undefined) return { part, values, codes, restored, levels, clipped: 0 };
-  const run: Run = { start: 0, length: values.length, part, step: 0 };
+  const run: ElementRun = { start: 0, length: values.length, part, step: 0 };
   return { part, values, codes, restored, levels, clipped: countClipped(values, evaluation, levels, run) };
 }
 

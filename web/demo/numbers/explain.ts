@@ -1,5 +1,5 @@
 import { formatCount, formatMany } from '../shared/format.js';
-import type { Problem } from '../shared/problems.js';
+import type { PageProblem } from '../shared/problems.js';
 import type { Statistics } from './data.js';
 import type { Settings } from './settings.js';
 import type { Failure } from './view.js';
@@ -16,7 +16,7 @@ export function explainQuantizing(
   { notFinite, firstNotFinite }: Statistics,
   settings: Settings,
   ways?: WaysOut,
-): Problem {
+): PageProblem {
   const integers = ways && { action: { label: 'Use integers', run: ways.useIntegers } };
   if (code === 'NON_FINITE') {
     const whole = settings.codes === 'integers';

@@ -1,7 +1,7 @@
 import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatReal } from '../shared/format.js';
 import type { Settings } from './settings.js';
-import type { Rung, View } from './view.js';
+import type { NumbersView, Rung } from './view.js';
 
 /** SQNR in dB at which a bar fills its cell. 16 bits reach about 90 dB. */
 const fullBar = 96;
@@ -43,7 +43,11 @@ function rowOf(rung: Rung, settings: Settings, choose: (settings: Settings) => v
 }
 
 /** Shows SQNR and bytes of every type in a table with bars. */
-export function showLadder(ladder: View['ladder'], settings: Settings, choose: (settings: Settings) => void): void {
+export function showLadder(
+  ladder: NumbersView['ladder'],
+  settings: Settings,
+  choose: (settings: Settings) => void,
+): void {
   const body = byId('ladder', HTMLElement);
   setText(byId('ladder-basis', HTMLElement), ladder?.basis ?? 'the same numbers');
   // Replacing the rows drops the focus of a button, so it is restored below.

@@ -4,7 +4,7 @@ import type { Client } from './client.js';
 import { countOf } from './data.js';
 import { widthsNow } from './pictures.js';
 import type { State } from './state.js';
-import type { Section, View, Wish } from './view.js';
+import type { NumbersView, Section, ViewRequest } from './view.js';
 
 /** Most numbers that are quantized while a control moves. Of larger data a sample is taken. */
 const liveLimit = 2 ** 18;
@@ -24,7 +24,7 @@ export interface LoopEvents {
 }
 
 /** The next request. */
-function wishOf({ settings, own, lineAt, row }: State, limit: number, open: readonly Section[]): Wish {
+function wishOf({ settings, own, lineAt, row }: State, limit: number, open: readonly Section[]): ViewRequest {
   const id = settings.data === 'own' ? own?.id : undefined;
   return { settings, own: id, limit, widths: widthsNow(), lineAt, row, open };
 }
@@ -67,7 +67,7 @@ export class Loop {
     else this.schedule();
   };
 
-  #ask(limit: number, open: readonly Section[]): Promise<View> {
+  #ask(limit: number, open: readonly Section[]): Promise<NumbersView> {
     return this.#client.view(wishOf(this.#state, limit, open));
   }
 

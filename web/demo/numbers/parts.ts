@@ -4,7 +4,7 @@ import type { Granularity } from 'scalepoint';
  * The parts of a tensor. A part is a set of elements that share a scale: the whole tensor, a channel, or a group. The tensor is seen
  * with the shape [outer, axis, inner]; for per-tensor that is [1, 1, inner].
  */
-export interface Parts {
+export interface TensorParts {
   readonly kind: Granularity['kind'];
   readonly outer: number;
   readonly axis: number;
@@ -20,7 +20,7 @@ export interface Parts {
 const product = (numbers: readonly number[]) => numbers.reduce((a, b) => a * b, 1);
 
 /** The parts of a tensor. The granularity's axis must be at least 0 and less than the number of dimensions. */
-export function partsOf(granularity: Granularity, shape: readonly number[]): Parts {
+export function partsOf(granularity: Granularity, shape: readonly number[]): TensorParts {
   const size = product(shape);
   if (granularity.kind === 'per-tensor') {
     return { kind: 'per-tensor', outer: 1, axis: 1, inner: size, span: 1, across: 1, count: 1 };
@@ -38,7 +38,7 @@ export function partsOf(granularity: Granularity, shape: readonly number[]): Par
 }
 
 /** Consecutive elements. Element values[start + i] with 0 <= i < length belongs to part `part` + i * step. */
-export interface Run {
+export interface ElementRun {
   readonly start: number;
   readonly length: number;
   readonly part: number;
@@ -46,7 +46,7 @@ export interface Run {
 }
 
 /** Divides a tensor into runs. They are long, so that loops over them are fast. */
-export function* runsOf({ kind, outer, axis, inner, span, across }: Parts): Generator<Run> {
+export function* runsOf({ kind, outer, axis, inner, span, across }: TensorParts): Generator<ElementRun> {
   if (kind === 'per-group' && inner === 1) {
     for (let o = 0; o < outer; o++) {
       for (let group = 0; group < across; group++) {
@@ -71,7 +71,7 @@ export function* runsOf({ kind, outer, axis, inner, span, across }: Parts): Gene
 }
 
 /** Indices in the flat array of the elements of one part, ascending. */
-export function elementsOf(parts: Parts, part: number): Uint32Array {
+export function elementsOf(parts: TensorParts, part: number): Uint32Array {
   if (parts.kind === 'per-group') {
     const row = Math.floor(part / parts.inner);
     const o = Math.floor(row / parts.across);

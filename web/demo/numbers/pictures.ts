@@ -5,7 +5,7 @@ import { drawLines } from '../shared/lines.js';
 import { drawNumberLine } from './numberline.js';
 import { drawProbe, showProbe, tellBar } from './probe.js';
 import { typeName } from './settings.js';
-import type { PartView, View, Wish } from './view.js';
+import type { NumbersView, PartView, ViewRequest } from './view.js';
 
 const sizeOf = (id: string) => {
   const { width, height } = byId(id, SVGSVGElement).getBoundingClientRect();
@@ -13,18 +13,22 @@ const sizeOf = (id: string) => {
 };
 
 /** The widths that decide how much the pictures can show. */
-export function widthsNow(): Wish['widths'] {
+export function widthsNow(): ViewRequest['widths'] {
   return { histogram: sizeOf('histogram').width, line: sizeOf('numberline').width, errors: sizeOf('errors').width };
 }
 
 /** Name of a part: `channel 3`, `group 12`, `block 5`; empty if there is only one. */
-function partName({ settings, part, partCount, result }: View): string {
+function partName({ settings, part, partCount, result }: NumbersView): string {
   if (part === undefined || partCount === 1) return '';
   const kind = settings.codes === 'blocks' ? 'block' : settings.granularity === 'per-group' ? 'group' : 'channel';
   return `${kind} ${part.part}${result?.exact === false ? ' of the sample' : ''}`;
 }
 
-function describePart({ levels, levelsUsed, count, clipped }: PartView, name: string, settings: View['settings']) {
+function describePart(
+  { levels, levelsUsed, count, clipped }: PartView,
+  name: string,
+  settings: NumbersView['settings'],
+) {
   const all = formatCount(levels.qmax - levels.qmin + 1);
   const facts = name === '' ? [] : [`${name[0]!.toUpperCase()}${name.slice(1)}, ${formatMany(count, 'number')}`];
   if (settings.codes === 'blocks') return [...facts, `${formatMany(levelsUsed, 'level')} in use`].join(' · ');
@@ -41,7 +45,7 @@ function describePart({ levels, levelsUsed, count, clipped }: PartView, name: st
   ].join(' · ');
 }
 
-function histogramView({ bars, part, settings }: View): HistogramView {
+function histogramView({ bars, part, settings }: NumbersView): HistogramView {
   return {
     bins: bars ?? { min: 0, max: 0, counts: [0] },
     ...(part !== undefined && { levels: part.levels }),
@@ -51,7 +55,7 @@ function histogramView({ bars, part, settings }: View): HistogramView {
 }
 
 /** Draws the histogram with the levels of the part over it. */
-export function showHistogram(view: View): void {
+export function showHistogram(view: NumbersView): void {
   const { part, bars, settings } = view;
   const name = partName(view);
   const title = `Histogram${name === '' ? '' : ` of ${name}`}${part === undefined ? '' : ' with quantization levels'}`;
@@ -63,7 +67,7 @@ export function showHistogram(view: View): void {
 }
 
 /** The bar at a position, which is a share of the picture's width. */
-export function barAt(view: View, share: number): number | undefined {
+export function barAt(view: NumbersView, share: number): number | undefined {
   const { bars } = view;
   if (bars === undefined) return undefined;
   const { frame, at } = layoutOf(histogramView(view));
@@ -75,7 +79,7 @@ export function barAt(view: View, share: number): number | undefined {
 }
 
 /** Shows which codes the numbers of a bar became; undefined shows none. */
-export function showBar(view: View, bar: number | undefined): void {
+export function showBar(view: NumbersView, bar: number | undefined): void {
   const { bars, part } = view;
   const node = byId('histogram', SVGSVGElement);
   node.querySelector('.probed')?.remove();
@@ -90,7 +94,7 @@ export function showBar(view: View, bar: number | undefined): void {
 }
 
 /** Draws the number line, and sets its slider. */
-export function showLine({ line, part }: View): void {
+export function showLine({ line, part }: NumbersView): void {
   if (line === undefined || part === undefined) return;
   const { qmin, qmax } = part.levels;
   const room = qmax - qmin - line.steps;
@@ -103,14 +107,14 @@ export function showLine({ line, part }: View): void {
 }
 
 /** Draws the histogram of errors. */
-export function showErrors({ errors, part }: View): void {
+export function showErrors({ errors, part }: NumbersView): void {
   if (errors === undefined || part === undefined) return;
   const halfStep = part.levels.values === undefined ? part.levels.scale / 2 : undefined;
   drawErrors(byId('errors', SVGSVGElement), errors, halfStep, sizeOf('errors'));
 }
 
 /** Draws SQNR against bits for several kinds of codes. */
-export function showCurves({ codes }: Pick<View, 'codes'>): void {
+export function showCurves({ codes }: Pick<NumbersView, 'codes'>): void {
   if (codes === undefined) return;
   const told = codes.map(
     ({ name, points }) =>

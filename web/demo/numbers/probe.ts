@@ -1,4 +1,4 @@
-import type { Frame, Place } from '../shared/axis.js';
+import type { AxisMap, Frame } from '../shared/axis.js';
 import { byId, setText, svg } from '../shared/dom.js';
 import { formatCode, formatCount, formatLabel, formatMany } from '../shared/format.js';
 import { type Levels, levelAt } from '../shared/levels.js';
@@ -32,7 +32,7 @@ export function tellBar(bars: Bars, levels: Levels | undefined, bar: number): st
 }
 
 /** Draws the chosen bar and the levels that its numbers went to over the histogram. */
-export function drawProbe(bars: Bars, levels: Levels | undefined, bar: number, frame: Frame, at: Place): SVGGElement {
+export function drawProbe(bars: Bars, levels: Levels | undefined, bar: number, frame: Frame, at: AxisMap): SVGGElement {
   const group = svg('g', { class: 'probed' });
   const [from, to] = endsOf(bars, bar);
   const [left, right] = from === to ? [at(from) - 3, at(from) + 3] : [at(from), at(to)];

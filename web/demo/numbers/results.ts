@@ -12,7 +12,7 @@ import {
 } from '../shared/format.js';
 import { countOf } from './data.js';
 import { typeName } from './settings.js';
-import type { Result, View } from './view.js';
+import type { NumbersView, Result } from './view.js';
 
 /** Writes a figure as text for people, and its exact value into the `value` attribute for programs. */
 function figure(id: string, words: string, value: number | undefined): void {
@@ -27,11 +27,11 @@ const everyFigure = ['sqnrDb', 'ratio', 'bitsPerWeight', 'clipped', ...measured]
 const everySize = ['before', 'codes', 'scales', 'zeroPoints', 'after'] as const;
 
 /** The type in a heading: `4 bits`, `NF4`, `Q4_0`. */
-const inHeading = ({ settings }: View) =>
+const inHeading = ({ settings }: NumbersView) =>
   settings.codes === 'integers' ? `${settings.bits} bits do` : `${typeName(settings)} does`;
 
 /** Writes the heading, and the line under it that describes the data. */
-export function showData(view: View): void {
+export function showData(view: NumbersView): void {
   const { data, statistics } = view;
   setText(byId('headline', HTMLElement), `What ${inHeading(view)} to ${formatMany(countOf(data), 'number')}`);
   const facts = [
@@ -49,7 +49,7 @@ function steps(count: number): string {
 }
 
 /** The largest error in steps, or the kind of parts with the worst of them. */
-function stepsOf({ parts, firstScale, comparison }: Result, { codes, granularity }: View['settings']): string {
+function stepsOf({ parts, firstScale, comparison }: Result, { codes, granularity }: NumbersView['settings']): string {
   if (parts.count > 1) {
     const what = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';
     return `the worst of ${formatMany(parts.count, what)}`;
@@ -63,7 +63,7 @@ function basisOf({ exact, used }: Result, count: number): string {
   return used === 1 ? 'one number' : `all ${formatCount(used)} numbers`;
 }
 
-function showBytes({ bytes, exact, parts, firstZeroPoint }: Result, { data, settings }: View): void {
+function showBytes({ bytes, exact, parts, firstZeroPoint }: Result, { data, settings }: NumbersView): void {
   for (const name of everySize) figure(`bytes-${name}`, formatBytes(bytes[name]), bytes[name]);
   setText(byId('bytes-before-name', HTMLElement), `Before, ${data.stored.name}`);
   const scales = exact ? `${formatMany(parts.count, 'scale')}, float32` : 'Scales, float32';
@@ -82,7 +82,7 @@ function showNothing(): void {
 }
 
 /** Writes the error figures and the bytes, or dashes without a result. */
-export function showFigures(view: View): void {
+export function showFigures(view: NumbersView): void {
   const { result, settings, data } = view;
   if (result === undefined) {
     showNothing();
@@ -106,7 +106,7 @@ export function showFigures(view: View): void {
 }
 
 /** The result in one sentence, for screen readers. */
-export function sentence({ settings, result }: View): string {
+export function sentence({ settings, result }: NumbersView): string {
   if (result === undefined) return '';
   const { comparison, bytes, exact } = result;
   const how =

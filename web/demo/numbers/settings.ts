@@ -107,24 +107,24 @@ export const defaultSettings: Settings = {
 };
 
 /** Parses the text of one setting; undefined if it is not valid. */
-type Read<T> = (text: string) => T | undefined;
+type SettingParser<T> = (text: string) => T | undefined;
 
 const oneOf =
-  <T extends string | number>(allowed: readonly T[]): Read<T> =>
+  <T extends string | number>(allowed: readonly T[]): SettingParser<T> =>
   (text) =>
     allowed.find((value) => String(value) === text);
 
-const flag: Read<boolean> = (text) => (text === 'yes' ? true : text === 'no' ? false : undefined);
+const flag: SettingParser<boolean> = (text) => (text === 'yes' ? true : text === 'no' ? false : undefined);
 
 const integer =
-  (min: number, max: number): Read<number> =>
+  (min: number, max: number): SettingParser<number> =>
   (text) => {
     const value = Number(text);
     return /^-?\d{1,10}$/.test(text) && value >= min && value <= max ? value : undefined;
   };
 
 /** The parser of each setting. In the address a setting has the same name as here. */
-const readers: { readonly [K in keyof Settings]: Read<Settings[K]> } = {
+const readers: { readonly [K in keyof Settings]: SettingParser<Settings[K]> } = {
   data: oneOf(['generated', 'own'] as const),
   distribution: oneOf(distributions.map(({ name }) => name)),
   size: oneOf(sizes),

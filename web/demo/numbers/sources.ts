@@ -3,7 +3,7 @@ import { startDropping } from '../shared/drop.js';
 import { FileError } from '../shared/file-error.js';
 import { formatBytes, formatMany, formatShape } from '../shared/format.js';
 import { takeFiles } from '../shared/handover.js';
-import { messageOf, type Problem } from '../shared/problems.js';
+import { messageOf, type PageProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
 import { type Client, WorkerError } from './client.js';
 import { countOf } from './data.js';
@@ -21,7 +21,7 @@ export interface SourceEvents {
   /** The visitor pasted numbers, or opened a file or tensor. */
   onData(data: HeldData): void;
   /** A file cannot be used. Undefined means that a file was used, so an earlier problem is over. */
-  onProblem(problem: Problem | undefined): void;
+  onProblem(problem: PageProblem | undefined): void;
   /** A read started or ended. */
   onBusy(busy: boolean): void;
 }
@@ -268,7 +268,7 @@ export function startSources(client: Client, events: SourceEvents): Sources {
 }
 
 /** Explains why a file could not be used. */
-function explainFile(error: unknown, what: string): Problem {
+function explainFile(error: unknown, what: string): PageProblem {
   const known = error instanceof FileError || (error instanceof WorkerError && error.isFileError);
   if (known) return { title: 'That cannot be read here', text: error.message };
   if (error instanceof TypeError && /fetch/i.test(error.message)) {

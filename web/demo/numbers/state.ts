@@ -1,6 +1,6 @@
 import type { HeldData } from './engine.js';
 import type { Settings } from './settings.js';
-import type { View, Wish } from './view.js';
+import type { NumbersView, ViewRequest } from './view.js';
 
 /** State of the page. The drawing is a function of it. */
 export interface State {
@@ -8,14 +8,14 @@ export interface State {
   /** The visitor's own data, once there are any. */
   own: HeldData | undefined;
   /** The newest answer of the worker. Sections that take longer are added to it when the controls rest. */
-  view: View | undefined;
+  view: NumbersView | undefined;
   /**
    * Position of the number line's view, from 0 (lowest code) to 1 (highest). As a fraction it fits every bit width. Undefined until the
    * visitor moves it.
    */
   lineAt: number | undefined;
   /** The rows of the table to show. */
-  row: Wish['row'];
+  row: ViewRequest['row'];
   /** The selected bar of the histogram. */
   bar: number | undefined;
 }

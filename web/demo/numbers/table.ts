@@ -1,6 +1,6 @@
 import { byId, html, setText } from '../shared/dom.js';
 import { formatCount, formatReal } from '../shared/format.js';
-import type { Row, View, Wish } from './view.js';
+import type { NumberRow, NumbersView, ViewRequest } from './view.js';
 
 const rowsOnPage = 16;
 
@@ -9,7 +9,7 @@ export function bitsOf(code: number, bits: number): string {
   return (code < 0 ? code + 2 ** bits : code).toString(2).padStart(bits, '0');
 }
 
-function rowOf({ index, original, code, restored }: Row, bits: number): HTMLTableRowElement {
+function rowOf({ index, original, code, restored }: NumberRow, bits: number): HTMLTableRowElement {
   const cells = [
     formatReal(original, 6),
     code === undefined ? '–' : String(code),
@@ -26,10 +26,10 @@ function rowOf({ index, original, code, restored }: Row, bits: number): HTMLTabl
 }
 
 /** Bits of a code, as the table writes them. */
-const widthOf = ({ codes, bits }: View['settings']) => (codes === 'integers' ? bits : codes === 'nf4' ? 4 : 8);
+const widthOf = ({ codes, bits }: NumbersView['settings']) => (codes === 'integers' ? bits : codes === 'nf4' ? 4 : 8);
 
 /** Shows a page of values, codes, restored values and errors; values alone if nothing was quantized. */
-export function showTable({ rows: page, settings, result, data }: View): void {
+export function showTable({ rows: page, settings, result, data }: NumbersView): void {
   if (page === undefined) return;
   const { start, total, rows } = page;
   byId('rows', HTMLElement).replaceChildren(...rows.map((row) => rowOf(row, widthOf(settings))));
@@ -46,7 +46,7 @@ export function showTable({ rows: page, settings, result, data }: View): void {
 }
 
 /** Sets up the buttons of the table. `onMove` is called with the rows to show. */
-export function startTable(current: () => View['rows'], onMove: (row: Wish['row']) => void): void {
+export function startTable(current: () => NumbersView['rows'], onMove: (row: ViewRequest['row']) => void): void {
   const field = byId('goto', HTMLInputElement);
   const move = (by: number) => onMove({ start: Math.max(0, (current()?.start ?? 0) + by) });
   byId('previous', HTMLButtonElement).addEventListener('click', () => move(-rowsOnPage));

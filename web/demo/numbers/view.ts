@@ -3,7 +3,7 @@
 import type { ErrorMeasures } from 'scalepoint';
 import type { Bins } from '../shared/charts.js';
 import type { Levels } from '../shared/levels.js';
-import type { Mark, Series } from '../shared/lines.js';
+import type { ChartMark, Series } from '../shared/lines.js';
 import type { Bars } from './bars.js';
 import type { DataFacts, Statistics } from './data.js';
 import type { ByteCount } from './evaluate.js';
@@ -20,7 +20,7 @@ export const sections = ['line', 'ladder', 'clipping', 'codes', 'errors', 'rows'
 export type Section = (typeof sections)[number];
 
 /** A request of the page for a view. */
-export interface Wish {
+export interface ViewRequest {
   readonly settings: Settings;
   /** The visitor's own data; undefined for generated data. */
   readonly own: number | undefined;
@@ -70,7 +70,7 @@ export interface LineView {
 }
 
 /** A row of the table of numbers. */
-export interface Row {
+export interface NumberRow {
   readonly index: number;
   readonly original: number;
   readonly code?: number;
@@ -89,12 +89,12 @@ export interface Rung {
 /** SQNR against the step, and the choice of each range method. */
 export interface ClippingView {
   readonly points: Series['points'];
-  readonly marks: readonly (Mark & { readonly method: RangeMethod })[];
+  readonly marks: readonly (ChartMark & { readonly method: RangeMethod })[];
   readonly length: number;
 }
 
 /** All that the page shows of a result. Sections that were not wanted are absent. */
-export interface View {
+export interface NumbersView {
   readonly settings: Settings;
   readonly data: DataFacts;
   readonly statistics: Statistics;
@@ -105,7 +105,7 @@ export interface View {
   readonly bars?: Bars;
   readonly line?: LineView;
   readonly errors?: Bins;
-  readonly rows?: { readonly start: number; readonly total: number; readonly rows: readonly Row[] };
+  readonly rows?: { readonly start: number; readonly total: number; readonly rows: readonly NumberRow[] };
   /** Count of numbers for each code, from the lowest code on. */
   readonly codeCounts?: Uint32Array;
   readonly ladder?: { readonly rungs: readonly Rung[]; readonly basis: string };

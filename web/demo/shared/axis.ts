@@ -12,10 +12,10 @@ export interface Frame {
 }
 
 /** Maps a value to a pixel position along one axis. */
-export type Place = (value: number) => number;
+export type AxisMap = (value: number) => number;
 
 /** Maps [low, high] linearly to the pixels `from` to `to`. If the domain has no width, every value maps to the middle. */
-export function place(low: number, high: number, from: number, to: number): Place {
+export function place(low: number, high: number, from: number, to: number): AxisMap {
   const width = high - low;
   if (!(width > 0)) return () => (from + to) / 2;
   return (value) => from + ((value - low) / width) * (to - from);
@@ -35,7 +35,7 @@ export function ticks(low: number, high: number, wanted: number): number[] {
 }
 
 /** Draws a horizontal axis with numbers under it. */
-export function drawAxis(frame: Frame, at: Place, low: number, high: number): SVGGElement {
+export function drawAxis(frame: Frame, at: AxisMap, low: number, high: number): SVGGElement {
   const { left, width, right, height, bottom } = frame;
   const y = height - bottom;
   const group = svg('g', { class: 'axis' });

@@ -1,4 +1,4 @@
-import { drawAxis, type Frame, type Place, place } from './axis.js';
+import { type AxisMap, drawAxis, type Frame, place } from './axis.js';
 import { svg } from './dom.js';
 import { formatCode, formatCount, formatLabel, formatMany, formatReal } from './format.js';
 import { type Levels, levelAt } from './levels.js';
@@ -58,7 +58,7 @@ function domainOf({ bins, levels }: HistogramView): [number, number] {
  * Draws all bars as one path. Hundreds of elements would be slow to replace while a slider moves, and their antialiased edges would
  * show as gray lines.
  */
-function drawBars({ bins, logarithmic }: HistogramView, frame: Frame, at: Place): SVGPathElement {
+function drawBars({ bins, logarithmic }: HistogramView, frame: Frame, at: AxisMap): SVGPathElement {
   const { counts, min, max } = bins;
   const scaled = (count: number) => (logarithmic ? Math.log1p(count) : count);
   let highest = 1;
@@ -92,7 +92,7 @@ function labeledCodes({ qmin, qmax, zeroPoint }: Levels, spacing: number): (code
 }
 
 /** Unevenly spaced codes that have room for labels, from the lowest on. */
-function roomyCodes(levels: Levels, at: Place): (code: number) => boolean {
+function roomyCodes(levels: Levels, at: AxisMap): (code: number) => boolean {
   const labeled = new Set<number>();
   let end = Number.NEGATIVE_INFINITY;
   for (let code = levels.qmin; code <= levels.qmax; code++) {
@@ -106,7 +106,7 @@ function roomyCodes(levels: Levels, at: Place): (code: number) => boolean {
 }
 
 /** A band in place of levels that are too close, with labels at its ends. */
-function drawBand(levels: Levels, frame: Frame, at: Place): SVGGElement {
+function drawBand(levels: Levels, frame: Frame, at: AxisMap): SVGGElement {
   const { qmin, qmax, zeroPoint } = levels;
   const ground = frame.height - frame.bottom;
   const x = (code: number) => at(levelAt(levels, code));
@@ -124,7 +124,7 @@ function drawBand(levels: Levels, frame: Frame, at: Place): SVGGElement {
 }
 
 /** Draws each level as a line. Levels that are too close for that become a band with labels at its ends. */
-function drawLevels(levels: Levels, frame: Frame, at: Place): SVGGElement {
+function drawLevels(levels: Levels, frame: Frame, at: AxisMap): SVGGElement {
   const { qmin, qmax, values } = levels;
   const ground = frame.height - frame.bottom;
   const spacing = (at(levelAt(levels, qmax)) - at(levelAt(levels, qmin))) / Math.max(1, qmax - qmin);
@@ -144,7 +144,7 @@ function drawLevels(levels: Levels, frame: Frame, at: Place): SVGGElement {
 }
 
 /** Hatches the part of the data's range that is clipped, that is more than half a step beyond the outermost levels. */
-function drawBeyond(view: HistogramView, frame: Frame, at: Place): SVGGElement {
+function drawBeyond(view: HistogramView, frame: Frame, at: AxisMap): SVGGElement {
   const group = svg('g', { class: 'beyond' });
   const { levels, bins } = view;
   // Levels of a list reach the largest magnitude of their block, so nothing lies beyond them.
@@ -214,7 +214,7 @@ function describe({ bins, levels }: HistogramView): string {
 }
 
 /** Layout of a histogram in its picture: its margins, and the position of a value. */
-export function layoutOf(view: HistogramView): { frame: Frame; at: Place; low: number; high: number } {
+export function layoutOf(view: HistogramView): { frame: Frame; at: AxisMap; low: number; high: number } {
   const { width, height, levels } = view;
   const frame: Frame = { width, height, left: 12, right: 12, top: levels === undefined ? 8 : 26, bottom: 24 };
   const [low, high] = domainOf(view);

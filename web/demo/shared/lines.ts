@@ -1,4 +1,4 @@
-import { drawAxis, type Frame, type Place, place, ticks } from './axis.js';
+import { type AxisMap, drawAxis, type Frame, place, ticks } from './axis.js';
 import { note, redraw } from './charts.js';
 import { svg } from './dom.js';
 import { formatLabel } from './format.js';
@@ -14,7 +14,7 @@ export interface Series {
 }
 
 /** A labeled point of a chart. */
-export interface Mark {
+export interface ChartMark {
   readonly x: number;
   readonly y: number;
   readonly label: string;
@@ -25,7 +25,7 @@ export interface Mark {
 /** Input of `drawLines`. */
 export interface LinesView {
   readonly series: readonly Series[];
-  readonly marks: readonly Mark[];
+  readonly marks: readonly ChartMark[];
   /** Unit of the horizontal axis, shown at its right end. */
   readonly unit: string;
   readonly width: number;
@@ -52,7 +52,7 @@ function domainOf(values: readonly number[], air: number): [number, number] {
 }
 
 /** Draws horizontal grid lines, labeled in dB at their left ends. */
-function drawGrid(frame: Frame, at: Place, low: number, high: number): SVGGElement {
+function drawGrid(frame: Frame, at: AxisMap, low: number, high: number): SVGGElement {
   const group = svg('g', { class: 'grid' });
   for (const tick of ticks(low, high, (frame.height - frame.top - frame.bottom) / 44)) {
     const y = at(tick);
@@ -65,7 +65,7 @@ function drawGrid(frame: Frame, at: Place, low: number, high: number): SVGGEleme
 }
 
 /** Draws a line chart. y is an SQNR in dB; points where it is not finite are left out. Returns the scale of x. */
-export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): Place | undefined {
+export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): AxisMap | undefined {
   const { series, width, height, unit } = view;
   // Leave out marks without any error: their SQNR is infinite.
   const marks = view.marks.filter((mark) => Number.isFinite(mark.y));
@@ -118,8 +118,8 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
 const characterWidth = 6.6;
 
 /** A mark whose label has its place. */
-interface Placed {
-  readonly mark: Mark;
+interface PlacedMark {
+  readonly mark: ChartMark;
   /** The middle of the label, in pixels. */
   readonly middle: number;
   /** Index of its line of labels, from the lowest. */
@@ -127,7 +127,7 @@ interface Placed {
 }
 
 /** Places the labels of marks, from left to right. Those that would overlap are stacked, the leftmost lowest. */
-function stacked(marks: readonly Mark[], { left, width, right }: Omit<Frame, 'top'>, x: Place): Placed[] {
+function stacked(marks: readonly ChartMark[], { left, width, right }: Omit<Frame, 'top'>, x: AxisMap): PlacedMark[] {
   const ends: number[] = [];
   return [...marks]
     .sort((a, b) => a.x - b.x)
@@ -143,7 +143,7 @@ function stacked(marks: readonly Mark[], { left, width, right }: Omit<Frame, 'to
 }
 
 /** Draws the marks, each with a line to its label at the top. */
-function drawMarks(placed: readonly Placed[], frame: Frame, x: Place, y: Place): SVGGElement {
+function drawMarks(placed: readonly PlacedMark[], frame: Frame, x: AxisMap, y: AxisMap): SVGGElement {
   // Lines are drawn first, so that none crosses a label.
   const group = svg('g', { class: 'marks' });
   const labels = svg('g', {});

@@ -2,7 +2,7 @@ import { copy } from './copy.js';
 import { byId, html } from './dom.js';
 
 /** An error, explained to the visitor. */
-export interface Problem {
+export interface PageProblem {
   /** The event in a few words. */
   readonly title: string;
   /** Place, cause, and what to do now. */
@@ -16,13 +16,13 @@ export type ProblemSlot = 'file' | 'settings';
 const shown = new Map<ProblemSlot, string>();
 
 /** Facts for a report about a problem. It names only the files that the message names. */
-function detailsOf({ title, text }: Problem): string {
+function detailsOf({ title, text }: PageProblem): string {
   const [version, tier] = ['about-version', 'about-tier'].map((id) => byId(id, HTMLElement).textContent);
   return `${title}\n${text}\n\nScalepoint ${version}${tier}\n${navigator.userAgent}\n`;
 }
 
 /** Shows a problem in its slot, or clears the slot. Showing the same problem again changes nothing, so it is announced once. */
-export function showProblem(slot: ProblemSlot, problem?: Problem): void {
+export function showProblem(slot: ProblemSlot, problem?: PageProblem): void {
   const key = problem === undefined ? '' : `${problem.title}\n${problem.text}`;
   if ((shown.get(slot) ?? '') === key) return;
   shown.set(slot, key);
@@ -60,7 +60,7 @@ export function messageOf(error: unknown): string {
 }
 
 /** Explains why the core did not load. */
-export function explainLoading(error: unknown): Problem {
+export function explainLoading(error: unknown): PageProblem {
   // An error from a worker has the code, but not the class.
   const csp = (error as { code?: unknown } | null)?.code === 'CSP';
   return {

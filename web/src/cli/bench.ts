@@ -33,10 +33,10 @@ const flags = {
   size: { type: 'string' },
   width: { type: 'string' },
 } as const;
-type Values = ReturnType<typeof parse<typeof flags>>['values'];
+type BenchValues = ReturnType<typeof parse<typeof flags>>['values'];
 
 /** Options of the benchmark, from the command line. @throws UsageError */
-function optionsOf(values: Values): BenchOptions {
+function optionsOf(values: BenchValues): BenchOptions {
   const only = benchParts.find((part) => part === values.only);
   if (values.only !== undefined && only === undefined) {
     throw new UsageError(`--only: expected ${benchParts.join(', ')}, got ${JSON.stringify(values.only)}`);

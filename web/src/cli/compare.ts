@@ -4,7 +4,6 @@ import { commonOptions, decibelsOf, filesOf, parse, workersOf } from './options.
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { missedOutput, runFlags, runOptionsOf, runText } from './running.js';
 import {
-  type Column,
   columnsOf,
   count,
   formatDecibels,
@@ -17,6 +16,7 @@ import {
   painter,
   printable,
   printLines,
+  type TableColumn,
   table,
   withDecibels,
 } from './text.js';
@@ -146,7 +146,7 @@ function missed(report: CompareReport, limit: number): ScalepointError | undefin
 function compareText(a: string, b: string, report: CompareReport): string[] {
   const paint = painter(process.stdout);
   const { tensors, total, skipped, onlyInA, onlyInB } = report;
-  const columns: Column[] = [
+  const columns: TableColumn[] = [
     { title: 'tensor', align: 'left' },
     { title: 'dtype', align: 'left' },
     { title: 'shape', align: 'left' },

@@ -4,7 +4,6 @@ import { withInput } from './input.js';
 import { commonOptions, filesOf, parse } from './options.js';
 import { about, effort, peakBytes, printJson } from './process.js';
 import {
-  type Column,
   columnsOf,
   count,
   formatBytes,
@@ -13,6 +12,7 @@ import {
   painter,
   printable,
   printLines,
+  type TableColumn,
   table,
 } from './text.js';
 import { inspectUsage } from './usage.js';
@@ -97,7 +97,7 @@ function inspectText(file: string, info: ModelInfo, elements: number): string[] 
   const width = columnsOf(process.stdout);
   const lines = headLines(file, info, elements);
   if (tensors.length > 0) {
-    const columns: Column[] = [
+    const columns: TableColumn[] = [
       { title: 'tensor', align: 'left' },
       { title: 'dtype', align: 'left' },
       { title: 'shape', align: 'left' },

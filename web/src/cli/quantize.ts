@@ -45,7 +45,7 @@ import {
   standardOutputStream,
 } from './output.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { type Place, placeOf, placeOfCopy, readSidecars, sidecarPath, write } from './sidecars.js';
+import { placeOf, placeOfCopy, readSidecars, type SidecarPlace, sidecarPath, write } from './sidecars.js';
 import {
   checkRulesFree,
   checkSizes,
@@ -80,11 +80,11 @@ const options = {
   quiet: { type: 'boolean' },
   'dry-run': { type: 'boolean' },
 } as const;
-type Values = ReturnType<typeof parse<typeof options>>['values'];
+type LineValues = ReturnType<typeof parse<typeof options>>['values'];
 
 /** A command line, split. */
 interface Line {
-  readonly values: Values;
+  readonly values: LineValues;
   /** The flags of formats among them. */
   readonly words: Words;
   readonly positionals: readonly string[];
@@ -92,14 +92,14 @@ interface Line {
 
 async function lineOf(args: string[]): Promise<Line> {
   const { values, positionals } = parse(args, { ...formatFlags(), ...options });
-  const given = values as Values;
+  const given = values as LineValues;
   const types = await typesOf(given['tensor-type-file']);
   const rules = [...(given.rule ?? []), ...types];
   return { values: rules.length === 0 ? given : { ...given, rule: rules }, words: values as Words, positionals };
 }
 
 /** One result that a command line asks for. */
-interface Request {
+interface ResultRequest {
   readonly input: Input;
   /** Value of -o, if given. */
   readonly asked: string | undefined;
@@ -130,7 +130,7 @@ function checkLine({ values, positionals }: Line, command: string): string {
 const isPreset = (text: string | undefined): text is Preset => presets.some((preset) => preset === text);
 
 /** Targets of --to or --preset. @throws UsageError for an unknown type */
-async function wantedOf({ to, preset }: Values, input: Input): Promise<readonly string[]> {
+async function wantedOf({ to, preset }: LineValues, input: Input): Promise<readonly string[]> {
   if (isPreset(preset)) {
     const { format } = await about(input.name, () => inspectModel(input.file));
     return [presetTarget(format, preset)];
@@ -157,7 +157,7 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
 }
 
 /** Reads the command line: a request for each type. @throws UsageError */
-async function requestsOf({ values, words }: Line, input: Input): Promise<readonly Request[]> {
+async function requestsOf({ values, words }: Line, input: Input): Promise<readonly ResultRequest[]> {
   const wanted = await wantedOf(values, input);
   const rules = await rulesOf(values);
   const asked = wanted.length > 1 ? await folderOf(values.output) : await insideOf(values.output);
@@ -228,7 +228,7 @@ export async function copy(
 /** Plans, and checks the output. Errors about options are those of the command line. */
 async function planFor(
   { values, words }: Line,
-  { input, asked, plan }: Request,
+  { input, asked, plan }: ResultRequest,
   work: Pick<WorkOptions, 'signal' | 'onProgress'> = {},
 ): Promise<ModelPlan> {
   const workers = workersOf(values.workers);
@@ -258,13 +258,13 @@ async function dryRun(line: Line, command: string): Promise<number> {
 }
 
 /** Prints JSON: one document, or a list of them if several types were asked for. */
-function printDocuments(documents: readonly object[], requests: readonly Request[]): void {
+function printDocuments(documents: readonly object[], requests: readonly ResultRequest[]): void {
   const [first] = documents;
   if (first !== undefined) printJson(requests.length > 1 ? documents : first);
 }
 
 /** Prints a plan. Returns its JSON documents, if any. */
-async function showPlan(line: Line, request: Request): Promise<object[]> {
+async function showPlan(line: Line, request: ResultRequest): Promise<object[]> {
   const { values } = line;
   const { input, sidecars } = request;
   await checkRulesFree(values, values.force ?? false);
@@ -297,7 +297,7 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
 }
 
 /** A written result. */
-interface Written {
+interface WrittenResult {
   /** The target of the result. */
   readonly to: string;
   readonly fit?: ModelFit | undefined;
@@ -313,9 +313,9 @@ interface Written {
 /** Prints the report of a result, on stderr if stdout holds the model. Returns its JSON documents, if any. */
 function show(
   { values }: Line,
-  { input, plan }: Request,
+  { input, plan }: ResultRequest,
   report: ModelReport,
-  written: Written,
+  written: WrittenResult,
   missed?: QualityError,
 ): object[] {
   const { to, fit, output, paths, sidecars, isWhole } = written;
@@ -342,6 +342,7 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
   if (values.output === standardOutput) {
     checkStandardOutput({ json: values.json ?? false, minSqnr: values['min-sqnr'] !== undefined });
   }
+  // Open the input.
   const signal = abortOnSignal('interrupted, nothing was written');
   const written: string[] = [];
   const progress = progressLine(values.quiet ?? false);
@@ -352,17 +353,19 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
       const documents: object[] = [];
       try {
         // Prepare all results first, so that wrong requests fail before the work begins.
-        const prepared: Prepared[] = [];
+        const prepared: PreparedResult[] = [];
         const work = { signal, onProgress: progress.update };
         for (const request of requests) prepared.push(await prepare(line, request, work));
         const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
         if (requests.length > 1) await checkFree(paths, values.force ?? false);
+        // Carry out one result after the other.
         for (const one of prepared) {
           documents.push(...(await carryOut(line, one, signal, progress)));
           written.push(...pathsOf(one.output, one.planned));
         }
         return 0;
       } catch (error) {
+        // Print the report of a missed quality gate.
         progress.clear();
         const request = requests[documents.length] ?? requests[0];
         if (error instanceof QualityError && request !== undefined) {
@@ -406,23 +409,23 @@ function remarkOnSidecars(
 }
 
 /** A checked request, and the files that it writes. */
-interface Prepared {
-  readonly request: Request;
+interface PreparedResult {
+  readonly request: ResultRequest;
   readonly planned: ModelPlan;
   readonly output: string;
-  readonly places: readonly Place[];
+  readonly places: readonly SidecarPlace[];
 }
 
 /** Subject of an error message: the input, and the type if there are several. */
-function whatOf({ values }: Line, { input, plan }: Request): string {
+function whatOf({ values }: Line, { input, plan }: ResultRequest): string {
   return values.to?.includes(',') ? `${input.name} to ${plan.to}` : input.name;
 }
 
 async function prepare(
   line: Line,
-  request: Request,
+  request: ResultRequest,
   work: Pick<WorkOptions, 'signal' | 'onProgress'>,
-): Promise<Prepared> {
+): Promise<PreparedResult> {
   const { force = false } = line.values;
   const { input, plan } = request;
   const isCopy = plan.to === 'copy';
@@ -440,7 +443,7 @@ async function prepare(
   const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
   if (planned.totals.quantized + planned.totals.cast === 0 && !force && !isMeant)
     await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
-  const places: Place[] = [];
+  const places: SidecarPlace[] = [];
   for (const sidecar of sidecars) {
     if (isCopy) {
       if (isFile)
@@ -454,12 +457,13 @@ async function prepare(
 /** Carries out a request. Returns its JSON documents, if any. */
 async function carryOut(
   line: Line,
-  { request, planned, output, places }: Prepared,
+  { request, planned, output, places }: PreparedResult,
   signal: AbortSignal,
   progress: ReturnType<typeof progressLine>,
 ): Promise<object[]> {
   const { force = false, quiet = false, ...values } = line.values;
   const [workers, minSqnrDb] = [workersOf(values.workers), decibelsOf(values['min-sqnr'])];
+  // Write the model.
   const { input, plan } = request;
   const isFile = output !== standardOutput;
   const sidecars = places.map(({ sidecar }) => sidecar);
@@ -480,9 +484,10 @@ async function carryOut(
   progress.clear();
   // With --part, the run that completes the result writes the files beside it. Two runs may end at the same time.
   const isPart = plan.part !== undefined;
-  const made = result.isWhole ? places : places.map(({ sidecar }): Place => ({ sidecar, path: undefined }));
+  const made = result.isWhole ? places : places.map(({ sidecar }): SidecarPlace => ({ sidecar, path: undefined }));
   for (const place of made) await write(place, result, output, force || isPart);
   const written = Object.fromEntries(made.map(({ sidecar: { option }, path }) => [option, path ?? null]));
+  // Print the report.
   const paths = pathsOf(output, planned);
   const { report, isWhole } = result;
   const documents = show(line, request, report, {
@@ -493,6 +498,7 @@ async function carryOut(
     isWhole,
     sidecars: written,
   });
+  // Write the rules, and print remarks.
   await saveRules(line.values, planned.options.rules ?? []);
   if (!quiet) remark(savedLine(line.values));
   if (quiet) return documents;

@@ -5,7 +5,6 @@ import type { ComparedLayer, ComparedOutput } from '../tooling.js';
 import { wholeOf } from './options.js';
 import { UsageError } from './process.js';
 import {
-  type Column,
   columnsOf,
   formatDecibels,
   formatError,
@@ -14,6 +13,7 @@ import {
   nameText,
   painter,
   printable,
+  type TableColumn,
   table,
   withDecibels,
 } from './text.js';
@@ -69,7 +69,7 @@ export function runOptionsOf({ run, layers, input, dim, seed }: RunValues): RunO
   };
 }
 
-const numbers: readonly Column[] = [
+const numbers: readonly TableColumn[] = [
   { title: 'SQNR dB', align: 'right' },
   { title: 'cosine', align: 'right' },
   { title: 'max error', align: 'right' },
@@ -97,7 +97,7 @@ export function runText({ outputs = [], skippedOutputs = [], layers }: CompareRe
   const width = columnsOf(process.stdout);
   const lines: string[] = [];
   if (layers !== undefined) {
-    const columns: Column[] = [
+    const columns: TableColumn[] = [
       { title: 'layer', align: 'left' },
       { title: 'operator', align: 'left' },
       { title: 'shape', align: 'left' },
@@ -115,7 +115,7 @@ export function runText({ outputs = [], skippedOutputs = [], layers }: CompareRe
     }));
     if (rows.length > 0) lines.push(...table(columns, rows, width, paint), '', ...layerLines(layers), '');
   }
-  const columns: Column[] = [{ title: 'output', align: 'left' }, { title: 'shape', align: 'left' }, ...numbers];
+  const columns: TableColumn[] = [{ title: 'output', align: 'left' }, { title: 'shape', align: 'left' }, ...numbers];
   const rows = outputs.map((output) => ({
     cells: [nameText(output.name), formatShape(output.shape), ...cellsOf(output)],
   }));

@@ -63,7 +63,7 @@ export function sidecarPath(output: string, { sidecar }: SidecarOption, plan: Mo
 }
 
 /** The change to a file beside a result. */
-export interface Place {
+export interface SidecarPlace {
   readonly sidecar: PreparedSidecar;
   /** Its path; undefined if nothing is written. */
   readonly path: string | undefined;
@@ -89,7 +89,7 @@ export async function placeOf(
   sidecar: PreparedSidecar,
   plan: ModelPlan,
   overwrite: boolean,
-): Promise<Place> {
+): Promise<SidecarPlace> {
   const result = formats().find(({ name }) => name === plan.format);
   if (result === undefined || !Object.hasOwn(result.options.entries, sidecar.option))
     return { sidecar, path: undefined };
@@ -119,7 +119,7 @@ export async function placeOfCopy(
   sidecar: PreparedSidecar,
   plan: ModelPlan,
   overwrite: boolean,
-): Promise<readonly Place[]> {
+): Promise<readonly SidecarPlace[]> {
   const isBeside = input !== undefined && resolve(dirname(input)) === resolve(dirname(output));
   if (isBeside || sidecar.sidecar.fits(plan.tensors.map(({ from }) => from))) return [];
   const place = await placeOf(output, sidecar, plan, overwrite);
@@ -140,7 +140,7 @@ async function checkFree(path: string, overwrite: boolean): Promise<void> {
 
 /** Writes a file beside a finished result. @throws ScalepointError, with the path of the result in its message */
 export async function write(
-  { path, sidecar: { option, print }, cleared }: Place,
+  { path, sidecar: { option, print }, cleared }: SidecarPlace,
   result: QuantizeModelResult,
   output: string,
   overwrite: boolean,

@@ -3,7 +3,6 @@ import { basename } from 'node:path';
 import type { ModelPlan, ModelReport, ModelTotals, PlannedTensorInfo, TensorReport } from '../model.js';
 import type { ModelFit } from '../tooling.js';
 import {
-  type Column,
   columnsOf,
   count,
   formatBytes,
@@ -14,12 +13,13 @@ import {
   nameText,
   painter,
   printable,
-  type Row,
+  type TableColumn,
+  type TableRow,
   table,
 } from './text.js';
 
 /** The columns that plans and reports begin with. */
-const firstColumns: readonly Column[] = [
+const firstColumns: readonly TableColumn[] = [
   { title: 'tensor', align: 'left' },
   { title: 'dtype', align: 'left' },
   { title: 'shape', align: 'left' },
@@ -77,8 +77,8 @@ export function planText(
   written: readonly string[],
 ): string[] {
   const paint = painter(process.stdout);
-  const columns: Column[] = [...firstColumns, { title: 'kept because', align: 'left' }];
-  const rows = tensors.map((tensor): Row => {
+  const columns: TableColumn[] = [...firstColumns, { title: 'kept because', align: 'left' }];
+  const rows = tensors.map((tensor): TableRow => {
     const { kept } = tensor;
     return { cells: [...firstCells(tensor), kept?.text ?? ''], ...(kept === undefined ? {} : { style: 'dim' }) };
   });
@@ -97,13 +97,13 @@ export function reportText(
   fit?: ModelFit,
 ): string[] {
   const paint = painter(stream);
-  const columns: Column[] = [
+  const columns: TableColumn[] = [
     ...firstColumns,
     { title: 'SQNR dB', align: 'right' },
     { title: 'max error', align: 'right' },
   ];
   // Leave out the tensors of a copy.
-  const rows = tensors.flatMap((tensor): Row[] => {
+  const rows = tensors.flatMap((tensor): TableRow[] => {
     const { error, kept } = tensor;
     if (kept?.kind === 'copy') return [];
     const cells = firstCells(tensor);

@@ -91,20 +91,20 @@ export function withDecibels(db: number): string {
 }
 
 /** A tensor with its error. */
-export interface Measured {
+export interface MeasuredTensor {
   readonly name: string;
   readonly shape: readonly number[];
   readonly error?: { readonly sqnrDb: number; readonly maxAbsoluteError: number };
 }
 
 /** True if a tensor is a single number that stands for infinity, so that its error has no meaning. */
-export function isInfinity({ shape, error }: Measured): boolean {
+export function isInfinity({ shape, error }: MeasuredTensor): boolean {
   const elements = shape.reduce((product, size) => product * size, 1);
   return standsForInfinity(elements, error?.maxAbsoluteError ?? 0);
 }
 
 /** The line about the worst tensor; empty if all are exact. */
-export function lowestLine(tensors: readonly Measured[]): string[] {
+export function lowestLine(tensors: readonly MeasuredTensor[]): string[] {
   let worst: { readonly name: string; readonly db: number } | undefined;
   for (const tensor of tensors) {
     const { name, error } = tensor;
@@ -138,13 +138,13 @@ export function listed(names: readonly string[], most: number): string {
   return names.slice(0, most).map(nameText).join(', ') + more;
 }
 
-export interface Column {
+export interface TableColumn {
   readonly title: string;
   readonly align: 'left' | 'right';
 }
 
 /** A row of a table. A remark can take the place of its last cells. */
-export interface Row {
+export interface TableRow {
   readonly cells: readonly string[];
   readonly remark?: string;
   readonly style?: Style;
@@ -160,7 +160,12 @@ const mostColumn = 200;
  * Lines of a table. In a narrow terminal, and in a pipe if it is very long, a text that is too long for the first column gets a line of
  * its own above the rest of its row.
  */
-export function table(columns: readonly Column[], rows: readonly Row[], width: number, paint: Paint): string[] {
+export function table(
+  columns: readonly TableColumn[],
+  rows: readonly TableRow[],
+  width: number,
+  paint: Paint,
+): string[] {
   const widths = columns.map(({ title }, i) =>
     rows.reduce((most, { cells }) => Math.max(most, Math.min(cells[i]?.length ?? 0, mostColumn)), title.length),
   );
@@ -179,7 +184,7 @@ export function table(columns: readonly Column[], rows: readonly Row[], width: n
   const pad = (text: string, i: number) => {
     return columns[i]?.align === 'right' ? text.padStart(widths[i] as number) : text.padEnd(widths[i] as number);
   };
-  const line = ({ cells, remark }: Row) => {
+  const line = ({ cells, remark }: TableRow) => {
     const padded = cells.map(pad);
     return [...padded, ...(remark === undefined ? [] : [remark])].join(gap).trimEnd();
   };

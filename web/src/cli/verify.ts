@@ -61,16 +61,17 @@ export async function verify(args: string[]): Promise<number> {
 }
 
 /** An existing file beside a model. */
-interface Beside {
+interface SidecarFile {
   readonly option: string;
   readonly path: string;
   readonly sidecar: Sidecar;
 }
 
-const pathIn = (beside: readonly Beside[], option: string) => beside.find((one) => one.option === option)?.path ?? null;
+const pathIn = (beside: readonly SidecarFile[], option: string) =>
+  beside.find((one) => one.option === option)?.path ?? null;
 
 /** The files beside a model: those that flags name, or those with the usual names. @throws UsageError */
-async function besideOf({ name, file, isPath }: Input, words: Words): Promise<Beside[]> {
+async function besideOf({ name, file, isPath }: Input, words: Words): Promise<SidecarFile[]> {
   const info = await about(name, () => inspectModel(file));
   const format = formats().find((known) => known.name === info.format) as FormatInfo;
   const all = sidecarsIn(format);
@@ -80,7 +81,7 @@ async function besideOf({ name, file, isPath }: Input, words: Words): Promise<Be
       throw new UsageError(`--${flag}: only for ${other.label} files`);
     }
   }
-  const found: Beside[] = [];
+  const found: SidecarFile[] = [];
   for (const { option, flag, sidecar } of all) {
     const given = words[flag];
     if (given !== undefined) found.push({ option, path: String(given), sidecar });
@@ -99,7 +100,7 @@ function nameWithoutIndex(name: string, { extensions }: FormatInfo): string {
 }
 
 /** The object in a JSON file. @throws ScalepointError `BAD_FILE` */
-async function readJson({ path, sidecar }: Beside): Promise<unknown> {
+async function readJson({ path, sidecar }: SidecarFile): Promise<unknown> {
   const text = await readText(path);
   // Throws for a file that is not JSON of this kind.
   sidecar.parse(text);
