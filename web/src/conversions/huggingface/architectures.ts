@@ -64,10 +64,10 @@ function decoder(read: Read, defaults: Defaults = {}): { readonly hyper: Hyper; 
   const heads = config.whole('num_attention_heads', defaults.heads);
   const keyHeads = config.whole('num_key_value_heads', defaults.keyHeads ?? heads);
   if (heads % keyHeads !== 0)
-    badFile(file, `num_attention_heads ${heads} is no multiple of num_key_value_heads ${keyHeads}`);
+    badFile(file, `num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
   const given = config.maybeWhole('head_dim') ?? defaults.head;
   if (given === undefined && hidden % heads !== 0)
-    badFile(file, `hidden_size ${hidden} is no multiple of num_attention_heads ${heads}, and head_dim is missing`);
+    badFile(file, `hidden_size ${hidden} is not a multiple of num_attention_heads ${heads}, and head_dim is missing`);
   const head = given ?? hidden / heads;
   if (head % 2 !== 0) badFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
   const feedForward = config.whole('intermediate_size');
@@ -347,7 +347,7 @@ function phi3(read: Read): Model {
 
 /** Sizes of an encoder, whose heads are all alike. */
 function encoderSizes(layers: number, hidden: number, heads: number, feedForward: number) {
-  if (hidden % heads !== 0) badFile(file, `the vectors of ${hidden} elements are no multiple of the ${heads} heads`);
+  if (hidden % heads !== 0) badFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
   const head = hidden / heads;
   const sizes = { layers, hidden, heads, keyHeads: heads, head, queries: hidden, keys: hidden };
   return { ...sizes, together: 3 * hidden, feedForward, twoFeedForward: 2 * feedForward };

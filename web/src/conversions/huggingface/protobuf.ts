@@ -53,7 +53,7 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
   while (at < bytes.length) {
     const tag = varint();
     const [field, wire] = [Math.floor(tag / 8), tag % 8];
-    if (field === 0) badFile(file, 'it is no SentencePiece model');
+    if (field === 0) badFile(file, 'it is not a SentencePiece model');
     if (wire === 0) yield [field, varint()];
     else if (wire === 1) yield [field, view.getFloat64(skip(8), true)];
     else if (wire === 2) {
@@ -61,16 +61,16 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
       const begin = skip(size);
       yield [field, bytes.subarray(begin, begin + size)];
     } else if (wire === 5) yield [field, view.getFloat32(skip(4), true)];
-    else badFile(file, 'it is no SentencePiece model');
+    else badFile(file, 'it is not a SentencePiece model');
   }
 }
 
 function messageOf(value: number | Uint8Array): Uint8Array {
-  return typeof value === 'number' ? badFile(file, 'it is no SentencePiece model') : value;
+  return typeof value === 'number' ? badFile(file, 'it is not a SentencePiece model') : value;
 }
 
 function numberOf(value: number | Uint8Array): number {
-  return typeof value === 'number' ? value : badFile(file, 'it is no SentencePiece model');
+  return typeof value === 'number' ? value : badFile(file, 'it is not a SentencePiece model');
 }
 
 function pieceOf(bytes: Uint8Array, id: number): Piece {
@@ -85,7 +85,7 @@ function pieceOf(bytes: Uint8Array, id: number): Piece {
     } else if (field === 2) score = numberOf(value);
     else if (field === 3) type = numberOf(value);
   }
-  if (!Number.isFinite(score)) badFile(file, `the score of the token ${id} is no number`);
+  if (!Number.isFinite(score)) badFile(file, `the score of the token ${id} is not a number`);
   if (type < 1 || type > 6) badFile(file, `the token ${id} has the type ${type}`);
   return { text, score, type };
 }

@@ -213,6 +213,6 @@ export function recipes(
     if (!stack.includes(undefined)) result.push(recipe(place, sizes, stack as string[]));
   }
   for (const [name, { required }] of all)
-    if (required && !found.has(name)) badFile('safetensors', `there is no tensor ${quoted(name)}`, name);
+    if (required && !found.has(name)) badFile('safetensors', `the tensor ${quoted(name)} is missing`, name);
   return result;
 }

@@ -100,7 +100,7 @@ async function readGgufMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix
   const header = await readGguf(source);
   const { metadata } = header;
   const missing = keys.find((key) => metadata[key] === undefined);
-  if (missing !== undefined) fail(`this is no importance matrix: ${missing} is missing`);
+  if (missing !== undefined) fail(`this is not an importance matrix: ${missing} is missing`);
   const parts = partsByName(header);
   if (parts.size === 0) fail('the importance matrix has no sums');
   const entries = new Map<string, Entry>();
@@ -157,7 +157,7 @@ async function readOldEntry(reader: Reader, index: number): Promise<readonly [na
   const start = reader.position;
   const length = await reader.int(what);
   if (length < 1 || length > mostNameBytes) {
-    fail(`${what} has a name of ${length} bytes, so that this is no importance matrix`, undefined, start);
+    fail(`${what} has a name of ${length} bytes, so this is not an importance matrix`, undefined, start);
   }
   const name = await reader.text(length, what);
   const calls = await reader.int(what);
@@ -179,7 +179,7 @@ async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix,
   const count = await reader.int('the number of entries');
   // An entry has at least a name of one byte and one value.
   if (count < 1 || count > reader.left / 17) {
-    fail(`this is no importance matrix: it claims ${count} entries in ${reader.left} bytes`, undefined, 0);
+    fail(`this is not an importance matrix: it claims ${count} entries in ${reader.left} bytes`, undefined, 0);
   }
   const entries = new Map<string, Entry>();
   for (let i = 0; i < count; i++) entries.set(...(await readOldEntry(reader, i)));

@@ -146,15 +146,15 @@ interface Dict {
 function readMember(reader: DictReader, key: string | undefined, found: Dict): void {
   switch (key) {
     case 'descr':
-      if (found.descr !== undefined) reader.fail('descr is there twice');
+      if (found.descr !== undefined) reader.fail('descr occurs twice');
       found.descr = readDescr(reader);
       break;
     case 'fortran_order':
-      if (found.fortranOrder !== undefined) reader.fail('fortran_order is there twice');
+      if (found.fortranOrder !== undefined) reader.fail('fortran_order occurs twice');
       found.fortranOrder = reader.need(/True\b|False\b/y, 'fortran_order, True or False')[0] === 'True';
       break;
     case 'shape':
-      if (found.shape !== undefined) reader.fail('shape is there twice');
+      if (found.shape !== undefined) reader.fail('shape occurs twice');
       found.shape = readShape(reader);
       break;
     default:

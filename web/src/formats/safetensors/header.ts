@@ -133,7 +133,7 @@ function readEntry(reader: EntryReader, name: string, position: number): TensorI
   if (elements === undefined) json.fail(`the product of shape ${show(shape)} is too large`, position);
   const bytes = tensorBytes(known, shape);
   if (bytes === undefined) {
-    json.fail(`${elements} elements of ${known} with ${dtypeBits[known]} bits are no whole number of bytes`, position);
+    json.fail(`${elements} elements of ${known} with ${dtypeBits[known]} bits do not fill whole bytes`, position);
   }
   if (end - begin !== bytes) {
     json.fail(`${known} of shape ${show(shape)} has ${bytes} bytes, but data_offsets span ${end - begin}`, position);

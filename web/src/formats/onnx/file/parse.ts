@@ -279,7 +279,8 @@ export class Parser {
     const element = kindsById.get(1) as ElementKind;
     let bytes = 0;
     for (const chunk of chunks) {
-      if (chunk.wire !== 5 && chunk.wire !== 2) badFile('floats of an attribute are none', chunk.start);
+      if (chunk.wire !== 5 && chunk.wire !== 2)
+        badFile('floats of an attribute are stored as another type', chunk.start);
       bytes += chunk.end - chunk.begin;
     }
     if (bytes % 4 !== 0) badFile('floats of an attribute end within one', start);
