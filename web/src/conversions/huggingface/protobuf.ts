@@ -7,7 +7,7 @@ import { badFile } from './errors.js';
 const file = 'tokenizer.model';
 
 /** A token of the model. */
-interface Piece {
+interface TokenPiece {
   readonly text: string;
   readonly score: number;
   /** 1 normal, 2 unknown, 3 control, 4 defined by the user, 5 unused, 6 byte. */
@@ -16,7 +16,7 @@ interface Piece {
 
 /** The fields read from a tokenizer.model. */
 export interface SentencePieceModel {
-  readonly pieces: readonly Piece[];
+  readonly pieces: readonly TokenPiece[];
   /** 1 unigram, 2 BPE, 3 word, 4 char. */
   readonly kind: number;
   /** True if a blank is put before the text. */
@@ -73,7 +73,7 @@ function numberOf(value: number | Uint8Array): number {
   return typeof value === 'number' ? value : badFile(file, 'it is not a SentencePiece model');
 }
 
-function pieceOf(bytes: Uint8Array, id: number): Piece {
+function pieceOf(bytes: Uint8Array, id: number): TokenPiece {
   let [text, score, type] = ['', 0, 1];
   for (const [field, value] of fieldsOf(bytes)) {
     if (field === 1) {
@@ -92,7 +92,7 @@ function pieceOf(bytes: Uint8Array, id: number): Piece {
 
 /** Reads a tokenizer.model. @throws ScalepointError `BAD_FILE` */
 export function parseSentencePiece(bytes: Uint8Array): SentencePieceModel {
-  const pieces: Piece[] = [];
+  const pieces: TokenPiece[] = [];
   let [kind, addsBlank, removesBlanks] = [1, true, true];
   for (const [field, value] of fieldsOf(bytes)) {
     if (field === 1) pieces.push(pieceOf(messageOf(value), pieces.length));

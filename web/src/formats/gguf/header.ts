@@ -349,11 +349,11 @@ async function readPairs(
 }
 
 /** A tensor with its offset from the end of the header, and the position of its entry. */
-interface Entry extends GgufTensor {
+interface TensorEntry extends GgufTensor {
   readonly position: number;
 }
 
-async function readEntry(reader: HeaderReader, index: number, names: Set<string>): Promise<Entry> {
+async function readEntry(reader: HeaderReader, index: number, names: Set<string>): Promise<TensorEntry> {
   const position = reader.position;
   const name = await reader.name(`the name of tensor ${index}`);
   reader.tensor = name;
@@ -401,7 +401,7 @@ export async function readGguf(source: ByteSource): Promise<GgufHeader> {
   const { version, tensorCount, pairCount } = await readStart(reader);
   const { metadata, places, alignment } = await readPairs(reader, pairCount);
   const names = new Set<string>();
-  const entries: Entry[] = [];
+  const entries: TensorEntry[] = [];
   for (let i = 0; i < tensorCount; i++) {
     entries.push(await readEntry(reader, i, names));
     reader.tensor = undefined;

@@ -102,7 +102,7 @@ function isSameShape(a: readonly number[], b: readonly number[]): boolean {
 }
 
 /** Values of an entry. */
-interface Found {
+interface EntryValues {
   dtype: string | undefined;
   shape: number[] | undefined;
   offsets: number[] | undefined;
@@ -142,8 +142,8 @@ function readEntry(reader: EntryReader, name: string, position: number): TensorI
   return { name, dtype: known, shape: shapes.shared(shape), bytes, byteOffset: dataOffset + begin, file };
 }
 
-function readMembers(json: JsonReader): Found {
-  const found: Found = { dtype: undefined, shape: undefined, offsets: undefined };
+function readMembers(json: JsonReader): EntryValues {
+  const found: EntryValues = { dtype: undefined, shape: undefined, offsets: undefined };
   json.object('the entry', maxExtras, (key) => {
     if (key === 'dtype') found.dtype = json.string('dtype');
     else if (key === 'shape') found.shape = json.naturals('shape', maxRank);

@@ -21,7 +21,7 @@ import {
   type TensorData,
   tensorField,
 } from './proto.js';
-import { badFile, type Field, mostDepth, readVarint, type Skeleton, type Stretch, type WireType } from './wire.js';
+import { badFile, type Field, type LoadedRange, mostDepth, readVarint, type Skeleton, type WireType } from './wire.js';
 
 const { floats, int32s, int64s, doubles, uint64s } = tensorField;
 
@@ -76,9 +76,9 @@ export class Parser {
     this.#bytes(field, what);
     const result: number[] = [];
     for (let at = field.begin; at < field.end; ) {
-      const stretch = this.#skeleton.find(at);
-      if (stretch === undefined) throw new Error(`byte ${at} was not read`);
-      const { low, high, end } = readVarint(stretch, at, field.end);
+      const range = this.#skeleton.find(at);
+      if (range === undefined) throw new Error(`byte ${at} was not read`);
+      const { low, high, end } = readVarint(range, at, field.end);
       result.push((high | 0) * 2 ** 32 + low);
       at = end;
     }
@@ -202,7 +202,7 @@ export class Parser {
       if (wire === 0) count++;
       else if (this.#skeleton.bytes(begin, end) === undefined) return undefined;
       for (let at = begin; wire !== 0 && at < end; count++) {
-        at = readVarint(this.#skeleton.find(at) as Stretch, at, end).end;
+        at = readVarint(this.#skeleton.find(at) as LoadedRange, at, end).end;
       }
     }
     return count;

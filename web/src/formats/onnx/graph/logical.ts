@@ -11,7 +11,7 @@ import { Graphs, type Reader } from './graph.js';
 import { swaps, transposes } from './products.js';
 
 /** Codes, their scales and zero points, and the tensor that they form. */
-interface Found {
+interface FoundCodes {
   readonly name: string;
   readonly shape: readonly number[];
   readonly form: DequantizeLinearForm | MatMulNBitsForm | MatMulBnb4Form;
@@ -41,7 +41,7 @@ function linear(
     readonly blockSize: number | undefined;
     readonly symmetric: boolean;
   },
-): Found | undefined {
+): FoundCodes | undefined {
   const [, sign, bits] = codeTypes.exec(data.source.dtype) ?? [];
   const { shape } = data.source;
   if (scale === undefined || bits === undefined || (scale.source.dtype !== 'F32' && scale.source.dtype !== 'F16'))
@@ -84,7 +84,7 @@ function nameWithout({ source }: Weight, end: string): string {
 class Finder {
   readonly #graphs: Graphs;
   readonly #byName: ReadonlyMap<string, Weight>;
-  readonly found: Found[] = [];
+  readonly found: FoundCodes[] = [];
   /** Names of 16-bit floats after a Cast has widened them. */
   readonly widened = new Map<Weight, string>();
 
@@ -111,7 +111,7 @@ class Finder {
     node: OnnxNode,
     graph: OnnxGraph,
     [first, second, third, fourth]: readonly (Weight | undefined)[],
-  ): Found | undefined {
+  ): FoundCodes | undefined {
     if (
       node.opType === 'DequantizeLinear' &&
       first !== undefined &&
@@ -166,7 +166,7 @@ class Finder {
   }
 
   /** Blocks of a table with row look-ups. */
-  #table(data: Weight): Found | undefined {
+  #table(data: Weight): FoundCodes | undefined {
     const [, start = '', bits = ''] = /^(.*)_Q([248])$/s.exec(data.source.name) ?? [];
     const [n = 0, blocks = 0, bytes = 0, ...others] = data.source.shape;
     const [scale, zeroPoint] = [this.#byName.get(`${start}_scales`), this.#byName.get(`${start}_zero_points`)];
@@ -194,7 +194,7 @@ class Finder {
   }
 
   /** Codes that are multiplied as integers. Their scales are applied later, and found by name. */
-  #integers(data: Weight): Found | undefined {
+  #integers(data: Weight): FoundCodes | undefined {
     if (!data.source.name.endsWith('_quantized') || !['I8', 'U8'].includes(data.source.dtype)) return undefined;
     const name = nameWithout(data, '_quantized');
     const reader = this.#graphs
