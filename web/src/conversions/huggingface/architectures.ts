@@ -59,6 +59,7 @@ function vocabularyOf({ config, embeddingRows }: Read): number {
 
 /** Numbers and sizes of a decoder. The length of a head is written only if config.json or the architecture states it. */
 function decoder(read: Read, defaults: Defaults = {}): { readonly hyper: Hyper; readonly sizes: Sizes } {
+  // Read and check the sizes.
   const { config, rope } = read;
   const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
   const heads = config.whole('num_attention_heads', defaults.heads);
@@ -71,6 +72,7 @@ function decoder(read: Read, defaults: Defaults = {}): { readonly hyper: Hyper; 
   const head = given ?? hidden / heads;
   if (head % 2 !== 0) badFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
   const feedForward = config.whole('intermediate_size');
+  // Collect the numbers for the metadata and the sizes for the tables.
   return {
     hyper: {
       layers,
@@ -452,7 +454,7 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
 /** The names that config.json may have under `architectures`. */
 export const architectures: readonly string[] = Object.keys(readers);
 
-/** Reads a model of a known architecture. `embeddingRows` are those of the token embedding, if there is one. */
+/** Reads a model of a known architecture. `embeddingRows`: rows of the token embedding, if present. */
 export function readModel(config: Config, embeddingRows: number | undefined): Model {
   const list = config.get('architectures');
   const name: unknown = Array.isArray(list) ? list[0] : undefined;

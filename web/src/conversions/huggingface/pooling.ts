@@ -22,7 +22,7 @@ const modes = new Map<unknown, number>([
   ['lasttoken', 3],
 ]);
 
-/** The number of a folder's pooling; undefined if modules.json names none. */
+/** The number of a folder's pooling; undefined without one in modules.json. */
 export async function readPooling(folder: Folder, architecture: string): Promise<number | undefined> {
   if (!pooled.includes(architecture)) return undefined;
   const bytes = await folder.file('modules.json');

@@ -110,6 +110,7 @@ export class Parser {
   // --------------------------------------------------------------------------------------------------------------------- tensors
 
   tensor({ start, begin, end }: Field): OnnxTensor {
+    // Collect the fields.
     const shape: number[] = [];
     let [type, name, location] = [0, '', 0];
     let raw: Field | undefined;
@@ -129,6 +130,7 @@ export class Parser {
         else chunks.push(field);
       }
     }
+    // Check type, shape and the number of data sources.
     const bad = (message: string, at = begin): never => badFile(`tensor ${quoted(name)}: ${message}`, at, name);
     const element = kindsById.get(type);
     const count = this.#count(shape, bad);
@@ -141,6 +143,7 @@ export class Parser {
     if (location !== 0 && location !== 1) bad(`data_location is ${location}`);
     const isExternal = location === 1;
     if (sources.length + Number(hasRaw) + Number(isExternal) > 1) bad('it has data in two places');
+    // Locate the data.
     let data: TensorData = { kind: 'none' };
     if (isExternal) data = this.#external(external, bad);
     else if (raw !== undefined && sources.length === 0) {

@@ -112,6 +112,7 @@ class Finder {
     graph: OnnxGraph,
     [first, second, third, fourth]: readonly (Weight | undefined)[],
   ): FoundCodes | undefined {
+    // Match DequantizeLinear.
     if (
       node.opType === 'DequantizeLinear' &&
       first !== undefined &&
@@ -123,10 +124,12 @@ class Finder {
       const found = linear(prefixOf(first) + output, first, second, third, wanted);
       return found && { ...found, isTurned: this.isTurned(graph, output) };
     }
+    // Read the sizes of blocks.
     if (node.domain !== 'com.microsoft' || second === undefined || third === undefined) return undefined;
     const [k, n, blockSize] = ['K', 'N', 'block_size'].map((name) => intOf(node, name, 0)) as [number, number, number];
     if (!(k > 0 && n > 0 && blockSize >= 16)) return undefined;
     const [shape, parts] = [[k, n], { data: second, scale: third }];
+    // Match MatMulBnb4.
     if (node.opType === 'MatMulBnb4') {
       if (intOf(node, 'quant_type', 1) !== 1 || k % blockSize !== 0 || third.source.dtype !== 'F32') return undefined;
       if (!fits(second, k * n * 0.5) || !fits(third, (k * n) / blockSize)) return undefined;
@@ -134,6 +137,7 @@ class Finder {
       const turned = { shape: [n, k], form: { ...form, transposed: true } };
       return { name: nameWithout(second, '_Bnb4'), shape, form, ...parts, zeroPoint: undefined, turned };
     }
+    // Match MatMulNBits.
     const bits = intOf(node, 'bits', 4);
     const scale = third.source.dtype;
     if (node.opType !== 'MatMulNBits' || ![2, 4, 8].includes(bits) || (scale !== 'F32' && scale !== 'F16'))

@@ -276,7 +276,7 @@ export class Builder {
     if (!this.graphs.isShadowed(weight) || this.graphs.isOutput(graph, value)) return value;
     const name = this.freshValue(`${value}_float`);
     for (const { node, input } of this.graphs.uses(graph, value)) {
-      // Skip readers that read it as float16 by now.
+      // Skip readers already renamed to a float16 Cast.
       if (this.inputsOf(node)[input] === value) this.renameInput(node, input, name);
     }
     return name;

@@ -53,6 +53,7 @@ export function layOut(
   tensors: readonly PlannedTensor[],
   elsewhere: ReadonlySet<number>,
 ): OutputFile {
+  // Sort the copied tensors by offset.
   const keptBytes = tensors
     .flatMap(({ kept, source }, tensor): KeptBytes[] => {
       const [part] = source.parts;
@@ -68,6 +69,7 @@ export function layOut(
       return [{ tensor, begin: byteOffset, end: byteOffset + bytes }];
     })
     .sort((a, b) => a.begin - b.begin);
+  // Copy from memory where bytes are loaded, else from the file.
   const result = new Joined();
   const copy = (begin: number, end: number) => {
     for (let at = begin; at < end; ) {
@@ -84,6 +86,7 @@ export function layOut(
       }
     }
   };
+  // Write the pieces, cut at copied tensors.
   for (const piece of pieces) {
     if ('bytes' in piece) result.bytes(piece.bytes);
     else if ('size' in piece) result.other({ tensor: piece.tensor, role: piece.role }, piece.size);
