@@ -1,6 +1,7 @@
 /**
  * Plans safetensors results: floats of another type, or integers or float8 with scales in the layout of compressed-tensors, which vLLM,
  * transformers and llama.cpp's converter load. Names, shapes, offsets and the configuration follow from the headers of the input.
+ * Reference: github.com/vllm-project/compressed-tensors at ac8e2ba8.
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
 import type { Part } from '../../codecs/codec.js';
