@@ -72,7 +72,7 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceTensor>): Lo
     return tensor === undefined ? fail(source, `it is missing; ${name} is made of it`) : firstRows(tensor, rows);
   });
   const [first] = stored;
-  if (first === undefined) return fail(name, 'it is made of nothing');
+  if (first === undefined) return fail(name, 'the recipe has no sources');
   const other = stored.find(({ dtype, shape: its }) => dtype !== first.dtype || text(its) !== text(first.shape));
   if (other !== undefined) {
     fail(
@@ -105,7 +105,7 @@ export function carryOutAll({ tensors }: OpenModel, { keys, tensors: recipes }: 
   const sources: (LogicalTensor | Uint8Array<ArrayBuffer>)[] = [];
   const found = recipes.map((recipe): GgufTensor => {
     const { name, shape, values, float32 = false } = recipe;
-    if (names.has(name)) fail(name, 'it would be there twice');
+    if (names.has(name)) fail(name, 'duplicate tensor name');
     names.add(name);
     if (values !== undefined) {
       const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);

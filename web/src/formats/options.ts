@@ -178,7 +178,7 @@ export interface Sidecar {
   readonly about: string;
   /** The content with the value added. @throws TypeError or ScalepointError if that is not possible */
   merge(content: unknown, value: Readonly<Record<string, unknown>>): Record<string, unknown>;
-  /** The content without the entry; undefined if it has none. */
+  /** The content without the entry; undefined if it lacks the entry. */
   without(content: unknown): Record<string, unknown> | undefined;
   /** True if the entry can describe a model with tensors of these types. */
   fits(types: readonly string[]): boolean;

@@ -50,7 +50,7 @@ export function formats(): readonly Format[] {
 /** The format of that name. */
 export function formatNamed(name: string): Format {
   const format = all.find((known) => known.name === name);
-  if (format === undefined) throw new Error(`there is no format ${name}`);
+  if (format === undefined) throw new Error(`unknown format ${name}`);
   return format;
 }
 

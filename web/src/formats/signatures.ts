@@ -5,7 +5,7 @@ import { npySignature } from './npy/signature.js';
 import { onnxSignature } from './onnx/signature.js';
 import { safetensorsSignature } from './safetensors/signature.js';
 
-/** The members of a format that tell its files from others, and name them. */
+/** The members of a format that recognize and name its files. */
 export type FormatSignature = Pick<
   Format,
   'name' | 'label' | 'files' | 'extensions' | 'resultEnd' | 'magic' | 'sniff' | 'index' | 'takesData' | 'takesSplits'

@@ -112,7 +112,7 @@ describe('config.json', () => {
     await refused({ config: { num_key_value_heads: 4 } }, 'BAD_FILE', 'k_proj.weight');
     await refused({ config: { vocab_size: 300 } }, 'BAD_FILE', 'model.embed_tokens.weight');
     await refused({ config: { num_hidden_layers: 2 } }, 'BAD_FILE', 'num_hidden_layers is 2', 'model.layers.2.');
-    await refused({ config: { num_hidden_layers: 4 } }, 'BAD_FILE', 'there is no tensor', 'model.layers.3.');
+    await refused({ config: { num_hidden_layers: 4 } }, 'BAD_FILE', 'is missing', 'model.layers.3.');
     await refused({ config: { num_hidden_layers: 1e9 } }, 'BAD_FILE', 'num_hidden_layers 1000000000');
     await refused({ config: { attention_bias: true } }, 'BAD_FILE', 'q_proj.bias');
     const headless: Change = {

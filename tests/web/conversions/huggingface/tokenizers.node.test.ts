@@ -97,7 +97,7 @@ describe('tokenizer.model', () => {
     );
     await expect(convert(model, 261)).rejects.toThrow(/"c" has the id 261, but the embedding has 261 rows/);
     await expect(convert(sentencePieceFile([...pieces, ['b', 0]]))).rejects.toThrow(
-      /"b" is there twice, with the ids 260 and 262/,
+      /"b" occurs twice, with the ids 260 and 262/,
     );
     await expect(convert(sentencePieceFile(pieces, { normalizer: {} }))).resolves.toMatchObject({
       notes: [{ kind: 'joinsBlanks', file: 'tokenizer.model' }],

@@ -283,7 +283,7 @@ describe('an importance matrix', () => {
       [/imatrix.datasets is missing/, ggufFile({ pairs: matrixPairs.slice(0, 1), tensors })],
       [/imatrix.chunk_count is missing/, ggufFile({ pairs: matrixPairs.slice(0, 2), tensors })],
       [/imatrix.chunk_size is missing/, ggufFile({ pairs: matrixPairs.slice(0, 3), tensors })],
-      [/no importance matrix: imatrix.datasets/, model],
+      [/not an importance matrix: imatrix.datasets/, model],
       [/has no sums/, withTensors([])],
       [/no counts for it/, withTensors(tensors.slice(0, 1))],
       [/no in_sum2 for it/, withTensors(tensors.slice(1))],

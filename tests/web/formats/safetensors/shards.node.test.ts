@@ -292,7 +292,7 @@ describe('reading an index', () => {
       'a\\u007f.safetensors',
     ];
     for (const name of names)
-      await bad(map(`"t":"${name}"`), /^tensor "t": the file name ".*" is no plain name$/s, `"${name}"`);
+      await bad(map(`"t":"${name}"`), /^tensor "t": the file name ".*" is not a plain name$/s, `"${name}"`);
     await bad(map('"t":"pytorch_model-00001-of-00002.bin"'), /not called .safetensors/, '"pytorch');
     await bad(map('"t":"x.safetensors\\\\"'), /plain/);
   });

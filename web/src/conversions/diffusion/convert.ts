@@ -157,7 +157,7 @@ function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, store
 
 /** File type of a target. Copies do not occur here: copies of safetensors are safetensors. */
 function fileTypeFor({ to }: GgufChoices): FileType {
-  if (to === 'copy') throw new Error('a copy is no conversion');
+  if (to === 'copy') throw new Error('a copy is not a conversion');
   return fileTypeOf(to);
 }
 

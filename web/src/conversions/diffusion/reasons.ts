@@ -1,4 +1,7 @@
-/** Reasons of the tools of ComfyUI-GGUF to keep tensors, beyond those that formats share. */
+/**
+ * Reasons of the tools of ComfyUI-GGUF to keep tensors, beyond those that formats share.
+ * Reference: github.com/city96/ComfyUI-GGUF, tools/convert.py at 4dfc025 (branch auto_convert).
+ */
 import { type Reason, reasonWords } from '../../formats/reason.js';
 
 /** Words of each kind in reports. */

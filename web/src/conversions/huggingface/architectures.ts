@@ -59,18 +59,20 @@ function vocabularyOf({ config, embeddingRows }: Read): number {
 
 /** Numbers and sizes of a decoder. The length of a head is written only if config.json or the architecture states it. */
 function decoder(read: Read, defaults: Defaults = {}): { readonly hyper: Hyper; readonly sizes: Sizes } {
+  // Read and check the sizes.
   const { config, rope } = read;
   const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
   const heads = config.whole('num_attention_heads', defaults.heads);
   const keyHeads = config.whole('num_key_value_heads', defaults.keyHeads ?? heads);
   if (heads % keyHeads !== 0)
-    badFile(file, `num_attention_heads ${heads} is no multiple of num_key_value_heads ${keyHeads}`);
+    badFile(file, `num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
   const given = config.maybeWhole('head_dim') ?? defaults.head;
   if (given === undefined && hidden % heads !== 0)
-    badFile(file, `hidden_size ${hidden} is no multiple of num_attention_heads ${heads}, and head_dim is missing`);
+    badFile(file, `hidden_size ${hidden} is not a multiple of num_attention_heads ${heads}, and head_dim is missing`);
   const head = given ?? hidden / heads;
   if (head % 2 !== 0) badFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
   const feedForward = config.whole('intermediate_size');
+  // Collect the numbers for the metadata and the sizes for the tables.
   return {
     hyper: {
       layers,
@@ -347,7 +349,7 @@ function phi3(read: Read): Model {
 
 /** Sizes of an encoder, whose heads are all alike. */
 function encoderSizes(layers: number, hidden: number, heads: number, feedForward: number) {
-  if (hidden % heads !== 0) badFile(file, `the vectors of ${hidden} elements are no multiple of the ${heads} heads`);
+  if (hidden % heads !== 0) badFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
   const head = hidden / heads;
   const sizes = { layers, hidden, heads, keyHeads: heads, head, queries: hidden, keys: hidden };
   return { ...sizes, together: 3 * hidden, feedForward, twoFeedForward: 2 * feedForward };
@@ -452,7 +454,7 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
 /** The names that config.json may have under `architectures`. */
 export const architectures: readonly string[] = Object.keys(readers);
 
-/** Reads a model of a known architecture. `embeddingRows` are those of the token embedding, if there is one. */
+/** Reads a model of a known architecture. `embeddingRows`: rows of the token embedding, if present. */
 export function readModel(config: Config, embeddingRows: number | undefined): Model {
   const list = config.get('architectures');
   const name: unknown = Array.isArray(list) ? list[0] : undefined;

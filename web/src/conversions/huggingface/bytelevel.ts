@@ -49,7 +49,7 @@ function readTokens(files: TokenizerFiles, tokenizer: Json, model: Json): Vocabu
   return vocabulary;
 }
 
-/** Fails for a normalizer that the runtime lacks. NFC leaves nearly all text as it is. */
+/** Fails for a normalizer that the runtime lacks. NFC, which rarely changes text, only adds a note. */
 function checkNormalizer(normalizer: unknown, notes: Note[]): void {
   if (normalizer === undefined) return;
   const type = isObject(normalizer) ? member(normalizer, 'type') : undefined;

@@ -46,7 +46,7 @@ async function checkKind(folder: Folder, keys: Json): Promise<void> {
       `${where}quantization_config says that the weights are quantized${named}; convert the model that they were made from`,
     );
   }
-  if (folder.tensors.length === 0) badFile('safetensors', 'there are no tensors');
+  if (folder.tensors.length === 0) badFile('safetensors', 'the folder has no tensors');
 }
 
 /** True if the token embedding is stored only under the name of the head, as some tied models have it. */
@@ -62,7 +62,7 @@ function onlyHead({ tensors, metadata }: Folder, { tied }: Model): boolean {
 function checkHead({ tensors }: Folder, { tied, table }: Model): void {
   if (tied !== false || !table.outside.some(({ from }) => from === 'lm_head')) return;
   if (!tensors.some(({ name }) => headName.test(name)))
-    badFile('config.json', 'tie_word_embeddings is false, but there is no tensor lm_head.weight');
+    badFile('config.json', 'tie_word_embeddings is false, but the tensor lm_head.weight is missing');
 }
 
 /** The tensors of a model. */

@@ -41,9 +41,9 @@ export interface Hyper {
 }
 
 /** A key of an architecture: its name without the architecture, its type, and the hyperparameter. */
-type Entry = readonly [name: string, type: 'u32' | 'f32' | 'bool' | 'string', from: keyof Hyper];
+type HyperKey = readonly [name: string, type: 'u32' | 'f32' | 'bool' | 'string', from: keyof Hyper];
 
-const rope: readonly Entry[] = [
+const rope: readonly HyperKey[] = [
   ['rope.scaling.type', 'string', 'ropeType'],
   ['rope.scaling.factor', 'f32', 'ropeFactor'],
   ['rope.scaling.original_context_length', 'u32', 'ropeContext'],
@@ -55,13 +55,13 @@ const rope: readonly Entry[] = [
   ['rope.freq_base_swa', 'f32', 'localTheta'],
 ];
 
-const headLengths: readonly Entry[] = [
+const headLengths: readonly HyperKey[] = [
   ['attention.key_length', 'u32', 'head'],
   ['attention.value_length', 'u32', 'head'],
 ];
 
 /** Keys of most architectures, in the writing order of llama.cpp's converter. */
-const common: readonly Entry[] = [
+const common: readonly HyperKey[] = [
   ['block_count', 'u32', 'layers'],
   ['context_length', 'u32', 'context'],
   ['embedding_length', 'u32', 'hidden'],
@@ -76,22 +76,22 @@ const common: readonly Entry[] = [
   ...headLengths,
 ];
 
-const llamaKeys: readonly Entry[] = [
+const llamaKeys: readonly HyperKey[] = [
   ...common,
   ['vocab_size', 'u32', 'vocabulary'],
   ['rope.dimension_count', 'u32', 'ropeDimensions'],
 ];
 
-const pooled: readonly Entry[] = [...common, ['pooling_type', 'u32', 'pooling']];
+const pooled: readonly HyperKey[] = [...common, ['pooling_type', 'u32', 'pooling']];
 
-const encoder: readonly Entry[] = [
+const encoder: readonly HyperKey[] = [
   ...common,
   ['attention.causal', 'bool', 'causal'],
   ['pooling_type', 'u32', 'pooling'],
 ];
 
 /** Keys by architecture. Gemma 2 and Phi-3 have their own order. */
-const entries: Readonly<Record<string, readonly Entry[]>> = {
+const entries: Readonly<Record<string, readonly HyperKey[]>> = {
   llama: llamaKeys,
   smollm3: llamaKeys,
   qwen2: pooled,
@@ -130,9 +130,9 @@ const entries: Readonly<Record<string, readonly Entry[]>> = {
 };
 
 /** Keys before those of `general`: the converter writes them while it walks over the tensors. */
-const early: readonly Entry[] = [['rope.scaling.attn_factor', 'f32', 'attentionFactor']];
+const early: readonly HyperKey[] = [['rope.scaling.attn_factor', 'f32', 'attentionFactor']];
 
-function keysOf(list: readonly Entry[], architecture: string, hyper: Hyper): GgufKey[] {
+function keysOf(list: readonly HyperKey[], architecture: string, hyper: Hyper): GgufKey[] {
   return list.flatMap(([name, type, from]) => {
     const value = hyper[from];
     return value === undefined ? [] : [{ name: `${architecture}.${name}`, type, value } as GgufKey];
@@ -146,6 +146,6 @@ export function modelKeys(architecture: string, name: string | undefined, hyper:
     ...keysOf(early, architecture, hyper),
     { name: 'general.type', type: 'string', value: 'model' },
     ...(name === undefined || name === '' ? [] : [{ name: 'general.name', type: 'string', value: name } as const]),
-    ...keysOf(entries[architecture] as readonly Entry[], architecture, hyper),
+    ...keysOf(entries[architecture] as readonly HyperKey[], architecture, hyper),
   ];
 }

@@ -22,7 +22,7 @@ const modes = new Map<unknown, number>([
   ['lasttoken', 3],
 ]);
 
-/** The number of a folder's pooling; undefined if modules.json names none. */
+/** The number of a folder's pooling; undefined without one in modules.json. */
 export async function readPooling(folder: Folder, architecture: string): Promise<number | undefined> {
   if (!pooled.includes(architecture)) return undefined;
   const bytes = await folder.file('modules.json');
@@ -38,9 +38,9 @@ export async function readPooling(folder: Folder, architecture: string): Promise
     return badFile('modules.json', `the path of the pooling leads out of the folder: ${show(path)}`);
   const file = `${path}/config.json`;
   const settings = await folder.file(file);
-  if (settings === undefined) return badFile(file, 'modules.json names it, but there is none');
+  if (settings === undefined) return badFile(file, 'modules.json names this file, but it is missing');
   const keys = parseObject(file, settings);
   const flag = flags.find(([key]) => member(keys, key) === true);
   if (flag !== undefined) return flag[1];
-  return modes.get(member(keys, 'pooling_mode')) ?? unsupported(file, 'the pooling is none of mean, cls and lasttoken');
+  return modes.get(member(keys, 'pooling_mode')) ?? unsupported(file, 'the pooling is not mean, cls or lasttoken');
 }

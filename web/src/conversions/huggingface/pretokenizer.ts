@@ -1,6 +1,7 @@
 /**
  * Pre-tokenizers: the patterns by which a byte-level tokenizer cuts text into words before it merges. llama.cpp has some of them, by name.
  * The table recognizes each by the structure of `pre_tokenizer` and its patterns; others are refused.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and src/llama-vocab.cpp at eb6a99c.
  */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';

@@ -7,7 +7,7 @@ import { badFile } from './errors.js';
 const file = 'tokenizer.model';
 
 /** A token of the model. */
-interface Piece {
+interface TokenPiece {
   readonly text: string;
   readonly score: number;
   /** 1 normal, 2 unknown, 3 control, 4 defined by the user, 5 unused, 6 byte. */
@@ -16,7 +16,7 @@ interface Piece {
 
 /** The fields read from a tokenizer.model. */
 export interface SentencePieceModel {
-  readonly pieces: readonly Piece[];
+  readonly pieces: readonly TokenPiece[];
   /** 1 unigram, 2 BPE, 3 word, 4 char. */
   readonly kind: number;
   /** True if a blank is put before the text. */
@@ -53,7 +53,7 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
   while (at < bytes.length) {
     const tag = varint();
     const [field, wire] = [Math.floor(tag / 8), tag % 8];
-    if (field === 0) badFile(file, 'it is no SentencePiece model');
+    if (field === 0) badFile(file, 'it is not a SentencePiece model');
     if (wire === 0) yield [field, varint()];
     else if (wire === 1) yield [field, view.getFloat64(skip(8), true)];
     else if (wire === 2) {
@@ -61,19 +61,19 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
       const begin = skip(size);
       yield [field, bytes.subarray(begin, begin + size)];
     } else if (wire === 5) yield [field, view.getFloat32(skip(4), true)];
-    else badFile(file, 'it is no SentencePiece model');
+    else badFile(file, 'it is not a SentencePiece model');
   }
 }
 
 function messageOf(value: number | Uint8Array): Uint8Array {
-  return typeof value === 'number' ? badFile(file, 'it is no SentencePiece model') : value;
+  return typeof value === 'number' ? badFile(file, 'it is not a SentencePiece model') : value;
 }
 
 function numberOf(value: number | Uint8Array): number {
-  return typeof value === 'number' ? value : badFile(file, 'it is no SentencePiece model');
+  return typeof value === 'number' ? value : badFile(file, 'it is not a SentencePiece model');
 }
 
-function pieceOf(bytes: Uint8Array, id: number): Piece {
+function pieceOf(bytes: Uint8Array, id: number): TokenPiece {
   let [text, score, type] = ['', 0, 1];
   for (const [field, value] of fieldsOf(bytes)) {
     if (field === 1) {
@@ -85,14 +85,14 @@ function pieceOf(bytes: Uint8Array, id: number): Piece {
     } else if (field === 2) score = numberOf(value);
     else if (field === 3) type = numberOf(value);
   }
-  if (!Number.isFinite(score)) badFile(file, `the score of the token ${id} is no number`);
+  if (!Number.isFinite(score)) badFile(file, `the score of the token ${id} is not a number`);
   if (type < 1 || type > 6) badFile(file, `the token ${id} has the type ${type}`);
   return { text, score, type };
 }
 
 /** Reads a tokenizer.model. @throws ScalepointError `BAD_FILE` */
 export function parseSentencePiece(bytes: Uint8Array): SentencePieceModel {
-  const pieces: Piece[] = [];
+  const pieces: TokenPiece[] = [];
   let [kind, addsBlank, removesBlanks] = [1, true, true];
   for (const [field, value] of fieldsOf(bytes)) {
     if (field === 1) pieces.push(pieceOf(messageOf(value), pieces.length));

@@ -32,7 +32,7 @@ function textOf(entry: unknown): string | undefined {
 }
 
 /** Facts about roles, collected from the files. */
-interface Found {
+interface RoleFacts {
   /** Texts by role, without those that are missing. */
   readonly texts: Map<string, string>;
   /** True for roles whose token the tokenizer adds. */
@@ -50,7 +50,7 @@ function entryOf(entry: unknown, kind: 'SpecialToken' | 'Sequence'): string | un
  * Reads a TemplateProcessing. Its first special token is the beginning of a text, its last one the end. If tokenizer_config.json names
  * another end, that one ends a turn instead.
  */
-function readTemplate(found: Found, template: Json, hasSettings: boolean): void {
+function readTemplate(found: RoleFacts, template: Json, hasSettings: boolean): void {
   const { texts, adds } = found;
   const [single, pair] = [arrayMember(template, 'single'), arrayMember(template, 'pair')];
   let first: string | undefined;
@@ -68,7 +68,7 @@ function readTemplate(found: Found, template: Json, hasSettings: boolean): void 
 }
 
 /** Makes the template's last token the end of a text, and the former end of a text the end of a turn. */
-function endsTurn({ texts, roles: all }: Found, last: string): void {
+function endsTurn({ texts, roles: all }: RoleFacts, last: string): void {
   const role = ['eot', 'eom'].find((name) => !all.includes(name));
   const old = texts.get('eos');
   if (role !== undefined) {
@@ -80,7 +80,7 @@ function endsTurn({ texts, roles: all }: Found, last: string): void {
 
 /** Reads the separator between two texts. */
 function readPair(
-  { texts, adds }: Found,
+  { texts, adds }: RoleFacts,
   pair: readonly unknown[],
   first: string | undefined,
   last: string | undefined,
@@ -103,7 +103,7 @@ function readPair(
 }
 
 /** Reads the tokens that a post-processor adds. */
-function readPostProcessor(found: Found, tokenizer: Json, hasSettings: boolean): void {
+function readPostProcessor(found: RoleFacts, tokenizer: Json, hasSettings: boolean): void {
   const post = objectMember(tokenizer, 'post_processor');
   if (post === undefined) return;
   const list = member(post, 'processors');
@@ -115,8 +115,8 @@ function readPostProcessor(found: Found, tokenizer: Json, hasSettings: boolean):
 }
 
 /** Roles, their texts and added tokens, from tokenizer.json and tokenizer_config.json. */
-function readRoles({ tokenizer, settings }: TokenizerFiles): Found {
-  const found: Found = { texts: new Map(), adds: new Map(), roles: [...roles] };
+function readRoles({ tokenizer, settings }: TokenizerFiles): RoleFacts {
+  const found: RoleFacts = { texts: new Map(), adds: new Map(), roles: [...roles] };
   for (const role of [...roles, 'eot', 'eom']) {
     const text = textOf(member(settings, `${role}_token`));
     if (text !== undefined) found.texts.set(role, text);
@@ -139,7 +139,7 @@ function readRoles({ tokenizer, settings }: TokenizerFiles): Found {
 }
 
 /** Ids of the roles, in writing order: by their texts first, then by config.json. */
-function roleIds(files: TokenizerFiles, { texts, roles: all }: Found, vocabulary: Vocabulary): Map<string, number> {
+function roleIds(files: TokenizerFiles, { texts, roles: all }: RoleFacts, vocabulary: Vocabulary): Map<string, number> {
   const ids = new Map<string, number>();
   const put = (role: string, id: unknown) => {
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || ids.has(role)) return;

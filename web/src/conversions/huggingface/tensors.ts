@@ -71,7 +71,7 @@ function canonical(name: string, table: Table): string | undefined {
 }
 
 /** An expected tensor of the folder. */
-interface Place {
+interface ExpectedTensor {
   readonly to: string;
   readonly shape: readonly number[];
   readonly required: boolean;
@@ -80,8 +80,8 @@ interface Place {
 }
 
 /** All expected tensors of a model, by name. */
-function places(table: Table, sizes: Sizes): Map<string, Place> {
-  const all = new Map<string, Place>();
+function places(table: Table, sizes: Sizes): Map<string, ExpectedTensor> {
+  const all = new Map<string, ExpectedTensor>();
   const put = (row: Row, from: string, to: string, expert?: number) => {
     const shape = row.shape.map((size) => sizes[size]);
     all.set(`${from}.weight`, { to: `${to}.weight`, shape, required: row.optional !== true, row, expert });
@@ -117,7 +117,7 @@ function alwaysFloat32(name: string, shape: readonly number[]): boolean {
   );
 }
 
-function recipe({ to, shape, row, expert }: Place, sizes: Sizes, sources: readonly string[]): Recipe {
+function recipe({ to, shape, row, expert }: ExpectedTensor, sizes: Sizes, sources: readonly string[]): Recipe {
   const whole = expert === undefined ? shape : [sizes.experts, ...shape];
   return {
     name: to,
@@ -137,7 +137,7 @@ const quantizedEnds =
   /\.(weight_packed|weight_scale|weight_scale_inv|weight_zero_point|weight_shape|qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|quant_state\.\S+)$/;
 
 /** Checks the type and shape of a tensor. */
-function check(tensor: FolderTensor, place: Place): void {
+function check(tensor: FolderTensor, place: ExpectedTensor): void {
   const { name, dtype, shape } = tensor;
   if (!floats.includes(dtype))
     badFile('safetensors', `tensor ${quoted(name)} is ${dtype}; weights have to be ${floats.join(', ')}`, name);
@@ -213,6 +213,6 @@ export function recipes(
     if (!stack.includes(undefined)) result.push(recipe(place, sizes, stack as string[]));
   }
   for (const [name, { required }] of all)
-    if (required && !found.has(name)) badFile('safetensors', `there is no tensor ${quoted(name)}`, name);
+    if (required && !found.has(name)) badFile('safetensors', `the tensor ${quoted(name)} is missing`, name);
   return result;
 }

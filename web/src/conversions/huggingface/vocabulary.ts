@@ -38,7 +38,7 @@ export class Vocabulary {
   /** An id from a file. @throws ScalepointError `BAD_FILE` if it has no row in the embedding */
   private idOf(file: string, id: unknown, token: string): number {
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0)
-      return badFile(file, `the id of the token ${quoted(token)} is no whole number`);
+      return badFile(file, `the id of the token ${quoted(token)} is not a whole number`);
     if (id < this.size) return id;
     return badFile(file, `the token ${quoted(token)} has the id ${id}, but the embedding has ${this.size} rows`);
   }
@@ -62,8 +62,8 @@ export class Vocabulary {
     this.tokens.forEach((token, id) => {
       const before = ids.get(token);
       if (before !== undefined)
-        badFile(file, `the token ${quoted(token)} is there twice, with the ids ${before} and ${id}`);
-      if (/\p{Surrogate}/u.test(token)) badFile(file, `the token ${id} is no valid text`);
+        badFile(file, `the token ${quoted(token)} occurs twice, with the ids ${before} and ${id}`);
+      if (/\p{Surrogate}/u.test(token)) badFile(file, `the token ${id} is not valid text`);
       ids.set(token, id);
     });
   }
@@ -85,9 +85,9 @@ export function addedTokens(tokenizer: Json | undefined): readonly AddedToken[] 
 
 /** Reads an added token. Its id is a member, or a key outside of it. */
 export function addedToken(file: string, where: string, entry: unknown, key: number | undefined): AddedToken {
-  if (!isObject(entry)) return badFile(file, `${where} is no object`);
+  if (!isObject(entry)) return badFile(file, `${where} is not an object`);
   const [content, id] = [member(entry, 'content'), key ?? member(entry, 'id')];
-  if (typeof content !== 'string') return badFile(file, `${where}.content is no string`);
+  if (typeof content !== 'string') return badFile(file, `${where}.content is not a string`);
   if (typeof id !== 'number' || !Number.isInteger(id) || id < 0) return badFile(file, `${where} has no id`);
   return { id, content, special: member(entry, 'special') === true };
 }
@@ -117,7 +117,7 @@ export function mergePairs(model: Json): readonly (readonly [string, string])[] 
     const parts: unknown = typeof merge === 'string' ? merge.split(' ') : merge;
     const [left, right] = Array.isArray(parts) && parts.length === 2 ? (parts as unknown[]) : [];
     if (typeof left !== 'string' || typeof right !== 'string')
-      return badFile('tokenizer.json', `model.merges[${i}] is no pair of tokens`);
+      return badFile('tokenizer.json', `model.merges[${i}] is not a pair of tokens`);
     return [left, right] as const;
   });
 }

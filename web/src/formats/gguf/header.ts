@@ -329,7 +329,7 @@ async function readPairs(
     const begin = reader.position;
     const key = await reader.name(`key ${i}`);
     if (key === '') reader.fail(`key ${i} is empty`, begin);
-    if (Object.hasOwn(metadata, key)) reader.fail(`the key ${quoted(key)} is there twice`, begin);
+    if (Object.hasOwn(metadata, key)) reader.fail(`the key ${quoted(key)} occurs twice`, begin);
     const what = `the value of ${quoted(key)}`;
     reader.expect(4, `the type of ${what}`);
     await reader.load(4);
@@ -342,18 +342,18 @@ async function readPairs(
     if (type.name !== 'u32') reader.fail(`${what} has the type ${type.name} instead of u32`, at);
     alignment = value as number;
     if (alignment === 0 || (alignment & (alignment - 1)) !== 0) {
-      reader.fail(`${what} is ${alignment}, which is no power of two`, at + 4);
+      reader.fail(`${what} is ${alignment}, which is not a power of two`, at + 4);
     }
   }
   return { metadata, places, alignment };
 }
 
 /** A tensor with its offset from the end of the header, and the position of its entry. */
-interface Entry extends GgufTensor {
+interface TensorEntry extends GgufTensor {
   readonly position: number;
 }
 
-async function readEntry(reader: HeaderReader, index: number, names: Set<string>): Promise<Entry> {
+async function readEntry(reader: HeaderReader, index: number, names: Set<string>): Promise<TensorEntry> {
   const position = reader.position;
   const name = await reader.name(`the name of tensor ${index}`);
   reader.tensor = name;
@@ -363,7 +363,7 @@ async function readEntry(reader: HeaderReader, index: number, names: Set<string>
       position,
     );
   }
-  if (names.has(name)) reader.fail('the name is there twice', position);
+  if (names.has(name)) reader.fail('the name occurs twice', position);
   names.add(name);
   reader.expect(4, 'the number of dimensions');
   await reader.load(4);
@@ -385,7 +385,7 @@ async function readEntry(reader: HeaderReader, index: number, names: Set<string>
   const bytes = ggmlBytes(type, shape);
   if (bytes === undefined) {
     const blocks = `blocks of ${type.elements} elements`;
-    reader.fail(`rows of shape ${show(shape)} are no whole number of ${type.name}'s ${blocks}`, start);
+    reader.fail(`rows of shape ${show(shape)} do not divide into ${type.name}'s ${blocks}`, start);
   }
   const byteOffset = Number(reader.u64());
   return { name, dtype: type.name, shape, bytes, byteOffset, position };
@@ -401,7 +401,7 @@ export async function readGguf(source: ByteSource): Promise<GgufHeader> {
   const { version, tensorCount, pairCount } = await readStart(reader);
   const { metadata, places, alignment } = await readPairs(reader, pairCount);
   const names = new Set<string>();
-  const entries: Entry[] = [];
+  const entries: TensorEntry[] = [];
   for (let i = 0; i < tensorCount; i++) {
     entries.push(await readEntry(reader, i, names));
     reader.tensor = undefined;

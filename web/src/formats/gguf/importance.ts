@@ -12,7 +12,7 @@ import { type GgufHeader, type GgufPair, type GgufTensor, readGguf } from './hea
 import { pairOf, u32Pair } from './pairs.js';
 
 /** Importance of one weight. */
-interface Entry {
+interface ImportanceEntry {
   /** One number for each column, those of several matrices (experts) one after the other. */
   readonly values: Float32Array<ArrayBuffer>;
   /** True if some matrix was never used; its columns weigh alike. */
@@ -22,7 +22,7 @@ interface Entry {
 /** An importance matrix that has been checked: all numbers are finite and not negative. */
 export interface ImportanceMatrix {
   /** By the names of weights. */
-  readonly entries: ReadonlyMap<string, Entry>;
+  readonly entries: ReadonlyMap<string, ImportanceEntry>;
   /** Path as given, or name. */
   readonly file: string | undefined;
   readonly dataset: string | undefined;
@@ -53,10 +53,10 @@ async function floatsAt(source: ByteSource, begin: number, count: number): Promi
 const keys = ['imatrix.datasets', 'imatrix.chunk_count', 'imatrix.chunk_size'] as const;
 
 /** The tensors of an entry by the ends of their names. `in_sum` is not used. */
-type Parts = Partial<Record<'in_sum2' | 'counts' | 'in_sum', GgufTensor>>;
+type ImportanceTensors = Partial<Record<'in_sum2' | 'counts' | 'in_sum', GgufTensor>>;
 
-function partsByName({ tensors }: GgufHeader): Map<string, Parts> {
-  const found = new Map<string, Parts>();
+function partsByName({ tensors }: GgufHeader): Map<string, ImportanceTensors> {
+  const found = new Map<string, ImportanceTensors>();
   for (const tensor of tensors) {
     const [, name, end] = /^(.*)\.(in_sum2|counts|in_sum)$/s.exec(tensor.name) ?? [];
     if (name === undefined || end === undefined) continue;
@@ -66,7 +66,11 @@ function partsByName({ tensors }: GgufHeader): Map<string, Parts> {
   return found;
 }
 
-async function entryOf(source: ByteSource, name: string, parts: Parts): Promise<Entry | undefined> {
+async function entryOf(
+  source: ByteSource,
+  name: string,
+  parts: ImportanceTensors,
+): Promise<ImportanceEntry | undefined> {
   const { in_sum2: sums, counts } = parts;
   if (sums === undefined || counts === undefined) {
     return fail(`the file has no ${sums === undefined ? 'in_sum2' : 'counts'} for it`, name);
@@ -100,10 +104,10 @@ async function readGgufMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix
   const header = await readGguf(source);
   const { metadata } = header;
   const missing = keys.find((key) => metadata[key] === undefined);
-  if (missing !== undefined) fail(`this is no importance matrix: ${missing} is missing`);
+  if (missing !== undefined) fail(`this is not an importance matrix: ${missing} is missing`);
   const parts = partsByName(header);
   if (parts.size === 0) fail('the importance matrix has no sums');
-  const entries = new Map<string, Entry>();
+  const entries = new Map<string, ImportanceEntry>();
   for (const [name, some] of parts) {
     const entry = await entryOf(source, name, some);
     if (entry !== undefined) entries.set(name, entry);
@@ -152,12 +156,12 @@ class Reader {
   }
 }
 
-async function readOldEntry(reader: Reader, index: number): Promise<readonly [name: string, entry: Entry]> {
+async function readOldEntry(reader: Reader, index: number): Promise<readonly [name: string, entry: ImportanceEntry]> {
   const what = `entry ${index}`;
   const start = reader.position;
   const length = await reader.int(what);
   if (length < 1 || length > mostNameBytes) {
-    fail(`${what} has a name of ${length} bytes, so that this is no importance matrix`, undefined, start);
+    fail(`${what} has a name of ${length} bytes, so this is not an importance matrix`, undefined, start);
   }
   const name = await reader.text(length, what);
   const calls = await reader.int(what);
@@ -179,9 +183,9 @@ async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix,
   const count = await reader.int('the number of entries');
   // An entry has at least a name of one byte and one value.
   if (count < 1 || count > reader.left / 17) {
-    fail(`this is no importance matrix: it claims ${count} entries in ${reader.left} bytes`, undefined, 0);
+    fail(`this is not an importance matrix: it claims ${count} entries in ${reader.left} bytes`, undefined, 0);
   }
-  const entries = new Map<string, Entry>();
+  const entries = new Map<string, ImportanceEntry>();
   for (let i = 0; i < count; i++) entries.set(...(await readOldEntry(reader, i)));
   // The rest may be missing, or cut off.
   const chunks = reader.left >= 4 ? await reader.int('the number of chunks') : 0;

@@ -17,7 +17,7 @@ export interface GgufLayout {
 }
 
 /** A tensor to be written, with the fields of its entry. */
-interface Entry {
+interface LayoutEntry {
   readonly tensor: GgufTensor;
   readonly type: number;
   readonly name: Uint8Array;
@@ -40,7 +40,7 @@ function entriesOf(
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
   alignment: number,
   keepDimensions: boolean,
-): { entries: Entry[]; end: number } {
+): { entries: LayoutEntry[]; end: number } {
   const encoder = new TextEncoder();
   let end = 0;
   const entries = tensors.map(({ name, dtype, shape }) => {
@@ -59,7 +59,11 @@ function entriesOf(
 }
 
 /** Writes an entry. Returns its end. */
-function writeEntry(header: Uint8Array<ArrayBuffer>, position: number, { tensor, type, name, ne }: Entry): number {
+function writeEntry(
+  header: Uint8Array<ArrayBuffer>,
+  position: number,
+  { tensor, type, name, ne }: LayoutEntry,
+): number {
   const view = new DataView(header.buffer);
   let at = position;
   view.setBigUint64(at, BigInt(name.length), true);

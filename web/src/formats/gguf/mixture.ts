@@ -67,7 +67,7 @@ function modelOf({ metadata, tensors }: Header): Model {
     // llama.cpp does not read these for a vision encoder.
     if (architecture === 'clip') return undefined;
     const value = metadata[`${architecture}.${key}`];
-    // If there is one number for each layer, the first one is used.
+    // Use the first number of a list with one for each layer.
     const list = Array.isArray(value) ? value : ((value as { first?: unknown } | undefined)?.first ?? [value]);
     const first: unknown = (list as readonly unknown[])[0];
     return typeof first === 'number' ? first : undefined;

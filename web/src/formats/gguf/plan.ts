@@ -36,7 +36,7 @@ import { ggmlType } from './types.js';
 function keptReason({ name, shape }: GgufTensor): Reason | undefined {
   // ggml ignores dimensions of 1 at the end of its order.
   if (shape.slice(0, -1).every((dimension) => dimension <= 1)) return rankReason(1);
-  // llama-quantize also accepts every name of 5 bytes: it compares the position of "weight", -1 if there is none, with the length minus 6.
+  // llama-quantize also accepts every name of 5 bytes: it compares the position of "weight", -1 if missing, with the length minus 6.
   if (!name.endsWith('weight') && new TextEncoder().encode(name).length !== 5) return reasons.notWeight;
   return keptNames.find(([, pattern]) => pattern.test(name))?.[0];
 }
@@ -117,7 +117,7 @@ class Chooser {
     const fitting = fallback(type, shape);
     if (fitting === undefined) {
       const { elements } = ggmlType(type);
-      const message = `rows of ${shape.at(-1)} hold no whole number of ${type}'s blocks of ${elements}, and nothing replaces it`;
+      const message = `rows of ${shape.at(-1)} are not a multiple of ${type}'s blocks of ${elements}, and ${type} has no replacement`;
       throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, {
         tensor: name,
         hint: keepHint,

@@ -56,7 +56,7 @@ function bad(label: string, message: string, place: { tensor?: string; byteOffse
 function keyOf({ metadata }: GgufHeader, key: string, label: string): number {
   const value = metadata[key];
   if (Number.isSafeInteger(value) && (value as number) >= 0) return value as number;
-  return bad(label, value === undefined ? `it has no ${key}` : `its ${key} is no number of files or tensors`);
+  return bad(label, value === undefined ? `it has no ${key}` : `its ${key} is not a number of files or tensors`);
 }
 
 function splitOf(source: ByteSource, header: GgufHeader, position: number): Split {

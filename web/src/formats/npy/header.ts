@@ -84,7 +84,7 @@ class DictReader {
     throw bad(`header: ${message}`, this.offset);
   }
 
-  /** Steps over white space and what a sticky pattern matches. Returns undefined if it does not match. */
+  /** Steps over white space and a match of a sticky pattern. Returns undefined without a match. */
   take(pattern: RegExp): RegExpExecArray | undefined {
     while (/[ \t\r\n]/.test(this.#text[this.#position] ?? '')) this.#position++;
     pattern.lastIndex = this.#position;
@@ -146,15 +146,15 @@ interface Dict {
 function readMember(reader: DictReader, key: string | undefined, found: Dict): void {
   switch (key) {
     case 'descr':
-      if (found.descr !== undefined) reader.fail('descr is there twice');
+      if (found.descr !== undefined) reader.fail('descr occurs twice');
       found.descr = readDescr(reader);
       break;
     case 'fortran_order':
-      if (found.fortranOrder !== undefined) reader.fail('fortran_order is there twice');
+      if (found.fortranOrder !== undefined) reader.fail('fortran_order occurs twice');
       found.fortranOrder = reader.need(/True\b|False\b/y, 'fortran_order, True or False')[0] === 'True';
       break;
     case 'shape':
-      if (found.shape !== undefined) reader.fail('shape is there twice');
+      if (found.shape !== undefined) reader.fail('shape occurs twice');
       found.shape = readShape(reader);
       break;
     default:
@@ -256,8 +256,8 @@ function dataBytes({ shape, dtype, elementBytes }: NpyHeader, headerOffset: numb
 /**
  * Opens a .npy file, versions 1.0, 2.0 and 3.0. Big-endian and column-major (`fortran_order`) arrays are rearranged while they are read;
  * the latter up to 512 MiB.
- * @throws ScalepointError `BAD_FILE` if the file breaks the format or has another length than its header says; `UNSUPPORTED_DTYPE` for
- *   records, objects, text, dates, long doubles and double complex numbers, and for column-major arrays that are too large
+ * @throws ScalepointError `BAD_FILE` if the file breaks the format or its length contradicts its header; `UNSUPPORTED_DTYPE` for records,
+ *   objects, text, dates, long doubles and double complex numbers, and for column-major arrays that are too large
  */
 export async function openNpy(source: ByteSource): Promise<NpyFile> {
   const { text, begin, end: dataOffset } = await readText(source);

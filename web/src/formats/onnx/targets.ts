@@ -174,6 +174,6 @@ export const onnxTargets: readonly OnnxTarget[] = targets.map(({ name }) => name
 /** The target of a valid name. */
 export function targetNamed(name: string): TargetInfo {
   const found = targets.find((target) => target.name === name);
-  if (found === undefined) throw new Error(`there is no target ${name}`);
+  if (found === undefined) throw new Error(`unknown target ${name}`);
   return found;
 }

@@ -102,7 +102,7 @@ function isSameShape(a: readonly number[], b: readonly number[]): boolean {
 }
 
 /** Values of an entry. */
-interface Found {
+interface EntryValues {
   dtype: string | undefined;
   shape: number[] | undefined;
   offsets: number[] | undefined;
@@ -133,7 +133,7 @@ function readEntry(reader: EntryReader, name: string, position: number): TensorI
   if (elements === undefined) json.fail(`the product of shape ${show(shape)} is too large`, position);
   const bytes = tensorBytes(known, shape);
   if (bytes === undefined) {
-    json.fail(`${elements} elements of ${known} with ${dtypeBits[known]} bits are no whole number of bytes`, position);
+    json.fail(`${elements} elements of ${known} with ${dtypeBits[known]} bits do not fill whole bytes`, position);
   }
   if (end - begin !== bytes) {
     json.fail(`${known} of shape ${show(shape)} has ${bytes} bytes, but data_offsets span ${end - begin}`, position);
@@ -142,8 +142,8 @@ function readEntry(reader: EntryReader, name: string, position: number): TensorI
   return { name, dtype: known, shape: shapes.shared(shape), bytes, byteOffset: dataOffset + begin, file };
 }
 
-function readMembers(json: JsonReader): Found {
-  const found: Found = { dtype: undefined, shape: undefined, offsets: undefined };
+function readMembers(json: JsonReader): EntryValues {
+  const found: EntryValues = { dtype: undefined, shape: undefined, offsets: undefined };
   json.object('the entry', maxExtras, (key) => {
     if (key === 'dtype') found.dtype = json.string('dtype');
     else if (key === 'shape') found.shape = json.naturals('shape', maxRank);

@@ -147,7 +147,8 @@ export class JsonReader {
     this.position = at;
     if (at - start > 1 && bytes[start] === 0x30) this.fail(`${what}${of} has a leading zero`, start);
     const next = bytes[at];
-    if (next === 0x2e || next === 0x45 || next === 0x65) this.fail(`${what}${of} is no whole number in digits`, start);
+    if (next === 0x2e || next === 0x45 || next === 0x65)
+      this.fail(`${what}${of} is not a whole number in digits`, start);
     if (!Number.isSafeInteger(value)) this.fail(`${what}${of} is too large`, start);
     return value;
   }

@@ -26,13 +26,13 @@ export interface SafetensorsLayout {
 }
 
 /** Type and shape of a tensor. */
-type Kind = Pick<NamedTensor, 'dtype' | 'shape'>;
+type TypeAndShape = Pick<NamedTensor, 'dtype' | 'shape'>;
 
 /** The tensors of a file to be written, by index. Access is by functions, because there may be several hundred thousand tensors. */
 export interface ListedTensors {
   readonly count: number;
   nameOf(index: number): string;
-  kindOf(index: number): Kind;
+  kindOf(index: number): TypeAndShape;
 }
 
 /** Names without JSON escapes, which sort by bytes. */
@@ -112,7 +112,7 @@ function sortedPlaces(names: readonly string[], arePlain: boolean): number[] {
 }
 
 /** Consecutive tensors of one type in the file. */
-interface Stretch {
+interface TypeRun {
   readonly names: () => readonly string[];
   readonly ends: ReadonlySet<number> | undefined;
 }
@@ -139,7 +139,7 @@ function orderOf({ count, nameOf, kindOf }: ListedTensors): Order {
   const order = new Uint32Array(count);
   const encoder = new TextEncoder();
   const reserved = ['__metadata__'];
-  const stretches: Stretch[] = [{ names: () => reserved, ends: look(1, () => reserved[0] as string, encoder).ends }];
+  const runs: TypeRun[] = [{ names: () => reserved, ends: look(1, () => reserved[0] as string, encoder).ends }];
   let [arePlain, nameBytes, done] = [true, 0, 0];
   let places: readonly number[] = [];
   for (const [, list] of [...byType].sort((a, b) => rank(b) - rank(a))) {
@@ -157,10 +157,10 @@ function orderOf({ count, nameOf, kindOf }: ListedTensors): Order {
     const begin = done;
     for (const place of places) order[done++] = list[place] as number;
     const end = done;
-    stretches.push({ names: () => Array.from(order.subarray(begin, end), nameOf), ends: seen.ends });
+    runs.push({ names: () => Array.from(order.subarray(begin, end), nameOf), ends: seen.ends });
   }
-  for (const [i, first] of stretches.entries()) {
-    for (const second of stretches.slice(i + 1)) {
+  for (const [i, first] of runs.entries()) {
+    for (const second of runs.slice(i + 1)) {
       const taken = areApart(first.ends, second.ends) ? undefined : common(first.names(), second.names());
       if (taken !== undefined) throw takenError(taken);
     }
@@ -183,7 +183,7 @@ function placesOf(
 ): { offsets: Float64Array; end: number } {
   const offsets = new Float64Array(count);
   let end = 0;
-  let last: Kind | undefined;
+  let last: TypeAndShape | undefined;
   let bytes: number | undefined;
   for (const index of order) {
     const kind = kindOf(index);
@@ -215,7 +215,7 @@ function digitsOf(n: number): number {
 }
 
 /** JSON of a type and shape, between name and offsets. */
-function middleOf({ dtype, shape }: Kind): string {
+function middleOf({ dtype, shape }: TypeAndShape): string {
   return `":{"dtype":"${dtype}","shape":[${shape.join()}],"data_offsets":[`;
 }
 
@@ -224,7 +224,7 @@ function jsonBytes({ kindOf, order, nameBytes, offsets, end, metadata }: Content
   const first = new TextEncoder().encode(metadataOf(metadata)).length;
   const commas = Math.max(0, order.length - 1) + (first > 0 && order.length > 0 ? 1 : 0);
   let bytes = '{}'.length + first + commas + nameBytes + '",]}'.length * order.length;
-  let last: Kind | undefined;
+  let last: TypeAndShape | undefined;
   let middle = 0;
   for (let i = 0; i < order.length; i++) {
     const index = order[i] as number;
@@ -241,7 +241,7 @@ function jsonBytes({ kindOf, order, nameBytes, offsets, end, metadata }: Content
 /** Makes the JSON of a header, in chunks. */
 function* jsonOf({ nameOf, kindOf, order, arePlain, offsets, end, metadata }: Contents): Generator<string, void> {
   let piece = `{${metadataOf(metadata)}`;
-  let last: Kind | undefined;
+  let last: TypeAndShape | undefined;
   let middle = '';
   if (piece !== '{' && order.length > 0) piece += ',';
   for (let i = 0; i < order.length; i++) {

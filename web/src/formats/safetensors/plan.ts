@@ -1,6 +1,7 @@
 /**
  * Plans safetensors results: floats of another type, or integers or float8 with scales in the layout of compressed-tensors, which vLLM,
  * transformers and llama.cpp's converter load. Names, shapes, offsets and the configuration follow from the headers of the input.
+ * Reference: github.com/vllm-project/compressed-tensors at ac8e2ba8.
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
 import type { Part } from '../../codecs/codec.js';
@@ -323,7 +324,7 @@ function layOut(
   metadata: Readonly<Record<string, string>>,
   first = 0,
 ): Omit<OutputFile, 'suffix'> {
-  /** Tensor, and part of it, by the index of a part. */
+  // Index parts: the tensor of each, and its number in the tensor.
   const count = tensors.reduce((sum, { parts }) => sum + parts.length, 0);
   const owners = new Uint32Array(count);
   const numbers = new Uint8Array(count);
@@ -335,10 +336,12 @@ function layOut(
       numbers[at++] = part;
     }
   }
+  // Lay out the header and the offsets of parts.
   const ownerOf = (index: number) => tensors[owners[index] as number] as PlannedTensor;
   const partOf = (index: number) => ownerOf(index).parts[numbers[index] as number] as StoredPart;
   const nameOf = (index: number) => ownerOf(index).source.name + partOf(index).suffix;
   const { header, size, order, offsets } = layoutListed({ count, nameOf, kindOf: partOf }, metadata);
+  // Make a segment for each part, joining consecutive known bytes.
   const segments: Segment[] = [{ at: 0, made: header }];
   let known: Uint8Array[] = [];
   let knownAt = 0;

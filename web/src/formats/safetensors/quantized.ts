@@ -45,7 +45,7 @@ function mayBeDecoded(method: Method): boolean {
 }
 
 /** A weight that is quantized already. */
-interface Found {
+interface QuantizedWeight {
   readonly name: string;
   readonly method: Method;
 }
@@ -104,7 +104,7 @@ function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => b
 }
 
 /** First weight that is quantized already; undefined without one. */
-function findQuantized(tensors: readonly SourceTensor[]): Found | undefined {
+function findQuantized(tensors: readonly SourceTensor[]): QuantizedWeight | undefined {
   let names: ReadonlySet<string> | undefined;
   const has = (name: string) => {
     names ??= new Set(tensors.map((tensor) => tensor.name));

@@ -28,7 +28,7 @@ const maxMetadataBytes = 2 ** 16;
 function checkFileName(name: string, json: JsonReader, position: number): void {
   // Refuse other folders, drives and streams of Windows, and control characters.
   const strange = name === '' || /[/\\:]|\.\./.test(name) || [...name].some((c) => c < ' ' || c === '\x7f');
-  if (strange) json.fail(`the file name ${quoted(name)} is no plain name`, position);
+  if (strange) json.fail(`the file name ${quoted(name)} is not a plain name`, position);
   if (!/\.safetensors$/i.test(name)) {
     json.fail(`the file ${quoted(name)} is not called .safetensors; other formats cannot be read`, position);
   }

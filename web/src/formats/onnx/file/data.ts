@@ -2,7 +2,7 @@
 import { type ByteSource, quoted } from '../../../files/bytes.js';
 import type { OnnxTensor, TensorData } from './proto.js';
 import { countBefore } from './search.js';
-import { badFile, type Field, readVarint, type Stretch } from './wire.js';
+import { badFile, type Field, type LoadedRange, readVarint } from './wire.js';
 
 /** A source of `size` bytes that reads from another one. */
 function derived(source: ByteSource, size: number, read: ByteSource['read']): ByteSource {
@@ -13,7 +13,7 @@ function derived(source: ByteSource, size: number, read: ByteSource['read']): By
 // -------------------------------------------------------------------------------------------------------------------- fixed sizes
 
 /** `count` values of `bytes` bytes, at a constant distance in the file. */
-interface Run {
+interface ValueRun {
   /** Offsets of its begin in the elements' bytes, and in the file. */
   readonly at: number;
   readonly begin: number;
@@ -23,8 +23,8 @@ interface Run {
 }
 
 /** Groups fields of 4- or 8-byte values into runs. Fields of one value each mostly follow each other. */
-function runsOf(chunks: readonly Field[]): Run[] {
-  const runs: Run[] = [];
+function runsOf(chunks: readonly Field[]): ValueRun[] {
+  const runs: ValueRun[] = [];
   let at = 0;
   for (const { start, begin, end } of chunks) {
     const bytes = end - begin;
@@ -43,7 +43,7 @@ function gathered(source: ByteSource, chunks: readonly Field[], size: number): B
   return derived(source, size, async (begin, end) => {
     const result = new Uint8Array(end - begin);
     for (let i = countBefore(runs, (run) => run.at <= begin) - 1, at = begin; at < end; i++) {
-      const run = runs[i] as Run;
+      const run = runs[i] as ValueRun;
       const from = at - run.at;
       const to = Math.min(end - run.at, run.bytes * run.count);
       const [first, last] = [Math.floor(from / run.bytes), Math.ceil(to / run.bytes) - 1];
@@ -97,7 +97,7 @@ class Varints {
     const mark = Math.min(Math.floor(first / markEvery), this.#marks.length - 1);
     let { chunk, offset } = this.#marks[mark] as Mark;
     let entry = mark * markEvery;
-    for (let held: Stretch = { begin: 0, bytes: new Uint8Array(0) }; entry < last; entry++) {
+    for (let held: LoadedRange = { begin: 0, bytes: new Uint8Array(0) }; entry < last; entry++) {
       while (this.#chunks[chunk] !== undefined && offset >= this.#length(chunk)) {
         chunk++;
         offset = 0;

@@ -2,12 +2,12 @@
 import { attributeField, nodeField, type OnnxNode, tensorField } from './proto.js';
 
 /** Bytes of a result: known bytes, a range of the model's file, or a part of a planned tensor. */
-export type Piece =
+export type MessagePiece =
   | { readonly bytes: Uint8Array<ArrayBuffer> }
   | { readonly begin: number; readonly end: number }
   | { readonly tensor: number; readonly role: string; readonly size: number };
 
-export function sizeOf(pieces: readonly Piece[]): number {
+export function sizeOf(pieces: readonly MessagePiece[]): number {
   return pieces.reduce((sum, piece) => {
     if ('bytes' in piece) return sum + piece.bytes.length;
     return sum + ('size' in piece ? piece.size : piece.end - piece.begin);
@@ -48,11 +48,11 @@ function floatField(number: number, value: number): number[] {
 }
 
 /** A field that holds pieces. */
-export function piecesField(number: number, pieces: readonly Piece[]): Piece[] {
+export function piecesField(number: number, pieces: readonly MessagePiece[]): MessagePiece[] {
   return [{ bytes: Uint8Array.from([...varint(number * 8 + 2), ...varint(sizeOf(pieces))]) }, ...pieces];
 }
 
-export function bytesPiece(bytes: readonly number[]): Piece {
+export function bytesPiece(bytes: readonly number[]): MessagePiece {
   return { bytes: Uint8Array.from(bytes) };
 }
 
@@ -71,7 +71,7 @@ export interface NewNode {
   readonly outputs: readonly string[];
   readonly attributes?: Readonly<Record<string, AttributeValue>>;
   /** Encoded attributes of another node. */
-  readonly copied?: readonly Piece[];
+  readonly copied?: readonly MessagePiece[];
 }
 
 /** A Cast to a type, given by number, named after its output. */
@@ -93,12 +93,12 @@ function attributeBytes(name: string, value: AttributeValue): number[] {
 }
 
 /** An attribute as a field of a node. */
-export function attributePieces(name: string, value: AttributeValue): Piece[] {
+export function attributePieces(name: string, value: AttributeValue): MessagePiece[] {
   return piecesField(nodeField.attribute, [bytesPiece(attributeBytes(name, value))]);
 }
 
 /** Encoded attributes of a node. */
-export function attributePiecesOf({ attributes }: Pick<OnnxNode, 'attributes'>): Piece[] {
+export function attributePiecesOf({ attributes }: Pick<OnnxNode, 'attributes'>): MessagePiece[] {
   return [...attributes.values()].map(({ start, end }) => ({ begin: start, end }));
 }
 
@@ -106,7 +106,7 @@ export function attributePiecesOf({ attributes }: Pick<OnnxNode, 'attributes'>):
 export function nodePieces(
   { opType, domain = '', name = '', inputs, outputs, attributes = {}, copied = [] }: NewNode,
   field: number,
-): Piece[] {
+): MessagePiece[] {
   const bytes = [
     ...inputs.flatMap((input) => textField(nodeField.input, input)),
     ...outputs.flatMap((output) => textField(nodeField.output, output)),
@@ -126,7 +126,7 @@ export interface NewTensor {
   /** Number of its type. */
   readonly type: number;
   readonly shape: readonly number[];
-  readonly data: Piece;
+  readonly data: MessagePiece;
 }
 
 function headOf({ name, type, shape }: NewTensor): number[] {
@@ -138,7 +138,7 @@ function headOf({ name, type, shape }: NewTensor): number[] {
 }
 
 /** The message of a tensor. */
-export function tensorPieces(tensor: NewTensor): Piece[] {
+export function tensorPieces(tensor: NewTensor): MessagePiece[] {
   return [bytesPiece(headOf(tensor)), ...piecesField(tensorField.raw, [tensor.data])];
 }
 
@@ -150,7 +150,7 @@ export interface External {
 }
 
 /** Fields of a tensor for an external location. */
-export function externalPieces({ location, offset, length }: External): Piece[] {
+export function externalPieces({ location, offset, length }: External): MessagePiece[] {
   const entries = Object.entries({ location, offset: String(offset), length: String(length) });
   const fields = entries.flatMap(([key, value]) =>
     bytesField(tensorField.external, [...textField(1, key), ...textField(2, value)]),
@@ -159,19 +159,19 @@ export function externalPieces({ location, offset, length }: External): Piece[] 
 }
 
 /** The message of a tensor with external elements. */
-export function externalTensorPieces(tensor: NewTensor, external: External): Piece[] {
+export function externalTensorPieces(tensor: NewTensor, external: External): MessagePiece[] {
   return [bytesPiece(headOf(tensor)), ...externalPieces(external)];
 }
 
 /** A message of opset_import. */
-export function opsetPieces(domain: string, version: number, field: number): Piece[] {
+export function opsetPieces(domain: string, version: number, field: number): MessagePiece[] {
   return piecesField(field, [
     bytesPiece([...(domain === '' ? [] : textField(1, domain)), ...integerField(2, version)]),
   ]);
 }
 
 /** int64 elements, little-endian. */
-export function int64Piece(values: readonly number[]): Piece {
+export function int64Piece(values: readonly number[]): MessagePiece {
   const bytes = new Uint8Array(8 * values.length);
   const view = new DataView(bytes.buffer);
   values.forEach((value, i) => {

@@ -17,7 +17,7 @@ export function checkLocation(location: string, at: number, tensor: string): str
   const isPlain = parts.every((part) => part !== '' && part !== '.' && part !== '..') && !/[\\:\0]/.test(location);
   if (!isPlain) {
     badFile(
-      `tensor ${quoted(tensor)}: its data are in ${quoted(location)}, which is no path below the model`,
+      `tensor ${quoted(tensor)}: its data are in ${quoted(location)}, which is not a path below the model`,
       at,
       tensor,
     );

@@ -21,7 +21,7 @@ import {
   type TensorData,
   tensorField,
 } from './proto.js';
-import { badFile, type Field, mostDepth, readVarint, type Skeleton, type Stretch, type WireType } from './wire.js';
+import { badFile, type Field, type LoadedRange, mostDepth, readVarint, type Skeleton, type WireType } from './wire.js';
 
 const { floats, int32s, int64s, doubles, uint64s } = tensorField;
 
@@ -76,9 +76,9 @@ export class Parser {
     this.#bytes(field, what);
     const result: number[] = [];
     for (let at = field.begin; at < field.end; ) {
-      const stretch = this.#skeleton.find(at);
-      if (stretch === undefined) throw new Error(`byte ${at} was not read`);
-      const { low, high, end } = readVarint(stretch, at, field.end);
+      const range = this.#skeleton.find(at);
+      if (range === undefined) throw new Error(`byte ${at} was not read`);
+      const { low, high, end } = readVarint(range, at, field.end);
       result.push((high | 0) * 2 ** 32 + low);
       at = end;
     }
@@ -110,6 +110,7 @@ export class Parser {
   // --------------------------------------------------------------------------------------------------------------------- tensors
 
   tensor({ start, begin, end }: Field): OnnxTensor {
+    // Collect the fields.
     const shape: number[] = [];
     let [type, name, location] = [0, '', 0];
     let raw: Field | undefined;
@@ -129,6 +130,7 @@ export class Parser {
         else chunks.push(field);
       }
     }
+    // Check type, shape and the number of data sources.
     const bad = (message: string, at = begin): never => badFile(`tensor ${quoted(name)}: ${message}`, at, name);
     const element = kindsById.get(type);
     const count = this.#count(shape, bad);
@@ -141,6 +143,7 @@ export class Parser {
     if (location !== 0 && location !== 1) bad(`data_location is ${location}`);
     const isExternal = location === 1;
     if (sources.length + Number(hasRaw) + Number(isExternal) > 1) bad('it has data in two places');
+    // Locate the data.
     let data: TensorData = { kind: 'none' };
     if (isExternal) data = this.#external(external, bad);
     else if (raw !== undefined && sources.length === 0) {
@@ -202,7 +205,7 @@ export class Parser {
       if (wire === 0) count++;
       else if (this.#skeleton.bytes(begin, end) === undefined) return undefined;
       for (let at = begin; wire !== 0 && at < end; count++) {
-        at = readVarint(this.#skeleton.find(at) as Stretch, at, end).end;
+        at = readVarint(this.#skeleton.find(at) as LoadedRange, at, end).end;
       }
     }
     return count;
@@ -279,7 +282,8 @@ export class Parser {
     const element = kindsById.get(1) as ElementKind;
     let bytes = 0;
     for (const chunk of chunks) {
-      if (chunk.wire !== 5 && chunk.wire !== 2) badFile('floats of an attribute are none', chunk.start);
+      if (chunk.wire !== 5 && chunk.wire !== 2)
+        badFile('floats of an attribute are stored as another type', chunk.start);
       bytes += chunk.end - chunk.begin;
     }
     if (bytes % 4 !== 0) badFile('floats of an attribute end within one', start);

@@ -33,7 +33,7 @@ export interface Field {
 }
 
 /** Bytes in memory, and their offset in the file. */
-export interface Stretch {
+export interface LoadedRange {
   readonly begin: number;
   readonly bytes: Uint8Array;
 }
@@ -42,7 +42,7 @@ export interface Stretch {
 const varint = { low: 0, high: 0, end: 0 };
 
 /** Reads a varint at an offset of the file. `end`: the end of its message. */
-export function readVarint({ begin, bytes }: Stretch, at: number, end: number): typeof varint {
+export function readVarint({ begin, bytes }: LoadedRange, at: number, end: number): typeof varint {
   let [low, high] = [0, 0];
   for (let i = 0; ; i++) {
     if (i === 10) badFile('a number has more than 10 bytes', at);
@@ -67,13 +67,13 @@ export function readVarint({ begin, bytes }: Stretch, at: number, end: number): 
 const mostHead = 20;
 
 /** Reads the field at an offset, whose head must be in memory. @throws ScalepointError `BAD_FILE` */
-function fieldAt(stretch: Stretch, start: number, end: number): Field {
-  const tag = readVarint(stretch, start, end);
+function fieldAt(range: LoadedRange, start: number, end: number): Field {
+  const tag = readVarint(range, start, end);
   const [number, wire] = [tag.high === 0 ? tag.low >>> 3 : 0, tag.low & 7];
   if (number === 0 || number >= 2 ** 29) badFile(`a field has the number ${number}`, start);
   const at = tag.end;
   if (wire === 0) {
-    const { low, high, end: after } = readVarint(stretch, at, end);
+    const { low, high, end: after } = readVarint(range, at, end);
     return { number, wire, start, begin: at, end: after, low, high };
   }
   if (wire === 1 || wire === 5) {
@@ -82,7 +82,7 @@ function fieldAt(stretch: Stretch, start: number, end: number): Field {
     return { number, wire, start, begin: at, end: after, low: 0, high: 0 };
   }
   if (wire !== 2) badFile(`field ${number} has the wire type ${wire}${wire < 5 ? ', a group' : ''}`, start);
-  const { low, high, end: begin } = readVarint(stretch, at, end);
+  const { low, high, end: begin } = readVarint(range, at, end);
   const after = begin + low + high * 2 ** 32;
   if (after > end) badFile(`field ${number} reaches beyond its message`, start);
   return { number, wire: 2, start, begin, end: after, low: 0, high: 0 };
@@ -92,20 +92,20 @@ function fieldAt(stretch: Stretch, start: number, end: number): Field {
 
 /** The parts of a file that are in memory. */
 export class Skeleton {
-  readonly #stretches: Stretch[] = [];
-  #last: Stretch | undefined;
+  readonly #ranges: LoadedRange[] = [];
+  #last: LoadedRange | undefined;
 
   /** Adds a range behind all others. */
-  add(stretch: Stretch): void {
-    if (stretch.bytes.length > 0) this.#stretches.push(stretch);
+  add(range: LoadedRange): void {
+    if (range.bytes.length > 0) this.#ranges.push(range);
   }
 
   /** The range that holds a byte; undefined if it was not read. */
-  find(at: number): Stretch | undefined {
-    const holds = (stretch: Stretch | undefined) =>
-      stretch !== undefined && at >= stretch.begin && at < stretch.begin + stretch.bytes.length;
+  find(at: number): LoadedRange | undefined {
+    const holds = (range: LoadedRange | undefined) =>
+      range !== undefined && at >= range.begin && at < range.begin + range.bytes.length;
     if (holds(this.#last)) return this.#last;
-    const found = this.#stretches[countBefore(this.#stretches, ({ begin }) => begin <= at) - 1];
+    const found = this.#ranges[countBefore(this.#ranges, ({ begin }) => begin <= at) - 1];
     if (!holds(found)) return undefined;
     this.#last = found;
     return found;
@@ -113,23 +113,23 @@ export class Skeleton {
 
   /** Begin of the first range behind a byte. */
   next(at: number): number {
-    return this.#stretches.find(({ begin }) => begin > at)?.begin ?? Number.POSITIVE_INFINITY;
+    return this.#ranges.find(({ begin }) => begin > at)?.begin ?? Number.POSITIVE_INFINITY;
   }
 
   /** The bytes [begin, end), sharing memory with the skeleton; undefined if some were not read. */
   bytes(begin: number, end: number): Uint8Array | undefined {
     if (begin === end) return new Uint8Array(0);
-    const stretch = this.find(begin);
-    if (stretch === undefined || end > stretch.begin + stretch.bytes.length) return undefined;
-    return stretch.bytes.subarray(begin - stretch.begin, end - stretch.begin);
+    const range = this.find(begin);
+    if (range === undefined || end > range.begin + range.bytes.length) return undefined;
+    return range.bytes.subarray(begin - range.begin, end - range.begin);
   }
 
   /** The fields of a message that lies at [begin, end). */
   *fields(begin: number, end: number): Generator<Field> {
     for (let at = begin; at < end; ) {
-      const stretch = this.find(at);
-      if (stretch === undefined) throw new Error(`byte ${at} was not read`);
-      const field = fieldAt(stretch, at, end);
+      const range = this.find(at);
+      if (range === undefined) throw new Error(`byte ${at} was not read`);
+      const field = fieldAt(range, at, end);
       yield field;
       at = field.end;
     }
@@ -163,7 +163,7 @@ class Scanner {
   readonly skeleton = new Skeleton();
   readonly #source: ByteSource;
   /** Bytes in memory, and the offset up to which they are in the skeleton or skipped. */
-  #window: Stretch = { begin: 0, bytes: new Uint8Array(0) };
+  #window: LoadedRange = { begin: 0, bytes: new Uint8Array(0) };
   #done = 0;
   /** Next bytes for the skeleton. */
   #pending: Uint8Array[] = [];
@@ -206,7 +206,7 @@ class Scanner {
   }
 
   /** Loads the head of the field at an offset. */
-  async #load(at: number): Promise<Stretch> {
+  async #load(at: number): Promise<LoadedRange> {
     const { size } = this.#source;
     for (;;) {
       const { begin, bytes } = this.#window;

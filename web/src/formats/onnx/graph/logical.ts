@@ -11,7 +11,7 @@ import { Graphs, type Reader } from './graph.js';
 import { swaps, transposes } from './products.js';
 
 /** Codes, their scales and zero points, and the tensor that they form. */
-interface Found {
+interface FoundCodes {
   readonly name: string;
   readonly shape: readonly number[];
   readonly form: DequantizeLinearForm | MatMulNBitsForm | MatMulBnb4Form;
@@ -41,7 +41,7 @@ function linear(
     readonly blockSize: number | undefined;
     readonly symmetric: boolean;
   },
-): Found | undefined {
+): FoundCodes | undefined {
   const [, sign, bits] = codeTypes.exec(data.source.dtype) ?? [];
   const { shape } = data.source;
   if (scale === undefined || bits === undefined || (scale.source.dtype !== 'F32' && scale.source.dtype !== 'F16'))
@@ -84,7 +84,7 @@ function nameWithout({ source }: Weight, end: string): string {
 class Finder {
   readonly #graphs: Graphs;
   readonly #byName: ReadonlyMap<string, Weight>;
-  readonly found: Found[] = [];
+  readonly found: FoundCodes[] = [];
   /** Names of 16-bit floats after a Cast has widened them. */
   readonly widened = new Map<Weight, string>();
 
@@ -111,7 +111,8 @@ class Finder {
     node: OnnxNode,
     graph: OnnxGraph,
     [first, second, third, fourth]: readonly (Weight | undefined)[],
-  ): Found | undefined {
+  ): FoundCodes | undefined {
+    // Match DequantizeLinear.
     if (
       node.opType === 'DequantizeLinear' &&
       first !== undefined &&
@@ -123,10 +124,12 @@ class Finder {
       const found = linear(prefixOf(first) + output, first, second, third, wanted);
       return found && { ...found, isTurned: this.isTurned(graph, output) };
     }
+    // Read the sizes of blocks.
     if (node.domain !== 'com.microsoft' || second === undefined || third === undefined) return undefined;
     const [k, n, blockSize] = ['K', 'N', 'block_size'].map((name) => intOf(node, name, 0)) as [number, number, number];
     if (!(k > 0 && n > 0 && blockSize >= 16)) return undefined;
     const [shape, parts] = [[k, n], { data: second, scale: third }];
+    // Match MatMulBnb4.
     if (node.opType === 'MatMulBnb4') {
       if (intOf(node, 'quant_type', 1) !== 1 || k % blockSize !== 0 || third.source.dtype !== 'F32') return undefined;
       if (!fits(second, k * n * 0.5) || !fits(third, (k * n) / blockSize)) return undefined;
@@ -134,6 +137,7 @@ class Finder {
       const turned = { shape: [n, k], form: { ...form, transposed: true } };
       return { name: nameWithout(second, '_Bnb4'), shape, form, ...parts, zeroPoint: undefined, turned };
     }
+    // Match MatMulNBits.
     const bits = intOf(node, 'bits', 4);
     const scale = third.source.dtype;
     if (node.opType !== 'MatMulNBits' || ![2, 4, 8].includes(bits) || (scale !== 'F32' && scale !== 'F16'))
@@ -166,7 +170,7 @@ class Finder {
   }
 
   /** Blocks of a table with row look-ups. */
-  #table(data: Weight): Found | undefined {
+  #table(data: Weight): FoundCodes | undefined {
     const [, start = '', bits = ''] = /^(.*)_Q([248])$/s.exec(data.source.name) ?? [];
     const [n = 0, blocks = 0, bytes = 0, ...others] = data.source.shape;
     const [scale, zeroPoint] = [this.#byName.get(`${start}_scales`), this.#byName.get(`${start}_zero_points`)];
@@ -194,7 +198,7 @@ class Finder {
   }
 
   /** Codes that are multiplied as integers. Their scales are applied later, and found by name. */
-  #integers(data: Weight): Found | undefined {
+  #integers(data: Weight): FoundCodes | undefined {
     if (!data.source.name.endsWith('_quantized') || !['I8', 'U8'].includes(data.source.dtype)) return undefined;
     const name = nameWithout(data, '_quantized');
     const reader = this.#graphs

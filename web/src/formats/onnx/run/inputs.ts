@@ -70,14 +70,14 @@ async function givenArrays(given: ModelInputs, names: readonly string[]): Promis
 // ------------------------------------------------------------------------------------------------------------------------ shapes
 
 /** Position of a dimension. */
-interface Place {
+interface DimensionPosition {
   readonly input: string;
   readonly at: number;
   readonly rank: number;
 }
 
 /** Sizes of dimensions with ambiguous names, by name of the input, rank, and position. */
-const byInput: readonly (readonly [input: RegExp, is: (place: Place) => boolean, size: number])[] = [
+const byInput: readonly (readonly [input: RegExp, is: (place: DimensionPosition) => boolean, size: number])[] = [
   // Half a minute of features, as for Whisper, and a second of sound.
   [/input_features/i, ({ at, rank }) => rank === 3 && at === 2, 3000],
   [/input_values|audio|wave|speech|^wav$/i, ({ at, rank }) => rank > 1 && rank < 4 && at === rank - 1, 16_000],
@@ -86,7 +86,7 @@ const byInput: readonly (readonly [input: RegExp, is: (place: Place) => boolean,
 ];
 
 /** Size of a dimension, by its name and position. */
-function sizeOf(name: string, place: Place, sizes: ReadonlyMap<string, number>): number {
+function sizeOf(name: string, place: DimensionPosition, sizes: ReadonlyMap<string, number>): number {
   const { input, at, rank } = place;
   const known = sizes.get(name);
   if (known !== undefined) return known;

@@ -26,7 +26,7 @@ async function readNpy(source: ByteSource): Promise<NumpyArray> {
 }
 
 /** A file in an archive. */
-interface Entry {
+interface ZipEntry {
   readonly name: string;
   readonly method: number;
   readonly flags: number;
@@ -59,7 +59,7 @@ function widened(view: DataView, from: number, to: number, values: number[], at:
 }
 
 /** The files of an archive. */
-async function entriesOf(source: ByteSource): Promise<Entry[]> {
+async function entriesOf(source: ByteSource): Promise<ZipEntry[]> {
   const start = Math.max(0, source.size - endBytes - mostComment);
   const tail = viewOf(await source.read(start, source.size));
   let end = tail.byteLength - endBytes;
@@ -69,7 +69,7 @@ async function entriesOf(source: ByteSource): Promise<Entry[]> {
   if (at + bytes > start + end) bad('the list of the zip archive lies outside of it', start + end);
   const list = await source.read(at, at + bytes);
   const view = viewOf(list);
-  const entries: Entry[] = [];
+  const entries: ZipEntry[] = [];
   for (let i = 0; i < bytes; ) {
     const [name, extra, comment] = i + 46 > bytes ? [0, 0, 0] : [28, 30, 32].map((k) => view.getUint16(i + k, true));
     const after = i + 46 + (name as number) + (extra as number) + (comment as number);
@@ -92,7 +92,10 @@ async function entriesOf(source: ByteSource): Promise<Entry[]> {
 }
 
 /** Inflates data, up to the size stated by the archive, so that a small file cannot fill the memory. */
-async function inflated(packed: Uint8Array<ArrayBuffer>, { name, size, at }: Entry): Promise<Uint8Array<ArrayBuffer>> {
+async function inflated(
+  packed: Uint8Array<ArrayBuffer>,
+  { name, size, at }: ZipEntry,
+): Promise<Uint8Array<ArrayBuffer>> {
   const result = allocate(size, ` for ${quoted(name)}`);
   const reader = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw')).getReader();
   let done = 0;
@@ -115,7 +118,7 @@ async function inflated(packed: Uint8Array<ArrayBuffer>, { name, size, at }: Ent
 /** Largest ratio of deflate. Entries that state more are invalid. */
 const mostRatio = 1032;
 
-async function readEntry(source: ByteSource, entry: Entry): Promise<Uint8Array<ArrayBuffer>> {
+async function readEntry(source: ByteSource, entry: ZipEntry): Promise<Uint8Array<ArrayBuffer>> {
   const { name, method, flags, packed, size, at } = entry;
   if (flags & 1) bad(`${quoted(name)} in the zip archive is encrypted`, at);
   if (at + 30 > source.size) bad(`${quoted(name)} lies outside of the zip archive`, at);

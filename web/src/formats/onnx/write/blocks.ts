@@ -12,7 +12,7 @@ import type { Builder } from './builder.js';
 import { lookUp, ones } from './lookups.js';
 
 /** Names of stored blocks. */
-interface Stored {
+interface BlockNames {
   readonly codes: string;
   readonly scales: string;
   readonly zeroPoints: string | undefined;
@@ -25,7 +25,7 @@ export function writeBlocks(builder: Builder, decision: Blocks): void {
   const isFloats = form.codec === 'matmul-bnb4';
   // Store the parts.
   const index = builder.convert(weight, form);
-  const stored: Stored = {
+  const stored: BlockNames = {
     codes: builder.freshValue(value + (isFloats ? '_Bnb4' : `_Q${form.bits}`)),
     scales: builder.freshValue(value + (isFloats ? '_absmax' : '_scales')),
     zeroPoints: !isFloats && form.zeroPoint ? builder.freshValue(`${value}_zero_points`) : undefined,
@@ -94,7 +94,7 @@ function productNodes(
   builder: Builder,
   reader: Reader,
   { form, k, n, halves }: Blocks,
-  { codes, scales, zeroPoints }: Stored,
+  { codes, scales, zeroPoints }: BlockNames,
 ): NewNode[] {
   const { node, graph } = reader;
   const [a = '', , c = ''] = builder.inputsOf(node);

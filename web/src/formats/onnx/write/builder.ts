@@ -11,11 +11,11 @@ import {
   externalTensorPieces,
   int64Piece,
   integerField,
+  type MessagePiece,
   type NewNode,
   type NewTensor,
   nodePieces,
   opsetPieces,
-  type Piece,
   piecesField,
   tensorPieces,
   textField,
@@ -130,7 +130,7 @@ export class Builder {
   }
 
   /** Puts bytes into the file beside the model, if they belong there. */
-  #outside(graph: OnnxGraph, data: Piece): External | undefined {
+  #outside(graph: OnnxGraph, data: MessagePiece): External | undefined {
     // Keep data of branches and loops inside, where onnxruntime-web does not find external data, and small tensors, which may determine
     // shapes.
     const isMain = graph === this.model.proto.graph;
@@ -138,7 +138,7 @@ export class Builder {
   }
 
   /** Replaces a tensor's data by other fields. */
-  #replaceData({ tensor }: Weight, pieces: readonly Piece[]): void {
+  #replaceData({ tensor }: Weight, pieces: readonly MessagePiece[]): void {
     const { raw, external, location, floats, int32s, doubles, uint64s } = tensorField;
     const data: readonly number[] = [raw, external, location, floats, int32s, doubles, uint64s];
     for (const { start, number } of this.model.skeleton.fields(tensor.begin, tensor.end)) {
@@ -152,7 +152,7 @@ export class Builder {
     const planned = this.#tensors[index] ?? this.#more[index - this.#tensors.length];
     const part = planned?.parts.find((one) => one.role === role);
     if (part === undefined) throw new Error(`tensor ${index} has no ${role}`);
-    const data: Piece = { tensor: index, role, size: part.bytes };
+    const data: MessagePiece = { tensor: index, role, size: part.bytes };
     return { name, type: typeNumber(part.dtype), shape: shape ?? part.shape, data };
   }
 
@@ -210,7 +210,12 @@ export class Builder {
     return name;
   }
 
-  #addConstant(graph: OnnxGraph, before: OnnxNode | undefined, { name }: NewTensor, pieces: readonly Piece[]): void {
+  #addConstant(
+    graph: OnnxGraph,
+    before: OnnxNode | undefined,
+    { name }: NewTensor,
+    pieces: readonly MessagePiece[],
+  ): void {
     const attribute = [
       bytesPiece([...textField(attributeField.name, 'value'), ...integerField(attributeField.type, 4)]),
       ...piecesField(attributeField.t, pieces),
@@ -244,7 +249,7 @@ export class Builder {
     }
   }
 
-  #insert({ graph, before, behind }: Position, pieces: readonly Piece[]): void {
+  #insert({ graph, before, behind }: Position, pieces: readonly MessagePiece[]): void {
     const first = before ?? (behind === undefined ? graph.nodes[0] : undefined);
     if (first === undefined) this.edits.append(this.#lastMessage(graph), pieces);
     else this.edits.before(first.start, pieces);
@@ -270,7 +275,7 @@ export class Builder {
     if (!this.graphs.isShadowed(weight) || this.graphs.isOutput(graph, value)) return value;
     const name = this.freshValue(`${value}_float`);
     for (const { node, input } of this.graphs.uses(graph, value)) {
-      // Skip readers that read it as float16 by now.
+      // Skip readers already renamed to a float16 Cast.
       if (this.inputsOf(node)[input] === value) this.renameInput(node, input, name);
     }
     return name;
@@ -387,7 +392,7 @@ export class Builder {
   }
 
   /** Replaces the first of some fields and removes the others; without fields, appends to their message. */
-  #replaceAll(begin: number, fields: readonly Field[], pieces: readonly Piece[]): void {
+  #replaceAll(begin: number, fields: readonly Field[], pieces: readonly MessagePiece[]): void {
     for (const [i, { start }] of fields.entries()) this.edits.replace(start, i === 0 ? pieces : []);
     if (fields.length === 0) this.edits.append(begin, pieces);
   }

@@ -2,7 +2,7 @@
  * Edits of a model by offsets in its file. Everything else is copied byte for byte; of the messages around an edit, only the lengths are
  * rewritten.
  */
-import { type Piece, piecesField } from '../file/encode.js';
+import { type MessagePiece, piecesField } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
 import { modelSchema } from '../file/proto.js';
 import { countBefore } from '../file/search.js';
@@ -10,29 +10,29 @@ import type { ScanSchema } from '../file/wire.js';
 
 /** Edits by the offsets of the fields and messages concerned. */
 export class Edits {
-  readonly #replaced = new Map<number, Piece[]>();
-  readonly #before = new Map<number, Piece[]>();
-  readonly #appended = new Map<number, Piece[]>();
+  readonly #replaced = new Map<number, MessagePiece[]>();
+  readonly #before = new Map<number, MessagePiece[]>();
+  readonly #appended = new Map<number, MessagePiece[]>();
   #positions: number[] | undefined;
 
   /** Replaces the field that begins at an offset, or removes it without pieces. */
-  replace(start: number, pieces: readonly Piece[] = []): void {
+  replace(start: number, pieces: readonly MessagePiece[] = []): void {
     this.#add(this.#replaced, start, pieces);
   }
 
   /** Like `replace`, overriding an earlier replacement. */
-  set(start: number, pieces: readonly Piece[]): void {
+  set(start: number, pieces: readonly MessagePiece[]): void {
     this.#replaced.delete(start);
     this.replace(start, pieces);
   }
 
   /** Inserts before the field that begins at an offset, behind earlier insertions. */
-  before(start: number, pieces: readonly Piece[]): void {
+  before(start: number, pieces: readonly MessagePiece[]): void {
     this.#add(this.#before, start, pieces);
   }
 
   /** Appends to the message that begins at an offset. */
-  append(begin: number, pieces: readonly Piece[]): void {
+  append(begin: number, pieces: readonly MessagePiece[]): void {
     this.#add(this.#appended, begin, pieces);
   }
 
@@ -40,7 +40,7 @@ export class Edits {
     return this.#replaced.has(start);
   }
 
-  #add(map: Map<number, Piece[]>, at: number, pieces: readonly Piece[]): void {
+  #add(map: Map<number, MessagePiece[]>, at: number, pieces: readonly MessagePiece[]): void {
     const known = map.get(at);
     if (known === undefined) map.set(at, [...pieces]);
     else known.push(...pieces);
@@ -58,10 +58,10 @@ export class Edits {
   }
 
   /** A message with its edits applied. */
-  apply({ skeleton }: OnnxModel, begin: number, end: number, schema: ScanSchema = modelSchema): Piece[] {
-    const pieces: Piece[] = [];
+  apply({ skeleton }: OnnxModel, begin: number, end: number, schema: ScanSchema = modelSchema): MessagePiece[] {
+    const pieces: MessagePiece[] = [];
     // Push one by one: a graph has more pieces than a call takes arguments.
-    const add = (more: readonly Piece[] = []) => {
+    const add = (more: readonly MessagePiece[] = []) => {
       for (const piece of more) pieces.push(piece);
     };
     for (const field of skeleton.fields(begin, end)) {

@@ -1,6 +1,6 @@
 /** Lays out the file of a model: known bytes, bytes of the model, and parts of tensors. */
 import type { Copied, OutputFile, PlannedTensor, Segment } from '../../format.js';
-import { type Piece, sizeOf } from '../file/encode.js';
+import { type MessagePiece, sizeOf } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
 import { countBefore } from '../file/search.js';
 
@@ -49,10 +49,11 @@ class Joined {
  */
 export function layOut(
   model: OnnxModel,
-  pieces: readonly Piece[],
+  pieces: readonly MessagePiece[],
   tensors: readonly PlannedTensor[],
   elsewhere: ReadonlySet<number>,
 ): OutputFile {
+  // Sort the copied tensors by offset.
   const keptBytes = tensors
     .flatMap(({ kept, source }, tensor): KeptBytes[] => {
       const [part] = source.parts;
@@ -68,22 +69,24 @@ export function layOut(
       return [{ tensor, begin: byteOffset, end: byteOffset + bytes }];
     })
     .sort((a, b) => a.begin - b.begin);
+  // Copy from memory where bytes are loaded, else from the file.
   const result = new Joined();
   const copy = (begin: number, end: number) => {
     for (let at = begin; at < end; ) {
-      const stretch = model.skeleton.find(at);
-      if (stretch === undefined) {
+      const loaded = model.skeleton.find(at);
+      if (loaded === undefined) {
         const next = Math.min(end, model.skeleton.next(at));
         result.other({ copied: { from: 0, begin: at, bytes: next - at } }, next - at);
         at = next;
       } else {
-        const from = at - stretch.begin;
-        const piece = stretch.bytes.subarray(from, Math.min(stretch.bytes.length, from + end - at));
+        const from = at - loaded.begin;
+        const piece = loaded.bytes.subarray(from, Math.min(loaded.bytes.length, from + end - at));
         result.bytes(piece);
         at += piece.length;
       }
     }
   };
+  // Write the pieces, cut at copied tensors.
   for (const piece of pieces) {
     if ('bytes' in piece) result.bytes(piece.bytes);
     else if ('size' in piece) result.other({ tensor: piece.tensor, role: piece.role }, piece.size);

@@ -50,6 +50,7 @@ const half128 = 0x5800;
 
 /** Replaces a Gather of rows, which gives float16 if `isHalf`. Scales are float16 then, too. */
 export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, isHalf: boolean): void {
+  // Prepare helpers that add nodes.
   const { bits, blocks, columns } = table;
   const [, indices = ''] = builder.inputsOf(node);
   const [output = ''] = builder.outputsOf(node);
@@ -73,6 +74,7 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, 
     const bytes = cast(rows, `${what}_index`, 'I32');
     return cast(add('Gather', [unpacker(builder, graph, bits), bytes], what), `${what}_float`, float);
   };
+  // Gather the codes, and subtract zero points.
   let codes = unpacked(table.codes, 'codes');
   if (table.zeroPoints !== undefined) {
     let zeros = unpacked(table.zeroPoints, 'zeros');
@@ -98,6 +100,7 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, 
     builder.addConstant(graph, { name: middle, type: typeNumber(float), shape: [], data: { bytes } });
     codes = add('Sub', [codes, middle], 'centered');
   }
+  // Multiply by the scales, and restore the shape of rows.
   const scales = add('Gather', [table.scales, indices], 'scales');
   const product = add(
     'Mul',
@@ -105,6 +108,7 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, 
     'blocks',
   );
   add('Reshape', [product, shape('shape', [columns])], '');
+  // Replace the Gather.
   builder.addNodes({ graph, before: node }, nodes);
   builder.removeNode(node);
 }
