@@ -5,7 +5,7 @@ import { pathToFileURL } from 'node:url';
 import { beforeEach } from 'vitest';
 import { Config } from '../../../web/src/conversions/huggingface/config.js';
 import { readTokenizer } from '../../../web/src/conversions/huggingface/tokenizer.js';
-import type { TokenizerWish } from '../../../web/src/conversions/huggingface/wish.js';
+import type { TokenizerInput } from '../../../web/src/conversions/huggingface/tokenizer-input.js';
 import type { Conversion } from '../../../web/src/conversions/recipe.js';
 import { NativeModel } from './llama-run.js';
 import { folderOf, vocabularyFile } from './recipes.js';
@@ -55,7 +55,7 @@ export function realTokenizer(name: 'llama2' | 'qwen3'): { tokenizer: Json; sett
 /** What the files of a tokenizer become. */
 export async function convertTokenizer(
   files: Json,
-  wish: Partial<TokenizerWish> & { readonly size: number },
+  wish: Partial<TokenizerInput> & { readonly size: number },
 ): Promise<Conversion> {
   const architecture = wish.architecture ?? 'llama';
   const read = await readTokenizer(folderOf(new Map(), files), {

@@ -56,7 +56,7 @@ function drawCurve({ curve, marks, tensors }: MeasuredSizes, chosen: Chosen | un
     node,
     { series: [{ name: 'Least loss', style: 1, points: curve.map(placed) }], marks: all, unit, width, height },
     'Predicted SQNR of each size',
-    `From ${formatBytes(low)} with ${told(pointAt(curve, low), tensors)} to ${formatBytes(high)} with ${told(pointAt(curve, high), tensors)}.`,
+    `From ${formatBytes(low)} with ${text(pointAt(curve, low), tensors)} to ${formatBytes(high)} with ${text(pointAt(curve, high), tensors)}.`,
   );
   if (at === undefined) return;
   const [start, end] = [at(low / factor) - halfThumb, at(high / factor) + halfThumb];
@@ -66,7 +66,7 @@ function drawCurve({ curve, marks, tensors }: MeasuredSizes, chosen: Chosen | un
 }
 
 /** A loss as a mean over the weights. */
-const told = ({ error }: SizePoint, tensors: number) => formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
+const text = ({ error }: SizePoint, tensors: number) => formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
 
 /** Comparison of a size with the smallest preset that is neither smaller nor more exact. */
 function comparison({ marks }: MeasuredSizes, { bytes, error }: Chosen): string {
@@ -96,7 +96,7 @@ function mixOf({ plan, fit }: State): string {
 /** The sentences beside the slider. */
 function wordsFor(sizes: MeasuredSizes, chosen: Chosen | undefined, state: State): string {
   if (chosen === undefined) return 'Drag the slider. Types are mixed for the least error at each size.';
-  const words = [`Predicted: ${told(chosen, sizes.tensors)}, the mean of all weights.`];
+  const words = [`Predicted: ${text(chosen, sizes.tensors)}, the mean of all weights.`];
   if (chosen.isExact) {
     words.push(mixOf(state), comparison(sizes, chosen));
     if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size has a smaller error.');
@@ -146,7 +146,7 @@ export function startSizes(events: SizeEvents, current: () => State) {
       slider.value = String(chosen?.bytes ?? plan?.totals.bytesAfter ?? high);
     }
     const at = chosen ?? pointAt(sizes.curve, slider.valueAsNumber);
-    slider.setAttribute('aria-valuetext', `${formatBytes(at.bytes)}, predicted ${told(at, sizes.tensors)}`);
+    slider.setAttribute('aria-valuetext', `${formatBytes(at.bytes)}, predicted ${text(at, sizes.tensors)}`);
     setText(byId('size-value', HTMLOutputElement), chosen === undefined ? '' : formatBytes(chosen.bytes));
     setText(byId('size-words', HTMLElement), wordsFor(sizes, chosen, state));
     drawCurve(sizes, chosen);

@@ -38,7 +38,7 @@ export function showClipping(clipping: ClippingView | undefined, { settings, par
   const node = byId('clipping', SVGSVGElement);
   const { width, height } = node.getBoundingClientRect();
   const { points, marks } = clipping;
-  const told = marks.map(({ label, x, y }) => `${label}: ${formatReal(x, 3)} % of the range, ${formatDecibels(y)}`);
+  const text = marks.map(({ label, x, y }) => `${label}: ${formatReal(x, 3)} % of the range, ${formatDecibels(y)}`);
   drawLines(
     node,
     {
@@ -49,7 +49,7 @@ export function showClipping(clipping: ClippingView | undefined, { settings, par
       height: Math.round(height),
     },
     'SQNR against the size of the step',
-    `${told.join('. ')}.`,
+    `${text.join('. ')}.`,
   );
   byId('methods', HTMLElement).replaceChildren(
     ...marks.map(({ method, label, x, y }) =>

@@ -31,12 +31,12 @@ function rowOf(rung: Rung, settings: Settings, choose: (settings: Settings) => v
   const bar = html('span', { class: 'bar-fill' });
   const share = rung.sqnrDb === Number.POSITIVE_INFINITY ? 1 : Math.max(0, Math.min(1, rung.sqnrDb / fullBar));
   bar.style.setProperty('--share', String(share || 0));
-  const told = html('span', {}, formatDecibels(rung.sqnrDb));
+  const text = html('span', {}, formatDecibels(rung.sqnrDb));
   return html(
     'tr',
     { class: current ? 'current' : false },
     html('th', { scope: 'row' }, button),
-    html('td', { class: 'grow' }, html('span', { class: 'meter' }, bar, told)),
+    html('td', { class: 'grow' }, html('span', { class: 'meter' }, bar, text)),
     html('td', { class: 'number' }, formatReal(rung.bytes.bitsPerWeight, 3)),
     html('td', { class: 'number size' }, formatBytes(rung.bytes.after)),
   );

@@ -116,10 +116,10 @@ export function showErrors({ errors, part }: NumbersView): void {
 /** Draws SQNR against bits for several kinds of codes. */
 export function showCurves({ codes }: Pick<NumbersView, 'codes'>): void {
   if (codes === undefined) return;
-  const told = codes.map(
+  const text = codes.map(
     ({ name, points }) =>
       `${name}: ${points.map(({ x, y }) => `${x} bits ${formatLabel(Number(y.toFixed(2)), 5)} dB`).join(', ')}`,
   );
   const view = { series: codes, marks: [], unit: 'bits', ...sizeOf('codes') };
-  drawLines(byId('codes', SVGSVGElement), view, 'SQNR against bits', `${told.join('. ')}.`);
+  drawLines(byId('codes', SVGSVGElement), view, 'SQNR against bits', `${text.join('. ')}.`);
 }

@@ -17,18 +17,18 @@ export function tellBar(bars: Bars, levels: Levels | undefined, bar: number): st
   const count = bars.counts[bar] ?? 0;
   const [from, to] = endsOf(bars, bar);
   const where = from === to ? `${formatLabel(from)}` : `${formatLabel(from)} to ${formatLabel(to)}`;
-  const told = `${where}: ${formatMany(count, 'number')}`;
+  const text = `${where}: ${formatMany(count, 'number')}`;
   const { codes } = bars;
-  if (count === 0 || levels === undefined || codes === undefined) return told;
+  if (count === 0 || levels === undefined || codes === undefined) return text;
   const [first, last] = [codes.first[bar]!, codes.last[bar]!];
-  if (first === last) return `${told} → code ${named(levels, first)}`;
-  if (last - first >= mostShares) return `${told} → codes ${named(levels, first)} to ${named(levels, last)}`;
+  if (first === last) return `${text} → code ${named(levels, first)}`;
+  if (last - first >= mostShares) return `${text} → codes ${named(levels, first)} to ${named(levels, last)}`;
   const parts: string[] = [];
   for (let code = first; code <= last; code++) {
     const share = codes.shares[bar * mostShares + code - first]!;
     if (share > 0) parts.push(`${formatCount(share)} → code ${named(levels, code)}`);
   }
-  return `${told}: ${parts.join(', ')}`;
+  return `${text}: ${parts.join(', ')}`;
 }
 
 /** Draws the chosen bar and the levels that its numbers went to over the histogram. */
@@ -81,7 +81,7 @@ export function showProbe(bars: number, bar: number | undefined, words: string):
   slider.max = String(Math.max(0, bars - 1));
   if (bar !== undefined) slider.value = String(bar);
   slider.setAttribute('aria-valuetext', words);
-  const told = byId('probe-words', HTMLElement);
-  setText(told, bar === undefined ? 'Point at a bar to see which codes its numbers became.' : words);
-  told.classList.toggle('asked', bar !== undefined);
+  const text = byId('probe-words', HTMLElement);
+  setText(text, bar === undefined ? 'Point at a bar to see which codes its numbers became.' : words);
+  text.classList.toggle('asked', bar !== undefined);
 }

@@ -91,8 +91,8 @@ function show(a: string, b: string, result: CompareReport, limit: number | undef
   const miss = result.outputs === undefined ? missed : missedOutput;
   const failure = limit === undefined ? undefined : miss(report, limit);
   if (wanted.json) {
-    const told = failure === undefined ? {} : { error: errorJson(failure) };
-    printJson({ a, b, ...report, peakBytes: peakBytes(), ...told });
+    const text = failure === undefined ? {} : { error: errorJson(failure) };
+    printJson({ a, b, ...report, peakBytes: peakBytes(), ...text });
   } else if (!wanted.quiet) {
     const lines = compareText(a, b, report);
     if (result.outputs !== undefined) lines.push('', ...runText(result));
@@ -136,11 +136,11 @@ function missed(report: CompareReport, limit: number): ScalepointError | undefin
   if (first === undefined) {
     return tensors.length > 0 ? undefined : new ScalepointError('QUALITY', 'the models have no tensors to compare');
   }
-  const told = found.map(([what, names]) => {
+  const text = found.map(([what, names]) => {
     const shown = names.map((name) => JSON.stringify(name) + (first[0] === what ? (decibels.get(name) ?? '') : ''));
     return `${what}: ${listed(shown, 3)}`;
   });
-  return new ScalepointError('QUALITY', told.join('; '), { tensor: first[1][0] });
+  return new ScalepointError('QUALITY', text.join('; '), { tensor: first[1][0] });
 }
 
 function compareText(a: string, b: string, report: CompareReport): string[] {

@@ -86,9 +86,9 @@ function layerLines(layers: readonly ComparedLayer[]): string[] {
   const first = layers.find(({ error }) => error.sqnrDb !== Infinity);
   if (first === undefined) return ['no layer differs'];
   const worst = layers.reduce((most, layer) => (layer.lossDb > most.lossDb ? layer : most), first);
-  const told = ({ name, op, error }: ComparedLayer) =>
+  const text = ({ name, op, error }: ComparedLayer) =>
     `${printable(name)} (${printable(op)}), SQNR ${withDecibels(error.sqnrDb)}`;
-  return [`the error begins at ${told(first)}`, `most is lost at ${told(worst)}`];
+  return [`the error begins at ${text(first)}`, `most is lost at ${text(worst)}`];
 }
 
 /** Lines about the outputs and layers of the models. */

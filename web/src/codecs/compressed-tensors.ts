@@ -27,7 +27,7 @@ import {
   tileElements,
   type ValueRange,
 } from './codec.js';
-import { type CodeWidth, compressedCodes } from './codes.js';
+import { type CodeWidth, compressedCodes } from './compressed-tensors-codes.js';
 import { byteRuns, elementsOf, errorBlock, multipleOf } from './elements.js';
 
 export interface CompressedForm extends Form {

@@ -54,7 +54,7 @@ export const sizeForm: Expected = {
 /** --shard-size and --split-size. */
 export const shardSize: OptionInfo = {
   flags: [
-    { name: 'shard-size', value: 'SIZE', about: 'several files, of so many bytes of tensors at most: 5GB, 1.9GiB' },
+    { name: 'shard-size', value: 'SIZE', about: 'several files of at most SIZE of tensors each: 5GB, 1.9GiB' },
     { name: 'split-size', value: 'SIZE', about: 'the same, as it is called for GGUF' },
   ],
   check(value, name) {

@@ -9,8 +9,8 @@ import { unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import { preTokenizerOf } from './pretokenizer.js';
 import { specialKeys } from './special.js';
+import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import { addedTokens, kinds, looksSpecial, mergePairs, Vocabulary, vocabularyEntries } from './vocabulary.js';
-import type { Tokenizer, TokenizerFiles } from './wish.js';
 
 const file = 'tokenizer.json';
 

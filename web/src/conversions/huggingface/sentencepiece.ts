@@ -10,6 +10,7 @@ import { badFile, unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
+import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import {
   type AddedToken,
   addedToken,
@@ -21,7 +22,6 @@ import {
   Vocabulary,
   vocabularyEntries,
 } from './vocabulary.js';
-import type { Tokenizer, TokenizerFiles } from './wish.js';
 
 /** Scores of tokens that were added, and of ids without a token. */
 const addedScore = -1000;

@@ -5,8 +5,8 @@
 import { noteOf } from '../../core/note.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
+import type { TokenizerFiles } from './tokenizer-input.js';
 import { addedTokens, type Vocabulary } from './vocabulary.js';
-import type { TokenizerFiles } from './wish.js';
 
 /** Roles with their keys, in the order of llama.cpp's converter. The misspelled key is part of the format. */
 const idKeys: Readonly<Record<string, string>> = {

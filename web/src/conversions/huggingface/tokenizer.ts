@@ -6,7 +6,7 @@ import { badFile, unsupported } from './errors.js';
 import { type Json, member, objectMember, parseObject } from './json.js';
 import { sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import { readTemplates } from './templates.js';
-import type { Tokenizer, TokenizerFiles, TokenizerWish } from './wish.js';
+import type { Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
 import { wordPieceKeys } from './wordpiece.js';
 
 /** Kind of a tokenizer.json: 'bytes' for BPE without byte_fallback and with a ByteLevel pre-tokenizer. */
@@ -19,7 +19,7 @@ function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' {
 }
 
 /** Reads a folder's tokenizer. @throws ScalepointError `BAD_FILE` or `UNKNOWN_FORMAT` */
-export async function readTokenizer(folder: Folder, wish: TokenizerWish): Promise<Tokenizer> {
+export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promise<Tokenizer> {
   const object = async (name: string) => {
     const bytes = await folder.file(name);
     return bytes === undefined ? undefined : parseObject(name, bytes);

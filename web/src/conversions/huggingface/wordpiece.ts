@@ -7,8 +7,8 @@ import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFile, unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { specialKeys } from './special.js';
+import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import { addedTokens, kinds, looksSpecial, Vocabulary, vocabularyEntries } from './vocabulary.js';
-import type { Tokenizer, TokenizerFiles } from './wish.js';
 
 const file = 'tokenizer.json';
 

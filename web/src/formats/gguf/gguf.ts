@@ -2,9 +2,9 @@
 import type { Format, OpenFile, OpenModel } from '../format.js';
 import { inFile } from '../shards.js';
 import { plainTensor } from '../tensors.js';
+import { mixtures } from './fitted-types.js';
 import { type GgufHeader, readGguf } from './header.js';
 import { readImportance } from './importance.js';
-import { mixtures } from './mixtures.js';
 import { aliases, type GgufOptions, type GgufTarget, options, ruleTargets, targets } from './options.js';
 import { planGguf } from './plan.js';
 import { ggufReasonText } from './reasons.js';

@@ -222,7 +222,7 @@ const mostTensors = 1_000_000;
 
 /** --split-tensors. */
 const splitTensors: OptionInfo = {
-  flags: [{ name: 'split-tensors', value: 'N', about: 'several files, of so many tensors at most' }],
+  flags: [{ name: 'split-tensors', value: 'N', about: 'several files of at most N tensors each' }],
   check(value, name) {
     if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= mostTensors) return;
     throw rangeError(name, whole(1, mostTensors), value);

@@ -3,8 +3,8 @@
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors at ac8e2ba8.
  */
 import type { CastType } from '../../codecs/cast.js';
-import { codeWidths } from '../../codecs/codes.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
+import { codeWidths } from '../../codecs/compressed-tensors-codes.js';
 import type { ByteSource } from '../../files/bytes.js';
 import { type ReadStretch, readNeighbors } from '../../files/neighbors.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';

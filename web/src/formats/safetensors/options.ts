@@ -1,5 +1,5 @@
 /** Options of safetensors results. */
-import type { CodeWidth } from '../../codecs/codes.js';
+import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';

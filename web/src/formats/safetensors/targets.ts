@@ -1,6 +1,6 @@
 /** The targets of safetensors results: one table with the facts of each. */
 import type { CastType } from '../../codecs/cast.js';
-import type { CodeWidth } from '../../codecs/codes.js';
+import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
 import type { Target } from '../format.js';
 import { copyTarget, shardOptions } from '../shards.js';
 

@@ -5,7 +5,7 @@ import type { Config } from './config.js';
 import type { Json } from './json.js';
 
 /** The model that a tokenizer is read for. */
-export interface TokenizerWish {
+export interface TokenizerInput {
   readonly config: Config;
   readonly architecture: string;
   /** Rows of the embedding. */
@@ -14,7 +14,7 @@ export interface TokenizerWish {
 }
 
 /** The files of a tokenizer, parsed. */
-export interface TokenizerFiles extends TokenizerWish {
+export interface TokenizerFiles extends TokenizerInput {
   /** tokenizer.json */
   readonly tokenizer: Json | undefined;
   /** tokenizer_config.json */
