@@ -17,7 +17,7 @@ const arrows = {
   inline: ['runner', 'core'],
 };
 
-/** What each module in the root of web/src may import: entry points, tooling, or rooms. The root holds nothing else. */
+/** Imports that each module in the root of web/src may have: entry points, tooling, or rooms. The root holds nothing else. */
 const roots = {
   index: ['instance/', 'layers/', 'arrays/', 'core/'],
   model: ['model/', 'pipeline/', 'runner/', 'conversions/', 'formats/', 'files/', 'core/'],

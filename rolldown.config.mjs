@@ -49,7 +49,7 @@ export const packages = [
   },
 ];
 
-/** What scalepoint/inline has in place of modules that find files beside them. */
+/** Replaces modules that find files beside them, for scalepoint/inline. */
 const embedded = {
   name: 'embedded files',
   resolveId: {

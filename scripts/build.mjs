@@ -37,7 +37,7 @@ async function run(command, args) {
  * @property {() => Promise<void>} make
  */
 
-/** What every step depends on. */
+/** Files that every step depends on. */
 const tools = ['package.json', 'package-lock.json', 'scripts/build.mjs', 'scripts/stamps.mjs'];
 
 /**

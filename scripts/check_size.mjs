@@ -18,7 +18,7 @@ export const budgets = {
   core: 200_000,
   /** The JavaScript that an app which quantizes arrays loads at once, with the glue of the core. */
   javascript: 30_000,
-  /** What saveTensors, loadTensors and resultName add to such an app, with what they import on demand. */
+  /** The JavaScript that saveTensors, loadTensors and resultName add to such an app, on demand as well. */
   files: 20_000,
   /** The JavaScript of an app that inspects, plans, quantizes, compares and verifies model files, without the worker. */
   models: 130_000,

@@ -94,7 +94,7 @@ const convertsScalar = (node) => /^f(32|64)\.convert_i(32|64)_[su]$/.test(head(n
 const touchesMemory = (node) => /^v128\.(load|store)/.test(head(node));
 
 /**
- * Whether a value is a lane of a vector that was converted to a float, maybe carried by local variables and changed by operations
+ * True if a value is a lane of a vector that was converted to a float, maybe carried by local variables and changed by operations
  * of which the other operands are constants.
  * @param {Node | undefined} node
  * @param {Map<string, Node[]>} assignments of the function: variable to the values it gets

@@ -23,7 +23,7 @@ function policyOf(folder) {
 }
 
 /**
- * Whether the path of a request leads to something inside of the folder. Names that begin with a dot are hidden.
+ * True if the path of a request leads to something inside of the folder. Names that begin with a dot are hidden.
  * @param {string} folder a real path
  * @param {string} path
  */

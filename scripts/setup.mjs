@@ -38,7 +38,7 @@ const folders = [
 ];
 
 /**
- * Whether node_modules holds what package-lock.json lists. It compares that list with npm's own list in node_modules, which lacks the
+ * True if node_modules holds what package-lock.json lists. It compares that list with npm's own list in node_modules, which lacks the
  * optional packages for other systems.
  * @param {string} [folder] where both are, from the root
  */
@@ -68,7 +68,7 @@ async function rightsForApt() {
   return undefined;
 }
 
-/** What Homebrew calls Debian's packages where the names differ. @type {Record<string, string>} */
+/** Names of Debian's packages in Homebrew, where they differ. @type {Record<string, string>} */
 const homebrewNames = { 'ninja-build': 'ninja', 'g++': 'gcc', 'libgtest-dev': 'googletest', 'libsimde-dev': 'simde' };
 
 /**

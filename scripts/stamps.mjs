@@ -1,4 +1,4 @@
-// What was done already, so that it is not done again: digests of what a step read, kept in build/stamps.
+// Stamps of finished steps, so that they are not repeated: digests of the files that a step read, kept in build/stamps.
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -36,7 +36,7 @@ export function digestOf(files) {
 /** @param {string} name */
 const pathOf = (name) => join(root, 'build/stamps', name);
 
-/** What was kept under a name; undefined if nothing was. @param {string} name */
+/** The stamp of that name; undefined without one. @param {string} name */
 export function stampOf(name) {
   const path = pathOf(name);
   return existsSync(path) ? readFileSync(path, 'utf8') : undefined;

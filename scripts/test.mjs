@@ -60,7 +60,7 @@ function stateOf(reads, around) {
   return `${around} ${digestOf(files)}\n`;
 }
 
-/** Whether a C++ test has a text in its name, `suite.test`. @param {string} text */
+/** True if a C++ test has a text in its name, `suite.test`. @param {string} text */
 function isInCpp(text) {
   const files = readdirSync(join(root, 'tests/cpp')).map((name) => readFileSync(join(root, 'tests/cpp', name), 'utf8'));
   const names = files.flatMap((code) => [...code.matchAll(/^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)/gm)]);

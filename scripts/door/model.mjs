@@ -74,7 +74,7 @@ export class Door {
     ];
   }
 
-  /** Whether there is an enum of that name. @param {string} type */
+  /** True if there is an enum of that name. @param {string} type */
   isEnum(type) {
     return this.enums.some(({ name }) => name === unqualified(type));
   }

@@ -95,7 +95,7 @@ class Theme extends MarkdownTheme {
 }
 
 /**
- * Whether the reference has to say what a reflection is. Members with one possible value need no words, and neither do parts of what a
+ * True if a reflection needs a description. Members with one possible value need no words, and neither do parts of what a
  * function takes or returns.
  * @param {import('typedoc').Reflection} reflection
  */

@@ -29,7 +29,7 @@ export interface ByteSource {
   close(): Promise<void>;
   /** Lets a worker read the same bytes by itself; undefined if it cannot. */
   readonly reference?: SourceReference | undefined;
-  /** Whether each read is slow, however short it is, as from a server. */
+  /** True if each read is slow, however short it is, as from a server. */
   readonly isFar?: boolean | undefined;
   /** The file of the system; undefined for other sources. */
   readonly identity?: FileIdentity | undefined;
@@ -105,7 +105,7 @@ export function ioError(what: string, cause: unknown, path?: string): Scalepoint
 /** The code of the system's error for a missing file. */
 export const missing = 'ENOENT';
 
-/** Whether an error means that a file is missing. */
+/** True if an error means that a file is missing. */
 export function isMissing(error: unknown): boolean {
   const { cause } = error as { cause?: { code?: unknown } };
   return error instanceof ScalepointError && error.code === 'IO' && cause?.code === missing;

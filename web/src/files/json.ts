@@ -14,7 +14,7 @@ class JsonScanner {
   readonly #text: string;
   /** Closing brackets of the objects and arrays around the position. */
   readonly #ends: string[] = [];
-  /** Whether a value ends at the position. */
+  /** True if a value ends at the position. */
   #isBehind = false;
   at = 0;
 

@@ -9,7 +9,7 @@ import { allocate, type ByteSource, checkLength, checkRange, type FileInput, ioE
 import { handleSource, pathSource } from './handle.js';
 import { urlSource } from './url.js';
 
-/** What the option `file` can be. */
+/** Types of the option `file`. */
 export const fileForm = ofType('Uint8Array', 'ArrayBuffer', 'Blob', 'URL', 'path', 'open file');
 
 function detachedError(bytes: unknown, cause: unknown): TypeError {
@@ -107,7 +107,7 @@ function blobSource(blob: Blob): ByteSource {
   };
 }
 
-/** Whether a value has the type of a file to read. */
+/** True if a value has the type of a file to read. */
 export function isFileInput(file: unknown): file is FileInput {
   if (file instanceof Uint8Array || file instanceof ArrayBuffer || file instanceof Blob || file instanceof URL)
     return true;

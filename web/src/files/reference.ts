@@ -106,7 +106,7 @@ function writeTo(fs: FileSystem, descriptor: number, label: string, position: nu
 
 type FileStatus = ReturnType<FileSystem['fstatSync']>;
 
-/** Whether an open file passes a test. */
+/** True if an open file passes a test. */
 function passes(fs: FileSystem, descriptor: number, isSame: (status: FileStatus) => boolean): boolean {
   try {
     return isSame(fs.fstatSync(descriptor));

@@ -11,9 +11,9 @@ export interface SinkReference {
 
 /** Takes the bytes of a file, which becomes visible when it is finished. */
 export interface ByteSink {
-  /** Whether bytes can be written at any position. Otherwise each write has to begin where the one before it ended. */
+  /** True if bytes can be written at any position. Otherwise each write has to begin where the one before it ended. */
   readonly positional: boolean;
-  /** Whether the receiver may hold on to written memory. Otherwise the memory can be reused after `write`. */
+  /** True if the receiver may hold on to written memory. Otherwise the memory can be reused after `write`. */
   readonly retains: boolean;
   /** Lets a worker write into the same file by itself, at any position; undefined if it cannot. */
   readonly reference?: SinkReference | undefined;

@@ -135,7 +135,7 @@ async function handleSink(handle: NodeWritableHandle, inputs: readonly FileIdent
   };
 }
 
-/** Whether a stream also takes positions, as `createWritable` of a browser's file handle gives it. */
+/** True if a stream also takes positions, as `createWritable` of a browser's file handle gives it. */
 function isFileStream(stream: WritableStream): stream is FileSystemWritableFileStream {
   return typeof (stream as { seek?: unknown }).seek === 'function';
 }
@@ -208,7 +208,7 @@ async function browserSink(file: FileSystemFileHandle, overwrite: boolean, waiti
   }
 }
 
-/** Whether an output is a folder of the browser. */
+/** True if an output is a folder of the browser. */
 export function isFolder(output: unknown): output is FileSystemDirectoryHandle {
   return typeof (output as { getFileHandle?: unknown } | null)?.getFileHandle === 'function';
 }

@@ -33,7 +33,7 @@ export type StartedBatch = Omit<PlannedBatch, 'batch'>;
 interface Pending {
   readonly started: StartedBatch;
   readonly result: Promise<BatchResult>;
-  /** Whether it counts towards the batches that the runner has at a time. A few known bytes do not. */
+  /** True if it counts towards the batches that the runner has at a time. A few known bytes do not. */
   readonly counts: boolean;
 }
 

@@ -2,7 +2,7 @@
 
 /** How far a conversion is. */
 export interface Progress {
-  /** What is being done. */
+  /** The current work. */
   readonly phase: 'quantize' | 'copy' | 'verify';
   /** Name of the tensor. */
   readonly tensor: string;

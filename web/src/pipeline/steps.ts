@@ -10,7 +10,7 @@ export interface BytesStep {
   readonly file: number;
   readonly position: number;
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Whether all of them are 0. */
+  /** True if all of them are 0. */
   readonly zeros?: boolean;
 }
 

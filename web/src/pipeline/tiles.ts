@@ -125,7 +125,7 @@ function tileOf(
 
 const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.length && a.every((x, i) => x === b[i]);
 
-/** Whether a file is far away, so that each separate read is slow. */
+/** True if a file is far away, so that each separate read is slow. */
 export type IsFar = (file: number) => boolean;
 
 /** Cuts tensors into tiles. */

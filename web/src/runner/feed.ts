@@ -59,14 +59,14 @@ async function readChunk(reader: InputReader, { slices }: Chunk, memory: Uint8Ar
 export interface FedBatch {
   readonly id: number;
   readonly tasks: readonly TileTask[];
-  /** Whether the worker has ended the batch, and needs no further input. */
+  /** True if the worker has ended the batch, and needs no further input. */
   isOver(): boolean;
 }
 
 /** The files and the worker of a Feed. */
 export interface FeedOptions {
   readonly files: readonly ByteSource[];
-  /** Whether the worker has opened a file by itself. */
+  /** True if the worker has opened a file by itself. */
   isOpen(file: number): boolean;
   /** Memory of earlier chunks, shared by all workers. Reused, because garbage would pile up. */
   readonly spare: ArrayBuffer[];

@@ -35,7 +35,7 @@ const mostHead = 1 << 23;
 
 /** Bytes of files that another thread reads. They arrive in the order in which inputs are filled. */
 export interface GivenBytes {
-  /** Whether the other thread reads this file. */
+  /** True if the other thread reads this file. */
   areOf(file: number): boolean;
   /** Fills a target with the next bytes: at once if they are here. */
   take(target: Uint8Array): void | Promise<void>;
@@ -172,7 +172,7 @@ export class InputReader {
     }
   }
 
-  /** Whether reading a file again costs more than caching the bytes. Local files are in the cache of the system already. */
+  /** True if reading a file again costs more than caching the bytes. Local files are in the cache of the system already. */
   paysToCache(file: number): boolean {
     return this.#given?.areOf(file) === true || !this.#isNear(file);
   }

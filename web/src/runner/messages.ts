@@ -104,7 +104,7 @@ function isResult(result: Partial<BatchResult> | undefined): boolean {
   return arrays && Number.isInteger(done) && Array.isArray(answers);
 }
 
-/** Whether a worker that the caller made replies as the file `scalepoint/worker` does. */
+/** True if a worker that the caller made replies as the file `scalepoint/worker` does. */
 export function isReply(reply: unknown): reply is WorkerReply {
   const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
   if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
@@ -117,11 +117,11 @@ export function isReply(reply: unknown): reply is WorkerReply {
 export interface ExpectedResult {
   readonly tasks: number;
   readonly outputBytes: number;
-  /** Whether the worker writes the output. */
+  /** True if the worker writes the output. */
   readonly written: boolean;
 }
 
-/** Whether a result fits its batch: all bytes unless they were written, and all tasks up to a problem. */
+/** True if a result fits its batch: all bytes unless they were written, and all tasks up to a problem. */
 export function isResultOf(expected: ExpectedResult, result: BatchResult): boolean {
   const { tasks, outputBytes } = expected;
   const { output, written = false, done, measured, sums } = result;

@@ -38,7 +38,7 @@ const isAlikeInput = (a: InputPart, b: InputPart) =>
   (a.moved === b.moved ||
     (a.moved?.head === b.moved?.head && a.moved?.rowBytes === b.moved?.rowBytes && a.moved?.from === b.moved?.from));
 
-/** Whether two tasks differ at most in where their bytes are. */
+/** True if two tasks differ at most in where their bytes are. */
 export function isAlike(a: TileTask, b: TileTask): boolean {
   if (a.kind !== 'encode' || b.kind !== 'encode' || a.ranges !== undefined || b.ranges !== undefined) return false;
   if (a.cached !== undefined || b.cached !== undefined) return false;

@@ -55,7 +55,7 @@ export interface CachedRows {
   readonly id: number;
   /** The first row, counted from the first cached one. */
   readonly row: number;
-  /** Whether no later task takes rows of the same input. */
+  /** True if no later task takes rows of the same input. */
   readonly isLast: boolean;
 }
 
@@ -67,7 +67,7 @@ export interface EncodeTask {
   readonly inputs: readonly [TileInput];
   readonly to: Form;
   readonly outputs: readonly OutputPart[];
-  /** Whether to add up the errors. */
+  /** True if to add up the errors. */
   readonly measures: boolean;
   /** A pair of numbers for each set of elements that share a scale, if they are known. */
   readonly ranges?: Float32Array<ArrayBuffer>;
@@ -120,7 +120,7 @@ export interface Batch {
   readonly writes?: Float64Array<ArrayBuffer> | undefined;
 }
 
-/** Whether two forms are equal. Most tensors share one object. */
+/** True if two forms are equal. Most tensors share one object. */
 export function isSameForm(a: Form, b: Form): boolean {
   if (a === b) return true;
   const [x, y] = [a, b] as unknown as [Record<string, unknown>, Record<string, unknown>];
@@ -147,7 +147,7 @@ export interface Answer {
 export interface BatchResult {
   /** Empty if the runner wrote it. */
   readonly output: ArrayBuffer;
-  /** Whether the runner wrote all of the output into its files. */
+  /** True if the runner wrote all of the output into its files. */
   readonly written?: boolean;
   /** Count of tasks that were carried out: all of them, or those up to the first one with a problem. */
   readonly done: number;
@@ -168,7 +168,7 @@ export function problemIn({ answers }: Pick<BatchResult, 'answers'>): Problem | 
 export class TaskError extends Error {
   /** Index of the task in the batch. */
   readonly task: number;
-  /** Whether writing its output failed. */
+  /** True if writing its output failed. */
   readonly writing: boolean;
   /** The error behind this one. */
   override readonly cause: unknown;

@@ -127,7 +127,7 @@ interface Seat {
   readonly last: LastRanges;
   /** For each source, whether the worker has opened it. */
   reads: readonly boolean[];
-  /** Whether it has opened all sinks. */
+  /** True if it has opened all sinks. */
   writes: boolean;
   /** Stops waiting for the worker to start or to end. */
   leave(reason: unknown): void;

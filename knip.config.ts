@@ -1,0 +1,30 @@
+import type { KnipConfig } from 'knip';
+
+// Files that are started by name, and packages that are used through their commands or by tests.
+const config: KnipConfig = {
+  entry: [
+    'web/src/cli.ts',
+    'web/src/conversions/huggingface/load-on-demand.ts',
+    'scripts/reference/plugin.mjs',
+    'tests/bench/{big,onnx}.mjs',
+    'tests/consumers/run.mjs',
+    'tests/consumers/app/*.js',
+    'tests/types/{exports.mjs,use.mts}',
+    'web/src/inline/own-*.ts',
+    'web/demo/**/main.ts',
+    'web/demo/public/*.js',
+  ],
+  ignoreDependencies: [
+    '@arethetypeswrong/cli',
+    '@node-llama-cpp/linux-x64',
+    '@swc/core',
+    'axe-core',
+    'koffi',
+    'typedoc',
+    'typedoc-plugin-markdown',
+    'typescript-5.9',
+  ],
+  ignoreBinaries: ['script'],
+};
+
+export default config;
