@@ -49,7 +49,7 @@ describe('--imatrix', () => {
   it('is refused where it is no matrix, and nothing is written', async () => {
     await files();
     const outcome = await run(['m.gguf', '--to', 'Q4_0', '--imatrix', 'm.gguf', '-o', 'out.gguf']);
-    expect(outcome).toMatchObject({ code: 1, stderr: expect.stringContaining('no importance matrix') });
+    expect(outcome).toMatchObject({ code: 1, stderr: expect.stringContaining('not an importance matrix') });
     await expect(readFile(path('out.gguf'))).rejects.toThrow('ENOENT');
     const lacking = await run(['m.gguf', '--to', 'Q2_K_S', '-o', 'out.gguf']);
     expect(lacking).toMatchObject({ code: 2, stderr: expect.stringContaining('imatrix') });

@@ -1,6 +1,6 @@
 /**
  * config.json: the `quantization_config` that describes the codes of a model for loaders.
- * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/quantization/ quant_args.py and quant_config.py at
+ * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/quantization/quant_args.py and quant_config.py at
  * ac8e2ba8.
  */
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
