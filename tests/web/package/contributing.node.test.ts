@@ -53,7 +53,7 @@ describe('the guide for contributors', () => {
       'onnx target',
       'codec',
       'block type',
-      'packing',
+      'packed codes',
       'range method',
     ])
       expect(titles).toContain(word);
