@@ -36,10 +36,10 @@ export function sidecarNames(): string[] {
 }
 
 /** The targets of a format. */
-const targetsOf = ({ targets, label }: Format, condition = '') =>
+const targetsOf = ({ targets, label }: Format) =>
   oneOf(
     targets.map(({ name }) => name),
-    label + condition,
+    label,
   );
 
 /** Checks options before the file is opened: their names, and that at least one format has the target. */
@@ -59,7 +59,7 @@ export function checkPlanOptions(options: object, names: readonly string[]): voi
 export function targetError(from: Format, to: unknown): RangeError {
   const names = from.targets.map(({ name }) => name);
   const more = makersFor(from).flatMap(({ format, converter }) =>
-    converter === undefined ? [] : [targetsOf(format, ` if it is ${converter.condition}`)],
+    converter === undefined ? [] : [ofType(`target of ${format.label} if it is ${converter.condition}`)],
   );
   return rangeError('to', { kind: 'anyOf', of: [targetsOf(from), ...more] }, to, didYouMean(to, names));
 }
