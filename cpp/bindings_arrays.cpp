@@ -94,6 +94,9 @@ SCALEPOINT_PLAIN_EXPORT Status unpack(const std::byte* packed, size_t n, const D
   return scalepoint::unpack(packed_span(packed, n, dtype.bits), dtype, {codes, n * dtype.storage_bytes()});
 }
 
+/// The index of the first of n codes outside of a type of at most 8 bits, or n.
+size_t first_outside(const uint8_t* codes, size_t n, const DType& dtype) { return scalepoint::first_outside({codes, n}, dtype); }
+
 // ----------------------------------------------------------------------------------------------------------------- measures
 
 SCALEPOINT_PLAIN_EXPORT Status accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums) {
@@ -253,6 +256,11 @@ Status set_layer_codes(const PackedLayer& layer, uint32_t row, const std::byte* 
 /// Codes of int8 of whole rows, from `row` on.
 Status get_layer_codes(const PackedLayer& layer, uint32_t row, std::byte* codes, size_t n) {
   return scalepoint::get_layer_codes(layer.memory(), row, {codes, n});
+}
+
+/// The sum of the squares of each of `rows` rows of codes of int8.
+void sums_of_squares(const int8_t* codes, size_t rows, size_t columns, double* sums) {
+  scalepoint::sums_of_squares({codes, rows * columns}, {sums, rows});
 }
 
 /// n bytes of blocks.

@@ -1,84 +1,186 @@
 // The door to JavaScript for model files: the codecs, which only the large module has. Each function here is a call of ModelsModule in
 // web/src/core/door.ts. bindings_arrays.cpp describes the arguments. These calls are not plain exports, so that both modules share one glue
 // file.
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
 #include "door_models.h"
 
 namespace scalepoint::door {
 namespace {
 
-// `memory` holds the results and all working memory, at a multiple of 16. Without it (null, 0) a call only reports the bytes that it needs.
+// ------------------------------------------------------------------------------------------------------------------- memory
 
-Status encode_copy(const codecs::Tile& tile, std::byte* memory, size_t bytes, EncodedTile& result) {
-  return encode_tile(tile, codecs::Copy{}, memory, bytes, result);
+/// Returns an arena, or null if memory is full.
+codecs::Arena* make_arena() {
+  // operator new needs an import that the arrays module does not have, and both modules share one glue file.
+  void* const memory = std::malloc(sizeof(codecs::Arena));
+  return memory == nullptr ? nullptr : new (memory) codecs::Arena;
 }
 
-Status encode_cast(const codecs::Tile& tile, const codecs::Cast& cast, std::byte* memory, size_t bytes, EncodedTile& result) {
-  return encode_tile(tile, cast, memory, bytes, result);
+/// The next `bytes` of an arena. Returns their address, or 0 if memory is full or for 0 bytes.
+std::byte* take_from_arena(codecs::Arena* arena, uint64_t bytes) { return arena->take<std::byte>(bytes); }
+
+/// Frees all that was taken, then takes `bytes` as take_from_arena does, which rewind_arena keeps.
+std::byte* start_in_arena(codecs::Arena* arena, uint64_t bytes) {
+  arena->reset();
+  auto* const first = arena->take<std::byte>(bytes);
+  arena->keep();
+  return first;
 }
 
-Status encode_ggml(const codecs::Tile& tile, const codecs::Ggml& ggml, std::byte* memory, size_t bytes, EncodedTile& result) {
-  return encode_tile(tile, ggml, memory, bytes, result);
+/// Frees what was taken, except what is kept.
+void rewind_arena(codecs::Arena* arena) { arena->rewind(); }
+
+/// Returns the memory of an arena, which can be used further.
+void release_arena(codecs::Arena* arena) { arena->release(); }
+
+/// Bytes that an arena occupies.
+size_t arena_capacity(const codecs::Arena* arena) { return arena->capacity(); }
+
+// ------------------------------------------------------------------------------------------------------------------- codecs
+
+// Results and temporary values lie in the arena. They are valid until the arena is rewound.
+
+Status encode_copy(const codecs::Tile& tile, codecs::Arena* arena, codecs::Encoded& result) {
+  return encode(tile, codecs::Copy{}, *arena, result);
 }
 
-Status encode_compressed_tensors(const codecs::Tile& tile, const codecs::CompressedTensors& codes, std::byte* memory,
-                                 size_t bytes, EncodedTile& result) {
-  return encode_tile(tile, codes, memory, bytes, result);
+Status encode_cast(const codecs::Tile& tile, const codecs::Cast& cast, codecs::Arena* arena, codecs::Encoded& result) {
+  return encode(tile, cast, *arena, result);
+}
+
+Status encode_ggml(const codecs::Tile& tile, const codecs::Ggml& ggml, codecs::Arena* arena, codecs::Encoded& result) {
+  return encode(tile, ggml, *arena, result);
+}
+
+Status encode_ggml_with_feedback(const codecs::Tile& tile, const codecs::Ggml& ggml, const codecs::Moments& moments,
+                                 codecs::Arena* arena, codecs::Encoded& result) {
+  return encode_with_feedback(tile, ggml, moments, *arena, result);
+}
+
+Status encode_compressed_tensors(const codecs::Tile& tile, const codecs::CompressedTensors& codes, codecs::Arena* arena,
+                                 codecs::Encoded& result) {
+  return encode(tile, codes, *arena, result);
 }
 
 /// Floats of codes.
-Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::CompressedTensors& codes, std::byte* memory,
-                                 size_t bytes, DecodedTile& result) {
-  return decode_tile(stored, codes, memory, bytes, result);
+Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::CompressedTensors& codes, codecs::Arena* arena,
+                                 DecodedTile& result) {
+  return decode(stored, codes, *arena, result.x);
 }
 
-Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
-                                EncodedTile& result) {
-  return encode_tile(tile, codes, memory, bytes, result);
+Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
+                                codecs::Encoded& result) {
+  return encode(tile, codes, *arena, result);
 }
 
 /// Floats of codes.
-Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::DequantizeLinear& codes, std::byte* memory,
-                                size_t bytes, DecodedTile& result) {
-  return decode_tile(stored, codes, memory, bytes, result);
+Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
+                                DecodedTile& result) {
+  return decode(stored, codes, *arena, result.x);
 }
 
 /// The facts about elements that share a scale across tiles, which encoding needs.
-Status observe_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
+Status observe_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
                                  ObservedSets& result) {
-  return in_arena(memory, bytes, result.memory,
-                  [&](codecs::Arena& arena) { return observe(tile, codes, arena, result.ranges, result.count, result.problem); });
+  return observe(tile, codes, *arena, result.ranges, result.count, result.problem);
 }
 
-Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& codes, std::byte* memory, size_t bytes,
-                           EncodedTile& result) {
-  return encode_tile(tile, codes, memory, bytes, result);
+Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& codes, codecs::Arena* arena,
+                           codecs::Encoded& result) {
+  return encode(tile, codes, *arena, result);
 }
 
 /// Floats of codes.
-Status decode_matmul_nbits(const codecs::Stored& stored, const codecs::MatMulNBits& codes, std::byte* memory, size_t bytes,
+Status decode_matmul_nbits(const codecs::Stored& stored, const codecs::MatMulNBits& codes, codecs::Arena* arena,
                            DecodedTile& result) {
-  return decode_tile(stored, codes, memory, bytes, result);
+  return decode(stored, codes, *arena, result.x);
 }
 
-Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
-                          EncodedTile& result) {
-  return encode_tile(tile, codes, memory, bytes, result);
+Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& codes, codecs::Arena* arena,
+                          codecs::Encoded& result) {
+  return encode(tile, codes, *arena, result);
 }
 
 /// Floats of codes.
-Status decode_matmul_bnb4(const codecs::Stored& stored, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
+Status decode_matmul_bnb4(const codecs::Stored& stored, const codecs::MatMulBnb4& codes, codecs::Arena* arena,
                           DecodedTile& result) {
-  return decode_tile(stored, codes, memory, bytes, result);
+  return decode(stored, codes, *arena, result.x);
 }
 
 /// Floats of elements.
-Status decode_elements(const codecs::Tile& tile, std::byte* memory, size_t bytes, DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(tile, arena, result.x); });
+Status decode_elements(const codecs::Tile& tile, codecs::Arena* arena, DecodedTile& result) {
+  return decode(tile, *arena, result.x);
 }
 
-Status observe_tile(const codecs::Tile& tile, std::byte* memory, size_t bytes, ObservedTile& result) {
-  return in_arena(memory, bytes, result.memory,
-                  [&](codecs::Arena& arena) { return observe(tile, arena, result.range, result.problem); });
+Status observe_tile(const codecs::Tile& tile, codecs::Arena* arena, ObservedTile& result) {
+  return observe(tile, *arena, result.range, result.problem);
+}
+
+// -------------------------------------------------------------------------------------------------------------- calibration
+
+/// Bytes of scratch memory of add_moments and factor_moments for that many columns.
+uint64_t moments_scratch_bytes(uint32_t columns) { return moments_scratch_size(columns) * sizeof(float); }
+uint64_t factor_scratch_bytes(uint32_t columns) {
+  return (size_t{columns} * columns + factor_scratch_size(columns)) * sizeof(double);
+}
+
+/// x: `rows` rows of `columns` floats. moments: columns * columns doubles.
+Status add_moments(const float* x, uint32_t rows, uint32_t columns, float* scratch, double* moments) {
+  return scalepoint::add_moments({x, size_t{rows} * columns}, columns, {scratch, moments_scratch_size(columns)},
+                                 {moments, size_t{columns} * columns});
+}
+
+/// The moments of `rows` rows as floats, in both triangles. means: columns * columns floats.
+void finish_moments(const double* moments, uint32_t columns, double rows, float* means) {
+  for (size_t j = 0; j < columns; j++) {
+    for (size_t i = 0; i <= j; i++) {
+      const auto mean = static_cast<float>(moments[j * columns + i] / rows);
+      means[j * columns + i] = means[i * columns + j] = mean;
+    }
+  }
+}
+
+/// moments: columns * columns floats. feedback: the same; weights: one for each column.
+Status factor_moments(const float* moments, uint32_t columns, double damping, double* scratch, float* feedback, float* weights,
+                      FactorDamping& result) {
+  const size_t size = size_t{columns} * columns;
+  for (size_t i = 0; i < size; i++) {
+    if (!std::isfinite(moments[i])) return Status::kNonFinite;
+    scratch[i] = moments[i];
+  }
+  return scalepoint::factor_moments({scratch, size}, columns, damping, {scratch + size, factor_scratch_size(columns)},
+                                    {feedback, size}, {weights, columns}, result.used);
+}
+
+// ----------------------------------------------------------------------------------------------------------------- language
+
+/// x and y: `rows` rows of `width` floats, which may be the same.
+Status rms_norm(const float* x, uint32_t rows, const float* weight, uint32_t width, float epsilon, float add, float* y) {
+  return scalepoint::rms_norm({x, size_t{rows} * width}, {weight, width}, epsilon, add, {y, size_t{rows} * width});
+}
+
+/// x: `rows` rows of heads * head_size floats, changed in place. positions: one for each row.
+Status rotate(float* x, uint32_t rows, const RotarySpec& spec, const uint32_t* positions, const double* frequencies, uint32_t n) {
+  return scalepoint::rotate({x, size_t{rows} * spec.heads * spec.head_size}, spec, {positions, rows}, {frequencies, n});
+}
+
+/// y: `tokens` rows of heads * head_size floats. scratch: a float for each token of a text.
+Status attend(const float* q, const float* k, const float* v, uint32_t tokens, const AttentionSpec& spec, float* scratch, float* y) {
+  const size_t queries = size_t{tokens} * spec.heads * spec.head_size, keys = size_t{tokens} * spec.key_heads * spec.head_size;
+  return scalepoint::attend({q, queries}, {k, keys}, {v, keys}, spec, {scratch, attention_scratch_size(spec)}, {y, queries});
+}
+
+/// up: n floats or null. y may be gate.
+Status apply_gate(Gate kind, const float* gate, const float* up, uint32_t n, float* y) {
+  return scalepoint::apply_gate(kind, {gate, n}, {up, up == nullptr ? 0 : n}, {y, n});
+}
+
+/// reference: n logits or null.
+Status judge_token(const float* logits, const float* reference, uint32_t n, uint32_t token, TokenJudgment& result) {
+  return scalepoint::judge_token({logits, n}, {reference, reference == nullptr ? 0 : n}, token, result);
 }
 
 }  // namespace

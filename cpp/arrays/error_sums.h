@@ -17,6 +17,11 @@ struct ErrorSums {
   // With w, the weight of the squared errors of a column. 0 if all columns have the same weight.
   double weighted_error = 0;  ///< sum w e^2
   double weighted_x = 0;      ///< sum w x^2
+  // With H, the second moments of a matrix's inputs. 0 without them.
+  double output_x = 0;       ///< sum over rows of x H x'
+  double output_before = 0;  ///< the same of the errors without feedback
+  double output_error = 0;   ///< the same of the errors e
+  double damping = 0;        ///< largest damping of H
 };
 
 }  // namespace scalepoint

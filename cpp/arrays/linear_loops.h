@@ -38,6 +38,12 @@ uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const 
 /// The dtype has at most 8 bits. Returns false if the codes are wrong; sums are then unchanged.
 bool quantize_measured(const float* x, size_t n, const Runs& runs, CodeFormat format, void* codes, ErrorSums& sums);
 
+/// quantize_each with Rounding::kOnnx, dequantize_each and accumulate_error in one pass, where all zero points are the same: the same codes
+/// and the same sums, bit for bit. The dtype has at most 8 bits. Returns false if the codes are wrong; sums are then unchanged. Without
+/// vectors it always returns false.
+bool quantize_each_measured(const float* x, size_t n, const float* scale, int32_t zero_point, DType dtype, void* codes,
+                            ErrorSums& sums);
+
 /// x[i] = scale * (codes[i] - zero_point).
 void dequantize_uniform(const void* codes, DType dtype, size_t n, float scale, int32_t zero_point, float* x);
 

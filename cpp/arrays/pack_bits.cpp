@@ -45,6 +45,18 @@ Status unpack(std::span<const std::byte> packed, DType dtype, std::span<std::byt
   return Status::kOk;
 }
 
+size_t first_outside(std::span<const uint8_t> codes, DType dtype) noexcept {
+  if (dtype.bits >= 8) return codes.size();
+  // code - qmin has no bits above those of the type.
+  const auto bias = static_cast<uint8_t>(-dtype.qmin());
+  const auto outside = [&](size_t from, size_t n) { return loops::joined_bits(&codes[from], n, bias) >> dtype.bits != 0; };
+  constexpr size_t kBlock = 1024;
+  size_t i = 0;
+  while (i < codes.size() && !outside(i, std::min(kBlock, codes.size() - i))) i += std::min(kBlock, codes.size() - i);
+  while (i < codes.size() && !outside(i, 1)) i++;
+  return i;
+}
+
 namespace {
 
 /// True if all codes are below `values`.

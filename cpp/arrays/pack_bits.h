@@ -20,6 +20,9 @@ namespace scalepoint {
 /// The reverse of pack. The sign of signed types is extended.
 [[nodiscard]] Status unpack(std::span<const std::byte> packed, DType dtype, std::span<std::byte> codes) noexcept;
 
+/// The index of the first code outside of a type of at most 8 bits, or codes.size().
+[[nodiscard]] size_t first_outside(std::span<const uint8_t> codes, DType dtype) noexcept;
+
 /// Packs the codes of a codebook as pack does, in 1 to 8 bits.
 /// Arguments: values, the number of values in the codebook, at most 2^bits.
 /// Status:    kSizeMismatch; kBadRange if a code is not below `values`; `packed` is then undefined.

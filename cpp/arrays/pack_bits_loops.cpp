@@ -257,4 +257,18 @@ void unpack_codes(const uint8_t* packed, size_t n, int32_t bits, CodeForm form, 
   run(unpack_steps_of(bits), bits, signs, packed, static_cast<size_t>(packed_bytes(n, bits)), step * bits / 8, codes, n, step);
 }
 
+uint8_t joined_bits(const uint8_t* codes, size_t n, uint8_t bias) {
+  uint8_t joined = 0;
+  size_t i = 0;
+#ifdef SCALEPOINT_SIMD_LANES
+  U8x16 all = splat(uint8_t{0});
+  for (; i + 16 <= n; i += 16) all = bit_or(all, add(load(codes + i), splat(bias)));
+  uint8_t lanes[16];
+  store(lanes, all);
+  for (const uint8_t lane : lanes) joined |= lane;
+#endif
+  for (; i < n; i++) joined |= static_cast<uint8_t>(codes[i] + bias);
+  return joined;
+}
+
 }  // namespace scalepoint::loops

@@ -20,4 +20,7 @@ void pack_codes(const uint8_t* codes, size_t n, int32_t bits, CodeForm form, uin
 /// The reverse of pack_codes; it ignores unused bits of the last byte.
 void unpack_codes(const uint8_t* packed, size_t n, int32_t bits, CodeForm form, uint8_t* codes);
 
+/// The bits of code + bias of n codes, joined by "or".
+uint8_t joined_bits(const uint8_t* codes, size_t n, uint8_t bias);
+
 }  // namespace scalepoint::loops

@@ -15,6 +15,7 @@ enum class Status : int32_t {
   kBadZeroPoint = 6,  ///< the magnitude of a zero point is above kMaxZeroPoint
   kNonFinite = 7,     ///< the data hold NaN or an infinity, and the policy is NonFinite::kError
   kOverflow = 8,      ///< the scale of a block is larger than its float format holds
+  kOutOfMemory = 9,   ///< there is no memory for a result or a temporary value
 };
 
 }  // namespace scalepoint

@@ -83,7 +83,6 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
   auto* const odd = arena.take<float>(narrows_twice ? std::min(kStepSize, size) : 0);
   auto* const data = arena.take<std::byte>(size * bytes);
   result = {};
-  if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
   result.data = {data, static_cast<size_t>(size * bytes)};
 

@@ -5,9 +5,8 @@
 //   struct X                                                          choices of a user for a tensor
 //   Status encode(const Tile&, const X&, Arena&, Encoded&)            floats to the bytes of the parts
 //   Status decode(const Stored&, const X&, Arena&, const float*& x)   the bytes of parts to floats, for forms that can be read
-// Each of these functions first takes all memory that it needs from the arena, also that of its results. If the arena only counts, the
-// function returns here, so that the counted size is always the size in use. Then the function goes through the tile in steps that stay in
-// the cache.
+// Each of these functions first takes all memory that it needs from the arena, also that of its results, and returns kOutOfMemory if there
+// is too little. Then the function goes through the tile in steps that stay in the cache.
 // Steps begin at multiples of loops::kErrorBlock elements, so that the error sums are the same for every size of step.
 #pragma once
 
@@ -18,6 +17,7 @@
 #include "arrays/error_sums.h"
 #include "arrays/metrics_loops.h"
 #include "arrays/status.h"
+#include "codecs/arena.h"
 
 namespace scalepoint::codecs {
 
@@ -30,33 +30,6 @@ inline constexpr uint64_t kStepSize = 1 << 14;
   const uint64_t unit = twos < loops::kErrorBlock ? line * (loops::kErrorBlock / twos) : line;
   return std::min(size, unit * std::max<uint64_t>(1, kStepSize / unit));
 }
-
-/// Allocates consecutive pieces of one block of memory. An arena without memory only counts.
-class Arena {
- public:
-  Arena() = default;
-  /// The address is a multiple of 16.
-  Arena(std::byte* base, size_t bytes) : base_(base), room_(bytes) {}
-
-  /// The next n elements, at a multiple of 16; null if memory is full.
-  template <class T>
-  [[nodiscard]] T* take(uint64_t n) {
-    return reinterpret_cast<T*>(take_bytes(n * sizeof(T)));
-  }
-
-  [[nodiscard]] bool only_counts() const { return base_ == nullptr; }
-  /// Bytes that all pieces take, including pieces without room.
-  [[nodiscard]] uint64_t size() const { return used_; }
-  /// kSizeMismatch if a piece had no room or the address is not a multiple of 16.
-  [[nodiscard]] Status status() const;
-
- private:
-  std::byte* take_bytes(uint64_t bytes);
-
-  std::byte* base_ = nullptr;
-  uint64_t room_ = 0;
-  uint64_t used_ = 0;
-};
 
 /// The parts of a stored tensor. Not every codec has all of them.
 enum class Role : int32_t { kData = 0, kScale = 1, kZeroPoint = 2 };

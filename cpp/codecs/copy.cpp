@@ -8,7 +8,6 @@ Status encode(const Tile& tile, const Copy&, Arena& arena, Encoded& result) noex
   if (const Status status = check(tile); status != Status::kOk) return status;
   Floats floats(tile, kStepSize, arena);
   result = {};
-  if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
   const uint64_t size = tile.measure ? tile.size() : 0;
   for (uint64_t at = 0; at < size; at += kStepSize) {

@@ -1,5 +1,6 @@
 #include "codecs/dequantize_linear.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -118,6 +119,8 @@ class Encoder {
   void take_parts(Arena& arena) {
     const bool data = tile_.wants(Role::kData);
     restored_ = arena.take<float>(restores() ? step() : 0);
+    // Pieces may end in the next row.
+    again_scale_ = arena.take<float>(restores() && !form_.has_blocks() ? form_.columns + kPiece : 0);
     made_ = arena.take<std::byte>(data && packs() ? form_.size : 0);
     for (float*& of_row : of_row_) of_row = arena.take<float>(codes_.sharing == Sharing::kRowBlocks ? form_.columns : 0);
     data_ = take_part(tile_, Role::kData, form_.packed(form_.size), arena, result_.data);
@@ -316,6 +319,7 @@ class Encoder {
 
   /// Makes and stores codes whose neighbors have different scales.
   void store_rows(std::byte* made) {
+    if (restores() && !form_.has_blocks() && store_measured(made)) return;
     const auto columns = static_cast<size_t>(form_.columns), step = static_cast<size_t>(this->step());
     // Rows of whole error blocks have the sums of all elements in a row.
     const bool pieces = restores() && !form_.has_blocks() && columns % kPiece == 0;
@@ -332,6 +336,28 @@ class Encoder {
       }
       if (restores() && !pieces) loops::accumulate_error(x_ + first, restored_, end - first, result_.sums);
     }
+  }
+
+  /// Codes and their error sums in one pass, where each column has a scale and all have one zero point. Returns false, with the sums
+  /// unchanged, if that is not possible.
+  bool store_measured(std::byte* made) {
+    const auto columns = static_cast<size_t>(form_.columns), step = static_cast<size_t>(this->step());
+    if (std::any_of(zero_point_, zero_point_ + columns, [&](int32_t zero) { return zero != *zero_point_; })) return false;
+    for (size_t i = 0; i < columns + kPiece; i += columns) {
+      std::copy_n(scale_, std::min(columns, columns + kPiece - i), again_scale_ + i);
+    }
+    const ErrorSums before = result_.sums;
+    for (size_t first = 0; first < size(); first += step) {
+      const size_t end = std::min(size(), first + step);
+      for (size_t at = first; at < end; at += kPiece) {
+        const size_t n = std::min(kPiece, end - at);
+        const float* const scale = again_scale_ + at % columns;
+        if (loops::quantize_each_measured(x_ + at, n, scale, *zero_point_, form_.dtype(), made + at, result_.sums)) continue;
+        result_.sums = before;
+        return false;
+      }
+    }
+    return true;
   }
 
   /// Codes of a row and their error sums, some columns at a time.
@@ -390,7 +416,7 @@ class Encoder {
   float *min_, *max_;
   Floats floats_;
   const float* x_ = nullptr;
-  float *scale_, *restored_ = nullptr;
+  float *scale_, *restored_ = nullptr, *again_scale_ = nullptr;
   int32_t* zero_point_;
   float *block_scale_ = nullptr, *reciprocal_ = nullptr, *zeros_ = nullptr;  ///< of blocks, among codes without a sign
   float* of_row_[3] = {};                                                    ///< of the elements of a row of row blocks
@@ -414,7 +440,6 @@ Status encode(const Tile& tile, const DequantizeLinear& codes, Arena& arena, Enc
   result = {};
   Encoder encoder(tile, form, arena, result);
   encoder.take_parts(arena);
-  if (arena.only_counts()) return Status::kOk;
   return arena.status() == Status::kOk ? encoder.run() : arena.status();
 }
 
@@ -426,7 +451,6 @@ Status observe(const Tile& tile, const DequantizeLinear& codes, Arena& arena, co
   Encoder encoder(tile, form, arena, result);
   auto* const found = arena.take<ValueRange>(form.sets);
   count = static_cast<uint32_t>(form.sets);
-  if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
   float *min = nullptr, *max = nullptr;
   const Status status = encoder.look(min, max);
@@ -448,7 +472,6 @@ Status decode(const Stored& stored, const DequantizeLinear& codes, Arena& arena,
   auto* const made = arena.take<uint8_t>(form.size);
   auto* const scale = arena.take<float>(form.sets);
   auto* const zero_point = arena.take<uint8_t>(form.sets);
-  if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
   const auto sets = static_cast<size_t>(form.sets);
   const auto form_of = codes.is_signed ? loops::CodeForm::kTwosComplement : loops::CodeForm::kUnsigned;

@@ -278,7 +278,6 @@ Status encode(const Tile& tile, const MatMulNBits& codes, Arena& arena, Encoded&
   if (const Status status = check(tile); status != Status::kOk) return status;
   result = {};
   Encoder encoder(tile, form, arena, result);
-  if (arena.only_counts()) return Status::kOk;
   return arena.status() == Status::kOk ? encoder.run() : arena.status();
 }
 
@@ -296,7 +295,6 @@ Status decode(const Stored& stored, const MatMulNBits& codes, Arena& arena, cons
   auto* const scale = arena.take<float>(form.blocks);
   auto* const zeros = arena.take<uint8_t>(form.blocks);
   auto* const zero_point = arena.take<float>(form.blocks);
-  if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
   constexpr loops::CodeForm kUnsigned = loops::CodeForm::kUnsigned;
   std::fill_n(zero_point, blocks, static_cast<float>(1 << (codes.bits - 1)));

@@ -81,22 +81,23 @@ struct BlockFacts {
   BlockSize size;
   Importance importance = Importance::kTaken;
   bool searched = false;  ///< true if BlockSearch::kBest is available
+  bool feedback = false;  ///< true if rounding can pass its errors on: see calibration/block_grids.h
   BlockScale scale = {};
   uint32_t layer_bits = 0;  ///< bits of the codes in layers; 0 if layers have no kernel for the type
 };
 
 /// Every block type, in the order of ggml's numbers. Source: github.com/ggml-org/ggml, src/ggml-common.h and ggml_quantize_chunk.
 inline constexpr BlockFacts kBlockTypes[] = {
-    {.type = BlockType::kQ4_0, .size = {32, 18}, .searched = true, .layer_bits = 4},
-    {.type = BlockType::kQ4_1, .size = {32, 20}, .searched = true, .scale = {.minimum = true}},
-    {.type = BlockType::kQ5_0, .size = {32, 22}, .searched = true},
-    {.type = BlockType::kQ5_1, .size = {32, 24}, .searched = true, .scale = {.minimum = true}},
-    {.type = BlockType::kQ8_0, .size = {32, 34}, .importance = Importance::kIgnored, .searched = true, .layer_bits = 8},
-    {.type = BlockType::kQ2_K, .size = {256, 84}, .searched = true, .scale = {.at = 80, .minimum = true}},
-    {.type = BlockType::kQ3_K, .size = {256, 110}, .searched = true, .scale = {.at = 108}},
-    {.type = BlockType::kQ4_K, .size = {256, 144}, .searched = true, .scale = {.minimum = true}},
-    {.type = BlockType::kQ5_K, .size = {256, 176}, .searched = true, .scale = {.minimum = true}},
-    {.type = BlockType::kQ6_K, .size = {256, 210}, .searched = true, .scale = {.at = 208}},
+    {.type = BlockType::kQ4_0, .size = {32, 18}, .searched = true, .feedback = true, .layer_bits = 4},
+    {.type = BlockType::kQ4_1, .size = {32, 20}, .searched = true, .feedback = true, .scale = {.minimum = true}},
+    {.type = BlockType::kQ5_0, .size = {32, 22}, .searched = true, .feedback = true},
+    {.type = BlockType::kQ5_1, .size = {32, 24}, .searched = true, .feedback = true, .scale = {.minimum = true}},
+    {.type = BlockType::kQ8_0, .size = {32, 34}, .importance = Importance::kIgnored, .searched = true, .feedback = true, .layer_bits = 8},
+    {.type = BlockType::kQ2_K, .size = {256, 84}, .searched = true, .feedback = true, .scale = {.at = 80, .minimum = true}},
+    {.type = BlockType::kQ3_K, .size = {256, 110}, .searched = true, .feedback = true, .scale = {.at = 108}},
+    {.type = BlockType::kQ4_K, .size = {256, 144}, .searched = true, .feedback = true, .scale = {.minimum = true}},
+    {.type = BlockType::kQ5_K, .size = {256, 176}, .searched = true, .feedback = true, .scale = {.minimum = true}},
+    {.type = BlockType::kQ6_K, .size = {256, 210}, .searched = true, .feedback = true, .scale = {.at = 208}},
     {.type = BlockType::kIQ2_XXS, .size = {256, 66}, .importance = Importance::kNeeded},
     {.type = BlockType::kIQ2_XS, .size = {256, 74}, .importance = Importance::kNeeded},
     {.type = BlockType::kIQ3_XXS, .size = {256, 98}},

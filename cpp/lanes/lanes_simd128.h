@@ -256,6 +256,25 @@ inline I16x8 low_nibbles(I16x8 a) { return {wasm_v128_and(a.v, wasm_i16x8_splat(
 inline I16x8 high_nibbles(I16x8 a) { return {wasm_u16x8_shr(a.v, 4)}; }
 /// Lane i: a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1].
 inline I32x4 dot(I16x8 a, I16x8 b) { return {wasm_i32x4_dot_i16x8(a.v, b.v)}; }
+/// Eight rows of eight lanes become eight columns.
+inline void transpose(I16x8 (&rows)[8]) {
+  v128_t pairs[8], fours[8];
+  for (int i = 0; i < 4; i++) {
+    const v128_t a = rows[2 * i].v, b = rows[2 * i + 1].v;
+    pairs[i] = wasm_i16x8_shuffle(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    pairs[i + 4] = wasm_i16x8_shuffle(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+  }
+  for (int i = 0; i < 4; i++) {
+    const v128_t a = pairs[2 * i], b = pairs[2 * i + 1];
+    fours[2 * i] = wasm_i32x4_shuffle(a, b, 0, 4, 1, 5);
+    fours[2 * i + 1] = wasm_i32x4_shuffle(a, b, 2, 6, 3, 7);
+  }
+  for (int i = 0; i < 4; i++) {
+    const v128_t a = fours[i + i / 2 * 2], b = fours[i + i / 2 * 2 + 2];
+    rows[2 * i].v = wasm_i64x2_shuffle(a, b, 0, 2);
+    rows[2 * i + 1].v = wasm_i64x2_shuffle(a, b, 1, 3);
+  }
+}
 /// Stores eight integers of 16 bits as four pairs, `step` integers from one pair to the next.
 inline void store_pairs(int16_t* p, size_t step, I32x4 a, I32x4 b) {
   const v128_t v = wasm_i16x8_narrow_i32x4(a.v, b.v);

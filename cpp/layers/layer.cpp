@@ -38,6 +38,27 @@ void make_segments(const Layer& layer) {
   }
 }
 
+/// Calls f(part, at) for rows [row, row + rows): tile by tile, and within a tile group by group. `at` is the place of the part's first code
+/// among the codes of these rows.
+template <class F>
+void for_each_part(const Layer& layer, uint64_t row, uint64_t rows, F f) {
+  const LayerSpec& spec = layer.spec();
+  for (uint64_t r = 0; r < rows;) {
+    const uint64_t first = (row + r) % kTileRows, left = rows - r;
+    const uint64_t count = left < kTileRows - first ? left : kTileRows - first;
+    auto* const tile = reinterpret_cast<uint8_t*>(layer.tile_weights((row + r) / kTileRows));
+    for (uint64_t group = 0; group < layer.form.groups; group++) {
+      const uint64_t column = group * spec.group_size, rest = spec.columns - column;
+      f(loops::TilePart{.tile = tile + group * layer.form.padded_group * spec.bits,
+                        .first = static_cast<size_t>(first),
+                        .count = static_cast<size_t>(count),
+                        .columns = static_cast<size_t>(rest < spec.group_size ? rest : spec.group_size)},
+        static_cast<size_t>(r * spec.columns + column));
+    }
+    r += count;
+  }
+}
+
 }  // namespace
 
 uint64_t layer_bytes(const LayerSpec& spec) noexcept { return valid(spec) ? Layer(spec, nullptr).size : 0; }
@@ -46,8 +67,9 @@ Status make_layer(const LayerSpec& spec, int32_t zero_point, std::span<std::byte
   if (!valid(spec)) return Status::kBadLayout;
   if (memory.size() != layer_bytes(spec)) return Status::kSizeMismatch;
   if (zero_point < -kMaxZeroPoint || zero_point > kMaxZeroPoint) return Status::kBadZeroPoint;
-  std::memset(memory.data(), 0, memory.size());
   const Layer layer(spec, memory.data());
+  // Floats are cleared for the sake of their padding, which is multiplied with 0.
+  std::memset(memory.data(), 0, spec.bits == 32 ? memory.size() : static_cast<size_t>(layer.weights - memory.data()));
   *layer.head = {.spec = spec, .zero_point = zero_point, .common_zero = 0};
   if (spec.bits != 32) make_segments(layer);
   return Status::kOk;
@@ -64,20 +86,16 @@ Status set_layer_codes(std::span<std::byte> memory, uint32_t row, std::span<cons
   const int32_t offset = code_offset(dtype);
   layer.head->common_zero = layer.head->zero_point + offset;
   for (uint64_t r = 0; r < rows; r++) {
-    std::byte* const weights = layer.tile_weights((row + r) / kTileRows);
-    const std::byte* const from = codes.data() + r * spec.columns;
-    for (uint64_t group = 0, column = 0; group < layer.form.groups; group++) {
+    for (uint64_t group = 0; group < layer.form.groups; group++) {
       const uint64_t at = layer.parameter_place(row + r, group), parameter = r * layer.form.groups + group;
       layer.scale[at] = scale[parameter];
       if (spec.zero_points) layer.zero[at] = static_cast<float>(zero_point[parameter] + offset);
-      const uint64_t left = spec.columns - column, count = left < spec.group_size ? left : spec.group_size;
-      const uint64_t place = group * layer.form.padded_group;
-      for (uint64_t i = 0; i < count; i++, column++) {
-        const int32_t code = dtype.is_signed ? static_cast<int8_t>(from[column]) : static_cast<uint8_t>(from[column]);
-        put_code(weights, spec.bits, place + i, (row + r) % kTileRows, code + offset);
-      }
     }
   }
+  auto* const from = reinterpret_cast<const uint8_t*>(codes.data());
+  for_each_part(layer, row, rows, [&](const loops::TilePart& part, size_t at) {
+    loops::fill_tile(static_cast<int>(spec.bits), from + at, spec.columns, static_cast<uint8_t>(offset), part);
+  });
   return Status::kOk;
 }
 
@@ -87,14 +105,14 @@ Status get_layer_codes(std::span<const std::byte> memory, uint32_t row, std::spa
   if (spec.bits != 8) return Status::kBadDType;
   const uint64_t rows = codes.size() / spec.columns;
   if (codes.size() % spec.columns != 0 || !layer.holds(row, rows)) return Status::kSizeMismatch;
-  for (uint64_t r = 0; r < rows; r++) {
-    const std::byte* const weights = layer.tile_weights((row + r) / kTileRows);
-    for (uint64_t column = 0; column < spec.columns; column++) {
-      const int32_t code = code_at(weights, spec.bits, layer.place(column), (row + r) % kTileRows);
-      codes[r * spec.columns + column] = static_cast<std::byte>(code);
-    }
-  }
+  auto* const to = reinterpret_cast<uint8_t*>(codes.data());
+  for_each_part(layer, row, rows, [&](const loops::TilePart& part, size_t at) { loops::read_tile(part, to + at, spec.columns); });
   return Status::kOk;
+}
+
+void sums_of_squares(std::span<const int8_t> codes, std::span<double> sums) noexcept {
+  const size_t columns = sums.empty() ? 0 : codes.size() / sums.size();
+  for (size_t row = 0; row < sums.size(); row++) sums[row] = loops::sum_of_squares(codes.data() + row * columns, columns);
 }
 
 Status set_layer_blocks(std::span<std::byte> memory, uint32_t row, std::span<const std::byte> blocks, BlockType type) noexcept {

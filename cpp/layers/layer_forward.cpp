@@ -191,7 +191,16 @@ bool run_alone(const Layer& layer, const float* x, const Workspace& work, uint64
     if (scale == 0) return false;
   }
   const auto run = is_float(spec) ? loops::accumulate_float32 : loops::accumulate_int8;
-  for (uint64_t t = first_tile; t < end_tile; t++) {
+  uint64_t t = first_tile;
+  constexpr size_t kTogether = loops::kTilesTogether;
+  for (; !is_float(spec) && spec.bits == 8 && t + kTogether <= end_tile; t += kTogether) {
+    double total[kTogether * kTileRows] = {};
+    loops::Tile tiles[kTogether];
+    for (size_t i = 0; i < kTogether; i++) tiles[i] = layer.tile(t + i);
+    loops::accumulate_int8_tiles(tiles, a, total);
+    for (size_t i = 0; i < kTogether; i++) f(t + i, total + i * kTileRows, scale);
+  }
+  for (; t < end_tile; t++) {
     double total[kTileRows] = {};
     run(static_cast<int>(spec.bits), layer.tile(t), a, total);
     f(t, total, scale);

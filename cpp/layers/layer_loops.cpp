@@ -3,6 +3,7 @@
 #include "layers/layer_loops.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "lanes/lanes.h"
 #include "lanes/round.h"
@@ -64,62 +65,99 @@ inline void add_to(double* total, F64x2 low, F64x2 high) {
   store(total + 2, add(load(total + 2), high));
 }
 
-/// kRows rows of integers. kPlanes of them make one row of activations. kScaled is true if groups have scales.
-template <int kBits, int kRows, int kPlanes, bool kScaled>
-void accumulate_with(const Tile& tile, const Activations& x, double* total) {
+/// Adds the sums of segment i to the totals. kPlanes rows of integers make one row of activations. kScaled is true if groups have scales.
+template <int kRows, int kPlanes, bool kScaled>
+inline void add_segment(const Dots<kRows>& dots, const Tile& tile, const Activations& x, size_t i, double* total) {
   constexpr int kVectors = kRows / kPlanes;
-  const int16_t* values = x.values;
-  for (size_t i = 0, n = static_cast<size_t>(x.count); i < n; i++) {
-    const Segment& segment = x.segments[i];
-    // Multiply a segment in integers.
-    const Dots<kRows> dots = dots_of<kBits, kRows>(tile.weights + size_t{segment.start} * kBits, segment.length, values);
-    values += segment.length * kRows;
-    for (int half = 0; half < 2; half++) {
-      const size_t lanes = segment.group * kTileRows + 4 * half;
-      F64x2 scale_low, scale_high;
-      if constexpr (kScaled) {
-        const F32x4 scale = load(tile.scale + lanes);
-        scale_low = widen_low(scale);
-        scale_high = widen_high(scale);
+  for (int half = 0; half < 2; half++) {
+    const size_t lanes = x.segments[i].group * kTileRows + 4 * half;
+    F64x2 scale_low, scale_high;
+    if constexpr (kScaled) {
+      const F32x4 scale = load(tile.scale + lanes);
+      scale_low = widen_low(scale);
+      scale_high = widen_high(scale);
+    }
+    for (int v = 0; v < kVectors; v++) {
+      F64x2 low = to_double_low(dots.v[v * kPlanes][half]), high = to_double_high(dots.v[v * kPlanes][half]);
+      // Join the planes of float activations.
+      if constexpr (kPlanes == 2) {
+        const F64x2 unit = splat(32768.0);
+        low = add(mul(low, unit), to_double_low(dots.v[v * kPlanes + 1][half]));
+        high = add(mul(high, unit), to_double_high(dots.v[v * kPlanes + 1][half]));
       }
-      for (int v = 0; v < kVectors; v++) {
-        F64x2 low = to_double_low(dots.v[v * kPlanes][half]), high = to_double_high(dots.v[v * kPlanes][half]);
-        // Join the planes of float activations.
-        if constexpr (kPlanes == 2) {
-          const F64x2 unit = splat(32768.0);
-          low = add(mul(low, unit), to_double_low(dots.v[v * kPlanes + 1][half]));
-          high = add(mul(high, unit), to_double_high(dots.v[v * kPlanes + 1][half]));
-        }
-        // Subtract the zero points.
-        if (tile.zero != nullptr) {
-          const F32x4 zero = load(tile.zero + lanes);
-          const F64x2 sum = splat(x.sum[i * kVectors + v]);
-          low = sub(low, mul(widen_low(zero), sum));
-          high = sub(high, mul(widen_high(zero), sum));
-        } else if (tile.common_zero != 0) {
-          const F64x2 shift = splat(tile.common_zero * x.sum[i * kVectors + v]);
-          low = sub(low, shift);
-          high = sub(high, shift);
-        }
-        // Multiply by the scales, and add to the totals.
-        if constexpr (kPlanes == 2) {
-          const F64x2 factor = splat(x.factor[i * kVectors + v]);
-          if constexpr (kScaled) {
-            low = mul(low, mul(scale_low, factor));
-            high = mul(high, mul(scale_high, factor));
-          } else {
-            low = mul(low, factor);
-            high = mul(high, factor);
-          }
-        } else if constexpr (kScaled) {
-          low = mul(low, scale_low);
-          high = mul(high, scale_high);
-        }
-        add_to(total + v * kTileRows + 4 * half, low, high);
+      // Subtract the zero points.
+      if (tile.zero != nullptr) {
+        const F32x4 zero = load(tile.zero + lanes);
+        const F64x2 sum = splat(x.sum[i * kVectors + v]);
+        low = sub(low, mul(widen_low(zero), sum));
+        high = sub(high, mul(widen_high(zero), sum));
+      } else if (tile.common_zero != 0) {
+        const F64x2 shift = splat(tile.common_zero * x.sum[i * kVectors + v]);
+        low = sub(low, shift);
+        high = sub(high, shift);
       }
+      // Multiply by the scales, and add to the totals.
+      if constexpr (kPlanes == 2) {
+        const F64x2 factor = splat(x.factor[i * kVectors + v]);
+        if constexpr (kScaled) {
+          low = mul(low, mul(scale_low, factor));
+          high = mul(high, mul(scale_high, factor));
+        } else {
+          low = mul(low, factor);
+          high = mul(high, factor);
+        }
+      } else if constexpr (kScaled) {
+        low = mul(low, scale_low);
+        high = mul(high, scale_high);
+      }
+      add_to(total + v * kTileRows + 4 * half, low, high);
     }
   }
 }
+
+/// kRows rows of integers.
+template <int kBits, int kRows, int kPlanes, bool kScaled>
+void accumulate_with(const Tile& tile, const Activations& x, double* total) {
+  const int16_t* values = x.values;
+  for (size_t i = 0, n = static_cast<size_t>(x.count); i < n; i++) {
+    const Segment& segment = x.segments[i];
+    const Dots<kRows> dots = dots_of<kBits, kRows>(tile.weights + size_t{segment.start} * kBits, segment.length, values);
+    values += segment.length * kRows;
+    add_segment<kRows, kPlanes, kScaled>(dots, tile, x, i, total);
+  }
+}
+
+#ifdef SCALEPOINT_SIMD_LANES
+
+/// One row of x and kTilesTogether tiles of 8 bits, `stride` bytes apart. A pair of columns loads one vector of activations for all tiles.
+inline void dots_of_tiles(const std::byte* weights, size_t stride, size_t columns, const int16_t* x,
+                          Dots<1> (&dots)[kTilesTogether]) {
+  for (Dots<1>& tile : dots) tile.v[0][0] = tile.v[0][1] = splat(0);
+  const auto* w = reinterpret_cast<const int8_t*>(weights);
+  const int16_t* const end = x + columns;
+  SCALEPOINT_NO_UNROLL
+  for (; x != end; x += 2, w += 16) {
+    for (size_t t = 0; t < kTilesTogether; t++) {
+      const int8_t* const tile = w + t * stride;
+      add_pair(dots[t], widen(tile), widen(tile + 8), x);
+    }
+  }
+}
+
+template <bool kScaled>
+void accumulate_tiles_with(const Tile* tiles, const Activations& x, double* total) {
+  const int16_t* values = x.values;
+  const auto stride = static_cast<size_t>(tiles[1].weights - tiles[0].weights);
+  for (size_t i = 0, n = static_cast<size_t>(x.count); i < n; i++) {
+    const Segment& segment = x.segments[i];
+    Dots<1> dots[kTilesTogether];
+    dots_of_tiles(tiles->weights + size_t{segment.start} * 8, stride, segment.length, values, dots);
+    values += segment.length;
+    for (size_t t = 0; t < kTilesTogether; t++) add_segment<1, 1, kScaled>(dots[t], tiles[t], x, i, total + t * kTileRows);
+  }
+}
+
+#endif
 
 template <int kBits, int kRows, int kPlanes>
 void accumulate(const Tile& tile, const Activations& x, double* total) {
@@ -128,6 +166,67 @@ void accumulate(const Tile& tile, const Activations& x, double* total) {
   else
     accumulate_with<kBits, kRows, kPlanes, false>(tile, x, total);
 }
+
+#ifdef SCALEPOINT_SIMD_LANES
+
+// Between eight rows of codes and a tile, in steps of sixteen columns, which are eight columns of pairs.
+
+constexpr size_t kStepColumns = 16;
+
+/// Eight rows of a step.
+struct StepRows {
+  uint8_t v[kTileRows][kStepColumns];
+};
+
+/// Columns with their padding.
+constexpr size_t padded(size_t columns) { return (columns + kColumnStep - 1) / kColumnStep * kColumnStep; }
+
+template <int kBits>
+inline void fill_step(const uint8_t* codes, size_t stride, U8x16 offset, uint8_t* to) {
+  I16x8 rows[kTileRows];
+  for (size_t r = 0; r < kTileRows; r++) rows[r] = as_int16s(add(load(codes + r * stride), offset));
+  transpose(rows);
+  for (size_t i = 0; i < kTileRows; i += 8 / kBits, to += 16) {
+    const U8x16 low = as_bytes(rows[i]);
+    store(to, kBits == 8 ? low : bit_or(low, shift_left<4>(as_bytes(rows[i + 1]))));
+  }
+}
+
+template <int kBits>
+void fill_rows(const uint8_t* codes, size_t stride, size_t columns, U8x16 offset, uint8_t* tile) {
+  size_t c = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; c + kStepColumns <= columns; c += kStepColumns) fill_step<kBits>(codes + c, stride, offset, tile + c * kBits);
+  if (const size_t rest = columns - c; rest > 0) {
+    StepRows rows = {};
+    uint8_t made[kTileRows * kStepColumns];
+    for (size_t r = 0; r < kTileRows; r++) std::memcpy(rows.v[r], codes + r * stride + c, rest);
+    fill_step<kBits>(rows.v[0], kStepColumns, offset, made);
+    std::memcpy(tile + c * kBits, made, padded(rest) * kBits);
+  }
+}
+
+inline void read_step(const uint8_t* tile, uint8_t* codes, size_t stride) {
+  I16x8 rows[kTileRows];
+  for (size_t r = 0; r < kTileRows; r++) rows[r] = as_int16s(load(tile + r * 16));
+  transpose(rows);
+  for (size_t r = 0; r < kTileRows; r++) store(codes + r * stride, as_bytes(rows[r]));
+}
+
+void read_rows(const uint8_t* tile, size_t columns, uint8_t* codes, size_t stride) {
+  size_t c = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; c + kStepColumns <= columns; c += kStepColumns) read_step(tile + c * 8, codes + c, stride);
+  if (const size_t rest = columns - c; rest > 0) {
+    StepRows rows;
+    uint8_t stored[kTileRows * kStepColumns] = {};
+    std::memcpy(stored, tile + c * 8, padded(rest) * 8);
+    read_step(stored, rows.v[0], kStepColumns);
+    for (size_t r = 0; r < kTileRows; r++) std::memcpy(codes + r * stride + c, rows.v[r], rest);
+  }
+}
+
+#endif
 
 /// 2^e, from the smallest normal number to the largest power.
 inline float power_of_two(int e) { return bit_cast<float>(static_cast<uint32_t>(e + 127) << 23); }
@@ -180,6 +279,15 @@ void accumulate_int8(int bits, const Tile& tile, const Activations& x, double* t
     accumulate<4, 1, 1>(tile, x, total);
 }
 
+void accumulate_int8_tiles(const Tile* tiles, const Activations& x, double* total) {
+#ifdef SCALEPOINT_SIMD_LANES
+  (tiles->scale != nullptr ? accumulate_tiles_with<true> : accumulate_tiles_with<false>)(tiles, x, total);
+#else
+  // Without vectors, tiles at once are no faster.
+  for (size_t t = 0; t < kTilesTogether; t++) accumulate_int8(8, tiles[t], x, total + t * kTileRows);
+#endif
+}
+
 void accumulate_float32(int bits, const Tile& tile, const Activations& x, double* total) {
   if (bits == 16)
     accumulate<16, 4, 2>(tile, x, total);
@@ -187,6 +295,58 @@ void accumulate_float32(int bits, const Tile& tile, const Activations& x, double
     accumulate<8, 2, 2>(tile, x, total);
   else
     accumulate<4, 2, 2>(tile, x, total);
+}
+
+void fill_tile(int bits, const uint8_t* codes, size_t stride, uint8_t offset, const TilePart& part) {
+#ifdef SCALEPOINT_SIMD_LANES
+  if (part.count == kTileRows) {
+    (bits == 8 ? fill_rows<8> : fill_rows<4>)(codes, stride, part.columns, splat(offset), part.tile);
+    return;
+  }
+#endif
+  for (size_t r = part.first; r < part.first + part.count; r++, codes += stride) {
+    uint8_t* const tile = part.tile + r * 2;
+    for (size_t c = 0; c < part.columns; c++) {
+      const auto code = static_cast<uint8_t>(codes[c] + offset);
+      if (bits == 8) {
+        tile[c / 2 * 16 + c % 2] = code;
+      } else {
+        uint8_t& both = tile[c / 4 * 16 + c % 2];
+        both = static_cast<uint8_t>(c % 4 < 2 ? (both & 0xF0) | code : (both & 0x0F) | code << 4);
+      }
+    }
+  }
+}
+
+void read_tile(const TilePart& part, uint8_t* codes, size_t stride) {
+#ifdef SCALEPOINT_SIMD_LANES
+  if (part.count == kTileRows) {
+    read_rows(part.tile, part.columns, codes, stride);
+    return;
+  }
+#endif
+  for (size_t r = part.first; r < part.first + part.count; r++, codes += stride) {
+    for (size_t c = 0; c < part.columns; c++) codes[c] = part.tile[c / 2 * 16 + r * 2 + c % 2];
+  }
+}
+
+double sum_of_squares(const int8_t* codes, size_t n) {
+  // A lane gets at most 2^15 from a vector of eight codes.
+  constexpr size_t kBlock = size_t{1} << 18;
+  double sum = 0;
+  for (size_t i = 0; i < n;) {
+    const size_t end = n - i < kBlock ? n : i + kBlock;
+    I32x4 sums = splat(0);
+    for (; i + 8 <= end; i += 8) {
+      const I16x8 v = widen(codes + i);
+      sums = add(sums, dot(v, v));
+    }
+    int32_t lanes[4];
+    store(lanes, sums);
+    for (const int32_t lane : lanes) sum += lane;
+    for (; i < end; i++) sum += codes[i] * codes[i];
+  }
+  return sum;
 }
 
 void widen_tile(int bits, const std::byte* weights, size_t columns, int16_t less, int16_t* to) {

@@ -53,6 +53,31 @@ struct Activations {
 void accumulate_int8(int bits, const Tile& tile, const Activations& x, double* total);
 void accumulate_float32(int bits, const Tile& tile, const Activations& x, double* total);
 
+/// Tiles that one row of x passes at once. Their weights are as many streams from memory, which processors fetch ahead of their use better
+/// than a single one.
+inline constexpr size_t kTilesTogether = 4;
+
+/// accumulate_int8 for kTilesTogether adjacent tiles of 8 bits and one row of x. total: eight sums for each tile.
+void accumulate_int8_tiles(const Tile* tiles, const Activations& x, double* total);
+
+/// Rows [first, first + count) of a tile, and columns of one group.
+struct TilePart {
+  uint8_t* tile;  ///< the weights of the first column
+  size_t first;
+  size_t count;
+  size_t columns;
+};
+
+/// Puts codes into a tile, as code + offset in each byte, or in half of one. `stride` is the distance of rows in bytes. The padding of
+/// the columns is undefined afterwards. bits: 4 or 8.
+void fill_tile(int bits, const uint8_t* codes, size_t stride, uint8_t offset, const TilePart& part);
+
+/// The reverse of fill_tile, for 8 bits and without an offset.
+void read_tile(const TilePart& part, uint8_t* codes, size_t stride);
+
+/// The sum of the squares of some codes.
+double sum_of_squares(const int8_t* codes, size_t n);
+
 /// Weights of some columns of a tile in 16 bits, minus `less`. columns is a multiple of kColumnStep.
 void widen_tile(int bits, const std::byte* weights, size_t columns, int16_t less, int16_t* to);
 

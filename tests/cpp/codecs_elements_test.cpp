@@ -28,38 +28,8 @@ constexpr size_t kSizes[] = {0, 1, 2, 3, 7, 16, 17, 511, 512, 513, 16383, 16384,
 std::vector<float> decoded(const Tile& tile) {
   const float* x = nullptr;
   const auto n = static_cast<size_t>(tile.size());
-  const Memory memory = run_in_memory([&](Arena& arena) { return decode(tile, arena, x); });
-  EXPECT_TRUE(memory.holds({reinterpret_cast<const std::byte*>(x), n * sizeof(float)}) ||
-              static_cast<ElementType>(tile.type) == ElementType::kF32);
+  const auto memory = run_in_memory([&](Arena& arena) { return decode(tile, arena, x); });
   return {x, x + n};
-}
-
-TEST(Arena, hands_out_pieces_at_multiples_of_16) {
-  Memory memory(100);
-  Arena arena = memory.arena();
-  const auto *const a = arena.take<uint8_t>(3), *const b = arena.take<uint8_t>(16);
-  const auto* const c = arena.take<float>(5);
-  EXPECT_EQ(b - a, 16);
-  EXPECT_EQ(reinterpret_cast<const uint8_t*>(c) - a, 32);
-  EXPECT_EQ(arena.size(), 52u);
-  EXPECT_EQ(arena.status(), Status::kOk);
-  EXPECT_EQ(arena.take<double>(5), nullptr);
-  EXPECT_EQ(arena.size(), 64u + 40);
-  EXPECT_EQ(arena.status(), Status::kSizeMismatch);
-}
-
-TEST(Arena, counts_without_memory) {
-  Arena arena;
-  EXPECT_TRUE(arena.only_counts());
-  EXPECT_EQ(arena.take<float>(uint64_t{1} << 40), nullptr);
-  EXPECT_EQ(arena.size(), uint64_t{1} << 42);
-}
-
-TEST(Arena, refuses_an_address_that_is_no_multiple_of_16) {
-  Memory memory(64);
-  auto* const all = memory.arena().take<std::byte>(64);
-  EXPECT_EQ(Arena(all + 8, 56).status(), Status::kSizeMismatch);
-  EXPECT_EQ(Arena(all + 16, 48).status(), Status::kOk);
 }
 
 TEST(StepOver, takes_whole_lines_and_whole_blocks_of_the_sums) {
@@ -165,9 +135,9 @@ TEST(Decode, adds_in_float32) {
       Tile tile = tile_of(source, 1, n, type);
       tile.add = 1;
       const float* y = nullptr;
-      const Memory memory = run_in_memory([&](Arena& arena) { return decode(tile, arena, y); });
+      const auto memory = run_in_memory([&](Arena& arena) { return decode(tile, arena, y); });
       // What is read may be read again.
-      EXPECT_TRUE(memory.holds({reinterpret_cast<const std::byte*>(y), n * sizeof(float)}));
+      EXPECT_TRUE(n == 0 || reinterpret_cast<const std::byte*>(y) != tile.source.data);
       EXPECT_TRUE(same(expected, {y, y + n}));
     }
   }

@@ -26,7 +26,7 @@ struct Parts {
 template <class Codes>
 Parts encoded(const Tile& tile, const Codes& codes) {
   Parts parts;
-  const Memory memory = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, parts.encoded); });
+  const auto memory = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, parts.encoded); });
   parts.data = byte_values(parts.encoded.data);
   parts.scale = byte_values(parts.encoded.scale);
   parts.zero_point = byte_values(parts.encoded.zero_point);
@@ -39,7 +39,7 @@ std::vector<float> decoded(size_t rows, size_t columns, const Parts& parts, cons
                          part_of(parts.zero_point)};
   std::vector<float> result(rows * columns);
   const float* x = nullptr;
-  const Memory memory = run_in_memory([&](Arena& arena) { return decode(stored, codes, arena, x); });
+  const auto memory = run_in_memory([&](Arena& arena) { return decode(stored, codes, arena, x); });
   std::copy_n(x, result.size(), result.begin());
   return result;
 }
@@ -182,7 +182,7 @@ TEST(EncodeDequantizeLinear, makes_the_same_of_pieces_with_known_ranges) {
       const ValueRange* ranges = nullptr;
       uint32_t count = 0;
       Problem problem;
-      const Memory memory = run_in_memory([&](Arena& arena) { return observe(tile, codes, arena, ranges, count, problem); });
+      const auto memory = run_in_memory([&](Arena& arena) { return observe(tile, codes, arena, ranges, count, problem); });
       EXPECT_EQ(count, sharing == Sharing::kTile ? 1 : sharing == Sharing::kRows ? rows : columns);
       // Rows 20 and on, with what was known of all.
       Tile piece = tile_of(source, rows - 20, columns, ElementType::kF32);
@@ -218,17 +218,15 @@ TEST(ObserveDequantizeLinear, goes_on_from_rows_to_rows_in_the_same_memory) {
         Problem problem;
         EXPECT_EQ(observe(tile, codes, arena, ranges, count, problem), Status::kOk);
         EXPECT_EQ(problem.kind, ProblemKind::kNone);
-        return arena.only_counts() ? std::vector<ValueRange>{} : std::vector<ValueRange>(ranges, ranges + count);
+        return std::vector<ValueRange>(ranges, ranges + count);
       };
-      Arena counting;
-      observed(0, rows, counting);
-      Memory memory(counting.size());
-      Arena all = memory.arena();
+      Arena all(kEachPiece);
       const std::vector<ValueRange> expected = observed(0, rows, all);
+      Arena arena(kEachPiece);
       std::vector<ValueRange> found;
       for (const auto& [first, some] : {std::pair<size_t, size_t>{0, 16}, {16, 13}, {29, 1}}) {
         codes.goes_on = first > 0;
-        Arena arena = memory.arena();
+        arena.rewind();
         found = observed(first, some, arena);
       }
       ASSERT_EQ(found.size(), columns);
@@ -443,7 +441,7 @@ Parts encoded_in_pieces(const std::vector<float>& x, size_t rows, size_t step, E
   const size_t columns = x.size() / rows;
   codes.all_rows = static_cast<uint32_t>(rows);
   Parts parts;
-  std::unique_ptr<Memory> memory;
+  Arena arena(kEachPiece);
   for (size_t row = 0; row < rows; row += step) {
     const size_t some = std::min(step, rows - row);
     const std::vector<double> values(x.begin() + static_cast<ptrdiff_t>(row * columns),
@@ -453,9 +451,7 @@ Parts encoded_in_pieces(const std::vector<float>& x, size_t rows, size_t step, E
     tile.wanted = roles(!codes.symmetric);
     codes.row = static_cast<uint32_t>(row);
     const auto call = [&](Arena& arena) { return encode(tile, codes, arena, parts.encoded); };
-    // The first piece is the largest.
-    if (row == 0) memory = std::make_unique<Memory>(bytes_needed(call));
-    Arena arena = memory->arena();
+    arena.rewind();
     EXPECT_EQ(call(arena), Status::kOk);
     if (parts.encoded.problem.kind != ProblemKind::kNone) return parts;
   }

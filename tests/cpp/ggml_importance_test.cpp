@@ -147,7 +147,7 @@ TEST(Weights, reach_the_tiles_of_a_model) {
       Tile tile = tile_of(source, rows, columns, ElementType::kF32);
       tile.importance = importance.data();
       Encoded result;
-      const Memory memory = run_in_memory([&](Arena& arena) { return encode(tile, Ggml{type}, arena, result); });
+      const auto memory = run_in_memory([&](Arena& arena) { return encode(tile, Ggml{type}, arena, result); });
       EXPECT_TRUE(same(byte_values(made(x, type, importance)), byte_values(result.data))) << name(type) << ' ' << columns;
       Floats y(x.size());
       ASSERT_EQ(dequantize_blocks({result.data.data, result.data.size}, type, y), Status::kOk);
@@ -163,7 +163,7 @@ TEST(Weights, reach_the_tiles_of_a_model) {
     Tile tile = tile_of(source, 4, 1024, ElementType::kF32);
     tile.importance = importance.data();
     Encoded result;
-    const Memory memory = run_in_memory([&](Arena& arena) { return encode(tile, Ggml{type}, arena, result); });
+    const auto memory = run_in_memory([&](Arena& arena) { return encode(tile, Ggml{type}, arena, result); });
     EXPECT_TRUE(same_problem({codecs::ProblemKind::kOverflow, 3000, 0x1p40}, result.problem)) << name(type);
   }
 }

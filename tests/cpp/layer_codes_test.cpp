@@ -1,6 +1,7 @@
 // Codes come back out of a layer as they went in.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "layers/layer.h"
@@ -27,6 +28,44 @@ TEST(LayerCodes, come_back_as_they_went_in) {
     ASSERT_EQ(get_layer_codes(memory, 7, back), Status::kOk);
     EXPECT_TRUE(std::equal(back.begin(), back.end(), codes.begin() + 7 * columns));
     EXPECT_EQ(get_layer_codes(memory, rows - 2, back), Status::kSizeMismatch);
+  }
+}
+
+TEST(LayerCodes, come_back_from_rows_that_were_filled_in_any_pieces) {
+  for (const uint32_t columns : {1u, 7u, 16u, 40u, 100u}) {
+    const uint32_t rows = 45;
+    const LayerSpec spec{.rows = rows, .columns = columns, .group_size = columns, .bits = 8};
+    std::vector<std::byte> codes(size_t{rows} * columns);
+    for (size_t i = 0; i < codes.size(); i++) codes[i] = static_cast<std::byte>(i * 91 + 5);
+    const std::vector<float> scale(rows, 1.0f);
+    const std::vector<int32_t> zero(rows, 0);
+    for (const uint32_t step : {1u, 3u, 8u, 11u, 16u, 45u}) {
+      std::vector<std::byte> memory(layer_bytes(spec), std::byte{0xAB}), back(codes.size());
+      ASSERT_EQ(make_layer(spec, 0, memory), Status::kOk);
+      for (uint32_t row = 0; row < rows; row += step) {
+        const uint32_t n = std::min(step, rows - row);
+        const std::span<const std::byte> some = {codes.data() + row * columns, n * columns};
+        ASSERT_EQ(set_layer_codes(memory, row, some, {.bits = 8}, {scale.data(), n}, {zero.data(), n}), Status::kOk);
+      }
+      for (uint32_t row = 0; row < rows; row += step) {
+        const uint32_t n = std::min(step, rows - row);
+        ASSERT_EQ(get_layer_codes(memory, row, {back.data() + row * columns, n * columns}), Status::kOk);
+      }
+      EXPECT_EQ(back, codes) << columns << " " << step;
+    }
+  }
+}
+
+TEST(LayerCodes, have_the_sum_of_the_squares_of_each_row) {
+  for (const size_t columns : {size_t{1}, size_t{8}, size_t{30}, size_t{600'000}}) {
+    std::vector<int8_t> codes(3 * columns, -128);
+    for (size_t i = 0; i < columns; i++) codes[columns + i] = static_cast<int8_t>(i * 37);
+    double expected = 0;
+    for (size_t i = 0; i < columns; i++) expected += codes[columns + i] * codes[columns + i];
+    std::vector<double> sums(3);
+    sums_of_squares(codes, sums);
+    const double largest = 16384.0 * static_cast<double>(columns);
+    EXPECT_EQ(sums, (std::vector<double>{largest, expected, largest})) << columns;
   }
 }
 

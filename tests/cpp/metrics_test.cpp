@@ -1,4 +1,6 @@
 // Sums of errors.
+#include "arrays/linear_loops.h"
+#include "arrays/metrics_loops.h"
 #include "helpers.h"
 
 namespace scalepoint::tests {
@@ -411,6 +413,38 @@ TEST(QuantizeLinearMeasured, equals_two_passes_for_every_type_rounding_and_layou
       }
     }
   }
+}
+
+TEST(QuantizeLinearMeasured, equals_three_steps_with_a_scale_for_each_element) {
+  Random random(72);
+  SCOPED_TRACE("seed 72");
+  size_t possible = 0, done = 0;
+  for (const size_t n : kLengths) {
+    for (const DType dtype : {DType{8, true}, DType{8, false}, DType{4, true}, DType{2, false}}) {
+      const int32_t zero_point = random.code(dtype);
+      std::vector<float> x = random.uniform_values(n, -3, 3);
+      const std::vector<float> scale = random.uniform_values(n, 0.001f, 0.1f);
+      if (n > 0 && random.coin()) x[random.below(n)] = random.coin() ? -0.0f : 1e5f;
+      const bool finite = n == 0 || random.below(4) > 0;
+      if (!finite) x[random.below(n)] = kNonFinites[random.below(std::size(kNonFinites))];
+      const std::vector<int32_t> zero_points(n, zero_point);
+      std::vector<uint8_t> codes(n), measured(n);
+      ErrorSums expected = {.squared_error = 1, .product = 2, .non_finite = 3}, sums = expected, before = expected;
+      EXPECT_EQ(loops::quantize_each(x.data(), n, scale.data(), zero_points.data(), {dtype, Rounding::kOnnx}, codes.data()),
+                finite);
+      std::vector<float> restored(n);
+      loops::dequantize_each(codes.data(), dtype, n, scale.data(), zero_points.data(), restored.data());
+      if (finite) loops::accumulate_error(x.data(), restored.data(), n, expected);
+      const bool holds = loops::quantize_each_measured(x.data(), n, scale.data(), zero_point, dtype, measured.data(), sums);
+      possible += finite;
+      done += holds;
+      if (holds) EXPECT_EQ(measured, codes) << n << " " << dtype.bits;
+      expect_identical(holds ? expected : before, sums);
+      EXPECT_TRUE(finite || !holds) << n << " " << dtype.bits;
+    }
+  }
+  // Without vectors it always refuses.
+  EXPECT_TRUE(done == possible || done == 0);
 }
 
 TEST(QuantizeLinearMeasured, equals_two_passes_for_runs_within_a_block) {

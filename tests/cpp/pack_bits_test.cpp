@@ -273,5 +273,27 @@ TEST(PackCodes, write_the_words_of_compressed_tensors) {
   EXPECT_EQ(byte[0], 0x01);
 }
 
+TEST(FirstOutside, finds_a_code_below_or_above_its_type_anywhere) {
+  for (const bool is_signed : {true, false}) {
+    for (int32_t bits = 2; bits <= 8; bits++) {
+      const DType dtype = {bits, is_signed};
+      for (const size_t n : {0, 1, 15, 16, 17, 1023, 1024, 1025, 3000}) {
+        std::vector<uint8_t> codes(n);
+        for (size_t i = 0; i < n; i++) codes[i] = static_cast<uint8_t>(i % 2 == 0 ? dtype.qmin() : dtype.qmax());
+        EXPECT_EQ(first_outside(codes, dtype), n);
+        if (bits == 8) continue;
+        for (size_t at = 0; at < n; at += n / 7 + 1) {
+          for (const int32_t code : {dtype.qmin() - 1, dtype.qmax() + 1, 0x80 - (is_signed ? 256 : 0)}) {
+            std::vector<uint8_t> bad = codes;
+            bad[at] = static_cast<uint8_t>(code);
+            bad[n - 1] = at % 2 == 0 ? static_cast<uint8_t>(code) : bad[n - 1];
+            EXPECT_EQ(first_outside(bad, dtype), at) << bits << " " << n << " " << code;
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace scalepoint::tests

@@ -1,0 +1,121 @@
+#include "language/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "language/transformer_loops.h"
+
+namespace scalepoint {
+namespace {
+
+/// Turns the pair (a, b).
+void turn(float& a, float& b, double cosine, double sine) {
+  const double x = a, y = b;
+  a = static_cast<float>(x * cosine - y * sine);
+  b = static_cast<float>(x * sine + y * cosine);
+}
+
+/// Replaces n scores by their shares: e^(score - largest), whose sum becomes 1.
+void softmax(float* scores, size_t n) {
+  const float largest = *std::max_element(scores, scores + n);
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) {
+    const double share = std::exp(static_cast<double>(scores[i]) - largest);
+    scores[i] = static_cast<float>(share);
+    sum += share;
+  }
+  for (size_t i = 0; i < n; i++) scores[i] = static_cast<float>(scores[i] / sum);
+}
+
+double gate_value(Gate function, double x) {
+  switch (function) {
+    case Gate::kSilu:
+      return x / (1 + std::exp(-x));
+    case Gate::kGeluTanh:
+      return x / 2 * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+    default:
+      return x / 2 * (1 + std::erf(x * 0.70710678118654752440));
+  }
+}
+
+}  // namespace
+
+Status rms_norm(std::span<const float> x, std::span<const float> weight, float epsilon, float add, std::span<float> y) noexcept {
+  const size_t width = weight.size();
+  if (width == 0) return Status::kBadLayout;
+  if (x.size() % width != 0 || y.size() != x.size()) return Status::kSizeMismatch;
+  for (size_t row = 0; row < x.size(); row += width) {
+    double sum = 0;
+    for (size_t i = 0; i < width; i++) sum += static_cast<double>(x[row + i]) * x[row + i];
+    const auto factor = static_cast<float>(1 / std::sqrt(sum / static_cast<double>(width) + epsilon));
+    for (size_t i = 0; i < width; i++) y[row + i] = x[row + i] * factor * (weight[i] + add);
+  }
+  return Status::kOk;
+}
+
+Status rotate(std::span<float> x, const RotarySpec& spec, std::span<const uint32_t> positions,
+              std::span<const double> frequencies) noexcept {
+  const auto& [heads, head_size, pairs, factor] = spec;
+  const size_t width = size_t{heads} * head_size, turning = frequencies.size();
+  if (width == 0 || turning * 2 > head_size) return Status::kBadLayout;
+  if (x.size() != positions.size() * width) return Status::kSizeMismatch;
+  const bool halves = pairs == RotaryPairs::kHalves;
+  for (size_t row = 0; row < positions.size(); row++) {
+    for (size_t i = 0; i < turning; i++) {
+      const double angle = positions[row] * frequencies[i], cosine = std::cos(angle) * factor, sine = std::sin(angle) * factor;
+      float* first = x.data() + row * width + (halves ? i : 2 * i);
+      for (uint32_t head = 0; head < heads; head++, first += head_size) turn(first[0], first[halves ? turning : 1], cosine, sine);
+    }
+  }
+  return Status::kOk;
+}
+
+size_t attention_scratch_size(const AttentionSpec& spec) noexcept { return spec.text_size; }
+
+Status attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, const AttentionSpec& spec,
+              std::span<float> scratch, std::span<float> y) noexcept {
+  const size_t head_size = spec.head_size, width = spec.heads * head_size, key_width = spec.key_heads * head_size;
+  if (width == 0 || key_width == 0 || spec.text_size == 0 || spec.heads % spec.key_heads != 0) return Status::kBadLayout;
+  const size_t tokens = q.size() / width;
+  if (q.size() % width != 0 || k.size() != tokens * key_width || v.size() != k.size() || y.size() != q.size() ||
+      scratch.size() < attention_scratch_size(spec)) {
+    return Status::kSizeMismatch;
+  }
+  const uint32_t share = spec.heads / spec.key_heads;
+  float* const scores = scratch.data();
+  for (size_t text = 0; text < tokens; text += spec.text_size) {
+    const size_t end = std::min(tokens, text + spec.text_size);
+    for (size_t token = text; token < end; token++) {
+      const size_t last = spec.causal ? token + 1 : end;
+      const size_t first = spec.window > 0 && last - text > spec.window ? last - spec.window : text;
+      for (uint32_t head = 0; head < spec.heads; head++) {
+        const float* const query = q.data() + token * width + head * head_size;
+        const size_t at = head / share * head_size;
+        for (size_t other = first; other < last; other++) {
+          float score = loops::dot(query, k.data() + other * key_width + at, head_size) * spec.scale;
+          if (spec.softcap > 0) score = spec.softcap * std::tanh(score / spec.softcap);
+          scores[other - first] = score;
+        }
+        softmax(scores, last - first);
+        float* const to = y.data() + token * width + head * head_size;
+        std::fill(to, to + head_size, 0.0f);
+        for (size_t other = first; other < last; other++) {
+          loops::add_scaled(to, v.data() + other * key_width + at, scores[other - first], head_size);
+        }
+      }
+    }
+  }
+  return Status::kOk;
+}
+
+Status apply_gate(Gate function, std::span<const float> gate, std::span<const float> up, std::span<float> y) noexcept {
+  if (static_cast<int32_t>(function) < 0 || function > Gate::kGelu) return Status::kBadDType;
+  if (y.size() != gate.size() || (!up.empty() && up.size() != gate.size())) return Status::kSizeMismatch;
+  for (size_t i = 0; i < gate.size(); i++) {
+    const double value = gate_value(function, gate[i]);
+    y[i] = static_cast<float>(up.empty() ? value : value * up[i]);
+  }
+  return Status::kOk;
+}
+
+}  // namespace scalepoint
