@@ -109,6 +109,12 @@ export default defineConfig({
         ...['', 'model/', 'numbers/', 'speed/'].map((page) => `${site}/${page}index.html`),
         ...guidePages().map(({ name }) => pageFile(name)),
       ],
+      output: {
+        // Small modules that pages need at once would else share a file with the library, which pages load later.
+        codeSplitting: {
+          groups: [{ name: 'core', test: /web[\\/]src[\\/]core[\\/](?!core\.mjs|load\.ts|own-wasm\.ts)/ }],
+        },
+      },
     },
   },
 });

@@ -31,7 +31,7 @@ async function run(command, args) {
 /**
  * @typedef {object} Step
  * @property {string} name
- * @property {string[]} from files and folders that it reads; a change in any of them has it done again
+ * @property {string[]} from files and folders that it reads; a change in any of them has it done again. `!` excludes a path inside of a folder
  * @property {string[]} to files and folders that it writes, and nothing else does
  * @property {string} [given] what else decides the result
  * @property {() => Promise<void>} make
@@ -45,7 +45,9 @@ const tools = ['package.json', 'package-lock.json', 'scripts/build.mjs', 'script
  * @param {Step} step
  */
 async function build({ name, from, to, given = '', make }) {
-  const read = `${digestOf(filesAt([...tools, ...from]).filter((file) => !to.includes(file)))} ${given}`;
+  const without = from.filter((path) => path.startsWith('!')).map((path) => path.slice(1));
+  const inside = from.filter((path) => !path.startsWith('!'));
+  const read = `${digestOf(filesAt([...tools, ...inside], without).filter((file) => !to.includes(file)))} ${given}`;
   const state = () => `${read} ${digestOf(filesAt(to))}\n`;
   if (stampOf(name) === state()) return;
   await make();
@@ -73,13 +75,20 @@ async function bundle(configs) {
 const wasmModules = ['arrays-simd', 'arrays-scalar', 'core-simd', 'core-scalar'];
 
 /** @type {Step} */
+const door = {
+  name: 'door',
+  from: ['cpp', 'scripts/door', 'scripts/make_door.mjs'],
+  to: ['web/src/core/door.ts', 'build/wasm/door_exports_arrays.h', 'build/wasm/door_exports_models.h'],
+  async make() {
+    makeDoor();
+  },
+};
+
+/** @type {Step} */
 const wasm = {
   name: 'wasm',
-  from: ['cpp', 'CMakeLists.txt', 'web/src/bench/limits.cpp', 'scripts/door', 'scripts/make_door.mjs'],
+  from: ['cpp', 'CMakeLists.txt', 'web/src/bench/limits.cpp', ...door.to.slice(1)],
   to: [
-    'web/src/core/door.ts',
-    'build/wasm/door_exports_arrays.h',
-    'build/wasm/door_exports_models.h',
     'web/src/core/core.mjs',
     'web/src/bench/limits-wasm.mjs',
     ...wasmModules.flatMap((name) => [
@@ -88,7 +97,6 @@ const wasm = {
     ]),
   ],
   async make() {
-    makeDoor();
     // By this number JavaScript recognizes its wasm.
     const hash = createHash('sha256')
       .update(version)
@@ -124,7 +132,8 @@ const wasm = {
     await run('cmake', ['--build', 'build/wasm']);
     const out = join(root, 'build/wasm');
     const glue = wasmModules.map((name) => readFileSync(join(out, `${name}.mjs`), 'utf8').replaceAll(name, 'core'));
-    if (new Set(glue).size !== 1) throw new Error('the wasm files have different glue: link with less minification');
+    if (new Set(glue).size !== 1)
+      throw new Error('the wasm files have different glue: their imports or plain exports differ');
     write(
       join(root, 'web/src/core/core.mjs'),
       `${glue[0]}\nexport const buildId = ${buildId};\nexport const version = ${JSON.stringify(version)};\n`,
@@ -186,10 +195,13 @@ const dist = {
   },
 };
 
+/** Files that other steps write into the sources. TypeDoc reads their declarations instead. */
+const made = [...wasm.to, ...workerFile.to, ...embedded.to].filter((path) => path.startsWith('web/src/'));
+
 /** @type {Step} */
 const reference = {
   name: 'reference',
-  from: ['web/src', 'tsconfig.json', 'scripts/reference'],
+  from: ['web/src', ...made.map((path) => `!${path}`), 'tsconfig.json', 'scripts/reference'],
   to: ['build/reference'],
   make: () =>
     run('node', ['scripts/reference/node_modules/typedoc/bin/typedoc', '--options', 'scripts/reference/typedoc.json']),
@@ -207,22 +219,16 @@ const demo = {
   },
 };
 
-export async function buildWasm() {
-  await build(wasm);
-  await build(workerFile);
-  await build(embedded);
-}
-
-export const buildPackage = () => build(dist);
-
-export async function buildDemo() {
-  await build(reference);
-  await build(demo);
-}
-
+/** Builds everything. The reference of the guide needs no wasm, so it is made while wasm is compiled. */
 export async function buildAll() {
-  await buildWasm();
-  await Promise.all([buildPackage(), buildDemo()]);
+  await build(door);
+  const library = async () => {
+    await build(wasm);
+    await build(workerFile);
+    await build(embedded);
+  };
+  await Promise.all([library(), build(reference)]);
+  await Promise.all([build(dist), build(demo)]);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

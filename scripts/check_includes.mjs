@@ -1,7 +1,8 @@
 // Checks which C++ files include which. Each folder of cpp/ holds a topic, and includes go in the direction of the arrows only:
 //
 //   bindings_*.cpp, door*.h -> scalepoint.h -> layers -> ggml -> arrays -> lanes
-//                           -> codecs -> ggml, ranges, codebooks -> arrays
+//                           -> codecs -> calibration -> ggml, ranges, codebooks -> arrays
+//                           -> language -> arrays
 //
 // Within topics, files have levels: algorithm -> loops (*_loops.h, *_loops.cpp) -> the vectors of lanes/. Every level may include plain
 // types. An include line gives the path inside cpp/, and no two files have one name.
@@ -12,7 +13,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path/posix';
 import { fileURLToPath } from 'node:url';
 
-/** @typedef {'lanes' | 'arrays' | 'ranges' | 'codebooks' | 'ggml' | 'layers' | 'codecs' | 'contract' | 'door'} Room */
+/** @typedef {'lanes' | 'arrays' | 'ranges' | 'codebooks' | 'ggml' | 'layers' | 'calibration' | 'language' | 'codecs' | 'contract' | 'door'} Room */
 /** @typedef {'plain' | 'vectors' | 'loops' | 'algorithm'} Level */
 
 /**
@@ -26,9 +27,11 @@ const rooms = {
   codebooks: ['lanes', 'arrays'],
   ggml: ['lanes', 'arrays'],
   layers: ['lanes', 'arrays', 'ggml'],
-  codecs: ['lanes', 'arrays', 'ranges', 'codebooks', 'ggml'],
+  calibration: ['lanes', 'arrays', 'ranges', 'ggml'],
+  language: ['lanes', 'arrays'],
+  codecs: ['lanes', 'arrays', 'ranges', 'codebooks', 'ggml', 'calibration'],
   contract: ['lanes', 'arrays', 'ranges', 'codebooks', 'ggml', 'layers'],
-  door: ['contract', 'codecs'],
+  door: ['contract', 'codecs', 'calibration', 'language'],
 };
 
 /**

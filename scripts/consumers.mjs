@@ -6,10 +6,7 @@ import { setup } from './setup.mjs';
 import { explain, mustRun, root } from './steps.mjs';
 
 /** @param {string[]} args */
-const node = (...args) => {
-  const env = { ...process.env, SCALEPOINT_CONSUMERS: '1' };
-  return spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit', env }).status ?? 1;
-};
+const node = (...args) => spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit' }).status ?? 1;
 
 try {
   const names = process.argv.slice(2);

@@ -15,6 +15,9 @@ const chromium = process.env.CHROMIUM ?? '/usr/bin/chromium';
 /** @param {string} program */
 const onPath = (program) => findProgram(program) !== undefined;
 
+/** The folder of fonts on Debian. */
+const fonts = '/usr/share/fonts/truetype';
+
 /** The Debian packages, each with a check that finds what it provides even if it was installed in another way. */
 const debianPackages = [
   { name: 'cmake', forTests: false, present: () => onPath('cmake') },
@@ -24,6 +27,15 @@ const debianPackages = [
   { name: 'libgtest-dev', forTests: true, present: () => existsSync('/usr/include/gtest/gtest.h') },
   { name: 'libsimde-dev', forTests: true, present: () => existsSync('/usr/include/simde/wasm/simd128.h') },
   { name: 'chromium', forTests: true, present: () => existsSync(chromium) },
+  // The families in which tests open the pages. Where fonts are kept elsewhere, the tests say if one is missing.
+  ...[
+    { name: 'fonts-dejavu-core', font: 'dejavu/DejaVuSans.ttf' },
+    { name: 'fonts-noto-core', font: 'noto/NotoSans-Regular.ttf' },
+  ].map(({ name, font }) => ({
+    name,
+    forTests: true,
+    present: () => !existsSync(fonts) || existsSync(join(fonts, font)),
+  })),
 ];
 
 /**
@@ -117,7 +129,7 @@ export async function setup({ test, build = true }) {
     await step('setup', async (say) => say('nothing missing'));
     return;
   }
-  if (missing.length > 0) {
+  const debian = async () => {
     const names = missing.map((entry) => entry.name);
     await step('setup', async (say) => {
       say(`installing ${names.join(', ')}`);
@@ -126,29 +138,28 @@ export async function setup({ test, build = true }) {
       if (absent.length > 0) throw new StepError(`still missing after installation: ${absent.join(', ')}`);
       say(`installed ${names.join(', ')}`);
     });
-  }
-  if (needNodeModules) {
-    await step('setup', async (say) => {
-      say('installing the npm packages');
-      await mustRun('npm', ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund']);
-      say('installed the npm packages');
-    });
-  }
-  for (const { folder, forTests } of wanted) {
-    await step('setup', async (say) => {
-      say(`installing the npm packages of ${folder}`);
-      const { code, output } = await run('npm', [
-        'ci',
-        '--prefix',
-        folder,
-        '--ignore-scripts',
-        '--no-audit',
-        '--no-fund',
-      ]);
-      if (code !== 0 && !forTests) throw new StepError(`could not install the npm packages of ${folder}`, output);
-      say(`${code === 0 ? 'installed' : 'could not install'} the npm packages of ${folder}`);
-    });
-  }
+  };
+  const npm = async () => {
+    if (needNodeModules) {
+      await step('setup', async (say) => {
+        say('installing the npm packages');
+        await mustRun('npm', ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund']);
+        say('installed the npm packages');
+      });
+    }
+    for (const { folder, forTests } of wanted) {
+      await step('setup', async (say) => {
+        say(`installing the npm packages of ${folder}`);
+        const flags = ['--ignore-scripts', '--no-audit', '--no-fund'];
+        const { code, output } = await run('npm', ['ci', '--prefix', folder, ...flags]);
+        if (code !== 0 && !forTests) throw new StepError(`could not install the npm packages of ${folder}`, output);
+        say(`${code === 0 ? 'installed' : 'could not install'} the npm packages of ${folder}`);
+      });
+    }
+  };
+  // Both mostly wait for the network. One that fails does not leave the other halfway.
+  const results = await Promise.allSettled([...(missing.length > 0 ? [debian()] : []), npm()]);
+  for (const result of results) if (result.status === 'rejected') throw result.reason;
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

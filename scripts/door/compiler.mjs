@@ -136,7 +136,8 @@ export class Declarations {
         this.#read(node, name === '' ? scope : `${scope}::${name}`);
       else if (kind === 'FunctionDecl' && part !== undefined) this.#readCall(node, /** @type {Part} */ (part), about());
       else if (kind === 'EnumDecl' && node.fixedUnderlyingType?.qualType === 'int32_t') this.#readEnum(node, about());
-      else if (kind === 'CXXRecordDecl' && node.completeDefinition) this.#readStruct(node, about());
+      else if (kind === 'CXXRecordDecl' && node.completeDefinition && node.tagUsed === 'struct')
+        this.#readStruct(node, about());
       else if (kind === 'VarDecl' && node.constexpr) this.#readConstant(node, about());
     }
   }

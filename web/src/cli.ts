@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // The command line. Results go to stdout; progress and errors to stderr, so that pipes stay clean.
-import { explain, run } from './cli/main.js';
-import { systemText } from './cli/process.js';
+import { explainFailure, run } from './cli/main.js';
+import { systemText } from './cli/system-text.js';
 
 /** The error that closed stdout. */
 let failure: NodeJS.ErrnoException | undefined;
@@ -27,7 +27,7 @@ process.stderr.on('error', () => {});
 
 const args = process.argv.slice(2);
 run(args)
-  .catch((error: unknown) => explain(error, args))
+  .catch((error: unknown) => explainFailure(error, args))
   .then((code) => {
     ended = code;
     end();

@@ -9,8 +9,9 @@ export type { CompareEachOptions } from './arrays/compare.js';
 export type { CompareOptions, ErrorSum } from './arrays/error-sum.js';
 export type { Histogram, HistogramOptions } from './arrays/histogram.js';
 export type { PackedTensor } from './arrays/linear.js';
-export type { Observer, ObserverOptions } from './arrays/observer.js';
+export type { ObserveOptions, Observer, ObserverOptions } from './arrays/observer.js';
 export type {
+  NewParameters,
   ParameterOptions,
   QuantizationParameters,
   QuantizeOptions,
@@ -18,11 +19,12 @@ export type {
   Range,
 } from './arrays/options.js';
 export type { CodebookOptions, CodebookSource } from './arrays/quantize-codebook.js';
-export type { Float16ArrayLike, FloatInput, HalfFormat, StoredFloats } from './arrays/source.js';
+export type { Float16ArrayLike, FloatInput, HalfFormat, StoredFloats, StoredTensor } from './arrays/source.js';
 export type { SweepMeasures, SweepOptions, SweepVariant } from './arrays/sweep.js';
 export {
   type BlockTensor,
   type CodeArray,
+  type CodebookParameters,
   type CodebookTensor,
   type CodesOf,
   type DType,
@@ -31,18 +33,21 @@ export {
   dtypes,
   type Granularity,
   type LinearQuantizedTensor,
+  type PackedLinearTensor,
   type QuantizedTensor,
 } from './arrays/tensor.js';
+export type { TensorInput, TensorLike } from './arrays/tensor-like.js';
 export { type BlockSearch, type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
 export { type ErrorCode, type ErrorPlace, type OptionError, ScalepointError } from './core/errors.js';
-export type { LoadOptions, Tier, WasmModule, WasmSource } from './core/load.js';
-export type { ErrorMeasures } from './core/measure.js';
+export type { LoadOptions } from './core/load-options.js';
+export type { ErrorMeasures, OutputErrors } from './core/measure.js';
 export type { WasmDType, WasmView } from './core/memory.js';
 export type { ArgumentState, Expected, Hint, OptionMention, OptionProblem } from './core/option-problem.js';
 export type { SearchedRange } from './core/range.js';
+export type { Tier, WasmModule, WasmSource } from './core/tier.js';
 export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
 export { load, type Scalepoint } from './instance/scalepoint.js';
-export type { ActivationOptions, Importance, ImportanceFileOptions, TensorInput } from './layers/importance.js';
+export type { ActivationOptions, Importance, ImportanceFileOptions } from './layers/importance.js';
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
 export type { AddOptions, IndexOptions, RecallOptions, SearchResult, VectorIndex } from './layers/vector-index.js';
 export type { VectorInput } from './layers/vectors.js';

@@ -36,10 +36,15 @@ export type {
   SkippedOutputReason,
 } from './formats/run.js';
 export type { SafetensorsReason } from './formats/safetensors/reasons.js';
+export type { MomentsFile } from './formats/statistics.js';
+export type { DivergenceFigures, Estimate, LanguageComparison, LanguageEvaluation } from './language/evaluate.js';
+export type { LanguageData, TextTokenizer } from './language/tokens.js';
+export { type CalibrateModelOptions, calibrateModel, type ModelStatistics } from './model/calibrate-model.js';
 export type { ComparedTensor, CompareReport } from './model/compare.js';
 export { type CompareModelsOptions, compareModels } from './model/compare-models.js';
 export type { EstimateOptions, ModelEstimate } from './model/estimate.js';
 export { estimateModel } from './model/estimate-model.js';
+export { type EvaluateModelOptions, evaluateModel, type TextOptions } from './model/evaluate-model.js';
 export type { SizePoint, TypeFit, TypeOption, TypeTable } from './model/fit.js';
 export { inspectModel, readFloats, readQuantized, readTensor, tensors } from './model/inspect-model.js';
 export type { KeptReason } from './model/kept.js';
@@ -66,6 +71,7 @@ export type { ModelInput, OpenOptions } from './model/recognize.js';
 export { type ModelReport, QualityError, type TensorReport } from './model/report.js';
 export { resultName } from './model/result-name.js';
 export { loadTensors, saveTensors } from './model/save-tensors.js';
+export type { SavableTensor, SavedTensor } from './model/saved-tensors.js';
 export type { SizeOptions } from './model/sizes.js';
 export type { Tensor } from './model/stored-tensor.js';
 export type { VerifyReport } from './model/verify.js';

@@ -4,15 +4,32 @@
  */
 import type { ModelPlan } from './model.js';
 
+export { filesBeside } from './conversions/huggingface/files.js';
 export { converters } from './conversions/registry.js';
 export { problemOf } from './core/errors.js';
 export { standsForInfinity } from './core/measure.js';
+export { didYouMean } from './core/nearest.js';
 export { noteText, type Sentence } from './core/note.js';
-export { type Hint, type OptionWords, sayHint, sayMention, sayProblem } from './core/option-problem.js';
+export {
+  type Expected,
+  exactly,
+  type Hint,
+  mention,
+  type OptionProblem,
+  type OptionWords,
+  ofType,
+  oneOf,
+  sayHint,
+  sayMention,
+  sayProblem,
+  whole,
+  without,
+} from './core/option-problem.js';
+export { show } from './core/show.js';
 export type { FormatInfo, Target } from './formats/format.js';
+export { NamePattern } from './formats/name-pattern.js';
 export {
   aFile,
-  didYouMean,
   type Flag,
   type OptionInfo,
   type OptionTable,
@@ -21,8 +38,13 @@ export {
 } from './formats/options.js';
 export { formats } from './formats/registry.js';
 export type { ComparedLayer, ComparedOutput } from './formats/run.js';
+export { modelInFolder } from './model/folder.js';
+export { urlOfText } from './model/given-input.js';
 export { ruleFrom, rulesFrom, rulesText } from './model/mixture-rules.js';
 export { type Preset, presets } from './model/names.js';
+export { withOptions } from './model/plan-model.js';
+export { isModelStart, modelStartBytes } from './model/recognize.js';
+export { checkFits, checkPlan } from './model/saved-plan.js';
 export { maxWorkers } from './model/work-options.js';
 export { writeSidecar } from './model/write-sidecar.js';
 

@@ -1,4 +1,5 @@
 // ggml's blocks: quantizes floats to blocks, and checks and restores the blocks of a caller.
+
 import {
   type BlockSearch,
   type BlockType,
@@ -7,14 +8,17 @@ import {
   blocksOfShape,
   blockTypeInfo,
   blockTypeInfoAt,
+  blockTypes,
   checkSearched,
+  isBlockType,
 } from '../core/blocks.js';
-import { checkKeys, checkShape, sizeOfShape } from '../core/check.js';
+import { checkShape, sizeOfShape } from '../core/check.js';
 import { BlockSearch as Searches, Status } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, stepSize, tileSize } from '../core/memory.js';
-import { count, type Hint, mention, oneOf } from '../core/option-problem.js';
+import { exactly, type Hint, mention, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
+import { checkOptionsOf } from './calls.js';
 import type { GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix } from './layout.js';
 import { checkApart, Sink } from './sink.js';
@@ -28,36 +32,36 @@ import {
   sourceOf,
 } from './source.js';
 import { type BlockTensor, plain } from './tensor.js';
+import { typeNameError } from './type-names.js';
 
 /** Options of `quantizeBlocks`. */
 export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
   /** Its product is the number of elements, its last dimension a multiple of the block's. @defaultValue [length] */
-  shape?: readonly number[];
+  shape?: readonly number[] | undefined;
   /** The input is a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
   /**
    * The importance of each column, as in an importance matrix of llama.cpp: the weight of its squared errors. One number for each index of
    * the last dimension, finite and not negative. Q8_0, MXFP4, TQ1_0, TQ2_0, Q1_0 and Q2_0 ignore it. IQ2_XXS, IQ2_XS and IQ1_S require it,
    * as in ggml.
    * @defaultValue equal importance
    */
-  weights?: FloatInput;
+  weights?: FloatInput | undefined;
   /**
    * 'best' tries more scales than ggml, and fits the stored ones. In each block the sum of squared errors, weighted by `weights` if given,
    * is at most that of ggml's search. The format and the size are the same. A million elements take 0.1 to 0.5 seconds. TQ1_0, TQ2_0, Q1_0,
    * Q2_0 and the types IQ1 to IQ3 have no such search. Needs `load({ blocks: true })`.
    * @defaultValue 'usual': ggml's own search
    */
-  search?: BlockSearch;
+  search?: BlockSearch | undefined;
   /** A Uint8Array or a WasmArray of uint8, as long as the blocks, to fill instead of a new array. */
-  out?: Data;
+  out?: Data | undefined;
 }
-
-const keys = new Set(['shape', 'from', 'weights', 'search', 'out']);
 
 /** See Scalepoint.quantizeBlocks. */
 export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, options: BlockOptions): BlockTensor {
-  checkKeys(options, keys);
+  checkOptionsOf('quantizeBlocks', options);
+  if (!isBlockType(type)) throw typeNameError('type', blockTypes, type);
   const info = blockTypeInfo(type);
   const source = sourceOf(core, x, options.from, 'x');
   const shape = checkShape(options.shape ?? source.shape, source.length);
@@ -115,7 +119,7 @@ function weightsOf(core: Core, given: FloatInput, shape: readonly number[]): Flo
   const source = sourceOf(core, given, undefined, 'weights');
   const columns = shape.at(-1) ?? 1;
   if (source.length !== columns) {
-    throw rangeError('weights', count(columns, 'elements'), source.length);
+    throw rangeError('weights', exactly(columns, 'elements'), source.length);
   }
   const weights = new Float32Array(columns);
   forEachTile(columns, false, (start, count) => {
@@ -203,7 +207,7 @@ export class GivenBlocks implements GivenTensor {
     this.shape = q.shape;
     const bytes = blocksOfShape(this.#info, q.shape, this.length, `${what}.shape`) * this.#info.bytes;
     if (this.#bytes.length !== bytes) {
-      throw rangeError(`${what}.data`, count(bytes, 'bytes'), this.#bytes.length);
+      throw rangeError(`${what}.data`, exactly(bytes, 'bytes'), this.#bytes.length);
     }
   }
 

@@ -1,12 +1,13 @@
 // Floats to the bits of narrower floats, and back.
-import { checkBoolean, checkKeys } from '../core/check.js';
+
+import { checkBoolean } from '../core/check.js';
 import { type CoreModule, Minifloat as MinifloatId, Overflow, type Status } from '../core/door.js';
-import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
+import { checkOptionsOf } from './calls.js';
 import { checkApart, Sink } from './sink.js';
 import { CodeSource, type FloatInput, type HalfFormat, sourceOf } from './source.js';
+import { floatNames, typeNameError } from './type-names.js';
 
 /** The float formats of at most 8 bits, one element per byte. */
 export type Minifloat = 'float8e4m3fn' | 'float8e5m2' | 'float4e2m1';
@@ -20,9 +21,9 @@ export interface CastOptions<Data extends Uint8Array | Uint16Array | WasmArray =
    * float8e4m3fn. Other formats ignore the option: the result is infinity for float16 and bfloat16, 6 for float4e2m1.
    * @defaultValue true
    */
-  saturate?: boolean;
+  saturate?: boolean | undefined;
   /** The input is a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
   /** A Uint16Array (float16, bfloat16) or a Uint8Array, or a WasmArray of such, to fill instead of a fresh one. */
   out?: Data | undefined;
 }
@@ -72,13 +73,10 @@ const formats = new Map<unknown, FloatFormatInfo>([
 function formatOf(format: unknown, what: string): FloatFormatInfo {
   const info = formats.get(format);
   if (info === undefined) {
-    throw rangeError(what, oneOf([...formats.keys()]), format);
+    throw typeNameError(what, floatNames, format);
   }
   return info;
 }
-
-const castKeys = new Set(['saturate', 'from', 'out']);
-const widenKeys = new Set(['out']);
 
 /** See Scalepoint.castFloat. */
 export function castFloat(
@@ -88,7 +86,7 @@ export function castFloat(
   options: CastOptions,
 ): Uint8Array | Uint16Array | WasmArray {
   const format = formatOf(to, 'to');
-  checkKeys(options, castKeys);
+  checkOptionsOf('castFloat', options);
   const { from, out } = options;
   const saturate = options.saturate === undefined || checkBoolean(options.saturate, 'saturate');
   const source = sourceOf(core, x, from, 'x');
@@ -112,7 +110,7 @@ export function castToFloat32(
   options: WidenOptions,
 ): Float32Array | WasmArray {
   const format = formatOf(from, 'from');
-  checkKeys(options, widenKeys);
+  checkOptionsOf('castToFloat32', options);
   const { out } = options;
   const codes = new CodeSource(core, bits, format.storage, 'bits');
   const x = new Sink(core, 'float32', codes.length, out, 'out');

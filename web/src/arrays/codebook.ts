@@ -3,12 +3,13 @@ import { checkNumber, checkOwnShape, checkWhole, sizeOfShape } from '../core/che
 import { CodebookJob, Decision, maxCodebookSize, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { count, ofType, whole } from '../core/option-problem.js';
+import { exactly, ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
+import type { WasmArray } from '../core/wasm-array.js';
 import type { GivenTensor, Restore } from './kind.js';
 import { packTiles, unpackTiles } from './pack.js';
 import { CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
-import type { CodebookTensor } from './tensor.js';
+import type { CodeArray, CodebookTensor } from './tensor.js';
 
 /** Codebook and shape of packed codes, for `unpack`. */
 export interface PackedCodebookTensor {
@@ -77,7 +78,7 @@ function absmaxOf(core: Core, absmax: unknown, blocks: number, what: string): Fl
   }
   const array = absmax as Float32Array;
   checkAttached(array, what);
-  if (array.length !== blocks) throw rangeError(what, count(blocks, 'elements'), array.length);
+  if (array.length !== blocks) throw rangeError(what, exactly(blocks, 'elements'), array.length);
   for (let i = 0; i < blocks; i++) {
     const v = array[i] as number;
     if (!Number.isFinite(v)) throw rangeError(`${what}[${i}]`, { kind: 'number', finite: true }, v);
@@ -155,11 +156,11 @@ export class GivenCodebook implements GivenTensor {
     });
   }
 
-  pack(): Uint8Array<ArrayBuffer> {
+  pack(out: unknown): Uint8Array | WasmArray {
     const { module } = this.#core;
     const { length } = this.#values;
     const bits = bitsOf(length);
-    return packTiles(this.#core, this.#codes, bits, (from, count, to, start) => {
+    return packTiles(this.#core, this.#codes, bits, out, (from, count, to, start) => {
       const status = module._packCodebook(from, count, length, bits, to);
       if (status === Status.badRange) this.#failCode(from, count, start);
       return status;
@@ -168,8 +169,13 @@ export class GivenCodebook implements GivenTensor {
 }
 
 /** The codes of a tensor of kind 'codebook'. */
-export function unpackCodebook(core: Core, bytes: Uint8Array, q: PackedCodebookTensor): Uint8Array<ArrayBuffer> {
+export function unpackCodebook(
+  core: Core,
+  bytes: unknown,
+  q: PackedCodebookTensor,
+  out: unknown,
+): CodeArray | WasmArray {
   const bits = bitsOf(valuesOf(q.codebook, 'q.codebook').length);
   const unpack = (from: number, count: number, to: number) => core.module._unpackCodebook(from, count, bits, to);
-  return unpackTiles(core, bytes, sizeOfShape(q.shape, 'q.shape'), bits, 'uint8', unpack) as Uint8Array<ArrayBuffer>;
+  return unpackTiles(core, bytes, sizeOfShape(q.shape, 'q.shape'), bits, 'uint8', out, unpack);
 }

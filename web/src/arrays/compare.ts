@@ -1,21 +1,23 @@
 // Error measures of a quantized tensor or an array against the original floats.
-import { checkKeys, checkShape, choice } from '../core/check.js';
+
+import { checkShape, choiceIndex } from '../core/check.js';
 import { ErrorSums, Layout as LayoutRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
-import { count, oneOf } from '../core/option-problem.js';
+import { exactly, oneOf, onlyWith } from '../core/option-problem.js';
 import { OwnedWasmArray } from '../core/wasm-array.js';
+import { checkOptionsOf } from './calls.js';
 import { type CompareOptions, ErrorSum, withSums } from './error-sum.js';
 import { givenTensor, isQuantized } from './kinds.js';
-import { type Layout, layoutOf, resolveGranularity, sizeOfParameter } from './layout.js';
+import { type Layout, layoutOf, resolveMembers, sizeOfParameter } from './layout.js';
 import { type FloatInput, type HalfFormat, halfFormats, type Source, sourceOf } from './source.js';
 import type { QuantizedTensor } from './tensor.js';
 
 /** Options of `compare` for one result per channel or group. */
 export type CompareEachOptions = CompareOptions & {
   /** The shape of both arrays. @defaultValue that of the quantized tensor, or [length] */
-  shape?: readonly number[];
+  shape?: readonly number[] | undefined;
 } & (
     | {
         per: 'channel';
@@ -27,12 +29,9 @@ export type CompareEachOptions = CompareOptions & {
         /** Elements along the axis; the last group of an axis may be shorter. */
         groupSize: number;
         /** The axis along which elements are grouped. @defaultValue the last axis */
-        axis?: number;
+        axis?: number | undefined;
       }
   );
-
-const compareKeys = new Set(['from']);
-const compareEachKeys = new Set(['from', 'per', 'axis', 'groupSize', 'shape']);
 
 /** See Scalepoint.compare. */
 export function compare(
@@ -41,9 +40,14 @@ export function compare(
   b: QuantizedTensor | FloatInput,
   options: CompareOptions | CompareEachOptions,
 ): ErrorMeasures | ErrorMeasures[] {
-  if (typeof options === 'object' && options !== null && 'per' in options) return compareEach(core, a, b, options);
+  checkOptionsOf('compare', options);
+  if ('per' in options && options.per !== undefined) return compareEach(core, a, b, options);
+  const { from, ...others } = options;
+  for (const [name, value] of Object.entries(others)) {
+    if (value !== undefined) throw rangeError(name, onlyWith('per', 'channel', 'group'));
+  }
   const sum = errorSum(core);
-  sum.add(a, b, options);
+  sum.add(a, b, { from });
   return sum.measures();
 }
 
@@ -59,7 +63,7 @@ function fromFor(value: unknown, from: HalfFormat | undefined): HalfFormat | und
 }
 
 function checkSameLength(a: number, b: number): void {
-  if (a !== b) throw rangeError('b', count(a, 'elements'), b, { kind: 'as', option: 'a' });
+  if (a !== b) throw rangeError('b', exactly(a, 'elements'), b, { kind: 'as', option: 'a' });
 }
 
 /** Adds the pairs of a and b to the sums. Returns their number. */
@@ -70,9 +74,9 @@ function addErrors(
   options: CompareOptions,
   sums: Float64Array,
 ): number {
-  checkKeys(options, compareKeys);
+  checkOptionsOf('errorSum.add', options);
   const { from } = options;
-  choice(options, 'from', halfFormats);
+  choiceIndex(options, 'from', halfFormats);
   const source = sourceOf(core, a, fromFor(a, from), 'a');
   const { length } = source;
   const given = givenTensor(core, b, 'b');
@@ -99,20 +103,17 @@ function compareEach(
   b: QuantizedTensor | FloatInput,
   options: CompareEachOptions,
 ): ErrorMeasures[] {
-  checkKeys(options, compareEachKeys);
-  const { from, axis } = options;
-  choice(options, 'from', halfFormats);
+  const { from } = options;
+  choiceIndex(options, 'from', halfFormats);
   if (options.per !== 'channel' && options.per !== 'group') {
     throw rangeError('per', oneOf(['channel', 'group']), (options as { per: unknown }).per);
   }
+  if (options.per === 'channel' && 'groupSize' in options && options.groupSize !== undefined) {
+    throw rangeError('groupSize', onlyWith('per', 'group'), options.per);
+  }
   const source = sourceOf(core, a, fromFor(a, from), 'a');
   const shape = checkShape(options.shape ?? (isQuantized(b) ? b.shape : source.shape), source.length);
-  const granularity = resolveGranularity(
-    options.per === 'channel'
-      ? { kind: 'per-channel', axis }
-      : { kind: 'per-group', groupSize: options.groupSize, ...(axis === undefined ? {} : { axis }) },
-    shape,
-  );
+  const granularity = resolveMembers(`per-${options.per}`, options, shape, '');
   const layout = layoutOf(granularity, shape, source.length);
   const given = givenTensor(core, b, 'b');
   if (given !== undefined) {

@@ -1,4 +1,5 @@
 // Error measures of tensors that arrive in pieces.
+import { bindMethods } from '../core/bind.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { FloatInput, HalfFormat } from './source.js';
@@ -7,7 +8,7 @@ import type { QuantizedTensor } from './tensor.js';
 /** Options of `compare`. */
 export interface CompareOptions {
   /** Each array argument that is a Uint16Array holds the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
 }
 
 /** Adds the errors of b against a to sums, in the order of the door's ErrorSums, and returns the number of elements. */
@@ -27,6 +28,7 @@ export class ErrorSum {
   /** @internal */
   constructor(add: AddErrors) {
     this.#add = add;
+    bindMethods(this);
   }
 
   /**

@@ -1,8 +1,10 @@
 // Counts of equally wide bins.
-import { checkKeys, checkNumber } from '../core/check.js';
+
+import { checkNumber } from '../core/check.js';
 import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { mention, whole } from '../core/option-problem.js';
+import { checkOptionsOf } from './calls.js';
 import { checkBound } from './job.js';
 import { finiteRange } from './parameters.js';
 import { type FloatInput, type HalfFormat, sourceOf } from './source.js';
@@ -10,13 +12,13 @@ import { type FloatInput, type HalfFormat, sourceOf } from './source.js';
 /** Options of `histogram`. */
 export interface HistogramOptions {
   /** Number of bins, 1 to 2^20. @defaultValue 256 */
-  bins?: number;
+  bins?: number | undefined;
   /** Lower edge of the first bin. @defaultValue the smallest finite value */
-  min?: number;
+  min?: number | undefined;
   /** Upper edge of the last bin, which belongs to it. @defaultValue the largest finite value */
-  max?: number;
+  max?: number | undefined;
   /** The input is a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
 }
 
 /** Counts of equally wide bins. Bin i holds the values in [min + i w, min + (i + 1) w), w = (max - min) / bins. NaN is not counted. */
@@ -26,19 +28,18 @@ export interface Histogram {
   /** Upper edge of the last bin. */
   readonly max: number;
   /** Number of values in each bin. */
-  readonly counts: Uint32Array;
+  readonly counts: Uint32Array<ArrayBuffer>;
   /** Number of values below min, -Infinity included. */
   readonly below: number;
   /** Number of values above max, Infinity included. */
   readonly above: number;
 }
 
-const keys = new Set(['bins', 'min', 'max', 'from']);
 const mostBins = 1 << 20;
 
 /** See Scalepoint.histogram. */
 export function histogram(core: Core, x: FloatInput, options: HistogramOptions): Histogram {
-  checkKeys(options, keys);
+  checkOptionsOf('histogram', options);
   const bins = options.bins === undefined ? 256 : checkNumber(options.bins, 'bins', whole());
   if (!Number.isInteger(bins) || bins < 1 || bins > mostBins) {
     throw rangeError('bins', whole(1, 2 ** 20), bins);
@@ -65,7 +66,7 @@ export function histogram(core: Core, x: FloatInput, options: HistogramOptions):
     return {
       min,
       max,
-      counts: HEAPU32.slice(counts / 4, counts / 4 + bins),
+      counts: HEAPU32.slice(counts / 4, counts / 4 + bins) as Uint32Array<ArrayBuffer>,
       below: HEAPF64[belowAbove / 8] as number,
       above: HEAPF64[belowAbove / 8 + 1] as number,
     };

@@ -1,9 +1,10 @@
 // Checks the options of `quantize`, and turns them into a job for the core.
 import { checkBoolean, checkNumber, checkShape, enumChoice } from '../core/check.js';
 import { maxZeroPoint, NonFinite, type QuantizationSpec, Rounding, Scheme, SymmetricRange } from '../core/door.js';
-import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { count, type Expected, ofType, whole } from '../core/option-problem.js';
-import { type RangeSearch, searchedRangeForm, searchOf } from '../core/range.js';
+import { outOfMemory, rangeError, typeError } from '../core/errors.js';
+import { type Expected, exactly, ofType, oneOf, whole } from '../core/option-problem.js';
+import { type RangeSearch, rangeNames, searchOf } from '../core/range.js';
+import { rangeForms } from './calls.js';
 import { type Layout, layoutOf, resolveGranularity } from './layout.js';
 import type { QuantizeOptions } from './options.js';
 import { type DTypeInfo, dtypeInfo, type Granularity } from './tensor.js';
@@ -24,22 +25,6 @@ type ResolvedRange =
   | { readonly kind: 'search'; readonly search: RangeSearch }
   | { readonly kind: 'bounds'; readonly min: Float32Array; readonly max: Float32Array }
   | { readonly kind: 'given'; readonly scale: Float32Array; readonly zeroPoint: Int32Array };
-
-/** Keys of QuantizeOptions. */
-export const quantizeKeys = new Set([
-  'dtype',
-  'scheme',
-  'shape',
-  'granularity',
-  'range',
-  'includeZero',
-  'symmetricRange',
-  'rounding',
-  'nonFinite',
-  'from',
-  'out',
-  'errors',
-]);
 
 /** A spec for calls that read only its type. */
 export function specOfDType({ bits, signed }: DTypeInfo): QuantizationSpec {
@@ -88,12 +73,11 @@ export const checkZeroPoint: Check = (v, name) => {
 
 /** Calls check for every value. Builds paths with an index only for values that fail. */
 export function checkEach(values: Float32Array | Int32Array, check: Check, name: string): void {
-  for (let i = 0; i < values.length; i++) {
-    try {
-      check(values[i] as number, name);
-    } catch {
-      check(values[i] as number, `${name}[${i}]`);
-    }
+  let i = 0;
+  try {
+    for (; i < values.length; i++) check(values[i] as number, name);
+  } catch {
+    check(values[i] as number, `${name}[${i}]`);
   }
 }
 
@@ -116,7 +100,7 @@ function perParameter<T extends Float32Array | Int32Array>(
     throw typeError(name, ofType('number', 'array of numbers'), value);
   }
   if (list.length !== parameters) {
-    throw rangeError(name, count(parameters, 'values'), list.length);
+    throw rangeError(name, exactly(parameters, 'values'), list.length);
   }
   for (let i = 0; i < parameters; i++) {
     const v = checkNumber(list[i], `${name}[${i}]`);
@@ -129,12 +113,12 @@ function perParameter<T extends Float32Array | Int32Array>(
 /** Values of the option `range`. */
 const rangeForm: Expected = {
   kind: 'anyOf',
-  of: [searchedRangeForm, { kind: 'object', keys: ['min', 'max'] }, { kind: 'object', keys: ['scale', 'zeroPoint'] }],
+  of: [oneOf(rangeNames), ...rangeForms.map((keys): Expected => ({ kind: 'object', keys }))],
 };
 
 function resolveRange(range: unknown, parameters: number): ResolvedRange {
   if (range === undefined || range === 'min-max') return { kind: 'min-max' };
-  const search = searchOf(range);
+  const search = searchOf(range, rangeForms);
   if (search !== undefined) return { kind: 'search', search };
   if (typeof range === 'object' && range !== null) {
     const given = range as Record<string, unknown>;
@@ -170,7 +154,7 @@ export function jobOf(options: QuantizeOptions, size: number, ownShape?: readonl
   const granularity = resolveGranularity(options.granularity, shape);
   const layout = layoutOf(granularity, shape, size);
   if (layout.parameters > mostParameters) {
-    throw new ScalepointError('OUT_OF_MEMORY', `wasm memory has no room for ${layout.parameters} scales`);
+    throw outOfMemory(`${layout.parameters} scales`);
   }
   return { info, shape, granularity, layout, spec, range: resolveRange(options.range, layout.parameters) };
 }

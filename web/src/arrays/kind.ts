@@ -1,4 +1,5 @@
 // The interface of all kinds of quantized tensors. Each kind is a class in its own file; kinds.ts lists them.
+import type { WasmArray } from '../core/wasm-array.js';
 import type { Source } from './source.js';
 
 /** Writes the floats of elements [start, start + count) to an address. count is at most stepSize unless all codes are in place. */
@@ -15,8 +16,8 @@ export interface GivenTensor {
   restore<T>(f: (restore: Restore) => T): T;
   /** Adds the errors against x, which has as many elements, to the ErrorSums at an address. */
   addErrors(x: Source, sums: number): void;
-  /** The codes, densely packed. Missing in kinds without one code per element. */
-  pack?(): Uint8Array<ArrayBuffer>;
+  /** Packs the codes densely into `out`, or a new array if that is undefined. Missing in kinds without one code per element. */
+  pack?(out: unknown): Uint8Array | WasmArray;
   /**
    * The tensor as the weights of a layer that computes with its codes. Undefined or missing if no kernel computes with them.
    * @throws RangeError unless the tensor has two dimensions
@@ -32,7 +33,8 @@ export interface CodedVectors {
   readonly dimension: number;
   /** Address of the codes of vectors [row, row + rows) in wasm memory: in place, or copied to `own`. */
   codes(row: number, rows: number, own: number): number;
-  scale(row: number): number;
+  /** Writes the scales of vectors [row, row + rows) to an address, and as many zeros behind them. */
+  copyScales(row: number, rows: number, to: number): void;
 }
 
 /** A matrix for a layer. Fills the layer's memory, some rows at a time. */

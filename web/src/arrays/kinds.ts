@@ -1,9 +1,10 @@
 // The kinds of quantized tensors. To add one, write its file and add it to the table here.
-import { checkKeys } from '../core/check.js';
+
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, stepSize } from '../core/memory.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { GivenBlocks } from './blocks.js';
+import { checkOptionsOf } from './calls.js';
 import { GivenCodebook, type PackedCodebookTensor, unpackCodebook } from './codebook.js';
 import type { CodedVectors, GivenTensor, Weights } from './kind.js';
 import { checkMatrix } from './layout.js';
@@ -16,7 +17,7 @@ interface TensorKind<Tensor, Packed> {
   /** Checks a tensor that the caller gave. `what` is its path. */
   readonly Given: { new (core: Core, q: Tensor, what: string): GivenTensor; readonly prototype: GivenTensor };
   /** The reverse of GivenTensor.pack. */
-  unpack?(core: Core, bytes: Uint8Array, q: Packed): CodeArray;
+  unpack?(core: Core, bytes: unknown, q: Packed, out: unknown): CodeArray | WasmArray;
 }
 
 const kinds: {
@@ -68,7 +69,6 @@ function given<Method extends keyof GivenTensor>(
 }
 
 const anyKind = ['linear', 'codebook', 'blocks'];
-const dequantizeKeys = new Set(['out']);
 
 /** See Scalepoint.dequantize. */
 export function dequantize(
@@ -77,7 +77,7 @@ export function dequantize(
   options: { out?: Float32Array | WasmArray | undefined },
   what = 'q',
 ): Float32Array | WasmArray {
-  checkKeys(options, dequantizeKeys);
+  checkOptionsOf('dequantize', options);
   const { out } = options;
   const tensor = given(core, q, 'restore', anyKind, what);
   const x = new Sink(core, 'float32', tensor.length, out, 'out');
@@ -93,14 +93,32 @@ export function dequantize(
 }
 
 /** See Scalepoint.pack. */
-export function pack(core: Core, q: LinearQuantizedTensor | CodebookTensor): Uint8Array<ArrayBuffer> {
-  return given(core, q, 'pack', ['linear', 'codebook']).pack();
+export function pack(
+  core: Core,
+  q: LinearQuantizedTensor | CodebookTensor,
+  options: { out?: Uint8Array | WasmArray | undefined } = {},
+): Uint8Array | WasmArray {
+  checkOptionsOf('pack', options);
+  const { out } = options;
+  const tensor = given(core, q, 'pack', ['linear', 'codebook']);
+  checkApart(q.data, out, 'out', 'q.data');
+  return tensor.pack(out);
 }
 
 /** See Scalepoint.unpack. */
-export function unpack(core: Core, bytes: Uint8Array, q: PackedTensor | PackedCodebookTensor): CodeArray {
+export function unpack(
+  core: Core,
+  bytes: Uint8Array | WasmArray,
+  q: PackedTensor | PackedCodebookTensor,
+  options: { out?: CodeArray | WasmArray | undefined } = {},
+): CodeArray | WasmArray {
+  checkOptionsOf('unpack', options);
+  const { out } = options;
+  checkApart(bytes, out, 'out', 'bytes');
   const kind = kindOf(q);
-  return kind?.unpack === undefined ? unpackLinear(core, bytes, q as PackedTensor) : kind.unpack(core, bytes, q);
+  return kind?.unpack === undefined
+    ? unpackLinear(core, bytes, q as PackedTensor, out)
+    : kind.unpack(core, bytes, q, out);
 }
 
 /** The restored floats of a tensor as the weights of a layer. */

@@ -1,9 +1,10 @@
 // The layout of scales and zero points over the elements of an array.
 
-import { checkNumber, checkWhole } from '../core/check.js';
+import { checkKind, checkNumber, checkWhole } from '../core/check.js';
 import { Granularity as Granularities, type Layout as LayoutRecord } from '../core/door.js';
-import { rangeError, typeError } from '../core/errors.js';
-import { oneOf, whole } from '../core/option-problem.js';
+import { rangeError } from '../core/errors.js';
+import { whole } from '../core/option-problem.js';
+import { granularityKinds } from './calls.js';
 import type { Granularity } from './tensor.js';
 
 /** The layout of scales over an array, as in the core, and numbers that follow from it. */
@@ -24,22 +25,35 @@ export function resolveGranularity(
   option = 'granularity',
 ): Granularity {
   if (granularity === undefined) return { kind: 'per-tensor' };
-  if (typeof granularity !== 'object' || granularity === null) {
-    throw typeError(option, { kind: 'object', keys: ['kind', 'axis', 'groupSize'] }, granularity);
-  }
-  const { kind, axis, groupSize } = granularity as { kind?: unknown; axis?: unknown; groupSize?: unknown };
+  const kind = checkKind(granularity, granularityKinds['per-group'], granularityKinds, option);
   if (kind === 'per-tensor') return { kind };
-  if (kind !== 'per-channel' && kind !== 'per-group') {
-    throw rangeError(`${option}.kind`, oneOf(['per-tensor', 'per-channel', 'per-group']), kind);
-  }
+  return resolveMembers(kind, granularity as GranularityMembers, shape, `${option}.`);
+}
+
+/** Members of a granularity before they are checked. */
+interface GranularityMembers {
+  readonly axis?: unknown;
+  readonly groupSize?: unknown;
+}
+
+/**
+ * The same for a kind and its members.
+ * @param before the start of the paths of members in errors: `granularity.`, or nothing
+ */
+export function resolveMembers(
+  kind: 'per-channel' | 'per-group',
+  { axis, groupSize }: GranularityMembers,
+  shape: readonly number[],
+  before: string,
+): Granularity {
   const fallback = kind === 'per-group' ? -1 : undefined;
-  const given = checkNumber(axis === undefined ? fallback : axis, `${option}.axis`, whole());
+  const given = checkNumber(axis === undefined ? fallback : axis, `${before}axis`, whole());
   const resolved = given < 0 ? given + shape.length : given;
   if (!Number.isInteger(given) || resolved < 0 || resolved >= shape.length) {
-    throw rangeError(`${option}.axis`, whole(-shape.length, shape.length - 1), given);
+    throw rangeError(`${before}axis`, whole(-shape.length, shape.length - 1), given);
   }
   if (kind === 'per-channel') return { kind, axis: resolved };
-  return { kind, groupSize: checkWhole(groupSize, `${option}.groupSize`, 1), axis: resolved };
+  return { kind, groupSize: checkWhole(groupSize, `${before}groupSize`, 1), axis: resolved };
 }
 
 /** One scale and zero point for all elements. */

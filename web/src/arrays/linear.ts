@@ -1,16 +1,17 @@
 // Integers with scales and zero points: checks and restores those of a caller.
-import { checkOwnShape, sizeOfShape } from '../core/check.js';
-import { DType as DTypeRecord, LinearJob, type QuantizationSpec } from '../core/door.js';
+import { checkBoolean, checkOwnShape, sizeOfShape } from '../core/check.js';
+import { LinearJob, type QuantizationSpec } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { count, ofType, whole } from '../core/option-problem.js';
+import { exactly, ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
+import type { WasmArray } from '../core/wasm-array.js';
 import { checkEach, checkScale, checkZeroPoint, specOfDType } from './job.js';
 import type { CodedVectors, GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix, type Layout, layoutOf, perTensor, resolveGranularity } from './layout.js';
-import { packTiles, unpackTiles } from './pack.js';
+import { PackedCodes, packTiles, unpackTiles, withDType } from './pack.js';
 import { withParameters } from './parameters.js';
-import { addressOf, CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
+import { addressOf, type CodeReader, CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
 import {
   type CodeArray,
   type DType,
@@ -39,7 +40,7 @@ function parametersOf<T extends Float32Array | Int32Array>(
   if (typedArrayName(given) !== make.name) throw typeError(name, ofType(make.name), given);
   const array = given as T;
   checkAttached(array, name);
-  if (array.length !== n) throw rangeError(name, count(n, 'elements'), array.length);
+  if (array.length !== n) throw rangeError(name, exactly(n, 'elements'), array.length);
   return array.buffer === core.module.HEAPU8.buffer ? (array.slice() as T) : array;
 }
 
@@ -50,7 +51,7 @@ export class GivenLinear implements GivenTensor {
   readonly inPlace: boolean;
   readonly #core: Core;
   readonly #what: string;
-  readonly #codes: CodeSource;
+  readonly #codes: CodeReader;
   readonly #info: DTypeInfo;
   readonly #granularity: Granularity;
   readonly #layout: Layout;
@@ -62,7 +63,11 @@ export class GivenLinear implements GivenTensor {
     this.#core = core;
     this.#what = what;
     this.#info = dtypeInfoAt(q.dtype, `${what}.dtype`);
-    this.#codes = new CodeSource(core, q.data, this.#info.storage, `${what}.data`);
+    const { packed } = q;
+    this.#codes =
+      packed !== undefined && checkBoolean(packed, `${what}.packed`)
+        ? new PackedCodes(core, q.data, sizeOfShape(q.shape, `${what}.shape`), this.#info, `${what}.data`)
+        : new CodeSource(core, q.data, this.#info.storage, `${what}.data`);
     this.length = this.#codes.length;
     this.inPlace = this.#codes.inPlace;
     this.shape = checkOwnShape(q.shape, this.length, `${what}.shape`);
@@ -112,11 +117,11 @@ export class GivenLinear implements GivenTensor {
     });
   }
 
-  pack(): Uint8Array<ArrayBuffer> {
+  pack(out: unknown): Uint8Array | WasmArray {
     const core = this.#core;
-    const { dtype } = this.#spec;
-    return core.withRecord(DTypeRecord, dtype, (record) =>
-      packTiles(core, this.#codes, dtype.bits, (from, count, to) => core.module._pack(from, count, record, to)),
+    const { bits } = this.#info;
+    return withDType(core, this.#info, (record) =>
+      packTiles(core, this.#codes, bits, out, (from, count, to) => core.module._pack(from, count, record, to)),
     );
   }
 
@@ -133,7 +138,7 @@ export class GivenLinear implements GivenTensor {
         this.#checkCodes(codes, row * dimension, rows * dimension);
         return codes;
       },
-      scale: (row) => this.#scale[this.#scale.length === 1 ? 0 : row] as number,
+      copyScales: (row, rows, to) => this.#copyParameters(row, rows, to),
     };
   }
 
@@ -154,7 +159,7 @@ export class GivenLinear implements GivenTensor {
       zeroPoints: !common,
       zeroPoint: common ? first : 0,
       // For each row the scales, then the zero points; and room for the codes.
-      ownBytes: (rows) => rows * groups * 8 + inputs,
+      ownBytes: (rows) => rows * (groups * 8 + inputs),
       fill: (layer, row, rows, own) => {
         const n = rows * groups;
         this.#copyParameters(row * groups, n, own);
@@ -170,16 +175,12 @@ export class GivenLinear implements GivenTensor {
 
   /** Checks codes at an address, which begin with element `start`, because layers pack them into fewer bits. */
   #checkCodes(at: number, start: number, count: number): void {
-    const { bits, qmin, qmax } = this.#info;
-    if (bits === 8) return;
-    const { HEAP8, HEAPU8 } = this.#core.module;
-    const codes = qmin < 0 ? HEAP8 : HEAPU8;
-    for (let i = 0; i < count; i++) {
-      const code = codes[at + i] as number;
-      if (code < qmin || code > qmax) {
-        throw rangeError(`${this.#what}.data[${start + i}]`, whole(qmin, qmax), code);
-      }
-    }
+    const { module } = this.#core;
+    const index = withDType(this.#core, this.#info, (record) => module.firstOutside(at, count, record));
+    if (index === count) return;
+    const { qmin, qmax } = this.#info;
+    const code = (qmin < 0 ? module.HEAP8 : module.HEAPU8)[at + index];
+    throw rangeError(`${this.#what}.data[${start + index}]`, whole(qmin, qmax), code);
   }
 
   /** Writes n scales, then n zero points, to an address. Repeats a single one. */
@@ -206,15 +207,14 @@ export class GivenLinear implements GivenTensor {
 }
 
 /** The codes of a tensor of kind 'linear'. */
-export function unpackLinear(core: Core, bytes: Uint8Array, q: PackedTensor): CodeArray {
+export function unpackLinear(core: Core, bytes: unknown, q: PackedTensor, out: unknown): CodeArray | WasmArray {
   if (typeof q !== 'object' || q === null) {
     throw typeError('q', { kind: 'object', keys: ['dtype', 'shape'] }, q);
   }
   const info = dtypeInfoAt(q.dtype, 'q.dtype');
   const n = sizeOfShape(q.shape, 'q.shape');
-  const { dtype } = specOfDType(info);
-  return core.withRecord(DTypeRecord, dtype, (record) =>
-    unpackTiles(core, bytes, n, info.bits, info.storage, (from, count, to) =>
+  return withDType(core, info, (record) =>
+    unpackTiles(core, bytes, n, info.bits, info.storage, out, (from, count, to) =>
       core.module._unpack(from, count, record, to),
     ),
   );

@@ -1,31 +1,47 @@
 // Calibration: chooses scale and zero point for values that arrive in batches, in bounded memory.
-import { checkKeys, checkNumber, choice } from '../core/check.js';
-import { Layout as LayoutRecord, RangeMethod, Scheme, Status } from '../core/door.js';
-import { rangeError } from '../core/errors.js';
+import { bindMethods } from '../core/bind.js';
+import { checkKind, checkNumber, checkShape, choiceIndex } from '../core/check.js';
+import { Layout as LayoutRecord, RangeMethod, Scheme } from '../core/door.js';
+import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { onlyWith } from '../core/option-problem.js';
-import { type SearchedRange, searchedRangeForm } from '../core/range.js';
+import { exactly, oneOf, onlyWith, without } from '../core/option-problem.js';
+import { type SearchedRange, searchedRangeForm, searchOf } from '../core/range.js';
+import { checkOptionsOf, granularityKinds, rangeForms } from './calls.js';
 import { type Job, jobOf } from './job.js';
-import type { QuantizationParameters, QuantizeOptions } from './options.js';
-import { chooseParameters, failQuantizing, withParameters } from './parameters.js';
+import { layoutOf, resolveGranularity } from './layout.js';
+import type { NewParameters, QuantizeOptions } from './options.js';
+import { chooseParameters, observeRange, withParameters, writable } from './parameters.js';
 import { type FloatInput, type HalfFormat, type Source, sourceOf } from './source.js';
-import { dtypeInfo } from './tensor.js';
+import type { Granularity } from './tensor.js';
 
-/** Options of `observer`: those that decide scale and zero point, per tensor. */
+/** Options of `observer`: those that decide scale and zero point. */
 export interface ObserverOptions
   extends Pick<QuantizeOptions, 'dtype' | 'scheme' | 'includeZero' | 'symmetricRange' | 'nonFinite'> {
+  /**
+   * Values that share one scale and zero point: all, or those of an index of an axis of the batches. 'per-channel' takes the range 'min-max'.
+   * @defaultValue { kind: 'per-tensor' }
+   */
+  granularity?: Exclude<Granularity, { readonly kind: 'per-group' }> | undefined;
   /** Method that finds the range of all batches; see `Range`. @defaultValue 'min-max' */
-  range?: 'min-max' | SearchedRange;
+  range?: 'min-max' | SearchedRange | undefined;
   /**
    * With 'min-max': each further batch moves the range by this fraction towards its own, as in PyTorch's MovingAverageMinMaxObserver with
    * 0.01.
    * @defaultValue the range of all batches
    */
-  averaging?: number;
+  averaging?: number | undefined;
 }
 
-const observerKeys = new Set(['range', 'dtype', 'scheme', 'includeZero', 'symmetricRange', 'nonFinite', 'averaging']);
-const observeKeys = new Set(['from']);
+/** Options of `Observer.observe`. */
+export interface ObserveOptions {
+  /** Shape of the batch, for an observer per channel. @defaultValue that of x if it has one, or [length] */
+  shape?: readonly number[] | undefined;
+  /** x is a Uint16Array of the bits of such floats. */
+  from?: HalfFormat | undefined;
+}
+
+/** Members of `granularity` by its kind. */
+const { 'per-group': _, ...kinds } = granularityKinds;
 
 /** Number of low bits of a float32 that its bin ignores. An octave has 1024 bins, each at most 2^-10 of its values wide. */
 const binShift = 13;
@@ -47,11 +63,10 @@ function binOf(value: number): number {
   return (edgeBits[0] as number) >>> binShift;
 }
 
-/** The finite values of a batch. */
-interface BatchRange {
-  readonly min: number;
-  readonly max: number;
-  readonly count: number;
+/** The smallest and the largest value of each channel. */
+interface Ends {
+  readonly min: Float32Array;
+  readonly max: Float32Array;
 }
 
 /** Counts of the observed values, in bins by sign and magnitude. */
@@ -83,7 +98,7 @@ class ValueHistogram {
 }
 
 /**
- * Observes batches, and chooses scale and zero point for all values together. Made by `sp.observer()`.
+ * Observes batches, and chooses scale and zero point for all values together, or for each channel. Made by `sp.observer()`.
  *
  * 'min-max' needs the smallest and the largest value only, and is exact. The other ranges come from a histogram by sign and magnitude,
  * which takes 5 MiB for any number of values. Its bins are at most 2^-10 of their values wide. The smallest and the largest value are
@@ -98,17 +113,16 @@ export class Observer {
   readonly #core: Core;
   readonly #options: ObserverOptions;
   #histogram: ValueHistogram | undefined;
-  #min = Infinity;
-  #max = -Infinity;
+  /** The smallest and the largest finite value of each channel; undefined before the first batch with a finite value. */
+  #ends: Ends | undefined;
   #seen = 0;
 
   /** @internal */
   constructor(core: Core, options: ObserverOptions) {
-    checkKeys(options, observerKeys);
-    const { range = 'min-max', averaging } = options;
-    dtypeInfo(options.dtype ?? 'int8');
-    choice(options, 'nonFinite', ['error', 'saturate']);
-    if (typeof range === 'object' && range !== null && !('percentile' in range)) {
+    checkOptionsOf('observer', options);
+    const { range = 'min-max', averaging, granularity } = options;
+    choiceIndex(options, 'nonFinite', ['error', 'saturate']);
+    if (typeof range === 'object' && searchOf(range, rangeForms) === undefined) {
       throw rangeError('range', searchedRangeForm, range);
     }
     if (averaging !== undefined) {
@@ -118,10 +132,23 @@ export class Observer {
       }
       if (range !== 'min-max') throw rangeError('averaging', onlyWith('range', 'min-max'), range);
     }
+    // Fail now on wrong options, not after all batches. The size of the axis is known with the first one.
+    jobOf(this.#jobOptions(options), 0);
+    const given = (granularity as { readonly kind?: unknown } | null | undefined)?.kind;
+    if (given === 'per-group') throw rangeError('granularity.kind', oneOf(Object.keys(kinds)), given);
+    const kind =
+      granularity === undefined ? 'per-tensor' : checkKind(granularity, kinds['per-channel'], kinds, 'granularity');
+    if (kind === 'per-channel' && range !== 'min-max') {
+      throw rangeError('range', without('granularity.kind', kind), range);
+    }
     this.#core = core;
     this.#options = { ...options };
-    // Fail now on wrong options, not after all batches.
-    this.parameters();
+    bindMethods(this);
+  }
+
+  /** The options for all values together. */
+  #jobOptions({ averaging: _, granularity: __, ...options }: ObserverOptions): QuantizeOptions {
+    return options;
   }
 
   /** Number of finite values observed so far. */
@@ -134,86 +161,104 @@ export class Observer {
    * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE` unless `nonFinite` is 'saturate': the batch is then
    *   ignored; `DISPOSED`
    */
-  observe(x: FloatInput, options: { from?: HalfFormat } = {}): void {
-    checkKeys(options, observeKeys);
+  observe(x: FloatInput, options: ObserveOptions = {}): void {
+    checkOptionsOf('observe', options);
     const core = this.#core;
     const source = sourceOf(core, x, options.from, 'x');
-    const { nonFinite = 'error', range = 'min-max', averaging } = this.#options;
-    if (nonFinite === 'error') {
-      forEachTile(source.length, false, (start, count) => {
-        const at = source.at(start, count);
-        if (core.module.firstNonFinite(at, count) < count)
-          failQuantizing(source, core, Status.nonFinite, at, count, start);
-      });
-    }
+    const { nonFinite, range = 'min-max', granularity } = this.#options;
+    const shape = checkShape(options.shape ?? source.shape, source.length);
+    const layout = layoutOf(resolveGranularity(granularity, shape), shape, source.length);
+    const channels = this.#ends?.min.length ?? layout.parameters;
+    if (layout.parameters !== channels) throw rangeError('shape', exactly(channels, 'channels'), layout.parameters);
+    // Find the range of each channel. This fails before anything changes.
+    const { spec } = jobOf(this.#jobOptions(this.#options), 0);
+    const batch = withParameters(core, layout, spec, (at) => {
+      observeRange(core, source, layout, at);
+      const read = (from: number) => core.module.HEAPF32.slice(from / 4, from / 4 + channels);
+      return { min: read(at.min), max: read(at.max) };
+    });
+    // Count the values, one by one if they are needed or may be left out.
     if (range !== 'min-max') this.#histogram ??= new ValueHistogram();
-    const { min, max, count } = this.#see(source);
+    const all = this.#histogram === undefined && nonFinite !== 'saturate';
+    const count = all ? source.length : this.#see(source);
     if (count === 0) return;
-    if (averaging !== undefined && this.#seen > 0) {
-      this.#min = Math.fround(this.#min + averaging * (min - this.#min));
-      this.#max = Math.fround(this.#max + averaging * (max - this.#max));
-    } else {
-      this.#min = Math.min(this.#min, min);
-      this.#max = Math.max(this.#max, max);
-    }
     this.#seen += count;
+    if (this.#ends === undefined) this.#ends = batch;
+    else this.#widen(this.#ends, batch);
   }
 
-  /** Finds the range of the finite values of a batch, and adds the values to the histogram, if any. */
-  #see(source: Source): BatchRange {
+  /** Widens the range of each channel, or moves it, by that of a batch. */
+  #widen({ min, max }: Ends, batch: Ends): void {
+    const { averaging } = this.#options;
+    for (const [i, low] of batch.min.entries()) {
+      const [high, oldLow, oldHigh] = [batch.max[i], min[i], max[i]] as [number, number, number];
+      // Channels without finite values have no range.
+      if (!(low <= high)) continue;
+      if (averaging !== undefined && oldLow <= oldHigh) {
+        min[i] = oldLow + averaging * (low - oldLow);
+        max[i] = oldHigh + averaging * (high - oldHigh);
+      } else {
+        min[i] = Math.min(oldLow, low);
+        max[i] = Math.max(oldHigh, high);
+      }
+    }
+  }
+
+  /** Counts the finite values of a batch, and adds them to the histogram, if any. */
+  #see(source: Source): number {
     const core = this.#core;
     const histogram = this.#histogram;
-    let min = Infinity;
-    let max = -Infinity;
     let count = 0;
     forEachTile(source.length, false, (start, size) => {
       const at = source.at(start, size) / 4;
       const { HEAPF32, HEAPU32 } = core.module;
       for (let i = at; i < at + size; i++) {
-        const value = HEAPF32[i] as number;
-        if (!Number.isFinite(value)) continue;
-        if (value < min) min = value;
-        if (value > max) max = value;
+        if (!Number.isFinite(HEAPF32[i])) continue;
         count++;
         histogram?.add(HEAPU32[i] as number);
       }
     });
-    return { min, max, count };
+    return count;
   }
 
   /**
-   * Chooses scale and zero point for all observed values, as `quantize` does for one array of them. Before the first value, those of an
-   * empty array.
-   * @throws ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
+   * Chooses scale and zero point, as `quantize` does for one array of all observed values. `JSON.stringify` writes them, and the option
+   * `range` takes them back.
+   * @throws ScalepointError `EMPTY` before the first finite value; `OUT_OF_MEMORY`, `DISPOSED`
    */
-  parameters(): QuantizationParameters {
-    const { averaging: _, ...options } = this.#options;
+  parameters(): NewParameters {
+    const ends = this.#ends;
+    if (ends === undefined) throw new ScalepointError('EMPTY', 'the observer has seen no finite value');
+    const options = this.#jobOptions(this.#options);
     const histogram = this.#histogram;
     const job = jobOf(options, 0);
-    let ends = this.#ends();
+    let { min, max }: Ends = ends;
     if (job.range.kind === 'search' && histogram !== undefined) {
       const { method, percentile } = job.range.search;
       if (method === RangeMethod.percentile) {
-        const pairs = this.#pairs(histogram);
+        const pairs = this.#pairs(histogram, ends);
         const symmetric = job.spec.scheme === Scheme.symmetric;
         const high = this.#percentile(pairs, percentile / 100, symmetric ? Math.abs : Number);
-        ends = Float32Array.of(symmetric ? -high : this.#percentile(pairs, 1 - percentile / 100, Number), high);
+        min = Float32Array.of(symmetric ? -high : this.#percentile(pairs, 1 - percentile / 100, Number));
+        max = Float32Array.of(high);
       } else if (method === RangeMethod.entropy || job.info.bits <= 8) {
-        return this.#search(histogram, job, method);
+        return this.#search(this.#pairs(histogram, ends), job, method);
       }
     }
-    return chooseParameters(this.#core, ends, { ...options, range: 'min-max' });
-  }
-
-  /** The smallest and the largest value, which stand for all values. */
-  #ends(): Float32Array {
-    return this.#seen === 0 ? new Float32Array(0) : Float32Array.of(this.#min, this.#max);
+    // The ends of each channel stand for its values. Channels without finite values have infinite ends, which do not count.
+    const values = Float32Array.from({ length: min.length * 2 }, (_, i) => (i % 2 === 0 ? min : max)[i >> 1] as number);
+    return chooseParameters(this.#core, values, {
+      ...options,
+      shape: [min.length, 2],
+      granularity: { kind: 'per-channel', axis: 0 },
+      range: 'min-max',
+      nonFinite: 'saturate',
+    });
   }
 
   /** Finds parameters for the values of the histogram. */
-  #search(histogram: ValueHistogram, { layout, spec }: Job, method: RangeMethod): QuantizationParameters {
+  #search(pairs: readonly number[], { layout, spec }: Job, method: RangeMethod): NewParameters {
     const core = this.#core;
-    const pairs = this.#pairs(histogram);
     return withParameters(core, layout, spec, ({ job, scale, zeroPoint }) => {
       const bytes = core.withRecord(LayoutRecord, layout, (at) => core.module.searchScratchBytes(at, 0));
       core.withMemory(bytes + pairs.length * 4, (scratch) => {
@@ -223,17 +268,14 @@ export class Observer {
         checkStatus(core.module._searchWeighted(job, at, n, method, scratch, bytes));
       });
       const { HEAPF32, HEAP32 } = core.module;
-      return {
-        scale: HEAPF32.slice(scale / 4, scale / 4 + 1),
-        zeroPoint: HEAP32.slice(zeroPoint / 4, zeroPoint / 4 + 1),
-      };
+      return writable(HEAPF32.slice(scale / 4, scale / 4 + 1), HEAP32.slice(zeroPoint / 4, zeroPoint / 4 + 1));
     });
   }
 
   /** Pairs of a value and its count, in the order of magnitudes, and then both ends. */
-  #pairs(histogram: ValueHistogram): number[] {
+  #pairs(histogram: ValueHistogram, { min: [min = 0], max: [max = 0] }: Ends): number[] {
     const { counts } = histogram;
-    const ends = [this.#min, this.#max];
+    const ends = [min, max];
     const pairs: number[] = [];
     const change = (by: number) => {
       for (const bin of ends.map(binOf)) counts[bin] = (counts[bin] as number) + by;
@@ -247,7 +289,7 @@ export class Observer {
       const values = histogram.standIns(bin);
       values.forEach((value, j) => {
         const [before, after] = [j, j + 1].map((n) => Math.floor((n * count) / values.length)) as [number, number];
-        pairs.push(Math.max(this.#min, Math.min(this.#max, value)), after - before);
+        pairs.push(Math.max(min, Math.min(max, value)), after - before);
       });
     }
     change(1);
@@ -273,8 +315,7 @@ export class Observer {
   /** Forgets all observed values. */
   reset(): void {
     this.#histogram = undefined;
-    this.#min = Infinity;
-    this.#max = -Infinity;
+    this.#ends = undefined;
     this.#seen = 0;
   }
 }

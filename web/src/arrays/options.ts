@@ -38,37 +38,37 @@ export type Range =
 /** Options that decide scale and zero point. */
 export interface ParameterOptions {
   /** Type of the codes. @defaultValue 'int8' */
-  dtype?: DType;
+  dtype?: DType | undefined;
   /**
    * 'symmetric': zero point 0 (unsigned: the middle, 2^(bits-1)). 'asymmetric': the codes cover [min, max].
    * @defaultValue 'symmetric'
    */
-  scheme?: 'symmetric' | 'asymmetric';
+  scheme?: 'symmetric' | 'asymmetric' | undefined;
   /** Its product is the number of elements. @defaultValue [length] */
-  shape?: readonly number[];
+  shape?: readonly number[] | undefined;
   /** The elements that share one scale and zero point. @defaultValue { kind: 'per-tensor' } */
-  granularity?: Granularity;
+  granularity?: Granularity | undefined;
   /** Method that finds the range that the codes cover. @defaultValue 'min-max' */
-  range?: Range;
+  range?: Range | undefined;
   /**
    * true: widens the range to include 0. false: the zero point of an asymmetric scheme may lie outside of the range of the dtype, up to a
    * magnitude of 2^22. A larger one is avoided by a wider scale.
    * @defaultValue true
    */
-  includeZero?: boolean;
+  includeZero?: boolean | undefined;
   /**
    * Symmetric scale: absmax / qmax ('restricted') or 2 absmax / (qmax - qmin) ('full').
    * @defaultValue 'restricted'
    */
-  symmetricRange?: 'restricted' | 'full';
+  symmetricRange?: 'restricted' | 'full' | undefined;
   /**
    * Handling of NaN and infinities. 'error': throws ScalepointError `NON_FINITE`. 'saturate': NaN becomes the zero point (saturated to the
    * dtype), infinities become the smallest or the largest code, and the range comes from the finite values.
    * @defaultValue 'error'
    */
-  nonFinite?: 'error' | 'saturate';
+  nonFinite?: 'error' | 'saturate' | undefined;
   /** The input is a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
 }
 
 /** Destinations of the results of `quantize`: of the codes alone, or of all three. */
@@ -78,9 +78,9 @@ export type QuantizeOutput<Data extends CodeArray | WasmArray = CodeArray | Wasm
       /** Receives the codes. */
       readonly data: Data;
       /** Receives the scales. */
-      readonly scale?: Float32Array;
+      readonly scale?: Float32Array | undefined;
       /** Receives the zero points. */
-      readonly zeroPoint?: Int32Array;
+      readonly zeroPoint?: Int32Array | undefined;
     };
 
 /** Options of `quantize`. */
@@ -90,17 +90,32 @@ export interface QuantizeOptions extends ParameterOptions {
    * round(x / scale + zeroPoint), 'reciprocal' round(x * (1 / scale)) + zeroPoint.
    * @defaultValue 'onnx'
    */
-  rounding?: 'onnx' | 'fused' | 'reciprocal';
+  rounding?: 'onnx' | 'fused' | 'reciprocal' | undefined;
+  /**
+   * true: packs the codes densely in the same pass, as `pack` does. `data` is then a Uint8Array of ceil(n * bits / 8) bytes, and the result
+   * has `packed: true`. Every call that takes a quantized tensor takes it.
+   * @defaultValue false
+   */
+  packed?: boolean | undefined;
   /** Arrays of the right type and length to fill instead of new ones. */
-  out?: QuantizeOutput;
+  out?: QuantizeOutput | undefined;
   /** Receives the errors of the result, measured in the same pass over the data; see `sp.errorSum()`. */
-  errors?: ErrorSum;
+  errors?: ErrorSum | undefined;
 }
 
-/** Scales and zero points: one of each per tensor, per channel or per group. */
+/**
+ * Scales and zero points: one of each per tensor, per channel or per group. `JSON.stringify` writes them as lists of numbers. The option
+ * `range` takes them as they are, and as JSON.parse returns them.
+ */
 export interface QuantizationParameters {
   /** The distance between neighboring codes. */
   readonly scale: Float32Array;
   /** The code of 0. */
   readonly zeroPoint: Int32Array;
+}
+
+/** The same in new arrays. */
+export interface NewParameters extends QuantizationParameters {
+  readonly scale: Float32Array<ArrayBuffer>;
+  readonly zeroPoint: Int32Array<ArrayBuffer>;
 }

@@ -1,10 +1,11 @@
 // Scales and zero points in wasm memory: allocates and finds them.
-import { checkKeys } from '../core/check.js';
+
 import { Layout as LayoutRecord, LinearJob, NonFinite, type QuantizationSpec, Status } from '../core/door.js';
 import { type Core, checkStatus, forEachTile, tileParameters } from '../core/memory.js';
-import { type Job, jobOf, quantizeKeys, specOfDType } from './job.js';
+import { checkOptionsOf } from './calls.js';
+import { type Job, jobOf, specOfDType } from './job.js';
 import { type Layout, layoutOf } from './layout.js';
-import type { QuantizationParameters, QuantizeOptions } from './options.js';
+import type { NewParameters, QuantizeOptions } from './options.js';
 import { Sink } from './sink.js';
 import { type FloatInput, nonFiniteError, type Source, sourceOf, withWhole } from './source.js';
 import { dtypeInfo } from './tensor.js';
@@ -78,13 +79,13 @@ export function findParameters(core: Core, source: Source, { range, layout }: Jo
       core.module.HEAPF32.set(range.max, at.max / 4);
       break;
     case 'min-max':
-      observe(core, source, layout, at);
+      observeRange(core, source, layout, at);
   }
   checkStatus(core.module._chooseQparams(at.job, at.min, at.max));
 }
 
 /** Writes the smallest and the largest value of each parameter to wasm memory. */
-function observe(core: Core, source: Source, layout: Layout, { job, min, max }: Parameters): void {
+export function observeRange(core: Core, source: Source, layout: Layout, { job, min, max }: Parameters): void {
   core.module._clearRange(min, max, layout.parameters);
   forEachTile(source.length, source.inPlace, (start, count) => {
     const x = source.at(start, count);
@@ -98,7 +99,7 @@ export function finiteRange(core: Core, source: Source): { readonly min: number;
   const layout = layoutOf({ kind: 'per-tensor' }, [source.length], source.length);
   const spec = { ...specOfDType(dtypeInfo('int8')), nonFinite: NonFinite.saturate };
   return withParameters(core, layout, spec, (at) => {
-    observe(core, source, layout, at);
+    observeRange(core, source, layout, at);
     const { HEAPF32 } = core.module;
     const min = HEAPF32[at.min / 4] as number;
     const max = HEAPF32[at.max / 4] as number;
@@ -106,9 +107,16 @@ export function finiteRange(core: Core, source: Source): { readonly min: number;
   });
 }
 
+/** Scales and zero points that `JSON.stringify` writes as lists of numbers, which the option `range` takes. */
+export function writable(scale: Float32Array<ArrayBuffer>, zeroPoint: Int32Array<ArrayBuffer>): NewParameters {
+  const toJSON = () => ({ scale: [...scale], zeroPoint: [...zeroPoint] });
+  // A function among the members that are copied would keep the object from structuredClone and postMessage.
+  return Object.defineProperty({ scale, zeroPoint }, 'toJSON', { value: toJSON });
+}
+
 /** See Scalepoint.chooseQuantizationParameters. */
-export function chooseParameters(core: Core, x: FloatInput, options: QuantizeOptions): QuantizationParameters {
-  checkKeys(options, quantizeKeys);
+export function chooseParameters(core: Core, x: FloatInput, options: QuantizeOptions): NewParameters {
+  checkOptionsOf('quantize', options);
   const source = sourceOf(core, x, options.from, 'x');
   const job = jobOf(options, source.length, source.shape);
   const { layout, spec } = job;
@@ -121,5 +129,5 @@ export function chooseParameters(core: Core, x: FloatInput, options: QuantizeOpt
       zeroPoint.copy(0, zeroPoint.length, at.zeroPoint);
     }),
   );
-  return { scale: scale.result as Float32Array, zeroPoint: zeroPoint.result as Int32Array };
+  return writable(scale.result as Float32Array<ArrayBuffer>, zeroPoint.result as Int32Array<ArrayBuffer>);
 }

@@ -1,10 +1,12 @@
 // Quantizes floats to codes of a codebook: blocks with one scale each, called absmax, and one list of values for all blocks.
-import { checkKeys, checkShape, checkWhole, choice } from '../core/check.js';
+
+import { checkKeys, checkShape, checkWhole, choiceIndex } from '../core/check.js';
 import { Decision, PublishedCodebook, Status } from '../core/door.js';
-import { rangeError, typeError } from '../core/errors.js';
+import { typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
 import { type Expected, ofType, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
+import { checkOptionsOf } from './calls.js';
 import { type CodebookAddresses, checkCount, valuesOf, withCodebookMemory } from './codebook.js';
 import { checkApart, Sink } from './sink.js';
 import {
@@ -16,7 +18,8 @@ import {
   withResident,
   withWhole,
 } from './source.js';
-import { type CodebookTensor, plain } from './tensor.js';
+import { type CodebookParameters, type CodebookTensor, plain } from './tensor.js';
+import { codebookNames, typeNameError } from './type-names.js';
 
 /** Source of the values of the codes. */
 export type CodebookSource =
@@ -35,29 +38,28 @@ export interface CodebookOptions<Data extends Uint8Array | WasmArray = Uint8Arra
   /** The values of the codes: named, given or learned. */
   codebook: CodebookSource;
   /** Consecutive elements that share an absmax; the last block may be shorter. @defaultValue 64 */
-  blockSize?: number;
+  blockSize?: number | undefined;
   /**
    * 'mse': chooses each absmax for the least squared error, together with a learned codebook. An absmax may then be negative, which mirrors
    * a codebook with more values on one side. Needs room for all of x in wasm memory.
    * @defaultValue 'min-max': the largest magnitude in the block
    */
-  range?: 'min-max' | 'mse';
+  range?: 'min-max' | 'mse' | undefined;
   /**
    * 'int8': the absmax values of each 256 blocks are integer multiples of one bfloat16. `sp.quantize(q.absmax, { dtype: 'int8', shape:
    * [blocks], granularity: { kind: 'per-group', groupSize: 256 } })` then stores them in 8.06 bits each without loss, unless they are below
    * 1e-36.
    * @defaultValue 'float32'
    */
-  absmaxType?: 'float32' | 'int8';
+  absmaxType?: 'float32' | 'int8' | undefined;
   /** Its product is the number of elements. @defaultValue [length] */
-  shape?: readonly number[];
+  shape?: readonly number[] | undefined;
   /** The input is a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
   /** A Uint8Array or a WasmArray of uint8 for the codes, one a byte, to fill instead of a fresh one. */
-  out?: Data;
+  out?: Data | undefined;
 }
 
-const keys = new Set(['codebook', 'blockSize', 'range', 'absmaxType', 'shape', 'from', 'out']);
 const defaultBlockSize = 64;
 
 /** A checked `codebook` option. */
@@ -76,7 +78,7 @@ const publishedCount = 16;
 /** Values of the option. */
 const codebookForm: Expected = {
   kind: 'anyOf',
-  of: [oneOf(['nf4', 'fp4']), ofType('Float32Array'), { kind: 'object', keys: ['learn'] }],
+  of: [oneOf(codebookNames), ofType('Float32Array'), { kind: 'object', keys: ['learn'] }],
 };
 
 function codebookOf(codebook: unknown): Codebook {
@@ -89,10 +91,11 @@ function codebookOf(codebook: unknown): Codebook {
     };
   }
   if (typeof codebook === 'object' && codebook !== null && 'learn' in codebook) {
+    checkKeys(codebook, ['learn'], 'codebook');
     const count = checkCount(codebook.learn, 'codebook.learn');
     return { count, decision: Decision.nearest, learned: true, fill() {} };
   }
-  if (typeof codebook === 'string') throw rangeError('codebook', codebookForm, codebook);
+  if (typeof codebook === 'string') throw typeNameError('codebook', codebookNames, codebook, codebookForm);
   if (!ArrayBuffer.isView(codebook)) throw typeError('codebook', codebookForm, codebook);
   const values = valuesOf(codebook, 'codebook');
   return {
@@ -120,9 +123,13 @@ interface CodebookRun {
 }
 
 /** See Scalepoint.quantizeCodebook. */
-export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOptions): CodebookTensor {
+export function quantizeCodebook(
+  core: Core,
+  x: FloatInput,
+  options: CodebookOptions,
+): CodebookTensor & CodebookParameters {
   // Check the arguments.
-  checkKeys(options, keys);
+  checkOptionsOf('quantizeCodebook', options);
   const codebook = codebookOf(options.codebook);
   const blockSize = options.blockSize === undefined ? defaultBlockSize : checkWhole(options.blockSize, 'blockSize', 1);
   const source = sourceOf(core, x, options.from, 'x');
@@ -133,8 +140,8 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   const codes = new Sink(core, 'uint8', n, out, 'out');
   checkApart(x, out, 'out');
   const absmax = new Sink(core, 'float32', blocks, undefined, 'absmax');
-  const searched = choice(options, 'range', ['min-max', 'mse']) === 1;
-  const rounded = choice(options, 'absmaxType', ['float32', 'int8']) === 1;
+  const searched = choiceIndex(options, 'range', ['min-max', 'mse']) === 1;
+  const rounded = choiceIndex(options, 'absmaxType', ['float32', 'int8']) === 1;
   const { count: values, decision } = codebook;
   // Find the values and the absmax, and make the codes.
   const learned = withCodebookMemory(core, blocks, { blockSize, values, decision }, (at: CodebookAddresses) => {
@@ -161,7 +168,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
     kind: 'codebook',
     codebook: learned,
     blockSize,
-    absmax: absmax.result as Float32Array,
+    absmax: absmax.result as Float32Array<ArrayBuffer>,
     data: codes.result as Uint8Array | WasmArray,
     shape,
   });

@@ -1,32 +1,34 @@
 // Quantizes floats to integers with scales and zero points.
-import { checkKeys } from '../core/check.js';
+import { checkBoolean, checkKeys } from '../core/check.js';
 import { QuantizationSpec, Status } from '../core/door.js';
 import { typeError } from '../core/errors.js';
 import { type Core, forEachTile, stepSize, tileParameters, tileSize } from '../core/memory.js';
 import { type Expected, ofType } from '../core/option-problem.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
+import { checkOptionsOf } from './calls.js';
 import { ErrorSum, withSums } from './error-sum.js';
-import { type Job, jobOf, quantizeKeys } from './job.js';
+import { type Job, jobOf } from './job.js';
 import { type Runs, runsOf } from './layout.js';
 import type { QuantizeOptions } from './options.js';
+import { PackedSink } from './pack.js';
 import { failQuantizing, findParameters, withParameters } from './parameters.js';
-import { checkApart, Sink } from './sink.js';
+import { checkApart, type ResultSink, Sink } from './sink.js';
 import { type FloatInput, type Source, sourceOf, withResident, withWhole } from './source.js';
 import { type CodeArray, type LinearQuantizedTensor, plain } from './tensor.js';
 
 /** Sinks of the results. */
 interface Sinks {
-  readonly codes: Sink;
+  readonly codes: ResultSink;
   readonly scale: Sink;
   readonly zeroPoint: Sink;
 }
 
-const outKeys = new Set(['data', 'scale', 'zeroPoint']);
+const outNames = ['data', 'scale', 'zeroPoint'];
 
 /** Values of the option `out`. */
 const outForm: Expected = {
   kind: 'anyOf',
-  of: [ofType('typed array', 'WasmArray'), { kind: 'object', keys: [...outKeys] }],
+  of: [ofType('typed array', 'WasmArray'), { kind: 'object', keys: outNames }],
 };
 
 /** The arrays of an `out` option by name. A single array is that of the codes. */
@@ -34,18 +36,14 @@ function placesOf(out: unknown): { readonly data?: unknown; readonly scale?: unk
   if (typeof out !== 'object' || out === null || ArrayBuffer.isView(out) || out instanceof OwnedWasmArray) {
     return { data: out };
   }
-  if (!('data' in out)) {
-    throw typeError('out', outForm, out);
-  }
-  for (const key in out) {
-    if (!outKeys.has(key)) throw typeError(`out.${key}`, { kind: 'knownOption', names: [...outKeys] });
-  }
+  if (!Array.isArray(out)) checkKeys(out, outNames, 'out');
+  if (!('data' in out)) throw typeError('out', outForm, out);
   return out;
 }
 
 /** See Scalepoint.quantize. */
 export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor {
-  checkKeys(options, quantizeKeys);
+  checkOptionsOf('quantize', options);
   const source = sourceOf(core, x, options.from, 'x');
   const job = jobOf(options, source.length, source.shape);
   const { info, layout } = job;
@@ -53,7 +51,10 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   const places = placesOf(out);
   const dataName = places === out ? 'out.data' : 'out';
   const { data, scale: ownScale, zeroPoint: ownZeroPoint } = places;
-  const codes = new Sink(core, info.storage, source.length, data, dataName);
+  const packed = options.packed !== undefined && checkBoolean(options.packed, 'packed');
+  const codes = packed
+    ? new PackedSink(core, info, source.length, data, dataName)
+    : new Sink(core, info.storage, source.length, data, dataName);
   const scale = new Sink(core, 'float32', layout.parameters, ownScale, 'out.scale');
   const zeroPoint = new Sink(core, 'int32', layout.parameters, ownZeroPoint, 'out.zeroPoint');
   checkApart(x, data, dataName);
@@ -71,7 +72,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
   else if (runs !== undefined && runs.run <= tileSize) quantizeRuns(core, source, job.spec, runs, sinks);
   else quantizeInPasses(core, source, job, sinks, undefined);
-  return plain({
+  const q: { -readonly [K in keyof LinearQuantizedTensor]: LinearQuantizedTensor[K] } = {
     kind: 'linear',
     dtype: info.name,
     shape: job.shape,
@@ -79,7 +80,9 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
     data: codes.result as CodeArray | WasmArray,
     scale: scale.result as Float32Array,
     zeroPoint: zeroPoint.result as Int32Array,
-  });
+  };
+  if (packed) q.packed = true;
+  return plain(q);
 }
 
 /** Quantizes in one pass over tiles of whole runs. Makes range, parameters and codes of a run while it is in the cache. */

@@ -1,16 +1,29 @@
 // Sinks for the results of the core. Fill arrays in wasm memory in place, and copy to others.
 import { rangeError, typeError } from '../core/errors.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from '../core/memory.js';
-import { count, ofType } from '../core/option-problem.js';
+import { exactly, ofType } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
-import { addressOfView, checkAttached, checkUnchanged, isStored } from './source.js';
+import { addressOfView, checkAttached, checkUnchanged } from './source.js';
+import { isTensor } from './tensor-like.js';
 
 /** Up to this number of values are copied one by one, which is faster than making a view of them. */
 const handful = 16;
 
+/** Takes results tile by tile. */
+export interface ResultSink {
+  /** Address of the results in wasm memory; undefined if they have to be copied. */
+  readonly address: number | undefined;
+  /** The result for the caller. */
+  readonly result: WasmView | WasmArray;
+  /** Address for the results from `start` on: in place, or in `tile`. */
+  at(start: number, tile: number): number;
+  /** Takes a tile of results, unless they were made in place. */
+  put(start: number, count: number, tile: number): void;
+}
+
 /** An array for results: the caller's, or a new one. */
-export class Sink {
+export class Sink implements ResultSink {
   /** Address of the results in wasm memory; undefined for other arrays. */
   readonly address: number | undefined;
   readonly #array: WasmView | undefined;
@@ -36,7 +49,7 @@ export class Sink {
     }
     const given = out as WasmView | OwnedWasmArray;
     if (!(given instanceof OwnedWasmArray)) checkAttached(given, what);
-    if (given.length !== length) throw rangeError(what, count(length, 'elements'), given.length);
+    if (given.length !== length) throw rangeError(what, exactly(length, 'elements'), given.length);
     this.#given = given;
     if (given instanceof OwnedWasmArray) {
       this.address = given.addressIn(core, what);
@@ -93,7 +106,7 @@ export class Sink {
 /** @throws RangeError if `out`, an array that the caller gave, shares memory with x. @param name path of x in errors */
 export function checkApart(x: unknown, out: unknown, what: string, name = 'x'): void {
   if (x === undefined || out === undefined) return;
-  const given = isStored(x) ? x.data : x;
+  const given = isTensor(x) && 'data' in x ? x.data : x;
   const a = given instanceof OwnedWasmArray ? given.view : given;
   const b = out instanceof OwnedWasmArray ? out.view : out;
   if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.buffer !== b.buffer) return;

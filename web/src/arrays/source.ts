@@ -12,6 +12,16 @@ import {
 import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
+import {
+  type HalfFormat,
+  isTensor,
+  partsOfTensor,
+  type StoredFloats,
+  type StoredTensor,
+  type TensorLike,
+} from './tensor-like.js';
+
+export type { HalfFormat, StoredFloats, StoredTensor };
 
 /** A Float16Array, which not all engines have. */
 export interface Float16ArrayLike extends ArrayBufferView {
@@ -28,10 +38,9 @@ export type FloatInput =
   | Uint16Array
   | readonly number[]
   | WasmArray
-  | StoredFloats;
-
-/** The 16-bit float formats whose bits a Uint16Array can hold. */
-export type HalfFormat = 'float16' | 'bfloat16';
+  | StoredFloats
+  | StoredTensor
+  | TensorLike;
 
 /** Values of `from`. */
 export const halfFormats: readonly HalfFormat[] = ['float16', 'bfloat16'];
@@ -71,7 +80,7 @@ export abstract class Source {
   abstract readonly inPlace: boolean;
 
   /** The shape of an input that has one; undefined for arrays. */
-  shape?: readonly number[];
+  shape?: readonly number[] | undefined;
 
   constructor(
     protected readonly core: Core,
@@ -259,34 +268,20 @@ function numbersOf(array: readonly unknown[], what: string): Float32Array | Floa
   return exact ?? floats;
 }
 
-/** Floats as `readTensor` of `scalepoint/model` returns them: an array with its type and shape. */
-export interface StoredFloats {
-  /** F16 and BF16: the array holds their bits. */
-  readonly dtype: 'F32' | 'F64' | 'F16' | 'BF16';
-  /** Its product is the number of elements. */
-  readonly shape: readonly number[];
-  /** The floats, or the bits of 16-bit floats. */
-  readonly data: Float32Array | Float64Array | Uint16Array;
-}
+/** Types of floats as `readTensor` of `scalepoint/model` names them. */
+const storedTypes: readonly StoredFloats['dtype'][] = ['F32', 'F64', 'F16', 'BF16'];
 
-const storedFormats: Readonly<Record<StoredFloats['dtype'], HalfFormat | undefined>> = {
-  F32: undefined,
-  F64: undefined,
-  F16: 'float16',
-  BF16: 'bfloat16',
-};
-
-/** True for a tensor of floats as `readTensor` returns it. */
-export function isStored(x: unknown): x is StoredFloats {
-  if (typeof x !== 'object' || x === null || ArrayBuffer.isView(x)) return false;
-  const { dtype, data, shape } = x as Partial<Record<keyof StoredFloats, unknown>>;
-  return (
-    typeof dtype === 'string' && Object.hasOwn(storedFormats, dtype) && ArrayBuffer.isView(data) && Array.isArray(shape)
-  );
+/** @throws RangeError if it is a tensor of another type as `readTensor` returns it: with its name, type and bytes */
+function refuseStored(x: unknown, what: string): void {
+  const { name, dtype, kind, data } = (x ?? {}) as Partial<Record<keyof StoredTensor, unknown>>;
+  if (typeof name !== 'string' || typeof dtype !== 'string' || !ArrayBuffer.isView(data)) return;
+  const hint: Hint | undefined =
+    kind === undefined ? undefined : { kind: 'takenBy', call: 'dequantize', name: 'a quantized tensor' };
+  throw rangeError(`${what}.dtype`, oneOf(storedTypes), dtype, hint);
 }
 
 /** The kinds of input. */
-const inputs = ofType('Float32Array', 'Float64Array', 'Float16Array', 'number[]', 'WasmArray');
+const inputs = ofType('Float32Array', 'Float64Array', 'Float16Array', 'number[]', 'WasmArray', 'tensor of floats');
 
 /** The error for an input that cannot hold the bits of 16-bit floats. */
 function bitsError(what: string, from: HalfFormat, x: unknown): TypeError {
@@ -317,10 +312,17 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     throw rangeError('from', oneOf(['float16', 'bfloat16']), from);
   }
   if (x instanceof OwnedWasmArray) return sourceOfWasmArray(core, x, from, what, to);
-  if (isStored(x)) {
-    if (from !== undefined) throw typeError('from', without(`${what}.dtype`, x.dtype));
-    const source = sourceOf(core, x.data, storedFormats[x.dtype], `${what}.data`, to);
-    source.shape = x.shape;
+  if (isTensor(x)) {
+    const { data, shape, size, format, named } = partsOfTensor(x, what);
+    if (from !== undefined && format !== undefined)
+      throw typeError('from', without(`${what}.${'type' in x ? 'type' : 'dtype'}`, named));
+    if (isTensor(data)) throw typeError(`${what}.data`, inputs, data);
+    const array = typedArrayName(data);
+    const half = from ?? (array === 'Uint16Array' ? format : undefined);
+    if (half === undefined && !array?.startsWith('Float')) refuseStored(x, what);
+    const source = sourceOf(core, data, half, `${what}.data`, to);
+    if (source.length !== size) throw rangeError(`${what}.shape`, { kind: 'shape', elements: source.length }, shape);
+    source.shape = shape;
     return source;
   }
   if (Array.isArray(x)) {
@@ -328,7 +330,10 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     return new CopiedSource(core, numbersOf(x, what), what, to);
   }
   const name = typedArrayName(x);
-  if (name === undefined) throw typeError(what, inputs, x);
+  if (name === undefined) {
+    refuseStored(x, what);
+    throw typeError(what, inputs, x);
+  }
   const array = x as AnyTypedArray;
   checkAttached(array, what);
   const address = addressOfView(core, array);
@@ -393,20 +398,30 @@ export function nonFiniteError(
 
 // -------------------------------------------------------------------------------------------------------------------- codes
 
-/** Codes that lie in wasm memory, or are copied there tile by tile. */
-export class CodeSource {
+/** Codes of a tensor. */
+export interface CodeReader {
+  /** Number of codes. */
   readonly length: number;
-  /** True if all codes lie in wasm memory. */
+  /** True if all codes lie in wasm memory, one per element. */
+  readonly inPlace: boolean;
+  /** Address of the codes [start, start + count), valid until the next call. count is at most tileSize unless inPlace. */
+  at(start: number, count: number): number;
+}
+
+/** Codes that lie in wasm memory, or are copied there tile by tile. */
+export class CodeSource implements CodeReader {
+  readonly length: number;
   readonly inPlace: boolean;
   readonly #address: number;
   readonly #array: Exclude<WasmView, Float32Array> | OwnedWasmArray | undefined;
 
-  /** @throws TypeError or RangeError naming `what` */
+  /** @param to address that tiles are copied to @throws TypeError or RangeError naming `what` */
   constructor(
     private readonly core: Core,
     data: unknown,
     private readonly dtype: Exclude<WasmDType, 'float32'>,
     private readonly what: string,
+    to = core.scratch.y,
   ) {
     const expected = arrayTypes[dtype].name;
     const found = data instanceof OwnedWasmArray ? arrayTypes[data.dtype].name : typedArrayName(data);
@@ -422,11 +437,10 @@ export class CodeSource {
     checkAttached(array, what);
     const address = addressOfView(core, array);
     this.inPlace = address !== undefined;
-    this.#address = address ?? core.scratch.y;
+    this.#address = address ?? to;
     if (address === undefined) this.#array = array;
   }
 
-  /** Address of the codes [start, start + count). count is at most tileSize unless inPlace. */
   at(start: number, count: number): number {
     const size = elementBytes[this.dtype];
     const array = this.#array;
@@ -445,7 +459,7 @@ export class CodeSource {
  */
 export function addressOf(
   core: Core,
-  source: Source | CodeSource,
+  source: Source | CodeReader,
   start: number,
   count: number,
   size: number,

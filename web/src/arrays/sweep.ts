@@ -1,24 +1,26 @@
 // The errors of many settings at once.
-import { checkKeys } from '../core/check.js';
+
+import { checkKeys, checkShape } from '../core/check.js';
 import { ErrorSums, LinearJob, Scheme, Status } from '../core/door.js';
-import { typeError } from '../core/errors.js';
+import { typeError, within } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, forEachTile } from '../core/memory.js';
 import { ofType } from '../core/option-problem.js';
-import { type Job, jobOf, quantizeKeys } from './job.js';
+import { callOptions, checkOptionsOf, variantNames } from './calls.js';
+import { type Job, jobOf } from './job.js';
 import type { QuantizeOptions } from './options.js';
 import { failQuantizing, findParameters } from './parameters.js';
 import { type FloatInput, type HalfFormat, type Source, sourceOf, withWhole } from './source.js';
 
 /** A variant of `sweep`: options of `quantize`, without those about the input and the output. */
-export type SweepVariant = Omit<QuantizeOptions, 'shape' | 'from' | 'out' | 'errors'>;
+export type SweepVariant = Omit<QuantizeOptions, 'shape' | 'from' | 'out' | 'errors' | 'packed'>;
 
 /** Options of `sweep`. */
 export interface SweepOptions {
   /** Its product is the number of elements. @defaultValue [length] */
-  shape?: readonly number[];
+  shape?: readonly number[] | undefined;
   /** The input is a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
 }
 
 /** Results of `sweep` for a variant: its error, and its size. */
@@ -30,9 +32,6 @@ export interface SweepMeasures extends ErrorMeasures {
   readonly bitsPerNumber: number;
 }
 
-const sweepKeys = new Set(['shape', 'from']);
-const variantKeys = new Set([...quantizeKeys].filter((key) => !['shape', 'from', 'out', 'errors'].includes(key)));
-
 /** See Scalepoint.sweep. */
 export function sweep(
   core: Core,
@@ -40,14 +39,16 @@ export function sweep(
   variants: readonly SweepVariant[],
   options: SweepOptions,
 ): SweepMeasures[] {
-  checkKeys(options, sweepKeys);
+  checkOptionsOf('sweep', options);
   if (!Array.isArray(variants)) throw typeError('variants', ofType('array'), variants);
   const source = sourceOf(core, x, options.from, 'x');
-  const { shape } = options;
-  const jobs = (variants as readonly SweepVariant[]).map((variant) => {
-    checkKeys(variant, variantKeys);
-    return jobOf({ ...variant, ...(shape === undefined ? {} : { shape }) }, source.length, source.shape);
-  });
+  const shape = checkShape(options.shape ?? source.shape, source.length);
+  const jobs = (variants as readonly SweepVariant[]).map((variant, i) =>
+    within(`variants[${i}]`, () => {
+      checkKeys(variant, variantNames, '', { sweep: callOptions.sweep });
+      return jobOf({ ...variant, shape }, source.length);
+    }),
+  );
   const measured = withWhole(core, source, (whole) => measureJobs(core, whole, jobs));
   return jobs.map((job, i) => ({ ...(measured[i] as ErrorMeasures), bitsPerNumber: bitsPerNumber(job) }));
 }

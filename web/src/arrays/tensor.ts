@@ -1,30 +1,10 @@
 // Quantized tensors, and the types of their codes.
 import type { BlockType } from '../core/blocks.js';
-import { rangeError } from '../core/errors.js';
-import { oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
-
-const names = [
-  'int2',
-  'int3',
-  'int4',
-  'int5',
-  'int6',
-  'int7',
-  'int8',
-  'uint2',
-  'uint3',
-  'uint4',
-  'uint5',
-  'uint6',
-  'uint7',
-  'uint8',
-  'int16',
-  'uint16',
-] as const;
+import { integerNames, typeNameError } from './type-names.js';
 
 /** An integer type that codes can have. */
-export type DType = (typeof names)[number];
+export type DType = (typeof integerNames)[number];
 
 /** The elements that share one scale and zero point. Negative axes count from the end. */
 export type Granularity =
@@ -39,20 +19,20 @@ export type Granularity =
       /** Elements along the axis that share a scale. The last group of an axis may be shorter. */
       readonly groupSize: number;
       /** The axis along which elements are grouped. @defaultValue the last axis */
-      readonly axis?: number;
+      readonly axis?: number | undefined;
     };
 
 /** An array of codes, one per element: of one byte for up to 8 bits, of two bytes for 16 bits. */
 export type CodeArray = Int8Array | Uint8Array | Int16Array | Uint16Array;
 
-/** The array of the codes of a dtype. */
+/** A new array of the codes of a dtype. */
 export type CodesOf<D extends DType> = D extends 'int16'
-  ? Int16Array
+  ? Int16Array<ArrayBuffer>
   : D extends 'uint16'
-    ? Uint16Array
+    ? Uint16Array<ArrayBuffer>
     : D extends `u${string}`
-      ? Uint8Array
-      : Int8Array;
+      ? Uint8Array<ArrayBuffer>
+      : Int8Array<ArrayBuffer>;
 
 /** Bits, range and storage of a dtype. */
 export interface DTypeInfo {
@@ -72,7 +52,7 @@ export interface DTypeInfo {
 
 // Frozen because all callers get the same objects.
 const infos = new Map<string, DTypeInfo>(
-  names.map((name) => {
+  integerNames.map((name) => {
     const signed = name.startsWith('int');
     const bits = Number(name.replace(/^u?int/, ''));
     return [
@@ -90,7 +70,7 @@ const infos = new Map<string, DTypeInfo>(
 );
 
 /** Every dtype: those of up to 8 bits, signed first, then those of 16. */
-export const dtypes: readonly DType[] = Object.freeze([...names]);
+export const dtypes: readonly DType[] = Object.freeze([...integerNames]);
 
 /**
  * Bits, range and storage of a dtype.
@@ -103,7 +83,7 @@ export function dtypeInfo(dtype: DType): DTypeInfo {
 /** The same, where errors name the path of an option. */
 export function dtypeInfoAt(dtype: DType, option: string): DTypeInfo {
   const info = infos.get(dtype);
-  if (info === undefined) throw rangeError(option, oneOf(names), dtype);
+  if (info === undefined) throw typeNameError(option, integerNames, dtype);
   return info;
 }
 
@@ -128,8 +108,10 @@ export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = Code
   readonly shape: readonly number[];
   /** The elements that share one scale and zero point. */
   readonly granularity: Granularity;
-  /** One code per element, in row-major order. */
+  /** One code per element, in row-major order. With `packed: true`, their bytes as `pack` returns them. */
   readonly data: Data;
+  /** True if the codes are packed: see the option `packed` of `quantize`. @defaultValue false */
+  readonly packed?: boolean | undefined;
   /**
    * One scale per tensor, per channel or per group. Those of groups have the row-major order of the shape with the axis divided by
    * groupSize, rounded up.
@@ -137,6 +119,12 @@ export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = Code
   readonly scale: Float32Array;
   /** One zero point per scale. */
   readonly zeroPoint: Int32Array;
+}
+
+/** Integers whose codes are packed densely, as `quantize(x, { packed: true })` returns them. */
+export interface PackedLinearTensor<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray>
+  extends LinearQuantizedTensor<Data> {
+  readonly packed: true;
 }
 
 /** ggml blocks, byte for byte as a GGUF file holds them. Plain data, unless its data is a WasmArray. */
@@ -166,6 +154,14 @@ export interface CodebookTensor<Data extends Uint8Array | WasmArray = Uint8Array
   readonly data: Data;
   /** Its product is the number of elements. */
   readonly shape: readonly number[];
+}
+
+/** The values of the codes of a codebook, in new arrays. */
+export interface CodebookParameters {
+  /** 2 to 256 values, by code. */
+  readonly codebook: Float32Array<ArrayBuffer>;
+  /** One per block. */
+  readonly absmax: Float32Array<ArrayBuffer>;
 }
 
 /** Any quantized tensor. */

@@ -59,7 +59,7 @@ async function ranges({ sp, limits, size: n, time }: BenchRun, bench: ArrayBench
   ms = await time({
     ours: () => sp.quantize(x, { range, out }),
     limit: () => limits.fourToOne(n),
-    plain: plain.quantize.bind(undefined, js, scale, zeroPoint, codes),
+    plain: plain.plainQuantize.bind(undefined, js, scale, zeroPoint, codes),
   });
   row('quantize', ms.ours, ms.limit, ms.plain);
   const both = await time({
@@ -83,7 +83,7 @@ async function restoring({ sp, limits, size: n, time }: BenchRun, bench: ArrayBe
   const ms = await time({
     ours: () => sp.dequantize(q, { out: y }),
     limit: () => limits.oneToFour(n),
-    plain: plain.dequantize.bind(undefined, bench.codes, scale, zeroPoint, restored),
+    plain: plain.plainDequantize.bind(undefined, bench.codes, scale, zeroPoint, restored),
   });
   row('dequantize', ms.ours, ms.limit, ms.plain);
 }
@@ -112,7 +112,7 @@ async function measured({ sp, time }: BenchRun, bench: ArrayBench): Promise<void
   const ms = await time({
     ours: () => sp.quantize(x, { range: { scale, zeroPoint }, out, errors: sum }),
     plain: () => {
-      plain.quantize(js, scale, zeroPoint, codes);
+      plain.plainQuantize(js, scale, zeroPoint, codes);
       plain.error(js, codes, scale, zeroPoint);
     },
   });

@@ -11,7 +11,7 @@ export function minmax(x: Float32Array): [min: number, max: number] {
   return [min, max];
 }
 
-export function quantize(x: Float32Array, scale: number, zeroPoint: number, codes: Int8Array): void {
+export function plainQuantize(x: Float32Array, scale: number, zeroPoint: number, codes: Int8Array): void {
   for (let i = 0; i < x.length; i++) {
     codes[i] = Math.max(-128, Math.min(127, Math.round((x[i] as number) / scale) + zeroPoint));
   }
@@ -21,7 +21,7 @@ export function rangeAndQuantize(x: Float32Array, codes: Int8Array): void {
   const [min, max] = minmax(x);
   const low = Math.min(min, 0);
   const scale = (Math.max(max, 0) - low) / 255;
-  quantize(x, scale, Math.round(-128 - low / scale), codes);
+  plainQuantize(x, scale, Math.round(-128 - low / scale), codes);
 }
 
 export function groups(x: Float32Array, size: number, levels: number, codes: Int8Array, scales: Float32Array): void {
@@ -36,7 +36,7 @@ export function groups(x: Float32Array, size: number, levels: number, codes: Int
   }
 }
 
-export function dequantize(codes: Int8Array, scale: number, zeroPoint: number, x: Float32Array): void {
+export function plainDequantize(codes: Int8Array, scale: number, zeroPoint: number, x: Float32Array): void {
   for (let i = 0; i < codes.length; i++) x[i] = ((codes[i] as number) - zeroPoint) * scale;
 }
 

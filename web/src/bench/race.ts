@@ -1,21 +1,23 @@
 // Times contestants in turns in one process. The fastest sample of each counts: other work of the machine can only make a sample slower,
 // and with many short turns each contestant gets some undisturbed ones.
 
+import { checkKeys } from '../core/check.js';
+
 /** Options of `race`. */
 export interface RaceOptions {
   /** Samples of each contestant. @defaultValue 15 */
-  readonly rounds?: number;
+  readonly rounds?: number | undefined;
   /**
    * Least length of a sample in milliseconds, which short functions reach by repetition: browsers' clocks tick every 0.1 ms.
    * @defaultValue 4
    */
-  readonly sampleMs?: number;
+  readonly sampleMs?: number | undefined;
   /**
    * Time that each contestant runs before it is timed, in milliseconds, and at least for three calls. Engines optimize a function only
    * after it has run for a while, which takes longest for functions that call much JavaScript.
    * @defaultValue 800
    */
-  readonly warmupMs?: number;
+  readonly warmupMs?: number | undefined;
   /** Stops between two samples; the race rejects with its reason. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -29,8 +31,10 @@ export type Contestant = () => unknown;
 /** Returns the milliseconds of one call of each contestant, in its fastest sample. Other tasks run between samples. */
 export async function race<Name extends string>(
   contestants: Readonly<Record<Name, Contestant>>,
-  { rounds = 15, sampleMs = 4, warmupMs = 800, signal }: RaceOptions = {},
+  options: RaceOptions = {},
 ): Promise<Record<Name, number>> {
+  checkKeys(options, ['rounds', 'sampleMs', 'warmupMs', 'signal']);
+  const { rounds = 15, sampleMs = 4, warmupMs = 800, signal } = options;
   const names = Object.keys(contestants) as Name[];
   const state = new Map<Name, { repeat: number; least: number }>();
   for (const name of names) {

@@ -23,9 +23,9 @@ export interface BenchRow {
   /** The unit of the rate. */
   readonly unit: 'G floats/s' | 'M weights/s' | 'GMAC/s';
   /** time / time of the memory limit, which is a loop that moves the same bytes without arithmetic. 1 is the best possible value. */
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   /** time of plain JavaScript / time. */
-  readonly plain?: number;
+  readonly plain?: number | undefined;
 }
 
 /** A running benchmark. */

@@ -1,7 +1,7 @@
 // Runs the benchmark.
-import { checkBoolean, checkKeys, checkNumber, choice } from '../core/check.js';
+import { checkBoolean, checkKeys, checkNumber, choiceIndex } from '../core/check.js';
 import { rangeError } from '../core/errors.js';
-import type { LoadOptions } from '../core/load.js';
+import { checkLoadOptions, type LoadOptions } from '../core/load-options.js';
 import type { Expected } from '../core/option-problem.js';
 import { load } from '../instance/scalepoint.js';
 import { makeLimits } from './limits.js';
@@ -12,19 +12,19 @@ import { type BenchPart, type BenchRow, type BenchRun, benchParts } from './row.
 /** Options of `runBench`. */
 export interface BenchOptions {
   /** Uses less data and fewer samples: some seconds instead of a minute. @defaultValue false */
-  quick?: boolean;
+  quick?: boolean | undefined;
   /** Runs one part alone. @defaultValue all */
-  only?: BenchPart;
+  only?: BenchPart | undefined;
   /** Floats of arrays and blocks, a multiple of 256. @defaultValue 2^24, quick 2^20 */
-  size?: number;
+  size?: number | undefined;
   /** Inputs and outputs of the layers. @defaultValue 4096, quick 1024 */
-  width?: number;
+  width?: number | undefined;
   /** Options for loading the core. */
-  load?: LoadOptions;
+  load?: LoadOptions | undefined;
   /** Stops between two samples. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Called with each row once it is measured. */
-  onRow?: (row: BenchRow) => void;
+  onRow?: ((row: BenchRow) => void) | undefined;
 }
 
 /** The result of `runBench`. */
@@ -37,7 +37,7 @@ export interface BenchResult {
   readonly rows: readonly BenchRow[];
 }
 
-const keys = new Set(['quick', 'only', 'size', 'width', 'load', 'signal', 'onRow']);
+const names = ['quick', 'only', 'size', 'width', 'load', 'signal', 'onRow'];
 
 /** Checks a size among the options: a multiple of `step`. @throws TypeError or RangeError naming it */
 function sizeOf(value: unknown, name: string, step: number, fallback: number, most: number): number {
@@ -57,10 +57,11 @@ function sizeOf(value: unknown, name: string, step: number, fallback: number, mo
  * @throws TypeError or RangeError naming the option; what `load` throws; the signal's reason
  */
 export async function runBench(options: BenchOptions = {}): Promise<BenchResult> {
-  checkKeys(options, keys);
+  checkKeys(options, names);
   const { only, signal, onRow } = options;
+  if (options.load !== undefined) checkLoadOptions(options.load, 'load');
   const quick = options.quick !== undefined && checkBoolean(options.quick, 'quick');
-  choice(options, 'only', benchParts);
+  choiceIndex(options, 'only', benchParts);
   const size = sizeOf(options.size, 'size', 256, quick ? 1 << 20 : 1 << 24, 1 << 26);
   const width = sizeOf(options.width, 'width', 32, quick ? 1024 : 4096, 1 << 14);
   signal?.throwIfAborted();

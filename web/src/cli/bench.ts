@@ -1,6 +1,7 @@
 import { cpus } from 'node:os';
 import { type BenchOptions, type BenchPart, type BenchRow, benchParts, runBench } from '../bench.js';
-import { commonOptions, parse, wholeOf } from './options.js';
+import { benchFlags } from './flags.js';
+import { choiceOf, parseArguments, wholeOf } from './parse.js';
 import { abortOnSignal, effort, printJson, UsageError } from './process.js';
 import { painter, printLines } from './text.js';
 import { benchUsage } from './usage.js';
@@ -26,21 +27,11 @@ function line(cells: readonly [string, string, string, string, string, string]):
   return `${operation.padEnd(28)}${size.padEnd(22)}${ms.padStart(8)}${rate.padStart(7)}${limit.padStart(7)}${plain.padStart(8)}`.trimEnd();
 }
 
-const flags = {
-  ...commonOptions,
-  quick: { type: 'boolean' },
-  only: { type: 'string' },
-  size: { type: 'string' },
-  width: { type: 'string' },
-} as const;
-type BenchValues = ReturnType<typeof parse<typeof flags>>['values'];
+type BenchValues = ReturnType<typeof parseArguments<typeof benchFlags>>['values'];
 
 /** Options of the benchmark, from the command line. @throws UsageError */
 function optionsOf(values: BenchValues): BenchOptions {
-  const only = benchParts.find((part) => part === values.only);
-  if (values.only !== undefined && only === undefined) {
-    throw new UsageError(`--only: expected ${benchParts.join(', ')}, got ${JSON.stringify(values.only)}`);
-  }
+  const only = choiceOf('only', values.only, benchParts);
   const size = wholeOf('size', values.size);
   const width = wholeOf('width', values.width);
   return {
@@ -54,7 +45,7 @@ function optionsOf(values: BenchValues): BenchOptions {
 
 /** Measures the library on this machine. Returns the exit code. */
 export async function bench(args: string[]): Promise<number> {
-  const { values, positionals } = parse(args, flags);
+  const { values, positionals } = parseArguments(args, benchFlags);
   if (values.help) {
     process.stdout.write(benchUsage());
     return 0;

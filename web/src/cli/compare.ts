@@ -1,11 +1,12 @@
 import { type ComparedTensor, type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
+import { compareFlags } from './flags.js';
 import { withInput } from './input.js';
-import { commonOptions, decibelsOf, filesOf, parse, workersOf } from './options.js';
+import { choiceOf, decibelsOf, filesOf, parseArguments, workersOf } from './parse.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { missedOutput, runFlags, runOptionsOf, runText } from './running.js';
+import { missedOutput, runOptionsOf, runText } from './running.js';
 import {
   columnsOf,
-  count,
+  counted,
   formatDecibels,
   formatError,
   formatShape,
@@ -22,31 +23,20 @@ import {
 } from './text.js';
 import { compareUsage } from './usage.js';
 
-const options = {
-  ...commonOptions,
-  sort: { type: 'string' },
-  'min-sqnr': { type: 'string' },
-  workers: { type: 'string' },
-  quiet: { type: 'boolean' },
-  ...runFlags,
-} as const;
-
 /** Most names in a line of text. */
 const mostNames = 5;
 
 /** Compares two models. Returns the exit code. */
-export async function compare(args: string[]): Promise<number> {
-  const { values, positionals } = parse(args, options);
+export async function compareCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArguments(args, compareFlags);
   if (values.help) {
     process.stdout.write(compareUsage());
     return 0;
   }
   const [first, second] = filesOf(positionals, ['A', 'B'], 'compare') as [string, string];
   if (first === '-' && second === '-') throw new UsageError('compare: only one of the two can be standard input');
-  const { sort = 'file', quiet = false, json = false } = values;
-  if (sort !== 'file' && sort !== 'sqnr') {
-    throw new UsageError(`--sort: expected file or sqnr, got ${JSON.stringify(sort)}`);
-  }
+  const { quiet = false, json = false } = values;
+  const sort = choiceOf('sort', values.sort, compareFlags.sort.choices) ?? 'file';
   const wanted = { sort, quiet, json, verbose: values.verbose ?? false };
   const workers = workersOf(values.workers);
   const limit = decibelsOf(values['min-sqnr']);
@@ -94,8 +84,8 @@ function show(a: string, b: string, result: CompareReport, limit: number | undef
     const text = failure === undefined ? {} : { error: errorJson(failure) };
     printJson({ a, b, ...report, peakBytes: peakBytes(), ...text });
   } else if (!wanted.quiet) {
-    const lines = compareText(a, b, report);
-    if (result.outputs !== undefined) lines.push('', ...runText(result));
+    const run = result.outputs === undefined ? [] : ['', ...runText(result)];
+    const lines = [...compareText(a, b, report), ...run];
     if (wanted.verbose) lines.push(effort());
     printLines(lines);
   }
@@ -165,17 +155,17 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
     ],
   }));
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
-  lines.push(`${printable(a)} and ${printable(b)}: ${count(tensors.length, 'tensor')} compared`);
+  lines.push(`${printable(a)} and ${printable(b)}: ${counted(tensors.length, 'tensor')} compared`);
   if (tensors.length > 0) {
     lines.push(
       `SQNR ${withDecibels(total.sqnrDb)}, cosine ${total.cosine.toFixed(6)}, max error ${formatError(total.maxAbsoluteError)}`,
     );
     lines.push(...lowestLine(tensors));
   }
-  if (total.nonFinite > 0) lines.push(`${count(total.nonFinite, 'pair')} left out: NaN or infinite`);
+  if (total.nonFinite > 0) lines.push(`${counted(total.nonFinite, 'pair')} left out: NaN or infinite`);
   const mismatched = tensors.filter((tensor) => tensor.mismatched > 0);
   for (const { name, mismatched: pairs } of mismatched.slice(0, mostNames)) {
-    lines.push(`NaN or infinite, and not the same in both: ${printable(name)}, ${count(pairs, 'element')}`);
+    lines.push(`NaN or infinite, and not the same in both: ${printable(name)}, ${counted(pairs, 'element')}`);
   }
   if (mismatched.length > mostNames) {
     lines.push(`NaN or infinite, and not the same in both: ${mismatched.length - mostNames} more`);

@@ -1,72 +1,25 @@
-/** FILE of a command line: a file, the model in a folder, or standard input. */
+/** FILE of a command line: a file, the model in a folder, a URL, or standard input. */
 import { fstat, read } from 'node:fs';
-import { type FileHandle, mkdtemp, open, readdir, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdtemp, open, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type FileInput, type NodeFileHandle, ScalepointError } from '../model.js';
-import { formats, problemOf } from '../tooling.js';
-import { systemText, UsageError } from './process.js';
-import { listed } from './text.js';
+import { isModelStart, modelInFolder, modelStartBytes, problemOf, urlOfText } from '../tooling.js';
+import { UsageError } from './process.js';
+import { systemText } from './system-text.js';
 
 /** A file to read. */
 export interface Input {
-  /** Name in texts and reports: the path, or `standard input`. */
+  /** Name in texts and reports: the path, the URL, or `standard input`. */
   readonly name: string;
   readonly file: FileInput;
-  /** False for standard input, which has no folder. */
+  /** True for a path. URLs and standard input have no folder in the file system. */
   readonly isPath: boolean;
+  /** Name of the file, for the name of a result; undefined for standard input. */
+  readonly fileName: string | undefined;
   close(): Promise<void>;
-}
-
-// ------------------------------------------------------------------------------------------------------------------------ folders
-
-const mostNames = 5;
-
-/** Rank of a file as the model of a folder, the lowest first: an index, then the names that loaders look for. */
-function rank(name: string, extension: string): number {
-  if (extension.endsWith('.json')) return 0;
-  return name.toLowerCase() === `model${extension}` ? 1 : 2;
-}
-
-/** True if a file belongs to a split model, after its first file. */
-function isFurther(name: string, extension: string): boolean {
-  const takesSplits = formats().some((format) => format.takesSplits && format.extensions.includes(extension));
-  const [, number] = /-(\d{5,})-of-\d{5,}\.\w+$/.exec(name) ?? [];
-  return takesSplits && number !== undefined && Number(number) !== 1;
-}
-
-/** The model in a folder. @throws ScalepointError `IO` or `NOT_FOUND` */
-async function modelIn(folder: string): Promise<string> {
-  const label = JSON.stringify(folder);
-  let names: string[];
-  try {
-    names = (await readdir(folder)).sort();
-  } catch (cause) {
-    throw new ScalepointError('IO', `cannot read ${label}: ${systemText(cause)}`, { cause });
-  }
-  const ends = formats()
-    .flatMap(({ extensions }) => extensions)
-    .sort((a, b) => b.length - a.length);
-  const models = names.flatMap((name) => {
-    const extension = ends.find((end) => name.toLowerCase().endsWith(end));
-    return extension === undefined || name.startsWith('.') || isFurther(name, extension)
-      ? []
-      : [{ name, rank: rank(name, extension) }];
-  });
-  const best = Math.min(...models.map((model) => model.rank));
-  const [first, second] = models.filter((model) => model.rank === best);
-  if (first === undefined) {
-    throw new ScalepointError('NOT_FOUND', `the folder ${label} holds no ${ends.join(', ')} file`);
-  }
-  if (second !== undefined) {
-    const all = models.filter((model) => model.rank === best).map(({ name }) => name);
-    throw new ScalepointError(
-      'NOT_FOUND',
-      `the folder ${label} holds several models; name one: ${listed(all, mostNames)}`,
-    );
-  }
-  return join(folder, first.name);
 }
 
 // ----------------------------------------------------------------------------------------------------------------- standard input
@@ -80,14 +33,21 @@ const redirected: NodeFileHandle = {
   stat: () => statOf(0),
 };
 
-/** Copies a pipe into a file without a name, as models are read from many places at once. */
+/** Copies a pipe into a file without a name, as models are read from many places at once. Stops after the first bytes if they are not those of a model. */
 async function copied(signal: AbortSignal | undefined): Promise<FileHandle> {
   const folder = await mkdtemp(join(tmpdir(), 'scalepoint-'));
   const handle = await open(join(folder, 'stdin'), 'wx+').finally(() => rm(folder, { recursive: true, force: true }));
   const stop = () => process.stdin.destroy(signal?.reason);
   signal?.addEventListener('abort', stop);
   try {
-    for await (const chunk of process.stdin) await handle.writeFile(chunk as Uint8Array);
+    let begin: Uint8Array = new Uint8Array(0);
+    for await (const chunk of process.stdin) {
+      await handle.writeFile(chunk as Uint8Array);
+      if (begin.length >= modelStartBytes) continue;
+      begin = Buffer.concat([begin, chunk as Uint8Array]);
+      // A pipe may have no end.
+      if (begin.length >= modelStartBytes && !isModelStart(begin)) break;
+    }
     signal?.throwIfAborted();
     return handle;
   } catch (error) {
@@ -101,7 +61,7 @@ async function copied(signal: AbortSignal | undefined): Promise<FileHandle> {
 async function standardInput(signal: AbortSignal | undefined): Promise<Input> {
   if (process.stdin.isTTY)
     throw new UsageError('standard input is a terminal; name a file, or give one by < or a pipe');
-  const input = { name: 'standard input', isPath: false };
+  const input = { name: 'standard input', isPath: false, fileName: undefined };
   try {
     if ((await statOf(0)).isFile()) return { ...input, file: redirected, close: async () => {} };
     const handle = await copied(signal);
@@ -115,13 +75,18 @@ async function standardInput(signal: AbortSignal | undefined): Promise<Input> {
 /** Resolves a FILE of the command line. @throws ScalepointError or UsageError */
 async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
   if (text === '-') return standardInput(signal);
+  const close = async () => {};
+  const { url, name } = urlOfText(text) ?? {};
+  if (url !== undefined && url.protocol !== 'file:')
+    return { name: text, file: url, isPath: false, fileName: name, close };
+  const given = url === undefined ? text : fileURLToPath(url);
   // Other problems are reported when the file is opened.
-  const isFolder = await stat(text).then(
+  const isFolder = await stat(given).then(
     (status) => status.isDirectory(),
     () => false,
   );
-  const path = isFolder ? await modelIn(text) : text;
-  return { name: path, file: path, isPath: true, close: async () => {} };
+  const path = isFolder ? await modelInFolder(given) : given;
+  return { name: path, file: path, isPath: true, fileName: basename(path), close };
 }
 
 /** Calls `use` with a FILE of the command line, then closes it. */
@@ -131,7 +96,7 @@ export async function withInput<T>(text: string, use: (input: Input) => Promise<
     return await use(input);
   } catch (error) {
     // The files that an index names are looked for beside it.
-    const isIndex = !input.isPath && problemOf(error)?.option === 'file';
+    const isIndex = input.fileName === undefined && problemOf(error)?.option === 'file';
     throw isIndex ? new UsageError(`${input.name} cannot be an index; name its file, or the folder`) : error;
   } finally {
     await input.close();

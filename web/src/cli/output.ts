@@ -2,7 +2,6 @@
 import { lstat, stat } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
 import {
-  inspectModel,
   type ModelPlan,
   modelFormats,
   type QuantizeModelResult,
@@ -10,26 +9,28 @@ import {
   resultName,
   ScalepointError,
 } from '../model.js';
-import { aFile, noteText, type Words } from '../tooling.js';
-import { fileFlags } from './formats.js';
+import { aFile, exactly, mention, noteText, ofType, without } from '../tooling.js';
 import type { Input } from './input.js';
-import { Interrupted, systemText, UsageError } from './process.js';
-import { count, listed, printable } from './text.js';
-import { commandWords } from './wording.js';
+import { Interrupted, UsageError } from './process.js';
+import { ruleTexts } from './sizes.js';
+import { systemText } from './system-text.js';
+import { counted, listed, printable } from './text.js';
+import { commandWordsFor, wrongFlag } from './wording.js';
 
 /** Name of standard output as a value of -o. */
 export const standardOutput = '-';
 
 /** Path of a result: as given by -o, or in that folder or beside the input with the target in its name. */
-export function outputOf({ name, isPath }: Input, asked: string | undefined, plan: ModelPlan): string {
-  if (asked !== undefined && !(isPath && isFolder(asked))) return asked;
-  if (!isPath) throw new UsageError('quantize needs -o OUT for a model from standard input; -o - is standard output');
-  const usual = resultName(basename(name), plan);
+export function outputOf({ name, isPath, fileName }: Input, asked: string | undefined, plan: ModelPlan): string {
+  if (asked !== undefined && !(fileName !== undefined && isFolder(asked))) return asked;
+  if (fileName === undefined)
+    throw new UsageError('quantize needs -o OUT for a model from standard input; -o - is standard output');
+  const usual = resultName(fileName, plan);
   // A copy beside its input needs another name.
-  const isTaken = asked === undefined && resultFiles(usual, plan).includes(basename(name));
+  const isTaken = asked === undefined && resultFiles(usual, plan).includes(fileName);
   const extension = modelFormats().find((format) => format.name === plan.format)?.extensions[0] ?? '';
   const own = isTaken ? `${usual.slice(0, usual.length - extension.length)}.${plan.to}${extension}` : usual;
-  return join(asked ?? dirname(name), own);
+  return join(asked ?? (isPath ? dirname(name) : '.'), own);
 }
 
 /** The paths of all files of a result, the main one first. Standard output has room for one. */
@@ -62,13 +63,13 @@ export function fewOf(paths: readonly string[]): string[] {
 /** Note about a part of the work: its files, and the state of the whole. */
 export function partNote(part: string | undefined, { files, isWhole }: QuantizeModelResult): string {
   const share =
-    files.length === 0 ? 'there are fewer files than parts, so that it has none' : count(files.length, 'file');
+    files.length === 0 ? 'there are fewer files than parts, so that it has none' : counted(files.length, 'file');
   const rest = isWhole ? 'the result is whole' : 'other parts are missing';
   return `part ${part}: ${share}; ${rest}`;
 }
 
 /** True if a path ends like that of a folder. */
-function isFolder(path: string): boolean {
+export function isFolder(path: string): boolean {
   return path.endsWith('/') || path.endsWith(sep);
 }
 
@@ -82,12 +83,12 @@ export async function insideOf(asked: string | undefined): Promise<string | unde
 }
 
 /** The folder for several results, if one is given. @throws UsageError */
-export async function folderOf(asked: string | undefined): Promise<string | undefined> {
+export async function folderOf(asked: string | undefined, types: number): Promise<string | undefined> {
   if (asked === undefined) return undefined;
   if (asked === standardOutput)
-    throw new UsageError('--output: standard output has room for one type, not for several');
+    throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('output', asked)] });
   if (!(await isThere(asked))) {
-    throw new UsageError(`--output: several types need a folder that is there, got ${JSON.stringify(asked)}`);
+    throw wrongFlag('output', ofType('existing folder for several types'), asked);
   }
   return isFolder(asked) ? asked : asked + sep;
 }
@@ -115,59 +116,20 @@ export function checkName(output: string, { format: name }: ModelPlan): void {
     .sort((a, b) => b.length - a.length)[0];
   if (end === undefined || end === own) return;
   const better = `${output.slice(0, output.length - end.length)}${own}`;
-  throw new UsageError(
-    `--output: the result is ${aFile(format?.label ?? name)}, got ${JSON.stringify(output)}; did you mean ${better}?`,
-  );
-}
-
-const statusOf = (path: string) => stat(path).catch(() => undefined);
-
-/** A file that a flag names. */
-interface NamedFile {
-  readonly flag: string;
-  readonly path: string;
-}
-
-function namedFiles(words: Words, flags: readonly string[]): NamedFile[] {
-  return flags.flatMap((flag) => {
-    const path = words[flag];
-    return typeof path === 'string' ? [{ flag, path }] : [];
-  });
-}
-
-/**
- * Fails if an output is also an input: a file of the model, or one beside it, such as its config.json.
- * @param results paths of the result
- * @throws UsageError
- */
-export async function checkNotInput(
-  results: readonly string[],
-  { name, file, isPath }: Input,
-  { words }: { readonly words: Words },
-): Promise<void> {
-  const written = [...results.map((path) => ({ flag: 'output', path })), ...namedFiles(words, ['save-rules'])];
-  if ((await Promise.all(written.map(({ path }) => statusOf(path)))).every((there) => there === undefined)) return;
-  // Most often the input is one file. The others of a sharded model stand beside the index.
-  const shards = isPath ? (await inspectModel(file)).files.map((shard) => join(dirname(name), shard)) : [];
-  const read = [
-    ...(isPath ? [name, ...shards] : []).map((path) => ({ path, what: 'the input itself' })),
-    ...namedFiles(words, fileFlags()).map(({ flag, path }) => ({ path, what: `the file of --${flag}` })),
-  ];
-  const inputs = await Promise.all(read.map(async ({ path, what }) => ({ what, status: await statusOf(path) })));
-  for (const { flag, path } of written) {
-    const there = await statusOf(path);
-    const same = there && inputs.find(({ status }) => status?.dev === there.dev && status.ino === there.ino);
-    if (same) throw new UsageError(`--${flag}: ${JSON.stringify(path)} is ${same.what}; choose another name`);
-  }
+  const expected = ofType(`name of ${aFile(format?.label ?? name)}`);
+  throw wrongFlag('output', expected, output, { kind: 'didYouMean', names: [better] });
 }
 
 /** Fails if a model cannot go to standard output. @throws UsageError */
 export function checkStandardOutput({ json, minSqnr }: { json: boolean; minSqnr: boolean }): void {
   if (process.stdout.isTTY)
     throw new UsageError('--output: standard output is a terminal; name a file, or use > or a pipe');
-  if (json) throw new UsageError('--json: standard output holds the model');
+  if (json) throw wrongFlag('json', without('output', standardOutput));
   if (minSqnr) {
-    throw new UsageError('--min-sqnr: what went to standard output cannot be taken back; name a file');
+    throw wrongFlag('min-sqnr', without('output', standardOutput), undefined, {
+      kind: 'because',
+      message: 'output that was written cannot be taken back',
+    });
   }
 }
 
@@ -194,7 +156,7 @@ export function afterAll(error: unknown, written: readonly string[]): unknown {
 }
 
 /** The error for a plan that converts nothing, with reasons and remedies. */
-export function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
+export function nothingToDo({ tensors, notes, options }: ModelPlan): ScalepointError {
   const reasons = new Map<string, number>();
   for (const { kept } of tensors) {
     const text = kept?.text ?? '';
@@ -202,9 +164,10 @@ export function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
   }
   const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
   const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
+  const words = commandWordsFor({}, ruleTexts(options.rules ?? []));
   const message = [
     `nothing would be converted (${why})`,
-    ...notes.map((note) => noteText(note, commandWords)),
+    ...notes.map((note) => noteText(note, words)),
     '--force copies it',
   ].join('; ');
   return new ScalepointError('NO_EFFECT', message);

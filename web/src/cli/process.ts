@@ -1,12 +1,11 @@
 /** The process around a command: signals, the line of progress, memory, output for machines, errors. */
 import { readFileSync } from 'node:fs';
-import { getSystemErrorMap } from 'node:util';
 import type { Progress } from '../model.js';
 import { ScalepointError } from '../model.js';
 import { jsonText } from './json.js';
 import { columnsOf, formatBytes, formatSeconds, printable } from './text.js';
 
-/** Wrong usage of the command line: exit code 2. */
+/** Wrong usage of the command line: exit code 2. `wrongFlag` makes those about the value of a flag. */
 export class UsageError extends Error {}
 
 /** A signal ended the work. The exit code is 128 plus its number. */
@@ -45,12 +44,6 @@ export function abortOnSignal(message: string): AbortSignal {
     });
   }
   return controller.signal;
-}
-
-/** The system's text for an error, such as `no such file or directory`. */
-export function systemText(cause: unknown): string {
-  const { errno, message } = cause as NodeJS.ErrnoException;
-  return (errno === undefined ? undefined : getSystemErrorMap().get(errno)?.[1]) ?? message;
 }
 
 /** The file that an error is about. */
@@ -103,6 +96,47 @@ export function effort(): string {
   return `took ${process.uptime().toFixed(1)} s, peak memory ${formatBytes(peakBytes())}`;
 }
 
+/**
+ * The line of progress: 42% ████████░░░░░░░░░░░░ 1.31 GB of 3.09 GB  12 s left  blk.7.ffn_up.weight. In a narrow terminal the bar becomes
+ * shorter and the last parts are left out, so that it stays one line.
+ * @param milliseconds since the start
+ * @param width most columns; a full line would scroll the terminal
+ */
+export function progressText(
+  { tensor, bytesDone, bytesTotal }: Pick<Progress, 'tensor' | 'bytesDone' | 'bytesTotal'>,
+  milliseconds: number,
+  width: number,
+): string {
+  const done = bytesDone / Math.max(bytesTotal, 1);
+  const percent = `${Math.floor(done * 100)}%`.padStart(4);
+  // Too early for an estimate.
+  const left = done < 0.01 ? '' : `  ${formatSeconds((milliseconds / 1000) * (1 / done - 1))} left`;
+  const blocks = width >= 40 ? 20 : 8;
+  const bar = '█'.repeat(Math.round(done * blocks)).padEnd(blocks, '░');
+  const bytes = ` ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`;
+  let line = '';
+  for (const part of [percent, ` ${bar}`, ...(width >= 40 ? [bytes, left] : [left])]) {
+    if (line.length + part.length > width) return line;
+    line += part;
+  }
+  const room = width - line.length - 2;
+  return room < leastName ? line : `${line}  ${within(printable(tensor), room)}`;
+}
+
+/** The start of a text that fits into some columns. Characters from U+1100 on may take two. */
+function within(text: string, columns: number): string {
+  let [start, used] = ['', 0];
+  for (const character of text) {
+    used += (character.codePointAt(0) as number) < 0x1100 ? 1 : 2;
+    if (used > columns - 1 && start.length + character.length < text.length) return `${start}…`;
+    start += character;
+  }
+  return used > columns ? '…' : start;
+}
+
+/** Columns of a name that are worth showing. */
+const leastName = 8;
+
 /** A line of progress on stderr, if that is a terminal. It does not appear for quick work. */
 export function progressLine(quiet: boolean) {
   const active = !quiet && process.stderr.isTTY === true;
@@ -115,15 +149,8 @@ export function progressLine(quiet: boolean) {
       if (!active || now - start < 200 || now - last < 50) return;
       last = now;
       drawn = true;
-      const done = bytesDone / Math.max(bytesTotal, 1);
-      const bar = '█'.repeat(Math.round(done * 20)).padEnd(20, '░');
-      const percent = `${Math.floor(done * 100)}%`.padStart(4);
-      const bytes = `${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`;
-      // Too early for an estimate.
-      const left = done < 0.01 ? '' : `  ${formatSeconds(((now - start) / 1000) * (1 / done - 1))} left`;
-      const text = `${percent} ${bar} ${bytes}${left}  ${printable(tensor)}`;
-      // A full line would scroll the terminal.
-      process.stderr.write(`\r\x1b[2K${text.slice(0, columnsOf(process.stderr) - 1)}`);
+      const line = progressText({ tensor, bytesDone, bytesTotal }, now - start, columnsOf(process.stderr) - 1);
+      process.stderr.write(`\r\x1b[2K${line}`);
     },
     clear(): void {
       if (drawn) process.stderr.write('\r\x1b[2K');

@@ -8,34 +8,53 @@ import {
   planModel,
   presetTarget,
   QualityError,
+  type QuantizeModelOptions,
   quantizeModel,
+  type Rule,
   type WorkOptions,
 } from '../model.js';
 import {
   aFile,
+  checkFits,
   didYouMean,
   type FormatInfo,
   formats,
   type ModelFit,
   noteText,
+  ofType,
+  oneOf,
   type Preset,
   presets,
   sayHint,
+  urlOfText,
   type Words,
+  withOptions,
+  without,
 } from '../tooling.js';
-import { accepts, asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsOf, tables } from './formats.js';
+import { convertingFlags, quantizeFlags } from './flags.js';
+import {
+  acceptsTarget,
+  asUsage,
+  choiceFlags,
+  choicesOf,
+  fileFlags,
+  formatFlags,
+  type SidecarOption,
+  sidecarsOf,
+  tables,
+  withTexts,
+} from './format-flags.js';
 import { type Input, withInput } from './input.js';
-import { commonOptions, decibelsOf, filesOf, parse, targetOf, workersOf } from './options.js';
 import {
   afterAll,
   called,
   checkFree,
   checkName,
-  checkNotInput,
   checkStandardOutput,
   fewOf,
   folderOf,
   insideOf,
+  isFolder,
   named,
   nothingToDo,
   outputOf,
@@ -44,43 +63,32 @@ import {
   standardOutput,
   standardOutputStream,
 } from './output.js';
+import { checkApart, type WrittenFile } from './overlap.js';
+import { choiceOf, decibelsOf, filesOf, parseArguments, targetOf, workersOf } from './parse.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { placeOf, placeOfCopy, readSidecars, type SidecarPlace, sidecarPath, write } from './sidecars.js';
+import { makeParts, ResumableRun, stampsOf } from './resume.js';
+import { placeOf, placeOfCopy, readSidecars, type SidecarPlace, sidecarPath, sidecarPlace, write } from './sidecars.js';
 import {
-  checkRulesFree,
+  checkSavedFree,
   checkSizes,
   fitJson,
   isSized,
+  planIn,
   rulesOf,
   ruleTexts,
   savedLine,
+  savePlan,
   saveRules,
-  sizeFlags,
   sizeLabel,
-  sizeOf,
+  sizeOptionsOf,
   typesOf,
 } from './sizes.js';
 import { planText, reportText } from './tables.js';
-import { count, painter, printable, printLines } from './text.js';
+import { counted, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
-import { commandWords } from './wording.js';
+import { commandWordsFor, wrongFlag } from './wording.js';
 
-/** Options that do not belong to a format. */
-const options = {
-  ...commonOptions,
-  to: { type: 'string' },
-  preset: { type: 'string' },
-  output: { type: 'string', short: 'o' },
-  rule: { type: 'string', multiple: true },
-  'tensor-type-file': { type: 'string' },
-  ...sizeFlags,
-  workers: { type: 'string' },
-  'min-sqnr': { type: 'string' },
-  force: { type: 'boolean' },
-  quiet: { type: 'boolean' },
-  'dry-run': { type: 'boolean' },
-} as const;
-type LineValues = ReturnType<typeof parse<typeof options>>['values'];
+type LineValues = ReturnType<typeof parseArguments<typeof quantizeFlags>>['values'];
 
 /** A command line, split. */
 interface Line {
@@ -91,7 +99,7 @@ interface Line {
 }
 
 async function lineOf(args: string[]): Promise<Line> {
-  const { values, positionals } = parse(args, { ...formatFlags(), ...options });
+  const { values, positionals } = parseArguments(args, { ...formatFlags(), ...quantizeFlags });
   const given = values as LineValues;
   const types = await typesOf(given['tensor-type-file']);
   const rules = [...(given.rule ?? []), ...types];
@@ -104,26 +112,41 @@ interface ResultRequest {
   /** Value of -o, if given. */
   readonly asked: string | undefined;
   readonly plan: PlanOptions;
+  /** The plan of --plan. The model has to fit it. */
+  readonly saved?: ModelPlan;
   readonly sidecars: readonly SidecarOption[];
 }
 
 /** Checks the parts of a command line that do not depend on the file. Returns FILE. @throws UsageError */
-function checkLine({ values, positionals }: Line, command: string): string {
+function checkLine({ values, words, positionals }: Line, command: string): string {
   const [file] = filesOf(positionals, ['FILE'], command) as [string];
   const { to, preset, output } = values;
   workersOf(values.workers);
   decibelsOf(values['min-sqnr']);
-  if (output === '') throw new UsageError('--output: expected the name of a file, or - for standard output');
-  if (to !== undefined && preset !== undefined) throw new UsageError('--preset chooses a type, and so does --to');
-  checkSizes(values, !to?.includes(','));
+  if (output === '') throw wrongFlag('output', { kind: 'anyOf', of: [ofType('name of a file'), oneOf(['-'])] }, output);
+  if (to !== undefined && preset !== undefined) throw wrongFlag('preset', without('to'));
+  checkSizes(values, to?.split(',').length ?? 1);
+  if (values.resume === true) {
+    for (const other of ['part', 'min-sqnr'] as const)
+      if (words[other] !== undefined) throw wrongFlag('resume', without(`--${other}`));
+    if (output === standardOutput) throw wrongFlag('resume', without('output', output));
+    if (file === '-' || urlOfText(file)?.url !== undefined)
+      throw wrongFlag('resume', { kind: 'onlyFor', files: 'models in files' });
+  }
+  if (values.plan !== undefined) {
+    const others = [
+      ...convertingFlags.filter((name) => !['plan', 'save-plan', 'min-sqnr'].includes(name)),
+      ...choiceFlags(),
+    ];
+    const other = others.find((name) => words[name] !== undefined);
+    if (other !== undefined) throw wrongFlag(other, without('--plan'));
+    return file;
+  }
   if (to === undefined && preset === undefined && !isSized(values)) {
     const some = tables().map(({ formats: [first] }) => first?.targets[0]?.name);
     throw new UsageError(`${command} needs --to ${some.join(', ')} or another type, or --preset; --help lists them`);
   }
-  if (preset !== undefined && !isPreset(preset)) {
-    const hint = sayHint(didYouMean(preset, presets));
-    throw new UsageError(`--preset: expected ${presets.join(', ')}, got ${JSON.stringify(preset)}${hint}`);
-  }
+  choiceOf('preset', preset, presets);
   return file;
 }
 
@@ -146,7 +169,7 @@ async function wantedOf({ to, preset }: LineValues, input: Input): Promise<reado
 async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const formatOf = async () => (await about(name, () => inspectModel(file))).format;
   const target = targetOf(to);
-  if (formats().some((format) => accepts(format, target))) return target;
+  if (formats().some((format) => acceptsTarget(format, target))) return target;
   const format = await formatOf();
   const { label, targets } = formats().find((known) => known.name === format) as FormatInfo;
   const names = targets.map((known) => known.name);
@@ -158,13 +181,19 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
 
 /** Reads the command line: a request for each type. @throws UsageError */
 async function requestsOf({ values, words }: Line, input: Input): Promise<readonly ResultRequest[]> {
+  if (values.plan !== undefined) {
+    const saved = await planIn(values.plan);
+    const sidecars = sidecarsOf(words, String(saved.options.to));
+    return [{ input, asked: await insideOf(values.output), plan: saved.options, saved, sidecars }];
+  }
   const wanted = await wantedOf(values, input);
   const rules = await rulesOf(values);
-  const asked = wanted.length > 1 ? await folderOf(values.output) : await insideOf(values.output);
+  const texts = await withTexts(words);
+  const asked = wanted.length > 1 ? await folderOf(values.output, wanted.length) : await insideOf(values.output);
   return wanted.map((to) => {
     const sidecars = sidecarsOf(words, to);
     // The model functions check the rest.
-    const plan = { to, rules, ...sizeOf(values), ...choicesOf(words, to, wanted) } as unknown as PlanOptions;
+    const plan = { to, rules, ...sizeOptionsOf(values), ...choicesOf(texts, to, wanted) } as unknown as PlanOptions;
     return { input, asked, plan, sidecars };
   });
 }
@@ -175,12 +204,13 @@ function remark(texts: readonly string[]): void {
 }
 
 /** Prints notes about the result on stderr. */
-function remarkNotes(notes: readonly Note[]): void {
-  remark(notes.map((note) => noteText(note, commandWords)));
+function remarkNotes(notes: readonly Note[], rules: readonly Rule[] | undefined): void {
+  const words = commandWordsFor({}, ruleTexts(rules ?? []));
+  remark(notes.map((note) => noteText(note, words)));
 }
 
 /** Makes a model smaller. Returns the exit code. */
-export async function quantize(args: string[]): Promise<number> {
+export async function quantizeCommand(args: string[]): Promise<number> {
   const line = await lineOf(args);
   if (line.values.help) {
     process.stdout.write(quantizeUsage());
@@ -200,7 +230,7 @@ export async function plan(args: string[]): Promise<number> {
 }
 
 /** Copies a model: `split` and `merge`. @param check checks the flags about files. Returns the exit code. */
-export async function copy(
+export async function copyCommand(
   args: string[],
   command: string,
   usage: () => string,
@@ -211,37 +241,73 @@ export async function copy(
     process.stdout.write(usage());
     return 0;
   }
-  const converting = [
-    'to',
-    'preset',
-    'rule',
-    'min-sqnr',
-    ...(Object.keys(sizeFlags) as (keyof typeof sizeFlags)[]),
-  ] as const;
-  const other = converting.find((name) => values[name] !== undefined);
+  const other = convertingFlags.find((name) => values[name] !== undefined);
   if (other !== undefined) throw new UsageError(`--${other}: ${command} converts nothing; scalepoint quantize does`);
   check(words);
   const line: Line = { values: { ...values, to: 'copy' }, words, positionals };
   return values['dry-run'] ? dryRun(line, command) : convert(line, command);
 }
 
+/** The files of --save-rules and --save-plan. */
+function writtenSaves({ values }: Line): WrittenFile[] {
+  return (['save-rules', 'save-plan'] as const).flatMap((flag) => {
+    const path = values[flag];
+    return path === undefined ? [] : [{ flag, path }];
+  });
+}
+
+/** The files that a request writes: those of the result, also of its other parts, those beside it, the rules and the plan. */
+async function writtenFiles(
+  line: Line,
+  { input, sidecars }: ResultRequest,
+  planned: ModelPlan,
+  output: string,
+): Promise<readonly WrittenFile[]> {
+  if (output === standardOutput) return writtenSaves(line);
+  const { options } = planned;
+  // The last part writes the index, so that all names of the whole result count.
+  const isPart = (options as { readonly part?: string }).part !== undefined;
+  const whole = isPart ? await planModel(input.file, { ...options, part: undefined } as PlanModelOptions) : planned;
+  const beside = sidecars.flatMap((sidecar) => sidecarPlace(output, sidecar, whole) ?? []);
+  return [
+    ...pathsOf(output, whole).map((path): WrittenFile => ({ flag: 'output', path })),
+    ...beside.map((path): WrittenFile => ({ flag: 'output', path, isSidecar: true })),
+    ...writtenSaves(line),
+  ];
+}
+
+/** The value of -o if it is the name of a file. */
+function namedOutput(asked: string | undefined): string | undefined {
+  return asked === undefined || asked === standardOutput || isFolder(asked) ? undefined : asked;
+}
+
+/** Compares the names that are given, before the measuring for a size, which takes long. @throws UsageError */
+async function checkGiven(line: Line, { input, asked }: ResultRequest): Promise<void> {
+  if (writtenSaves(line).length === 0) return;
+  const path = namedOutput(asked);
+  await checkApart([...(path ? [{ flag: 'output', path } as const] : []), ...writtenSaves(line)], input, line);
+}
+
 /** Plans, and checks the output. Errors about options are those of the command line. */
 async function planFor(
   { values, words }: Line,
-  { input, asked, plan }: ResultRequest,
+  { input, asked, plan, saved }: ResultRequest,
   work: Pick<WorkOptions, 'signal' | 'onProgress'> = {},
 ): Promise<ModelPlan> {
   const workers = workersOf(values.workers);
-  const first = { ...plan, ...work, ...(workers === undefined ? {} : { workers }) };
+  // Without a type, the name of the output decides about the format.
+  const path = namedOutput(asked);
+  const first = { ...plan, ...work, ...(workers === undefined ? {} : { workers }), ...(path && { output: path }) };
   const planOf = (options: PlanModelOptions) => about(input.name, () => planModel(input.file, options));
   try {
     const planned = await planOf(first);
+    if (saved !== undefined) checkFits(saved, planned.tensors);
     if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
-    if (planned.files.length < 2 || (asked === undefined && !input.isPath)) return planned;
+    if (planned.files.length < 2 || (asked === undefined && input.fileName === undefined)) return planned;
     // Plan again with the output: the names of several files are part of their sizes.
     const output = outputOf(input, asked, called(planned, sizeLabel(values)));
     const { files, totals } = await planOf({ ...planned.options, ...work, output });
-    return Object.defineProperty({ ...planned, files, totals }, 'options', { value: planned.options });
+    return withOptions({ ...planned, files, totals }, planned.options);
   } catch (error) {
     throw asUsage(error, words, ruleTexts(plan.rules ?? []));
   }
@@ -267,13 +333,18 @@ function printDocuments(documents: readonly object[], requests: readonly ResultR
 async function showPlan(line: Line, request: ResultRequest): Promise<object[]> {
   const { values } = line;
   const { input, sidecars } = request;
-  await checkRulesFree(values, values.force ?? false);
+  const force = values.force ?? false;
+  await checkGiven(line, request);
+  await checkSavedFree(values, force);
   const progress = progressLine(values.quiet ?? false);
   const planned = await planFor(line, request, { onProgress: progress.update }).finally(progress.clear);
-  await checkNotInput([], input, line);
-  await saveRules(values, planned.options.rules ?? []);
-  const hasName = input.isPath || request.asked !== undefined;
+  const hasName = input.fileName !== undefined || request.asked !== undefined;
   const output = hasName ? outputOf(input, request.asked, called(planned, sizeLabel(values))) : null;
+  if (writtenSaves(line).length > 0) {
+    await checkApart(await writtenFiles(line, request, planned, output ?? standardOutput), input, line);
+    await saveRules(values, planned.options.rules ?? [], force);
+    await savePlan(values, planned, force);
+  }
   const documents: object[] = [];
   if (values.json) {
     const members = planned as unknown as Readonly<Record<string, unknown>>;
@@ -287,12 +358,12 @@ async function showPlan(line: Line, request: ResultRequest): Promise<object[]> {
     const written = isFile ? sidecars.flatMap((sidecar) => sidecarPath(output, sidecar, planned) ?? []) : [];
     const paths = isFile ? pathsOf(output, planned) : [];
     const several = paths.length > 1 ? fewOf(paths) : [];
-    const main = paths.length === 1 ? (paths[0] as string) : isFile ? count(paths.length, 'file') : output;
+    const main = paths.length === 1 ? (paths[0] as string) : isFile ? counted(paths.length, 'file') : output;
     const lines = [...planText(input.name, main, planned, [...several, ...written]), ...savedLine(values)];
     if (values.verbose) lines.push(effort());
     printLines(lines);
   }
-  if (!values.quiet) remarkNotes(planned.notes);
+  if (!values.quiet) remarkNotes(planned.notes, planned.options.rules);
   return documents;
 }
 
@@ -343,7 +414,9 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
     checkStandardOutput({ json: values.json ?? false, minSqnr: values['min-sqnr'] !== undefined });
   }
   // Open the input.
-  const signal = abortOnSignal('interrupted, nothing was written');
+  const signal = abortOnSignal(
+    values.resume ? 'interrupted; the same command goes on' : 'interrupted, nothing was written',
+  );
   const written: string[] = [];
   const progress = progressLine(values.quiet ?? false);
   return withInput(
@@ -357,12 +430,13 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
         const work = { signal, onProgress: progress.update };
         for (const request of requests) prepared.push(await prepare(line, request, work));
         const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
-        if (requests.length > 1) await checkFree(paths, values.force ?? false);
+        if (requests.length > 1 && !values.resume) await checkFree(paths, values.force ?? false);
         // Carry out one result after the other.
         for (const one of prepared) {
           documents.push(...(await carryOut(line, one, signal, progress)));
-          written.push(...pathsOf(one.output, one.planned));
+          for (const path of pathsOf(one.output, one.planned)) written.push(path);
         }
+        for (const { run } of prepared) await run?.finish();
         return 0;
       } catch (error) {
         // Print the report of a missed quality gate.
@@ -380,7 +454,7 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
             ),
           );
         }
-        throw asUsage(afterAll(error, written), words, ruleTexts(request?.plan.rules ?? []));
+        throw asUsage(values.resume ? error : afterAll(error, written), words, ruleTexts(request?.plan.rules ?? []));
       } finally {
         printDocuments(documents, requests);
       }
@@ -412,8 +486,13 @@ function remarkOnSidecars(
 interface PreparedResult {
   readonly request: ResultRequest;
   readonly planned: ModelPlan;
+  /** The same with all tensors, if it is to be saved. */
+  readonly whole: ModelPlan | undefined;
   readonly output: string;
   readonly places: readonly SidecarPlace[];
+  /** With --resume: the run, and the names of all tensors. */
+  readonly run: ResumableRun | undefined;
+  readonly names: readonly string[];
 }
 
 /** Subject of an error message: the input, and the type if there are several. */
@@ -434,30 +513,50 @@ async function prepare(
   }
   const sidecars = await readSidecars(request.sidecars);
   // Fail before the work begins if a file of the plan exists.
-  await checkRulesFree(line.values, force);
+  await checkGiven(line, request);
+  await checkSavedFree(line.values, force);
   const planned = await planFor(line, request, work);
   const output = outputOf(input, request.asked, called(planned, sizeLabel(line.values)));
   const isFile = output !== standardOutput;
-  await checkNotInput(isFile ? pathsOf(output, planned) : [], input, line);
+  await checkApart(await writtenFiles(line, request, planned, output), input, line);
   // A conversion to another format has an effect, even if no tensor changes.
   const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
   if (planned.totals.quantized + planned.totals.cast === 0 && !force && !isMeant)
     await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
+  // Go on with an interrupted run, or begin one.
+  const run = line.values.resume === true ? await runOf(line, request, planned, output) : undefined;
+  const overwrite = force || run?.isResumed === true;
+  if (run !== undefined) await checkFree(pathsOf(output, planned), overwrite);
   const places: SidecarPlace[] = [];
   for (const sidecar of sidecars) {
     if (isCopy) {
       if (isFile)
-        places.push(...(await placeOfCopy(output, input.isPath ? input.name : undefined, sidecar, planned, force)));
-    } else places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
+        places.push(...(await placeOfCopy(output, input.isPath ? input.name : undefined, sidecar, planned, overwrite)));
+    } else places.push(isFile ? await placeOf(output, sidecar, planned, overwrite) : { sidecar, path: undefined });
   }
   // Drop the list of tensors, which is made anew during the conversion. A long one would be in memory twice.
-  return { request, planned: { ...planned, options: planned.options, tensors: [] }, output, places };
+  const whole = line.values['save-plan'] === undefined ? undefined : planned;
+  const names = run === undefined ? [] : planned.tensors.map(({ name }) => name);
+  return { request, planned: { ...planned, options: planned.options, tensors: [] }, whole, output, places, run, names };
+}
+
+/** The run of a result with --resume. */
+async function runOf(
+  { words, values }: Line,
+  { input, sidecars }: ResultRequest,
+  planned: ModelPlan,
+  output: string,
+): Promise<ResumableRun> {
+  const others = fileFlags().flatMap((flag) => (typeof words[flag] === 'string' ? [words[flag]] : []));
+  const options = { ...planned.options, sidecars: sidecars.map(({ path }) => path), files: planned.files };
+  const model = await stampsOf(input.name, planned, others);
+  return about(input.name, () => ResumableRun.open(output, planned, { model, options }, values.force ?? false));
 }
 
 /** Carries out a request. Returns its JSON documents, if any. */
 async function carryOut(
   line: Line,
-  { request, planned, output, places }: PreparedResult,
+  { request, planned, whole, output, places, run, names }: PreparedResult,
   signal: AbortSignal,
   progress: ReturnType<typeof progressLine>,
 ): Promise<object[]> {
@@ -468,24 +567,28 @@ async function carryOut(
   const isFile = output !== standardOutput;
   const sidecars = places.map(({ sidecar }) => sidecar);
   const given = sidecars.flatMap(({ option, value }) => (value === undefined ? [] : [[option, value] as const]));
-  const result = await about(whatOf(line, request), () =>
+  const { update: onProgress } = progress;
+  const make = (own: Pick<QuantizeModelOptions, 'part' | 'overwrite' | 'onProgress'>) =>
     quantizeModel(input.file, {
       // Use the types of the plan, so that nothing is measured twice.
       ...planned.options,
       ...Object.fromEntries(given),
       output: isFile ? output : standardOutputStream(),
-      overwrite: force,
       signal,
-      onProgress: progress.update,
       ...(workers === undefined ? {} : { workers }),
       ...(minSqnrDb === undefined ? {} : { minSqnrDb }),
-    }),
+      ...own,
+    });
+  const options = sidecars.map(({ option }) => option);
+  const work = { output, plan: planned, names, sidecars: options, force, onProgress, make };
+  const result = await about(whatOf(line, request), () =>
+    run === undefined ? make({ overwrite: force, onProgress }) : makeParts(run, work),
   );
   progress.clear();
   // With --part, the run that completes the result writes the files beside it. Two runs may end at the same time.
   const isPart = plan.part !== undefined;
   const made = result.isWhole ? places : places.map(({ sidecar }): SidecarPlace => ({ sidecar, path: undefined }));
-  for (const place of made) await write(place, result, output, force || isPart);
+  for (const place of made) await write(place, result, output, force || isPart || run?.isResumed === true);
   const written = Object.fromEntries(made.map(({ sidecar: { option }, path }) => [option, path ?? null]));
   // Print the report.
   const paths = pathsOf(output, planned);
@@ -498,8 +601,9 @@ async function carryOut(
     isWhole,
     sidecars: written,
   });
-  // Write the rules, and print remarks.
-  await saveRules(line.values, planned.options.rules ?? []);
+  // Write the rules and the plan, and print remarks.
+  await saveRules(line.values, planned.options.rules ?? [], force, output);
+  if (whole !== undefined) await savePlan(line.values, whole, force, output);
   if (!quiet) remark(savedLine(line.values));
   if (quiet) return documents;
   if (isPart) remark([partNote(plan.part, result)]);
@@ -508,7 +612,7 @@ async function carryOut(
     const what = `took the ${sidecar.sidecar.entry} out of ${printable(path)}: the result has none`;
     process.stderr.write(`scalepoint: ${what}\n`);
   }
-  remarkNotes(result.report.notes);
+  remarkNotes(result.report.notes, planned.options.rules);
   remarkOnSidecars(places, output, planned);
   return documents;
 }

@@ -1,8 +1,8 @@
-/** Flags and output of `compare --run`. */
+/** Options and output of `compare --run`. */
 import type { CompareReport, InputArray, RunOptions } from '../model.js';
 import { ScalepointError } from '../model.js';
-import type { ComparedLayer, ComparedOutput } from '../tooling.js';
-import { wholeOf } from './options.js';
+import { type ComparedLayer, type ComparedOutput, oneOf } from '../tooling.js';
+import { wholeOf } from './parse.js';
 import { UsageError } from './process.js';
 import {
   columnsOf,
@@ -17,14 +17,7 @@ import {
   table,
   withDecibels,
 } from './text.js';
-
-export const runFlags = {
-  run: { type: 'boolean' },
-  layers: { type: 'boolean' },
-  input: { type: 'string', multiple: true },
-  dim: { type: 'string', multiple: true },
-  seed: { type: 'string' },
-} as const;
+import { wrongFlag } from './wording.js';
 
 interface RunValues {
   readonly run?: boolean | undefined;
@@ -58,7 +51,7 @@ export function runOptionsOf({ run, layers, input, dim, seed }: RunValues): RunO
   const dimensions: Record<string, number> = {};
   for (const one of dim ?? []) {
     const [name, size] = split(one);
-    if (name === '') throw new UsageError(`--dim: expected NAME=N, got ${JSON.stringify(one)}`);
+    if (name === '') throw wrongFlag('dim', oneOf(['NAME=N']), one);
     dimensions[name] = wholeOf('dim', size) as number;
   }
   return {
@@ -95,7 +88,7 @@ function layerLines(layers: readonly ComparedLayer[]): string[] {
 export function runText({ outputs = [], skippedOutputs = [], layers }: CompareReport): string[] {
   const paint = painter(process.stdout);
   const width = columnsOf(process.stdout);
-  const lines: string[] = [];
+  let lines: string[] = [];
   if (layers !== undefined) {
     const columns: TableColumn[] = [
       { title: 'layer', align: 'left' },
@@ -113,13 +106,13 @@ export function runText({ outputs = [], skippedOutputs = [], layers }: CompareRe
         layer.lossDb === 0 ? '' : layer.lossDb.toFixed(1),
       ],
     }));
-    if (rows.length > 0) lines.push(...table(columns, rows, width, paint), '', ...layerLines(layers), '');
+    if (rows.length > 0) lines = [...table(columns, rows, width, paint), '', ...layerLines(layers), ''];
   }
   const columns: TableColumn[] = [{ title: 'output', align: 'left' }, { title: 'shape', align: 'left' }, ...numbers];
   const rows = outputs.map((output) => ({
     cells: [nameText(output.name), formatShape(output.shape), ...cellsOf(output)],
   }));
-  if (rows.length > 0) lines.push(...table(columns, rows, width, paint));
+  if (rows.length > 0) lines = [...lines, ...table(columns, rows, width, paint)];
   for (const { name, reason } of skippedOutputs)
     lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
   return lines;

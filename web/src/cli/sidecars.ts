@@ -1,36 +1,11 @@
 /** Files beside results, such as config.json, which loaders need to decode the integers of a model. */
-import { constants } from 'node:fs';
-import { lstat, open, stat } from 'node:fs/promises';
+import { lstat, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { type ModelPlan, type QuantizeModelResult, ScalepointError } from '../model.js';
 import { formats, writeSidecar } from '../tooling.js';
-import type { SidecarOption } from './formats.js';
-import { about, systemText } from './process.js';
-
-/** Such files have a few kilobytes. A larger file must be something else. */
-const mostBytes = 16 * 2 ** 20;
-
-/** Reads a whole file. @throws ScalepointError `IO` or `BAD_FILE` */
-export async function readText(path: string): Promise<string> {
-  let bytes: Buffer;
-  try {
-    // A pipe without a writer would hold up the process.
-    const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
-    try {
-      const { size } = await file.stat();
-      if (size > mostBytes) {
-        throw new ScalepointError('BAD_FILE', `${size} bytes are too many for a ${basename(path)}`);
-      }
-      bytes = await file.readFile();
-    } finally {
-      await file.close();
-    }
-  } catch (cause) {
-    if (cause instanceof ScalepointError) throw cause;
-    throw new ScalepointError('IO', `cannot read ${JSON.stringify(path)}: ${systemText(cause)}`, { cause });
-  }
-  return bytes.toString('utf8').replace(/^\u{feff}/u, '');
-}
+import type { SidecarOption } from './format-flags.js';
+import { about } from './process.js';
+import { readText } from './side-file.js';
 
 /** A file beside a result that may be written. */
 export interface PreparedSidecar extends SidecarOption {
@@ -62,6 +37,13 @@ export function sidecarPath(output: string, { sidecar }: SidecarOption, plan: Mo
   return planned === undefined ? undefined : join(dirname(output), sidecar.nameFor(basename(output)));
 }
 
+/** Path of a file beside an output, with or without content from the plan; undefined if results of this format have no such file. */
+export function sidecarPlace(output: string, { option, sidecar }: SidecarOption, plan: ModelPlan): string | undefined {
+  const result = formats().find(({ name }) => name === plan.format);
+  if (result === undefined || !Object.hasOwn(result.options.entries, option)) return undefined;
+  return join(dirname(output), sidecar.nameFor(basename(output)));
+}
+
 /** The change to a file beside a result. */
 export interface SidecarPlace {
   readonly sidecar: PreparedSidecar;
@@ -73,6 +55,8 @@ export interface SidecarPlace {
 
 /** The text of a file without its entry. Undefined if the file is missing, cannot be read or has no entry. */
 async function withoutEntry(path: string, { sidecar }: SidecarOption): Promise<string | undefined> {
+  // A pipe that nobody named is not read.
+  if (!(await stat(path).catch(() => undefined))?.isFile()) return undefined;
   try {
     const { value, print } = sidecar.parse(await readText(path));
     const rest = sidecar.without(value);
@@ -90,14 +74,12 @@ export async function placeOf(
   plan: ModelPlan,
   overwrite: boolean,
 ): Promise<SidecarPlace> {
-  const result = formats().find(({ name }) => name === plan.format);
-  if (result === undefined || !Object.hasOwn(result.options.entries, sidecar.option))
-    return { sidecar, path: undefined };
+  const path = sidecarPlace(output, sidecar, plan);
+  if (path === undefined) return { sidecar, path };
   const { value, sidecar: kind } = sidecar;
-  const path = join(dirname(output), kind.nameFor(basename(output)));
   const isWritten = sidecarPath(output, sidecar, plan) !== undefined;
   if (isWritten || (value !== undefined && kind.without(value) !== undefined)) {
-    await checkFree(path, overwrite);
+    await checkReplaceable(path, overwrite);
     return { sidecar, path };
   }
   const cleared = await withoutEntry(path, sidecar);
@@ -127,7 +109,7 @@ export async function placeOfCopy(
 }
 
 /** Fails if a file is in the way, before the work begins. @throws ScalepointError `EXISTS` or `IO` */
-async function checkFree(path: string, overwrite: boolean): Promise<void> {
+export async function checkReplaceable(path: string, overwrite: boolean): Promise<void> {
   // Other problems are reported when the file is written.
   const status = (await stat(path).catch(() => undefined)) ?? (await lstat(path).catch(() => undefined));
   if (status === undefined) return;

@@ -1,27 +1,36 @@
 /** Results of a given size, and files of rules. */
-import { lstat, readFile, writeFile } from 'node:fs/promises';
-import { type Rule, ScalepointError } from '../model.js';
-import { type ModelFit, problemOf, rulesFrom, rulesText, sayProblem } from '../tooling.js';
-import { ruleOf, spelledRule } from './options.js';
-import { systemText, UsageError } from './process.js';
+import { lstat } from 'node:fs/promises';
+import { type ModelPlan, type Rule, ScalepointError } from '../model.js';
+import {
+  checkPlan,
+  exactly,
+  type ModelFit,
+  mention,
+  ofType,
+  oneOf,
+  problemOf,
+  rulesFrom,
+  rulesText,
+  sayProblem,
+  without,
+  writeSidecar,
+} from '../tooling.js';
+import { jsonText } from './json.js';
+import { parseRule, spelledRule } from './parse.js';
+import { UsageError } from './process.js';
+import { readText } from './side-file.js';
+import { checkReplaceable } from './sidecars.js';
 import { printable } from './text.js';
-import { commandWords } from './wording.js';
+import { commandWords, wrongFlag } from './wording.js';
 
-/** Flags about sizes and rules. */
-export const sizeFlags = {
-  'target-size': { type: 'string' },
-  'target-bpw': { type: 'string' },
-  rules: { type: 'string' },
-  'save-rules': { type: 'string' },
-} as const;
-
-/** Their values. */
+/** Values of flags about sizes and rules. */
 export interface SizeValues {
   readonly 'target-size'?: string;
   readonly 'target-bpw'?: string;
   readonly rule?: readonly string[];
   readonly rules?: string;
   readonly 'save-rules'?: string;
+  readonly 'save-plan'?: string;
 }
 
 /** True if the flags ask for a size. */
@@ -29,21 +38,23 @@ export function isSized(values: SizeValues): boolean {
   return values['target-size'] !== undefined || values['target-bpw'] !== undefined;
 }
 
-/** Checks the flags about sizes. @throws UsageError */
-export function checkSizes(values: SizeValues, isOne: boolean): void {
+/** Checks the flags about sizes. @param types number of types of --to. @throws UsageError */
+export function checkSizes(values: SizeValues, types: number): void {
   const { 'target-bpw': bits, 'save-rules': path } = values;
-  if (bits !== undefined && values['target-size'] !== undefined)
-    throw new UsageError('--target-bpw: a size is given by --target-size or by --target-bpw, not by both');
+  if (bits !== undefined && values['target-size'] !== undefined) throw wrongFlag('target-bpw', without('targetSize'));
   if (bits !== undefined && !/^(\d+\.?\d*|\.\d+)$/.test(bits))
-    throw new UsageError(`--target-bpw: expected a number of bits, such as 4.5, got ${JSON.stringify(bits)}`);
+    throw wrongFlag('target-bpw', { kind: 'text', form: 'a number of bits', examples: ['4.5'] }, bits);
+  if (values['save-plan'] === '') throw wrongFlag('save-plan', ofType('name of a file'), '');
+  if (values['save-plan'] !== undefined && types > 1)
+    throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('--save-plan')] });
   if (path === undefined) return;
-  if (path === '') throw new UsageError('--save-rules: expected the name of a file');
+  if (path === '') throw wrongFlag('save-rules', ofType('name of a file'), path);
   if (!isSized(values)) throw new UsageError('--save-rules goes with --target-size or --target-bpw');
-  if (!isOne) throw new UsageError('--save-rules: one file has room for the rules of one type, not of several');
+  if (types > 1) throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('--save-rules')] });
 }
 
 /** The options that say how large a result may be. */
-export function sizeOf({ 'target-size': size, 'target-bpw': bits }: SizeValues) {
+export function sizeOptionsOf({ 'target-size': size, 'target-bpw': bits }: SizeValues) {
   return {
     ...(size === undefined ? {} : { targetSize: size }),
     ...(bits === undefined ? {} : { targetBitsPerWeight: Number(bits) }),
@@ -60,17 +71,12 @@ export function sizeLabel({ 'target-size': size, 'target-bpw': bits }: SizeValue
 /** The rules in a file of llama-quantize, NAME=TYPE with spaces or new lines between them. Names are in lower case. @throws UsageError */
 export async function typesOf(path: string | undefined): Promise<readonly string[]> {
   if (path === undefined) return [];
-  let text: string;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (cause) {
-    throw new UsageError(`--tensor-type-file: cannot read ${JSON.stringify(path)}: ${systemText(cause)}`);
-  }
+  const text = await readText(path);
   const words = text.split(/\s+/).filter((word) => word !== '');
   return words.map((word) => {
     const [, name, type] = /^([^=]+)=(.+)$/.exec(word) ?? [];
     if (name === undefined) {
-      throw new UsageError(`--tensor-type-file: expected NAME=TYPE, got ${JSON.stringify(word)}`);
+      throw wrongFlag('tensor-type-file', oneOf(['NAME=TYPE']), word);
     }
     return `${name.toLowerCase()}=${type}`;
   });
@@ -78,14 +84,9 @@ export async function typesOf(path: string | undefined): Promise<readonly string
 
 /** The rules of a command line, then those of a file. @throws UsageError */
 export async function rulesOf({ rule = [], rules: path }: SizeValues): Promise<readonly Rule[]> {
-  const given = rule.map(ruleOf);
+  const given = rule.map(parseRule);
   if (path === undefined) return given;
-  let text: string;
-  try {
-    text = await readFile(path, 'utf8');
-  } catch (cause) {
-    throw new ScalepointError('IO', `cannot read ${JSON.stringify(path)}: ${systemText(cause)}`, { cause });
-  }
+  const text = await readText(path);
   try {
     return [...given, ...rulesFrom(text).map(spelledRule)];
   } catch (error) {
@@ -100,20 +101,67 @@ export function ruleTexts(rules: readonly Rule[]): string[] {
   return rules.map((rule) => rulesText([rule]).trimEnd());
 }
 
-/** Fails if the file of rules exists. @throws ScalepointError `EXISTS` */
-export async function checkRulesFree({ 'save-rules': path }: SizeValues, force: boolean): Promise<void> {
-  if (path === undefined || force || (await lstat(path).catch(() => undefined)) === undefined) return;
-  throw new ScalepointError('EXISTS', `${JSON.stringify(path)} exists already, nothing was written`, { path });
+/** The files of rules and plans that a command line asks for. */
+const savedPaths = (values: SizeValues) => [values['save-rules'], values['save-plan']].flatMap((path) => path ?? []);
+
+/** Fails if the file of rules or that of the plan exists and must not be replaced. @throws ScalepointError `EXISTS` or `IO` */
+export async function checkSavedFree(values: SizeValues, force: boolean): Promise<void> {
+  for (const path of savedPaths(values)) {
+    if (!force && (await lstat(path).catch(() => undefined)) !== undefined)
+      throw new ScalepointError('EXISTS', `${JSON.stringify(path)} exists already, nothing was written`, { path });
+    await checkReplaceable(path, force);
+  }
 }
 
-/** Writes the rules of a result, if that was asked for. */
-export async function saveRules({ 'save-rules': path }: SizeValues, rules: readonly Rule[]): Promise<void> {
+async function save(path: string | undefined, textOf: () => string, force: boolean, output?: string): Promise<void> {
   if (path === undefined) return;
   try {
-    await writeFile(path, rulesText(rules));
+    await writeSidecar(path, textOf(), force);
   } catch (cause) {
-    throw new ScalepointError('IO', `cannot write ${JSON.stringify(path)}: ${systemText(cause)}`, { cause });
+    if (!(cause instanceof ScalepointError) || output === undefined) throw cause;
+    const message = `${cause.message}; the model was written to ${JSON.stringify(output)}`;
+    throw new ScalepointError(cause.code, message, { cause, path });
   }
+}
+
+/**
+ * Writes the rules of a result, if that was asked for.
+ * @param output path of the written model, if there is one
+ * @throws ScalepointError `EXISTS` or `IO`
+ */
+export function saveRules(
+  { 'save-rules': path }: SizeValues,
+  rules: readonly Rule[],
+  force: boolean,
+  output?: string,
+): Promise<void> {
+  return save(path, () => rulesText(rules), force, output);
+}
+
+/** Writes a plan as JSON, if that was asked for. The arguments are those of `saveRules`. */
+export function savePlan(
+  { 'save-plan': path }: SizeValues,
+  plan: ModelPlan,
+  force: boolean,
+  output?: string,
+): Promise<void> {
+  return save(path, () => `${jsonText(plan)}\n`, force, output);
+}
+
+/** The largest file that is taken for a plan. One tensor takes some 300 bytes. */
+const mostPlanBytes = 256 * 2 ** 20;
+
+/** Reads a plan of --save-plan. @throws UsageError or ScalepointError */
+export async function planIn(path: string): Promise<ModelPlan> {
+  const text = await readText(path, mostPlanBytes);
+  let plan: ModelPlan;
+  try {
+    plan = JSON.parse(text) as ModelPlan;
+    checkPlan(plan);
+  } catch {
+    throw wrongFlag('plan', ofType('file of --save-plan'), path);
+  }
+  return plan;
 }
 
 /** A fit for --json: the rules as texts. */
@@ -121,8 +169,7 @@ export function fitJson(fit: ModelFit | undefined): object {
   return fit === undefined ? {} : { fit: { ...fit, rules: ruleTexts(fit.rules) } };
 }
 
-/** The line about the file of rules. */
+/** The lines about files of rules and plans. */
 export function savedLine(values: SizeValues): string[] {
-  const path = values['save-rules'];
-  return path === undefined ? [] : [`wrote ${printable(path)}`];
+  return savedPaths(values).map((path) => `wrote ${printable(path)}`);
 }

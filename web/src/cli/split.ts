@@ -1,7 +1,7 @@
 /** Models in several files, and in one again. Both are copies, which `quantize` makes. */
 import { formats } from '../tooling.js';
 import { UsageError } from './process.js';
-import { copy } from './quantize.js';
+import { copyCommand } from './quantize.js';
 import { mergeUsage, splitUsage } from './usage.js';
 
 /** Flags that cut a result into several files. */
@@ -13,7 +13,7 @@ function cuts(): string[] {
 
 /** Cuts a model into several files. Returns the exit code. */
 export function split(args: string[]): Promise<number> {
-  return copy(args, 'split', splitUsage, (words) => {
+  return copyCommand(args, 'split', splitUsage, (words) => {
     if (words.part !== undefined || cuts().some((name) => words[name] !== undefined)) return;
     throw new UsageError('split needs --split-size SIZE, such as 1.9GB, or --split-tensors N');
   });
@@ -21,7 +21,7 @@ export function split(args: string[]): Promise<number> {
 
 /** Makes one file of a model in several. Returns the exit code. */
 export function merge(args: string[]): Promise<number> {
-  return copy(args, 'merge', mergeUsage, (words) => {
+  return copyCommand(args, 'merge', mergeUsage, (words) => {
     const cut = [...cuts(), 'part'].find((name) => words[name] !== undefined);
     if (cut !== undefined) throw new UsageError(`--${cut}: merge makes one file; scalepoint split makes several`);
   });

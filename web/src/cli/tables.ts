@@ -4,7 +4,7 @@ import type { ModelPlan, ModelReport, ModelTotals, PlannedTensorInfo, TensorRepo
 import type { ModelFit } from '../tooling.js';
 import {
   columnsOf,
-  count,
+  counted,
   formatBytes,
   formatDecibels,
   formatError,
@@ -45,7 +45,7 @@ function countsText({ quantized, cast, kept }: ModelTotals): string {
 function totalsText(file: string, tensors: readonly PlannedTensorInfo[], totals: ModelTotals): string[] {
   const { bytesBefore, bytesAfter, ratio, bitsPerWeight } = totals;
   return [
-    `${printable(basename(file))}: ${count(tensors.length, 'tensor')}, ${countsText(totals)}`,
+    `${printable(basename(file))}: ${counted(tensors.length, 'tensor')}, ${countsText(totals)}`,
     `${formatBytes(bytesBefore)} → ${formatBytes(bytesAfter)}, ratio ${ratio.toFixed(2)}, ${bitsPerWeight.toFixed(2)} bits per weight`,
   ];
 }
@@ -56,8 +56,8 @@ function leftOutLine(tensors: readonly TensorReport[]): string[] {
   const [first] = left;
   if (first === undefined) return [];
   const total = left.reduce((sum, { error }) => sum + (error?.nonFinite ?? 0), 0);
-  const where = left.length === 1 ? nameText(first.name) : count(left.length, 'tensor');
-  return [`${count(total, 'pair')} left out of the errors, NaN or infinite: ${where}`];
+  const where = left.length === 1 ? nameText(first.name) : counted(left.length, 'tensor');
+  return [`${counted(total, 'pair')} left out of the errors, NaN or infinite: ${where}`];
 }
 
 /** The line about the loss of a result of a given size. */
@@ -84,7 +84,7 @@ export function planText(
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
   const what = output === null ? 'would be' : `would write ${printable(output)}:`;
-  lines.push(...totalsText(file, tensors, totals), ...fitLines(fit), `${what} ${count(totals.bytesAfter, 'byte')}`);
+  lines.push(...totalsText(file, tensors, totals), ...fitLines(fit), `${what} ${counted(totals.bytesAfter, 'byte')}`);
   for (const path of written) lines.push(`would write ${printable(path)}`);
   return lines;
 }

@@ -94,7 +94,7 @@ export function withDecibels(db: number): string {
 export interface MeasuredTensor {
   readonly name: string;
   readonly shape: readonly number[];
-  readonly error?: { readonly sqnrDb: number; readonly maxAbsoluteError: number };
+  readonly error?: { readonly sqnrDb: number; readonly maxAbsoluteError: number } | undefined;
 }
 
 /** True if a tensor is a single number that stands for infinity, so that its error has no meaning. */
@@ -128,7 +128,7 @@ export function formatSeconds(seconds: number): string {
   return `${Math.floor(whole / 3600)} h ${padded(Math.floor((whole % 3600) / 60))} min`;
 }
 
-export function count(n: number, what: string): string {
+export function counted(n: number, what: string): string {
   return `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`;
 }
 

@@ -12,7 +12,19 @@ import {
   type Sidecar,
   type Target,
 } from '../tooling.js';
-import { tables } from './formats.js';
+import {
+  benchFlags,
+  type CommandFlag,
+  calibrateFlags,
+  commandAbouts,
+  compareFlags,
+  completionsFlags,
+  evaluateFlags,
+  inspectFlags,
+  quantizeFlags,
+  verifyFlags,
+} from './flags.js';
+import { copyFlags, optionFlags, sidecarFlags, tables } from './format-flags.js';
 import { columnsOf } from './text.js';
 
 /** Columns of a line. */
@@ -56,6 +68,15 @@ function explained(flag: string, about: string, at = column): string[] {
 const flagLine = ({ name, value, about }: Flag) =>
   explained(`--${name}${value === undefined ? '' : ` ${value}`}`, about);
 
+/** The lines of flags of a command. */
+function flagLines(flags: Readonly<Record<string, CommandFlag>>, at = column): string[] {
+  const shown = Object.entries(flags).filter(([name]) => name !== 'help');
+  return shown.flatMap(([name, { short, value, about }]) => {
+    const long = `--${name}${value === undefined ? '' : ` ${value}`}`;
+    return explained(short === undefined ? long : `-${short}, ${long}`, about, at);
+  });
+}
+
 /** A name for a file of a format. */
 const exampleFile = ({ extensions }: FormatInfo, stem = 'model') => `${stem}${extensions[0]}`;
 
@@ -65,11 +86,6 @@ function balanced(targets: readonly Target[]): string {
 }
 
 const first = () => formats()[0] as FormatInfo;
-
-const commonLines = (at: number) => [
-  ...explained('--verbose', 'print time and memory, and the stack of an error', at),
-  ...explained('--no-color', 'no color, like NO_COLOR=1 in the environment', at),
-];
 
 const text = (lines: readonly string[]) => `${lines.join('\n')}\n`;
 
@@ -81,18 +97,19 @@ export function usage(): string {
   return text([
     'scalepoint: make models smaller',
     '',
-    ...explained(`scalepoint [quantize] FILE --to ${to} [-o OUT]`, 'make a smaller copy of a model', 48),
-    ...explained('scalepoint inspect FILE', 'list tensors and metadata', 48),
-    ...explained(`scalepoint plan FILE --to ${to}`, 'show the plan: types and sizes', 48),
-    ...explained('scalepoint split FILE --split-size 1.9GB', 'copy a model into several files', 48),
-    ...explained('scalepoint merge FILE [-o OUT]', 'copy several files into one', 48),
-    ...explained('scalepoint compare A B', 'measure the error of B against A', 48),
-    ...explained('scalepoint verify FILE', 'read all of a model, find damage', 48),
-    ...explained('scalepoint bench', 'measure speed on this machine', 48),
+    ...explained(`scalepoint [quantize] FILE --to ${to} [-o OUT]`, commandAbouts.quantize, 48),
+    ...explained('scalepoint inspect FILE', commandAbouts.inspect, 48),
+    ...explained(`scalepoint plan FILE --to ${to}`, commandAbouts.plan, 48),
+    ...explained('scalepoint split FILE --split-size 1.9GB', commandAbouts.split, 48),
+    ...explained('scalepoint merge FILE [-o OUT]', commandAbouts.merge, 48),
+    ...explained('scalepoint compare A B', commandAbouts.compare, 48),
+    ...explained('scalepoint verify FILE', commandAbouts.verify, 48),
+    ...explained('scalepoint bench', commandAbouts.bench, 48),
+    ...explained('scalepoint completions bash|zsh|fish', commandAbouts.completions, 48),
     '',
     ...wrapped(
       `FILE is a ${listed(extensions)} file; its content decides, not its name. It may be a folder that holds a model, ` +
-        'or - for standard input. For a model in several files, name the index or, for GGUF, the first file. OUT may be - for ' +
+        'a URL, or - for standard input. For a model in several files, name the index or, for GGUF, the first file. OUT may be - for ' +
         'standard output.',
     ),
     ...wrapped('scalepoint help COMMAND explains a command; scalepoint --version prints version and build.'),
@@ -109,11 +126,11 @@ export function inspectUsage(): string {
         'headers only.',
     ),
     '',
-    ...explained('--json', 'print JSON: { file, format, bytes, files, tensors, metadata, totals, peakBytes }', 15),
-    ...commonLines(15),
+    ...flagLines(inspectFlags, 19),
     '',
     'Examples',
     ...files.map((file) => `  scalepoint inspect ${file}`),
+    `  scalepoint inspect ${exampleFile(first())} --filter 'attn|mlp' --sort size`,
     `  scalepoint inspect ${exampleFile(first())} --json | jq '.tensors[].name'`,
   ]);
 }
@@ -135,31 +152,23 @@ function targetLines(): string[] {
     const names = wrapped((format as FormatInfo).targets.map(({ name }) => name).join(' '), 26);
     return [start.padEnd(26) + (names[0] as string).trimStart(), ...names.slice(1)];
   });
+  const { to, rule } = quantizeFlags;
   return [
-    ...explained(
-      '--to TYPE',
-      'type of the weights in the result; several types, separated by commas, make a file each',
-    ),
+    ...explained('--to TYPE', to.about),
     ...lists,
     ...explained('--preset P', presetText()),
-    ...explained("--rule 'REGEX=TYPE'", 'tensors whose names match become TYPE, even if they are kept by default'),
+    ...explained("--rule 'REGEX=TYPE'", rule.about),
     ...explained(
       "--rule 'REGEX=keep'",
       'tensors whose names match are kept; --rule can be repeated, and the first match decides',
     ),
-    ...explained(
-      '--tensor-type-file FILE',
-      'read rules NAME=TYPE from a file, as llama-quantize does; NAME is in lower case',
-    ),
-    ...explained('--rules FILE', 'read rules from a file, one a line; they come after those of --rule'),
-    ...explained(
-      '--target-size SIZE',
-      'choose the types with the least error that fit into a file of this size, such as 3.5GB; measures every weight in every type; ' +
-        '--to may be left out',
-    ),
-    ...explained('--target-bpw BITS', 'the same for a number of bits per weight, such as 4.5'),
-    ...explained('--save-rules FILE', 'write the chosen types as rules, which --rules reads'),
+    ...flagLines(pick('tensor-type-file', 'rules', 'target-size', 'target-bpw', 'save-rules', 'plan', 'save-plan')),
   ];
+}
+
+/** Some flags of `quantize`, in this order. */
+function pick(...names: (keyof typeof quantizeFlags)[]): Record<string, CommandFlag> {
+  return Object.fromEntries(names.map((name) => [name, quantizeFlags[name]]));
 }
 
 const optionsIn = (table: OptionTable): readonly OptionInfo[] => Object.values(table.entries);
@@ -192,19 +201,7 @@ export function quantizeUsage(): string {
       '-o, --output OUT',
       `file or folder for the result, or - for standard output; by default a file beside FILE with TYPE in its name: ${outputs.join(', ')}`,
     ),
-    ...explained('--min-sqnr DB', "fail, and write nothing, if a tensor's SQNR is lower"),
-    ...explained(
-      '--workers N',
-      'number of worker threads; 0 does the work in the main thread; by default the number of processors minus one',
-    ),
-    ...explained('--dry-run', 'write nothing, print a plan as scalepoint plan does'),
-    ...explained('--force', 'replace OUT and the files beside it if they exist'),
-    ...explained(
-      '--json',
-      'print JSON: { file, output, config, to, tensors, totals, notes, peakBytes }; for several files also { files, isWhole }',
-    ),
-    ...explained('--quiet', 'print errors only'),
-    ...commonLines(column),
+    ...flagLines(pick('min-sqnr', 'workers', 'dry-run', 'resume', 'force', 'json', 'quiet', 'verbose', 'no-color')),
     ...tables().flatMap(({ table }) => tableLines(table, true)),
     '',
     ...sidecarsIn().flatMap(({ about }) => wrapped(about)),
@@ -236,8 +233,7 @@ export function planUsage(): string {
       '--json',
       'print JSON: { file, output, format, to, tensors, totals, files, notes, quantizationConfig, peakBytes }',
     ),
-    ...explained('--quiet', 'print errors only'),
-    ...commonLines(column),
+    ...flagLines(pick('quiet', 'verbose', 'no-color')),
     ...tables().flatMap(({ table }) => tableLines(table, false)),
     '',
     'Examples',
@@ -248,18 +244,12 @@ export function planUsage(): string {
 
 // ---------------------------------------------------------------------------------------------------------------- split and merge
 
-/** Options that copies have, by their names; each once. */
-function copyFlags(names: readonly string[]): string[] {
-  const flags = tables().flatMap(({ table }) => names.flatMap((name) => table.entries[name]?.flags ?? []));
-  return [...new Map(flags.map((flag) => [flag.name, flag])).values()].flatMap(flagLine);
-}
-
 const resultLines = () => [
   ...explained('--dry-run', 'write nothing, print a plan'),
-  ...explained('--force', 'replace existing files'),
+  ...flagLines(pick('resume')),
+  ...explained('-f, --force', 'replace existing files'),
   ...explained('--json', 'print JSON, as quantize does'),
-  ...explained('--quiet', 'print errors only'),
-  ...commonLines(column),
+  ...flagLines(pick('quiet', 'verbose', 'no-color')),
 ];
 
 export function splitUsage(): string {
@@ -271,7 +261,7 @@ export function splitUsage(): string {
         'by transformers. scalepoint quantize takes the same options, to convert and split at once.',
     ),
     '',
-    ...copyFlags(['shardSize', 'splitTensors', 'part', 'metadata']),
+    ...optionFlags(copyFlags).flatMap(flagLine),
     ...explained(
       '-o, --output OUT',
       'name of the whole model, or a folder; by default that of FILE: model.gguf becomes model-00001-of-00003.gguf and so on',
@@ -293,7 +283,7 @@ export function mergeUsage(): string {
         'the folder that they are in.',
     ),
     '',
-    ...copyFlags(['metadata']),
+    ...optionFlags(['metadata']).flatMap(flagLine),
     ...explained(
       '-o, --output OUT',
       'the new file, or a folder; by default a file beside FILE, named after the whole model: model.gguf',
@@ -323,42 +313,7 @@ export function compareUsage(): string {
         'tensor and in all. Codes and blocks are restored first, so a quantized model can be compared with its original.',
     ),
     '',
-    ...explained('--sort sqnr', 'list the worst first; by default in the order of A', 18),
-    ...explained(
-      '--min-sqnr DB',
-      'fail if the SQNR of a tensor is lower, if only one model has the tensor, if the shapes differ, or if one holds NaN where the other does not',
-      18,
-    ),
-    ...explained(
-      '--workers N',
-      'number of worker threads; 0 does the work in the main thread; by default the number of processors minus one',
-      18,
-    ),
-    ...explained(
-      '--run',
-      'ONNX: also run both on the same inputs, random by default, and compare the outputs; needs the package onnxruntime-web; ' +
-        '--min-sqnr then applies to the outputs',
-      18,
-    ),
-    ...explained('--layers', 'with --run, also compare the results of all nodes, to find where the error begins', 18),
-    ...explained(
-      '--input FILE',
-      'inputs for --run: a .npz file with all of them, or NAME=FILE.npy, which can be repeated',
-      18,
-    ),
-    ...explained(
-      '--dim NAME=N',
-      'size of a dimension that is not fixed, by its name or as INPUT.AXIS; can be repeated',
-      18,
-    ),
-    ...explained('--seed N', 'seed of random inputs', 18),
-    ...explained(
-      '--json',
-      'print JSON: { a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }; with --run also { outputs, skippedOutputs, layers }',
-      18,
-    ),
-    ...explained('--quiet', 'print errors only', 18),
-    ...commonLines(18),
+    ...flagLines(compareFlags, 18),
     '',
     ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
     '',
@@ -383,13 +338,7 @@ export function verifyUsage(): string {
     ...sidecar.flatMap(({ name, value }) =>
       explained(`--${name} ${value}`, 'the configuration to check; by default the file beside FILE', 18),
     ),
-    ...explained(
-      '--json',
-      'print JSON: { file, config, format, bytes, files, tensors, problems, notes, peakBytes }',
-      18,
-    ),
-    ...explained('--quiet', 'print errors only', 18),
-    ...commonLines(18),
+    ...flagLines(verifyFlags, 18),
     '',
     ...wrapped('Exit code: 0 no problems, 1 problems, 2 wrong usage, 130 interrupted.'),
     '',
@@ -401,10 +350,45 @@ export function verifyUsage(): string {
   ]);
 }
 
-/** Flags about files beside models. */
-function sidecarFlags(): Flag[] {
-  const all = tables().flatMap(({ table }) => optionsIn(table).filter(({ sidecar }) => sidecar !== undefined));
-  return all.flatMap(({ flags }) => flags);
+export function evaluateUsage(): string {
+  return text([
+    'scalepoint evaluate A [B] --text FILE [options]',
+    '',
+    ...wrapped(
+      'Judges a language model on a text: perplexity as llama-perplexity defines it, and with B how far the probabilities of the next token ' +
+        'are from those of B, such as the model before it was quantized. Takes GGUF files and folders of Llama, Mistral, SmolLM3, Qwen 2 and ' +
+        '3, Gemma 2 and 3 and Phi-3. Of each chunk the second half counts.',
+    ),
+    '',
+    ...flagLines(evaluateFlags, 18),
+    '',
+    ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
+    '',
+    'Examples',
+    '  scalepoint evaluate model.Q4_K_M.gguf ./model --text wiki.test.txt',
+    '  scalepoint evaluate model.gguf --ids tokens.txt --chunk-size 256 --json',
+  ]);
+}
+
+export function calibrateUsage(): string {
+  return text([
+    'scalepoint calibrate MODEL --text FILE [options]',
+    '',
+    ...wrapped(
+      'Runs a language model on texts and writes how important each column of its weights is, as an importance matrix of llama.cpp: for ' +
+        '--imatrix of scalepoint quantize and of llama-quantize. Takes the models of scalepoint evaluate.',
+    ),
+    '',
+    ...flagLines(calibrateFlags, 18),
+    '',
+    ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
+    '',
+    'Examples',
+    '  scalepoint calibrate ./model --text calibration.txt -o imatrix.gguf',
+    '  scalepoint ./model --to Q3_K_M --imatrix imatrix.gguf',
+    '  scalepoint calibrate ./model --text calibration.txt --moments',
+    '  scalepoint ./model --to Q4_K_M --method gptq --data imatrix.gguf.moments.safetensors',
+  ]);
 }
 
 export function benchUsage(): string {
@@ -417,19 +401,27 @@ export function benchUsage(): string {
         'hold on a busy machine. Takes about a minute; with --quick some seconds.',
     ),
     '',
-    ...explained('--quick', 'less data, fewer samples', 17),
-    ...explained('--only PART', 'measure arrays, blocks or layers only', 17),
-    ...explained(
-      '--size N',
-      'number of floats in arrays and blocks, a multiple of 256 (default 2^24; with --quick 2^20)',
-      17,
-    ),
-    ...explained('--width N', 'inputs and outputs of the layers (default 4096; with --quick 1024)', 17),
-    ...explained('--json', 'print JSON: { version, tier, rows, engine, processor }', 17),
-    ...commonLines(17),
+    ...flagLines(benchFlags, 17),
     '',
     'Examples',
     '  scalepoint bench --quick',
     "  scalepoint bench --only layers --json | jq '.rows[].milliseconds'",
+  ]);
+}
+
+export function completionsUsage(): string {
+  return text([
+    'scalepoint completions SHELL',
+    '',
+    ...wrapped(
+      'Prints a script with which the shell completes commands, options and their values by the tab key. SHELL is bash, zsh or fish.',
+    ),
+    '',
+    ...explained('-h, --help', completionsFlags.help.about, 14),
+    '',
+    'Examples',
+    '  scalepoint completions bash > ~/.local/share/bash-completion/completions/scalepoint',
+    '  scalepoint completions zsh > ~/.zfunc/_scalepoint',
+    '  scalepoint completions fish > ~/.config/fish/completions/scalepoint.fish',
   ]);
 }

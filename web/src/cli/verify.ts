@@ -2,14 +2,14 @@ import { stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { type Finding, inspectModel, type VerifyReport, verifyModel } from '../model.js';
 import { type FormatInfo, formats, type Sidecar, type Words } from '../tooling.js';
+import { verifyFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
-import { commonOptions, filesOf, parse } from './options.js';
-import { abortOnSignal, about, effort, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { readText } from './sidecars.js';
-import { count, formatBytes, nameText, painter, printable, printLines } from './text.js';
+import { filesOf, parseArguments } from './parse.js';
+import { abortOnSignal, about, effort, peakBytes, printJson, progressLine } from './process.js';
+import { readText } from './side-file.js';
+import { counted, formatBytes, nameText, painter, printable, printLines } from './text.js';
 import { verifyUsage } from './usage.js';
-
-const options = { ...commonOptions, quiet: { type: 'boolean' } } as const;
+import { wrongFlag } from './wording.js';
 
 /** An option about a file beside a model, and the flag that names that file. */
 interface SidecarFlag {
@@ -35,7 +35,7 @@ function sidecarsIn({ options: { entries } }: FormatInfo): SidecarFlag[] {
 export async function verify(args: string[]): Promise<number> {
   const flags = formats().flatMap(sidecarsIn);
   const own = Object.fromEntries(flags.map(({ flag }) => [flag, { type: 'string' }] as const));
-  const { values, positionals } = parse(args, { ...own, ...options });
+  const { values, positionals } = parseArguments(args, { ...own, ...verifyFlags });
   if (values.help) {
     process.stdout.write(verifyUsage());
     return 0;
@@ -46,7 +46,7 @@ export async function verify(args: string[]): Promise<number> {
   return withInput(
     text,
     async (input) => {
-      const beside = await besideOf(input, wanted);
+      const beside = await besideOf(input, wanted, signal);
       const contents: Record<string, unknown> = {};
       for (const one of beside) contents[one.option] = await about(one.path, () => readJson(one));
       const progress = progressLine(wanted.quiet === true);
@@ -71,14 +71,14 @@ const pathIn = (beside: readonly SidecarFile[], option: string) =>
   beside.find((one) => one.option === option)?.path ?? null;
 
 /** The files beside a model: those that flags name, or those with the usual names. @throws UsageError */
-async function besideOf({ name, file, isPath }: Input, words: Words): Promise<SidecarFile[]> {
-  const info = await about(name, () => inspectModel(file));
+async function besideOf({ name, file, isPath }: Input, words: Words, signal: AbortSignal): Promise<SidecarFile[]> {
+  const info = await about(name, () => inspectModel(file, { signal }));
   const format = formats().find((known) => known.name === info.format) as FormatInfo;
   const all = sidecarsIn(format);
   for (const other of formats().filter((known) => known !== format)) {
     for (const { flag } of sidecarsIn(other)) {
       if (words[flag] === undefined || all.some((one) => one.flag === flag)) continue;
-      throw new UsageError(`--${flag}: only for ${other.label} files`);
+      throw wrongFlag(flag, { kind: 'onlyFor', files: `${other.label} files` });
     }
   }
   const found: SidecarFile[] = [];
@@ -87,7 +87,7 @@ async function besideOf({ name, file, isPath }: Input, words: Words): Promise<Si
     if (given !== undefined) found.push({ option, path: String(given), sidecar });
     else if (isPath) {
       const path = join(dirname(name), sidecar.nameFor(nameWithoutIndex(basename(name), format)));
-      if (await stat(path).catch(() => undefined)) found.push({ option, path, sidecar });
+      if ((await stat(path).catch(() => undefined))?.isFile()) found.push({ option, path, sidecar });
     }
   }
   return found;
@@ -130,13 +130,13 @@ function show(
   words: Words,
 ): number {
   const { format, bytes, files, tensors, problems, notes } = report;
-  const verdict = problems.length === 0 ? 'no problems found' : `${count(problems.length, 'problem')} found`;
+  const verdict = problems.length === 0 ? 'no problems found' : `${counted(problems.length, 'problem')} found`;
   if (words.json) {
     const failure = problems.length === 0 ? {} : { error: { code: 'BAD_FILE', message: verdict } };
     printJson({ file, ...sidecars, ...report, peakBytes: peakBytes(), ...failure });
   } else if (!words.quiet) {
     const paint = painter(process.stdout);
-    const summary = [format, ...(files.length > 1 ? [count(files.length, 'file')] : []), count(tensors, 'tensor')];
+    const summary = [format, ...(files.length > 1 ? [counted(files.length, 'file')] : []), counted(tensors, 'tensor')];
     const checked = Object.values(sidecars).flatMap((path) => (path === null ? [] : [printable(path)]));
     const lines = [
       `${paint('bold', printable(file))}: ${[...summary, formatBytes(bytes)].join(', ')}`,

@@ -1,15 +1,19 @@
 /** Options and values as a command line writes them, and errors in these words. */
 import { ScalepointError } from '../model.js';
 import {
+  type Expected,
   type Flag,
   formats,
+  type Hint,
   type OptionInfo,
   type OptionWords,
   problemOf,
   sayHint,
   sayProblem,
+  show,
   type Words,
 } from '../tooling.js';
+import { UsageError } from './process.js';
 
 /** Flags of options that do not belong to a format. */
 const plainFlags: Readonly<Record<string, string>> = {
@@ -20,6 +24,7 @@ const plainFlags: Readonly<Record<string, string>> = {
   minSqnrDb: 'min-sqnr',
   output: 'output',
   overwrite: 'force',
+  plan: 'plan',
   'run.dimensions': 'dim',
 };
 
@@ -32,6 +37,19 @@ function means(info: OptionInfo, flag: Flag, value: unknown): boolean {
   return flag.value === undefined && info.read({ [flag.name]: true }) === value;
 }
 
+/** A value in a sentence. */
+const valueText = (value: unknown): string => (typeof value === 'object' ? show(value) : String(value));
+
+/** The flags that set the members of an object; undefined for other values. */
+function flagsFor(info: OptionInfo | undefined, value: unknown): string | undefined {
+  if (info === undefined || typeof value !== 'object' || value === null) return undefined;
+  const members = Object.entries(value);
+  const flagOf = (key: string) => info.flags.find(({ member }) => member === key);
+  // The first flag sets the kind. It can be left out beside a flag of a member that implies it.
+  const texts = members.flatMap(([key, member]) => (flagOf(key) ? [`--${flagOf(key)?.name} ${member}`] : []));
+  return texts.length > 0 ? texts.join(' ') : `--${info.flags[0]?.name} ${members[0]?.[1]}`;
+}
+
 /**
  * The words of a command line: `--to int8`.
  * @param given the flags of the line: a message names an option by the flag that set it
@@ -40,7 +58,7 @@ function means(info: OptionInfo, flag: Flag, value: unknown): boolean {
 export function commandWordsFor(given: Words, rules: readonly string[] = []): OptionWords {
   /** `--rule "REGEX=int8"` for paths in it. */
   const ruleOf = (path: string) => {
-    if (path.startsWith('rules[].')) return "--rule 'REGEX=keep'";
+    if (path.startsWith('rules[].')) return "--rule 'REGEX=TYPE'";
     const [, i] = /^rules\[(\d+)\]/.exec(path) ?? [];
     return i === undefined || rules[Number(i)] === undefined ? undefined : `--rule ${JSON.stringify(rules[Number(i)])}`;
   };
@@ -61,10 +79,15 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
   return {
     option: (path) => ruleOf(path) ?? flagOf(path) ?? path,
     withValues(path, values) {
-      const text = values.map(String).join(' or ');
+      const text = values.map(valueText).join(' or ');
+      if (path.startsWith('rules[].')) return `--rule 'REGEX=${path.endsWith('.keep') ? 'keep' : text}'`;
       const rule = ruleOf(path);
-      if (rule !== undefined) return path.startsWith('rules[].') ? rule : `${text} in ${rule}`;
+      // Rules of the command line have a type alone.
+      if (rule !== undefined && path.endsWith('.granularity')) return `in code, the granularity ${text} of ${rule}`;
+      if (rule !== undefined) return `${text} in ${rule}`;
       const info = infoOf(path);
+      const flags = values.map((value) => flagsFor(info, value));
+      if (flags.every((one) => one !== undefined)) return flags.join(' or ');
       const switches = values.map((value) => info?.flags.find((flag) => means(info, flag, value)));
       if (switches.every((flag) => flag !== undefined)) return switches.map((flag) => `--${flag.name}`).join(' or ');
       return `${flagOf(path) ?? path} ${text}`;
@@ -87,6 +110,12 @@ export function inFlags(error: unknown, given: Words = {}, rules: readonly strin
   if (problem === undefined) return undefined;
   const name = words.option(problem.option);
   return name.startsWith('--') ? `${name}: ${sayProblem(problem, words)}` : undefined;
+}
+
+/** The error for a flag with a wrong value, or with others that exclude it. @param flag name without the dashes */
+export function wrongFlag(flag: string, expected: Expected, got?: unknown, hint?: Hint): UsageError {
+  const problem = { option: `--${flag}`, expected, got, hint };
+  return new UsageError(`${problem.option}: ${sayProblem(problem, commandWords)}`);
 }
 
 /** Message of an error, with options as flags. */

@@ -3,7 +3,7 @@ import { blockTypeInfo, isBlockType } from '../core/blocks.js';
 import {
   DecodedTile,
   ElementType,
-  EncodedTile,
+  Encoded as EncodedRecord,
   ErrorSums,
   type Heaps,
   ObservedSets,
@@ -14,37 +14,35 @@ import {
   Status,
   Tile as TileRecord,
 } from '../core/door.js';
-import { ScalepointError } from '../core/errors.js';
+import { outOfMemory, ScalepointError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import type { Bytes, Encoded, Observed, Problem, Role, Tile, ValueRange } from './codec.js';
-import { bytesOf } from './elements.js';
+import { bytesOfElements } from './elements.js';
 
-/** A call, with the address and size of its memory and the address of its result. Without memory it only counts. */
-type CoreCall = (memory: number, bytes: number, result: number) => Status;
+/** A call, with the addresses of the arena of the core and of its result. */
+type CoreCall = (arena: number, result: number) => Status;
 
-/** Checks the status of a call whose arguments are right. A failure is a bug of this package, except for scales from a file. */
+/** The same of a tile. */
+type TileCall = (tile: number, ...addresses: Parameters<CoreCall>) => Status;
+
+/** Checks the status of a call whose arguments are right. A failure is a bug of this package, except for scales from a file and full memory. */
 function check(status: Status): void {
   if (status === Status.badScale) throw new ScalepointError('BAD_FILE', 'a scale is not a positive and finite number');
+  if (status === Status.outOfMemory) throw outOfMemory('the results of a tile');
   if (status !== Status.ok) throw new Error(`the core refused a tile with status ${status}`);
 }
 
-/** Runs a call with as much memory of the arena as it needs. Returns its result; undefined if the arena only counts. */
-function inArena<R extends { readonly memory: number }>(
+/** Runs a call that takes its memory from the arena. Returns its result. */
+function inArena<R>(
   core: Core,
   arena: Arena,
   type: { readonly bytes: number; read(heaps: Heaps, at: number): R },
   call: CoreCall,
-): R | undefined {
+): R {
   const at = core.pushRoom(type.bytes);
   try {
-    const memory = arena.ask(() => {
-      check(call(0, 0, at));
-      return type.read(core.module, at).memory;
-    });
-    const address = arena.take(memory);
-    if (arena.onlyCounts) return undefined;
-    check(call(address, memory, at));
+    check(call(arena.address, at));
     return type.read(core.module, at);
   } finally {
     core.popRecord(at);
@@ -58,11 +56,9 @@ function numberOf(type: string): number {
 
 const noRanges = new Float32Array(0);
 
-/** Copies floats into the arena. Returns the address, which is not 0. */
+/** Copies floats into the arena. Returns the address. */
 function placeFloats({ module }: Core, values: Float32Array, arena: Arena): number {
   const at = arena.take(4 * values.length);
-  // Avoid address 0 of a counting arena, which would stand for no floats.
-  if (arena.onlyCounts) return Math.max(16, at);
   module.HEAPF32.set(values, at / 4);
   return at;
 }
@@ -103,7 +99,7 @@ function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) =
     wanted: bitsOf(roles),
     measure: measures,
     add,
-    source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
+    source: { data: source, size: reads ? bytesOfElements(type, rows * columns) : 0 },
     ranges,
     importance,
   };
@@ -123,20 +119,11 @@ function problemOf({ kind, index, value }: ProblemRecord): { problem?: Problem }
 }
 
 /** Encodes a tile with the call of a codec. @param importance the weights of the squared errors, one for each column */
-export function encodeTile(
-  core: Core,
-  tile: Tile,
-  arena: Arena,
-  call: (tile: number, memory: number, bytes: number, result: number) => Status,
-  importance?: Float32Array,
-): Encoded {
+export function encodeTile(core: Core, tile: Tile, arena: Arena, call: TileCall, importance?: Float32Array): Encoded {
   const ranges = placeRanges(core, tile, arena);
   const weights = importance === undefined ? 0 : placeFloats(core, importance, arena);
-  const encode = (at: number) =>
-    inArena(core, arena, EncodedTile, (memory, bytes, result) => call(at, memory, bytes, result));
-  const result = withTile(core, tile, ranges, encode, 0, weights);
-  if (result === undefined) return { parts: {} };
-  const { problem, sums, ...bytes } = result.encoded;
+  const encode = (at: number) => inArena(core, arena, EncodedRecord, (...addresses) => call(at, ...addresses));
+  const { problem, sums, ...bytes } = withTile(core, tile, ranges, encode, 0, weights);
   const parts: Record<Role, Bytes> = {};
   for (const role of tile.roles) {
     const { data, size } = bytes[role as keyof typeof bytes];
@@ -148,7 +135,7 @@ export function encodeTile(
 
 /** Decodes a tile with the call of a codec. Returns the address of the floats. */
 export function decodeTile(core: Core, arena: Arena, call: CoreCall): number {
-  return inArena(core, arena, DecodedTile, call)?.x ?? 0;
+  return inArena(core, arena, DecodedTile, call).x;
 }
 
 /** A tile of elements without any parts to make. */
@@ -166,7 +153,8 @@ export function floats(
   source: number,
   add?: number,
 ): number {
-  const decode = (tile: number) => decodeTile(core, arena, (...room) => core.models.decodeElements(tile, ...room));
+  const decode = (tile: number) =>
+    decodeTile(core, arena, (...addresses) => core.models.decodeElements(tile, ...addresses));
   return withTile(core, elements(type, rows, columns, source), 0, decode, add);
 }
 
@@ -180,22 +168,17 @@ export function observe(
   source: number,
 ): { readonly range?: ValueRange; readonly problem?: Problem } {
   const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
-    inArena(core, arena, ObservedTile, (...room) => core.models.observeTile(tile, ...room)),
+    inArena(core, arena, ObservedTile, (...addresses) => core.models.observeTile(tile, ...addresses)),
   );
-  if (result === undefined) return {};
   const { range, problem } = result;
   return { range: [range.min, range.max], ...problemOf(problem) };
 }
 
 /** Observes the sets of a tile. For a tile in pieces, the last piece has the result. */
-export function observeSets(
-  core: Core,
-  tile: Tile,
-  arena: Arena,
-  call: (tile: number, memory: number, bytes: number, result: number) => Status,
-): Observed {
-  const result = withTile(core, tile, 0, (at) => inArena(core, arena, ObservedSets, (...room) => call(at, ...room)));
-  if (result === undefined) return {};
+export function observeSets(core: Core, tile: Tile, arena: Arena, call: TileCall): Observed {
+  const result = withTile(core, tile, 0, (at) =>
+    inArena(core, arena, ObservedSets, (...addresses) => call(at, ...addresses)),
+  );
   const { ranges, count, problem } = result;
   const { piece } = tile;
   if (piece !== undefined && piece.row + tile.rows < piece.of) return problemOf(problem);

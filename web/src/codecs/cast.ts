@@ -3,7 +3,7 @@ import { Cast as CastRecord, ElementType } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOf, cutLike, cutWeighted, elementRuns, elementsOf } from './elements.js';
+import { bytesOfElements, cutLike, cutWeighted, elementRuns, elementsOf } from './elements.js';
 
 /** Float types that tensors are cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
@@ -27,12 +27,12 @@ export const cast: Codec<CastForm> = {
   label: ({ to }) => to,
 
   parts(shape, { to }) {
-    return [{ role: 'data', suffix: '', dtype: to, shape, bytes: bytesOf(to, elementsOf(shape)) }];
+    return [{ role: 'data', suffix: '', dtype: to, shape, bytes: bytesOfElements(to, elementsOf(shape)) }];
   },
 
   grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
 
-  runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOf(to, n), rectangle),
+  runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOfElements(to, n), rectangle),
 
   cuts: (shape, form, roles, source) =>
     form.importance === undefined
@@ -48,7 +48,7 @@ export const cast: Codec<CastForm> = {
 
   encode(core, tile, { to, saturate = false, importance }, arena) {
     return core.withRecord(CastRecord, { to: ElementType[to], saturate }, (cast) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.models.encodeCast(at, cast, ...room), importance),
+      encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeCast(at, cast, ...addresses), importance),
     );
   },
 

@@ -122,6 +122,18 @@ export interface Tile {
   readonly ranges: Float32Array<ArrayBuffer> | undefined;
   /** In a tile in pieces: the first row of this piece, and the count of all rows. The parts are those of the whole tile. */
   readonly piece?: { readonly row: number; readonly of: number } | undefined;
+  /** Set if rounding is to pass errors on, for codecs that can. */
+  readonly moments?: TileMoments | undefined;
+}
+
+/** The second moments of a matrix's inputs in wasm memory, and their factor. */
+export interface TileMoments {
+  /** Addresses of floats. */
+  readonly moments: number;
+  readonly feedback: number;
+  readonly weights: number;
+  /** The damping that was used. */
+  readonly damping: number;
 }
 
 /** Bytes in wasm memory. */
@@ -141,7 +153,7 @@ export interface Problem {
 
 /** The result of encoding a tile. */
 export interface Encoded {
-  /** The parts, by role, valid until the next call of the core. */
+  /** The parts, by role, valid until the arena is rewound. */
   readonly parts: Readonly<Record<Role, Bytes>>;
   /** Error sums, if the tile was measured. */
   readonly sums?: Sums;
@@ -185,8 +197,8 @@ export type Codes =
     };
 
 /**
- * A codec. `encode` and `decode` begin by taking all memory that they need from the arena. If the arena only counts, they return at once, so
- * that the counted size is always the size in use.
+ * A codec. `encode`, `observe` and `decode` take all memory that they need from the arena. Wasm memory may grow with each piece that they
+ * or the core take, so they get views of it afterwards.
  */
 export interface Codec<F extends Form = Form> {
   readonly id: F['codec'];

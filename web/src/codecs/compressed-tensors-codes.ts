@@ -3,9 +3,23 @@ import type { CastType } from './cast.js';
 import type { Codes, Role } from './codec.js';
 import { elementsOf } from './elements.js';
 
-/** Bits of the codes of compressed-tensors. */
-export const codeWidths = [4, 8] as const;
-export type CodeWidth = (typeof codeWidths)[number];
+/** Bits of the codes of compressed-tensors, and how many codes an int32 word holds. */
+const wordCodes = { 4: 8, 8: 4 } as const;
+export type CodeWidth = keyof typeof wordCodes;
+export const codeWidths: readonly CodeWidth[] = Object.keys(wordCodes).map(Number) as CodeWidth[];
+
+/** Most codes of a word. */
+export const mostCodesPerWord = Math.max(...Object.values(wordCodes));
+
+/** Codes that an int32 word holds. */
+export function codesPerWord(bits: CodeWidth): number {
+  return wordCodes[bits];
+}
+
+/** Int32 words that hold n codes. */
+export function wordsOf(n: number, bits: CodeWidth): number {
+  return Math.ceil(n / wordCodes[bits]);
+}
 
 /** The members of a form that decide about its layout. */
 interface CodeLayout {
@@ -32,25 +46,26 @@ function floatsIn(bytes: Uint8Array, type: CastType): Float32Array<ArrayBuffer> 
 }
 
 /** Unpacks rows of `columns` codes. Each row begins with a new word. */
-function unpack(bytes: Uint8Array, rows: number, columns: number, bits: number): Int8Array<ArrayBuffer> {
+function unpack(bytes: Uint8Array, rows: number, columns: number, bits: CodeWidth): Int8Array<ArrayBuffer> {
   const codes = new Int8Array(rows * columns);
-  const perByte = 8 / bits;
-  const rowBytes = bytes.length / Math.max(1, rows);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const perWord = codesPerWord(bits);
+  const rowBytes = 4 * wordsOf(columns, bits);
   const middle = 1 << (bits - 1);
   for (let row = 0, i = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++, i++) {
-      const byte = bytes[row * rowBytes + Math.floor(column / perByte)] as number;
-      codes[i] = ((byte >> ((column % perByte) * bits)) & (2 * middle - 1)) - middle;
+      const word = view.getUint32(row * rowBytes + 4 * Math.floor(column / perWord), true);
+      codes[i] = ((word >>> ((column % perWord) * bits)) & (2 * middle - 1)) - middle;
     }
   }
   return codes;
 }
 
 /** Unpacks zero points that are packed down the rows: a word holds those of neighboring rows. */
-function unpackDown(bytes: Uint8Array, rows: number, groups: number, bits: number): Int32Array<ArrayBuffer> {
+function unpackDown(bytes: Uint8Array, rows: number, groups: number, bits: CodeWidth): Int32Array<ArrayBuffer> {
   const zeroPoint = new Int32Array(rows * groups);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const perWord = 32 / bits;
+  const perWord = codesPerWord(bits);
   const middle = 1 << (bits - 1);
   for (let row = 0; row < rows; row++) {
     for (let group = 0; group < groups; group++) {

@@ -12,7 +12,7 @@
 import { CompressedTensors, ElementType, Stored } from '../core/door.js';
 import { noteOf } from '../core/note.js';
 import { mention } from '../core/option-problem.js';
-import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
+import { mseSearch, type SearchedRange, searchedMembers, searchOf } from '../core/range.js';
 import { decodeTile, encodeTile, readsElements, storedRecord } from './calls.js';
 import type { CastType } from './cast.js';
 import { type BitCheck, floatsFinite } from './checks.js';
@@ -27,7 +27,7 @@ import {
   tileElements,
   type ValueRange,
 } from './codec.js';
-import { type CodeWidth, compressedCodes } from './compressed-tensors-codes.js';
+import { type CodeWidth, codesPerWord, compressedCodes, wordsOf } from './compressed-tensors-codes.js';
 import { byteRuns, elementsOf, errorBlock, multipleOf } from './elements.js';
 
 export interface CompressedForm extends Form {
@@ -45,11 +45,6 @@ export interface CompressedForm extends Form {
   readonly range?: SearchedRange | undefined;
 }
 
-/** Int32 words that hold n codes. */
-function wordsOf(n: number, bits: number): number {
-  return Math.ceil((n * bits) / 32);
-}
-
 /** Bytes of n neighboring codes. */
 function codeBytes(n: number, { packed, bits }: CompressedForm): number {
   return packed ? wordsOf(n, bits) * 4 : n;
@@ -63,7 +58,7 @@ function scaleBytes({ scale }: CompressedForm): number {
 
 /** Rows whose zero points share a word. */
 function rowsPerWord({ packed, symmetric, bits }: CompressedForm): number {
-  return packed && !symmetric ? 32 / bits : 1;
+  return packed && !symmetric ? codesPerWord(bits) : 1;
 }
 
 /** The shape as int64, little-endian. */
@@ -210,8 +205,8 @@ function* cutLongRows(
 // ------------------------------------------------------------------------------------------------------------------------- checks
 
 /** Unused bits of the last word of n codes. */
-function spareBits(n: number, bits: number): number {
-  const used = (n * bits) % 32;
+function spareBits(n: number, bits: CodeWidth): number {
+  const used = (n % codesPerWord(bits)) * bits;
   return used === 0 ? 0 : (~0 << used) >>> 0;
 }
 
@@ -255,7 +250,7 @@ function codesOf({ type, bits, symmetric, groupSize, packed, scale, range }: Com
     packed,
     scale: ElementType[scale],
     search: range !== undefined,
-    ...(searchOf(range) ?? mseSearch),
+    ...(searchOf(range, [searchedMembers]) ?? mseSearch),
   };
 }
 
@@ -271,7 +266,7 @@ export const compressedTensors: Codec<CompressedForm> = {
     // Without elements, a tile needs no memory for its columns.
     const tile = readsElements(whole) ? whole : { ...whole, columns: 1 };
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.models.encodeCompressedTensors(at, codes, ...room)),
+      encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeCompressedTensors(at, codes, ...addresses)),
     );
   },
 
@@ -283,7 +278,7 @@ export const compressedTensors: Codec<CompressedForm> = {
     });
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
       core.withRecord(Stored, stored, (at) =>
-        decodeTile(core, arena, (...room) => core.models.decodeCompressedTensors(at, codes, ...room)),
+        decodeTile(core, arena, (...addresses) => core.models.decodeCompressedTensors(at, codes, ...addresses)),
       ),
     );
   },

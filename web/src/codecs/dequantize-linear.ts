@@ -3,7 +3,7 @@
  * The arithmetic is in cpp/codecs/dequantize_linear.cpp.
  */
 import { DequantizeLinear, ElementType, Sharing, Stored } from '../core/door.js';
-import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
+import { mseSearch, type SearchedRange, searchedMembers, searchOf } from '../core/range.js';
 import { decodeTile, encodeTile, observeSets, readsElements, storedRecord } from './calls.js';
 import {
   type ByteRuns,
@@ -289,7 +289,7 @@ function codesOf(
     blockSize: blockSize ?? 0,
     scale: ElementType[scale],
     search: range !== undefined,
-    ...(searchOf(range) ?? mseSearch),
+    ...(searchOf(range, [searchedMembers]) ?? mseSearch),
     goesOn: piece !== undefined && piece.row > 0,
   };
 }
@@ -313,13 +313,15 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
     const line = form.sharing === 'columns' ? { rows: 1 } : { columns: 1 };
     const tile = readsElements(whole) ? whole : { ...whole, ...line };
     return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.models.encodeDequantizeLinear(at, codes, ...room)),
+      encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeDequantizeLinear(at, codes, ...addresses)),
     );
   },
 
   observe(core, tile, form, arena) {
     return core.withRecord(DequantizeLinear, codesOf(form, tile.piece), (codes) =>
-      observeSets(core, tile, arena, (at, ...room) => core.models.observeDequantizeLinear(at, codes, ...room)),
+      observeSets(core, tile, arena, (at, ...addresses) =>
+        core.models.observeDequantizeLinear(at, codes, ...addresses),
+      ),
     );
   },
 
@@ -327,7 +329,7 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
     const stored = storedRecord(rows, columns, parts, (role) => sizeOf(form, rows, columns, role));
     return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
       core.withRecord(Stored, stored, (at) =>
-        decodeTile(core, arena, (...room) => core.models.decodeDequantizeLinear(at, codes, ...room)),
+        decodeTile(core, arena, (...addresses) => core.models.decodeDequantizeLinear(at, codes, ...addresses)),
       ),
     );
   },

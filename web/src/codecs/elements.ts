@@ -10,7 +10,7 @@ const floatBytes: Readonly<Record<string, number>> = Object.fromEntries(
 );
 
 /** Bytes of elements of a type that can be decoded to floats. */
-export function bytesOf(type: string, elements: number): number {
+export function bytesOfElements(type: string, elements: number): number {
   if (!isBlockType(type)) return elements * (floatBytes[type] as number);
   const { elements: n, bytes } = blockTypeInfo(type);
   return (elements / n) * bytes;

@@ -1,10 +1,10 @@
 /** Blocks of ggml along the last dimension. The arithmetic is in cpp/codecs/ggml.cpp. */
 import { type BlockType, blockFacts, blockTypeInfo } from '../core/blocks.js';
-import { BlockSearch, Ggml, ScaleForm } from '../core/door.js';
+import { BlockSearch, Ggml, Moments, ScaleForm } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { type BitCheck, blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOf, cutFlat, cutWeighted, elementRuns, elementsOf } from './elements.js';
+import { bytesOfElements, cutFlat, cutWeighted, elementRuns, elementsOf } from './elements.js';
 
 export interface GgmlForm extends Form {
   readonly codec: 'ggml';
@@ -38,12 +38,12 @@ export const ggml: Codec<GgmlForm> = {
   label: ({ to }) => to,
 
   parts(shape, { to }) {
-    return [{ role: 'data', suffix: '', dtype: to, shape, bytes: bytesOf(to, elementsOf(shape)) }];
+    return [{ role: 'data', suffix: '', dtype: to, shape, bytes: bytesOfElements(to, elementsOf(shape)) }];
   },
 
   grid: (_shape, { to }) => ({ rows: undefined, rowUnit: 1, columnUnit: blockTypeInfo(to).elements }),
 
-  runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOf(to, n), rectangle),
+  runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOfElements(to, n), rectangle),
 
   cuts: (shape, form, roles) =>
     form.importance === undefined
@@ -60,9 +60,22 @@ export const ggml: Codec<GgmlForm> = {
 
   encode(core, tile, { to, importance, best = false }, arena) {
     const search = best ? BlockSearch.best : BlockSearch.usual;
-    return core.withRecord(Ggml, { to: blockTypeInfo(to).id, search }, (blocks) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.models.encodeGgml(at, blocks, ...room), importance),
-    );
+    const { models } = core;
+    const { moments } = tile;
+    return core.withRecord(Ggml, { to: blockTypeInfo(to).id, search }, (blocks) => {
+      if (moments === undefined) {
+        return encodeTile(core, tile, arena, (at, ...rest) => models.encodeGgml(at, blocks, ...rest), importance);
+      }
+      return core.withRecord(Moments, moments, (record) =>
+        encodeTile(
+          core,
+          tile,
+          arena,
+          (at, ...rest) => models.encodeGgmlWithFeedback(at, blocks, record, ...rest),
+          importance,
+        ),
+      );
+    });
   },
 
   decode(core, { rows, columns, parts }, { to }, arena) {

@@ -29,7 +29,7 @@ function bytesOfPart(role: Role, elements: number, blockSize: number): number {
 
 function encodeWhole(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena): Encoded {
   return core.withRecord(MatMulBnb4, codesOf(form), (codes) =>
-    encodeTile(core, tile, arena, (at, ...room) => core.models.encodeMatmulBnb4(at, codes, ...room)),
+    encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeMatmulBnb4(at, codes, ...addresses)),
   );
 }
 
@@ -51,7 +51,6 @@ function encodePiece(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena)
   const parts: Record<Role, Bytes> = {};
   for (const role of roles) parts[role] = { address: arena.take(sizeOf(role, of)), bytes: sizeOf(role, of) };
   const { problem, ...encoded } = encodeWhole(core, { ...tile, piece: undefined }, form, arena);
-  if (arena.onlyCounts) return { parts: {} };
   if (problem !== undefined) return { parts, problem: { ...problem, index: problem.index + row * columns } };
   for (const role of roles) {
     const { address, bytes } = parts[role] as Bytes;
@@ -101,7 +100,7 @@ export const matMulBnb4: Codec<MatMulBnb4Form> = {
     const stored = storedRecord(rows, columns, parts, (role) => bytesOfPart(role, n, form.blockSize));
     return core.withRecord(MatMulBnb4, codesOf(form), (codes) =>
       core.withRecord(Stored, stored, (at) =>
-        decodeTile(core, arena, (...room) => core.models.decodeMatmulBnb4(at, codes, ...room)),
+        decodeTile(core, arena, (...addresses) => core.models.decodeMatmulBnb4(at, codes, ...addresses)),
       ),
     );
   },

@@ -100,7 +100,7 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
 
   encode(core, tile, form, arena) {
     return core.withRecord(MatMulNBits, codesOf(form, tile.piece), (codes) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.models.encodeMatmulNbits(at, codes, ...room)),
+      encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeMatmulNbits(at, codes, ...addresses)),
     );
   },
 
@@ -109,7 +109,7 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
     const stored = storedRecord(rows, columns, parts, (role) => n * (bytes[role] as number));
     return core.withRecord(MatMulNBits, codesOf(form), (codes) =>
       core.withRecord(Stored, stored, (at) =>
-        decodeTile(core, arena, (...room) => core.models.decodeMatmulNbits(at, codes, ...room)),
+        decodeTile(core, arena, (...addresses) => core.models.decodeMatmulNbits(at, codes, ...addresses)),
       ),
     );
   },

@@ -5,6 +5,7 @@
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, ReadOptionFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import type { Reason } from '../formats/reason.js';
+import type { Carried } from './carry-out.js';
 
 /** Files beside a model. */
 export interface Beside {
@@ -25,6 +26,8 @@ export interface Converted {
   readonly architecture: string;
   /** Its tensors in the other format, without those that are computed instead of read. */
   readonly tensors: readonly LogicalTensor[];
+  /** The metadata and all tensors in the other format, for models whose outputs can be computed. */
+  readonly contents?: Carried;
   /**
    * Chooses a type for each tensor, and lays out the result. `choices` are valid.
    * @throws ScalepointError `UNSUPPORTED_DTYPE`

@@ -2,9 +2,11 @@
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
+import { nameKey } from '../formats/gguf/edits.js';
 import { readImportance } from '../formats/gguf/importance.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
+import { readMoments } from '../formats/gguf/read-moments.js';
 import { carryOutAll } from './carry-out.js';
 import type { Beside, Converted, Converter } from './converter.js';
 import {
@@ -33,41 +35,63 @@ function checkKind({ tensors }: OpenModel): void {
 
 /** The first architecture that a config.json names. */
 async function architectureIn(bytes: Uint8Array<ArrayBuffer>): Promise<string | undefined> {
-  const { architectures } = await loadConversion();
+  const { architectureNames } = await loadConversion();
   try {
     const first = JSON.parse(new TextDecoder().decode(bytes))?.architectures?.[0];
-    return typeof first === 'string' && architectures.includes(first) ? first : undefined;
+    return typeof first === 'string' && architectureNames.includes(first) ? first : undefined;
   } catch {
     return undefined;
   }
 }
 
+/** The contents of the GGUF file that a folder becomes. */
+async function carriedOut(model: OpenModel, beside: Beside, name: string | undefined, options: ConvertOptions) {
+  const { convertHuggingface } = await loadConversion();
+  const conversion = await convertHuggingface(
+    {
+      name,
+      tensors: model.tensors,
+      metadata: model.metadata as Readonly<Record<string, string>>,
+      file: (path) => beside.file(path),
+    },
+    options,
+  );
+  const { architecture, notes } = conversion;
+  return { architecture, notes, ...carryOutAll(model, conversion) };
+}
+
+/** Conversions of open models, by their names and options. Plans for a size are made of one model with each type. */
+const known = new WeakMap<OpenModel, Map<string, ReturnType<typeof carriedOut>>>();
+
 /** A language model, as its config.json and its tokenizer describe it. */
 async function convertFolder(
   model: OpenModel,
   beside: Beside,
-  choices: ConvertOptions,
+  choices: ConvertOptions & Pick<GgufChoices, 'metadata'>,
 ): Promise<Converted | undefined> {
   if ((await beside.file('config.json')) === undefined) return undefined;
-  const { missingBytes = 'refuse' } = choices;
-  const { convertHuggingface } = await loadConversion();
-  const conversion = await convertHuggingface(
-    {
-      name: beside.folder,
-      tensors: model.tensors,
-      metadata: model.metadata as Readonly<Record<string, string>>,
-      file: (name) => beside.file(name),
-    },
-    { missingBytes },
-  );
-  const { view, sources } = carryOutAll(model, conversion);
+  const { missingBytes = 'refuse', metadata = {} } = choices;
+  // A given name takes the place of the folder's, as with --model-name of llama.cpp's converter. Other edits move to the end, as in ggml.
+  const { [nameKey]: given, ...others } = metadata;
+  const isNamed = typeof given === 'string' && given !== '';
+  const name = isNamed ? given : beside.folder;
+  const conversions = known.get(model) ?? new Map<string, ReturnType<typeof carriedOut>>();
+  known.set(model, conversions);
+  const key = JSON.stringify([name ?? null, missingBytes]);
+  const carried = conversions.get(key) ?? carriedOut(model, beside, name, { missingBytes });
+  conversions.set(key, carried);
+  const { architecture, notes, view, sources } = await carried;
   return {
-    architecture: conversion.architecture,
+    architecture,
+    contents: { view, sources },
     tensors: sources.flatMap((source) => (source instanceof Uint8Array ? [] : [source])),
-    async plan(own, partsOf, readOptionFile) {
-      const matrix = await readImportance(own as GgufChoices, readOptionFile);
-      const plan = planGguf(view, own as GgufChoices, partsOf, sources, matrix);
-      return { ...plan, notes: [...conversion.notes, ...plan.notes] };
+    async plan(given, partsOf, readOptionFile) {
+      const gguf = given as GgufChoices;
+      const moments = await readMoments(gguf, readOptionFile);
+      const matrix = await readImportance(gguf, readOptionFile, moments);
+      const own = isNamed ? { ...gguf, metadata: others } : gguf;
+      const plan = planGguf(view, own, partsOf, sources, matrix, moments);
+      return { ...plan, notes: [...notes, ...plan.notes] };
     },
   };
 }

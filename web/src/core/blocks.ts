@@ -59,6 +59,11 @@ export const searchedTypes: readonly BlockType[] = Object.freeze(
   blockTypes.filter((type) => blockFacts(type).searched),
 );
 
+/** True for types whose rounding can pass errors on to later columns. */
+export function hasFeedback(type: string): boolean {
+  return isBlockType(type) && blockFacts(type).feedback;
+}
+
 /** Fails if a type has no better search. @param option path of the type in errors */
 export function checkSearched(type: string, option: string): void {
   if ((searchedTypes as readonly string[]).includes(type)) return;

@@ -1,15 +1,77 @@
 // Checks of arguments that several folders share. Arguments may come from JavaScript, so that types are checked as well. Each check throws
 // a TypeError or a RangeError whose `option` is the path of the argument.
 import { rangeError, typeError } from './errors.js';
-import { type Expected, ofType, oneOf, whole } from './option-problem.js';
+import { nearest } from './nearest.js';
+import { type Expected, type Hint, ofType, oneOf, onlyWith, whole, without } from './option-problem.js';
 
-/** Fails unless it is an object without other keys than these. */
-export function checkKeys(options: unknown, known: ReadonlySet<string>): void {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', ofType('object'), options);
-  }
+/** The options of calls, by the name of the call. */
+export type CallOptions = Readonly<Record<string, readonly string[]>>;
+
+/** The hint for an unknown option: a near name, a member of another option, or another call with such an option. */
+function hintFor(key: string, names: readonly string[], before: string, calls: CallOptions): Hint | undefined {
+  const last = names.map((name) => name.slice(name.lastIndexOf('.') + 1));
+  const found = nearest(key, last);
+  if (found !== undefined) return { kind: 'didYouMean', names: [before + names[last.indexOf(found)]] };
+  const call = Object.keys(calls).find((name) => calls[name]?.includes(key));
+  return call === undefined ? undefined : { kind: 'takenBy', call, name: key };
+}
+
+/** True for an object other than an array, whose elements would be its members. */
+function hasMembers(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value);
+}
+
+/**
+ * Fails unless it is an object without unknown members. All objects of options are checked here.
+ * @param names of its members. Those with a point are members of its members, and serve as hints: `granularity.axis`
+ * @param path of the object; empty for the options of a call
+ * @param calls the other calls that a member may have been meant for
+ */
+export function checkKeys(options: unknown, names: readonly string[], path = '', calls: CallOptions = {}): void {
+  if (!hasMembers(options)) throw typeError(path || 'options', ofType('object'), options);
   for (const key in options) {
-    if (!known.has(key)) throw typeError(key, { kind: 'knownOption', names: [...known] });
+    if (names.includes(key) && !key.includes('.')) continue;
+    const before = path && `${path}.`;
+    const own = names.filter((name) => !name.includes('.')).map((name) => before + name);
+    throw typeError(before + key, { kind: 'knownOption', names: own }, undefined, hintFor(key, names, before, calls));
+  }
+}
+
+/** True for a member that was given. */
+const isGiven = (object: object, key: string) => (object as Record<string, unknown>)[key] !== undefined;
+
+/**
+ * Checks the members of an object of one of several kinds, such as a granularity. Returns its kind.
+ * @param names of the members of any kind
+ * @param kinds the members of each kind, by the value of `kind`
+ */
+export function checkKind<Kind extends string>(
+  value: unknown,
+  names: readonly string[],
+  kinds: Readonly<Record<Kind, readonly string[]>>,
+  path: string,
+): Kind {
+  if (!hasMembers(value)) throw typeError(path, { kind: 'object', keys: names }, value);
+  checkKeys(value, names, path);
+  const { kind } = value as { kind?: unknown };
+  const all = Object.keys(kinds) as Kind[];
+  if (!all.includes(kind as Kind)) throw rangeError(`${path}.kind`, oneOf(all), kind);
+  for (const key in value) {
+    if (!isGiven(value, key) || kinds[kind as Kind].includes(key)) continue;
+    const owners = all.filter((other) => kinds[other].includes(key));
+    throw rangeError(`${path}.${key}`, onlyWith(`${path}.kind`, ...owners), kind);
+  }
+  return kind as Kind;
+}
+
+/** Checks the members of an object of one of several forms, such as a range: those of two forms exclude each other. Ignores other values. */
+export function checkForms(value: unknown, forms: readonly (readonly string[])[], path: string): void {
+  if (!hasMembers(value)) return;
+  checkKeys(value, forms.flat(), path);
+  const form = forms.find((keys) => keys.some((key) => isGiven(value, key)));
+  for (const key in value) {
+    if (form === undefined || form.includes(key) || !isGiven(value, key)) continue;
+    throw rangeError(`${path}.${key}`, without(`${path}.${form.find((other) => isGiven(value, other))}`));
   }
 }
 
@@ -33,7 +95,7 @@ export function checkWhole(value: unknown, name: string, least: number): number 
 }
 
 /** The index of an option's value in a list of values. The first one is the default. */
-export function choice(options: object, name: string, values: readonly string[]): number {
+export function choiceIndex(options: object, name: string, values: readonly string[]): number {
   const value = (options as Record<string, unknown>)[name];
   if (value === undefined) return 0;
   const index = values.indexOf(value as string);

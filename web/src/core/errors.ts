@@ -1,3 +1,4 @@
+import { nearestValue } from './nearest.js';
 import { type Expected, type Hint, type OptionProblem, sayHint, sayProblem } from './option-problem.js';
 
 /**
@@ -11,12 +12,13 @@ import { type Expected, type Hint, type OptionProblem, sayHint, sayProblem } fro
  * | `OUT_OF_MEMORY` | wasm memory cannot grow any further |
  * | `NON_FINITE` | the data hold NaN or an infinity, and `nonFinite` is `'error'` |
  * | `OVERFLOW` | a value, or the scale of its block, exceeds the range of its float format |
+ * | `EMPTY` | an observer was asked for parameters before the first finite value |
  * | `DISPOSED` | the object was used after `dispose()` |
  * | `UNKNOWN_FORMAT` | a file is of no supported format |
  * | `BAD_FILE` | a file breaks the rules of its format; `byteOffset` gives the place |
  * | `UNSUPPORTED_DTYPE` | a tensor's type cannot be read or converted |
  * | `NOT_FOUND` | a file has no tensor of that name |
- * | `CHANGED` | a file was changed while it was read |
+ * | `CHANGED` | a file was changed while it was read, or between the runs of `--resume` |
  * | `WORKER` | a worker could not be started, or ended before its time |
  * | `RUNTIME` | onnxruntime-web is not installed, or cannot load or run a model |
  * | `QUALITY` | a result misses the required SQNR |
@@ -31,6 +33,7 @@ export type ErrorCode =
   | 'OUT_OF_MEMORY'
   | 'NON_FINITE'
   | 'OVERFLOW'
+  | 'EMPTY'
   | 'DISPOSED'
   | 'UNKNOWN_FORMAT'
   | 'BAD_FILE'
@@ -65,13 +68,13 @@ export class ScalepointError extends Error {
   /** The kind of the error. */
   readonly code: ErrorCode;
   /** Name of the tensor, if known. */
-  readonly tensor?: string;
+  declare readonly tensor?: string | undefined;
   /** Offset from the start of the file in bytes, if known. */
-  readonly byteOffset?: number;
+  declare readonly byteOffset?: number | undefined;
   /** Path of the file that exists already, or cannot be opened or written, if known. */
-  readonly path?: string;
+  declare readonly path?: string | undefined;
   /** Advice, if there is any. */
-  readonly hint?: Hint;
+  declare readonly hint?: Hint | undefined;
   /** The message without the hint. */
   readonly statement: string;
 
@@ -91,6 +94,11 @@ export function disposedError(what: string): ScalepointError {
   return new ScalepointError('DISPOSED', `${what} was used after dispose()`);
 }
 
+/** @throws ScalepointError `OUT_OF_MEMORY` */
+export function outOfMemory(what: string): ScalepointError {
+  return new ScalepointError('OUT_OF_MEMORY', `wasm memory has no room for ${what}`);
+}
+
 /** An error about an argument. */
 export type OptionError<E extends RangeError | TypeError> = E & {
   /** Path of the option or argument: `dtype`, `rules[2].to`. */
@@ -102,16 +110,22 @@ export type OptionError<E extends RangeError | TypeError> = E & {
 function withProblem<E extends RangeError | TypeError>(
   kind: new (message: string, options?: ErrorOptions) => E,
   problem: OptionProblem,
-  cause?: unknown,
+  cause: unknown,
 ): OptionError<E> {
   const message = `${problem.option}: ${sayProblem(problem)}`;
   const error = new kind(message, cause === undefined ? undefined : { cause });
   return Object.assign(error, { option: problem.option, problem });
 }
 
-/** The error for an argument of the right type with a wrong value. */
+/** The mistake as data. A text that is near to an accepted one gets a hint. */
+function problemWith(option: string, expected: Expected, got: unknown, given: Hint | undefined): OptionProblem {
+  const hint = given ?? nearestValue(expected, got);
+  return { option, expected, got, ...(hint !== undefined && { hint }) };
+}
+
+/** The error for an argument of the right type with a wrong value. @param hint by default the nearest of the accepted values */
 export function rangeError(option: string, expected: Expected, got?: unknown, hint?: Hint): OptionError<RangeError> {
-  return withProblem(RangeError, { option, expected, got, hint });
+  return withProblem(RangeError, problemWith(option, expected, got, hint), undefined);
 }
 
 /** The error for an argument of a wrong type, or for an option that does not exist. */
@@ -122,7 +136,20 @@ export function typeError(
   hint?: Hint,
   cause?: unknown,
 ): OptionError<TypeError> {
-  return withProblem(TypeError, { option, expected, got, hint }, cause);
+  return withProblem(TypeError, problemWith(option, expected, got, hint), cause);
+}
+
+/** Calls f. Errors about options get the path of the object whose members they are: `dtype` of `variants[1]` is `variants[1].dtype`. */
+export function within<T>(path: string, f: () => T): T {
+  try {
+    return f();
+  } catch (error) {
+    const problem = problemOf(error);
+    if (problem === undefined) throw error;
+    const inside = { ...problem, option: `${path}.${problem.option}` };
+    const { cause } = error as Error;
+    throw error instanceof RangeError ? withProblem(RangeError, inside, cause) : withProblem(TypeError, inside, cause);
+  }
 }
 
 /** The mistake in an argument; undefined for other errors. */

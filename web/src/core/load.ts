@@ -1,42 +1,15 @@
 // Finds, compiles and instantiates the wasm core: one of two modules, each in two builds, called tiers.
 import { simd as hasSimd } from 'wasm-feature-detect';
-import { checkBoolean, checkKeys } from './check.js';
 import createCore, { buildId } from './core.mjs';
 import type { CoreModule } from './door.js';
-import { rangeError, ScalepointError, typeError } from './errors.js';
+import { ScalepointError, typeError } from './errors.js';
+import { checkLoadOptions, type LoadOptions } from './load-options.js';
 import { Core, isModelsModule } from './memory.js';
-import { ofType, oneOf } from './option-problem.js';
+import { ofType } from './option-problem.js';
 import { ownWasm } from './own-wasm.js';
 import { isBuffer } from './realms.js';
 import type { Tier, WasmModule, WasmSource } from './tier.js';
 import { waitingFor } from './waiting.js';
-
-export type { Tier, WasmModule, WasmSource };
-
-/** Options of `load`. */
-export interface LoadOptions {
-  /**
-   * The build to use. 'auto': SIMD if the engine has it. 'on': SIMD, or an error. 'off': the scalar build.
-   * @defaultValue 'auto'
-   */
-  simd?: 'auto' | 'on' | 'off';
-  /**
-   * Loads the large module, which has all types of ggml's blocks and `search: 'best'`. The small one has Q8_0 and Q4_0, and takes fewer
-   * bytes. All other calls have the same results in both.
-   * @defaultValue false
-   */
-  blocks?: boolean;
-  /**
-   * The wasm file, for hosts that serve it from elsewhere, or a function that returns it for a tier and a module. It must be of the same
-   * version. A file of the large module can take the place of the small one.
-   * @defaultValue the file beside this module
-   */
-  wasm?: WasmSource | ((tier: Tier, module: WasmModule) => WasmSource | Promise<WasmSource>);
-  /** Stops waiting for the core; the promise is rejected with the signal's reason. */
-  signal?: AbortSignal;
-}
-
-const loadKeys = new Set(['simd', 'blocks', 'wasm', 'signal']);
 
 interface NodeProcess {
   getBuiltinModule?(name: 'node:fs/promises'): { readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> } | undefined;
@@ -49,14 +22,23 @@ async function readLocalFile(url: URL): Promise<Uint8Array<ArrayBuffer> | undefi
   return fs?.readFile(url);
 }
 
-const hint =
+/** Advice for missing files. */
+const advice = () =>
+  (globalThis as { navigator?: { userAgent?: string } }).navigator?.userAgent === 'Cloudflare-Workers'
+    ? cloudflare
+    : bundlers;
+
+const cloudflare =
+  " Cloudflare Workers compile no wasm at run time: import wasm from 'scalepoint/core-simd.wasm', and call load({ wasm }) before other calls.";
+
+const bundlers =
   " With Vite 7 or older add optimizeDeps: { exclude: ['scalepoint'] }; where the bundler runs on a server, leave scalepoint out of the" +
-  " bundle (Next: serverExternalPackages: ['scalepoint']); otherwise copy the package's .wasm files beside the bundle, pass" +
+  " bundle; otherwise copy the package's .wasm files beside the bundle, pass" +
   " load({ wasm }), or import 'scalepoint/inline', which holds the files.";
 
 /** Messages of engines for a missing file. */
 const isMissing =
-  /Invalid URL|ENOENT|no such file|fetch failed|failed to fetch|parse URL|NetworkError|Load failed|not implemented/i;
+  /Invalid URL|ENOENT|no such file|fetch failed|failed to fetch|parse URL|NetworkError|Load failed|not implemented|disallowed by embedder/i;
 
 /** The first bytes of every wasm file. */
 const magic = [0x00, 0x61, 0x73, 0x6d];
@@ -69,14 +51,14 @@ async function compileBytes(source: BufferSource, from: string): Promise<WebAsse
   if (!magic.every((byte, i) => bytes[i] === byte)) {
     const text =
       bytes[0] === 0x3c ? ' It begins like HTML: probably the server answered a missing file with a page.' : '';
-    throw new ScalepointError('WASM_LOAD', `${from} is not a wasm file.${text}${hint}`);
+    throw new ScalepointError('WASM_LOAD', `${from} is not a wasm file.${text}${advice()}`);
   }
   return WebAssembly.compile(bytes);
 }
 
 async function compileResponse(response: Response, from: string): Promise<WebAssembly.Module> {
   if (!response.ok) {
-    throw new ScalepointError('WASM_LOAD', `${from} could not be fetched: status ${response.status}.${hint}`);
+    throw new ScalepointError('WASM_LOAD', `${from} could not be fetched: status ${response.status}.${advice()}`);
   }
   const type = response.headers.get('content-type') ?? '';
   // Streaming needs exactly this type, without parameters behind it.
@@ -90,9 +72,10 @@ const wasmSource = ofType('URL', 'Response', 'Uint8Array', 'WebAssembly.Module',
 async function compile(source: WasmSource): Promise<WebAssembly.Module> {
   if (source instanceof WebAssembly.Module) return source;
   if (isBuffer(source) || ArrayBuffer.isView(source)) return compileBytes(source, 'wasm');
-  if (typeof Response !== 'undefined' && source instanceof Response)
-    return compileResponse(source, source.url || 'wasm');
   if (!(source instanceof URL) && typeof source !== 'string') {
+    // Only here: a mention of Response makes Node load its HTTP client, and that ends the process if there is no memory for its wasm.
+    if (typeof Response !== 'undefined' && source instanceof Response)
+      return compileResponse(source, source.url || 'wasm');
     throw typeError('wasm', wasmSource, source);
   }
   const url = new URL(source, globalThis.location?.href);
@@ -101,14 +84,31 @@ async function compile(source: WasmSource): Promise<WebAssembly.Module> {
   return compileResponse(await fetch(url, { credentials: 'same-origin' }), url.href);
 }
 
-/** The compiled files of this package by their names: all instances share them. */
+/** The compiled files of this package by their names, or those that `load` was given: all instances share them. */
 const compiled = new Map<`${WasmModule}-${Tier}`, Promise<WebAssembly.Module>>();
+
+/** A function that returns the wasm file for a tier and a module. */
+type WasmFunction = Extract<LoadOptions['wasm'], (...files: never) => unknown>;
+
+/** The one that `load` was given. */
+let given: WasmFunction | undefined;
+
+/** Keeps a source that worked as the one of later calls without a source. */
+function keep({ wasm }: LoadOptions, compiledModule: WebAssembly.Module, { module }: Core): void {
+  if (wasm === undefined) return;
+  if (typeof wasm === 'function') given = wasm as WasmFunction;
+  const tier = module.isSimd() ? 'simd' : 'scalar';
+  // The large module has everything of the small one.
+  for (const name of isModelsModule(module) ? (['core', 'arrays'] as const) : (['arrays'] as const)) {
+    compiled.set(`${name}-${tier}`, Promise.resolve(compiledModule));
+  }
+}
 
 function compileOwn(module: WasmModule, tier: Tier): Promise<WebAssembly.Module> {
   const name = `${module}-${tier}` as const;
   let made = compiled.get(name);
   if (made === undefined) {
-    made = ownWasm(module, tier).then(compile);
+    made = Promise.resolve(given?.(tier, module) ?? ownWasm(module, tier)).then(compile);
     compiled.set(name, made);
     // Forget a failure, because the next call may find the file.
     made.catch(() => compiled.delete(name));
@@ -125,8 +125,13 @@ function loadError(error: unknown): Error {
     const text = "The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src.";
     return new ScalepointError('CSP', text, { cause: error });
   }
-  const advice = isMissing.test(message) ? `.${hint}` : '';
-  return new ScalepointError('WASM_LOAD', `the wasm core could not be loaded: ${message}${advice}`, { cause: error });
+  if (/out of memory/i.test(message)) {
+    const text =
+      'there is no memory for the wasm core. Engines reserve up to 10 GiB of addresses for it: see ulimit -v.';
+    return new ScalepointError('OUT_OF_MEMORY', text, { cause: error });
+  }
+  const more = isMissing.test(message) ? `.${advice()}` : '';
+  return new ScalepointError('WASM_LOAD', `the wasm core could not be loaded: ${message}${more}`, { cause: error });
 }
 
 function instantiate(module: WebAssembly.Module): Promise<CoreModule> {
@@ -145,14 +150,11 @@ function instantiate(module: WebAssembly.Module): Promise<CoreModule> {
 
 /**
  * Compiles a module of the core for this engine. It can be instantiated any number of times, here or in a worker.
- * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD` or `CSP`
+ * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD`, `CSP` or `OUT_OF_MEMORY`
  */
 export async function compileCore(module: WasmModule, options: LoadOptions = {}): Promise<WebAssembly.Module> {
-  checkKeys(options, loadKeys);
+  checkLoadOptions(options);
   const { simd = 'auto', wasm } = options;
-  if (simd !== 'auto' && simd !== 'on' && simd !== 'off') {
-    throw rangeError('simd', oneOf(['auto', 'on', 'off']), simd);
-  }
   const supported = simd !== 'off' && (await hasSimd());
   if (simd === 'on' && !supported) {
     throw new ScalepointError('WASM_LOAD', "simd is 'on', but this engine has no WebAssembly SIMD");
@@ -195,10 +197,10 @@ export async function instantiateCore(name: WasmModule, module: WebAssembly.Modu
 
 /** Loads the core and makes an instance of it. */
 export async function loadCore(options: LoadOptions = {}): Promise<Core> {
-  checkKeys(options, loadKeys);
+  checkLoadOptions(options);
   const { signal } = options;
   if (signal === undefined) return makeCore(options);
-  checkSignal(signal);
+  signal.throwIfAborted();
   const waiting = waitingFor(signal);
   try {
     return await waiting.soon(makeCore(options), (late) => late.dispose());
@@ -207,19 +209,15 @@ export async function loadCore(options: LoadOptions = {}): Promise<Core> {
   }
 }
 
-/** @throws TypeError unless it is an AbortSignal, of any window; its reason if it has aborted */
-function checkSignal(signal: AbortSignal): void {
-  if (typeof signal?.throwIfAborted !== 'function') throw typeError('signal', ofType('AbortSignal'), signal);
-  signal.throwIfAborted();
-}
-
 async function makeCore(options: LoadOptions): Promise<Core> {
   const { simd = 'auto', blocks = false } = options;
-  const name = checkBoolean(blocks, 'blocks') ? 'core' : 'arrays';
-  const core = await instantiateCore(name, await compileCore(name, options));
+  const name = blocks ? 'core' : 'arrays';
+  const compiledModule = await compileCore(name, options);
+  const core = await instantiateCore(name, compiledModule);
   if (simd !== 'auto' && core.module.isSimd() !== (simd === 'on')) {
     const build = core.module.isSimd() ? 'SIMD' : 'scalar';
     throw new ScalepointError('WASM_LOAD', `simd is '${simd}', but the wasm file is the ${build} build`);
   }
+  keep(options, compiledModule, core);
   return core;
 }

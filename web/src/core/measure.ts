@@ -14,15 +14,30 @@ export interface ErrorMeasures {
   /** sqrt(sum e^2 / sum x^2). */
   readonly relativeL2: number;
   /** sqrt(sum w e^2 / sum w x^2), with w the importance of a column; undefined without an importance matrix. */
-  readonly weightedL2?: number;
+  readonly weightedL2?: number | undefined;
   /** 10 log10(sum x^2 / sum e^2), in decibels. Infinity without any error; -Infinity for a zero signal with an error. */
   readonly sqnrDb: number;
   /** sum x y / sqrt(sum x^2 sum y^2), in [-1, 1]. 1 without any error; 0 for a zero signal with an error. */
   readonly cosine: number;
   /** Number of pairs with a NaN or an infinity. All other measures leave them out. */
   readonly nonFinite: number;
+  /** Errors of the outputs of a matrix with `method: 'gptq'`; undefined without. */
+  readonly output?: OutputErrors | undefined;
   /** Count of numbers beyond a float type that became its largest one; undefined instead of 0. */
-  readonly saturated?: number;
+  readonly saturated?: number | undefined;
+}
+
+/**
+ * Errors of y = x W' for the inputs x of the statistics: the mean square of the error of y relative to that of y, over all rows of W. All of
+ * it refers to the tokens that the statistics were collected from.
+ */
+export interface OutputErrors {
+  /** With the codes that importance alone gives. */
+  readonly before: number;
+  /** With the codes of the result: at most `before`. */
+  readonly after: number;
+  /** Share of the mean of the diagonal that was added to it: `damping`, or more if the moments could not be factored with that. */
+  readonly damping: number;
 }
 
 /** Number of sums. They are doubles in the order of the door's ErrorSums. */
@@ -34,11 +49,14 @@ export const sumIndex = ErrorSums.read({ HEAPF64: Float64Array.from({ length: su
 /** Sums in the order of the door's ErrorSums. */
 export type Sums = Float64Array | number[];
 
+/** Sums that are the largest of all pairs. */
+const largest = new Set([sumIndex.maxAbsoluteError, sumIndex.damping]);
+
 /** Adds the sums of further pairs. `at` and `from` are the offsets of the sums in their arrays. */
 export function addSums(sums: Sums, more: Sums, at = 0, from = 0): void {
   for (let i = 0; i < sumCount; i++) {
     const [sum, value] = [sums[at + i] as number, more[from + i] as number];
-    sums[at + i] = i === sumIndex.maxAbsoluteError ? Math.max(sum, value) : sum + value;
+    sums[at + i] = largest.has(i) ? Math.max(sum, value) : sum + value;
   }
 }
 
@@ -85,6 +103,15 @@ export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
         ? 0
         : clampCosine(product / Math.sqrt(squaredX) / Math.sqrt(squaredY)),
     nonFinite,
+    ...(all.outputX > 0
+      ? {
+          output: {
+            before: all.outputBefore / all.outputX,
+            after: all.outputError / all.outputX,
+            damping: all.damping,
+          },
+        }
+      : {}),
     ...(saturated > 0 ? { saturated } : {}),
   };
 }

@@ -9,7 +9,7 @@ import {
   type RecordType,
   Status,
 } from './door.js';
-import { disposedError, ScalepointError } from './errors.js';
+import { disposedError, outOfMemory } from './errors.js';
 
 /** Element types of arrays in wasm memory. */
 export type WasmDType = 'float32' | 'int8' | 'uint8' | 'int16' | 'uint16' | 'int32';
@@ -147,7 +147,7 @@ export class Core {
   /** @throws ScalepointError `OUT_OF_MEMORY` */
   allocate(bytes: number): number {
     const address = this.tryAllocate(bytes);
-    if (address === 0) throw new ScalepointError('OUT_OF_MEMORY', `wasm memory has no room for ${bytes} more bytes`);
+    if (address === 0) throw outOfMemory(`${bytes} more bytes`);
     return address;
   }
 

@@ -4,15 +4,15 @@
 /** An open file of Node's `fs/promises`, as far as it is used. */
 export interface NodeFileHandle {
   /** The descriptor, by which workers read. */
-  readonly fd?: number;
+  readonly fd?: number | undefined;
   /** Reads into a part of the buffer. */
   read(buffer: Uint8Array, offset: number, length: number, position: number): Promise<{ readonly bytesRead: number }>;
   /** The facts that the system has about the file. */
   stat(): Promise<{
     readonly size: number;
-    readonly mtimeMs?: number;
-    readonly dev?: number;
-    readonly ino?: number;
+    readonly mtimeMs?: number | undefined;
+    readonly dev?: number | undefined;
+    readonly ino?: number | undefined;
     isFile(): boolean;
   }>;
 }
@@ -45,6 +45,7 @@ export interface NodeModules {
     realpath(path: string): Promise<string>;
     readlink(path: string): Promise<string>;
     readdir(path: string): Promise<string[]>;
+    stat(path: string): Promise<{ isDirectory(): boolean }>;
     link(from: string, to: string): Promise<void>;
     rename(from: string, to: string): Promise<void>;
     rm(path: string, options: { force: boolean }): Promise<void>;

@@ -14,11 +14,11 @@ export interface Note {
   /** The kind of the note, such as `ruleWithoutEffect`. Programs decide by the kind, never by the text. */
   readonly kind: string;
   /** Names of the tensors in question. */
-  readonly tensors?: readonly string[];
+  readonly tensors?: readonly string[] | undefined;
   /** A sentence without a full stop. Options are written as code. */
   readonly text: string;
   /** The same in parts, if it mentions options, for programs that write these in another way. */
-  readonly parts?: Sentence;
+  readonly parts?: Sentence | undefined;
   /** Further data, depending on the kind. */
   readonly [datum: string]: unknown;
 }

@@ -20,9 +20,9 @@ export function mention(option: string, value?: unknown): OptionMention {
 
 /** A condition that an argument has to meet beyond its type. */
 export type ArgumentState =
-  /** An array whose memory was not transferred or cut off. */
+  /** An array whose buffer is not detached. */
   | 'attached'
-  /** An array that stays as it is during the call. */
+  /** An array that does not change during the call. */
   | 'unchanged'
   /** A stream that nothing else writes to. */
   | 'unlocked'
@@ -50,32 +50,32 @@ export type Expected =
   /** A number, or a count of something: of elements of an array, of bytes that a size means. */
   | {
       readonly kind: 'number';
-      readonly whole?: true;
-      readonly finite?: true;
+      readonly whole?: true | undefined;
+      readonly finite?: true | undefined;
       /** The only number. */
-      readonly is?: number;
+      readonly is?: number | undefined;
       /** The smallest number. */
       readonly min?: number | undefined;
       /** The largest number. */
       readonly max?: number | undefined;
       /** The lower bound, if the bound itself is excluded. */
-      readonly above?: number;
+      readonly above?: number | undefined;
       /** A divisor of the number. */
-      readonly multipleOf?: number;
+      readonly multipleOf?: number | undefined;
       /** Unit of a count: `elements`, `bytes`. */
-      readonly unit?: string;
+      readonly unit?: string | undefined;
     }
   /** Whole numbers of at least 0. */
   | {
       readonly kind: 'shape';
       /** The dimensions, as numbers or names. */
-      readonly dimensions?: readonly string[];
+      readonly dimensions?: readonly string[] | undefined;
       /** The product of the dimensions. */
-      readonly elements?: number;
+      readonly elements?: number | undefined;
       /** The largest product of the dimensions. */
-      readonly maxElements?: number;
+      readonly maxElements?: number | undefined;
       /** A divisor of the last dimension. */
-      readonly lastMultipleOf?: number;
+      readonly lastMultipleOf?: number | undefined;
     }
   /** An object. */
   | {
@@ -87,7 +87,7 @@ export type Expected =
   | {
       readonly kind: 'text';
       /** Its form with an article, such as `a regular expression`. @defaultValue any text */
-      readonly form?: string;
+      readonly form?: string | undefined;
       /** Texts that would be accepted. */
       readonly examples: readonly string[];
     }
@@ -106,7 +106,7 @@ export type Expected =
   /** An object in a usable state. */
   | {
       readonly kind: 'state';
-      /** The state, such as an array with its memory. */
+      /** The state, such as an array whose buffer is not detached. */
       readonly state: ArgumentState;
     }
   /** A quantized tensor. */
@@ -115,7 +115,7 @@ export type Expected =
       /** The accepted kinds of quantized tensors. */
       readonly kinds: readonly string[];
     }
-  /** An array or file that shares nothing with another argument. */
+  /** Memory or a file that does not overlap another argument. */
   | {
       readonly kind: 'apart';
       /** Path of the other argument. */
@@ -158,13 +158,22 @@ export type Expected =
 export const ofType = (...types: string[]): Expected => ({ kind: 'type', types });
 
 /** One of these values. @param files in which they mean something */
-export const oneOf = (values: readonly unknown[], files?: string): Expected => ({ kind: 'oneOf', values, for: files });
+export const oneOf = (values: readonly unknown[], files?: string): Expected => ({
+  kind: 'oneOf',
+  values,
+  ...(files !== undefined && { for: files }),
+});
 
 /** This number of elements, bytes or the like. */
-export const count = (is: number, unit: string): Expected => ({ kind: 'number', is, unit });
+export const exactly = (is: number, unit: string): Expected => ({ kind: 'number', is, unit });
 
 /** A whole number within these bounds. */
-export const whole = (min?: number, max?: number): Expected => ({ kind: 'number', whole: true, min, max });
+export const whole = (min?: number, max?: number): Expected => ({
+  kind: 'number',
+  whole: true,
+  ...(min !== undefined && { min }),
+  ...(max !== undefined && { max }),
+});
 
 /** The option needs another one, with one of these values if any are listed. */
 export const onlyWith = (option: string, ...values: unknown[]): Expected => ({ kind: 'onlyWith', option, values });
@@ -182,6 +191,14 @@ export type Hint =
       readonly kind: 'didYouMean';
       /** Similar names. */
       readonly names: readonly string[];
+    }
+  /** Another call takes the option or the value. */
+  | {
+      readonly kind: 'takenBy';
+      /** The name of the call. */
+      readonly call: string;
+      /** The option or the value, as that call has it. */
+      readonly name: string;
     }
   /** The argument has to match another one. */
   | {
@@ -240,7 +257,8 @@ export interface OptionWords {
   isSwitch?(path: string): boolean;
 }
 
-const quote = (value: unknown) => (typeof value === 'string' ? `'${value}'` : show(value));
+/** A value as code. */
+const quote = (value: unknown) => (typeof value === 'string' ? `'${value}'` : show(value).replaceAll('"', "'"));
 
 /** The words of the API: `to: 'int8'`. */
 const apiWords: OptionWords = {
@@ -260,8 +278,8 @@ export function sayMention({ option, value }: OptionMention, words: OptionWords 
 }
 
 const states: Readonly<Record<ArgumentState, string>> = {
-  attached: 'an array that has its memory',
-  unchanged: 'an array that stays as it is',
+  attached: 'an array whose buffer is not detached',
+  unchanged: 'an array that does not change during the call',
   unlocked: 'a stream that is not locked',
   own: 'an object of this instance',
   finiteScale: 'a block with a finite scale',
@@ -306,7 +324,7 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
     case 'object':
       return [`{ ${expected.keys.join(', ')} }`];
     case 'text':
-      return [`${expected.form ?? 'a text'} such as ${expected.examples.map(words.value).join(' or ')}`];
+      return [`${expected.form ?? 'a string'} such as ${listed(expected.examples.map(words.value))}`];
     case 'returnedBy':
       return [`the object that ${expected.call} returned`];
     case 'state':
@@ -314,9 +332,9 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
     case 'quantized':
       return [`a quantized tensor of kind ${listed(expected.kinds.map(words.value))}`];
     case 'apart':
-      return [`something that shares nothing with ${words.option(expected.from)}`];
+      return [`memory or a file that does not overlap ${words.option(expected.from)}`];
     case 'distinct':
-      return ['each of them once'];
+      return ['no duplicates'];
     case 'absent':
       return ['nothing'];
     case 'onlyWith': {
@@ -346,8 +364,9 @@ const openings: { readonly [Kind in Expected['kind']]?: string } = {
 /** The advice at the end of a sentence; empty if it belongs into the middle. */
 export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): string {
   if (hint?.kind === 'didYouMean') return hint.names.length === 0 ? '' : `; did you mean ${hint.names.join(' or ')}?`;
+  if (hint?.kind === 'takenBy') return `; ${hint.call} takes ${hint.name}`;
   if (hint?.kind === 'try') return `; ${sayMention(hint.option, words)} ${hint.effect}`;
-  if (hint?.kind === 'load') return `; an instance of load({ ${sayMention(hint.option, words)} }) does it`;
+  if (hint?.kind === 'load') return `; use an instance made with load({ ${sayMention(hint.option, words)} })`;
   return hint?.kind === 'because' ? `: ${hint.message}` : '';
 }
 

@@ -28,6 +28,8 @@ export type Blob = Known<
 
 export type Event = Known<'Event', { readonly type: string }>;
 
+export type FileList = Known<'FileList', { readonly length: number; item(index: number): Blob | null }>;
+
 export type FileSystemDirectoryHandle = Known<
   'FileSystemDirectoryHandle',
   { readonly kind: 'directory'; readonly name: string; getFileHandle(name: string): Promise<object> }
@@ -35,7 +37,7 @@ export type FileSystemDirectoryHandle = Known<
 
 export type FileSystemFileHandle = Known<
   'FileSystemFileHandle',
-  { readonly kind: 'file'; readonly name: string; createWritable(): Promise<object> }
+  { readonly kind: 'file'; readonly name: string; getFile(): Promise<Blob>; createWritable(): Promise<object> }
 >;
 
 export type Response = Known<

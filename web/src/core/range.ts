@@ -1,5 +1,5 @@
 // Ranges that are searched for, by arrays and model files alike.
-import { checkNumber } from './check.js';
+import { checkForms, checkNumber } from './check.js';
 import { RangeMethod } from './door.js';
 import { rangeError } from './errors.js';
 import { type Expected, oneOf } from './option-problem.js';
@@ -28,12 +28,19 @@ export type SearchedRange =
       readonly percentile: number;
     };
 
+/** Members of a granularity of model files. */
+export const modelGranularityNames: readonly string[] = ['kind', 'groupSize'];
+
 /** The ranges that have a name. */
 export const rangeNames: readonly string[] = ['min-max', ...Object.keys(namedSearches)];
+
+/** Members of such a range. */
+export const searchedMembers: readonly string[] = ['percentile'];
+
 /** Values of the option, except given ranges. */
 export const searchedRangeForm: Expected = {
   kind: 'anyOf',
-  of: [oneOf(rangeNames), { kind: 'object', keys: ['percentile'] }],
+  of: [oneOf(rangeNames), { kind: 'object', keys: searchedMembers }],
 };
 
 export function isNamedRange(range: unknown): range is 'min-max' | NamedSearch {
@@ -42,9 +49,11 @@ export function isNamedRange(range: unknown): range is 'min-max' | NamedSearch {
 
 /**
  * The search for such a range in the core; undefined for any other range.
- * @throws TypeError or RangeError naming `range.percentile`
+ * @param forms the members of all ranges that the call takes
+ * @throws TypeError or RangeError naming `range.percentile`, or a member that is unknown
  */
-export function searchOf(range: unknown): RangeSearch | undefined {
+export function searchOf(range: unknown, forms: readonly (readonly string[])[]): RangeSearch | undefined {
+  checkForms(range, forms, 'range');
   if (isNamedRange(range)) return range === 'min-max' ? undefined : namedSearches[range];
   if (typeof range !== 'object' || range === null || !('percentile' in range)) return undefined;
   const percentile = checkNumber(range.percentile, 'range.percentile');

@@ -24,6 +24,13 @@ function shown(value: unknown, depth: number): string {
   }
   if (ArrayBuffer.isView(value)) return `${Object.prototype.toString.call(value).slice(8, -1)}`;
   if (typeof value === 'function') return 'a function';
-  if (typeof value === 'object' && value !== null) return Object.prototype.toString.call(value);
+  if (typeof value === 'object' && value !== null) {
+    const name = Object.prototype.toString.call(value);
+    if (name !== '[object Object]') return name;
+    const keys = Object.keys(value);
+    if (keys.length === 0 || depth > 1) return 'an object';
+    const members = keys.slice(0, 4).map((key) => `${key}: ${shown(value[key as keyof typeof value], depth + 1)}`);
+    return `{ ${members.join(', ')}${keys.length > 4 ? ', ...' : ''} }`;
+  }
   return String(value);
 }

@@ -1,5 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Arrays that live in wasm memory, so that calls read and write them in place.
+import { bindMethods } from './bind.js';
 import { checkWhole } from './check.js';
 import { disposedError, rangeError, typeError } from './errors.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from './memory.js';
@@ -45,6 +46,7 @@ export class OwnedWasmArray implements WasmArray {
     this.#core = core;
     this.dtype = dtype;
     this.#address = core.allocate(length * elementBytes[dtype]);
+    bindMethods(this);
   }
 
   /** Address of the array in the memory of `core`. @throws TypeError if it belongs to another instance */

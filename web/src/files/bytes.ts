@@ -53,7 +53,13 @@ export type SourceReference =
   | { readonly kind: 'descriptor'; readonly descriptor: number; readonly stamp: FileStamp };
 
 /** Device and inode of a file; undefined if the system does not report them. */
-export function fileIdOf({ dev, ino }: { readonly dev?: number; readonly ino?: number }): string | undefined {
+export function fileIdOf({
+  dev,
+  ino,
+}: {
+  readonly dev?: number | undefined;
+  readonly ino?: number | undefined;
+}): string | undefined {
   return dev === undefined || !ino ? undefined : `${dev}:${ino}`;
 }
 
@@ -65,7 +71,9 @@ export interface FileIdentity {
   readonly fileId: string | undefined;
 }
 
-/** A file to read: its bytes, a Blob or File, a URL, in Node also a path or an open file (which stays open). */
+/**
+ * A file to read: its bytes, a Blob or File, a URL or its text (`https://…`), in Node also a path or an open file (which stays open).
+ */
 export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle;
 
 /** A name in quotes for an error message, shortened if it is very long. */
@@ -109,6 +117,11 @@ export const missing = 'ENOENT';
 export function isMissing(error: unknown): boolean {
   const { cause } = error as { cause?: { code?: unknown } };
   return error instanceof ScalepointError && error.code === 'IO' && cause?.code === missing;
+}
+
+/** The error for a file of more bytes than its purpose allows. */
+export function tooLongError(label: string, most: number): ScalepointError {
+  return new ScalepointError('BAD_FILE', `${label} has more than the ${most} bytes allowed`);
 }
 
 /** The error for a file that ends before its time. */

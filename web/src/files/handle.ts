@@ -26,7 +26,7 @@ async function statusOf(handle: Pick<NodeFileHandle, 'stat'>, label: string): Pr
   let status: FileStatus;
   try {
     status = await handle.stat();
-    if (!status.isFile()) throw new Error('it is no regular file');
+    if (!status.isFile()) throw new Error('it is not a regular file');
   } catch (cause) {
     throw ioError(`cannot read ${label}`, cause);
   }

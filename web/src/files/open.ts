@@ -1,6 +1,6 @@
 /** Opens files to read: bytes in memory, Blobs, URLs, and in Node paths and open files. */
 
-import { ScalepointError, typeError } from '../core/errors.js';
+import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
 import { isBuffer, isBytes } from '../core/realms.js';
@@ -11,6 +11,19 @@ import { urlSource } from './url.js';
 
 /** Types of the option `file`. */
 export const fileForm = ofType('Uint8Array', 'ArrayBuffer', 'Blob', 'URL', 'path', 'open file');
+
+/** Texts that are URLs, not paths. */
+const address = /^(https?:\/\/|file:\/\/|blob:)/i;
+
+/** The URL of a text that begins like one; other inputs as they are. @throws RangeError naming `file` */
+export function withAddress<T>(input: T): T | URL {
+  if (typeof input !== 'string' || !address.test(input)) return input;
+  try {
+    return new URL(input);
+  } catch {
+    throw rangeError('file', { kind: 'text', form: 'a URL', examples: ['https://example.org/model.gguf'] }, input);
+  }
+}
 
 function detachedError(bytes: unknown, cause: unknown): TypeError {
   return typeError('file', { kind: 'state', state: 'attached' }, bytes, undefined, cause);
@@ -117,11 +130,12 @@ export function isFileInput(file: unknown): file is FileInput {
   return typeof read === 'function' && typeof stat === 'function';
 }
 
-function opened(file: FileInput, signal: AbortSignal | undefined): Promise<ByteSource> | ByteSource {
+function opened(given: FileInput, signal: AbortSignal | undefined, most?: number): Promise<ByteSource> | ByteSource {
+  const file = withAddress(given);
   if (isBytes(file)) return memorySource(file);
   if (isBuffer(file)) return memorySource(bytesOf(file));
   if (file instanceof Blob) return blobSource(file);
-  if (file instanceof URL) return urlSource(file, signal, blobSource);
+  if (file instanceof URL) return urlSource(file, signal, blobSource, most);
   if (typeof file === 'string') return pathSource(file);
   if (isFileInput(file)) return handleSource(file, 'the open file', async () => {});
   throw typeError('file', fileForm, file);
@@ -129,11 +143,12 @@ function opened(file: FileInput, signal: AbortSignal | undefined): Promise<ByteS
 
 /**
  * Opens a file for reading by position. All calls of the source end as soon as the signal aborts.
+ * @param most bytes to fetch at once from a server without ranges, which may send without end; no limit by default
  * @throws TypeError if `file` cannot be read, ScalepointError `IO` if it cannot be opened, the signal's reason
  */
-export async function openWithin({ signal, soon }: Waiting, file: FileInput): Promise<ByteSource> {
+export async function openWithin({ signal, soon }: Waiting, file: FileInput, most?: number): Promise<ByteSource> {
   signal?.throwIfAborted();
-  const source = await soon(Promise.resolve(opened(file, signal)), (late) => void aMoment(late.close()));
+  const source = await soon(Promise.resolve(opened(file, signal, most)), (late) => void aMoment(late.close()));
   const { readInto } = source;
   return {
     ...source,

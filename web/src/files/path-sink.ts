@@ -79,7 +79,7 @@ async function targetOf(path: string, overwrite: boolean): Promise<OutputTarget>
   }
   // Renaming over a folder fails late, and renaming over a device would replace the device.
   if (reached?.isFile() === false)
-    throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`, { path });
+    throw new ScalepointError('IO', `cannot write ${label}: it is not a regular file`, { path });
   if (overwrite) return { path: target, mode: reached === undefined ? undefined : reached.mode & 0o777 };
   const what = reached === undefined ? 'exists already, as a link to a missing file' : 'exists already';
   throw new ScalepointError('EXISTS', `${label} ${what}`, { path });

@@ -188,15 +188,22 @@ function streamSink(
 
 /**
  * A sink in a file of the browser.
- * @throws ScalepointError `EXISTS` if the file is not empty and `overwrite` is false, `IO`
+ * @param overwrite false: a file with content stays. undefined: it is replaced, unless somebody else writes it in the meantime
+ * @throws ScalepointError `EXISTS`, `IO`
  */
-async function browserSink(file: FileSystemFileHandle, overwrite: boolean, waiting: Waiting): Promise<ByteSink> {
+async function browserSink(
+  file: FileSystemFileHandle,
+  overwrite: boolean | undefined,
+  waiting: Waiting,
+): Promise<ByteSink> {
   // Without the mode, a second writer would see an empty file while the first one writes. Engines that do not know the mode let both write.
   const options = overwrite ? undefined : { keepExistingData: false, mode: 'exclusive' };
   const open = async () => {
+    const before = await file.getFile();
     const stream = await file.createWritable(options);
-    const isTaken = !overwrite && (await file.getFile()).size > 0;
-    if (!isTaken) return stream;
+    const { size, lastModified } = overwrite ? before : await file.getFile();
+    const isChanged = size !== before.size || lastModified !== before.lastModified;
+    if (!isChanged && !(overwrite === false && size > 0)) return stream;
     await aMoment(stream.abort());
     throw new ScalepointError('EXISTS', 'the output exists already');
   };
@@ -254,7 +261,8 @@ async function folderSink(
 
 /** Options of `openSink`. */
 export interface SinkOptions {
-  readonly overwrite: boolean;
+  /** undefined: only handles of files, which the user picked, may replace a file. */
+  readonly overwrite: boolean | undefined;
   readonly waiting: Waiting;
   /** Files that must not be written. */
   readonly inputs: readonly FileIdentity[];
@@ -271,10 +279,10 @@ export async function openSink(
   output: ModelOutput,
   { overwrite, waiting, inputs, name = 'model' }: SinkOptions,
 ): Promise<ByteSink> {
-  if (typeof output === 'string' || output instanceof URL) return pathSink(output, overwrite, waiting);
+  if (typeof output === 'string' || output instanceof URL) return pathSink(output, overwrite ?? false, waiting);
   if (typeof output === 'object' && output !== null) {
     if (typeof WritableStream !== 'undefined' && output instanceof WritableStream) return streamSink(output, waiting);
-    if (isFolder(output)) return folderSink(output, name, overwrite, waiting);
+    if (isFolder(output)) return folderSink(output, name, overwrite ?? false, waiting);
     if ('createWritable' in output && typeof output.createWritable === 'function') {
       return browserSink(output, overwrite, waiting);
     }

@@ -1,7 +1,7 @@
 /** Files on a server. */
 import { ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
-import { allocate, type ByteSource, checkRange, ioError, missing, shorterError } from './bytes.js';
+import { allocate, type ByteSource, checkRange, ioError, missing, shorterError, tooLongError } from './bytes.js';
 import { pathSource } from './handle.js';
 
 /** A file to fetch, until a signal aborts. */
@@ -104,11 +104,26 @@ export function decodedName(encoded: string): string {
 /** The name of the file at a URL. */
 export const urlFileName = ({ pathname }: URL): string => decodedName(pathname.split('/').pop() ?? '');
 
+/** A stream that fails behind a number of bytes. @throws ScalepointError `BAD_FILE` */
+function limited(body: ReadableStream<Uint8Array>, most: number, label: string): ReadableStream<Uint8Array> {
+  let left = most;
+  return body.pipeThrough(
+    new TransformStream({
+      transform(chunk, controller) {
+        left -= chunk.length;
+        if (left < 0) throw tooLongError(label, most);
+        controller.enqueue(chunk);
+      },
+    }),
+  );
+}
+
 /** A source of the whole file, from a server without ranges. @param first its response to a request for a range */
 async function fetchWhole(
   file: RemoteFile,
   first: Response,
   wholeSource: (blob: Blob) => ByteSource,
+  most: number | undefined,
 ): Promise<ByteSource> {
   const { href } = file.url;
   // A server without ranges sends the whole file. A server that hides the size is asked again.
@@ -122,8 +137,11 @@ async function fetchWhole(
     );
   }
   try {
-    return wholeSource(await whole.blob());
+    const { body } = whole;
+    const isLimited = most !== undefined && body !== null;
+    return wholeSource(await (isLimited ? new Response(limited(body, most, href)) : whole).blob());
   } catch (cause) {
+    if (cause instanceof ScalepointError) throw cause;
     throw ioError(`cannot fetch ${href}`, cause);
   }
 }
@@ -132,11 +150,13 @@ async function fetchWhole(
  * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. Changes in between are noticed by size,
  * ETag or date.
  * @param wholeSource makes a source of a file that was fetched as a whole
+ * @param most bytes of such a file
  */
 export async function urlSource(
   url: URL,
   signal: AbortSignal | undefined,
   wholeSource: (blob: Blob) => ByteSource,
+  most?: number,
 ): Promise<ByteSource> {
   if (url.protocol === 'file:' && nodeModule('node:fs/promises') !== undefined) return pathSource(url);
   const file = { url, signal };
@@ -146,7 +166,7 @@ export async function urlSource(
   const range = rangeOf(first);
   const size = range?.size;
   if (range?.begin !== 0 || range.last !== 0 || size === undefined || !Number.isSafeInteger(size)) {
-    return { ...(await fetchWhole(file, first, wholeSource)), ...named };
+    return { ...(await fetchWhole(file, first, wholeSource, most)), ...named };
   }
   drop(first);
   const version = versionOf(first);

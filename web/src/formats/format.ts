@@ -123,6 +123,16 @@ export interface PlannedTensor {
   readonly parts: readonly Part[];
   /** Reason to copy it; undefined if it is converted. */
   readonly kept?: Reason;
+  /** Set if rounding passes errors on. */
+  readonly feedback?: Feedback | undefined;
+}
+
+/** Second moments of the inputs of a matrix: float32 in the `data` of the plan, a square of the matrix's columns. */
+export interface Feedback {
+  readonly byteOffset: number;
+  readonly columns: number;
+  /** Share of the mean of the diagonal that is added to it. */
+  readonly damping: number;
 }
 
 /** Bytes of a file of the input. */
@@ -201,6 +211,8 @@ export interface FilePlan {
   /** Notes for the user about the result. */
   readonly notes: readonly Note[];
   readonly sidecars: readonly SidecarContent[];
+  /** A file that tasks read beside those of the model: the moments of `feedback`. */
+  readonly data?: FileInput | undefined;
 }
 
 /** Gives the parts of a tensor in a form. Passed to formats, so that they do not depend on the code of codecs. */
@@ -217,11 +229,11 @@ export interface Finding {
   /** Description without the tensor's name. */
   readonly text: string;
   /** Name of the tensor concerned. */
-  readonly tensor?: string;
+  readonly tensor?: string | undefined;
   /** Name of the file, if the model has several. */
-  readonly file?: string;
+  readonly file?: string | undefined;
   /** Offset in the file. */
-  readonly byteOffset?: number;
+  readonly byteOffset?: number | undefined;
   /** More data, by kind. */
   readonly [datum: string]: unknown;
 }
@@ -240,6 +252,8 @@ export interface Target {
   readonly copies?: boolean;
   /** Preset that offers it to users without a preference. */
   readonly preset?: 'small' | 'balanced' | 'safe';
+  /** True for a common choice, which errors name before others. */
+  readonly isUsual?: boolean;
 }
 
 /** Choices for results of a given size, in which the types of weights differ. */
@@ -329,6 +343,8 @@ export interface Format<
   readonly mixtures?: Mixtures;
   /** Recognizes a format without a magic number by up to 32 first bytes. */
   sniff?(head: Uint8Array): boolean;
+  /** True for the start of a damaged file, if no format recognizes it: its reader says what is wrong. */
+  resembles?(head: Uint8Array): boolean;
   /** The file that names all files of a model, if there can be several. */
   readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
   /** True if other files may hold data of a model. The model names them; they have no format themselves. */
@@ -356,9 +372,16 @@ export interface Format<
   /**
    * Runs two open models on the same inputs and compares their outputs; undefined if models of the format cannot be run. Loads its code
    * when called, because few callers run models.
+   * @param readOptionFile reads files of inputs
    * @throws ScalepointError `RUNTIME` if a model cannot be run
    */
-  compareRuns?(a: Model, b: Model, options: RunOptions, signal?: AbortSignal): Promise<RunReport>;
+  compareRuns?(
+    a: Model,
+    b: Model,
+    options: RunOptions,
+    readOptionFile: ReadOptionFile,
+    signal?: AbortSignal,
+  ): Promise<RunReport>;
   /** Compares parts of an open model that describe each other. Its numbers are checked elsewhere. */
   verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];
 }

@@ -2,10 +2,20 @@
  * Options of formats: validation, description, and command-line flags. A table has one entry for each option, the single source of all
  * three.
  */
+import { checkKeys } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
-import { isNamedRange, rangeNames, type SearchedRange, searchedRangeForm, searchOf } from '../core/range.js';
+import {
+  isNamedRange,
+  modelGranularityNames,
+  rangeNames,
+  type SearchedRange,
+  searchedMembers,
+  searchedRangeForm,
+  searchOf,
+} from '../core/range.js';
 import { article } from '../core/show.js';
+import { NamePattern } from './name-pattern.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- rules
 
@@ -18,11 +28,17 @@ export type ModelGranularity =
       readonly groupSize: number;
     };
 
-/** Treatment of the tensors whose names match. The first match decides. */
+/**
+ * Treatment of the tensors whose names match. The first match decides.
+ *
+ * `match` is a regular expression, as text or as a RegExp. A text is matched in time linear in the name, so that it may come from anywhere. It
+ * has the syntax of RegExp without lookbehind, references to groups and modifiers. A RegExp is matched by the engine, which backtracks: keep
+ * expressions such as `(a+)+$` out of it.
+ */
 export type Rule =
   | {
       /** Expression that selects tensors by name. */
-      readonly match: RegExp;
+      readonly match: string | RegExp;
       /** Copies the tensors. */
       readonly keep: true;
       /** Absent, because the tensors are kept. */
@@ -32,7 +48,7 @@ export type Rule =
     }
   | {
       /** Expression that selects tensors by name. */
-      readonly match: RegExp;
+      readonly match: string | RegExp;
       /** The tensors are not kept. */
       readonly keep?: false | undefined;
       /** A target of the format, or a tensor type: 'int4', 'Q6_K', 'F16'. */
@@ -41,13 +57,38 @@ export type Rule =
       readonly granularity?: ModelGranularity | undefined;
     };
 
-/** The rule for a name; undefined if no rule matches. Flags g and y of expressions have no effect. */
+/** The patterns of rules whose expressions are text. */
+const patterns = new WeakMap<Rule, NamePattern>();
+
+function patternOf(rule: Rule, source: string, path: string): NamePattern {
+  const known = patterns.get(rule);
+  if (known?.source === source) return known;
+  const pattern = new NamePattern(source, path);
+  patterns.set(rule, pattern);
+  return pattern;
+}
+
+/** True if a rule selects a tensor. Flags g and y of a RegExp have no effect. */
+export function isMatch(rule: Rule, name: string): boolean {
+  const { match } = rule;
+  return typeof match === 'string' ? patternOf(rule, match, 'match').test(name) : name.search(match) >= 0;
+}
+
+/** The rule for a name; undefined if no rule matches. */
 export function ruleFor(rules: readonly Rule[], name: string): Rule | undefined {
-  return rules.find(({ match }) => name.search(match) >= 0);
+  return rules.find((rule) => isMatch(rule, name));
+}
+
+/** The expression of a rule as text. */
+export function expressionOf({ match }: Rule): string {
+  return typeof match === 'string' ? match : match.source;
 }
 
 /** The hint for a tensor that cannot be converted. */
 export const keepHint: Hint = { kind: 'try', option: mention('rules[].keep', true), effect: 'copies it' };
+
+/** Members of a rule, and members of these. */
+const ruleNames = ['match', 'keep', 'to', 'granularity', ...modelGranularityNames.map((name) => `granularity.${name}`)];
 
 /**
  * Checks the parts of rules that all formats share, and calls `check` for each rule with its path, such as `rules[2]`.
@@ -58,8 +99,10 @@ export function checkRules(rules: unknown, check: (rule: Rule, path: string) => 
   if (!Array.isArray(rules)) throw typeError('rules', ofType('array'), rules);
   for (const [i, rule] of rules.entries()) {
     const path = `rules[${i}]`;
-    const { match, keep, to } = (rule ?? {}) as Record<string, unknown>;
-    if (!(match instanceof RegExp)) throw typeError(`${path}.match`, ofType('RegExp'), match);
+    checkKeys(rule, ruleNames, path);
+    const { match, keep, to } = rule as Record<string, unknown>;
+    if (typeof match === 'string') patternOf(rule as Rule, match, `${path}.match`);
+    else if (!(match instanceof RegExp)) throw typeError(`${path}.match`, ofType('string', 'RegExp'), match);
     if (keep === true && to !== undefined) throw rangeError(`${path}.to`, without(`${path}.keep`, true));
     if (keep !== true && to === undefined) throw rangeError(`${path}.to`, { kind: 'required' });
     if (keep !== undefined && typeof keep !== 'boolean') {
@@ -69,84 +112,9 @@ export function checkRules(rules: unknown, check: (rule: Rule, path: string) => 
   }
 }
 
-// -------------------------------------------------------------------------------------------------------------------------- hints
-
-/** Common spellings for kinds of numbers in type names: `fp16` for float16, `q8` for int8 or Q8_0. */
-const kinds: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(['i', 'int', 'integer', 'q', 'w', 'u', 'uint', 'bit', 'bits'].map((word) => [word, 'integer'])),
-  ...Object.fromEntries(['f', 'fp', 'float', 'half'].map((word) => [word, 'float'])),
-  ...Object.fromEntries(['bf', 'bfp', 'bfloat', 'brain'].map((word) => [word, 'bfloat'])),
-};
-
-/** Kind and bits at the start of a name, such as `integer 8` for Q8_0; undefined for other names. */
-function kindOf(name: string): string | undefined {
-  const [, before, bits, after] = /^([a-z]*)[-_]?(\d+)[-_]?([a-z]*)/.exec(name.toLowerCase()) ?? [];
-  const kind = kinds[(before || after) ?? ''];
-  return kind === undefined ? undefined : `${kind} ${bits}`;
-}
-
-/** Number of characters to add, remove, replace or swap with their neighbor to turn one word into the other. */
-function distance(a: string, b: string): number {
-  let before: number[] = [];
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const cost = a[i - 1] === b[j - 1] ? 0 : 1;
-      let least = Math.min((row[j] as number) + 1, (next[j - 1] as number) + 1, (row[j - 1] as number) + cost);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
-        least = Math.min(least, (before[j - 2] as number) + 1);
-      }
-      next.push(least);
-    }
-    [before, row] = [row, next];
-  }
-  return row[b.length] as number;
-}
-
-/** Longest word that is compared with names. */
-const mostLetters = 40;
-
-const plain = (text: string) => text.toLowerCase().replace(/[-_.\s]/g, '');
-const digits = (text: string) => text.replace(/\D/g, '');
-
-/**
- * The name most likely meant by a word: the same letters, a longer or a shorter form, the same kind of number, or one or two letters apart.
- * Numbers of bits must match: `int3` has no near name.
- */
-export function nearest(word: unknown, names: readonly string[]): string | undefined {
-  if (typeof word !== 'string' || word === '' || word.length > mostLetters) return undefined;
-  const [text, kind] = [plain(word), kindOf(word)];
-  const alike = kind === undefined ? [] : names.filter((name) => kindOf(name) === kind);
-  const found =
-    names.find((name) => plain(name) === text) ??
-    names.find((name) => plain(name) === `${text}m`) ??
-    names.find((name) => plain(name).length > 2 && text.startsWith(plain(name))) ??
-    // Among several, prefer M, the usual one: Q4_K_M for q4.
-    alike.find((name) => name.endsWith('_M')) ??
-    alike[0] ??
-    names.find((name) => text.length > 2 && plain(name).startsWith(text));
-  if (found !== undefined) return found;
-  const most = Math.min(2, Math.floor(text.length / 3));
-  const [best] = names
-    .filter((name) => digits(name) === digits(word))
-    .map((name) => ({ name, far: distance(text, plain(name)) }))
-    .sort((a, b) => a.far - b.far);
-  return best !== undefined && best.far <= most ? best.name : undefined;
-}
-
 /** A file of a format in a sentence. */
 export function aFile(label: string): string {
   return `${article(label)} file`;
-}
-
-/** The hint for an unknown name: the nearest name of each list. */
-export function didYouMean(
-  word: unknown,
-  ...lists: readonly (readonly string[])[]
-): Extract<Hint, { kind: 'didYouMean' }> {
-  const found = new Set(lists.flatMap((names) => nearest(word, names) ?? []));
-  return { kind: 'didYouMean', names: [...found].filter((name) => name !== word) };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
@@ -162,8 +130,12 @@ export interface Flag {
   readonly value?: string;
   /** True if it can be given several times. */
   readonly multiple?: boolean;
+  /** True if its value is a file whose text the option takes. `read` gets the text in place of the name. */
+  readonly isText?: boolean;
   /** Member of the option that it sets, if it sets only one. */
   readonly member?: string;
+  /** The accepted values, if there are few. */
+  readonly choices?: readonly string[];
   /** Description in a few words, for the help. */
   readonly about: string;
 }
@@ -235,12 +207,12 @@ export function optionTable<Options extends object>(table: {
 }
 
 /** An option with a few values. */
-export function choice(values: readonly string[], flag: Flag): OptionInfo {
+export function choiceOption(values: readonly string[], flag: Flag): OptionInfo {
   return {
-    flags: [flag],
+    flags: [{ ...flag, choices: values }],
     check(value, name) {
       if (values.includes(value as string)) return;
-      throw rangeError(name, oneOf(values), value, didYouMean(value, values));
+      throw rangeError(name, oneOf(values), value);
     },
     read: (words) => words[flag.name],
   };
@@ -267,7 +239,7 @@ export const searchedRange: OptionInfo = {
     },
   ],
   check(value, name) {
-    if (value === 'min-max' || searchOf(value) !== undefined) return;
+    if (value === 'min-max' || searchOf(value, [searchedMembers]) !== undefined) return;
     throw rangeError(name, searchedRangeForm, value);
   },
   read({ range: text }): 'min-max' | SearchedRange | undefined {

@@ -65,15 +65,15 @@ const words: { readonly [Kind in SharedKind]: WordsOf<Kind> } = {
   sameType: 'same type',
   rank: ({ rank }) => (rank === 0 ? 'scalar' : `${rank}-D`),
   empty: 'empty',
-  dtype: ({ dtype }) => dtype,
+  dtype: ({ dtype }) => `${dtype} is not converted`,
   nonFloat: 'not a float',
-  notDivisible: ({ dimension, by }) => `rows of ${dimension}, groups of ${by}`,
+  notDivisible: ({ dimension, by }) => `row length ${dimension} is not a multiple of group size ${by}`,
   notSmaller: 'not smaller',
   bias: 'bias',
   embedding: 'embedding',
   norm: 'norm',
   router: 'router',
-  notWeight: 'not a weight',
+  notWeight: 'name does not end in .weight',
 };
 
 /** Makes a function from reasons to words, from the words of each kind. */

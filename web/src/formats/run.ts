@@ -10,7 +10,7 @@ export interface InputArray {
   readonly shape: readonly number[];
 }
 
-/** Inputs by name, as arrays or .npy files; or a .npz file with all of them; or a .npy file for a model with one input. */
+/** Inputs by name, as arrays or .npy files; or a .npz file with all of them, of at most 2 GiB unpacked; or a .npy file for a model with one input. */
 export type ModelInputs = FileInput | Readonly<Record<string, FileInput | InputArray>>;
 
 /** Options for inputs. */
@@ -93,5 +93,5 @@ export interface RunReport {
     readonly reason: SkippedOutputReason;
   }[];
   /** With `layers`: outputs of nodes, of one name in both main graphs, in the order of a. */
-  readonly layers?: readonly ComparedLayer[];
+  readonly layers?: readonly ComparedLayer[] | undefined;
 }

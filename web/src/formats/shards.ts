@@ -14,7 +14,7 @@ import type { OptionInfo, PlanChoices } from './options.js';
 /** Options for the files of a result. */
 export interface ShardOptions {
   /**
-   * safetensors and GGUF: splits the result into files with at most this many bytes of tensors: a number, or a text such as '5GB' or '1.9
+   * safetensors and GGUF: splits the result into files with at most this many bytes of tensors: a number, or a string such as '5GB' or '1.9
    * GiB'. A larger tensor gets a file to itself. safetensors get an index, unless everything fits into one file. GGUF is split as by
    * gguf-split. The output is named as a whole: `model.gguf` becomes `model-00001-of-00003.gguf`.
    * @defaultValue one file
@@ -35,7 +35,7 @@ const units: Readonly<Record<string, number>> = { '': 1, k: 1e3, m: 1e6, g: 1e9,
 const binaryUnits: Readonly<Record<string, number>> = { ki: 2 ** 10, mi: 2 ** 20, gi: 2 ** 30, ti: 2 ** 40 };
 
 /** Parses a size into bytes; undefined if invalid. */
-export function bytesOf(size: unknown): number | undefined {
+export function parseSize(size: unknown): number | undefined {
   const [, digits, unit = ''] = typeof size === 'string' ? (/^(\d+(?:\.\d+)?) ?([kmgt]i?)?b?$/i.exec(size) ?? []) : [];
   const factor = units[unit.toLowerCase()] ?? binaryUnits[unit.toLowerCase()] ?? Number.NaN;
   const bytes = digits === undefined ? size : Math.floor(Number((Number(digits) * factor).toFixed(3)));
@@ -58,7 +58,7 @@ export const shardSize: OptionInfo = {
     { name: 'split-size', value: 'SIZE', about: 'the same, as it is called for GGUF' },
   ],
   check(value, name) {
-    if (bytesOf(value) !== undefined) return;
+    if (parseSize(value) !== undefined) return;
     throw typeof value === 'number' || typeof value === 'string'
       ? rangeError(name, sizeForm, value)
       : typeError(name, sizeForm, value);
@@ -66,7 +66,7 @@ export const shardSize: OptionInfo = {
   read({ 'shard-size': shard, 'split-size': split }) {
     if (shard !== undefined && split !== undefined) throw rangeError('--split-size', without('--shard-size'));
     const size = shard ?? split;
-    if (bytesOf(size) !== undefined) return size;
+    if (parseSize(size) !== undefined) return size;
     throw rangeError(shard === undefined ? '--split-size' : '--shard-size', sizeForm, size);
   },
 };
@@ -132,7 +132,7 @@ export function shardLimit(
   { shardSize: size, part: text }: ShardOptions,
   sizes: readonly number[],
 ): number | undefined {
-  if (size !== undefined) return bytesOf(size);
+  if (size !== undefined) return parseSize(size);
   const parts = partOf(text);
   if (parts === undefined) return undefined;
   const bytes = sizes.reduce((sum, one) => sum + one, 0);
@@ -171,10 +171,10 @@ export function largeNote(
   tensors: readonly { readonly name: string }[],
   sizes: readonly number[],
 ): Note[] {
-  const limit = bytesOf(size) ?? Number.POSITIVE_INFINITY;
+  const limit = parseSize(size) ?? Number.POSITIVE_INFINITY;
   const names = tensors.filter((_, i) => (sizes[i] ?? 0) > limit).map(({ name }) => name);
   if (names.length === 0) return [];
-  const text = `larger than the files that were asked for, and in a file alone: ${quotedNames(names, 1)}`;
+  const text = `exceeds the requested shard size and gets a file of its own: ${quotedNames(names, 1)}`;
   return [noteOf('largerThanFile', { tensors: names }, text)];
 }
 

@@ -8,7 +8,17 @@ import { safetensorsSignature } from './safetensors/signature.js';
 /** The members of a format that recognize and name its files. */
 export type FormatSignature = Pick<
   Format,
-  'name' | 'label' | 'files' | 'extensions' | 'resultEnd' | 'magic' | 'sniff' | 'index' | 'takesData' | 'takesSplits'
+  | 'name'
+  | 'label'
+  | 'files'
+  | 'extensions'
+  | 'resultEnd'
+  | 'magic'
+  | 'sniff'
+  | 'resembles'
+  | 'index'
+  | 'takesData'
+  | 'takesSplits'
 >;
 
 const all: FormatSignature[] = [safetensorsSignature, ggufSignature, onnxSignature, npySignature];

@@ -1,9 +1,11 @@
 // Replaces web/src/core/own-wasm.ts in scalepoint/inline, where the wasm files are part of the code.
 import type { Tier, WasmModule, WasmSource } from '../core/tier.js';
 import { scalar, simd } from './embedded.mjs';
-import { unpack } from './unpack.js';
+import { unpackEmbedded } from './unpack.js';
+
+const embedded = { scalar, simd } satisfies Readonly<Record<Tier, string>>;
 
 /** The wasm file of a tier. Only the large module is embedded; it contains the small one. */
 export function ownWasm(_module: WasmModule, tier: Tier): Promise<WasmSource> {
-  return unpack(tier === 'simd' ? simd : scalar);
+  return unpackEmbedded(embedded[tier]);
 }

@@ -2,7 +2,7 @@
 import { nodeModule } from '../core/node.js';
 import type { WorkerLike } from '../runner/worker-like.js';
 import { worker } from './embedded.mjs';
-import { unpack } from './unpack.js';
+import { unpackEmbedded } from './unpack.js';
 
 /** The code of the worker, unpacked once. */
 let code: Promise<string> | undefined;
@@ -13,7 +13,7 @@ let address: string | undefined;
 export async function ownWorker(): Promise<(() => WorkerLike) | undefined> {
   const threads = typeof Worker === 'undefined' ? nodeModule('node:worker_threads') : undefined;
   if (typeof Worker === 'undefined' && threads === undefined) return undefined;
-  code ??= unpack(worker).then((bytes) => new TextDecoder().decode(bytes));
+  code ??= unpackEmbedded(worker).then((bytes) => new TextDecoder().decode(bytes));
   const text = await code;
   if (threads !== undefined) {
     const url = new URL(`data:text/javascript,${encodeURIComponent(text)}`);

@@ -22,7 +22,7 @@ async function inflate(packed: Uint8Array<ArrayBuffer>): Promise<Uint8Array<Arra
 }
 
 /** Restores the bytes of a file. @throws ScalepointError `WASM_LOAD` if this engine cannot decompress */
-export async function unpack(text: string): Promise<Uint8Array<ArrayBuffer>> {
+export async function unpackEmbedded(text: string): Promise<Uint8Array<ArrayBuffer>> {
   const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   if (typeof DecompressionStream !== 'undefined') return inflate(packed);
   const zlib = nodeModule('node:zlib');

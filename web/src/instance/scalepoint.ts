@@ -16,7 +16,7 @@ import { type Histogram, type HistogramOptions, histogram } from '../arrays/hist
 import { dequantize, pack, unpack } from '../arrays/kinds.js';
 import type { PackedTensor } from '../arrays/linear.js';
 import { Observer, type ObserverOptions } from '../arrays/observer.js';
-import type { QuantizationParameters, QuantizeOptions, QuantizeOutput } from '../arrays/options.js';
+import type { NewParameters, QuantizeOptions, QuantizeOutput } from '../arrays/options.js';
 import { chooseParameters } from '../arrays/parameters.js';
 import { type CodebookOptions, quantizeCodebook } from '../arrays/quantize-codebook.js';
 import { quantizeLinear } from '../arrays/quantize-linear.js';
@@ -25,15 +25,19 @@ import { type SweepMeasures, type SweepOptions, type SweepVariant, sweep } from 
 import type {
   BlockTensor,
   CodeArray,
+  CodebookParameters,
   CodebookTensor,
   CodesOf,
   DType,
   LinearQuantizedTensor,
+  PackedLinearTensor,
   QuantizedTensor,
 } from '../arrays/tensor.js';
+import { bindMethods } from '../core/bind.js';
 import type { BlockType } from '../core/blocks.js';
 import { version } from '../core/core.mjs';
-import { type LoadOptions, loadCore } from '../core/load.js';
+import { loadCore } from '../core/load.js';
+import type { LoadOptions } from '../core/load-options.js';
 import type { ErrorMeasures } from '../core/measure.js';
 import { type Core, isModelsModule, type WasmDType } from '../core/memory.js';
 import { OwnedWasmArray, type WasmArray, type WasmArrayOf } from '../core/wasm-array.js';
@@ -48,7 +52,10 @@ import {
 import { type IndexOptions, VectorIndex } from '../layers/vector-index.js';
 import type { VectorInput } from '../layers/vectors.js';
 
-/** Quantizes, restores and measures arrays with an instance of the core. `load` makes it. */
+/**
+ * Quantizes, restores and measures arrays with an instance of the core. `load` makes it. Its methods can be taken out of it:
+ * `const { quantize } = sp`.
+ */
 export class Scalepoint {
   readonly #core: Core;
   /** True if the SIMD build is in use. */
@@ -68,6 +75,7 @@ export class Scalepoint {
     this.#core = core;
     this.simd = core.module.isSimd();
     this.blocks = isModelsModule(core.module);
+    bindMethods(this);
   }
 
   /**
@@ -79,8 +87,16 @@ export class Scalepoint {
    */
   quantize<const D extends DType = 'int8'>(
     x: FloatInput,
-    options?: QuantizeOptions & { dtype?: D; out?: undefined },
-  ): LinearQuantizedTensor<CodesOf<D>>;
+    options?: QuantizeOptions & { dtype?: D | undefined; out?: undefined; packed?: false | undefined },
+  ): LinearQuantizedTensor<CodesOf<D>> & NewParameters;
+  quantize(
+    x: FloatInput,
+    options: QuantizeOptions & { out?: undefined; packed: true },
+  ): PackedLinearTensor<Uint8Array<ArrayBuffer>> & NewParameters;
+  quantize<Data extends Uint8Array | WasmArray>(
+    x: FloatInput,
+    options: QuantizeOptions & { out: QuantizeOutput<Data>; packed: true },
+  ): PackedLinearTensor<Data>;
   quantize<Data extends CodeArray | WasmArray>(
     x: FloatInput,
     options: QuantizeOptions & { out: QuantizeOutput<Data> },
@@ -98,7 +114,16 @@ export class Scalepoint {
    * @throws TypeError or RangeError naming the option, also if this instance lacks the type; ScalepointError `NON_FINITE`, `OVERFLOW` if a
    * block would restore infinities, `OUT_OF_MEMORY`, `DISPOSED`. After an error the content of `out` is undefined.
    */
-  quantizeBlocks(x: FloatInput, type: BlockType, options?: BlockOptions<Uint8Array>): BlockTensor<Uint8Array>;
+  quantizeBlocks(
+    x: FloatInput,
+    type: BlockType,
+    options?: BlockOptions & { out?: undefined },
+  ): BlockTensor<Uint8Array<ArrayBuffer>>;
+  quantizeBlocks<Data extends Uint8Array | WasmArray>(
+    x: FloatInput,
+    type: BlockType,
+    options: BlockOptions & { out: Data },
+  ): BlockTensor<Data>;
   quantizeBlocks(x: FloatInput, type: BlockType, options: BlockOptions): BlockTensor;
   quantizeBlocks(x: FloatInput, type: BlockType, options: BlockOptions = {}): BlockTensor {
     return quantizeBlocks(this.#core, x, type, options);
@@ -118,9 +143,16 @@ export class Scalepoint {
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. After an error the
    * content of `out` is undefined.
    */
-  quantizeCodebook(x: FloatInput, options: CodebookOptions<Uint8Array>): CodebookTensor<Uint8Array>;
-  quantizeCodebook(x: FloatInput, options: CodebookOptions): CodebookTensor;
-  quantizeCodebook(x: FloatInput, options: CodebookOptions): CodebookTensor {
+  quantizeCodebook(
+    x: FloatInput,
+    options: CodebookOptions & { out?: undefined },
+  ): CodebookTensor<Uint8Array<ArrayBuffer>> & CodebookParameters;
+  quantizeCodebook<Data extends Uint8Array | WasmArray>(
+    x: FloatInput,
+    options: CodebookOptions & { out: Data },
+  ): CodebookTensor<Data> & CodebookParameters;
+  quantizeCodebook(x: FloatInput, options: CodebookOptions): CodebookTensor & CodebookParameters;
+  quantizeCodebook(x: FloatInput, options: CodebookOptions): CodebookTensor & CodebookParameters {
     return quantizeCodebook(this.#core, x, options);
   }
 
@@ -128,7 +160,7 @@ export class Scalepoint {
    * Chooses scale and zero point as `quantize` does, without making codes.
    * @throws as `quantize`
    */
-  chooseQuantizationParameters(x: FloatInput, options: QuantizeOptions = {}): QuantizationParameters {
+  chooseQuantizationParameters(x: FloatInput, options: QuantizeOptions = {}): NewParameters {
     return chooseParameters(this.#core, x, options);
   }
 
@@ -190,22 +222,43 @@ export class Scalepoint {
   }
 
   /**
-   * Packs codes densely: element i of the flat array takes the bits [i * bits, (i + 1) * bits) of the result, least significant first, in
-   * two's complement. The result has ceil(n * bits / 8) bytes. Codes of a codebook take as many bits as its largest index.
+   * Packs codes densely, into `out` if given: element i of the flat array takes the bits [i * bits, (i + 1) * bits) of the result, least
+   * significant first, in two's complement. The result has ceil(n * bits / 8) bytes. Codes of a codebook take as many bits as its largest index.
+   * `quantize(x, { packed: true })` makes packed codes at once, in about the time of `quantize`.
+   * @example const bytes = sp.pack(q);
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  pack(q: LinearQuantizedTensor | CodebookTensor): Uint8Array<ArrayBuffer> {
-    return pack(this.#core, q);
+  pack(q: LinearQuantizedTensor | CodebookTensor, options?: { out?: undefined }): Uint8Array<ArrayBuffer>;
+  pack<T extends Uint8Array | WasmArray>(q: LinearQuantizedTensor | CodebookTensor, options: { out: T }): T;
+  pack(
+    q: LinearQuantizedTensor | CodebookTensor,
+    options: { out?: Uint8Array | WasmArray | undefined } = {},
+  ): Uint8Array | WasmArray {
+    return pack(this.#core, q, options);
   }
 
   /**
-   * Reverses `pack`: makes a new array of codes for a tensor of that dtype and shape, or of that codebook and shape.
+   * Reverses `pack`: makes the codes of a tensor of that dtype and shape, or of that codebook and shape, in `out` if given.
+   * @example const codes = sp.unpack(sp.pack(q), q);
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  unpack(bytes: Uint8Array, q: PackedCodebookTensor): Uint8Array<ArrayBuffer>;
-  unpack(bytes: Uint8Array, q: PackedTensor): CodeArray;
-  unpack(bytes: Uint8Array, q: PackedTensor | PackedCodebookTensor): CodeArray {
-    return unpack(this.#core, bytes, q);
+  unpack(
+    bytes: Uint8Array | WasmArray,
+    q: PackedCodebookTensor,
+    options?: { out?: undefined },
+  ): Uint8Array<ArrayBuffer>;
+  unpack(bytes: Uint8Array | WasmArray, q: PackedTensor, options?: { out?: undefined }): CodesOf<DType>;
+  unpack<T extends CodeArray | WasmArray>(
+    bytes: Uint8Array | WasmArray,
+    q: PackedTensor | PackedCodebookTensor,
+    options: { out: T },
+  ): T;
+  unpack(
+    bytes: Uint8Array | WasmArray,
+    q: PackedTensor | PackedCodebookTensor,
+    options: { out?: CodeArray | WasmArray | undefined } = {},
+  ): CodeArray | WasmArray {
+    return unpack(this.#core, bytes, q, options);
   }
 
   /**
@@ -281,7 +334,7 @@ export class Scalepoint {
    * @example const layer = sp.matmulFloat(weights, { shape: [768, 3072] });
    * @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  matmulFloat(w: FloatInput, options: FloatLinearOptions): Layer {
+  matmulFloat(w: FloatInput, options: FloatLinearOptions = {}): Layer {
     return floatLayer(this.#core, w, options);
   }
 
@@ -330,7 +383,8 @@ export class Scalepoint {
  * Loads the wasm core: the small module, or with `blocks: true` the large one, which has all types of ggml's blocks. Every call makes one more
  * instance with its own memory.
  * @example const sp = await load();
- * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD`, `CSP`, `VERSION_MISMATCH`
+ * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD`, `OUT_OF_MEMORY`, `CSP`,
+ *   `VERSION_MISMATCH`
  */
 export async function load(options?: LoadOptions): Promise<Scalepoint> {
   return new Scalepoint(await loadCore(options));

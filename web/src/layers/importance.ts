@@ -1,39 +1,33 @@
 // Importance of the columns of weights: the sums of squares of the activations that they are multiplied with.
+import { checkOptionsOf } from '../arrays/calls.js';
 import { type FloatInput, type HalfFormat, nonFiniteError, type Source, sourceOf } from '../arrays/source.js';
-import { checkKeys, checkWhole } from '../core/check.js';
+import { bindMethods } from '../core/bind.js';
+import { checkWhole } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { mention, ofType, oneOf, whole } from '../core/option-problem.js';
 import type { Layer } from './layer.js';
 
-/** Numbers with dimensions, as tensors of onnxruntime-web have them. */
-export interface TensorInput {
-  /** In the order of rows. */
-  readonly data: FloatInput;
-  /** The last one is the number of columns. */
-  readonly dims: readonly number[];
-}
-
 /** Options of `Importance.add`. */
 export interface ActivationOptions {
   /** Length of a row. @defaultValue the last dimension of x, or the length known from a layer or from the first call */
-  columns?: number;
+  columns?: number | undefined;
   /** The input is a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
   /** Index of the matrix in a weight with several, such as experts, from 0. @defaultValue 0 */
-  matrix?: number;
+  matrix?: number | undefined;
   /** Number of matrices of the weight. @defaultValue 1, or as in the first call */
-  matrices?: number;
+  matrices?: number | undefined;
 }
 
 /** Metadata of an importance matrix. */
 export interface ImportanceFileOptions {
   /** Names of the texts. @defaultValue ['unnamed'] */
-  datasets?: readonly string[];
+  datasets?: readonly string[] | undefined;
   /** Number of chunks of text. @defaultValue 1 */
-  chunks?: number;
+  chunks?: number | undefined;
   /** Tokens of a chunk. @defaultValue the most rows of a weight divided by the chunks, rounded up */
-  chunkSize?: number;
+  chunkSize?: number | undefined;
 }
 
 /** The sums of a weight. */
@@ -52,11 +46,6 @@ export type WriteImportance = (
   options: ImportanceFileOptions,
 ) => Promise<Uint8Array<ArrayBuffer>>;
 
-const addKeys = new Set(['columns', 'from', 'matrix', 'matrices']);
-
-const isTensor = (x: unknown): x is TensorInput =>
-  typeof x === 'object' && x !== null && 'dims' in x && Array.isArray(x.dims) && 'data' in x;
-
 /**
  * Collects the importance of the columns of weights, for importance matrices of llama.cpp. Made by `sp.importance()`.
  * @example importance.watch(layer, 'blk.0.ffn_down.weight'); run(model); await writeFile('imatrix.gguf', await importance.file());
@@ -70,6 +59,7 @@ export class Importance {
   constructor(core: Core, write: WriteImportance) {
     this.#core = core;
     this.#write = write;
+    bindMethods(this);
   }
 
   /**
@@ -90,14 +80,14 @@ export class Importance {
    * @example importance.add('blk.0.attn_q.weight', x, { columns: 4096 }); importance.add('blk.0.ffn_up.weight', outputs.normalized);
    * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE`, after which the sums stay the same; `DISPOSED`
    */
-  add(name: string, x: FloatInput | TensorInput, options: ActivationOptions = {}): void {
-    checkKeys(options, addKeys);
-    const { data, last } = isTensor(x) ? { data: x.data, last: x.dims.at(-1) } : { data: x, last: undefined };
-    const source = sourceOf(this.#core, data, options.from, 'x');
+  add(name: string, x: FloatInput, options: ActivationOptions = {}): void {
+    checkOptionsOf('importance.add', options);
+    const source = sourceOf(this.#core, x, options.from, 'x');
     const known = this.#weights.get(name);
     const matrices = checkWhole(options.matrices ?? known?.counts.length ?? 1, 'matrices', 1);
-    const shape = last ?? (Array.isArray(source.shape) && source.shape.length > 1 ? source.shape.at(-1) : undefined);
-    const given = options.columns ?? shape ?? (known && known.sums.length / known.counts.length);
+    const { shape = [] } = source;
+    const last = shape.length > 1 ? shape.at(-1) : undefined;
+    const given = options.columns ?? last ?? (known && known.sums.length / known.counts.length) ?? shape[0];
     if (given === undefined)
       throw rangeError('columns', { kind: 'required' }, given, { kind: 'with', options: [mention('name', name)] });
     const columns = checkWhole(given, 'columns', 1);

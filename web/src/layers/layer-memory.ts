@@ -3,7 +3,7 @@ import type { Weights } from '../arrays/kind.js';
 import { checkMatrix } from '../arrays/layout.js';
 import { addressOf, type Source } from '../arrays/source.js';
 import { ActivationType, LayerSpec, PackedLayer } from '../core/door.js';
-import { disposedError, rangeError, ScalepointError } from '../core/errors.js';
+import { disposedError, outOfMemory, rangeError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
 
 /** The form of a layer, which decides about its size and its arithmetic. */
@@ -17,7 +17,12 @@ export function floatForm(outputs: number, inputs: number): LayerForm {
 /** Bound of outputs and inputs. More do not fit into wasm memory. */
 const most = 2 ** 31;
 
-/** A layer in wasm memory. Its weights are 0 until they are filled in. */
+/** Rows of a layer that are filled or read at a time: as many as a tile holds, in eights, because eight rows at once are fastest. */
+export function rowsToFill(inputs: number): number {
+  return Math.max(8, Math.floor(tileSize / inputs / 8) * 8);
+}
+
+/** A layer in wasm memory. Its weights are undefined until they are filled in. */
 export class LayerMemory {
   readonly outputs: number;
   readonly inputs: number;
@@ -38,7 +43,7 @@ export class LayerMemory {
     this.outputs = outputs;
     this.inputs = inputs;
     if (outputs > most || inputs > most) {
-      throw new ScalepointError('OUT_OF_MEMORY', `wasm memory has no room for ${outputs} x ${inputs} weights`);
+      throw outOfMemory(`${outputs} x ${inputs} weights`);
     }
     const spec = { rows: outputs, columns: inputs, groupSize, bits, zeroPoints, activations };
     this.bytes = core.withRecord(LayerSpec, spec, (at) => core.module.layerBytes(at));
@@ -48,9 +53,9 @@ export class LayerMemory {
     checkStatus(core.module.makeLayer(this.layer, zeroPoint));
   }
 
-  /** Calls f for as many rows at a time as a tile holds, at least one. ownBytes: bytes that f needs at `own` for `rows` rows. */
+  /** Calls f for `rowsToFill` rows at a time. ownBytes: bytes that f needs at `own` for `rows` rows. */
   forRows(ownBytes: (rows: number) => number, f: (row: number, rows: number, own: number) => void): void {
-    const step = Math.min(this.outputs, Math.max(1, Math.floor(tileSize / this.inputs)));
+    const step = Math.min(this.outputs, rowsToFill(this.inputs));
     this.#core.withMemory(ownBytes(step), (own) => {
       for (let row = 0; row < this.outputs; row += step) f(row, Math.min(step, this.outputs - row), own);
     });

@@ -1,57 +1,55 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Linear layers on quantized weights.
+import { checkOptionsOf } from '../arrays/calls.js';
 import type { Weights } from '../arrays/kind.js';
 import { weightsOf } from '../arrays/kinds.js';
 import { checkApart, Sink } from '../arrays/sink.js';
 import { addressOf, type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
 import type { QuantizedTensor } from '../arrays/tensor.js';
-import { checkKeys, checkWhole, choice } from '../core/check.js';
+import { bindMethods } from '../core/bind.js';
+import { checkWhole, choiceIndex } from '../core/check.js';
 import { ActivationType } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
-import { count, mention, oneOf, onlyWith } from '../core/option-problem.js';
+import { exactly, mention, oneOf, onlyWith } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { floatWeights, LayerMemory } from './layer-memory.js';
 
 /** Options of `linear`. */
 export interface LinearOptions {
   /** One number per output, added last. */
-  bias?: FloatInput;
+  bias?: FloatInput | undefined;
   /**
    * Type of the activations. 'float32': x as it is (W8A32, W4A32). 'int8': quantizes each row of x on the fly (W8A8, W4A8), which is faster
    * and adds the error of that rounding. Only for the codes that layers compute with (see `linear`).
    * @defaultValue 'float32'
    */
-  activations?: 'float32' | 'int8';
+  activations?: 'float32' | 'int8' | undefined;
   /**
    * Scheme of the int8 rows of x. 'symmetric': scale = absmax / 127, as `quantize` by default. 'asymmetric': with a zero point, for x that
    * is mostly of one sign.
    * @defaultValue 'symmetric'
    */
-  activationScheme?: 'symmetric' | 'asymmetric';
+  activationScheme?: 'symmetric' | 'asymmetric' | undefined;
 }
 
 /** Options of `matmulFloat`. */
 export interface FloatLinearOptions {
-  /** [outputs, inputs] */
-  shape: readonly number[];
+  /** [outputs, inputs]. @defaultValue that of the weights, if they have one */
+  shape?: readonly number[] | undefined;
   /** One number per output, added last. */
-  bias?: FloatInput;
+  bias?: FloatInput | undefined;
   /** The weights are a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
 }
 
 /** Options of `Layer.forward`. */
 export interface ForwardOptions<T extends Float32Array | WasmArray = Float32Array | WasmArray> {
   /** Rows of x. @defaultValue as many as x has */
-  batch?: number;
+  batch?: number | undefined;
   /** A Float32Array or a WasmArray of float32 of batch * outputs elements, to fill instead of a fresh one. */
-  out?: T;
+  out?: T | undefined;
 }
-
-const linearKeys = new Set(['bias', 'activations', 'activationScheme']);
-const floatLinearKeys = new Set(['shape', 'bias', 'from']);
-const forwardKeys = new Set(['batch', 'out']);
 
 /** Rows of x per call of the core, which reads the weights once for all of them. */
 const rowsAtOnce = 128;
@@ -73,6 +71,7 @@ export class Layer {
     this.#core = core;
     this.#memory = memory;
     ({ inputs: this.inputs, outputs: this.outputs, bytes: this.bytes } = memory);
+    bindMethods(this);
   }
 
   /**
@@ -89,7 +88,7 @@ export class Layer {
   forward<T extends Float32Array | WasmArray>(x: FloatInput, options: ForwardOptions<T> & { out: T }): T;
   forward(x: FloatInput, options: ForwardOptions = {}): Float32Array | WasmArray {
     this.#memory.checkAlive('the layer');
-    checkKeys(options, forwardKeys);
+    checkOptionsOf('forward', options);
     const core = this.#core;
     const { inputs, outputs } = this;
     const source = sourceOf(core, x, undefined, 'x');
@@ -134,7 +133,7 @@ export class Layer {
     if (batch !== undefined) {
       const rows = checkWhole(batch, 'batch', 0);
       if (rows * inputs !== length) {
-        throw rangeError('x', count(rows * inputs, 'elements'), length, {
+        throw rangeError('x', exactly(rows * inputs, 'elements'), length, {
           kind: 'with',
           options: [mention('rows', rows)],
         });
@@ -159,13 +158,13 @@ export class Layer {
 function biasOf(core: Core, bias: FloatInput | undefined, outputs: number): Source | undefined {
   if (bias === undefined) return undefined;
   const source = sourceOf(core, bias, undefined, 'bias');
-  if (source.length !== outputs) throw rangeError('bias', count(outputs, 'elements'), source.length);
+  if (source.length !== outputs) throw rangeError('bias', exactly(outputs, 'elements'), source.length);
   return source;
 }
 
 function activationsOf(options: LinearOptions): ActivationType {
-  const int8 = choice(options, 'activations', ['float32', 'int8']) === 1;
-  const asymmetric = choice(options, 'activationScheme', ['symmetric', 'asymmetric']) === 1;
+  const int8 = choiceIndex(options, 'activations', ['float32', 'int8']) === 1;
+  const asymmetric = choiceIndex(options, 'activationScheme', ['symmetric', 'asymmetric']) === 1;
   if (!int8 && options.activationScheme !== undefined) {
     throw rangeError('activationScheme', onlyWith('activations', 'int8'), options.activations);
   }
@@ -192,7 +191,7 @@ function layerOf(core: Core, weights: Weights, bias: FloatInput | undefined, act
 /** See Scalepoint.linear. */
 export function quantizedLayer(core: Core, q: QuantizedTensor, options: LinearOptions): Layer {
   const weights = weightsOf(core, q);
-  checkKeys(options, linearKeys);
+  checkOptionsOf('linear', options);
   return layerOf(core, weights, options.bias, () => {
     const activations = activationsOf(options);
     if (weights.bits === 32 && activations !== ActivationType.float32) {
@@ -205,11 +204,12 @@ export function quantizedLayer(core: Core, q: QuantizedTensor, options: LinearOp
 
 /** See Scalepoint.matmulFloat. */
 export function floatLayer(core: Core, w: FloatInput, options: FloatLinearOptions): Layer {
-  checkKeys(options, floatLinearKeys);
+  checkOptionsOf('matmulFloat', options);
   const source = sourceOf(core, w, options.from, 'w');
-  if (!Array.isArray(options.shape)) {
-    throw typeError('shape', { kind: 'shape', dimensions: ['outputs', 'inputs'] }, options.shape);
+  const { shape = source.shape } = options;
+  if (!Array.isArray(shape)) {
+    throw typeError('shape', { kind: 'shape', dimensions: ['outputs', 'inputs'] }, shape);
   }
-  const weights = floatWeights(core, source, options.shape);
+  const weights = floatWeights(core, source, shape);
   return layerOf(core, weights, options.bias, () => ActivationType.float32);
 }

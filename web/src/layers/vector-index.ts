@@ -1,43 +1,48 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Similarity search: vectors in int8, and the dot products of layers with them.
+
+import { checkOptionsOf } from '../arrays/calls.js';
 import { specOfDType } from '../arrays/job.js';
 import type { CodedVectors } from '../arrays/kind.js';
 import { codedVectors, dequantize, isQuantized } from '../arrays/kinds.js';
 import { perTensor } from '../arrays/layout.js';
-import { addressOf, type FloatInput, type HalfFormat, isStored, type Source, sourceOf } from '../arrays/source.js';
+import type { NewParameters } from '../arrays/options.js';
+import { addressOf, type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
 import { dtypeInfo, type LinearQuantizedTensor, plain, type QuantizedTensor } from '../arrays/tensor.js';
-import { checkKeys, checkWhole, choice } from '../core/check.js';
+import { isTensor } from '../arrays/tensor-like.js';
+import { bindMethods } from '../core/bind.js';
+import { checkWhole, choiceIndex } from '../core/check.js';
 import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { type Core, checkStatus, tileSize } from '../core/memory.js';
-import { count as exactly, oneOf, without } from '../core/option-problem.js';
+import { type Core, checkStatus } from '../core/memory.js';
+import { exactly, oneOf, without } from '../core/option-problem.js';
 import { Best } from './best.js';
 import { copiesOf, searchFloats } from './float-search.js';
-import { LayerMemory } from './layer-memory.js';
+import { LayerMemory, rowsToFill } from './layer-memory.js';
 import { isList, squares, type VectorInput, vectorsOf } from './vectors.js';
 
 /** Options of `index`. */
 export interface IndexOptions {
   /** [count, dimension], for vectors in one array. Not needed for a list of vectors or a quantized tensor. */
-  shape?: readonly number[];
+  shape?: readonly number[] | undefined;
   /** @defaultValue 'int8' */
-  dtype?: 'int8';
+  dtype?: 'int8' | undefined;
   /** The score: a dot product or a cosine. @defaultValue 'dot' */
-  metric?: 'dot' | 'cosine';
+  metric?: 'dot' | 'cosine' | undefined;
   /**
    * Type of the query in a search. 'int8': quantizes the query, too, which takes half the time. 'float32': uses the query as it is, which
    * has a slightly higher recall.
    * @defaultValue 'int8'
    */
-  queries?: 'int8' | 'float32';
+  queries?: 'int8' | 'float32' | undefined;
   /** The vectors are a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
 }
 
 /** Options of `VectorIndex.add`. */
 export interface AddOptions {
   /** The vectors are a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
 }
 
 /** Results of a search, best first; of equal scores the lower index comes first. */
@@ -51,14 +56,11 @@ export interface SearchResult {
 /** Options of `VectorIndex.recall`. */
 export interface RecallOptions {
   /** Number of results to compare. @defaultValue 10 */
-  k?: number;
+  k?: number | undefined;
   /** The vectors are a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
+  from?: HalfFormat | undefined;
 }
 
-const indexKeys = new Set(['shape', 'dtype', 'metric', 'queries', 'from']);
-const addKeys = new Set(['from']);
-const recallKeys = new Set(['k', 'from']);
 /** Scores that are made at a time: half a mebibyte of doubles. */
 const scoresAtOnce = 1 << 16;
 /** The spec of the codes of vectors and queries. */
@@ -123,14 +125,15 @@ export class VectorIndex {
 
   /** @internal */
   constructor(core: Core, vectors: VectorInput | QuantizedTensor, options: IndexOptions) {
-    checkKeys(options, indexKeys);
-    choice(options, 'dtype', ['int8']);
-    this.metric = choice(options, 'metric', ['dot', 'cosine']) === 0 ? 'dot' : 'cosine';
-    this.#int8 = choice(options, 'queries', ['int8', 'float32']) === 0;
+    checkOptionsOf('index', options);
+    choiceIndex(options, 'dtype', ['int8']);
+    this.metric = choiceIndex(options, 'metric', ['dot', 'cosine']) === 0 ? 'dot' : 'cosine';
+    this.#int8 = choiceIndex(options, 'queries', ['int8', 'float32']) === 0;
     this.#core = core;
     const given = givenVectors(core, vectors, options.shape, options.from);
     this.dimension = given.dimension;
     this.#take(given, given.count);
+    bindMethods(this);
   }
 
   /** Number of vectors. */
@@ -151,7 +154,7 @@ export class VectorIndex {
    */
   add(vectors: VectorInput | QuantizedTensor, options: AddOptions = {}): void {
     this.#checkAlive();
-    checkKeys(options, addKeys);
+    checkOptionsOf('index.add', options);
     const { dimension } = this;
     const shape = isQuantized(vectors) || isList(vectors) ? undefined : shapeOf(vectors, dimension);
     const given = givenVectors(this.#core, vectors, shape, options.from);
@@ -168,7 +171,7 @@ export class VectorIndex {
    * @example const bytes = await saveTensors({ index: index.tensor() });
    * @throws ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  tensor(): LinearQuantizedTensor<Int8Array<ArrayBuffer>> {
+  tensor(): LinearQuantizedTensor<Int8Array<ArrayBuffer>> & NewParameters {
     this.#checkAlive();
     const core = this.#core;
     const { count, dimension } = this;
@@ -177,7 +180,7 @@ export class VectorIndex {
     let start = 0;
     for (const { memory, scales, count: rows } of this.#segments) {
       scale.set(scales.subarray(0, rows), start);
-      const step = Math.max(1, Math.floor(tileSize / dimension));
+      const step = rowsToFill(dimension);
       core.withMemory(Math.min(step, rows) * dimension, (own) => {
         for (let row = 0; row < rows; row += step) {
           const n = Math.min(step, rows - row) * dimension;
@@ -219,27 +222,35 @@ export class VectorIndex {
     const core = this.#core;
     const { module } = core;
     const { dimension } = this;
-    const step = Math.min(count, Math.max(1, Math.floor(tileSize / dimension)));
-    // Lay out the floats, the record, a scale and a zero point for each row, then the codes.
-    core.withMemory(step * (dimension * 5 + 8) + LinearJob.bytes + 24, (own) => {
-      const job = align(own + step * dimension * 4);
-      const scale = job + LinearJob.bytes;
-      const zeroPoint = scale + step * 4;
-      const room = zeroPoint + step * 4;
-      for (let row = 0; row < count; row += step) {
-        const rows = Math.min(step, count - row);
+    const step = rowsToFill(dimension);
+    const most = Math.min(count, step);
+    // Lay out the floats, the record, a sum of squares, a scale and a zero point for each row, then the codes.
+    core.withMemory(most * (dimension * 5 + 16) + LinearJob.bytes + 24, (own) => {
+      const job = align(own + most * dimension * 4);
+      const sums = job + LinearJob.bytes;
+      const scale = sums + most * 8;
+      const zeroPoint = scale + most * 4;
+      const room = zeroPoint + most * 4;
+      for (let row = 0; row < count; ) {
+        const at = segment.count + row;
+        // End at a multiple of the step, so that all rows but the first and the last ones fill tiles of the layer.
+        const rows = Math.min(step - (at % step), count - row);
         const n = rows * dimension;
         const codes = this.#codesOf(given, first + row, rows, { own, scale, zeroPoint, room });
-        const at = segment.count + row;
-        for (let i = 0; i < rows; i++) {
-          segment.scales[at + i] = module.HEAPF32[scale / 4 + i] as number;
-          segment.factors[at + i] = this.#factor(scale + i * 4, codes + i * dimension);
+        segment.scales.set(module.HEAPF32.subarray(scale / 4, scale / 4 + rows), at);
+        if (this.metric === 'dot') segment.factors.set(segment.scales.subarray(at, at + rows), at);
+        else {
+          module.sumsOfSquares(codes, rows, dimension, sums);
+          for (let i = 0; i < rows; i++) {
+            segment.factors[at + i] = reciprocal(Math.sqrt(module.HEAPF64[sums / 8 + i] as number));
+          }
         }
         // The layer gives the dot products of codes. Scales are in the factors.
         module.HEAPF32.fill(1, scale / 4, scale / 4 + rows);
         module.HEAP32.fill(0, zeroPoint / 4, zeroPoint / 4 + rows);
         LinearJob.write(module, job, { layout: perTensor, spec: int8, scale, zeroPoint, parameters: rows });
         checkStatus(module.setLayerCodes(segment.memory.layer, at, codes, n, job));
+        row += rows;
       }
     });
   }
@@ -256,7 +267,7 @@ export class VectorIndex {
     const { dimension } = this;
     if ('coded' in given) {
       const codes = given.coded.codes(row, rows, room);
-      for (let i = 0; i < rows; i++) module.HEAPF32[scale / 4 + i] = given.coded.scale(row + i);
+      given.coded.copyScales(row, rows, scale);
       return codes;
     }
     const n = rows * dimension;
@@ -362,7 +373,7 @@ export class VectorIndex {
    */
   recall(vectors: VectorInput, queries: VectorInput, options: RecallOptions = {}): number {
     this.#checkAlive();
-    checkKeys(options, recallKeys);
+    checkOptionsOf('recall', options);
     const core = this.#core;
     const { count, dimension } = this;
     const k = Math.min(checkWhole(options.k ?? 10, 'k', 1), count);
@@ -400,7 +411,8 @@ export class VectorIndex {
 
 /** The shape of vectors in one array, whose length may be wrong; undefined if they carry their own shape. */
 function shapeOf(vectors: FloatInput, dimension: number): readonly number[] | undefined {
-  return isStored(vectors) ? undefined : [Math.floor(vectors.length / dimension), dimension];
+  const length = isTensor(vectors) ? undefined : (vectors as { readonly length?: number } | null)?.length;
+  return length === undefined ? undefined : [Math.floor(length / dimension), dimension];
 }
 
 /** Offers the scores of the vectors from index `first` on, which are sums times factors. */

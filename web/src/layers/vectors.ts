@@ -3,7 +3,8 @@ import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arra
 import { checkShape } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
-import { count, type Expected } from '../core/option-problem.js';
+import { type Expected, exactly, ofType } from '../core/option-problem.js';
+import { typedArrayName } from '../core/realms.js';
 
 /** Vectors in one array, or one by one. */
 export type VectorInput = FloatInput | readonly (Float32Array | Float64Array | readonly number[])[];
@@ -27,8 +28,11 @@ const vectorsShape: Expected = { kind: 'shape', dimensions: ['count', 'dimension
 function joined(list: readonly ArrayLike<number>[], dimension: number, what: string): Float32Array {
   const all = new Float32Array(list.length * dimension);
   for (const [i, vector] of list.entries()) {
-    if (typeof vector !== 'object' || vector === null || vector.length !== dimension) {
-      throw rangeError(`${what}[${i}]`, count(dimension, 'elements'), vector?.length, {
+    if (!Array.isArray(vector) && typedArrayName(vector) === undefined) {
+      throw typeError(`${what}[${i}]`, ofType('Float32Array', 'Float64Array', 'number[]'), vector);
+    }
+    if (vector.length !== dimension) {
+      throw rangeError(`${what}[${i}]`, exactly(dimension, 'elements'), vector.length, {
         kind: 'as',
         option: `${what}[0]`,
       });

@@ -1,9 +1,9 @@
 /** Files beside a model, such as its configuration and its tokenizer: given with the model, or looked for in its folder. */
 import type { Beside } from '../conversions/converter.js';
-import { ScalepointError, typeError } from '../core/errors.js';
+import { typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import type { Waiting } from '../core/waiting.js';
-import { type ByteSource, type FileInput, isMissing, quoted } from '../files/bytes.js';
+import { type ByteSource, type FileInput, isMissing, quoted, tooLongError } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
 import { decodedName } from '../files/url.js';
 import type { OpenFile } from '../formats/format.js';
@@ -21,7 +21,7 @@ function pathOf({ input, source }: OpenFile): string {
 /** Bytes at the start of an index that contain `weight_map`. */
 const indexHead = 1 << 16;
 
-/** True for a file whose content is that of an index. Browsers rename files that are saved twice, so that names are no proof. */
+/** True for a file whose content is that of an index. Browsers rename files that are saved twice, so that names prove nothing. */
 async function isIndex({ source }: OpenFile): Promise<boolean> {
   const head = new TextDecoder().decode(await source.read(0, Math.min(source.size, indexHead)));
   return head.includes('"weight_map"');
@@ -50,8 +50,8 @@ export async function separated(
 const mostBytes = 100_000_000;
 
 async function contentOf(name: string, source: ByteSource): Promise<Uint8Array<ArrayBuffer>> {
-  if (source.size <= mostBytes) return source.read(0, source.size);
-  throw new ScalepointError('BAD_FILE', `${quoted(name)} has ${source.size} bytes, more than the ${mostBytes} allowed`);
+  if (source.size > mostBytes) throw tooLongError(quoted(name), mostBytes);
+  return source.read(0, source.size);
 }
 
 /** Finds files among the given ones, by their paths in the folder or by their names. */
@@ -97,7 +97,7 @@ export function besideOf({ input }: OpenFile, beside: readonly OpenFile[], waiti
     async file(name) {
       let source: ByteSource;
       try {
-        source = await openWithin(waiting, located.locate(name));
+        source = await openWithin(waiting, located.locate(name), mostBytes);
       } catch (error) {
         if (isMissing(error)) return undefined;
         throw error;

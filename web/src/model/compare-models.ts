@@ -1,3 +1,4 @@
+import { checkKeys } from '../core/check.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
 import { formats } from '../formats/registry.js';
@@ -6,8 +7,9 @@ import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { type CompareReport, compareOpen } from './compare.js';
 import { type Opened, withModel } from './open.js';
+import { modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
-import { checkOptions, checkWorkOptions, workNames } from './work-options.js';
+import { checkOptions, checkWorkOptions, runNames } from './work-options.js';
 
 /** Options of `compareModels`. */
 export interface CompareModelsOptions extends WorkOptions {
@@ -15,17 +17,13 @@ export interface CompareModelsOptions extends WorkOptions {
    * ONNX: also runs both models on the same inputs, with onnxruntime-web, and compares their outputs.
    * @defaultValue false
    */
-  readonly run?: boolean | RunOptions;
+  readonly run?: boolean | RunOptions | undefined;
 }
-
-const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'runtime'];
 
 function checkRunOptions(run: unknown): void {
   if (run === undefined || typeof run === 'boolean') return;
   if (typeof run !== 'object' || run === null) throw typeError('run', ofType('boolean', 'object'), run);
-  for (const name of Object.keys(run)) {
-    if (!runNames.includes(name)) throw typeError(`run.${name}`, { kind: 'knownOption', names: runNames });
-  }
+  checkKeys(run, runNames, 'run');
   const { seed, dimensions, layers } = run as RunOptions;
   if (seed !== undefined && !Number.isSafeInteger(seed)) {
     throw rangeError('run.seed', whole(), seed);
@@ -44,7 +42,7 @@ async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: A
   const runs = formats().filter((format) => format.compareRuns !== undefined);
   const other = [a, b].find(({ format }) => format.compareRuns === undefined || format !== a.format);
   if (other === undefined && a.format.compareRuns !== undefined) {
-    return a.format.compareRuns(a.model, b.model, options, signal);
+    return a.format.compareRuns(a.model, b.model, options, a.readOptionFile, signal);
   }
   const labels = runs.map(({ label }) => label).join(' or ');
   throw new ScalepointError('RUNTIME', `only ${labels} models can be run, and this is ${(other ?? a).format.label}`);
@@ -64,17 +62,17 @@ export async function compareModels(
   b: ModelInput,
   options: CompareModelsOptions = {},
 ): Promise<CompareReport> {
-  checkOptions(options, [...workNames, 'run']);
+  checkOptions(options, modelCalls().compareModels, modelCalls());
   checkRunOptions(options.run);
   checkWorkOptions(options);
-  const { run = false, signal } = options;
-  signal?.throwIfAborted();
+  const { run = false } = options;
+  options.signal?.throwIfAborted();
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
       withModel(b, own, async (second) => {
         const report = await compareOpen(first, second, own);
         if (run === false) return report;
-        return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, signal)) };
+        return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, own.signal)) };
       }),
     ),
   );

@@ -2,10 +2,10 @@ import { rangeError } from '../core/errors.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './estimate.js';
 import { withModel } from './open.js';
-import { checkPlanOptions, planNames } from './options.js';
+import { checkPlanOptions } from './options.js';
 import { fitted, type PlanOptions } from './plan-model.js';
 import type { ModelInput } from './recognize.js';
-import { checkWorkOptions, workNames } from './work-options.js';
+import { checkWorkOptions } from './work-options.js';
 
 /**
  * Estimates the loss of a conversion: the error of each tensor that would be converted, measured on a sample of it, with the exact sizes of
@@ -14,7 +14,7 @@ import { checkWorkOptions, workNames } from './work-options.js';
  * @throws what `planModel` throws; ScalepointError `NON_FINITE`, `OVERFLOW`, `WORKER` or `OUT_OF_MEMORY`; the signal's reason
  */
 export async function estimateModel(file: ModelInput, options: PlanOptions & EstimateOptions): Promise<ModelEstimate> {
-  checkPlanOptions(options, [...planNames(), 'sample', ...workNames]);
+  checkPlanOptions(options, 'estimateModel');
   checkWorkOptions(options);
   const { sample } = options;
   if (sample !== undefined && !(typeof sample === 'number' && sample >= 1)) {

@@ -16,7 +16,7 @@ export interface EstimateOptions extends WorkOptions {
    * quantized as if they were the tensor. Infinity measures everything.
    * @defaultValue 65536
    */
-  readonly sample?: number;
+  readonly sample?: number | undefined;
 }
 
 /** The loss of a conversion. */

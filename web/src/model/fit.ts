@@ -8,13 +8,14 @@ import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../f
 import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { isKeptFor } from '../formats/reason.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
-import { bytesOf } from '../formats/shards.js';
+import { parseSize } from '../formats/shards.js';
 import { measureTensors } from '../pipeline/measuring.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { chooseWithin, frontier } from './budget.js';
-import { makerOf } from './maker.js';
+import { makerOf, makersFor } from './maker.js';
 import { rulesFor } from './mixture-rules.js';
 import type { Opened } from './open.js';
+import { targetError } from './options.js';
 import { planFor, resultBytes } from './plan.js';
 import type { SizeOptions } from './sizes.js';
 
@@ -102,7 +103,9 @@ const bytesIn = ({ parts }: PlannedTensor, { stored }: Mixtures) =>
 /** The types that each tensor can have, from a plan for each type in which a rule gives it to all tensors that the target converts. */
 async function plannedTypes(opened: Opened, choices: PlanChoices, option: string) {
   // Plan the target alone, to know which tensors it converts.
-  const { format } = makerOf(opened.format, choices.to) ?? opened;
+  const maker = makerOf(opened.format, choices.to);
+  if (maker === undefined) throw targetError(opened.format, choices.to);
+  const { format } = maker;
   const { mixtures, types } = mixturesOf(format, choices.to, option);
   const { rules = [] } = choices;
   const base = await planFor(opened, choices);
@@ -179,7 +182,7 @@ export async function measureOpen(
 
 /** Bytes that the tensors of a table may take. */
 function budgetOf({ tensors, otherBytes }: TypeTable, { targetSize, targetBitsPerWeight = 0 }: SizeOptions): number {
-  if (targetSize !== undefined) return (bytesOf(targetSize) as number) - otherBytes;
+  if (targetSize !== undefined) return (parseSize(targetSize) as number) - otherBytes;
   const elements = tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
   return Math.floor((targetBitsPerWeight * elements) / 8);
 }
@@ -239,17 +242,27 @@ export function curveOf({ tensors, otherBytes }: TypeTable): SizePoint[] {
   return frontier(tensors.map(({ types }) => types)).map(({ bytes, error }) => ({ bytes: bytes + otherBytes, error }));
 }
 
-/** Replaces a size by the rules for the types that fit it best. */
+/** The format of a result without a target: that of its name if the model can have it, else the format of the model. */
+function formatFor({ format: own }: Opened, name: string): Format {
+  const formats = makersFor(own).map(({ format }) => format);
+  return formats.find(({ extensions }) => extensions.some((end) => name.toLowerCase().endsWith(end))) ?? own;
+}
+
+/**
+ * Replaces a size by the rules for the types that fit it best.
+ * @param name of the output, if it has one
+ */
 export async function fitOpen(
   opened: Opened,
   { targetSize, targetBitsPerWeight, ...given }: PlanChoices & SizeOptions,
   options: WorkOptions,
+  name = '',
 ): Promise<{ readonly choices: PlanChoices; readonly fit: TypeFit }> {
   // Measure all types.
   const size = { targetSize, targetBitsPerWeight };
   const option = targetSize === undefined ? 'targetBitsPerWeight' : 'targetSize';
   const isAuto = given.to === 'auto';
-  const start = { ...given, to: isAuto ? (opened.format.mixtures?.to ?? given.to) : given.to };
+  const start = { ...given, to: isAuto ? (formatFor(opened, name).mixtures?.to ?? given.to) : given.to };
   // The size is that of the whole result, also for work in parts.
   const whole = { ...start, part: undefined };
   const measured = await measureOpen(opened, whole, options, option);
@@ -273,7 +286,7 @@ export async function fitOpen(
       throw tooSmall(table, size, await sizeOf(smallest));
     }
     const bytes = await sizeOf(fit);
-    const over = bytes - (bytesOf(targetSize) as number);
+    const over = bytes - (parseSize(targetSize) as number);
     if (over <= 0) return { choices: chosenBy(fit), fit: { ...fit, bytes } };
     budget -= over;
   }

@@ -1,4 +1,5 @@
 /** Reads the contents of model files: their headers, and single tensors. */
+import type { NewParameters } from '../arrays/options.js';
 import type { BlockTensor, LinearQuantizedTensor } from '../arrays/tensor.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
@@ -28,7 +29,12 @@ function checkOpenOptions(options: OpenOptions): void {
  */
 export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
   checkOpenOptions(options);
-  return withModel(file, options, async (opened) => describeModel(opened));
+  return withModel(file, options, async (opened) => {
+    const info = await describeModel(opened);
+    // Errors of files beside the model are ignored.
+    options.signal?.throwIfAborted();
+    return info;
+  });
 }
 
 /**
@@ -89,7 +95,7 @@ export async function readQuantized(
   file: ModelInput,
   name: string,
   options: OpenOptions = {},
-): Promise<LinearQuantizedTensor<Int8Array<ArrayBuffer>> | BlockTensor<Uint8Array<ArrayBuffer>>> {
+): Promise<(LinearQuantizedTensor<Int8Array<ArrayBuffer>> & NewParameters) | BlockTensor<Uint8Array<ArrayBuffer>>> {
   checkOpenOptions(options);
   return withModel(file, options, (opened) => readCodes(opened, name));
 }

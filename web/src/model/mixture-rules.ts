@@ -1,10 +1,14 @@
 /** Makes rules that choose the type of each tensor, and reads and writes rules as lines of text. */
 import { rangeError } from '../core/errors.js';
-import { ofType, oneOf } from '../core/option-problem.js';
-import type { Rule } from '../formats/options.js';
+import { oneOf } from '../core/option-problem.js';
+import { NamePattern } from '../formats/name-pattern.js';
+import { expressionOf, type Rule } from '../formats/options.js';
 
-/** Escapes a name for a regular expression. */
-const literal = (name: string) => name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
+/** Escapes a name for a regular expression. An end of a line would end the rule in a file of rules. */
+const literal = (name: string) =>
+  name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&').replace(/[\n\r\u2028\u2029]/g, (end) => {
+    return `\\u${end.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  });
 
 /** Splits a name at its first number, usually that of the layer. */
 function partsOf(name: string): readonly [before: string, number: string, after: string] {
@@ -28,7 +32,7 @@ export function rulesFor(types: Iterable<readonly [name: string, to: string]>): 
   return [...groups.values()].map(({ to, name, numbers }): Rule => {
     const [before, , after] = partsOf(name);
     const some = numbers.length === 1 ? numbers[0] : `(${numbers.join('|')})`;
-    const match = new RegExp(`^${literal(before)}${some}${literal(after)}$`);
+    const match = `^${literal(before)}${some}${literal(after)}$`;
     return to === 'keep' ? { match, keep: true } : { match, to };
   });
 }
@@ -39,7 +43,7 @@ export function rulesFor(types: Iterable<readonly [name: string, to: string]>): 
  * @example await writeFile('rules.txt', rulesText(plan.fit.rules));
  */
 export function rulesText(rules: readonly Rule[]): string {
-  return rules.map(({ match, keep, to }) => `${match.source}=${keep ? 'keep' : to}\n`).join('');
+  return rules.map((rule) => `${expressionOf(rule)}=${rule.keep ? 'keep' : rule.to}\n`).join('');
 }
 
 /** Reads a rule from a line. @throws RangeError naming `option` */
@@ -50,15 +54,9 @@ export function ruleFrom(text: string, option = 'rules'): Rule {
   if (split < 1 || to === '') {
     throw rangeError(option, oneOf(['REGEX=TYPE', 'REGEX=keep']), text);
   }
-  const source = text.slice(0, split);
-  let match: RegExp;
-  try {
-    match = new RegExp(source);
-  } catch (error) {
-    // The engine's message repeats the expression before it names the mistake.
-    const message = (error instanceof Error ? error.message : String(error)).split(': ').at(-1) as string;
-    throw rangeError(option, ofType('regular expression'), source, { kind: 'because', message });
-  }
+  const match = text.slice(0, split);
+  // Throws unless it is a regular expression.
+  new NamePattern(match, option);
   return to.toLowerCase() === 'keep' ? { match, keep: true } : { match, to };
 }
 

@@ -22,9 +22,9 @@ export interface ModelFormatInfo {
     /** The value of `to`. */
     readonly name: string;
     /** Description of the target, in a few words. */
-    readonly about?: string;
+    readonly about?: string | undefined;
     /** The preset with this target. */
-    readonly preset?: 'small' | 'balanced' | 'safe';
+    readonly preset?: 'small' | 'balanced' | 'safe' | undefined;
   }[];
   /**
    * Programs that read a result, the usual one first.
@@ -40,7 +40,7 @@ export interface ModelFormatInfo {
     /** A command, or a line or two of code, that loads the file. */
     readonly code: string;
     /** Further requirements of the program, in a sentence. */
-    readonly needs?: string;
+    readonly needs?: string | undefined;
   }[];
 }
 

@@ -1,12 +1,14 @@
 /** Checks options of plans and results. Calls may come from JavaScript, so that types are checked as well. */
+import type { CallOptions } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
-import { type Expected, ofType, oneOf } from '../core/option-problem.js';
-import type { Format } from '../formats/format.js';
-import { didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
+import { didYouMean } from '../core/nearest.js';
+import { type Expected, type Hint, ofType } from '../core/option-problem.js';
+import type { Format, Target } from '../formats/format.js';
+import type { OptionTable, PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
 import { accepts, type Maker, makerOf, makersFor } from './maker.js';
 import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
-import { checkOptions } from './work-options.js';
+import { checkOptions, workNames } from './work-options.js';
 
 /** Lists each table of options once, with the first of the formats that share it. */
 function tables(): Map<OptionTable, Format> {
@@ -26,7 +28,7 @@ function optionNames(sidecars: boolean): string[] {
 }
 
 /** Options of `planModel`. */
-export function planNames(): string[] {
+function planNames(): string[] {
   return ['to', ...optionNames(false), 'rules', ...sizeNames];
 }
 
@@ -35,33 +37,58 @@ export function sidecarNames(): string[] {
   return optionNames(true);
 }
 
-/** The targets of a format. */
-const targetsOf = ({ targets, label }: Format) =>
-  oneOf(
-    targets.map(({ name }) => name),
-    label,
-  );
+/** The options of calls that make results or measure them, by the name of the call. */
+export function modelCalls() {
+  const result = [...planNames(), 'output', ...workNames];
+  return {
+    quantizeModel: [...result, 'overwrite', 'minSqnrDb', ...sidecarNames()],
+    planModel: result,
+    estimateModel: [...planNames(), 'sample', ...workNames],
+    measureTypes: [...planNames(), ...workNames],
+    compareModels: ['run', ...workNames],
+    verifyModel: [...sidecarNames(), 'onProgress', 'signal'],
+  } satisfies CallOptions;
+}
 
-/** Checks options before the file is opened: their names, and that at least one format has the target. */
-export function checkPlanOptions(options: object, names: readonly string[]): void {
-  checkOptions(options, names);
+/** Most names of targets in an error about one format, and of each format in an error about all. */
+const mostNames = 10;
+const mostNamesOfEach = 3;
+
+/** The targets of a format in an error, the likeliest first. */
+function targetsOf({ targets, label }: Format, most = mostNames): Expected {
+  const rank = ({ preset, isUsual }: Target) => (preset !== undefined ? 0 : isUsual ? 1 : 2);
+  const examples = [...targets].sort((a, b) => rank(a) - rank(b)).map(({ name }) => name);
+  return { kind: 'text', form: `a target of ${label}`, examples: examples.slice(0, most) };
+}
+
+/** The nearest target of each format. */
+function nearTarget(to: unknown, owners: readonly Format[]): Hint | undefined {
+  const hint = didYouMean(to, ...owners.map(({ targets }) => targets.map(({ name }) => name)));
+  return hint.names.length === 0 ? undefined : hint;
+}
+
+/**
+ * Checks options before the file is opened: their names, and that at least one format has the target. A missing target is an error of
+ * `checkChoices`, which knows the format.
+ */
+export function checkPlanOptions(options: object, call: keyof ReturnType<typeof modelCalls>): void {
+  const calls = modelCalls();
+  checkOptions(options, calls[call], calls);
   const { to } = options as { to?: unknown };
   checkSize(options as SizeOptions);
   if (to === 'auto' && hasSize(options as SizeOptions)) return;
-  if (formats().some((format) => accepts(format, to))) return;
+  if (to === undefined || formats().some((format) => accepts(format, to))) return;
   const owners = [...tables().values()];
-  const known = owners.map(({ targets }) => targets.map(({ name }) => name));
-  const expected: Expected = { kind: 'anyOf', of: owners.map((format) => targetsOf(format)) };
-  throw rangeError('to', expected, to, didYouMean(to, ...known));
+  const expected: Expected = { kind: 'anyOf', of: owners.map((format) => targetsOf(format, mostNamesOfEach)) };
+  throw rangeError('to', expected, to, nearTarget(to, owners));
 }
 
 /** The error for a target that is impossible for files of a format. */
 export function targetError(from: Format, to: unknown): RangeError {
-  const names = from.targets.map(({ name }) => name);
   const more = makersFor(from).flatMap(({ format, converter }) =>
     converter === undefined ? [] : [ofType(`target of ${format.label} if it is ${converter.condition}`)],
   );
-  return rangeError('to', { kind: 'anyOf', of: [targetsOf(from), ...more] }, to, didYouMean(to, names));
+  return rangeError('to', { kind: 'anyOf', of: [targetsOf(from), ...more] }, to, nearTarget(to, [from]));
 }
 
 /** Checks everything that decides about a result of a file of this format. Returns its maker. */

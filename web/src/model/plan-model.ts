@@ -1,4 +1,5 @@
 /** Plans, also for results of a given size. */
+import { checkKeys } from '../core/check.js';
 import { typeError } from '../core/errors.js';
 import type { Note } from '../core/note.js';
 import { ofType } from '../core/option-problem.js';
@@ -11,7 +12,7 @@ import type { WorkOptions } from '../pipeline/start.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
 import { entriesFor } from './maker.js';
 import { type Opened, withModel } from './open.js';
-import { checkPlanOptions, planNames } from './options.js';
+import { checkPlanOptions } from './options.js';
 import {
   infoOf,
   type ModelTotals,
@@ -23,7 +24,8 @@ import {
   totalsOf,
 } from './plan.js';
 import type { ModelInput } from './recognize.js';
-import { checkSize, hasSize, type SizeOptions } from './sizes.js';
+import { planJson } from './saved-plan.js';
+import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
 import { checkWorkOptions, workNames } from './work-options.js';
 
 /** The options that decide about a result. */
@@ -33,14 +35,14 @@ export interface PlanOptions extends FormatOptions, SizeOptions {
    * file types of llama-quantize; F16, BF16 and F32 also from quantized files. Both: 'copy', which leaves every tensor as it is, for
    * splitting or joining models or editing metadata. A folder of a language model, and a checkpoint of a diffusion model, become GGUF by
    * the types of GGUF. 'auto' with a size, which chooses the types: for GGUF the file type of most weights, int4 for safetensors, q4 for
-   * ONNX.
+   * ONNX. An `output` called `.gguf` makes GGUF of a folder.
    */
   readonly to: ModelTarget | 'auto';
   /**
    * Exceptions from the default choice of tensors and types; the first match wins.
    * @defaultValue none
    */
-  readonly rules?: readonly Rule[];
+  readonly rules?: readonly Rule[] | undefined;
 }
 
 /** Options of `planModel`. */
@@ -50,7 +52,7 @@ export interface PlanModelOptions extends PlanOptions, WorkOptions {
    * names of some of them.
    * @defaultValue `model` with the usual extension
    */
-  readonly output?: ModelOutput;
+  readonly output?: ModelOutput | undefined;
 }
 
 /** The planned result of a conversion. */
@@ -60,33 +62,37 @@ export interface ModelPlan {
   /** The target of the weights. */
   readonly to: ModelTarget;
   /** Architecture of a model that is converted to another format, in the words of that format, such as `llama` or `flux`. */
-  readonly architecture?: string;
+  readonly architecture?: string | undefined;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
   /** Sums over all tensors. `bytesAfter` is the exact size of the result under the name of `output`, or its default name. */
   readonly totals: ModelTotals;
   /** safetensors with codes: the entry `quantization_config` for config.json. */
-  readonly quantizationConfig?: Readonly<Record<string, unknown>>;
+  readonly quantizationConfig?: Readonly<Record<string, unknown>> | undefined;
   /** The files of the result, the main one first. */
   readonly files: readonly PlannedFile[];
   /**
    * With `targetSize` or `targetBitsPerWeight`: the rules that make a result of that size, and its error. `bytes` is its exact size.
    */
-  readonly fit?: Omit<TypeFit, 'to' | 'types'>;
+  readonly fit?: Omit<TypeFit, 'to' | 'types'> | undefined;
   /** Notes about the result; mostly empty. */
   readonly notes: readonly Note[];
-  /** The options of the plan: `quantizeModel` takes the plan in place of options. Not enumerable, as they do not describe the model. */
+  /**
+   * The options of the plan: `quantizeModel` takes the plan in place of options. Not enumerable, as they do not describe the model, but part
+   * of `JSON.stringify(plan)`.
+   */
   readonly options: PlanOptions;
 }
 
-/** Replaces a size among the choices by the rules that make a result of that size. */
+/** Replaces a size among the choices by the rules that make a result of that size. @param name of the output, if it has one */
 export async function fitted(
   opened: Opened,
   options: PlanOptions,
   work: WorkOptions,
+  name?: string,
 ): Promise<{ readonly choices: PlanChoices; readonly fit?: ModelPlan['fit'] }> {
   if (!hasSize(options)) return { choices: options as PlanChoices };
-  const { choices, fit } = await fitOpen(opened, options as PlanChoices, work);
+  const { choices, fit } = await fitOpen(opened, options as PlanChoices, work, name);
   const { bytes, error, bound, rules } = fit;
   return { choices, fit: { bytes, error, bound, rules } };
 }
@@ -105,7 +111,7 @@ function withoutWork<T extends object>(options: T): T {
  *   be converted
  */
 export async function planModel(file: ModelInput, options: PlanModelOptions): Promise<ModelPlan> {
-  checkPlanOptions(options, [...planNames(), 'output', ...workNames]);
+  checkPlanOptions(options, 'planModel');
   checkWorkOptions(options);
   const { output, ...rest } = options;
   if (output === null || !['undefined', 'string', 'object'].includes(typeof output)) {
@@ -114,12 +120,18 @@ export async function planModel(file: ModelInput, options: PlanModelOptions): Pr
   return withCallbacks(rest, (own) => withModel(file, own, (opened) => planOpen(opened, own, nameOf(output))));
 }
 
+/** A plan with its options, which are not enumerable but part of its JSON. */
+export function withOptions(plan: Omit<ModelPlan, 'options'>, options: PlanOptions): ModelPlan {
+  const whole = Object.defineProperty({ ...plan }, 'options', { value: options }) as ModelPlan;
+  return Object.defineProperty(whole, 'toJSON', { value: () => planJson(whole) });
+}
+
 async function planOpen(
   opened: Opened,
   options: PlanOptions & WorkOptions,
   output: string | undefined,
 ): Promise<ModelPlan> {
-  const { choices, fit } = await fitted(opened, options, options);
+  const { choices, fit } = await fitted(opened, options, options, output);
   const plan = await planFor(opened, choices, output);
   const tensors = plan.tensors.map((tensor) => infoOf(tensor, plan));
   const entries = entriesFor(opened.format, choices.to);
@@ -134,7 +146,7 @@ async function planOpen(
     notes: plan.notes,
     ...Object.fromEntries(plan.sidecars.map(({ option, value }) => [entries[option]?.sidecar?.planned, value])),
   };
-  return Object.defineProperty(result, 'options', { value: withoutWork(choices) }) as ModelPlan;
+  return withOptions(result, withoutWork(choices) as PlanOptions);
 }
 
 /**
@@ -149,7 +161,7 @@ export async function measureTypes(
 ): Promise<TypeTable> {
   const { to } = options;
   // A table needs no size, but `auto` is refused without one.
-  checkPlanOptions({ ...options, ...(to === 'auto' ? { targetSize: 1 } : {}) }, [...planNames(), ...workNames]);
+  checkPlanOptions({ ...options, ...(to === 'auto' ? { targetSize: 1 } : {}) }, 'measureTypes');
   checkWorkOptions(options);
   return withCallbacks(options, (own) =>
     withModel(file, own, async (opened) => {
@@ -167,6 +179,7 @@ export async function measureTypes(
  * @throws TypeError or RangeError naming the option; for a size that is too small, the message gives the smallest possible one
  */
 export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
+  checkKeys(size, sizeNames);
   checkSize(size);
   if (!hasSize(size)) throw typeError('targetSize', sizeForm, undefined);
   return fitWithin(table, size);

@@ -20,7 +20,7 @@ export interface PlannedTensorInfo {
   /** Its shape in the file. */
   readonly shape: readonly number[];
   /** Names of the tensors that it is made of, in a conversion to another format. */
-  readonly sources?: readonly string[];
+  readonly sources?: readonly string[] | undefined;
   /** Its type in the file. */
   readonly from: string;
   /** Its type in the result; I4 or I8 for packed codes. */
@@ -30,7 +30,7 @@ export interface PlannedTensorInfo {
   /** Its size in the result, in bytes, with scales and zero points. */
   readonly bytesAfter: number;
   /** The reason, for a tensor that stays as it is. */
-  readonly kept?: KeptReason;
+  readonly kept?: KeptReason | undefined;
 }
 
 /** Sums over a model. */
@@ -114,6 +114,11 @@ export function infoOf(
       ? { name, shape, from, to, bytesBefore, bytesAfter }
       : { name, shape, from, to, bytesBefore, bytesAfter, kept: keptFor(kept) };
   return source.isRenamed ? { ...info, sources: source.parts.map(({ tensor }) => tensor.name) } : info;
+}
+
+/** The descriptions of all planned tensors, one after the other. */
+export function* infosOf(plan: ModelFilePlan): Iterable<PlannedTensorInfo> {
+  for (const tensor of plan.tensors) yield infoOf(tensor, plan);
 }
 
 /** A file of a result. */

@@ -1,17 +1,18 @@
 import { typeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
-import type { FormatSidecars, ModelTarget } from '../formats/registry.js';
+import type { FormatOptions, FormatSidecars, ModelTarget } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { withModel } from './open.js';
-import { checkPlanOptions, checkResultOptions, planNames, sidecarNames } from './options.js';
-import type { PlannedFile } from './plan.js';
+import { checkPlanOptions, checkResultOptions } from './options.js';
+import { infosOf, type ModelFilePlan, nameOf, type PlannedFile } from './plan.js';
 import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
 import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
 import { checkTargets, quantizeSeveral } from './quantize-several.js';
 import type { ModelInput } from './recognize.js';
 import type { ModelReport } from './report.js';
+import { checkFits, checkPlan } from './saved-plan.js';
 import type { SizeOptions } from './sizes.js';
-import { checkWorkOptions, workNames } from './work-options.js';
+import { checkWorkOptions } from './work-options.js';
 
 /** Options of `quantizeModel`. */
 export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, ResultOptions {}
@@ -24,7 +25,7 @@ export interface QuantizeModelsOptions extends Omit<QuantizeModelOptions, 'to' |
    * The folder of the results, each under its usual name: a path or URL (Node) of an existing folder, or a FileSystemDirectoryHandle.
    * @defaultValue memory
    */
-  readonly output?: string | URL | FileSystemDirectoryHandle;
+  readonly output?: string | URL | FileSystemDirectoryHandle | undefined;
 }
 
 /** The result of `quantizeModel`. */
@@ -35,11 +36,11 @@ export interface QuantizeModelResult {
    * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
    * its `quantization_config`, if it has one.
    */
-  readonly config?: Readonly<Record<string, unknown>>;
+  readonly config?: Readonly<Record<string, unknown>> | undefined;
   /** The files that were made, the main one first. */
   readonly files: readonly PlannedFile[];
   /** With `targetSize` or `targetBitsPerWeight`: the rules that were found. */
-  readonly fit?: NonNullable<ModelPlan['fit']>;
+  readonly fit?: NonNullable<ModelPlan['fit']> | undefined;
   /** True if the result is whole. In work in parts, true only for the part that ends last. */
   readonly isWhole: boolean;
   /**
@@ -52,26 +53,30 @@ export interface QuantizeModelResult {
   blob(name?: string): Promise<Blob>;
 }
 
+/** Options beside a plan. */
+type MoreOptions = FormatSidecars & ResultOptions & Pick<FormatOptions, 'importance' | 'data'>;
+
+/** True for a plan in place of options. */
+function isPlan(choices: unknown): choices is ModelPlan {
+  return typeof choices === 'object' && choices !== null && 'tensors' in choices && 'totals' in choices;
+}
+
 /** The options of a call: those of its plan, if it was given one, and the others. */
-function optionsOf(
-  choices: QuantizeModelOptions | ModelPlan,
-  more: FormatSidecars & ResultOptions,
-): QuantizeModelOptions {
-  const isPlan = typeof choices === 'object' && choices !== null && 'tensors' in choices && 'totals' in choices;
-  if (!isPlan) return Object.keys(more).length === 0 ? choices : { ...choices, ...more };
-  if (choices.options === undefined) {
-    throw typeError('plan', { kind: 'returnedBy', call: 'planModel' }, choices);
-  }
+function optionsOf(choices: QuantizeModelOptions | ModelPlan, more: MoreOptions): QuantizeModelOptions {
+  if (!isPlan(choices)) return Object.keys(more).length === 0 ? choices : { ...choices, ...more };
+  checkPlan(choices);
   return { ...choices.options, ...more } as QuantizeModelOptions;
 }
 
 /**
  * Makes a model smaller.
  *
- * safetensors become safetensors in compressed-tensors' layout: by default int8 codes with one scale for each output channel, `X.weight`
- * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` for config.json. Embeddings,
- * norms, biases, 1-D tensors and lm_head are kept, and tensors that would not become smaller; `rules` change that. GGUF files become the
- * same, byte for byte, as with llama-quantize. A .npy file becomes a safetensors file with one weight.
+ * safetensors become safetensors in compressed-tensors' layout, with the `quantization_config` for config.json. int8 and int4: codes packed
+ * into int32 words, in groups of 128 with a scale for each: `X.weight_packed`, `X.weight_scale` and `X.weight_shape`. int8 takes groups of
+ * 64 or 32 where 128 does not divide all rows, and a scale for each row where these do not either. float8: codes with a scale for each row,
+ * `X.weight` and `X.weight_scale`. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and tensors that would not become smaller;
+ * `rules` change that, except for 1-D tensors. GGUF files become the same, byte for byte, as with llama-quantize. A .npy file becomes a
+ * safetensors file with one weight.
  *
  * safetensors also become GGUF, by the types of GGUF: language models with their config.json and tokenizer, which are looked for beside the
  * file or given in a list with it, as llama.cpp converts and quantizes them; and checkpoints of diffusion models by the rules of
@@ -79,23 +84,21 @@ function optionsOf(
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 1 KiB for each tensor; in Node up to 40 MiB for
- * the garbage of connections and Blobs; and the result unless there is an `output`.
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 1 KiB for each tensor, and as much again for
+ * garbage while the heap has room for it, as in Node without `--max-old-space-size`; in Node up to 40 MiB for the garbage of connections
+ * and Blobs; and the result unless there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @example await quantizeModel(file, await planModel(file, { to: 'int8' }), { output });
  * @example const [q8, q4] = await quantizeModel('model.onnx', { to: ['q8', 'q4'], output: 'onnx' });
- * @param plan of the same file
- * @param more options in addition to those of a plan
+ * @example await quantizeModel(file, JSON.parse(planText), { output });
+ * @param plan of `planModel` for the same file, also after JSON. A RangeError whose option is `plan` says how the file differs.
+ * @param more options in addition to those of a plan; `importance` and `data` unless they are paths, if the plan was saved
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if a
  *   weight exceeds the range of its new type; `QUALITY` (a QualityError). The signal's reason if it was aborted. After an error, no output
  *   or part of one is left.
  */
-export function quantizeModel(
-  file: ModelInput,
-  plan: ModelPlan,
-  more?: FormatSidecars & ResultOptions,
-): Promise<QuantizeModelResult>;
+export function quantizeModel(file: ModelInput, plan: ModelPlan, more?: MoreOptions): Promise<QuantizeModelResult>;
 /**
  * Makes several results of one model, in the order of the targets, each under its usual name: `model.onnx` becomes `model_quantized.onnx`
  * and `model_q4.onnx`. If one fails, those before it stay.
@@ -108,15 +111,18 @@ export function quantizeModel(file: ModelInput, options: QuantizeModelOptions): 
 export async function quantizeModel(
   file: ModelInput,
   choices: QuantizeModelOptions | QuantizeModelsOptions | ModelPlan,
-  more: FormatSidecars & ResultOptions = {},
+  more: MoreOptions = {},
 ): Promise<QuantizeModelResult | readonly QuantizeModelResult[]> {
   if (isForSeveral(choices)) return quantizeEach(file, choices);
   const options = optionsOf(choices, more);
   checkQuantizeOptions(options);
+  const check = (now: ModelFilePlan) => {
+    if (isPlan(choices)) checkFits(choices, infosOf(now));
+  };
   const made = await withCallbacks(options, (own) =>
     withModel(file, own, async (opened) => {
-      const { choices, fit } = await fitted(opened, own, own);
-      return { ...(await quantizeOpen(opened, choices, own)), fit };
+      const { choices, fit } = await fitted(opened, own, own, nameOf(own.output));
+      return { ...(await quantizeOpen(opened, choices, own, undefined, check)), fit };
     }),
   );
   return resultOf(made, made.fit);
@@ -138,8 +144,7 @@ async function quantizeEach(file: ModelInput, options: QuantizeModelsOptions): P
 }
 
 function checkQuantizeOptions(options: QuantizeModelOptions): void {
-  const names = [...planNames(), 'output', 'overwrite', ...sidecarNames(), 'minSqnrDb', ...workNames];
-  checkPlanOptions(options, names);
+  checkPlanOptions(options, 'quantizeModel');
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
@@ -147,7 +152,7 @@ function checkQuantizeOptions(options: QuantizeModelOptions): void {
 
 function resultOf({ report, sidecars, memory, files, isWhole }: Quantized, fit: ModelPlan['fit']): QuantizeModelResult {
   const inMemory = (name: string | undefined) => {
-    if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
+    if (memory === undefined) throw new TypeError('the result was written to `output`; read it there');
     const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
     if (found !== undefined) return found;
     throw typeError('name', oneOf(files.map((file) => file.name)), name);

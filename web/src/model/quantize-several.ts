@@ -1,6 +1,6 @@
 /** Makes several results of one model. */
-import { rangeError } from '../core/errors.js';
-import { count, mention, ofType } from '../core/option-problem.js';
+import { rangeError, typeError } from '../core/errors.js';
+import { exactly, mention, ofType } from '../core/option-problem.js';
 import { isFolder, type ModelOutput } from '../files/sinks.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formats, type ModelTarget } from '../formats/registry.js';
@@ -15,10 +15,11 @@ import { hasSize, type SizeOptions, sizeNames } from './sizes.js';
 export function checkTargets(targets: readonly unknown[], options: SizeOptions): readonly ModelTarget[] {
   if (targets.length === 0) throw rangeError('to', { kind: 'number', min: 1, unit: 'target' }, 0);
   for (const [i, to] of targets.entries()) {
+    if (typeof to !== 'string') throw typeError(`to[${i}]`, ofType('string'), to);
     if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, { kind: 'distinct' }, to);
   }
   if (hasSize(options))
-    throw rangeError('to', count(1, 'target'), targets.length, {
+    throw rangeError('to', exactly(1, 'target'), targets.length, {
       kind: 'with',
       options: sizeNames.map((name) => mention(name)),
     });

@@ -2,6 +2,8 @@
 import { rangeError } from '../core/errors.js';
 import { mention, ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
+import type { ByteSource } from '../files/bytes.js';
+import { openWithin } from '../files/open.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
@@ -10,7 +12,7 @@ import { convertedElements, writePlan } from '../pipeline/writing.js';
 import type { TileRunner } from '../runner/tile-runner.js';
 import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
-import { nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
+import { type ModelFilePlan, nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
 import { checkQuality, type ModelReport, reportOf } from './report.js';
 import { clearIndex, completeResult, type LocationOf } from './work-parts.js';
 
@@ -22,17 +24,17 @@ export interface ResultOptions extends WorkOptions {
    * FileSystemDirectoryHandle, where they are named `model`.
    * @defaultValue memory, see `result.bytes()` and `result.blob()`
    */
-  readonly output?: ModelOutput;
+  readonly output?: ModelOutput | undefined;
   /**
    * Allows `output` to replace a file.
-   * @defaultValue false
+   * @defaultValue false; true for a FileSystemFileHandle, because the browser asks when the user picks a file that exists
    */
-  readonly overwrite?: boolean;
+  readonly overwrite?: boolean | undefined;
   /**
    * The lowest SQNR in decibels that a converted tensor may have; below it nothing is written.
    * @defaultValue no limit
    */
-  readonly minSqnrDb?: number;
+  readonly minSqnrDb?: number | undefined;
 }
 
 /** The result of `quantizeOpen`. */
@@ -102,7 +104,7 @@ function locationsOf(output: ModelOutput | undefined): LocationOf {
 async function openSinks(
   { files }: FilePlan,
   { model }: Opened,
-  { output, overwrite = false }: ResultOptions,
+  { output, overwrite }: ResultOptions,
   called: string,
   waiting: Waiting,
 ): Promise<ByteSink[]> {
@@ -140,36 +142,39 @@ async function finish(sinks: readonly ByteSink[]): Promise<void> {
 /**
  * Quantizes an open model. See `quantizeModel`.
  * @param called the name of the result if the output has no name. By default `model`, with the usual extension.
+ * @param check called with the plan before any work
  */
 export async function quantizeOpen(
   opened: Opened,
   choices: PlanChoices,
   options: ResultOptions,
   called?: string,
+  check?: (plan: ModelFilePlan) => void,
 ): Promise<Quantized> {
   const { output, overwrite = false, minSqnrDb, onProgress, signal } = options;
   const { model } = opened;
   // Plan the result.
   const given = nameOf(output) ?? called;
   const plan = await planFor(opened, choices, given);
+  check?.(plan);
   const name = given ?? usualOutput(plan.format);
   const sidecars = sidecarsOf(opened, plan, choices);
   const { others } = plan;
   const locationOf = others && locationsOf(output);
   const waiting = waitingFor(signal);
   let sinks: readonly ByteSink[] = [];
+  let data: ByteSource | undefined;
   let runner: TileRunner | undefined;
   let failure: unknown;
   try {
-    // Open the outputs, and start the workers.
+    // Open the data, the outputs, and start the workers.
+    data = plan.data === undefined ? undefined : await openWithin(waiting, plan.data);
+    const files = data === undefined ? model.files : [...model.files, data];
     if (locationOf !== undefined) await clearIndex(others ?? [], locationOf, overwrite, waiting);
     sinks = await openSinks(plan, opened, options, called ?? usualOutput(plan.format), waiting);
-    runner = await waiting.soon(
-      startRunner(convertedElements(plan), { sources: model.files, sinks }, options),
-      (late) => late.dispose(),
-    );
+    runner = await startRunner(convertedElements(plan), { sources: files, sinks }, options);
     // Write the result, and report.
-    const measures = await writePlan({ plan, files: model.files, sinks, runner, signal, onProgress });
+    const measures = await writePlan({ plan, files, sinks, runner, signal, onProgress });
     const made = reportOf(model, plan, measures);
     const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
@@ -189,6 +194,7 @@ export async function quantizeOpen(
   } finally {
     runner?.dispose(failure);
     for (const sink of sinks) await sink.discard(failure);
+    await data?.close();
     waiting.end();
   }
 }

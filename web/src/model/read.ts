@@ -10,7 +10,7 @@ import type { ModelFormat, ResultFormat } from '../formats/registry.js';
 import { type WorkOptions, withRunner } from '../pipeline/start.js';
 import { convertedElements, writePlan } from '../pipeline/writing.js';
 import type { Opened } from './open.js';
-import { bytesOf, named } from './stored-tensor.js';
+import { readTensorBytes, tensorNamed } from './stored-tensor.js';
 
 /** A tensor in a model. */
 export interface ModelTensor {
@@ -44,12 +44,14 @@ export interface ModelInfo {
    */
   readonly metadata: Readonly<Record<string, MetadataValue>>;
   /** Set if the model can be converted to another format. The targets of that format are then valid, too. */
-  readonly conversion?: {
-    /** Format of the results. */
-    readonly format: ResultFormat;
-    /** The architecture, as that format calls it. */
-    readonly architecture: string;
-  };
+  readonly conversion?:
+    | {
+        /** Format of the results. */
+        readonly format: ResultFormat;
+        /** The architecture, as that format calls it. */
+        readonly architecture: string;
+      }
+    | undefined;
 }
 
 /**
@@ -100,7 +102,7 @@ export async function readAsFloats(
   name: string,
   options: WorkOptions,
 ): Promise<FloatTensor> {
-  const source = named(await format.tensors(model), name);
+  const source = tensorNamed(await format.tensors(model), name);
   if (codecOf(source.form).decode === undefined) {
     const message = `tensor ${quoted(name)}: ${source.type} is not a readable float type`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
@@ -127,7 +129,7 @@ export async function readAsFloats(
 
 /** Reads the codes of one tensor. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
 export async function readCodes({ format, model }: Opened, name: string): Promise<Codes> {
-  const { shape, form, parts, type } = named(await format.tensors(model), name);
+  const { shape, form, parts, type } = tensorNamed(await format.tensors(model), name);
   const codec = codecOf(form);
   const fail = (): never => {
     const message = `tensor ${quoted(name)}: ${type} has no integer codes and no blocks`;
@@ -135,6 +137,6 @@ export async function readCodes({ format, model }: Opened, name: string): Promis
   };
   if (codec.codes === undefined) return fail();
   const bytes: Record<string, Uint8Array<ArrayBuffer>> = {};
-  for (const { role, tensor } of parts) bytes[role] = await bytesOf(model, tensor);
+  for (const { role, tensor } of parts) bytes[role] = await readTensorBytes(model, tensor);
   return codec.codes(shape, form, bytes) ?? fail();
 }

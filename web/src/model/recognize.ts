@@ -7,10 +7,12 @@ import { openWithin } from '../files/open.js';
 import type { OpenFile } from '../formats/format.js';
 import { type FormatSignature, signatures } from '../formats/signatures.js';
 import { separated } from './beside.js';
+import { fileOfInput } from './given-input.js';
 
 /**
  * A model. One of:
  * - a file;
+ * - in Node, the path of a folder with one model;
  * - the index of a sharded safetensors model (`model.safetensors.index.json`), whose shards Node finds beside it, or a list of the index and
  *   all shards;
  * - the first file of a split GGUF model, whose other files Node finds beside it, or a list of all its files.
@@ -18,7 +20,10 @@ import { separated } from './beside.js';
  * A list may also hold the other files of the model's folder, such as `config.json` and `tokenizer.json`. Without a list, they are looked for
  * beside a path or URL.
  */
-export type ModelInput = FileInput | readonly FileInput[];
+export type ModelInput = GivenFile | readonly GivenFile[] | FileList;
+
+/** A file of a model, or its handle in the browser. */
+type GivenFile = FileInput | FileSystemFileHandle;
 
 /** Options of calls that open a model. */
 export interface OpenOptions {
@@ -26,19 +31,38 @@ export interface OpenOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Opens the files of a model, hands them to `use`, and closes them. All reading ends when the signal aborts. */
+/** True for an array of files, and for the list of files of a page's form. False for objects whose name cannot be read. */
+function isList(input: unknown): boolean {
+  try {
+    return Array.isArray(input) || Object.prototype.toString.call(input) === '[object FileList]';
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Opens the files of a model, hands them to `use`, and closes them. All reading ends when the signal aborts, with its reason: also where
+ * a reader takes the end for a fault of the file.
+ */
 export async function withFiles<T>(
   input: ModelInput,
   { signal }: OpenOptions,
   use: (files: readonly OpenFile[], waiting: Waiting) => Promise<T>,
 ): Promise<T> {
-  const inputs: readonly FileInput[] = Array.isArray(input) ? input : [input as FileInput];
+  const inputs = isList(input) ? [...(input as Iterable<GivenFile>)] : [input as GivenFile];
   if (inputs.length === 0) throw rangeError('file', { kind: 'number', min: 1, unit: 'file' }, 0);
   const waiting = waitingFor(signal);
   const files: OpenFile[] = [];
   try {
-    for (const one of inputs) files.push({ input: one, source: await openWithin(waiting, one) });
+    for (const one of inputs) {
+      signal?.throwIfAborted();
+      const { file } = await waiting.soon(fileOfInput(one));
+      files.push({ input: file, source: await openWithin(waiting, file) });
+    }
     return await use(files, waiting);
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
   } finally {
     for (const { source } of files) await source.close();
     waiting.end();
@@ -66,7 +90,7 @@ const strangers = (): readonly [name: string, start: Iterable<number>][] => [
 ];
 
 /** Bytes at the start of a file that are enough to recognize its format. */
-const headBytes = 32;
+export const modelStartBytes = 32;
 
 function startsWith(head: Uint8Array, bytes: readonly number[]): boolean {
   return bytes.every((byte, i) => head[i] === byte);
@@ -92,11 +116,18 @@ function formatOf(head: Uint8Array): { readonly format: FormatSignature; readonl
     signatures().find((known) => known.sniff?.(head));
   if (format !== undefined) return { format, isIndex: false };
   const indexed = signatures().find(({ index }) => index?.sniff(head));
-  return indexed && { format: indexed, isIndex: true };
+  if (indexed !== undefined) return { format: indexed, isIndex: true };
+  const damaged = signatures().find((known) => known.resembles?.(head));
+  return damaged && { format: damaged, isIndex: false };
+}
+
+/** True for the first bytes of a file that some format reads. */
+export function isModelStart(head: Uint8Array): boolean {
+  return formatOf(head.subarray(0, modelStartBytes)) !== undefined;
 }
 
 function headOf(source: ByteSource): Promise<Uint8Array> {
-  return source.read(0, Math.min(headBytes, source.size));
+  return source.read(0, Math.min(modelStartBytes, source.size));
 }
 
 /** Finds the only file that is a model with data in other files. Undefined unless there is exactly one. */

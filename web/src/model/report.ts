@@ -10,9 +10,9 @@ import { infoOf, type ModelFilePlan, type ModelTotals, type PlannedTensorInfo, t
 /** The result of converting a tensor, or the reason why it was kept. */
 export interface TensorReport extends PlannedTensorInfo {
   /** Error of a converted tensor against the original. */
-  readonly error?: ErrorMeasures;
+  readonly error?: ErrorMeasures | undefined;
   /** Number of elements of a float tensor that are NaN or infinite. */
-  readonly nonFinite?: number;
+  readonly nonFinite?: number | undefined;
 }
 
 /** The result of converting a model. */
@@ -50,7 +50,24 @@ export function reportOf(
     if (tensor.kept === undefined) info.error = error;
     return info;
   });
-  return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes: [...plan.notes, ...saturationNotes(tensors)] };
+  return {
+    tensors,
+    totals: totalsOf(tensors, model.bytes, plan),
+    notes: [...plan.notes, ...saturationNotes(tensors), ...dampingNotes(plan, tensors)],
+  };
+}
+
+/** Notes about moments that could not be factored with the wanted damping. */
+function dampingNotes(plan: ModelFilePlan, tensors: readonly TensorReport[]): Note[] {
+  const more = tensors.filter(({ error }, i) => {
+    const wanted = plan.tensors[i]?.feedback?.damping;
+    return wanted !== undefined && (error?.output?.damping ?? 0) > wanted;
+  });
+  if (more.length === 0) return [];
+  const names = more.map(({ name }) => name);
+  const most = more.reduce((a, { error }) => Math.max(a, error?.output?.damping ?? 0), 0);
+  const text = `the second moments are not positive definite, so more was added to them, up to ${most}: ${quotedNames(names)}`;
+  return [noteOf('dampedMore', { tensors: names, damping: most }, text)];
 }
 
 /** Notes about numbers beyond the largest one of their new type. */

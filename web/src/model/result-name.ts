@@ -1,4 +1,6 @@
 /** Names of results. */
+import { rangeError, typeError } from '../core/errors.js';
+import { oneOf } from '../core/option-problem.js';
 import { signatureNamed, signatures } from '../formats/signatures.js';
 
 /**
@@ -7,9 +9,18 @@ import { signatureNamed, signatures } from '../formats/signatures.js';
  * @param name the name of the input
  * @param options the target, and the format of the result as reports call it
  * @example resultName('model.onnx', { to: 'q4', format: 'onnx' }); // model_q4.onnx
+ * @throws TypeError or RangeError naming the argument
  */
 export function resultName(name: string, options: { readonly to: string; readonly format: string }): string {
+  if (typeof name !== 'string') throw typeError('name', { kind: 'text', examples: ['model.safetensors'] }, name);
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', { kind: 'object', keys: ['to', 'format'] }, options);
+  }
   const { to, format } = options;
+  if (typeof to !== 'string') throw typeError('to', { kind: 'text', examples: ['int8'] }, to);
+  if (to === '') throw rangeError('to', { kind: 'required' }, to);
+  const formats = signatures().map((signature) => signature.name);
+  if (!formats.includes(format)) throw rangeError('format', oneOf(formats), format);
   const ends = signatures()
     .flatMap(({ extensions }) => extensions)
     .sort((a, b) => b.length - a.length);

@@ -3,7 +3,7 @@ import { codecOf } from '../codecs/registry.js';
 import { type Note, noteOf } from '../core/note.js';
 import { quotedNames } from '../files/bytes.js';
 import type { FilePlan, FormatInfo, PlannedTensor } from '../formats/format.js';
-import { type Rule, ruleFor } from '../formats/options.js';
+import { expressionOf, isMatch, type Rule, ruleFor } from '../formats/options.js';
 import { isKeptFor } from '../formats/reason.js';
 import type { KeptFor } from './kept.js';
 
@@ -13,8 +13,8 @@ interface RuledPlan extends Pick<FilePlan, 'tensors'> {
 }
 
 /** The name of a rule in notes. */
-function titleOf({ match, to }: Rule): string {
-  return `the rule ${match.source}=${to ?? 'keep'}`;
+function titleOf(rule: Rule): string {
+  return `the rule ${expressionOf(rule)}=${rule.to ?? 'keep'}`;
 }
 
 /** The outcome for a tensor that a rule was to convert, in words: `stored as Q8_0`, `kept (norm)`. */
@@ -23,11 +23,11 @@ function outcomeOf({ kept, form }: PlannedTensor, { keptFor }: RuledPlan): strin
 }
 
 /** A rule as data. */
-const dataOf = ({ match, to }: Rule) => ({ rule: match.source, to: to ?? 'keep' });
+const dataOf = (rule: Rule) => ({ rule: expressionOf(rule), to: rule.to ?? 'keep' });
 
 /** The note about a rule that matches nothing. */
 const unmatchedNote = (rule: Rule) =>
-  noteOf('ruleUnmatched', dataOf(rule), `no tensor matches the rule ${rule.match.source}`);
+  noteOf('ruleUnmatched', dataOf(rule), `no tensor matches the rule ${expressionOf(rule)}`);
 
 /** The note about a rule whose tensors all match earlier rules. */
 const lateNote = (rule: Rule) =>
@@ -61,10 +61,10 @@ export function ruleNotes({ ruleTargets }: FormatInfo, rules: readonly Rule[], p
     else list.push(tensor);
   }
   return rules.flatMap((rule) => {
-    const { match, to, keep } = rule;
+    const { to, keep } = rule;
     const tensors = decided.get(rule) ?? [];
     if (tensors.length === 0) {
-      const isMatched = plan.tensors.some(({ source }) => source.name.search(match) >= 0);
+      const isMatched = plan.tensors.some(({ source }) => isMatch(rule, source.name));
       return [isMatched ? lateNote(rule) : unmatchedNote(rule)];
     }
     if (keep || to === undefined) return [];

@@ -1,24 +1,30 @@
-// Quantized tensors of arrays, saved to safetensors files and loaded again.
+// Tensors of arrays, quantized ones and floats, saved to safetensors files and loaded again.
 
 import { castFloat, castToFloat32 } from '../arrays/cast.js';
 import { dequantize, givenTensor, pack, unpack } from '../arrays/kinds.js';
 import { quantizeLinear } from '../arrays/quantize-linear.js';
+import type { HalfFormat, StoredFloats } from '../arrays/source.js';
 import {
   type BlockTensor,
+  type CodeArray,
   type CodebookTensor,
   dtypeInfo,
   type LinearQuantizedTensor,
   type QuantizedTensor,
 } from '../arrays/tensor.js';
+import { isTensor, partsOfTensor, type TensorLike } from '../arrays/tensor-like.js';
 import { sizeOfShape } from '../core/check.js';
-import { ScalepointError, typeError } from '../core/errors.js';
+import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
+import { type Expected, ofType } from '../core/option-problem.js';
+import { typedArrayName } from '../core/realms.js';
 import { show } from '../core/show.js';
+import type { WasmArray } from '../core/wasm-array.js';
 import { quoted } from '../files/bytes.js';
 import { madeBytes, type OpenFile, type OpenInput, type OpenModel } from '../formats/format.js';
 import type { TensorDType } from '../formats/safetensors/header.js';
-import { layoutSafetensors, type NamedTensor } from '../formats/safetensors/layout.js';
 import { openSafetensors } from '../formats/safetensors/open.js';
+import { layoutSafetensors, type NamedTensor } from '../formats/safetensors/write-header.js';
 import { recognize } from './recognize.js';
 import { readNamed, type TensorData } from './stored-tensor.js';
 
@@ -27,9 +33,19 @@ import { readNamed, type TensorData } from './stored-tensor.js';
 const key = 'scalepoint';
 const formatVersion = 1;
 
+/** A tensor to be saved. */
+export type SavableTensor = QuantizedTensor | Float32Array | Float64Array | WasmArray | StoredFloats | TensorLike;
+
+/** A tensor of a file that `saveTensors` made. */
+export type SavedTensor = QuantizedTensor | Float32Array | Float64Array | StoredFloats;
+
+/** The entry of floats in the metadata. 'array': without a shape. Type and shape of the others are those of the part. */
+type FloatMeaning = { readonly kind: 'array' } | { readonly kind: 'floats' };
+
 /** The entry of a tensor in the metadata: the whole tensor except its arrays, which are parts of the file. */
 type Meaning =
-  | Pick<LinearQuantizedTensor, 'kind' | 'dtype' | 'shape' | 'granularity'>
+  | FloatMeaning
+  | Pick<LinearQuantizedTensor, 'kind' | 'dtype' | 'shape' | 'granularity' | 'packed'>
   | Pick<CodebookTensor, 'kind' | 'shape' | 'blockSize'>
   | Pick<BlockTensor, 'kind' | 'type' | 'shape'>;
 
@@ -93,8 +109,8 @@ function absmaxParts(core: Core, name: string, absmax: Float32Array): SavedPart[
 const codeTypes = { int8: 'I8', uint8: 'U8', int16: 'I16', uint16: 'U16' } as const;
 
 /** The type of codes that are stored one per element; undefined if they are packed. */
-function plainType(q: { readonly kind: 'linear' | 'codebook'; readonly dtype?: string }): TensorDType | undefined {
-  return codeTypes[q.dtype as keyof typeof codeTypes];
+function plainType({ dtype, packed }: Pick<LinearQuantizedTensor, 'dtype' | 'packed'>): TensorDType | undefined {
+  return packed ? undefined : codeTypes[dtype as keyof typeof codeTypes];
 }
 
 /** Splits a tensor into the parts of the file and its entry in the metadata. */
@@ -109,7 +125,7 @@ function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: 
     return { meaning: { kind, type: q.type, shape }, parts: [part] };
   }
   if (kind === 'codebook') {
-    const codes = flat(name, { dtype: 'U8', data: pack(core, q) });
+    const codes = flat(name, { dtype: 'U8', data: pack(core, q) as Uint8Array });
     const values = flat(`${name}.codebook`, storedFloats(core, q.codebook));
     const parts = [codes, values, ...absmaxParts(core, name, q.absmax)];
     return { meaning: { kind, shape, blockSize: q.blockSize }, parts };
@@ -117,23 +133,61 @@ function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: 
   const plain = plainType(q);
   const codes: SavedPart =
     plain === undefined
-      ? flat(name, { dtype: 'U8', data: pack(core, q) })
+      ? flat(name, { dtype: 'U8', data: pack(core, q) as Uint8Array })
       : { name, dtype: plain, shape, data: q.data as TensorData };
   const parts = [codes, flat(`${name}.scale`, storedFloats(core, q.scale))];
   if (q.zeroPoint.some((zero) => zero !== 0)) parts.push(flat(`${name}.zero_point`, storedIntegers(q.zeroPoint)));
-  return { meaning: { kind, dtype: q.dtype, shape, granularity: q.granularity }, parts };
+  const packed = q.packed && { packed: true };
+  return { meaning: { kind, dtype: q.dtype, shape, granularity: q.granularity, ...packed }, parts };
 }
 
 const tensorKinds: readonly string[] = ['linear', 'codebook', 'blocks'];
 
-/** @throws TypeError naming the tensor */
-export function writeTensors(core: Core, tensors: Readonly<Record<string, QuantizedTensor>>): Uint8Array<ArrayBuffer> {
+/** Tensors that can be saved. */
+const tensorForm: Expected = {
+  kind: 'anyOf',
+  of: [
+    { kind: 'quantized', kinds: tensorKinds },
+    ofType('Float32Array', 'Float64Array', 'WasmArray of float32', 'tensor of floats'),
+  ],
+};
+
+const floatTypes = { Float32Array: 'F32', Float64Array: 'F64', Float16Array: 'F16' } as const;
+
+/** The stored type of floats; undefined for other arrays. */
+function floatType(data: unknown, format?: HalfFormat): TensorDType | undefined {
+  const name = typedArrayName(data);
+  if (name === 'Uint16Array' && format !== undefined) return format === 'float16' ? 'F16' : 'BF16';
+  return floatTypes[name as keyof typeof floatTypes];
+}
+
+/** The part and the entry of floats. @throws TypeError or RangeError naming the tensor */
+function floatPart(name: string, given: SavableTensor): { meaning: FloatMeaning; parts: SavedPart[] } {
+  const what = `tensors.${name}`;
+  if (isTensor(given)) {
+    const { data, shape, size, format } = partsOfTensor(given, what);
+    const dtype = floatType(data, format);
+    if (dtype === undefined) throw typeError(`${what}.data`, ofType(...Object.keys(floatTypes)), data);
+    const array = data as Float32Array;
+    if (array.length !== size) throw rangeError(`${what}.shape`, { kind: 'shape', elements: array.length }, shape);
+    return { meaning: { kind: 'floats' }, parts: [{ name, dtype, shape: [...shape], data: array }] };
+  }
+  const array = typeof given === 'object' && given !== null && 'view' in given ? given.view : given;
+  const dtype = floatType(array);
+  // A Float16Array would come back as another array in engines that lack it.
+  if (dtype === undefined || dtype === 'F16') throw typeError(what, tensorForm, given);
+  return { meaning: { kind: 'array' }, parts: [flat(name, { dtype, data: array as Float32Array })] };
+}
+
+const isQuantized = (tensor: SavableTensor): tensor is QuantizedTensor =>
+  tensorKinds.includes((tensor as QuantizedTensor | undefined)?.kind as string);
+
+/** @throws TypeError or RangeError naming the tensor */
+export function writeTensors(core: Core, tensors: Readonly<Record<string, SavableTensor>>): Uint8Array<ArrayBuffer> {
   const meanings: [string, Meaning][] = [];
   const parts: SavedPart[] = [];
-  for (const [name, q] of Object.entries(tensors)) {
-    if (!tensorKinds.includes(q?.kind))
-      throw typeError(`tensors.${name}`, { kind: 'quantized', kinds: tensorKinds }, q);
-    const one = partsOf(core, name, q);
+  for (const [name, tensor] of Object.entries(tensors)) {
+    const one = isQuantized(tensor) ? partsOf(core, name, tensor) : floatPart(name, tensor);
     meanings.push([name, one.meaning]);
     parts.push(...one.parts);
   }
@@ -192,12 +246,15 @@ class SavedParts {
   }
 
   /** Reads a part. @throws ScalepointError `BAD_FILE` unless the file has it with one of these types */
-  async take(end: string, dtypes: readonly string[]): Promise<{ dtype: string; data: TensorData }> {
+  async take(
+    end: string,
+    dtypes: readonly string[],
+  ): Promise<{ dtype: string; shape: readonly number[]; data: TensorData }> {
     const name = this.tensor + end;
     if (!this.has(end)) throw bad(`${quoted(name)} is missing`, this.tensor);
-    const { dtype, data } = await readNamed(this.model, name);
+    const { dtype, shape, data } = await readNamed(this.model, name);
     if (!dtypes.includes(dtype)) throw bad(`${quoted(name)} is ${dtype}, not ${dtypes.join(' or ')}`, this.tensor);
-    return { dtype, data };
+    return { dtype, shape, data };
   }
 
   async floats(end: string): Promise<Float32Array<ArrayBuffer>> {
@@ -232,8 +289,21 @@ class SavedParts {
   }
 }
 
-/** Puts a tensor together from its parts. `givenTensor` checks the result as a whole. */
-async function assemble(core: Core, parts: SavedParts, meaning: Meaning): Promise<QuantizedTensor> {
+/** Reads floats. */
+async function floatsOf(parts: SavedParts, { kind }: FloatMeaning): Promise<SavedTensor> {
+  const { dtype, shape, data } = await parts.take(
+    '',
+    kind === 'array' ? ['F32', 'F64'] : ['F32', 'F64', 'F16', 'BF16'],
+  );
+  return kind === 'array' ? (data as Float32Array) : ({ dtype, shape, data } as StoredFloats);
+}
+
+/** Puts a quantized tensor together from its parts. */
+async function assemble(
+  core: Core,
+  parts: SavedParts,
+  meaning: Exclude<Meaning, FloatMeaning>,
+): Promise<QuantizedTensor> {
   const { kind, shape } = meaning;
   if (kind === 'blocks') return { kind, type: meaning.type, shape, data: await parts.packed() };
   if (kind === 'codebook') {
@@ -244,22 +314,21 @@ async function assemble(core: Core, parts: SavedParts, meaning: Meaning): Promis
     return { kind, codebook, blockSize, absmax, data, shape };
   }
   if (kind !== 'linear') throw new RangeError(`the kind is ${show(kind)}`);
-  const { dtype, granularity } = meaning;
+  const { dtype, granularity, packed } = meaning;
   const { name } = dtypeInfo(dtype);
-  const plain = plainType({ kind, dtype: name });
+  const plain = plainType({ dtype: name, packed });
+  const codesOf = (bytes: Uint8Array) => (packed ? bytes : (unpack(core, bytes, { dtype, shape }) as CodeArray));
   const data =
-    plain === undefined
-      ? unpack(core, await parts.packed(), { dtype, shape })
-      : ((await parts.take('', [plain])).data as Int8Array);
+    plain === undefined ? codesOf(await parts.packed()) : ((await parts.take('', [plain])).data as Int8Array);
   const scale = await parts.floats('.scale');
   const zeroPoint = await parts.integers('.zero_point', scale.length);
-  return { kind, dtype, shape, granularity, data, scale, zeroPoint };
+  return { kind, dtype, shape, granularity, data, scale, zeroPoint, ...(packed !== undefined && { packed }) };
 }
 
 /** An open file of `saveTensors`. */
 export interface SavedTensors {
   /** Reads all tensors. @throws ScalepointError `BAD_FILE` */
-  read(core: Core): Promise<Record<string, QuantizedTensor>>;
+  read(core: Core): Promise<Record<string, SavedTensor>>;
   /** Closes files that were opened in addition to the given ones. */
   close(): Promise<void>;
 }
@@ -283,11 +352,18 @@ export async function openTensors(files: readonly OpenFile[], open: OpenInput): 
   }
 }
 
-async function readTensors(core: Core, model: OpenModel, meanings: Meanings): Promise<Record<string, QuantizedTensor>> {
-  const tensors: [string, QuantizedTensor][] = [];
+async function readTensors(core: Core, model: OpenModel, meanings: Meanings): Promise<Record<string, SavedTensor>> {
+  const tensors: [string, SavedTensor][] = [];
   for (const [name, meaning] of meanings) {
     try {
-      const q = await assemble(core, new SavedParts(core, model, name), meaning as unknown as Meaning);
+      const parts = new SavedParts(core, model, name);
+      const known = meaning as unknown as Meaning;
+      if (known.kind === 'array' || known.kind === 'floats') {
+        tensors.push([name, await floatsOf(parts, known)]);
+        continue;
+      }
+      const q = await assemble(core, parts, known);
+      // Check the result as a whole.
       givenTensor(core, q, 'q');
       tensors.push([name, q]);
     } catch (error) {

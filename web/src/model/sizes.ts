@@ -1,7 +1,7 @@
 /** Options for the size of a result. */
 import { rangeError, typeError } from '../core/errors.js';
 import { type Expected, without } from '../core/option-problem.js';
-import { bytesOf, sizeForm } from '../formats/shards.js';
+import { parseSize, sizeForm } from '../formats/shards.js';
 
 /** Limits of the size of a result. */
 export interface SizeOptions {
@@ -27,7 +27,7 @@ export function checkSize({ targetSize: size, targetBitsPerWeight: bits }: SizeO
   if (size !== undefined && bits !== undefined) {
     throw rangeError('targetBitsPerWeight', without('targetSize'));
   }
-  if (size !== undefined && bytesOf(size) === undefined) {
+  if (size !== undefined && parseSize(size) === undefined) {
     const fails = ['number', 'string'].includes(typeof size) ? rangeError : typeError;
     throw fails('targetSize', sizeForm, size);
   }

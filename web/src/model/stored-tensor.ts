@@ -104,14 +104,14 @@ const arrays: Readonly<Record<string, new (buffer: ArrayBuffer) => TensorData>> 
 };
 
 /** The tensor of that name. @throws ScalepointError `NOT_FOUND` */
-export function named<T extends { readonly name: string }>(tensors: readonly T[], name: string): T {
+export function tensorNamed<T extends { readonly name: string }>(tensors: readonly T[], name: string): T {
   const tensor = tensors.find((candidate) => candidate.name === name);
   if (tensor !== undefined) return tensor;
   throw new ScalepointError('NOT_FOUND', `the file has no tensor ${quoted(name)}`, { tensor: name });
 }
 
 /** Reads the bytes of a tensor into a buffer of their own. */
-export async function bytesOf({ files }: OpenModel, tensor: SourceTensor): Promise<Uint8Array<ArrayBuffer>> {
+export async function readTensorBytes({ files }: OpenModel, tensor: SourceTensor): Promise<Uint8Array<ArrayBuffer>> {
   const { file, byteOffset } = tensor;
   const bytes = await (files[file] as ByteSource).read(byteOffset, byteOffset + tensor.bytes);
   // Bytes in memory are read as views at any alignment. From elsewhere they come in a buffer of their own.
@@ -120,13 +120,13 @@ export async function bytesOf({ files }: OpenModel, tensor: SourceTensor): Promi
 
 /** Reads one tensor of an open model into a new array. @throws ScalepointError `NOT_FOUND` */
 export async function readNamed(model: OpenModel, name: string): Promise<Tensor> {
-  return readStored(model, named(model.tensors, name));
+  return readStored(model, tensorNamed(model.tensors, name));
 }
 
 /** Reads a tensor of an open model into a new array. */
 export async function readStored(model: OpenModel, tensor: SourceTensor): Promise<Tensor> {
   const { name, dtype, shape } = tensor;
-  const own = await bytesOf(model, tensor);
+  const own = await readTensorBytes(model, tensor);
   const array = (Object.hasOwn(arrays, dtype) && arrays[dtype]) || Uint8Array;
   const data = new array(own.buffer);
   const block = blockTypes.find((type) => type === dtype);

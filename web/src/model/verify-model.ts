@@ -4,7 +4,7 @@ import type { FormatSidecars } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { withModel } from './open.js';
-import { sidecarNames } from './options.js';
+import { modelCalls, sidecarNames } from './options.js';
 import type { ModelInput } from './recognize.js';
 import { type VerifyReport, verifyOpen } from './verify.js';
 import { checkOptions, checkWorkOptions } from './work-options.js';
@@ -19,7 +19,7 @@ export interface VerifyModelOptions extends FormatSidecars, Pick<WorkOptions, 'o
  * @throws what `inspectModel` throws; ScalepointError `CHANGED`; the signal's reason if it was aborted
  */
 export async function verifyModel(file: ModelInput, options: VerifyModelOptions = {}): Promise<VerifyReport> {
-  checkOptions(options, [...sidecarNames(), 'onProgress', 'signal']);
+  checkOptions(options, modelCalls().verifyModel, modelCalls());
   checkWorkOptions(options as WorkOptions);
   for (const name of sidecarNames()) {
     const value = (options as Readonly<Record<string, unknown>>)[name];

@@ -30,7 +30,7 @@ export class CachedRectangles {
     }
     const total = sizes.reduce((sum, size) => sum + size, 0);
     const requested = rectangles.map((rectangle) => ({ rectangle, id: ++lastId }));
-    this.#requested.push(...requested);
+    for (const one of requested) this.#requested.push(one);
     return requested.map(({ id }) => ({ id, total }));
   }
 

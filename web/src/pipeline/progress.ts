@@ -3,7 +3,7 @@
 /** How far a conversion is. */
 export interface Progress {
   /** The current work. */
-  readonly phase: 'quantize' | 'copy' | 'verify';
+  readonly phase: 'quantize' | 'copy' | 'verify' | 'evaluate' | 'calibrate';
   /** Name of the tensor. */
   readonly tensor: string;
   /** Index of the tensor in the order of the input. */
@@ -11,7 +11,7 @@ export interface Progress {
   /** Number of tensors. */
   readonly count: number;
   /** With several targets: the target of the result that is being made. The numbers are about this result. */
-  readonly to?: string;
+  readonly to?: string | undefined;
   /** Bytes of tensors done so far. */
   readonly bytesDone: number;
   /** Bytes of all tensors. */

@@ -20,8 +20,13 @@ async function rangeOf(
     const inputs = [rectangleInput(tensor.source, rectangle)] as const;
     return ask(tensor, { kind: 'range', rows, columns, inputs, cache: requests?.[i] }, rectangle);
   });
-  const found = (await Promise.all(asked)).map(({ range }) => range as ValueRange);
-  return [Math.min(...found.map(([min]) => min)), Math.max(...found.map(([, max]) => max))];
+  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const { range } of await Promise.all(asked)) {
+    const [min, max] = range as ValueRange;
+    low = Math.min(low, min);
+    high = Math.max(high, max);
+  }
+  return [low, high];
 }
 
 /** The pairs of numbers of all sets. */

@@ -1,9 +1,10 @@
 /** Starts a runner: workers, or the calling thread. */
 
 import { ScalepointError } from '../core/errors.js';
-import type { LoadOptions } from '../core/load.js';
+import type { LoadOptions } from '../core/load-options.js';
 import { nodeModule } from '../core/node.js';
 import { noteOf } from '../core/note.js';
+import { waitingFor } from '../core/waiting.js';
 import { CallingThread } from '../runner/calling-thread.js';
 import type { TileRunner, WorkFiles } from '../runner/tile-runner.js';
 import type { WorkerLike } from '../runner/worker-like.js';
@@ -17,18 +18,18 @@ export interface WorkOptions {
    * Where workers cannot start, the calling thread does the work, and the report has a note.
    * @defaultValue one less than the number of processors, at most 8; 0 for small models
    */
-  readonly workers?: number;
+  readonly workers?: number | undefined;
   /**
    * Makes a worker from the file `scalepoint/worker`, for bundlers that do not find it and for pages with Trusted Types.
    * @defaultValue the file beside this module
    */
-  readonly worker?: () => WorkerLike;
+  readonly worker?: (() => WorkerLike) | undefined;
   /** Where the large module of the core comes from, and which build of it; as `load()`, but `blocks` is ignored. */
-  readonly core?: LoadOptions;
+  readonly core?: LoadOptions | undefined;
   /** Called when a tensor is done, and in between at most every 50 ms. An error that it throws ends the work, as does a rejected promise. */
-  readonly onProgress?: (progress: Progress) => void;
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
   /** Stops the work; the promise is rejected with the signal's reason. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Elements from which on workers save more time than starting them takes. */
@@ -43,8 +44,7 @@ function defaultWorkers(elements: number): number {
   return Math.max(1, Math.min(8, processors - 1));
 }
 
-/** Starts a runner. The core is loaded only here, so that looking into a file fetches no wasm. @param elements to be converted */
-export async function startRunner(
+async function makeRunner(
   elements: number,
   files: WorkFiles,
   { workers = defaultWorkers(elements), worker, core, signal }: WorkOptions,
@@ -56,11 +56,23 @@ export async function startRunner(
     return await WorkerPool.start(workers, module, files, worker, signal);
   } catch (error) {
     // A worker that the caller gave must not fail silently.
-    if (worker !== undefined || signal?.aborted || !(error instanceof ScalepointError && error.code === 'WORKER')) {
-      throw error;
-    }
+    const isHarmless = error instanceof ScalepointError && ['WORKER', 'OUT_OF_MEMORY'].includes(error.code);
+    if (worker !== undefined || signal?.aborted || !isHarmless) throw error;
     const note = noteOf('noWorkers', {}, `without workers, which is slower: ${error.message}`);
     return CallingThread.start(module, files.sources, note);
+  }
+}
+
+/**
+ * Starts a runner. The core is loaded only here, so that looking into a file fetches no wasm. Ends as soon as the signal aborts.
+ * @param elements to be converted
+ */
+export async function startRunner(elements: number, files: WorkFiles, options: WorkOptions): Promise<TileRunner> {
+  const waiting = waitingFor(options.signal);
+  try {
+    return await waiting.soon(makeRunner(elements, files, options), (late) => late.dispose());
+  } finally {
+    waiting.end();
   }
 }
 

@@ -210,10 +210,11 @@ function* otherSteps(
 /**
  * Everything that has to be written, each byte once: in the order of positions if `sequential`, otherwise tensor by tensor, all parts of a
  * tile at once. Bytes that no segment holds become zeros.
+ * @param dataFile index of the plan's `data` among the files
  */
-export function* stepsOf(plan: FilePlan, sequential: boolean, isFar: IsFar = () => false): Steps {
+export function* stepsOf(plan: FilePlan, sequential: boolean, isFar: IsFar = () => false, dataFile?: number): Steps {
   const places = new OutputPlaces(plan);
-  const cutter = new TileCutter(isFar);
+  const cutter = new TileCutter(isFar, dataFile);
   const inTurn = new SequentialParts(cutter);
   const late: Steps[] = [];
   let begunTensors = 0;

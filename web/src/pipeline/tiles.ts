@@ -4,8 +4,8 @@
  */
 import type { ByteRuns, Form, RangeCut, Rectangle, Role, SetsCut, TileCut, ValueRange } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
-import { codecOf } from '../codecs/registry.js';
-import type { PlannedTensor } from '../formats/format.js';
+import { codecOf, float32Form } from '../codecs/registry.js';
+import type { Feedback, PlannedTensor } from '../formats/format.js';
 import {
   type CachedRows,
   type CacheRequest,
@@ -13,6 +13,7 @@ import {
   type EncodeTask,
   isSameForm,
   type OutputPart,
+  type TileInput,
 } from '../runner/task.js';
 import { CachedRectangles } from './cached-rectangles.js';
 import { rectangleInput } from './rectangle-input.js';
@@ -105,16 +106,30 @@ function tileOf(
   index: number,
   pattern: TilePattern,
   places: readonly OutputPlace[],
+  moments: TileInput | undefined,
   cached?: CachedRows,
 ): TileStep {
   const { source } = tensor;
   const { rectangle, pieceRows, ranges, form, measures, sourceBytes } = pattern;
   const { rows, columns } = rectangle;
   const inputs = [{ form: source.form, parts: inputPartsFor(tensor, pattern) }] as const;
-  const task: TileStep['task'] =
-    ranges === undefined
-      ? { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, pieceRows }
-      : { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, ranges, cached };
+  let task: TileStep['task'];
+  if (moments !== undefined) {
+    const { damping } = tensor.feedback as Feedback;
+    task = {
+      kind: 'encode',
+      rows,
+      columns,
+      inputs: [...inputs, moments],
+      damping,
+      to: form,
+      outputs: [],
+      measures,
+      pieceRows,
+    };
+  } else if (ranges === undefined) {
+    task = { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, pieceRows };
+  } else task = { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, ranges, cached };
   const destinations = pattern.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
     const place = places.find((candidate) => candidate.role === role);
     if (place === undefined) throw new Error(`the plan has no place for the ${role} of ${source.name}`);
@@ -128,14 +143,28 @@ const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.lengt
 /** True if a file is far away, so that each separate read is slow. */
 export type IsFar = (file: number) => boolean;
 
+/** The second moments of a matrix's inputs, as a task reads them. @param file index of the file that holds them */
+function momentsInput({ byteOffset: begin, columns }: Feedback, file: number): TileInput {
+  const bytes = 4 * columns * columns;
+  return { form: float32Form, parts: [{ role: 'data', file, begin, bytes, count: 1, stride: bytes }] };
+}
+
 /** Cuts tensors into tiles. */
 export class TileCutter {
   readonly #isFar: IsFar;
+  readonly #dataFile: number | undefined;
   /** The last tensor that was one tile. Models often hold many consecutive tensors of the same shape. */
   #last: { readonly tensor: PlannedTensor; readonly roles: readonly Role[]; readonly pattern: TilePattern } | undefined;
 
-  constructor(isFar: IsFar) {
+  /** @param dataFile index of the plan's `data` among the files. Undefined: rounding passes no errors on. */
+  constructor(isFar: IsFar, dataFile?: number) {
     this.#isFar = isFar;
+    this.#dataFile = dataFile;
+  }
+
+  #momentsOf({ feedback }: PlannedTensor): TileInput | undefined {
+    if (feedback === undefined || this.#dataFile === undefined) return undefined;
+    return momentsInput(feedback, this.#dataFile);
   }
 
   /** The only tile of a tensor, if the tensor is like the last one; else undefined. */
@@ -152,7 +181,7 @@ export class TileCutter {
       isSameForm(tensor.source.form, source.form) &&
       isSameList(tensor.source.shape, source.shape) &&
       isSameList(roles, this.#last.roles);
-    return isLike ? tileOf(tensor, index, this.#last.pattern, places) : undefined;
+    return isLike ? tileOf(tensor, index, this.#last.pattern, places, this.#momentsOf(tensor)) : undefined;
   }
 
   /** The tiles of a tensor that make the parts of some roles. */
@@ -179,7 +208,8 @@ export class TileCutter {
       const isOne = count++ === 0 && rows * columns === elementsOf(source.shape);
       const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;
       this.#last = isWhole && pattern.ranges === undefined ? { tensor, roles, pattern } : undefined;
-      yield tileOf(tensor, index, pattern, places, cut.reads === false ? undefined : cache?.take(cut));
+      const cached = cut.reads === false ? undefined : cache?.take(cut);
+      yield tileOf(tensor, index, pattern, places, this.#momentsOf(tensor), cached);
     }
   }
 }

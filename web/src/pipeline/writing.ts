@@ -17,6 +17,7 @@ import { tensorError } from './tensor-errors.js';
 /** A plan, its files, and the runner for it. */
 export interface WriteWork {
   readonly plan: FilePlan;
+  /** Those of the model, then the plan's `data`. */
   readonly files: readonly ByteSource[];
   /** One for each file of the plan. */
   readonly sinks: readonly ByteSink[];
@@ -96,7 +97,12 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
   const progress = new TensorProgress(tensors.length, reported, onProgress);
   const writer = new PlanWriter(work);
   const sums = await runSteps({
-    steps: stepsOf(plan, sequential, (file) => files[file]?.isFar === true),
+    steps: stepsOf(
+      plan,
+      sequential,
+      (file) => files[file]?.isFar === true,
+      plan.data === undefined ? undefined : files.length - 1,
+    ),
     tensors: tensors.length,
     files,
     runner,

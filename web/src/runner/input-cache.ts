@@ -30,7 +30,7 @@ export class InputCache {
   add(request: CacheRequest, bytes: number): number | undefined {
     const size = this.sizeFor(request);
     if (this.#addresses.size === 0 && (this.#room?.size ?? 0) < size) {
-      this.#release();
+      this.release();
       // The cache is optional: tasks work without it.
       const base = this.#core.tryAllocate(size + 16);
       if (base === 0) return undefined;
@@ -57,12 +57,13 @@ export class InputCache {
     if (this.#addresses.size === 0) this.#used = 0;
   }
 
-  /** Releases the memory if the cache is empty. */
-  shrink(): void {
-    if (this.#addresses.size === 0) this.#release();
+  /** True if it has memory, but no inputs. */
+  get isIdle(): boolean {
+    return this.#room !== undefined && this.#addresses.size === 0;
   }
 
-  #release(): void {
+  /** Releases the memory of an idle cache. */
+  release(): void {
     if (this.#room !== undefined) this.#core.release(this.#room.base);
     this.#room = undefined;
     this.#used = 0;

@@ -3,7 +3,15 @@
  * where their bytes are. One of these tasks is sent as an example, the others as numbers: as objects, sending them would take longer than
  * carrying them out.
  */
-import { type Batch, type EncodeTask, type InputPart, isSameForm, type OutputPart, type TileTask } from './task.js';
+import {
+  type Batch,
+  type EncodeTask,
+  type InputPart,
+  isSameForm,
+  type OutputPart,
+  type TileInput,
+  type TileTask,
+} from './task.js';
 
 /** A task in a message. `again` stands for the ranges that were sent last. */
 type PackedTask = TileTask & { readonly again?: boolean };
@@ -42,7 +50,8 @@ const isAlikeInput = (a: InputPart, b: InputPart) =>
 export function isAlike(a: TileTask, b: TileTask): boolean {
   if (a.kind !== 'encode' || b.kind !== 'encode' || a.ranges !== undefined || b.ranges !== undefined) return false;
   if (a.cached !== undefined || b.cached !== undefined) return false;
-  const [[x], [y]] = [a.inputs, b.inputs];
+  const [[x, second], [y, otherSecond]] = [a.inputs, b.inputs];
+  if (second !== undefined || otherSecond !== undefined) return false;
   return (
     isSameForm(a.to, b.to) &&
     isSameForm(x.form, y.form) &&
@@ -118,8 +127,11 @@ function taskLike(example: TileTask, next: () => number): TileTask {
   });
   if (example.kind !== 'encode') return { ...example, inputs } as unknown as TileTask;
   const outputs = example.outputs.map(({ role, bytes }) => ({ role, offset: next(), bytes }));
-  const { kind, rows, columns, to, measures, ranges, cached, pieceRows } = example;
-  const [input] = inputs as unknown as EncodeTask['inputs'];
+  const { kind, rows, columns, to, measures, ranges, cached, pieceRows, damping } = example;
+  const [input, moments] = inputs as unknown as readonly [TileInput, TileInput?];
+  if (moments !== undefined) {
+    return { kind, rows, columns, inputs: [input, moments], damping, to, outputs, measures, pieceRows };
+  }
   return ranges === undefined
     ? { kind, rows, columns, inputs: [input], to, outputs, measures, pieceRows }
     : { kind, rows, columns, inputs: [input], to, outputs, measures, ranges, cached, pieceRows };

@@ -64,7 +64,10 @@ export interface EncodeTask {
   readonly kind: 'encode';
   readonly rows: number;
   readonly columns: number;
-  readonly inputs: readonly [TileInput];
+  /** The rectangle; behind it the second moments of the matrix's inputs, if rounding is to pass errors on. */
+  readonly inputs: readonly [TileInput] | readonly [TileInput, TileInput];
+  /** Damping of these moments. */
+  readonly damping?: number | undefined;
   readonly to: Form;
   readonly outputs: readonly OutputPart[];
   /** True if to add up the errors. */

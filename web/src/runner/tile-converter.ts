@@ -8,6 +8,7 @@ import type { Encoded, Form, Observed, StoredTile } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
 import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
+import { FactorCache } from './factor-cache.js';
 import { InputCache } from './input-cache.js';
 import type { InputReader } from './input-reader.js';
 import { isAlike } from './packed-batch.js';
@@ -49,10 +50,7 @@ interface InputAddresses {
   readonly end: number;
 }
 
-/** Memory is allocated in multiples of this. */
-const memoryUnit = 1 << 20;
-
-/** Bytes of task memory and input cache together, beyond which the task memory is released before the cache grows. */
+/** Bytes of arena and input cache together, beyond which the memory of the arena is released before the cache grows. */
 const mostMemory = 40 * 2 ** 20;
 
 const aligned = (address: number) => Math.ceil(address / 16) * 16;
@@ -77,17 +75,15 @@ function floats(core: Core, arena: Arena, form: Form, stored: StoredTile): numbe
   return codec.decode(core, stored, form, arena);
 }
 
-/** The memory layout that similar tasks share. */
+/** The memory of inputs that similar tasks share. */
 interface PreparedTask {
   /** The last of these tasks. Tasks of one batch share the objects of their forms, which makes comparing them fast. */
   task: TileTask;
   readonly pieces: readonly TilePiece[];
-  /** Sizes that calls of the core ask for, as in `Arena`. Undefined if pieces differ. */
-  readonly asked: readonly number[] | undefined;
   readonly addresses: InputAddresses;
   /** Memory for the inputs of the first piece, valid until wasm memory grows. */
   readonly views: readonly Uint8Array[];
-  /** The address of the whole input in the cache. Undefined: all pieces use the same task memory, one after the other. */
+  /** The address of the whole input in the cache. Undefined: all pieces use the same memory, one after the other. */
   readonly cached: number | undefined;
 }
 
@@ -109,13 +105,17 @@ const onlyPartOf = ({ inputs: [{ parts }] }: TileTask) => parts[0] as InputPart;
 export class TileConverter {
   readonly #core: Core;
   readonly #cache: InputCache;
-  #memory: { readonly base: number; readonly size: number } | undefined;
+  readonly #factors: FactorCache;
+  /** Memory of the task at hand: its inputs, which are kept, then what its codecs take. */
+  readonly #arena: Arena;
   /** The layout of the last task. Models often hold many consecutive tensors of the same shape. */
   #last: PreparedTask | undefined;
 
   constructor(core: Core) {
     this.#core = core;
     this.#cache = new InputCache(core);
+    this.#factors = new FactorCache(core);
+    this.#arena = new Arena(core);
   }
 
   /**
@@ -169,7 +169,7 @@ export class TileConverter {
     return { done, measured, sums, answers };
   }
 
-  /** Allocates memory for a task and lays out its inputs, unless the layout of the last task fits. */
+  /** Lays out the inputs of a task in the arena, unless the layout of the last task fits. @throws ScalepointError `OUT_OF_MEMORY` */
   #prepare(task: TileTask, inputs: InputReader): PreparedTask {
     const { buffer } = this.#core.module.HEAPU8;
     const last = this.#last;
@@ -177,17 +177,15 @@ export class TileConverter {
       last.task = task;
       return last;
     }
+    this.#last = undefined;
     const pieces = piecesOf(task);
     const [first] = pieces as [TilePiece];
     const cached = this.#cachedAt(task, inputs);
-    // Count the memory that the core asks for, then allocate inputs and that memory in one stretch.
-    const counting = new Arena();
-    const counted = this.#addressesOf(task, first, 0, cached);
-    this.#carryOut(task, first, counted.byRole, counting);
-    this.#reserve(counted.end + counting.size);
-    const addresses = this.#addressesOf(task, first, this.#start(), cached);
+    const { end: size } = this.#addressesOf(task, first, 0, cached);
+    if (this.#cache.isIdle && this.#arena.capacity < size) this.#cache.release();
+    const addresses = this.#addressesOf(task, first, this.#arena.start(size), cached);
     const views = this.#viewsAt(task, first, addresses);
-    this.#last = { task, pieces, asked: pieces.length === 1 ? counting.asked : undefined, addresses, views, cached };
+    this.#last = { task, pieces, addresses, views, cached };
     return this.#last;
   }
 
@@ -200,7 +198,7 @@ export class TileConverter {
     }
     const request = cacheRequestOf(task);
     if (request === undefined || !inputs.paysToCache(onlyPartOf(task).file)) return undefined;
-    if (this.#memory !== undefined && this.#memory.size + this.#cache.sizeFor(request) > mostMemory) this.#release();
+    if (this.#arena.capacity + this.#cache.sizeFor(request) > mostMemory) this.#arena.release();
     const { bytes, count } = onlyPartOf(task);
     return this.#cache.add(request, bytes * count);
   }
@@ -228,27 +226,6 @@ export class TileConverter {
     return { byRole, byPart, end: start + aligned(size) };
   }
 
-  /** Allocates memory for tasks of this size. @throws ScalepointError `OUT_OF_MEMORY` */
-  #reserve(size: number): void {
-    if (this.#memory !== undefined && this.#memory.size >= size) return;
-    this.#release();
-    this.#cache.shrink();
-    // Tasks often grow in the course of a model. Rounding up avoids most reallocations.
-    const rounded = Math.ceil(size / memoryUnit) * memoryUnit;
-    this.#memory = { base: this.#core.allocate(rounded + 16), size: rounded };
-  }
-
-  /** Releases the task memory. */
-  #release(): void {
-    if (this.#memory !== undefined) this.#core.release(this.#memory.base);
-    this.#memory = undefined;
-    this.#last = undefined;
-  }
-
-  #start(): number {
-    return aligned(this.#memory?.base ?? 0);
-  }
-
   #viewsAt(task: TileTask, piece: TilePiece, { byPart }: InputAddresses): Uint8Array[] {
     const { buffer } = this.#core.module.HEAPU8;
     return task.inputs.flatMap(({ parts }, i) =>
@@ -272,9 +249,9 @@ export class TileConverter {
 
   /** Carries out a task for a piece whose inputs are in place. Adds the sums of the pieces before. */
   #convert(task: TileTask, piece: TilePiece, prepared: PreparedTask, before: Encoded['sums']): Outcome {
-    const { asked } = prepared;
-    const { byRole, end } = this.#cachedAddresses(task, piece, prepared) ?? prepared.addresses;
-    const outcome = this.#carryOut(task, piece, byRole, new Arena(end, asked));
+    const { byRole } = this.#cachedAddresses(task, piece, prepared) ?? prepared.addresses;
+    this.#arena.rewind();
+    const outcome = this.#carryOut(task, piece, byRole);
     if (outcome.sums !== undefined && before !== undefined) addSums(outcome.sums, before);
     return outcome;
   }
@@ -289,21 +266,20 @@ export class TileConverter {
     }
   }
 
-  /** Carries out a task, or counts the memory that it takes beside its inputs. */
-  #carryOut(task: TileTask, piece: TilePiece, addresses: readonly StoredTile['parts'][], arena: Arena): Outcome {
+  #carryOut(task: TileTask, piece: TilePiece, addresses: readonly StoredTile['parts'][]): Outcome {
     const { columns } = task;
+    const arena = this.#arena;
     const { rows } = piece;
     const a: StoredTile = { rows, columns, parts: addresses[0] as StoredTile['parts'] };
-    if (task.kind === 'encode') return this.#encode(task, piece, a, arena);
+    if (task.kind === 'encode') return this.#encode(task, piece, a, addresses[1]);
     if (task.kind === 'range') {
       const { type, source } = elements(this.#core, arena, task.inputs[0].form, a);
       return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
     }
-    if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, piece, a, arena) };
+    if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, piece, a) };
     const [first, second] = task.inputs;
     const x = floats(this.#core, arena, first.form, a);
     const y = floats(this.#core, arena, second.form, { rows, columns, parts: addresses[1] as StoredTile['parts'] });
-    if (arena.onlyCounts) return { parts: {} };
     return this.#compare(x, y, rows * columns);
   }
 
@@ -315,7 +291,8 @@ export class TileConverter {
     return mismatched === 0 ? { parts: {}, sums } : { parts: {}, sums, mismatched };
   }
 
-  #observe(task: SetsTask, { row, rows }: TilePiece, stored: StoredTile, arena: Arena): Observed {
+  #observe(task: SetsTask, { row, rows }: TilePiece, stored: StoredTile): Observed {
+    const arena = this.#arena;
     const { columns, inputs, to } = task;
     const codec = codecOf(to);
     if (codec.observe === undefined) throw new Error(`${codec.id} observes no sets`);
@@ -327,7 +304,14 @@ export class TileConverter {
     return { problem: { ...problem, index: problem.index + row * columns } };
   }
 
-  #encode(task: EncodeTask, { row, rows }: TilePiece, stored: StoredTile, arena: Arena): Encoded {
+  /** @param second the addresses of the task's moments, if it has them */
+  #encode(
+    task: EncodeTask,
+    { row, rows }: TilePiece,
+    stored: StoredTile,
+    second: StoredTile['parts'] | undefined,
+  ): Encoded {
+    const arena = this.#arena;
     const { inputs, columns, outputs, measures, ranges, to } = task;
     const [{ form, parts }] = inputs;
     const codec = codecOf(to);
@@ -336,6 +320,8 @@ export class TileConverter {
     const { type, source } = parts.length === 0 ? nothing : elements(this.#core, arena, form, stored);
     const roles = outputs.map(({ role }) => role);
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
-    return codec.encode(this.#core, { rows, columns, type, source, roles, measures, ranges, piece }, to, arena);
+    const moments = second && this.#factors.momentsOf(task, firstOf(second));
+    const tile = { rows, columns, type, source, roles, measures, ranges, piece, moments };
+    return codec.encode(this.#core, tile, to, arena);
   }
 }

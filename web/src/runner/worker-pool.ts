@@ -208,7 +208,7 @@ export class WorkerPool implements TileRunner {
         locks.request(lock, { signal: watch.signal }, () => stopped('ended before its time')).catch(() => {});
       };
       const receive = (reply: unknown) => {
-        if (!isReply(reply)) stopped(`sent ${show(reply)}, which is no answer`);
+        if (!isReply(reply)) stopped(`sent ${show(reply)}, which is not an answer`);
         else if (reply.kind === 'ready') started(reply);
         else if (reply.kind === 'taken') seat.feed.takeBack(reply.memory);
         else this.#receive(seat, reply, stopped);

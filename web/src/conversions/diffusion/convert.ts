@@ -19,7 +19,7 @@ import { gathered, plainType } from '../carry-out.js';
 import type { Converted } from '../converter.js';
 import { DiffusionMixture, fitting } from './mixture.js';
 import { architectureReason, parameterReason } from './reasons.js';
-import { type Architecture, architectures } from './tables.js';
+import { type Architecture, diffusionArchitectures } from './tables.js';
 
 // ----------------------------------------------------------------------------------------------------------------------- detection
 
@@ -43,18 +43,18 @@ function withoutPrefix(tensors: readonly SourceTensor[]): readonly Named[] {
 /** Architecture of a checkpoint; undefined for anything but a known diffusion model. */
 export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture | undefined {
   const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
-  return architectures.find(({ keys }) => keys.some((set) => set.every((key) => names.has(key))));
+  return diffusionArchitectures.find(({ keys }) => keys.some((set) => set.every((key) => names.has(key))));
 }
 
 /** Architecture of a checkpoint in the layout of diffusers. */
 export function diffusersLayout(tensors: readonly SourceTensor[]): string | undefined {
   const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
-  return architectures.find(({ diffusers }) => diffusers?.some((key) => names.has(key)))?.name;
+  return diffusionArchitectures.find(({ diffusers }) => diffusers?.some((key) => names.has(key)))?.name;
 }
 
 /** True for names of diffusion architectures. */
 export function isDiffusion(name: string): boolean {
-  return architectures.some((architecture) => architecture.name === name);
+  return diffusionArchitectures.some((architecture) => architecture.name === name);
 }
 
 /** Programs that read these files. */

@@ -30,7 +30,7 @@ const stableDiffusion = {
 };
 
 /** Known architectures, in the order of detection. */
-export const architectures: readonly Architecture[] = [
+export const diffusionArchitectures: readonly Architecture[] = [
   {
     name: 'flux',
     keys: [['double_blocks.0.img_attn.proj.weight']],

@@ -7,21 +7,21 @@ import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
 import { type Config, type Rope, readRope } from './config.js';
-import { badFile, unsupported } from './errors.js';
-import type { Hyper } from './hyper.js';
+import { badFolderFile, unsupported } from './errors.js';
+import type { Hyper, KeyedArchitecture } from './hyper.js';
 import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
 import * as tables from './tables.js';
-import type { Sizes, Table } from './tensors.js';
+import type { Sizes, TensorTable } from './tensors.js';
 
 const file = 'config.json';
 
 /** A model as its config.json describes it. */
 export interface Model {
   /** Name of the architecture in llama.cpp. */
-  readonly architecture: string;
+  readonly architecture: KeyedArchitecture;
   readonly hyper: Hyper;
   readonly sizes: Sizes;
-  readonly table: Table;
+  readonly table: TensorTable;
   /** Computes the tensors that the folder does not hold. Call it after the sizes have been checked. */
   readonly made: () => readonly Recipe[];
   /** True if the head is the embedding; undefined if config.json does not say. */
@@ -40,37 +40,30 @@ interface Read {
   readonly embeddingRows: number | undefined;
 }
 
-/** Defaults of keys that a decoder's config.json may lack. */
-interface Defaults {
-  readonly head?: number;
-  readonly heads?: number;
-  readonly keyHeads?: number;
-  readonly context?: number;
-  readonly rmsEpsilon?: number;
-  readonly theta?: number;
-}
-
 /** Zero for sizes that an architecture lacks. */
 const none = { experts: 0, expertFeedForward: 0, positions: 0, tokenTypes: 0 };
 
 function vocabularyOf({ config, embeddingRows }: Read): number {
-  return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFile(file, 'vocab_size is missing');
+  return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFolderFile(file, 'vocab_size is missing');
 }
 
 /** Numbers and sizes of a decoder. The length of a head is written only if config.json or the architecture states it. */
-function decoder(read: Read, defaults: Defaults = {}): { readonly hyper: Hyper; readonly sizes: Sizes } {
+function decoder(read: Read): { readonly hyper: Hyper; readonly sizes: Sizes } {
   // Read and check the sizes.
   const { config, rope } = read;
   const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
-  const heads = config.whole('num_attention_heads', defaults.heads);
-  const keyHeads = config.whole('num_key_value_heads', defaults.keyHeads ?? heads);
+  const heads = config.whole('num_attention_heads');
+  const keyHeads = config.whole('num_key_value_heads', heads);
   if (heads % keyHeads !== 0)
-    badFile(file, `num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
-  const given = config.maybeWhole('head_dim') ?? defaults.head;
+    badFolderFile(file, `num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
+  const given = config.maybeWhole('head_dim');
   if (given === undefined && hidden % heads !== 0)
-    badFile(file, `hidden_size ${hidden} is not a multiple of num_attention_heads ${heads}, and head_dim is missing`);
+    badFolderFile(
+      file,
+      `hidden_size ${hidden} is not a multiple of num_attention_heads ${heads}, and head_dim is missing`,
+    );
   const head = given ?? hidden / heads;
-  if (head % 2 !== 0) badFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
+  if (head % 2 !== 0) badFolderFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
   const feedForward = config.whole('intermediate_size');
   // Collect the numbers for the metadata and the sizes for the tables.
   return {
@@ -80,9 +73,9 @@ function decoder(read: Read, defaults: Defaults = {}): { readonly hyper: Hyper; 
       heads,
       keyHeads,
       feedForward,
-      context: config.whole('max_position_embeddings', defaults.context),
-      rmsEpsilon: config.positive('rms_norm_eps', defaults.rmsEpsilon),
-      theta: rope.theta ?? defaults.theta ?? badFile(file, 'rope_theta is missing'),
+      context: config.whole('max_position_embeddings'),
+      rmsEpsilon: config.positive('rms_norm_eps'),
+      theta: rope.theta ?? config.positive('rope_theta'),
       ...(given === undefined ? {} : { head }),
     },
     sizes: {
@@ -107,7 +100,7 @@ function checkLayers({ config }: Read, layers: number, sliding: (layer: number) 
   const types = config.get('layer_types');
   if (types === undefined) return;
   if (!Array.isArray(types) || types.length !== layers)
-    badFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
+    badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
   const other = (types as unknown[]).findIndex(
     (type, i) => type !== (sliding(i) ? 'sliding_attention' : 'full_attention'),
   );
@@ -117,8 +110,8 @@ function checkLayers({ config }: Read, layers: number, sliding: (layer: number) 
 
 const never = () => false;
 
-function tiedIn(config: Config, otherwise?: boolean): boolean | undefined {
-  return config.maybeFlag('tie_word_embeddings') ?? otherwise;
+function tiedIn(config: Config): boolean | undefined {
+  return config.maybeFlag('tie_word_embeddings');
 }
 
 /** Checks settings common to all decoders. */
@@ -128,7 +121,7 @@ function checkDecoder({ config }: Read): void {
   config.only('use_bidirectional_attention', false);
 }
 
-function llama(read: Read, table: Table = tables.llama): Model {
+function llama(read: Read, table: TensorTable = tables.llama): Model {
   const { config, rope, notes } = read;
   checkDecoder(read);
   config.only('hidden_act', 'silu');
@@ -144,7 +137,7 @@ function llama(read: Read, table: Table = tables.llama): Model {
     hyper: {
       ...hyper,
       ...ropeKeys(rope, ['linear', 'yarn', 'llama3']),
-      vocabulary: config.whole('vocab_size'),
+      vocabulary: sizes.vocabulary,
       ropeDimensions: sizes.head,
     },
     sizes,
@@ -156,7 +149,7 @@ function llama(read: Read, table: Table = tables.llama): Model {
 }
 
 /** The table with biases of attention required or forbidden as config.json states. */
-function biased(config: Config, table: Table): Table {
+function biased(config: Config, table: TensorTable): TensorTable {
   const flag = config.maybeFlag('attention_bias');
   if (flag === undefined) return table;
   const layer = table.layer.map((row) =>
@@ -176,7 +169,7 @@ function mixtral(read: Read): Model {
 
 function expertCounts(config: Config, key: string): [experts: number, used: number] {
   const [experts, used] = [config.whole(key), config.whole('num_experts_per_tok')];
-  if (used > experts) badFile(file, `num_experts_per_tok ${used} is more than ${key} ${experts}`);
+  if (used > experts) badFolderFile(file, `num_experts_per_tok ${used} is more than ${key} ${experts}`);
   return [experts, used];
 }
 
@@ -190,19 +183,19 @@ function smollm3(read: Read): Model {
   const { layers } = decoder(read).sizes;
   if (Array.isArray(list) && list.length > 0) {
     const other = list.findIndex((rotates, i) => rotates !== ((i + 1) % 4 === 0 ? 0 : 1));
-    if (list.length !== layers) badFile(file, `no_rope_layers has ${list.length} entries for ${layers} layers`);
+    if (list.length !== layers) badFolderFile(file, `no_rope_layers has ${list.length} entries for ${layers} layers`);
     if (other >= 0)
       unsupported(file, `no_rope_layers[${other}] is ${show(list[other])}; llama.cpp computes it otherwise`);
   }
   return { ...llama(read, tables.smollm3), architecture: 'smollm3' };
 }
 
-function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen3moe', table: Table, defaults: Defaults): Model {
+function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen3moe', table: TensorTable): Model {
   const { config, rope, notes } = read;
   checkDecoder(read);
   config.only('hidden_act', 'silu');
   if (architecture !== 'qwen2') config.only('attention_bias', false);
-  const { hyper, sizes } = decoder(read, defaults);
+  const { hyper, sizes } = decoder(read);
   checkLayers(read, sizes.layers, never);
   return {
     architecture,
@@ -222,10 +215,12 @@ function qwen3moe(read: Read): Model {
   const dense = config.get('mlp_only_layers');
   if (Array.isArray(dense) && dense.length > 0)
     unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
-  const model = qwen(read, 'qwen3moe', tables.qwen3moe, { head: 128 });
+  const model = qwen(read, 'qwen3moe', tables.qwen3moe);
   const [experts, usedExperts] = expertCounts(
     config,
-    config.get('num_experts') === undefined ? 'num_local_experts' : 'num_experts',
+    config.stated('num_experts') === undefined && config.stated('num_local_experts') !== undefined
+      ? 'num_local_experts'
+      : 'num_experts',
   );
   const expertFeedForward = config.whole('moe_intermediate_size');
   if (config.get('norm_topk_prob') === undefined) {
@@ -253,10 +248,15 @@ function checkGemma(read: Read): void {
   read.config.only('attention_bias', false);
 }
 
+/** A cap of Gemma 2, which llama.cpp always applies. */
+function capOf(config: Config, name: string): number {
+  return config.maybePositive(name) ?? unsupported(file, `${name} is null; llama.cpp computes Gemma 2 with a cap`);
+}
+
 function gemma2(read: Read): Model {
   const { config, rope, notes } = read;
   checkGemma(read);
-  const { hyper, sizes } = decoder(read, { head: 256, theta: 10000 });
+  const { hyper, sizes } = decoder(read);
   checkScale(read, sizes, 46);
   checkLayers(read, sizes.layers, (i) => i % 2 === 0);
   // The converter of llama.cpp does not write the base. Its runtime uses 10000.
@@ -267,14 +267,14 @@ function gemma2(read: Read): Model {
       ...others,
       ...(theta === 10000 ? {} : { theta: theta as number }),
       ...ropeKeys(rope, ['linear']),
-      attentionCap: config.positive('attn_logit_softcapping', 50),
-      finalCap: config.positive('final_logit_softcapping', 30),
-      window: config.whole('sliding_window', 4096),
+      attentionCap: capOf(config, 'attn_logit_softcapping'),
+      finalCap: capOf(config, 'final_logit_softcapping'),
+      window: config.whole('sliding_window'),
     },
     sizes,
     table: tables.gemma2,
     made: () => [],
-    tied: tiedIn(config, true),
+    tied: tiedIn(config),
     notes,
   };
 }
@@ -282,14 +282,7 @@ function gemma2(read: Read): Model {
 function gemma3(read: Read): Model {
   const { config, rope, notes } = read;
   checkGemma(read);
-  const { hyper, sizes } = decoder(read, {
-    head: 256,
-    heads: 8,
-    keyHeads: 4,
-    context: 131072,
-    rmsEpsilon: 1e-6,
-    theta: 1e6,
-  });
+  const { hyper, sizes } = decoder(read);
   checkScale(read, sizes, 62);
   checkLayers(read, sizes.layers, (i) => (i + 1) % 6 !== 0);
   config.only('sliding_window_pattern', 6);
@@ -308,7 +301,7 @@ function gemma3(read: Read): Model {
     sizes,
     table: tables.gemma3,
     made: () => [],
-    tied: tiedIn(config, true),
+    tied: tiedIn(config),
     longEmbedding: true,
     notes,
   };
@@ -326,7 +319,7 @@ function phi3(read: Read): Model {
     wholeSetting(rope, 'original_max_position_embeddings') ?? config.whole('original_max_position_embeddings');
   const rotated = setting(rope, 'partial_rotary_factor') ?? config.positive('partial_rotary_factor', 1);
   if (original < 2 || rotated > 1)
-    badFile(file, `original_max_position_embeddings is ${original} and partial_rotary_factor ${rotated}`);
+    badFolderFile(file, `original_max_position_embeddings is ${original} and partial_rotary_factor ${rotated}`);
   const ropeDimensions = Math.floor(Math.floor(rotated * sizes.hidden) / sizes.heads);
   const { tensors, attentionFactor } = longFactors(rope, ropeDimensions, hyper.context, original);
   const { head: _, ...others } = hyper;
@@ -349,7 +342,7 @@ function phi3(read: Read): Model {
 
 /** Sizes of an encoder, whose heads are all alike. */
 function encoderSizes(layers: number, hidden: number, heads: number, feedForward: number) {
-  if (hidden % heads !== 0) badFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
+  if (hidden % heads !== 0) badFolderFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
   const head = hidden / heads;
   const sizes = { layers, hidden, heads, keyHeads: heads, head, queries: hidden, keys: hidden };
   return { ...sizes, together: 3 * hidden, feedForward, twoFeedForward: 2 * feedForward };
@@ -439,8 +432,8 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   MistralForCausalLM: (read) => llama(read),
   MixtralForCausalLM: mixtral,
   SmolLM3ForCausalLM: smollm3,
-  Qwen2ForCausalLM: (read) => qwen(read, 'qwen2', tables.qwen2, {}),
-  Qwen3ForCausalLM: (read) => qwen(read, 'qwen3', tables.qwen3, { head: 128 }),
+  Qwen2ForCausalLM: (read) => qwen(read, 'qwen2', tables.qwen2),
+  Qwen3ForCausalLM: (read) => qwen(read, 'qwen3', tables.qwen3),
   Qwen3MoeForCausalLM: qwen3moe,
   Gemma2ForCausalLM: gemma2,
   Gemma3ForCausalLM: gemma3,
@@ -452,18 +445,18 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
 };
 
 /** The names that config.json may have under `architectures`. */
-export const architectures: readonly string[] = Object.keys(readers);
+export const architectureNames: readonly string[] = Object.keys(readers);
 
 /** Reads a model of a known architecture. `embeddingRows`: rows of the token embedding, if present. */
 export function readModel(config: Config, embeddingRows: number | undefined): Model {
   const list = config.get('architectures');
   const name: unknown = Array.isArray(list) ? list[0] : undefined;
-  if (typeof name !== 'string') return badFile(file, 'architectures is missing, or names none');
+  if (typeof name !== 'string') return badFolderFile(file, 'architectures is missing, or names none');
   const read = Object.hasOwn(readers, name) ? readers[name] : undefined;
   if (read === undefined)
     return unsupported(
       file,
-      `the architecture ${show(name)} is not supported; supported are ${architectures.join(', ')}`,
+      `the architecture ${show(name)} is not supported; supported are ${architectureNames.join(', ')}`,
     );
   return read({ config, rope: readRope(config), notes: [], embeddingRows });
 }

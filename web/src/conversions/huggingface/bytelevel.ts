@@ -6,9 +6,10 @@ import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { unsupported } from './errors.js';
-import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
+import { type Json, member, objectMember } from './json.js';
 import { preTokenizerOf } from './pretokenizer.js';
 import { specialKeys } from './special.js';
+import { flatSteps } from './steps.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import { addedTokens, kinds, looksSpecial, mergePairs, Vocabulary, vocabularyEntries } from './vocabulary.js';
 
@@ -51,14 +52,10 @@ function readTokens(files: TokenizerFiles, tokenizer: Json, model: Json): Vocabu
 
 /** Fails for a normalizer that the runtime lacks. NFC, which rarely changes text, only adds a note. */
 function checkNormalizer(normalizer: unknown, notes: Note[]): void {
-  if (normalizer === undefined) return;
-  const type = isObject(normalizer) ? member(normalizer, 'type') : undefined;
-  if (type === 'NFC') {
+  for (const step of flatSteps(normalizer, 'normalizers')) {
+    const type = member(step, 'type');
+    if (type !== 'NFC') unsupported(file, `the normalizer ${show(type)} is not supported`);
     notes.push(noteOf('composes', {}, 'the tokenizer composes characters first (NFC), which llama.cpp does not'));
-  } else if (type === 'Sequence') {
-    for (const one of arrayMember(normalizer as Json, 'normalizers')) checkNormalizer(one, notes);
-  } else {
-    unsupported(file, `the normalizer ${show(type)} is not supported`);
   }
 }
 

@@ -1,25 +1,43 @@
 /** Typed reading of config.json. In multimodal models, settings of the text model override those around them. */
 import { show } from '../../core/show.js';
-import { badFile, unsupported } from './errors.js';
-import { isObject, type Json, member, objectMember } from './json.js';
+import { defaultsOf, nullable } from './defaults.js';
+import { badFolderFile, unsupported } from './errors.js';
+import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 
 const file = 'config.json';
 
 /** Largest number accepted from a config. GGUF stores u32; no real size comes near. */
 const largest = 2 ** 31 - 1;
 
-/** A config.json. Every error names the key. */
+/** A config.json. Missing keys have the defaults of the architecture. Every error names the key. */
 export class Config {
   readonly #keys: Json;
+  readonly #defaults: Json;
+  readonly #assumed = new Set<string>();
 
   constructor(keys: Json) {
     const text = Object.entries(objectMember(keys, 'text_config') ?? {}).filter(([, value]) => value !== null);
     this.#keys = { ...keys, ...Object.fromEntries(text) };
+    this.#defaults = defaultsOf(arrayMember(this.#keys, 'architectures')[0]);
   }
 
-  /** The raw value; undefined if it is missing or null. */
-  get(name: string): unknown {
+  /** The value that the file states; undefined if it is missing or null. */
+  stated(name: string): unknown {
     return member(this.#keys, name);
+  }
+
+  /** The stated value, else the default of the architecture; undefined without one. */
+  get(name: string): unknown {
+    const stated = this.stated(name);
+    if (stated !== undefined || (nullable.includes(name) && Object.hasOwn(this.#keys, name))) return stated;
+    const value = member(this.#defaults, name);
+    if (value !== undefined) this.#assumed.add(name);
+    return value;
+  }
+
+  /** Keys that were read as their defaults, with these. */
+  get assumed(): readonly string[] {
+    return [...this.#assumed].map((name) => `${name} ${show(this.#defaults[name])}`);
   }
 
   /** A whole number of at least `least`; undefined if it is missing. */
@@ -27,13 +45,13 @@ export class Config {
     const value = this.get(name);
     if (value === undefined) return undefined;
     if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > largest)
-      badFile(file, `${name} has to be a whole number of at least ${least}, got ${show(value)}`);
+      badFolderFile(file, `${name} has to be a whole number of at least ${least}, got ${show(value)}`);
     return value;
   }
 
   /** A whole number of at least 1. */
   whole(name: string, otherwise?: number): number {
-    return this.maybeWhole(name) ?? otherwise ?? badFile(file, `${name} is missing`);
+    return this.maybeWhole(name) ?? otherwise ?? badFolderFile(file, `${name} is missing`);
   }
 
   /** A finite number above 0; undefined if it is missing. */
@@ -43,14 +61,14 @@ export class Config {
 
   /** A finite number above 0. */
   positive(name: string, otherwise?: number): number {
-    return this.maybePositive(name) ?? otherwise ?? badFile(file, `${name} is missing`);
+    return this.maybePositive(name) ?? otherwise ?? badFolderFile(file, `${name} is missing`);
   }
 
   /** True or false; undefined if it is missing. */
   maybeFlag(name: string): boolean | undefined {
     const value = this.get(name);
     if (value === undefined || typeof value === 'boolean') return value;
-    return badFile(file, `${name} has to be true or false, got ${show(value)}`);
+    return badFolderFile(file, `${name} has to be true or false, got ${show(value)}`);
   }
 
   /** Fails if a key has a value other than `values`, the ones that the runtime supports. */
@@ -69,7 +87,7 @@ function listed(values: readonly unknown[]): string {
 export function positive(where: string, name: string, value: unknown): number | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
-    badFile(where, `${name} has to be a number above 0, got ${show(value)}`);
+    badFolderFile(where, `${name} has to be a number above 0, got ${show(value)}`);
   return value;
 }
 
@@ -91,23 +109,23 @@ export interface Rope {
 export function readRope(config: Config): Rope {
   const name = config.get('rope_parameters') === undefined ? 'rope_scaling' : 'rope_parameters';
   const given = config.get(name);
-  if (given !== undefined && !isObject(given)) badFile(file, `${name} has to be an object, got ${show(given)}`);
+  if (given !== undefined && !isObject(given)) badFolderFile(file, `${name} has to be an object, got ${show(given)}`);
   const all: Json = (given as Json | undefined) ?? {};
   const settings = objectMember(all, 'full_attention') ?? all;
   const local = objectMember(all, 'sliding_attention');
   const type = member(settings, 'rope_type') ?? member(settings, 'type');
   if (type !== undefined && typeof type !== 'string')
-    badFile(file, `${name}.rope_type has to be a string, got ${show(type)}`);
+    badFolderFile(file, `${name}.rope_type has to be a string, got ${show(type)}`);
   const own = type?.toLowerCase();
   const theta = positive(file, `${name}.rope_theta`, member(settings, 'rope_theta'));
-  const beside = config.maybePositive('rope_theta');
+  const beside = positive(file, 'rope_theta', config.stated('rope_theta'));
   if (theta !== undefined && beside !== undefined && theta !== beside)
-    badFile(file, `rope_theta is ${beside} and ${name}.rope_theta is ${theta}`);
+    badFolderFile(file, `rope_theta is ${beside} and ${name}.rope_theta is ${theta}`);
   return {
     type: own === 'default' ? undefined : own,
     settings,
     where: name,
-    theta: theta ?? beside,
+    theta: theta ?? config.maybePositive('rope_theta'),
     localTheta:
       positive(file, `${name}.sliding_attention.rope_theta`, member(local, 'rope_theta')) ??
       config.maybePositive('rope_local_base_freq'),

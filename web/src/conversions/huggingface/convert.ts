@@ -2,22 +2,26 @@
  * Converts a folder of Hugging Face to the contents of a GGUF file: keys, recipes of tensors, and notes.
  * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and 051139f. Tests compare with v0.5.0.
  */
+
+import { type Note, noteOf } from '../../core/note.js';
+import { quoted } from '../../files/bytes.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { type Model, readModel } from './architectures.js';
 import { Config } from './config.js';
-import { badFile, unsupported } from './errors.js';
+import { badFolderFile, unsupported } from './errors.js';
 import { modelKeys } from './hyper.js';
 import { type Json, member, objectMember, parseObject } from './json.js';
 import { readPooling } from './pooling.js';
 import { recipes } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
 
-export { architectures } from './architectures.js';
+export { architectureNames } from './architectures.js';
 
 /** Choices of a conversion. */
 export interface ConvertOptions {
   /**
-   * Treatment of a SentencePiece vocabulary that lacks tokens for some of the 256 bytes. llama.cpp ends its process at the first character
+   * Treatment of a SentencePiece vocabulary that lacks tokens for some of the 256 bytes. llama.cpp aborts at the first character
    * that such a vocabulary lacks. `keep` converts it, with a note.
    * @defaultValue 'refuse'
    */
@@ -46,7 +50,7 @@ async function checkKind(folder: Folder, keys: Json): Promise<void> {
       `${where}quantization_config says that the weights are quantized${named}; convert the model that they were made from`,
     );
   }
-  if (folder.tensors.length === 0) badFile('safetensors', 'the folder has no tensors');
+  if (folder.tensors.length === 0) badFolderFile('safetensors', 'the folder has no tensors');
 }
 
 /** True if the token embedding is stored only under the name of the head, as some tied models have it. */
@@ -62,11 +66,11 @@ function onlyHead({ tensors, metadata }: Folder, { tied }: Model): boolean {
 function checkHead({ tensors }: Folder, { tied, table }: Model): void {
   if (tied !== false || !table.outside.some(({ from }) => from === 'lm_head')) return;
   if (!tensors.some(({ name }) => headName.test(name)))
-    badFile('config.json', 'tie_word_embeddings is false, but the tensor lm_head.weight is missing');
+    badFolderFile('config.json', 'tie_word_embeddings is false, but the tensor lm_head.weight is missing');
 }
 
 /** The tensors of a model. */
-function tensorsOf(folder: Folder, model: Model): readonly Recipe[] {
+function tensorsOf(folder: Folder, model: Model, { assumed }: Config): readonly Recipe[] {
   checkHead(folder, model);
   const { sizes, architecture } = model;
   let { table } = model;
@@ -80,7 +84,7 @@ function tensorsOf(folder: Folder, model: Model): readonly Recipe[] {
   // Check the shape in the folder, because rows beyond the vocabulary are cut off later.
   const rows = model.longEmbedding === true ? embeddingRows(folder) : undefined;
   const long = rows !== undefined && rows > sizes.vocabulary;
-  const read = recipes(folder.tensors, table, long ? { ...sizes, vocabulary: rows } : sizes, architecture);
+  const read = recipes(folder.tensors, table, long ? { ...sizes, vocabulary: rows } : sizes, architecture, assumed);
   const cut = (recipe: Recipe): Recipe =>
     recipe.name === 'token_embd.weight'
       ? { ...recipe, shape: [sizes.vocabulary, sizes.hidden], rows: sizes.vocabulary }
@@ -97,18 +101,34 @@ function embeddingRows({ tensors }: Folder): number | undefined {
   return undefined;
 }
 
+/** Tokens that llama.cpp looks up in each model whose name contains one of these. It does not load one that lacks a token. */
+const phiNames = ['phi-3', 'phi3'];
+const phiTokens = ['</s>', '<unk>', '<s>', '<|endoftext|>'];
+
+/** The note about a name that needs tokens which the vocabulary lacks. Reference: src/llama-vocab.cpp of llama.cpp at eb6a99c. */
+function nameNotes({ name = '' }: Folder, keys: readonly GgufKey[]): Note[] {
+  if (!phiNames.some((part) => name.toLowerCase().includes(part))) return [];
+  const tokens = new Set(keys.find((key) => key.name === 'tokenizer.ggml.tokens')?.value as readonly string[]);
+  const missing = phiTokens.filter((token) => !tokens.has(token));
+  if (missing.length === 0) return [];
+  const text =
+    `llama.cpp does not load a model called ${quoted(name)} without the tokens ${missing.join(', ')}, which this vocabulary lacks; ` +
+    'another general.name avoids this';
+  return [noteOf('nameNeedsTokens', { name, missing }, text)];
+}
+
 /**
  * Converts a folder of Hugging Face to GGUF. The result equals that of llama.cpp's converter; folders that it would convert wrongly are
  * refused.
  */
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
   const bytes = await folder.file('config.json');
-  if (bytes === undefined) return badFile('config.json', 'the folder has none');
+  if (bytes === undefined) return badFolderFile('config.json', 'the folder has none');
   const keys = parseObject('config.json', bytes);
   await checkKind(folder, keys);
   const config = new Config(keys);
   const model = readModel(config, embeddingRows(folder));
-  const tensors = tensorsOf(folder, model);
+  const tensors = tensorsOf(folder, model, config);
   const pooling = await readPooling(folder, model.architecture);
   const tokenizer = await readTokenizer(folder, {
     config,
@@ -123,6 +143,6 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
       ...tokenizer.keys,
     ],
     tensors,
-    notes: [...model.notes, ...tokenizer.notes],
+    notes: [...model.notes, ...tokenizer.notes, ...nameNotes(folder, tokenizer.keys)],
   };
 }

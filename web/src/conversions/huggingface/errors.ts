@@ -3,16 +3,11 @@ import { ScalepointError } from '../../core/errors.js';
 import type { Hint } from '../../core/option-problem.js';
 
 /** Fails because a file is wrong, or contradicts another one. */
-export function badFile(file: string, message: string, tensor?: string, hint?: Hint): never {
+export function badFolderFile(file: string, message: string, tensor?: string, hint?: Hint): never {
   throw new ScalepointError('BAD_FILE', `${file}: ${message}`, { tensor, hint });
 }
 
 /** Fails because a valid file describes something that cannot be converted. */
 export function unsupported(file: string, message: string): never {
   throw new ScalepointError('UNKNOWN_FORMAT', `${file}: ${message}`);
-}
-
-/** A name from a file for an error message, cut if long. */
-export function quoted(name: string): string {
-  return JSON.stringify(name.length > 300 ? `${name.slice(0, 297)}...` : name);
 }

@@ -91,7 +91,7 @@ const encoder: readonly HyperKey[] = [
 ];
 
 /** Keys by architecture. Gemma 2 and Phi-3 have their own order. */
-const entries: Readonly<Record<string, readonly HyperKey[]>> = {
+const entries = {
   llama: llamaKeys,
   smollm3: llamaKeys,
   qwen2: pooled,
@@ -127,7 +127,10 @@ const entries: Readonly<Record<string, readonly HyperKey[]>> = {
   ],
   bert: encoder,
   'nomic-bert': encoder,
-};
+} as const satisfies Readonly<Record<string, readonly HyperKey[]>>;
+
+/** Architectures with keys, in llama.cpp's spelling. */
+export type KeyedArchitecture = keyof typeof entries;
 
 /** Keys before those of `general`: the converter writes them while it walks over the tensors. */
 const early: readonly HyperKey[] = [['rope.scaling.attn_factor', 'f32', 'attentionFactor']];
@@ -140,12 +143,12 @@ function keysOf(list: readonly HyperKey[], architecture: string, hyper: Hyper): 
 }
 
 /** The keys of a model up to its tokenizer, in writing order. */
-export function modelKeys(architecture: string, name: string | undefined, hyper: Hyper): GgufKey[] {
+export function modelKeys(architecture: KeyedArchitecture, name: string | undefined, hyper: Hyper): GgufKey[] {
   return [
     { name: 'general.architecture', type: 'string', value: architecture },
     ...keysOf(early, architecture, hyper),
     { name: 'general.type', type: 'string', value: 'model' },
     ...(name === undefined || name === '' ? [] : [{ name: 'general.name', type: 'string', value: name } as const]),
-    ...keysOf(entries[architecture] as readonly HyperKey[], architecture, hyper),
+    ...keysOf(entries[architecture], architecture, hyper),
   ];
 }

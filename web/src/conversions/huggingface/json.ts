@@ -1,6 +1,6 @@
 /** Reads JSON of a folder, whose values may have any type. */
 import { whyNoJson } from '../../files/json.js';
-import { badFile } from './errors.js';
+import { badFolderFile } from './errors.js';
 
 /** An object of a JSON file. */
 export type Json = Readonly<Record<string, unknown>>;
@@ -15,23 +15,23 @@ export function decodeText(file: string, bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    return badFile(file, 'it is not UTF-8');
+    return badFolderFile(file, 'it is not UTF-8');
   }
 }
 
 /** Parses an object. @throws ScalepointError `BAD_FILE` */
 export function parseObject(file: string, bytes: Uint8Array): Json {
-  const value = parse(file, bytes);
-  return isObject(value) ? value : badFile(file, 'it holds no object');
+  const value = parseJson(file, bytes);
+  return isObject(value) ? value : badFolderFile(file, 'it holds no object');
 }
 
 /** Parses JSON. @throws ScalepointError `BAD_FILE` */
-export function parse(file: string, bytes: Uint8Array): unknown {
+export function parseJson(file: string, bytes: Uint8Array): unknown {
   const text = decodeText(file, bytes);
   try {
     return JSON.parse(text) as unknown;
   } catch {
-    return badFile(file, `it is no JSON: ${whyNoJson(text) ?? 'nested too deeply'}`);
+    return badFolderFile(file, `it is not JSON: ${whyNoJson(text) ?? 'nested too deeply'}`);
   }
 }
 

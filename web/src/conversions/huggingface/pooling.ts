@@ -4,8 +4,8 @@
  */
 import { show } from '../../core/show.js';
 import type { Folder } from '../recipe.js';
-import { badFile, unsupported } from './errors.js';
-import { isObject, member, parse, parseObject } from './json.js';
+import { badFolderFile, unsupported } from './errors.js';
+import { isObject, member, parseJson, parseObject } from './json.js';
 
 /** Architectures whose converter reads the pooling. */
 const pooled = ['qwen2', 'qwen3', 'bert', 'nomic-bert'];
@@ -27,18 +27,21 @@ export async function readPooling(folder: Folder, architecture: string): Promise
   if (!pooled.includes(architecture)) return undefined;
   const bytes = await folder.file('modules.json');
   if (bytes === undefined) return undefined;
-  const modules = parse('modules.json', bytes);
-  if (!Array.isArray(modules)) return badFile('modules.json', 'it holds no array');
-  const module = (modules as unknown[]).filter(isObject).find((one) => /Pooling$/.test(String(member(one, 'type'))));
+  const modules = parseJson('modules.json', bytes);
+  if (!Array.isArray(modules)) return badFolderFile('modules.json', 'it holds no array');
+  const module = (modules as unknown[]).filter(isObject).find((one) => {
+    const type = member(one, 'type');
+    return typeof type === 'string' && type.endsWith('Pooling');
+  });
   if (module === undefined) return undefined;
   const path = member(module, 'path');
   if (typeof path !== 'string')
-    return badFile('modules.json', `the path of the pooling has to be a string, got ${show(path)}`);
+    return badFolderFile('modules.json', `the path of the pooling has to be a string, got ${show(path)}`);
   if (path.split(/[\\/]/).includes('..') || /^[\\/]|:/.test(path))
-    return badFile('modules.json', `the path of the pooling leads out of the folder: ${show(path)}`);
+    return badFolderFile('modules.json', `the path of the pooling leads out of the folder: ${show(path)}`);
   const file = `${path}/config.json`;
   const settings = await folder.file(file);
-  if (settings === undefined) return badFile(file, 'modules.json names this file, but it is missing');
+  if (settings === undefined) return badFolderFile(file, 'modules.json names this file, but it is missing');
   const keys = parseObject(file, settings);
   const flag = flags.find(([key]) => member(keys, key) === true);
   if (flag !== undefined) return flag[1];

@@ -6,7 +6,8 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { unsupported } from './errors.js';
-import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
+import { type Json, member, objectMember } from './json.js';
+import { flatSteps } from './steps.js';
 
 const file = 'tokenizer.json';
 
@@ -46,13 +47,6 @@ const known: readonly { readonly name: string; readonly steps: readonly string[]
   },
 ];
 
-/** A pre-tokenizer's steps, nested sequences laid flat. */
-function flat(entry: unknown, depth = 0): readonly Json[] {
-  if (!isObject(entry) || depth > 8) return unsupported(file, `the pre-tokenizer ${show(entry)} is not known`);
-  if (member(entry, 'type') !== 'Sequence') return [entry];
-  return arrayMember(entry, 'pretokenizers').flatMap((one) => flat(one, depth + 1));
-}
-
 /** A step in the spelling of the table, or its name in parentheses. `alone`: no other step splits by a pattern. */
 function stepOf(entry: Json, alone: boolean): string {
   const type = member(entry, 'type');
@@ -67,7 +61,7 @@ function stepOf(entry: Json, alone: boolean): string {
     // Some files have real line ends in a pattern, others their escapes.
     if (typeof pattern === 'string' && isolated) return pattern.replaceAll('\r', '\\r').replaceAll('\n', '\\n');
   }
-  return `(${String(type)})`;
+  return `(${typeof type === 'string' ? type : show(type)})`;
 }
 
 /** The note for a tokenizer whose ignore_merges differs from llama.cpp's. */
@@ -84,7 +78,7 @@ export function preTokenizerOf(
   tokenizer: Json,
   settings: Json | undefined,
 ): { readonly pre: string; readonly note?: Note } {
-  const entries = flat(member(tokenizer, 'pre_tokenizer') ?? {});
+  const entries = flatSteps(member(tokenizer, 'pre_tokenizer') ?? {}, 'pretokenizers');
   const alone = entries.filter((entry) => member(entry, 'type') === 'Split').length === 1;
   const steps = entries.map((entry) => stepOf(entry, alone));
   const found = known.find(

@@ -2,7 +2,7 @@
  * Reads tokenizer.model: the few fields of SentencePiece's protobuf that a conversion needs. Others are skipped.
  * Reference: github.com/google/sentencepiece, src/sentencepiece_model.proto.
  */
-import { badFile } from './errors.js';
+import { badFolderFile } from './errors.js';
 
 const file = 'tokenizer.model';
 
@@ -38,22 +38,22 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
   const varint = () => {
     let value = 0;
     for (let shift = 1; ; shift *= 128) {
-      const byte = bytes[at++] ?? badFile(file, 'it ends within a number');
+      const byte = bytes[at++] ?? badFolderFile(file, 'it ends within a number');
       // Longer numbers are negative ones in two's complement, which the fields read here never hold.
       if (shift < most) value += (byte & 127) * shift;
       if (byte < 128) return value;
-      if (shift > 2 ** 70) badFile(file, 'a number has more than 10 bytes');
+      if (shift > 2 ** 70) badFolderFile(file, 'a number has more than 10 bytes');
     }
   };
   const skip = (size: number) => {
-    if (size > bytes.length - at) badFile(file, 'it ends within a field');
+    if (size > bytes.length - at) badFolderFile(file, 'it ends within a field');
     at += size;
     return at - size;
   };
   while (at < bytes.length) {
     const tag = varint();
     const [field, wire] = [Math.floor(tag / 8), tag % 8];
-    if (field === 0) badFile(file, 'it is not a SentencePiece model');
+    if (field === 0) badFolderFile(file, 'it is not a SentencePiece model');
     if (wire === 0) yield [field, varint()];
     else if (wire === 1) yield [field, view.getFloat64(skip(8), true)];
     else if (wire === 2) {
@@ -61,16 +61,16 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
       const begin = skip(size);
       yield [field, bytes.subarray(begin, begin + size)];
     } else if (wire === 5) yield [field, view.getFloat32(skip(4), true)];
-    else badFile(file, 'it is not a SentencePiece model');
+    else badFolderFile(file, 'it is not a SentencePiece model');
   }
 }
 
 function messageOf(value: number | Uint8Array): Uint8Array {
-  return typeof value === 'number' ? badFile(file, 'it is not a SentencePiece model') : value;
+  return typeof value === 'number' ? badFolderFile(file, 'it is not a SentencePiece model') : value;
 }
 
 function numberOf(value: number | Uint8Array): number {
-  return typeof value === 'number' ? value : badFile(file, 'it is not a SentencePiece model');
+  return typeof value === 'number' ? value : badFolderFile(file, 'it is not a SentencePiece model');
 }
 
 function pieceOf(bytes: Uint8Array, id: number): TokenPiece {
@@ -80,13 +80,13 @@ function pieceOf(bytes: Uint8Array, id: number): TokenPiece {
       try {
         text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(messageOf(value));
       } catch {
-        badFile(file, `the token ${id} is no UTF-8`);
+        badFolderFile(file, `the token ${id} is not UTF-8`);
       }
     } else if (field === 2) score = numberOf(value);
     else if (field === 3) type = numberOf(value);
   }
-  if (!Number.isFinite(score)) badFile(file, `the score of the token ${id} is not a number`);
-  if (type < 1 || type > 6) badFile(file, `the token ${id} has the type ${type}`);
+  if (!Number.isFinite(score)) badFolderFile(file, `the score of the token ${id} is not a number`);
+  if (type < 1 || type > 6) badFolderFile(file, `the token ${id} has the type ${type}`);
   return { text, score, type };
 }
 
@@ -105,6 +105,6 @@ export function parseSentencePiece(bytes: Uint8Array): SentencePieceModel {
       }
     }
   }
-  if (pieces.length === 0) badFile(file, 'it has no tokens');
+  if (pieces.length === 0) badFolderFile(file, 'it has no tokens');
   return { pieces, kind, addsBlank, removesBlanks };
 }

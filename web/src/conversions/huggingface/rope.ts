@@ -5,7 +5,7 @@
 import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
 import { type Config, positive, type Rope } from './config.js';
-import { badFile, unsupported } from './errors.js';
+import { badFolderFile, unsupported } from './errors.js';
 import type { Hyper } from './hyper.js';
 import { member } from './json.js';
 
@@ -18,7 +18,7 @@ export function setting(rope: Rope, name: string): number | undefined {
 }
 
 function needed(rope: Rope, name: string): number {
-  return setting(rope, name) ?? badFile(file, `${rope.where}.${name} is missing`);
+  return setting(rope, name) ?? badFolderFile(file, `${rope.where}.${name} is missing`);
 }
 
 /** Keys of linear and yarn. Fails for types that the architecture does not support. */
@@ -48,7 +48,7 @@ export function ropeKeys(rope: Rope, types: readonly string[]): Partial<Hyper> {
 export function wholeSetting(rope: Rope, name: string): number | undefined {
   const value = setting(rope, name);
   if (value === undefined || Number.isInteger(value)) return value;
-  return badFile(file, `${rope.where}.${name} has to be a whole number, got ${value}`);
+  return badFolderFile(file, `${rope.where}.${name} has to be a whole number, got ${value}`);
 }
 
 function made(name: string, values: readonly number[]): Recipe {
@@ -66,7 +66,7 @@ export function llama3Factors(rope: Rope, config: Config, head: number, theta: n
     setting(rope, 'low_freq_factor') ?? 1,
     setting(rope, 'high_freq_factor') ?? 4,
   ];
-  if (low >= high) badFile(file, `${rope.where}.low_freq_factor is ${low} and high_freq_factor is ${high}`);
+  if (low >= high) badFolderFile(file, `${rope.where}.low_freq_factor is ${low} and high_freq_factor is ${high}`);
   const context =
     setting(rope, 'original_max_position_embeddings') ??
     config.maybePositive('original_max_position_embeddings') ??
@@ -94,17 +94,19 @@ export function longFactors(
     if (list === undefined) return undefined;
     const where = `${rope.where}.${name}`;
     if (!Array.isArray(list) || list.length !== dimensions / 2)
-      badFile(file, `${where} has to be an array of ${dimensions / 2} numbers, got ${show(list)}`);
-    return (list as unknown[]).map((value) => positive(file, where, value) ?? badFile(file, `${where} has a gap`));
+      badFolderFile(file, `${where} has to be an array of ${dimensions / 2} numbers, got ${show(list)}`);
+    return (list as unknown[]).map(
+      (value) => positive(file, where, value) ?? badFolderFile(file, `${where} has a gap`),
+    );
   });
   const [long, short] = lists;
   if (long === undefined && short === undefined) {
-    if (rope.type !== undefined) badFile(file, `${rope.where}.long_factor is missing`);
+    if (rope.type !== undefined) badFolderFile(file, `${rope.where}.long_factor is missing`);
     return { tensors: [] };
   }
   if (long === undefined || short === undefined)
-    badFile(file, `${rope.where}.${long === undefined ? 'long' : 'short'}_factor is missing`);
-  if (rope.type === undefined) badFile(file, `${rope.where}.type is missing`);
+    badFolderFile(file, `${rope.where}.${long === undefined ? 'long' : 'short'}_factor is missing`);
+  if (rope.type === undefined) badFolderFile(file, `${rope.where}.type is missing`);
   const scale = context / original;
   const grown = rope.type === 'yarn' ? 0.1 * Math.log(scale) + 1 : Math.sqrt(1 + Math.log(scale) / Math.log(original));
   return {

@@ -6,10 +6,11 @@ import { noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
-import { badFile, unsupported } from './errors.js';
-import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
+import { badFolderFile, unsupported } from './errors.js';
+import { type Json, member, objectMember } from './json.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
+import { flatSteps } from './steps.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
 import {
   type AddedToken,
@@ -41,12 +42,12 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
   if (missing === 0) return;
   const text = `${missing} of the 256 tokens for single bytes (<0x00> to <0xFF>) are missing`;
   if (missingBytes === 'refuse')
-    badFile(file, `${text}; llama.cpp ends its process at the first character without a token`, undefined, {
+    badFolderFile(file, `${text}; llama.cpp aborts at the first character without a token`, undefined, {
       kind: 'try',
       option: mention('missingBytes', 'keep'),
       effect: 'converts it all the same',
     });
-  const note = `${text}: llama.cpp ends its process at the first character that the vocabulary lacks`;
+  const note = `${text}: llama.cpp aborts at the first character that the vocabulary lacks`;
   vocabulary.notes.push(noteOf('missingBytes', { count: missing }, note));
 }
 
@@ -134,25 +135,17 @@ export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array)
   return { keys: keysOf(files, vocabulary, model.addsBlank), notes: vocabulary.notes };
 }
 
-/** Entries of a normalizer or pre-tokenizer, nested sequences laid flat. */
-function flat(entry: unknown, list: string, depth = 0): readonly Json[] {
-  if (entry === undefined) return [];
-  if (!isObject(entry) || depth > 8) return unsupported('tokenizer.json', `${show(entry)} is no ${list.slice(0, -1)}`);
-  if (member(entry, 'type') !== 'Sequence') return [entry];
-  return arrayMember(entry, list).flatMap((one) => flat(one, list, depth + 1));
-}
-
 /** True if a tokenizer.json puts a blank before the text. Fails for steps that llama.cpp lacks. */
 function readsBlank(tokenizer: Json): boolean {
   const file = 'tokenizer.json';
   let adds = false;
-  for (const step of flat(member(tokenizer, 'normalizer'), 'normalizers')) {
+  for (const step of flatSteps(member(tokenizer, 'normalizer'), 'normalizers')) {
     const [type, text] = [member(step, 'type'), member(objectMember(step, 'pattern'), 'String')];
     if (type === 'Prepend' && member(step, 'prepend') === blank) adds = true;
     else if (!(type === 'Replace' && text === ' ' && member(step, 'content') === blank))
       unsupported(file, `the normalizer ${show(type)} is not supported for this kind of tokenizer`);
   }
-  for (const step of flat(member(tokenizer, 'pre_tokenizer'), 'pretokenizers')) {
+  for (const step of flatSteps(member(tokenizer, 'pre_tokenizer'), 'pretokenizers')) {
     const [type, text] = [member(step, 'type'), member(objectMember(step, 'pattern'), 'String')];
     if (type === 'Metaspace') {
       const scheme =

@@ -171,8 +171,8 @@ function lowers(normalizer: unknown, depth = 0): boolean {
  * Keys of models that llama.cpp's converter recognizes by the size of their vocabulary: the infill tokens of CodeLlama, and tokenizers for
  * text without a BOS token.
  */
-function ownKeys({ architecture, config }: TokenizerFiles): GgufKey[] {
-  const size = architecture === 'llama' ? config.get('vocab_size') : undefined;
+function ownKeys({ architecture, size }: TokenizerFiles): GgufKey[] {
+  if (architecture !== 'llama') return [];
   if (size === 49152) return [{ name: 'tokenizer.ggml.add_bos_token', type: 'bool', value: false }];
   if (size !== 32016) return [];
   return ['prefix', 'suffix', 'middle', 'eot'].map(
@@ -203,7 +203,7 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   }));
   for (const [role, value] of found.adds)
     if (addable.includes(role)) keys.push({ name: `tokenizer.ggml.add_${role}_token`, type: 'bool', value });
-  keys.push(...files.templates);
+  for (const template of files.templates) keys.push(template);
   const lowered = lowers(member(files.tokenizer, 'normalizer'));
   if (lowered || wish.normalizes === true)
     keys.push({ name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: lowered });

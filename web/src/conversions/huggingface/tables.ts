@@ -2,7 +2,7 @@
  * Tensors of each architecture: their names at Hugging Face and in llama.cpp, and their shapes.
  * Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/tensor_mapping.py at 0024aa7.
  */
-import type { Row, Table } from './tensors.js';
+import type { Row, TensorTable } from './tensors.js';
 
 const embedding: Row = { from: 'model.embed_tokens', to: 'token_embd', shape: ['vocabulary', 'hidden'] };
 const finalNorm: Row = { from: 'model.norm', to: 'output_norm', shape: ['hidden'] };
@@ -50,13 +50,13 @@ function withPrefix(name: string): string {
 
 const layerPrefix = 'model.layers.';
 
-export const llama: Table = {
+export const llama: TensorTable = {
   layerPrefix,
   outside: decoder,
   layer: [...norms, ...llamaAttention, ...withBias(feedForward, 'optional')],
 };
 
-export const mixtral: Table = {
+export const mixtral: TensorTable = {
   layerPrefix,
   outside: decoder,
   layer: [
@@ -69,7 +69,7 @@ export const mixtral: Table = {
   ],
 };
 
-export const smollm3: Table = {
+export const smollm3: TensorTable = {
   layerPrefix,
   outside: decoder,
   layer: [...norms, ...llamaAttention.map(plain), ...feedForward],
@@ -80,21 +80,21 @@ function plain({ bias: _, ...row }: Row): Row {
   return row;
 }
 
-export const qwen2: Table = {
+export const qwen2: TensorTable = {
   layerPrefix,
   outside: decoder,
   layer: [...norms, ...withBias(attention.slice(0, 3), 'always'), ...attention.slice(3), ...feedForward],
   rename: withPrefix,
 };
 
-export const qwen3: Table = {
+export const qwen3: TensorTable = {
   layerPrefix,
   outside: decoder,
   layer: [...norms, ...attention, ...headNorms, ...feedForward],
   rename: withPrefix,
 };
 
-export const qwen3moe: Table = {
+export const qwen3moe: TensorTable = {
   layerPrefix,
   outside: decoder,
   layer: [
@@ -125,21 +125,21 @@ function withoutHead(name: string): string | undefined {
   return name === 'lm_head.weight' ? undefined : name;
 }
 
-export const gemma2: Table = {
+export const gemma2: TensorTable = {
   layerPrefix,
   outside: plusOne([embedding, finalNorm]),
   layer: plusOne([...gemmaNorms, ...attention, ...feedForward]),
   rename: withoutHead,
 };
 
-export const gemma3: Table = {
+export const gemma3: TensorTable = {
   layerPrefix,
   outside: plusOne([embedding, finalNorm]),
   layer: plusOne([...gemmaNorms, ...attention, ...headNorms, ...feedForward]),
   rename: withoutHead,
 };
 
-export const phi3: Table = {
+export const phi3: TensorTable = {
   layerPrefix,
   outside: decoder,
   layer: [
@@ -162,7 +162,7 @@ function bertName(name: string): string | undefined {
   return unused.test(own) ? undefined : own;
 }
 
-export const bert: Table = {
+export const bert: TensorTable = {
   layerPrefix: 'encoder.layer.',
   outside: [
     { from: 'embeddings.word_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
@@ -186,7 +186,7 @@ export const bert: Table = {
   rename: bertName,
 };
 
-export const nomicBert: Table = {
+export const nomicBert: TensorTable = {
   layerPrefix: 'encoder.layers.',
   outside: [
     { from: 'embeddings.word_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] },

@@ -2,7 +2,7 @@
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
-import { badFile } from './errors.js';
+import { badFolderFile } from './errors.js';
 import { decodeText, isObject, type Json, member, parseObject } from './json.js';
 
 const key = 'tokenizer.chat_template';
@@ -13,7 +13,10 @@ export async function readTemplates(folder: Folder, settings: Json | undefined):
   if (template === undefined) return [];
   if (typeof template === 'string') return [{ name: key, type: 'string', value: template }];
   if (!Array.isArray(template))
-    return badFile('tokenizer_config.json', `chat_template has to be a string or an array, got ${show(template)}`);
+    return badFolderFile(
+      'tokenizer_config.json',
+      `chat_template has to be a string or an array, got ${show(template)}`,
+    );
   const named = new Map<string, string>();
   for (const entry of (template as unknown[]).filter(isObject)) {
     const [name, text] = [member(entry, 'name'), member(entry, 'template')];

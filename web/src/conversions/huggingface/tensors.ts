@@ -2,8 +2,9 @@
  * Turns the tensors of a folder into recipes, by tables of names and shapes. Each tensor must match one row of the table, and each required
  * row one tensor.
  */
+import { quoted } from '../../files/bytes.js';
 import type { FolderTensor, Recipe } from '../recipe.js';
-import { badFile, quoted } from './errors.js';
+import { badFolderFile } from './errors.js';
 
 /** Sizes of a model. The tables give shapes in terms of them. */
 export interface Sizes {
@@ -48,7 +49,7 @@ export interface Row {
 }
 
 /** The tensors of an architecture. */
-export interface Table {
+export interface TensorTable {
   /** Prefix before the number of a layer. */
   readonly layerPrefix: string;
   readonly outside: readonly Row[];
@@ -64,7 +65,7 @@ const bufferEnds = ['.attention.masked_bias', '.attention.bias', '.rotary_emb.in
 const towers = /visual\.|vision\.|vision_|audio\.|audio_|projector\.|image_newline|patch_embed|^mlp1?\./;
 
 /** Name of a tensor in the tables; undefined if it is left out. */
-function canonical(name: string, table: Table): string | undefined {
+function canonical(name: string, table: TensorTable): string | undefined {
   if (bufferEnds.some((end) => name.endsWith(end)) || towers.test(name)) return undefined;
   const own = name.replace('language_model.', '');
   return table.rename === undefined ? own : table.rename(own);
@@ -80,7 +81,7 @@ interface ExpectedTensor {
 }
 
 /** All expected tensors of a model, by name. */
-function places(table: Table, sizes: Sizes): Map<string, ExpectedTensor> {
+function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
   const all = new Map<string, ExpectedTensor>();
   const put = (row: Row, from: string, to: string, expert?: number) => {
     const shape = row.shape.map((size) => sizes[size]);
@@ -137,32 +138,32 @@ const quantizedEnds =
   /\.(weight_packed|weight_scale|weight_scale_inv|weight_zero_point|weight_shape|qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|quant_state\.\S+)$/;
 
 /** Checks the type and shape of a tensor. */
-function check(tensor: FolderTensor, place: ExpectedTensor): void {
+function check(tensor: FolderTensor, place: ExpectedTensor, assumed: string): void {
   const { name, dtype, shape } = tensor;
   if (!floats.includes(dtype))
-    badFile('safetensors', `tensor ${quoted(name)} is ${dtype}; weights have to be ${floats.join(', ')}`, name);
+    badFolderFile('safetensors', `tensor ${quoted(name)} is ${dtype}; weights have to be ${floats.join(', ')}`, name);
   if (shape.length !== place.shape.length || shape.some((n, i) => n !== place.shape[i]))
-    badFile(
+    badFolderFile(
       'safetensors',
-      `tensor ${quoted(name)} has the shape [${shape.join(', ')}]; by config.json it is [${place.shape.join(', ')}]`,
+      `tensor ${quoted(name)} has the shape [${shape.join(', ')}]; by config.json it is [${place.shape.join(', ')}]${assumed}`,
       name,
     );
 }
 
 /** Fails for an unexpected tensor, with a reason derived from its name. */
-function misplaced(name: string, own: string, table: Table, { layers }: Sizes, architecture: string): never {
+function misplaced(name: string, own: string, table: TensorTable, { layers }: Sizes, architecture: string): never {
   if (/\.lora_[AB]\.|\.lora_embedding_|\.lora_magnitude_/.test(name))
-    badFile('safetensors', `tensor ${quoted(name)} is of an adapter (LoRA); merge it into its model first`, name);
+    badFolderFile('safetensors', `tensor ${quoted(name)} is of an adapter (LoRA); merge it into its model first`, name);
   if (quantizedEnds.test(name))
-    badFile(
+    badFolderFile(
       'safetensors',
       `tensor ${quoted(name)} is of quantized weights; convert the model that they were made from`,
       name,
     );
   const digits = own.startsWith(table.layerPrefix) ? /^\d+/.exec(own.slice(table.layerPrefix.length)) : null;
   if (digits !== null && Number(digits[0]) >= layers)
-    badFile('config.json', `num_hidden_layers is ${layers}, but there is a tensor ${quoted(name)}`, name);
-  return badFile(
+    badFolderFile('config.json', `num_hidden_layers is ${layers}, but there is a tensor ${quoted(name)}`, name);
+  return badFolderFile(
     'safetensors',
     `tensor ${quoted(name)} has no place in a model of the architecture ${architecture}`,
     name,
@@ -178,18 +179,24 @@ type Stack = (string | undefined)[];
 
 /**
  * Recipes of a folder, in the order of its tensors. A stack of experts takes the position of its last one.
+ * @param defaults keys that config.json lacks, with the values that were assumed, for errors
  * @throws ScalepointError `BAD_FILE` for a missing or unexpected tensor, or one of another shape
  */
 export function recipes(
   tensors: readonly FolderTensor[],
-  table: Table,
+  table: TensorTable,
   sizes: Sizes,
   architecture: string,
+  defaults: readonly string[],
 ): readonly Recipe[] {
+  const assumed = defaults.length === 0 ? '' : `; missing keys have defaults: ${defaults.join(', ')}`;
   // Reject absurd sizes before a table is built for them: every layer has more tensors than these.
   const experts = table.layer.filter(({ from }) => from.includes('#')).length * sizes.experts;
   if (sizes.layers * (1 + experts) > tensors.length)
-    badFile('config.json', `there are only ${tensors.length} tensors, too few for ${plural(sizes.layers, experts)}`);
+    badFolderFile(
+      'config.json',
+      `there are only ${tensors.length} tensors, too few for ${plural(sizes.layers, experts)}${assumed}`,
+    );
   const all = places(table, sizes);
   const found = new Map<string, string>();
   const stacks = new Map<string, Stack>();
@@ -200,9 +207,13 @@ export function recipes(
     const place = all.get(own) ?? misplaced(tensor.name, own, table, sizes, architecture);
     const before = found.get(own);
     if (before !== undefined)
-      badFile('safetensors', `tensors ${quoted(before)} and ${quoted(tensor.name)} have the same place`, tensor.name);
+      badFolderFile(
+        'safetensors',
+        `tensors ${quoted(before)} and ${quoted(tensor.name)} have the same place`,
+        tensor.name,
+      );
     found.set(own, tensor.name);
-    check(tensor, place);
+    check(tensor, place, assumed);
     if (place.expert === undefined) {
       result.push(recipe(place, sizes, [tensor.name]));
       continue;
@@ -213,6 +224,6 @@ export function recipes(
     if (!stack.includes(undefined)) result.push(recipe(place, sizes, stack as string[]));
   }
   for (const [name, { required }] of all)
-    if (required && !found.has(name)) badFile('safetensors', `the tensor ${quoted(name)} is missing`, name);
+    if (required && !found.has(name)) badFolderFile('safetensors', `the tensor ${quoted(name)} is missing`, name);
   return result;
 }

@@ -2,7 +2,7 @@
 import { show } from '../../core/show.js';
 import type { Folder } from '../recipe.js';
 import { byteLevelKeys } from './bytelevel.js';
-import { badFile, unsupported } from './errors.js';
+import { badFolderFile, unsupported } from './errors.js';
 import { type Json, member, objectMember, parseObject } from './json.js';
 import { sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import { readTemplates } from './templates.js';
@@ -36,13 +36,13 @@ export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promi
   const encoder = ['bert', 'nomic-bert'].includes(wish.architecture);
   const kind = tokenizer === undefined ? 'sentencepiece' : kindOf(tokenizer);
   if (encoder !== (kind === 'wordpiece')) {
-    if (tokenizer === undefined) return badFile('tokenizer.json', 'the folder has none');
+    if (tokenizer === undefined) return badFolderFile('tokenizer.json', 'the folder has none');
     return unsupported('tokenizer.json', `this kind of tokenizer is not supported for ${wish.architecture}`);
   }
   if (kind === 'wordpiece') return wordPieceKeys(files, tokenizer as Json);
   if (kind === 'bytes') return byteLevelKeys(files, tokenizer as Json);
   const model = await folder.file('tokenizer.model');
   if (model !== undefined) return sentencePieceFromModel(files, model);
-  if (tokenizer === undefined) return badFile('tokenizer.json', 'the folder has none, and no tokenizer.model');
+  if (tokenizer === undefined) return badFolderFile('tokenizer.json', 'the folder has none, and no tokenizer.model');
   return sentencePieceFromJson(files, tokenizer);
 }

@@ -4,7 +4,7 @@
  */
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
-import { badFile, unsupported } from './errors.js';
+import { badFolderFile, unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { specialKeys } from './special.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
@@ -48,7 +48,7 @@ export function wordPieceKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   const special = [...specialKeys(files, vocabulary, { normalizes: true }), ...accentKeys(tokenizer)];
   for (const role of needed)
     if (!special.some(({ name }) => name === `tokenizer.ggml.${role}_token_id`))
-      badFile(
+      badFolderFile(
         'tokenizer_config.json',
         `nothing says which token is the ${role === 'seperator' ? 'separator' : role} one`,
       );

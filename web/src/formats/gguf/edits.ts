@@ -3,9 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, tools/quantize/quantize.cpp at 03161a4.
  */
 import { rangeError, typeError } from '../../core/errors.js';
-import { nodeModule } from '../../core/node.js';
 import { type Expected, type Hint, ofType, whole } from '../../core/option-problem.js';
-import { systemMessage } from '../../files/bytes.js';
 import type { OptionInfo } from '../options.js';
 import { alignmentKey, type GgufHeader, type GgufPair, typeNameOf } from './header.js';
 import { pairOf } from './pairs.js';
@@ -30,7 +28,8 @@ export type MetadataEdits = Readonly<
 
 type MetadataEdit = MetadataEdits[string];
 
-const nameKey = 'general.name';
+/** Key of a model's name. */
+export const nameKey = 'general.name';
 const templateKey = 'tokenizer.chat_template';
 
 /** Keys that follow from the layout of the file. */
@@ -114,20 +113,6 @@ function override(word: string): readonly [key: string, value: MetadataEdit] {
   return [key, value];
 }
 
-/** The text of a file (Node). @throws RangeError if it cannot be read */
-function textOf(path: string): string {
-  const fs = nodeModule('node:fs');
-  if (fs === undefined)
-    throw rangeError('--chat-template', ofType('readable file'), path, { kind: 'because', message: 'paths need Node' });
-  try {
-    const bytes = fs.readFileSync(path);
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch (cause) {
-    const message = cause instanceof TypeError ? 'it is not UTF-8' : systemMessage(cause);
-    throw rangeError('--chat-template', ofType('readable file'), path, { kind: 'because', message });
-  }
-}
-
 /** --override-kv, --name and --chat-template. */
 export const metadata: OptionInfo = {
   flags: [
@@ -138,14 +123,14 @@ export const metadata: OptionInfo = {
       about: 'set a key of the metadata, TYPE is int, float, bool or str; can be repeated',
     },
     { name: 'name', value: 'TEXT', about: `the name of the model, ${nameKey}` },
-    { name: 'chat-template', value: 'FILE', about: `${templateKey}, from a file` },
+    { name: 'chat-template', value: 'FILE', isText: true, about: `${templateKey}, from a file` },
   ],
   check,
   read({ 'override-kv': words, name, 'chat-template': template }) {
     const edits: (readonly [key: string, value: MetadataEdit])[] = [];
     for (const word of Array.isArray(words) ? (words as readonly string[]) : []) edits.push(override(word));
     if (name !== undefined) edits.push([nameKey, String(name)]);
-    if (template !== undefined) edits.push([templateKey, textOf(String(template))]);
+    if (template !== undefined) edits.push([templateKey, String(template)]);
     const keys = edits.map(([key]) => key);
     const twice = keys.find((key, i) => keys.indexOf(key) < i);
     if (twice !== undefined) throw rangeError('--override-kv', { kind: 'distinct' }, twice);

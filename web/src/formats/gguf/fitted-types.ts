@@ -5,14 +5,13 @@ import { categoryOf } from './mixture.js';
 import { type FileType, fileTypes, ggufTargets, type TargetType } from './options.js';
 import { storedSize } from './splits.js';
 
-/**
- * Types excluded from mixtures: those for models trained with few values and for experts, whose errors are too large elsewhere, and those
- * of points on a grid, most of which require an importance matrix.
- */
-const special = /^(MXFP4|TQ|Q[12]_0|IQ[123]_)/;
+/** Types that mixtures may have. */
+const fitted = new Set<TargetType>(Object.values(fileTypes).flatMap((row) => ('fitted' in row ? [row.base] : [])));
 
 /** Types of weights. Among types of one size, the better one is chosen for each weight. */
-const types: readonly TargetType[] = [...blockTypes.filter((type) => !special.test(type)), 'F16', 'BF16'];
+const types: readonly TargetType[] = [...blockTypes, 'F16' as const, 'BF16' as const].filter((type) =>
+  fitted.has(type),
+);
 
 /** File type that stands for a type: the usual one among those that give it to most tensors. */
 function fileTypeOf(type: string): FileType | undefined {

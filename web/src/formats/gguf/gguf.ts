@@ -7,6 +7,7 @@ import { type GgufHeader, readGguf } from './header.js';
 import { readImportance } from './importance.js';
 import { aliases, type GgufOptions, type GgufTarget, options, ruleTargets, targets } from './options.js';
 import { planGguf } from './plan.js';
+import { readMoments } from './read-moments.js';
 import { ggufReasonText } from './reasons.js';
 import { ggufSignature } from './signature.js';
 import { openSplits, splitCount } from './splits.js';
@@ -75,8 +76,11 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
 
   tensors: async (model) => model.tensors.map(plainTensor),
 
-  plan: async (model, choices, partsOf, _output, readOptionFile) =>
-    planGguf(model.header, choices, partsOf, undefined, await readImportance(choices, readOptionFile)),
+  async plan(model, choices, partsOf, _output, readOptionFile) {
+    const moments = await readMoments(choices, readOptionFile);
+    const matrix = await readImportance(choices, readOptionFile, moments);
+    return planGguf(model.header, choices, partsOf, undefined, matrix, moments);
+  },
 
   reasonText: ggufReasonText,
 };

@@ -36,7 +36,7 @@ type ValueType = (typeof valueTypes)[number];
 export type ValueTypeName = ValueType['name'];
 
 /** The number of a type of values. */
-export function typeNumber(type: ValueTypeName): number {
+export function ggmlTypeNumber(type: ValueTypeName): number {
   return valueTypes.findIndex(({ name }) => name === type);
 }
 

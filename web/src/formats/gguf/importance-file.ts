@@ -19,12 +19,12 @@ interface Sums {
 
 /** Metadata of the file. */
 interface About {
-  readonly datasets?: readonly string[];
-  readonly chunks?: number;
-  readonly chunkSize?: number;
+  readonly datasets?: readonly string[] | undefined;
+  readonly chunks?: number | undefined;
+  readonly chunkSize?: number | undefined;
 }
 
-const aboutKeys = new Set(['datasets', 'chunks', 'chunkSize']);
+const aboutNames = ['datasets', 'chunks', 'chunkSize'];
 
 /** Checks a number against the range of the file. @throws RangeError naming the option */
 function checkCount(value: number, name: string): number {
@@ -34,12 +34,12 @@ function checkCount(value: number, name: string): number {
 
 /** Bytes of the file. llama-quantize requires all three keys. */
 export function importanceFile(weights: readonly Sums[], about: About): Uint8Array<ArrayBuffer> {
-  checkKeys(about, aboutKeys);
+  checkKeys(about, aboutNames);
   const { datasets = ['unnamed'] } = about;
   if (!Array.isArray(datasets) || !datasets.every((name) => typeof name === 'string')) {
     throw typeError('datasets', ofType('array of names'), datasets);
   }
-  const rows = weights.reduce((most, { counts }) => Math.max(most, ...counts), 1);
+  const rows = weights.reduce((most, { counts }) => counts.reduce((a, b) => Math.max(a, b), most), 1);
   const chunks = checkCount(about.chunks ?? 1, 'chunks');
   const chunkSize = checkCount(about.chunkSize ?? Math.ceil(rows / chunks), 'chunkSize');
   const keys: GgufKey[] = [

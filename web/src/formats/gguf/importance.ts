@@ -205,6 +205,21 @@ export interface ImportanceChoices {
   readonly excludeWeights?: readonly string[] | undefined;
 }
 
+/** Position of the moments of a weight's inputs. */
+export interface WeightMoments {
+  readonly byteOffset: number;
+  readonly columns: number;
+}
+
+/** Second moments of the inputs of weights. */
+export interface ModelMoments {
+  /** The file that holds them. */
+  readonly file: FileInput;
+  readonly weights: ReadonlyMap<string, WeightMoments>;
+  /** Their diagonals, as an importance matrix. */
+  readonly importance: ImportanceMatrix;
+}
+
 async function readMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'file'>> {
   const start = await source.read(0, Math.min(4, source.size));
   const isGguf = start.length === 4 && new DataView(start.buffer, start.byteOffset, 4).getUint32(0, true) === magic;
@@ -212,15 +227,17 @@ async function readMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'f
 }
 
 /**
- * Reads the importance matrix that the options name, without excluded entries; undefined without a matrix or entries.
+ * Reads the importance matrix that the options name, without excluded entries; undefined without a matrix or entries. Without a name, it is
+ * that of the moments.
  * @throws ScalepointError `BAD_FILE`, `IO`
  */
 export async function readImportance(
   choices: ImportanceChoices,
   readOptionFile: ReadOptionFile,
+  moments?: ModelMoments,
 ): Promise<ImportanceMatrix | undefined> {
   const { importance, includeWeights = [], excludeWeights = [] } = choices;
-  if (importance === undefined) return undefined;
+  if (importance === undefined) return moments?.importance;
   const matrix = await readOptionFile(importance, async (source): Promise<ImportanceMatrix> => {
     const file = typeof importance === 'string' ? importance : source.name;
     return { ...(await inFile(file ?? 'importance', readMatrix(source))), file };
@@ -271,7 +288,7 @@ const isEmbedding = (name: string) => name === 'token_embd.weight' || name === '
 const sizeOf = (shape: readonly number[]) => (shape.at(-1) ?? 1) * (shape.at(-3) ?? 1);
 
 /** Gives the tensors of a model their importance, and records mismatches for the notes. */
-export class Importance {
+export class ModelImportance {
   readonly #matrix: ImportanceMatrix | undefined;
   readonly #used = new Set<string>();
   readonly #without: string[] = [];
@@ -314,7 +331,7 @@ export class Importance {
       ...noteOn('noImportance', 'quantized without importance: no entry in the matrix for', this.#without),
       ...noteOn(
         'partialImportance',
-        'never active when the matrix was made, so that the columns of a part count alike:',
+        'some experts were never active when the matrix was made, so all columns of those experts were weighted equally:',
         this.#partial,
       ),
       ...noteOn('unusedImportance', 'in the importance matrix but not quantized by it:', unused),

@@ -1,6 +1,6 @@
 /** Key-value pairs of GGUF files to be written. */
 import type { MetadataValue } from '../format.js';
-import { type GgufPair, typeNumber, type ValueTypeName } from './header.js';
+import { type GgufPair, ggmlTypeNumber, type ValueTypeName } from './header.js';
 
 /** A key and its value, with a type of GGUF. */
 export type GgufKey = { readonly name: string } & (
@@ -37,45 +37,52 @@ const writers: Readonly<Record<string, Writer>> = {
 
 const encoder = new TextEncoder();
 
-/** Collects the parts of a pair, and joins them at the end. */
+/** Writes the parts of a pair one after the other. A tokenizer has hundreds of thousands of texts, so that memory is taken for many at once. */
 class PairWriter {
-  readonly #pieces: Uint8Array[] = [];
+  #memory = new Uint8Array(256);
+  #view = new DataView(this.#memory.buffer);
   #size = 0;
 
-  bytes(bytes: Uint8Array): void {
-    this.#pieces.push(bytes);
-    this.#size += bytes.length;
+  /** Makes room for more bytes. Returns their position. */
+  #room(bytes: number): number {
+    if (this.#size + bytes > this.#memory.length) {
+      const larger = new Uint8Array(2 * (this.#size + bytes));
+      larger.set(this.#memory.subarray(0, this.#size));
+      this.#memory = larger;
+      this.#view = new DataView(larger.buffer);
+    }
+    return this.#size;
   }
 
   numbers({ bytes, write }: Writer, values: ArrayLike<Scalar>): void {
-    const piece = new Uint8Array(bytes * values.length);
-    const view = new DataView(piece.buffer);
-    for (let i = 0; i < values.length; i++) write(view, i * bytes, values[i] as Scalar);
-    this.bytes(piece);
+    const at = this.#room(bytes * values.length);
+    for (let i = 0; i < values.length; i++) write(this.#view, at + i * bytes, values[i] as Scalar);
+    this.#size += bytes * values.length;
   }
 
   u32(value: number): void {
-    this.numbers(writers.u32 as Writer, [value]);
+    this.#view.setUint32(this.#room(4), value, true);
+    this.#size += 4;
   }
 
+  /** A count. */
   u64(value: number): void {
-    this.numbers(writers.u64 as Writer, [value]);
+    this.u32(value % 2 ** 32);
+    this.u32(Math.floor(value / 2 ** 32));
   }
 
   string(text: string | Uint8Array): void {
-    const bytes = typeof text === 'string' ? encoder.encode(text) : text;
-    this.u64(bytes.length);
-    this.bytes(bytes);
+    // A code unit becomes at most three bytes.
+    const at = this.#room(8 + 3 * text.length) + 8;
+    let written = text.length;
+    if (typeof text === 'string') written = encoder.encodeInto(text, this.#memory.subarray(at)).written;
+    else this.#memory.set(text, at);
+    this.u64(written);
+    this.#size += written;
   }
 
   all(): Uint8Array<ArrayBuffer> {
-    const all = new Uint8Array(this.#size);
-    let at = 0;
-    for (const piece of this.#pieces) {
-      all.set(piece, at);
-      at += piece.length;
-    }
-    return all;
+    return this.#memory.slice(0, this.#size);
   }
 }
 
@@ -84,11 +91,11 @@ export function pairOf(key: GgufKey): GgufPair {
   const pair = new PairWriter();
   pair.string(key.name);
   if (key.type === 'string') {
-    pair.u32(typeNumber('string'));
+    pair.u32(ggmlTypeNumber('string'));
     pair.string(key.value);
   } else if (key.type === 'string[]') {
-    pair.u32(typeNumber('array'));
-    pair.u32(typeNumber('string'));
+    pair.u32(ggmlTypeNumber('array'));
+    pair.u32(ggmlTypeNumber('string'));
     pair.u64(key.value.length);
     for (const text of key.value) pair.string(text);
   } else {
@@ -96,8 +103,8 @@ export function pairOf(key: GgufKey): GgufPair {
     const type = (isArray ? key.type.slice(0, -2) : key.type) as ValueTypeName;
     const writer = writers[type] as Writer;
     const values = (isArray ? key.value : [key.value]) as ArrayLike<Scalar>;
-    if (isArray) pair.u32(typeNumber('array'));
-    pair.u32(typeNumber(type));
+    if (isArray) pair.u32(ggmlTypeNumber('array'));
+    pair.u32(ggmlTypeNumber(type));
     if (isArray) pair.u64(values.length);
     pair.numbers(writer, values);
   }

@@ -2,17 +2,18 @@
  * Plans GGUF results as llama-quantize makes them: types and order of the tensors, and the metadata, all from the header.
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp at 007dbbf. Tests compare with v0.5.0.
  */
-import { blockTypeInfo, isBlockType } from '../../core/blocks.js';
+import { blockTypeInfo, hasFeedback, isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
+import { type Note, noteOf } from '../../core/note.js';
 import { type Hint, mention } from '../../core/option-problem.js';
-import { quoted } from '../../files/bytes.js';
-import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
+import { quoted, quotedNames } from '../../files/bytes.js';
+import type { Feedback, FilePlan, LogicalTensor, PartsOf } from '../format.js';
 import { keepHint, ruleFor } from '../options.js';
 import { type Reason, rankReason, reasons } from '../reason.js';
 import { compareNames, plainTensor } from '../tensors.js';
 import { edited } from './edits.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
-import { Importance, type ImportanceMatrix, withImportance } from './importance.js';
+import { type ImportanceMatrix, ModelImportance, type ModelMoments, withImportance } from './importance.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
 import {
   aliases,
@@ -128,6 +129,9 @@ class Chooser {
   }
 }
 
+/** Default of `damping`. */
+const usualDamping = 0.01;
+
 /** Resolves aliases of a target. */
 export function fileTypeOf(to: Exclude<GgufTarget, 'copy'>): FileType {
   return to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
@@ -183,6 +187,31 @@ function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
   return { results, layers, notes };
 }
 
+/** The moments by which a tensor passes errors on; undefined if it does not. */
+function feedbackOf(
+  { name, shape }: GgufTensor,
+  type: string,
+  { method, damping = usualDamping }: GgufChoices,
+  moments: ModelMoments | undefined,
+): Feedback | undefined {
+  const found = moments?.weights.get(name);
+  const isMatrix = shape.slice(0, -2).every((dimension) => dimension === 1);
+  if (method !== 'gptq' || found === undefined || found.columns !== shape.at(-1) || !isMatrix || !hasFeedback(type))
+    return undefined;
+  return { ...found, damping };
+}
+
+/** The note about tensors that pass no errors on, with the method that does. */
+function feedbackNote(results: readonly ResultTensor[], { method }: GgufChoices): Note[] {
+  if (method !== 'gptq') return [];
+  const tensors = results.flatMap(({ name, type, kept, feedback }) =>
+    kept === undefined && feedback === undefined && isBlockType(type) ? [name] : [],
+  );
+  if (tensors.length === 0) return [];
+  const text = `rounded to the nearest, for want of moments or of a type that passes errors on: ${quotedNames(tensors)}`;
+  return [noteOf('noFeedback', { tensors }, text)];
+}
+
 /** Chooses a type for each tensor. */
 function converted(
   view: GgufView,
@@ -190,11 +219,12 @@ function converted(
   fileType: FileType,
   choices: GgufChoices,
   matrix: ImportanceMatrix | undefined,
+  moments: ModelMoments | undefined,
 ) {
   const { requantize = false } = choices;
   const rest = { ...view, tensors: tensors.map(({ tensor }) => tensor) };
   const chooser = new Chooser(rest, fileType, choices, matrix !== undefined);
-  const importance = new Importance(matrix);
+  const importance = new ModelImportance(matrix);
   const results = tensors.map(({ tensor, source, from }): ResultTensor => {
     const { name, shape } = tensor;
     const choice = chooser.choose(tensor);
@@ -202,11 +232,12 @@ function converted(
     checkConvertible(source, choice.type, requantize);
     // Casts do not depend on importance, but their errors are weighted by it.
     const weights = isCastType(choice.type) ? importance.seen(source) : importance.of(source);
-    const result = { name, shape, ...choice, from, importance: weights };
+    const feedback = weights && feedbackOf(source, choice.type, choices, moments);
+    const result = { name, shape, ...choice, from, importance: weights, feedback };
     checkImportance(result, fileType, matrix !== undefined);
     return result;
   });
-  return { results, notes: importance.notes() };
+  return { results, notes: [...importance.notes(), ...feedbackNote(results, choices)] };
 }
 
 /**
@@ -221,6 +252,7 @@ export function planGguf(
   partsOf: PartsOf,
   sources?: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[],
   matrix?: ImportanceMatrix,
+  moments?: ModelMoments,
 ): FilePlan {
   const { to, metadata } = choices;
   if (sources !== undefined && choices.keepSplit === true)
@@ -239,7 +271,8 @@ export function planGguf(
   const { results: left, layers, notes: missing } = sorted(tensors, choices);
   const set = edited(pairsOf(view, fileType), view, metadata);
   const pairs = withLayers(withImportance(set, matrix), view, layers);
-  const { results, notes } = converted(view, left, fileType, choices, matrix);
+  const { results, notes } = converted(view, left, fileType, choices, matrix, moments);
   const plan = planResult(pairs, results, partsOf, { choices });
-  return { ...plan, notes: [...plan.notes, ...missing, ...notes] };
+  const data = results.some(({ feedback }) => feedback !== undefined) ? { data: moments?.file } : {};
+  return { ...plan, ...data, notes: [...plan.notes, ...missing, ...notes] };
 }

@@ -43,7 +43,7 @@ class Numbers {
 
   constructor(layers: readonly number[]) {
     this.#left = new Set(layers);
-    this.#first = Math.min(...layers);
+    this.#first = layers.reduce((least, layer) => Math.min(least, layer), Number.POSITIVE_INFINITY);
   }
 
   of(layer: number): number | undefined {

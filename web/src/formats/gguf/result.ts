@@ -5,7 +5,7 @@ import { type BlockSearch, type BlockType, searchedTypes } from '../../core/bloc
 import { rangeError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { mention, without } from '../../core/option-problem.js';
-import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
+import type { Feedback, FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import type { Reason } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
@@ -27,6 +27,8 @@ export interface ResultTensor extends Choice {
   readonly shape: readonly number[];
   /** Weight of the errors of each column. */
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
+  /** Set if rounding passes errors on. */
+  readonly feedback?: Feedback | undefined;
   /** Source with its index in the plan, or computed bytes. */
   readonly from: { readonly source: LogicalTensor; readonly index: number } | Uint8Array<ArrayBuffer>;
 }
@@ -60,7 +62,7 @@ function searchNote(results: readonly ResultTensor[], search: BlockSearch | unde
   const made = results.filter(({ type, kept }) => kept === undefined && !isCastType(type) && !isSearched(type));
   if (made.length === 0) return [];
   const types = [...new Set(made.map(({ type }) => type))];
-  const text = `no better search for ${types.join(', ')}: these blocks are those of the usual one`;
+  const text = `no better search for ${types.join(', ')}: these tensors use ggml's own search`;
   return [noteOf('noBetterSearch', { types, tensors: made.map(({ name }) => name) }, text)];
 }
 
@@ -88,7 +90,7 @@ const fileOf = ({ from }: ResultTensor) => (from instanceof Uint8Array ? 0 : (fr
 /** Index of the first tensor of each file of the input, in the list sorted by file. @throws RangeError if a file has no tensors left */
 function beginsAsInput(results: readonly ResultTensor[]): readonly number[] | undefined {
   const files = results.map(fileOf);
-  const count = Math.max(0, ...files) + 1;
+  const count = files.reduce((most, file) => Math.max(most, file), 0) + 1;
   if (count === 1) return undefined;
   return Array.from({ length: count }, (_, file) => {
     const begin = files.indexOf(file);
@@ -153,13 +155,14 @@ export function planResult(
 ): FilePlan {
   const { files, wrongAlignment } = layOut(pairs, results, options);
   const tensors: PlannedTensor[] = [];
-  for (const { type, kept, from, importance } of results) {
+  for (const { type, kept, from, importance, feedback } of results) {
     if (from instanceof Uint8Array) continue;
     const { source, index } = from;
     if (kept !== undefined && isAsStored(source, type)) tensors[index] = keptLogical(source, kept);
     else {
       const form = formTo(type, { importance, search: options.choices.search });
-      tensors[index] = convertedLogical(source, form, partsOf(source.shape, form));
+      const planned = convertedLogical(source, form, partsOf(source.shape, form));
+      tensors[index] = feedback === undefined ? planned : { ...planned, feedback };
     }
   }
   return {

@@ -5,7 +5,7 @@
  * Reference: github.com/ggml-org/llama.cpp v0.5.0, tools/gguf-split.
  */
 import { rangeError, ScalepointError, typeError } from '../../core/errors.js';
-import { count as exactly } from '../../core/option-problem.js';
+import { exactly } from '../../core/option-problem.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
 import type { OpenFile, OpenInput } from '../format.js';
 import { besideFile, inFile, shardSuffix } from '../shards.js';

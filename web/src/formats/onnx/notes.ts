@@ -29,8 +29,9 @@ export function floatNodesNote(operators: Counts): Note {
 
 /** The version of ai.onnx lacks casts to float16. @param opset undefined if the model imports none */
 export function noHalfNote(opset: number | undefined, needed: number): Note {
-  const version = opset === undefined ? 'no version of ai.onnx' : `opset ${opset}`;
-  const text = `${version}: nodes compute with float32; opset ${needed} has casts for float16`;
+  const cause =
+    opset === undefined ? 'the model imports no ai.onnx opset' : `the model imports opset ${opset} of ai.onnx`;
+  const text = `${cause}, so nodes stay float32; float16 casts need opset ${needed}`;
   return noteOf('opsetWithoutHalf', { opset, needed }, text);
 }
 
@@ -42,7 +43,7 @@ function integersFor(reason: RestoredReason): string {
     case 'inFunction':
       return `${reason.operator} in a function`;
     case 'noOpset':
-      return 'graphs that import no version of ai.onnx';
+      return 'graphs that import no ai.onnx opset';
     case 'functionOpset':
       return `functions of opset ${reason.opset}`;
     case 'opset':
@@ -84,7 +85,7 @@ function listOf(names: readonly string[], word: string): string {
 function nothingText(reason: WhyNothing): string {
   switch (reason.why) {
     case 'noWeights':
-      return 'the model has no weights of a size and kind that pay';
+      return 'the model has no weights that are large enough and of a kind worth quantizing';
     case 'sameType':
       return `the weights are ${reason.dtype}`;
     case 'dtype': {
@@ -92,11 +93,11 @@ function nothingText(reason: WhyNothing): string {
       return `the weights are ${reason.dtype}; ${others}the model they were made of, in F32, can be converted`;
     }
     case 'inFunctions': {
-      return `products in functions take no blocks; inline the functions, or choose ${listOf(reason.others, 'or')}`;
+      return `MatMul nodes inside functions cannot use block-quantized weights; inline the functions, or choose ${listOf(reason.others, 'or')}`;
     }
     case 'operator': {
       const others = listOf(reason.others, 'and');
-      return `blocks are for products and tables; ${others} take weights of ${reason.operator} as well`;
+      return `blocks are for matrix multiplication and tables; ${others} take weights of ${reason.operator} as well`;
     }
   }
 }
@@ -113,7 +114,7 @@ export function blockCostNote(): Note {
   return noteOf(
     'blockCost',
     {},
-    'in WebAssembly, products with blocks take 2 to 14 times as long as float32 for a single row, and 1.1 to 1.6 times for 64 rows; they ' +
+    'in WebAssembly, MatMul nodes with blocks take 2 to 14 times as long as float32 for a single row, and 1.1 to 1.6 times for 64 rows; they ' +
       'need a quarter of the memory',
   );
 }
@@ -123,7 +124,7 @@ export function integerCostNote(): Note {
   return noteOf(
     'integerCost',
     {},
-    'in WebAssembly, products take 0.5 to 0.7 and convolutions 0.6 times as long as float32, an LSTM 1.2 to 1.4 times',
+    'in WebAssembly, matrix multiplications take 0.5 to 0.7 and convolutions 0.6 times as long as float32, an LSTM 1.2 to 1.4 times',
   );
 }
 
@@ -141,7 +142,7 @@ export function dequantizeCostNote(canCast: boolean): Note {
   return noteOf(
     'dequantizeCost',
     {},
-    'onnxruntime dequantizes the weights at every run: in WebAssembly products take 4 to 19 times as long as float32 for a single row, 1.2 to ' +
+    'onnxruntime dequantizes the weights at every run: in WebAssembly matrix multiplications take 4 to 19 times as long as float32 for a single row, 1.2 to ' +
       '1.7 times for 64 rows, convolutions 1 to 1.2 times, and recurrent layers twice. ',
     canCast ? mention('dequantize', 'cast') : "The session option extra: { session: { disable_quant_qdq: '1' } }",
     ' does it once, and takes the memory of float32',

@@ -55,8 +55,14 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
 
   reasonText,
 
-  async compareRuns(a, b, options, signal) {
+  verify: ({ proto }) =>
+    proto.unknown.map(({ type, name, start }) => {
+      const text = `its data type is ${type}, which ONNX does not have`;
+      return { severity: 'problem', kind: 'unknownType', text, tensor: name, byteOffset: start, type };
+    }),
+
+  async compareRuns(a, b, options, readOptionFile, signal) {
     const { compareRuns } = await import('./run/compare.js');
-    return compareRuns(a, b, options, signal);
+    return compareRuns(a, b, options, readOptionFile, signal);
   },
 };

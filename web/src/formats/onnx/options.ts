@@ -2,7 +2,7 @@
 import { rangeError, typeError } from '../../core/errors.js';
 import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
-import { checkRules, didYouMean, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
+import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** Options of an ONNX result. */
@@ -18,8 +18,8 @@ export interface OnnxOptions {
   /** ONNX, blocks: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32; bnb4: 64 */
   readonly blockSize?: number | undefined;
   /**
-   * ONNX, blocks: true adds zero points, which take 2 % more. 'float': zero points of any value, in products of 2 and 4 bits, which take 20
-   * % more.
+   * ONNX, blocks: true adds zero points, which take 2% more. 'float': zero points of any value, in products of 2 and 4 bits, which take 20%
+   * more.
    * @defaultValue false
    */
   readonly zeroPoints?: boolean | 'float' | undefined;
@@ -102,7 +102,7 @@ export const options = optionTable<OnnxOptions>({
     }
     checkRules(rules, ({ to: wanted, granularity }, path) => {
       if (wanted !== undefined && !onnxTargets.includes(wanted as OnnxTarget)) {
-        throw rangeError(`${path}.to`, oneOf(onnxTargets), wanted, didYouMean(wanted, onnxTargets));
+        throw rangeError(`${path}.to`, oneOf(onnxTargets), wanted);
       }
       if (granularity !== undefined)
         throw rangeError(`${path}.granularity`, { kind: 'onlyFor', files: 'safetensors' }, granularity);

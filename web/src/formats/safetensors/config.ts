@@ -165,6 +165,24 @@ function print(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
 }
 
+/** A JSON text with other numbers. Skips strings by hand, because a long one would exceed the stack of a regular expression. */
+function withNumbers(text: string, change: (number: string) => string): string {
+  let result = '';
+  for (let from = 0; ; ) {
+    const begin = text.indexOf('"', from);
+    const between = text.slice(from, begin < 0 ? text.length : begin);
+    result += between.replace(/-?\d[\d.eE+-]*/g, change);
+    if (begin < 0) return result;
+    let end = begin;
+    for (let backslashes = 1; backslashes % 2 === 1; ) {
+      end = text.indexOf('"', end + 1);
+      for (backslashes = 0; text[end - 1 - backslashes] === '\\'; ) backslashes++;
+    }
+    from = end + 1;
+    result += text.slice(begin, from);
+  }
+}
+
 /**
  * Reads a config.json. Numbers become strings, printed in their original spelling: Python distinguishes 1.0 from 1, and its integers can
  * exceed JavaScript's.
@@ -175,12 +193,9 @@ function parse(text: string): ReturnType<Sidecar['parse']> {
   let value: unknown;
   try {
     JSON.parse(text);
-    const marked = text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) => {
-      return token.startsWith('"') ? token : `"${mark}${token}"`;
-    });
-    value = JSON.parse(marked);
+    value = JSON.parse(withNumbers(text, (number) => `"${mark}${number}"`));
   } catch (cause) {
-    throw new ScalepointError('BAD_FILE', `it is no JSON: ${whyNoJson(text) ?? 'nested too deeply'}`, { cause });
+    throw new ScalepointError('BAD_FILE', `it is not JSON: ${whyNoJson(text) ?? 'nested too deeply'}`, { cause });
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new ScalepointError('BAD_FILE', 'expected a JSON object');

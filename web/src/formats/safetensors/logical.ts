@@ -4,7 +4,7 @@
  */
 import type { CastType } from '../../codecs/cast.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
-import { codeWidths } from '../../codecs/compressed-tensors-codes.js';
+import { type CodeWidth, codeWidths, wordsOf } from '../../codecs/compressed-tensors-codes.js';
 import type { ByteSource } from '../../files/bytes.js';
 import { type ReadStretch, readNeighbors } from '../../files/neighbors.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
@@ -120,8 +120,7 @@ async function packedCodes(
   const [rows = 0, ...inner] = shape;
   const columns = elementCount(inner);
   if (columns === undefined) return undefined;
-  const wordsOf = (n: number, bits: number) => Math.ceil((n * bits) / 32);
-  let bits = codeWidths.find((b) => wordsOf(columns, b) === data.shape[1]);
+  let bits: CodeWidth | undefined = codeWidths.find((b) => wordsOf(columns, b) === data.shape[1]);
   // Up to four codes of either width take one word. With 4 bits, the rest of the word is 0.
   if (columns <= 4 && bits !== undefined && (await reaches(model, data, columns * 4))) bits = 8;
   const [, groups = 0, ...others] = scale.shape;

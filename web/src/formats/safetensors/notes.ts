@@ -13,13 +13,11 @@ export interface Left {
   readonly source: LogicalTensor;
   /** Size as floats. */
   readonly bytes: number;
-  /** Groups do not divide its rows; it is float64; or its layer is not linear. */
   readonly reason: Reason;
-}
-
-/** A weight whose rows groups do not divide. */
-interface LeftRows extends Left {
-  readonly reason: Reason & { readonly kind: 'notDivisible'; readonly dimension: number; readonly by: number };
+  /** Remedy: another size of groups alone, `include: 'all'`, or a rule. */
+  readonly by: 'groups' | 'include' | 'rule';
+  /** Path of the granularity whose groups do not divide its rows; undefined if they do. */
+  readonly groups: { readonly path: string; readonly size: number } | undefined;
 }
 
 const weights = (n: number) => `${n} ${n === 1 ? 'weight' : 'weights'}`;
@@ -32,11 +30,25 @@ const namesOf = (list: readonly { readonly source: LogicalTensor }[]) => list.ma
 
 const bytesOf = (list: readonly { readonly bytes: number }[]) => list.reduce((sum, { bytes }) => sum + bytes, 0);
 
-/** Option that converts rows that groups do not divide. */
-function otherGroups(columns: readonly number[], groupSizes: readonly number[]): OptionMention {
-  const most = Math.max(...groupSizes);
-  const size = usualGroupSizes.find((known) => known < most && columns.every((n) => n % known === 0));
-  return size === undefined ? mention('granularity.kind', 'per-channel') : mention('granularity.groupSize', size);
+/** Number of elements in a row. */
+const columnsOf = ({ source }: Left) => source.shape.at(-1) as number;
+
+/** Option that converts rows that groups do not divide; empty if groups divide all of them. */
+function otherGroups(left: readonly Left[]): OptionMention[] {
+  const groups = left.flatMap((one) => (one.groups === undefined ? [] : [{ ...one.groups, columns: columnsOf(one) }]));
+  const [first] = groups;
+  if (first === undefined) return [];
+  const most = groups.reduce((largest, { size }) => Math.max(largest, size), 0);
+  const fits = (size: number) => size < most && groups.every(({ columns }) => columns % size === 0);
+  const groupSize = usualGroupSizes.find(fits);
+  return [mention(first.path, groupSize === undefined ? { kind: 'per-channel' } : { kind: 'per-group', groupSize })];
+}
+
+/** An option that converts weights, with one for their groups if that is needed as well. */
+function remedy(option: OptionMention, left: readonly Left[]): (string | OptionMention)[] {
+  const groups = otherGroups(left);
+  const verb = groups.length > 0 ? 'convert' : 'converts';
+  return [option, ...groups.flatMap((one) => [' and ', one]), ` ${verb} ${them(left.length)}`];
 }
 
 /** The first few numbers of a list, as text. */
@@ -44,24 +56,28 @@ function firstFew(numbers: readonly number[]): string {
   return numbers.length > 3 ? `${numbers.slice(0, 3).join(', ')} and others` : numbers.join(', ');
 }
 
-/** The note about rows that groups do not divide. */
-function rowsNote(left: readonly LeftRows[]): Note {
-  const columns = [...new Set(left.map(({ reason }) => reason.dimension))];
-  const groupSizes = [...new Set(left.map(({ reason }) => reason.by))];
-  const why = `rows of ${firstFew(columns)} cannot be cut in groups of ${groupSizes.join(' or ')}; `;
+/** The note about rows that groups of one option do not divide. */
+function rowsNote(left: readonly Left[]): Note {
+  const columns = [...new Set(left.map(columnsOf))];
+  const groupSizes = [...new Set(left.flatMap(({ groups }) => groups?.size ?? []))];
+  const why = `rows of ${firstFew(columns)} cannot be divided into groups of ${groupSizes.join(' or ')}; `;
   return noteOf(
     'leftRows',
     { tensors: namesOf(left), columns, groupSizes },
     `${stay(left.length)}: ${why}`,
-    otherGroups(columns, groupSizes),
-    ` takes ${them(left.length)} along`,
+    ...otherGroups(left),
+    ` converts ${them(left.length)}`,
   );
 }
 
-/** The note about float64. */
-function doublesNote(left: readonly Left[]): Note {
-  const n = left.length;
-  return noteOf('leftDoubles', { tensors: namesOf(left) }, `${stay(n)}, as float64; a rule takes ${them(n)} along`);
+/** The note about weights that only a rule converts. @param why the words of the reason */
+function rulesNote(kind: string, why: string, to: string, left: readonly Left[]): Note {
+  return noteOf(
+    kind,
+    { tensors: namesOf(left) },
+    `${stay(left.length)}, ${why}; `,
+    ...remedy(mention('rules[].to', to), left),
+  );
 }
 
 /** The note about weights of layers that are not linear. */
@@ -70,25 +86,31 @@ function otherLayersNote(left: readonly Left[]): Note {
     'leftLayers',
     { tensors: namesOf(left) },
     `${stay(left.length)}: loaders decode linear layers only; `,
-    mention('include', 'all'),
-    ` takes ${them(left.length)} along, for programs that read the file with Scalepoint`,
+    ...remedy(mention('include', 'all'), left),
+    ', for programs that read the file with Scalepoint',
   );
 }
 
 /** Notes about options that would convert kept weights. */
-function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[]): Note[] {
-  const isRows = (one: Left): one is LeftRows => one.reason.kind === 'notDivisible';
-  const rows = left.filter(isRows);
+function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[], to: string): Note[] {
+  const rows = left.filter(({ by }) => by === 'groups');
+  const paths = [...new Set(rows.map(({ groups }) => groups?.path))];
   const isDouble = ({ reason }: Left) => reason.kind === 'dtype';
-  const doubles = left.filter(isDouble);
-  const others = left.filter((one) => !isRows(one) && !isDouble(one));
+  const ruled = left.filter(({ by }) => by === 'rule');
+  const doubles = ruled.filter(isDouble);
+  const named = ruled.filter((one) => !isDouble(one));
+  const others = left.filter(({ by }) => by === 'include');
   // Ignore a few small ones among many, such as the first layer of a vision transformer.
   const convertedBytes = () =>
     bytesOf(converted.map(({ source: { parts } }) => ({ bytes: bytesOf(parts.map(({ tensor }) => tensor)) })));
   return [
-    ...(rows.length > 0 ? [rowsNote(rows)] : []),
-    ...(doubles.length > 0 ? [doublesNote(doubles)] : []),
+    ...paths.map((path) => rowsNote(rows.filter(({ groups }) => groups?.path === path))),
+    ...(doubles.length > 0 ? [rulesNote('leftDoubles', 'as float64', to, doubles)] : []),
     ...(others.length > 0 && bytesOf(others) > convertedBytes() ? [otherLayersNote(others)] : []),
+    // Most models keep such weights on purpose. Name the remedy only if there is nothing else.
+    ...(named.length > 0 && converted.length + rows.length + doubles.length + others.length === 0
+      ? [rulesNote('leftByName', 'because of their names', to, named)]
+      : []),
   ];
 }
 
@@ -104,7 +126,7 @@ function specialLayersNote(special: readonly PlannedTensor[]): Note {
 function plainNote({ scheme }: SafetensorsOptions): Note {
   // The converter ignores zero points of codes that are not packed.
   const readers = scheme === 'asymmetric' ? 'transformers' : "transformers and llama.cpp's converter";
-  return noteOf('plainCodes', {}, `plain int8 codes are read by ${readers}; vLLM wants them packed, as by default`);
+  return noteOf('plainCodes', {}, `plain int8 codes are read by ${readers}; vLLM needs packed codes (the default)`);
 }
 
 /** Notes about the readers of the codes, where they differ from the usual ones. */
@@ -127,7 +149,7 @@ function notesOnReaders(
   });
   if (rows.length > 0) {
     const text =
-      "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter wants groups";
+      "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter needs groups";
     notes.push(noteOf('packedRows', { tensors: namesOf(rows) }, text));
   }
   return notes;
@@ -137,8 +159,8 @@ function notesOnReaders(
 export function notesOf(
   tensors: readonly PlannedTensor[],
   left: readonly Left[],
-  choices: SafetensorsOptions,
+  choices: SafetensorsOptions & { readonly to: string },
 ): readonly Note[] {
   const converted = tensors.filter(({ form }) => form.codec === 'compressed-tensors');
-  return [...notesOnReaders(tensors, converted, choices), ...notesOnLeft(converted, left)];
+  return [...notesOnReaders(tensors, converted, choices), ...notesOnLeft(converted, left, choices.to)];
 }

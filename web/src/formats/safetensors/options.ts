@@ -1,13 +1,13 @@
 /** Options of safetensors results. */
 import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
-import { rangeError, typeError } from '../../core/errors.js';
+import { checkKind } from '../../core/check.js';
+import { rangeError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
-import type { SearchedRange } from '../../core/range.js';
+import { modelGranularityNames, type SearchedRange } from '../../core/range.js';
 import type { Reader } from '../format.js';
 import {
   checkRules,
-  choice,
-  didYouMean,
+  choiceOption,
   type Flag,
   type ModelGranularity,
   type OptionInfo,
@@ -88,24 +88,18 @@ export interface SafetensorsOptions extends ShardOptions {
 /** Contents of files beside a safetensors result. */
 export interface SafetensorsSidecars {
   /** safetensors, codes: the parsed config.json of the model. `result.config` is a copy with the `quantization_config`. */
-  readonly config?: Readonly<Record<string, unknown>>;
+  readonly config?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** Largest group size. A group is converted at once and must fit into a tile. */
 const maxGroupSize = 2 ** 18;
 
+/** Members of a granularity by its kind. */
+const granularityKinds = { 'per-channel': ['kind'], 'per-group': modelGranularityNames };
+
 function checkGranularity(value: unknown, name: string): void {
-  if (typeof value !== 'object' || value === null) {
-    throw typeError(name, { kind: 'object', keys: ['kind', 'groupSize'] }, value);
-  }
-  const { kind, groupSize } = value as { kind?: unknown; groupSize?: unknown };
-  if (kind === 'per-channel') {
-    if (groupSize === undefined) return;
-    throw typeError(`${name}.groupSize`, onlyWith(`${name}.kind`, 'per-group'), kind);
-  }
-  if (kind !== 'per-group') {
-    throw rangeError(`${name}.kind`, oneOf(['per-channel', 'per-group']), kind);
-  }
+  if (checkKind(value, modelGranularityNames, granularityKinds, name) === 'per-channel') return;
+  const { groupSize } = value as { groupSize?: unknown };
   // Require a multiple of 8, so that groups of 4- and 8-bit codes fill whole words.
   const fits = Number.isSafeInteger(groupSize) && (groupSize as number) > 0 && (groupSize as number) <= maxGroupSize;
   if (!fits || (groupSize as number) % 8 !== 0) {
@@ -161,7 +155,7 @@ const packed: OptionInfo = {
 
 /** --all. */
 const include: OptionInfo = {
-  ...choice(['linear', 'all'], {
+  ...choiceOption(['linear', 'all'], {
     name: 'all',
     about: 'codes also for convolutions, recurrent layers and the like, for programs that read OUT with Scalepoint',
   }),
@@ -178,7 +172,7 @@ const configFlag: Flag = {
 export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
   title: 'safetensors, integers',
   entries: {
-    scheme: choice(['symmetric', 'asymmetric'], {
+    scheme: choiceOption(['symmetric', 'asymmetric'], {
       name: 'scheme',
       value: 'S',
       about: 'symmetric (the default), or asymmetric: zero points',
@@ -186,7 +180,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
     granularity,
     range: searchedRange,
     packed,
-    activations: choice(['int8-dynamic'], {
+    activations: choiceOption(['int8-dynamic'], {
       name: 'activations',
       value: 'int8-dynamic',
       about: 'a configuration that quantizes activations, too (W8A8)',
@@ -232,7 +226,7 @@ type Choices = PlanChoices<SafetensorsOptions>;
 
 function checkRule({ to, granularity }: { readonly to?: unknown; readonly granularity?: unknown }, path: string): void {
   if (to !== undefined && !isTarget(to)) {
-    throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to, didYouMean(to, safetensorsTargets));
+    throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to);
   }
   if (granularity === undefined) return;
   if (integersOf(to) === undefined) {
@@ -274,17 +268,18 @@ function checkUse(choices: Choices): void {
   if (activations !== undefined) refuse('activations', 'int8');
 }
 
-/**
- * Requested granularity of weights that become `to`. The option applies to the target of the options; if that has no granularity, to the
- * integers of rules.
- */
+/** True if the option applies to weights that become `to`: the target of the options; if that has no granularity, the integers of rules. */
+export function hasSharedGranularity(choices: { readonly to: string }, to: string): boolean {
+  return to === choices.to || integersOf(choices.to) === undefined;
+}
+
+/** Requested granularity of weights that become `to`. */
 export function granularityOf(
   choices: SafetensorsOptions & { readonly to: string },
   to: string,
   rule: Rule | undefined,
 ): ModelGranularity | undefined {
-  const isMeant = to === choices.to || integersOf(choices.to) === undefined;
-  return rule?.granularity ?? (isMeant ? choices.granularity : undefined);
+  return rule?.granularity ?? (hasSharedGranularity(choices, to) ? choices.granularity : undefined);
 }
 
 /** Checks that all codes of a file have one form, as a configuration requires. */

@@ -23,9 +23,8 @@ import { type Copies, compareNames, convertedLogical, elementCount, keptTensor }
 import { describe } from './config.js';
 import type { TensorDType } from './header.js';
 import { keeperByName, linearOnly } from './keep.js';
-import { layoutListed } from './layout.js';
 import { type Left, notesOf } from './notes.js';
-import { granularityOf, isPlain, type SafetensorsOptions } from './options.js';
+import { granularityOf, hasSharedGranularity, isPlain, type SafetensorsOptions } from './options.js';
 import { own } from './reasons.js';
 import {
   castOf,
@@ -36,6 +35,7 @@ import {
   type SafetensorsTarget,
   safetensorsTargets,
 } from './targets.js';
+import { layoutListed } from './write-header.js';
 
 /** Checked choices for a safetensors result. */
 export type SafetensorsChoices = PlanChoices<SafetensorsOptions, SafetensorsTarget>;
@@ -66,8 +66,8 @@ interface Wish {
   readonly to: string;
   /** Reason to keep it. */
   kept: Reason | undefined;
-  /** True if an option or a rule would convert it. */
-  isLeft: boolean;
+  /** Option that would convert it, if there is one. */
+  left: 'include' | 'rule' | undefined;
 }
 
 function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish {
@@ -76,7 +76,7 @@ function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish
   const stored = isStored ? tensor : undefined;
   const dtype = isStored ? tensor.dtype : (source.form as CompressedForm).scale;
   const bytes = isStored ? tensor.bytes : (elementCount(source.shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
-  return { source, stored, dtype, bytes, rule, to, kept: undefined, isLeft: false };
+  return { source, stored, dtype, bytes, rule, to, kept: undefined, left: undefined };
 }
 
 /** Parts of one form, by the array of a shape. Equal shapes may be distinct arrays. */
@@ -122,26 +122,46 @@ class Planner {
     const groupSizes = this.#groupSizes(wishes);
     const left: Left[] = [];
     const planned = wishes.map((wish) => {
-      const { source, bytes, kept, isLeft } = wish;
+      const { source, bytes, kept } = wish;
       if (kept !== undefined) {
-        if (isLeft) left.push({ source, bytes, reason: kept });
+        left.push(...this.#leftOf(wish, kept, groupSizes.get(wish.to)));
         return this.#keep(wish, kept);
       }
       const cast = castOf(wish.to);
       if (cast !== undefined) return this.#cast(source, cast);
       const form = this.#formOf(wish, groupSizes.get(wish.to));
-      const columns = source.shape.at(-1) as number;
-      const cuts = form.groupSize === undefined || columns % form.groupSize === 0;
-      const misfit = this.#misfit(wish, cuts ? form : this.#formWith(wish, undefined));
+      const groups = this.#uncutGroups(wish, form);
+      const misfit = this.#misfit(wish, groups === undefined ? form : this.#formWith(wish, undefined));
       if (misfit !== undefined) return this.#keep(wish, misfit);
-      if (!cuts) {
-        const reason = { kind: 'notDivisible', dimension: columns, by: form.groupSize as number } as const;
-        left.push({ source, bytes, reason });
+      if (groups !== undefined) {
+        const reason = { kind: 'notDivisible', dimension: source.shape.at(-1) as number, by: groups.size } as const;
+        left.push({ source, bytes, reason, by: 'groups', groups });
         return this.#keep(wish, reason);
       }
       return convertedLogical(source, form, this.#partsOf(source.shape, form));
     });
     return { planned, left };
+  }
+
+  /** A kept weight, if an option would convert it. @param usual default group size of its target */
+  #leftOf(wish: Wish, reason: Reason, usual: number | undefined): Left[] {
+    const { source, bytes, left: by } = wish;
+    if (by === undefined) return [];
+    // Default groups adapt to the rows that become codes.
+    const form = this.#formOf(wish, this.#hasChoice(wish) ? undefined : usual);
+    const groups = this.#uncutGroups(wish, form);
+    const misfit = this.#misfit(wish, groups === undefined ? form : this.#formWith(wish, undefined));
+    const fits = misfit === undefined || (by === 'rule' && misfit.kind === 'notSmaller');
+    return fits ? [{ source, bytes, reason, by, groups }] : [];
+  }
+
+  /** The groups of a form, with the option that sets them, if they do not divide the rows of a weight. */
+  #uncutGroups({ source, to, rule }: Wish, { groupSize }: CompressedForm): Left['groups'] {
+    if (groupSize === undefined || (source.shape.at(-1) as number) % groupSize === 0) return undefined;
+    const { rules = [] } = this.#choices;
+    const isShared = rule?.granularity === undefined && hasSharedGranularity(this.#choices, to);
+    const path = rule === undefined || isShared ? 'granularity' : `rules[${rules.indexOf(rule)}].granularity`;
+    return { path, size: groupSize };
   }
 
   #partsOf(shape: readonly number[], form: CompressedForm | CastForm): readonly Part[] {
@@ -183,13 +203,17 @@ class Planner {
     else if (shape.length === 1) wish.kept = this.#keptByName(name) ?? rankReason(1);
     if (wish.kept !== undefined || rule !== undefined) return;
     wish.kept = this.#keptByName(name);
-    if (wish.kept !== undefined) return;
+    if (wish.kept !== undefined) {
+      // Scales and zero points belong to weights that are codes already.
+      if (wish.kept.kind !== 'scale' && wish.kept.kind !== 'zeroPoint') wish.left = 'rule';
+      return;
+    }
     wish.kept = this.#choices.include === 'all' ? undefined : this.#notLinear(name, shape);
-    if (wish.kept !== undefined) wish.isLeft = true;
+    if (wish.kept !== undefined) wish.left = 'include';
     // Quantize float64 from a .npy file: it is numpy's default type, and the file was chosen for quantizing.
     else if (this.#isModel && dtype === 'F64') {
       wish.kept = dtypeReason(dtype);
-      wish.isLeft = true;
+      wish.left = 'rule';
     }
   }
 

@@ -5,6 +5,7 @@
  */
 import { tileElements } from '../../codecs/codec.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
+import { mostCodesPerWord } from '../../codecs/compressed-tensors-codes.js';
 import { elementsOf } from '../../codecs/elements.js';
 import { ScalepointError } from '../../core/errors.js';
 import { type Hint, mention } from '../../core/option-problem.js';
@@ -117,16 +118,13 @@ function findQuantized(tensors: readonly SourceTensor[]): QuantizedWeight | unde
   return undefined;
 }
 
-/** Largest number of rows that share words of zero points, on either side. */
-const mostRowsPerWord = 8;
-
 /**
  * True if codes can be cut into tiles for every target. Rows that share words of zero points stay together, and groups of both sides must
  * end at the same columns.
  */
 function canBeCut({ shape, form }: LogicalTensor): boolean {
   const { packed, symmetric, groupSize = 1 } = form as CompressedForm;
-  if (elementsOf(shape.slice(1)) * mostRowsPerWord <= tileElements) return true;
+  if (elementsOf(shape.slice(1)) * mostCodesPerWord <= tileElements) return true;
   return (!packed || symmetric) && tileElements % groupSize === 0;
 }
 

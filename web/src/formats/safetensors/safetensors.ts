@@ -22,7 +22,7 @@ export const safetensors: Format<
   result: 'safetensors',
   about:
     'safetensors get the layout of compressed-tensors, with codes for the weights of linear layers; embeddings, lm_head and all other ' +
-    'tensors are kept, unless --all or a rule takes them along.',
+    'tensors are kept, unless --all or a rule converts them.',
   examples: [
     'model.safetensors --to int8 --config config.json',
     'model.safetensors --to int4 --group-size 32 -o small',

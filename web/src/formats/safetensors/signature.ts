@@ -1,12 +1,19 @@
 /** Recognizes safetensors files, and the index of a model in several of them. */
 const brace = 0x7b;
+const quote = 0x22;
 const whiteSpace: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
 
-/** True if a brace follows the length of the header. The reader checks the rest. */
+/**
+ * True if a brace follows a length whose upper half is 0, as that of every header of at most 100 MB. Protobuf and JSON do not begin like
+ * that: a model of ONNX may have a brace there, but no zeros before it.
+ */
 function isFile(head: Uint8Array): boolean {
-  // A length that begins like JSON ends with zeros; text does not.
-  const isLength = head[0] !== brace || (head[6] === 0 && head[7] === 0);
-  return head[8] === brace && isLength;
+  return head[8] === brace && head.subarray(4, 8).every((byte) => byte === 0);
+}
+
+/** True for a file that would be safetensors but for the length of its header. The reader says what is wrong. */
+function isDamaged(head: Uint8Array): boolean {
+  return head[8] === brace && head[9] === quote;
 }
 
 /** Recognizes JSON that is not a safetensors file. */
@@ -20,5 +27,6 @@ export const safetensorsSignature = {
   files: 'safetensors',
   extensions: ['.safetensors', '.safetensors.index.json'],
   sniff: isFile,
+  resembles: isDamaged,
   index: { name: 'index.json', sniff: isIndex },
 } as const;

@@ -2,6 +2,7 @@
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import { show } from '../../core/show.js';
 import type { Finding, LogicalTensor, OpenModel } from '../format.js';
+import { NamePattern } from '../name-pattern.js';
 import type { SafetensorsSidecars } from './options.js';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -51,22 +52,29 @@ function strayParts(model: OpenModel, tensors: readonly LogicalTensor[]): Findin
 
 // -------------------------------------------------------------------------------------------------------------------- config.json
 
+/** The expressions of a configuration. Undefined for those that only Python supports. */
+type Patterns = Map<string, NamePattern | undefined>;
+
 /** True if an entry of a configuration matches a module: by its name, or by an expression at its start. */
-function means(entry: string, module: string): boolean {
+function means(entry: string, module: string, patterns: Patterns): boolean {
   if (!entry.startsWith('re:')) return entry === module;
+  if (!patterns.has(entry)) patterns.set(entry, patternIn(entry));
+  return patterns.get(entry)?.test(module) ?? false;
+}
+
+function patternIn(entry: string): NamePattern | undefined {
   try {
-    return new RegExp(`^(?:${entry.slice(3)})`).test(module);
+    return new NamePattern(`^(?:${entry.slice(3)})`, 'ignore');
   } catch {
-    // Ignore expressions that only Python supports.
-    return false;
+    return undefined;
   }
 }
 
 /** Group of a module. Matches by name override those by class. */
-function groupOf(groups: readonly Fields[], module: string): Fields | undefined {
+function groupOf(groups: readonly Fields[], module: string, patterns: Patterns): Fields | undefined {
   const classes = ['Linear', 'Embedding'];
   return (
-    groups.find(({ targets }) => listOf(targets).some((target) => means(target, module))) ??
+    groups.find(({ targets }) => listOf(targets).some((target) => means(target, module, patterns))) ??
     groups.find(({ targets }) => listOf(targets).some((target) => classes.includes(target)))
   );
 }
@@ -110,16 +118,19 @@ function compareWithConfig(coded: readonly Coded[], config: Fields): Finding[] {
   if (coded.length === 0)
     return [problem('noCodes', 'config.json has a quantization_config, but no tensor holds codes')];
   const known = isFields(groups) ? Object.values(groups).filter(isFields) : [];
+  const patterns: Patterns = new Map();
   return coded.flatMap((tensor): Finding[] => {
     const { name } = tensor;
     if (!name.endsWith('.weight')) {
-      return [note('notNameable', 'config.json cannot name it, as it is no .weight', { tensor: name })];
+      return [
+        note('notNameable', 'config.json cannot refer to it: its name does not end in .weight', { tensor: name }),
+      ];
     }
     const module = name.slice(0, -'.weight'.length);
-    if (listOf(ignore).some((entry) => means(entry, module))) {
+    if (listOf(ignore).some((entry) => means(entry, module, patterns))) {
       return [problem('ignored', 'config.json says that it holds no codes (ignore)', { tensor: name })];
     }
-    const group = groupOf(known, module);
+    const group = groupOf(known, module, patterns);
     if (group === undefined) return [problem('noGroup', 'no group of config.json names it', { tensor: name })];
     const weights = isFields(group.weights) ? group.weights : {};
     return differences(tensor, weights, group.format ?? format);
@@ -134,7 +145,7 @@ const counted = (coded: readonly Coded[]) => (coded.length === 1 ? 'a tensor hol
 function compareWithIndex(model: OpenModel & { readonly index?: { readonly metadata: Fields } }): Finding[] {
   const stated = model.index?.metadata.total_size;
   const size = model.tensors.reduce((sum, { bytes }) => sum + bytes, 0);
-  if (stated === undefined || Number(stated) === size) return [];
+  if (stated === undefined || (typeof stated === 'string' ? Number(stated) : stated) === size) return [];
   const text = `the index says that the tensors have ${show(stated)} bytes, but they have ${size}`;
   return [note('indexDiffers', text, { stated, actual: size })];
 }
@@ -147,9 +158,8 @@ export function verifySafetensors(
 ): Finding[] {
   const coded = tensors.filter(isCoded);
   const found = [...strayParts(model, tensors), ...compareWithIndex(model)];
-  if (config !== undefined) found.push(...compareWithConfig(coded, config));
-  else if (coded.length > 0) {
-    found.push(note('configNotGiven', `${counted(coded)} codes; the config.json that says so was not checked`));
-  }
-  return found;
+  if (config !== undefined) return [...found, ...compareWithConfig(coded, config)];
+  if (coded.length === 0) return found;
+  const text = `${counted(coded)} codes; the config.json that says so was not checked`;
+  return [...found, note('configNotGiven', text)];
 }

@@ -2,8 +2,8 @@
 import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
 import { reasons } from '../../reason.js';
-import { floatOf, type OnnxNode, typeNumber } from '../file/proto.js';
-import type { Reader } from '../graph/graph.js';
+import { floatOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import type { ReadingNode } from '../graph/graph.js';
 import { looksUpRows, swaps, transposes } from '../graph/products.js';
 import { isCalled, type Reading } from '../graph/readers.js';
 import { type OnnxReason, ownReasons } from '../reasons.js';
@@ -15,7 +15,7 @@ import { bytesIn } from './sizes.js';
 const smallestBlock = 16;
 
 /** Requested blocks. */
-export interface BlockOptions {
+export interface RequestedBlocks {
   readonly codec: 'matmul-nbits' | 'matmul-bnb4';
   readonly bits: 2 | 4 | 8;
   readonly blockSize: number;
@@ -34,7 +34,7 @@ export interface BlockOptions {
 export function floatsRead({ halves }: Context, { readers, types }: Reading): 'F32' | 'F16' | undefined {
   const isCast = readers.some(({ path }) => path.some(({ opType }) => opType === 'Cast'));
   if (types.size > 1 || (isCast && halves !== undefined)) return undefined;
-  return (['F32', 'F16'] as const).find((name) => types.has(typeNumber(name)));
+  return (['F32', 'F16'] as const).find((name) => types.has(onnxTypeNumber(name)));
 }
 
 /** Range of a Gemm's factors that float16 holds at full precision. */
@@ -46,7 +46,7 @@ export function addsC(node: OnnxNode): boolean {
 }
 
 /** True if the factors of a Gemm can be multiplied in its type. */
-function holdsFactors(node: OnnxNode, { scale, isHalf }: BlockOptions): boolean {
+function holdsFactors(node: OnnxNode, { scale, isHalf }: RequestedBlocks): boolean {
   const isHeld = (factor: 'alpha' | 'beta') => {
     const magnitude = Math.abs(floatOf(node, factor, 1));
     return magnitude >= leastHalf && magnitude <= mostHalf;
@@ -62,7 +62,7 @@ function dividing(rows: number, blockSize: number): number {
 
 /** Form of a matrix of k rows, with blocks along its columns, or along its rows if it is transposed. */
 function formOf(
-  { codec, bits, blockSize, zeroPoints, scale, range }: BlockOptions,
+  { codec, bits, blockSize, zeroPoints, scale, range }: RequestedBlocks,
   k: number,
   transposed: boolean,
   isTable: boolean,
@@ -83,7 +83,12 @@ function formOf(
 }
 
 /** The reason why a reader cannot take blocks. */
-function whyNotTaken(reader: Reader, rank: number, length: number, { codec, blockSize }: BlockOptions): OnnxReason {
+function whyNotTaken(
+  reader: ReadingNode,
+  rank: number,
+  length: number,
+  { codec, blockSize }: RequestedBlocks,
+): OnnxReason {
   const { node, input, path } = reader;
   const operator = node.opType;
   if (codec === 'matmul-nbits' && looksUpRows(reader)) return { kind: 'tableRows', operator, length, by: blockSize };
@@ -107,7 +112,7 @@ function firstReason(obstacles: readonly Obstacle[]): OnnxReason | undefined {
 }
 
 /** Decides about a weight whose target is blocks: blocks if all readers can take them. */
-export function blocksOf(context: Context, reading: Reading, options: BlockOptions): Blocks | Keep {
+export function blocksOf(context: Context, reading: Reading, options: RequestedBlocks): Blocks | Keep {
   const { weight, readers, leaves } = reading;
   const { shape, bytes } = weight.source;
   const [rows = 0, columns = 0] = shape;
@@ -124,7 +129,7 @@ export function blocksOf(context: Context, reading: Reading, options: BlockOptio
   const form = formOf(options, k, transposed, lookups.length > 0);
   // Check the obstacles.
   const obstacles: readonly Obstacle[] = [
-    () => taken.length === 0 && whyNotTaken(readers[0] as Reader, shape.length, columns, options),
+    () => taken.length === 0 && whyNotTaken(readers[0] as ReadingNode, shape.length, columns, options),
     () => shape.length !== 2 && { kind: 'rank', rank: shape.length },
     () => other && { kind: 'alsoReadBy', operator: other.node.opType },
     () => leaves && ownReasons.output,

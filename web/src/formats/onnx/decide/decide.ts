@@ -11,7 +11,7 @@ import type { OnnxChoices } from '../options.js';
 import { type OnnxReason, ownReasons } from '../reasons.js';
 import { type TargetInfo, type TargetOf, targetNamed } from '../targets.js';
 import { decideBlocks, floatsRead } from './blocks.js';
-import { type Context, type Decision, weightsOf } from './decision.js';
+import { type Context, type WeightDecision, weightsOfDecision } from './decision.js';
 import { decideHalf } from './half.js';
 import { HalfNodes, lowestHalf } from './half-nodes.js';
 import { decideIntegers, prefersSign } from './integers.js';
@@ -27,7 +27,7 @@ export interface Decisions {
   /** True if only its version of ai.onnx keeps the graph from computing in float16. */
   readonly isTooOldForHalf: boolean;
   /** Decisions, at least one for each weight, in the order of the weights. */
-  readonly decisions: readonly Decision[];
+  readonly decisions: readonly WeightDecision[];
 }
 
 /** Reason why the readers of a weight take no form of a target; undefined if some do. */
@@ -43,7 +43,7 @@ function whyNotRead(context: Context, reading: Reading, target: TargetInfo): Onn
   return isTaken ? undefined : { kind: 'readAs', types: [...types].map(typeName) };
 }
 
-type Decider<Target = TargetInfo> = (context: Context, reading: Reading, target: Target) => Decision;
+type Decider<Target = TargetInfo> = (context: Context, reading: Reading, target: Target) => WeightDecision;
 
 /** Functions that decide about weights worth codes, by kind of target. */
 const deciders: { readonly [Kind in 'blocks' | 'restored' | 'integers']: Decider<TargetOf<Kind>> } = {
@@ -66,7 +66,7 @@ function isHalfInstead(
 }
 
 /** Decides about a weight, and about others that must become codes together with it. */
-function decideWeight(context: Context, weight: Weight): Decision {
+function decideWeight(context: Context, weight: Weight): WeightDecision {
   const target = context.targetOf(weight);
   if (target === undefined) return { kind: 'keep', weight, reason: reasons.rule };
   if (target.kind === 'half') return decideHalf(context, weight);
@@ -74,7 +74,7 @@ function decideWeight(context: Context, weight: Weight): Decision {
   const notWorth = whyNotWorth(context, weight, target.takes);
   const reading = notWorth === undefined ? readingOf(context.graphs, weight) : undefined;
   const reason = reading === undefined ? notWorth : whyNotRead(context, reading, target);
-  const found: Decision =
+  const found: WeightDecision =
     reading === undefined || reason !== undefined
       ? { kind: 'keep', weight, reason: reason as OnnxReason }
       : (deciders[target.kind] as Decider)(context, reading, target);
@@ -126,12 +126,12 @@ export function decide(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf)
       return rule?.to === undefined ? target : targetNamed(rule.to);
     },
   };
-  const decisions: Decision[] = [];
+  const decisions: WeightDecision[] = [];
   for (const weight of model.weights) {
     if (decided.has(weight)) continue;
     const decision = decideWeight(context, weight);
     decisions.push(decision);
-    for (const one of weightsOf(decision)) decided.add(one);
+    for (const one of weightsOfDecision(decision)) decided.add(one);
   }
   return { graphs, opsets, halves, isTooOldForHalf, decisions };
 }

@@ -5,7 +5,7 @@ import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
 import type { PartsOf } from '../../format.js';
 import type { Weight } from '../file/model.js';
 import type { OnnxNode } from '../file/proto.js';
-import type { Graphs, Reader, Use } from '../graph/graph.js';
+import type { Graphs, ReadingNode, Use } from '../graph/graph.js';
 import type { Opsets } from '../graph/opsets.js';
 import type { OnnxChoices } from '../options.js';
 import type { OnnxReason, RestoredReason } from '../reasons.js';
@@ -67,8 +67,8 @@ export interface Blocks {
   /** The matrix [k, n] that products multiply by. Blocks lie along k. */
   readonly k: number;
   readonly n: number;
-  readonly products: readonly Reader[];
-  readonly lookups: readonly Reader[];
+  readonly products: readonly ReadingNode[];
+  readonly lookups: readonly ReadingNode[];
   /** Nodes before the readers that become unused. */
   readonly unneeded: readonly OnnxNode[];
   /** Readers that compute in float16. */
@@ -84,14 +84,14 @@ export interface Restored {
   readonly by:
     | Dequantizer
     | { readonly kind: 'cast' }
-    | { readonly kind: 'gather'; readonly readers: readonly Reader[] };
+    | { readonly kind: 'gather'; readonly readers: readonly ReadingNode[] };
   /** Reason, for a target of integers. */
   readonly reason?: RestoredReason;
 }
 
 /** A reader that takes codes of integers. */
 export interface IntegerReader {
-  readonly reader: Reader;
+  readonly reader: ReadingNode;
   readonly operation: 'product' | 'convolution' | 'lookup' | 'attention';
 }
 
@@ -112,16 +112,16 @@ export interface Integers {
 export interface Together {
   readonly kind: 'together';
   readonly operator: 'LSTM' | 'EmbedLayerNormalization';
-  readonly reader: Reader;
+  readonly reader: ReadingNode;
   /** Weights by input of the node. */
   readonly weights: ReadonlyMap<number, { readonly weight: Weight; readonly form: DequantizeLinearForm }>;
 }
 
 /** Decision about one or several weights. */
-export type Decision = Keep | Half | Blocks | Restored | Integers | Together;
+export type WeightDecision = Keep | Half | Blocks | Restored | Integers | Together;
 
 /** Weights of a decision. */
-export function weightsOf(decision: Decision): readonly Weight[] {
+export function weightsOfDecision(decision: WeightDecision): readonly Weight[] {
   if (decision.kind !== 'together') return [decision.weight];
   return [...decision.weights.values()].map(({ weight }) => weight);
 }

@@ -5,14 +5,14 @@
  */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import { reasons } from '../../reason.js';
-import { contrib, floatOf, intOf, type OnnxNode, typeNumber } from '../file/proto.js';
+import { contrib, floatOf, intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import { linearForm } from '../forms.js';
-import type { Graphs, Reader } from '../graph/graph.js';
+import type { Graphs, ReadingNode } from '../graph/graph.js';
 import { swaps, typeRead } from '../graph/products.js';
 import { channelAxis, isCalled, type Reading } from '../graph/readers.js';
 import type { RestoredReason } from '../reasons.js';
 import type { TargetOf } from '../targets.js';
-import type { Context, Decision, IntegerReader } from './decision.js';
+import type { Context, IntegerReader, WeightDecision } from './decision.js';
 import { dequantizerOf, restoredOf } from './restored.js';
 import { isSmaller } from './sizes.js';
 import { decideTogether, type IntegerOptions } from './together.js';
@@ -38,16 +38,16 @@ function isPlain(node: OnnxNode): boolean {
 }
 
 /** True if nodes before a reader swap the dimensions of a weight; undefined if they move elements otherwise. */
-function swapsBefore({ path }: Reader, rank: number): boolean | undefined {
+function swapsBefore({ path }: ReadingNode, rank: number): boolean | undefined {
   if (rank === 2) return swaps(path);
   return path.some(({ opType, domain }) => opType !== 'Identity' || domain !== '') ? undefined : false;
 }
 
 /** Integer operation of a reader; undefined if it does not take codes. */
-function operationOf(reader: Reader, rank: number): IntegerReader['operation'] | undefined {
+function operationOf(reader: ReadingNode, rank: number): IntegerReader['operation'] | undefined {
   const { node, input, path } = reader;
   if (path.length === 0 && input === 1 && isAttention(node)) return 'attention';
-  if (node.domain !== '' || typeRead(reader, 'F32') !== typeNumber('F32')) return undefined;
+  if (node.domain !== '' || typeRead(reader, 'F32') !== onnxTypeNumber('F32')) return undefined;
   const swapped = swapsBefore(reader, rank);
   if (swapped === undefined) return undefined;
   if (input === 1 && (node.opType === 'MatMul' || (node.opType === 'Gemm' && isPlain(node)))) return 'product';
@@ -85,7 +85,7 @@ function formOf(
 export const integerOpset = 11;
 
 /** The reason why a reader cannot take codes. */
-function whyNotTaken(reader: Reader): RestoredReason {
+function whyNotTaken(reader: ReadingNode): RestoredReason {
   return { kind: isCalled(reader) ? 'inFunction' : 'readBy', operator: reader.node.opType };
 }
 
@@ -95,7 +95,7 @@ function isSigned({ isSignedQ8 }: Context, { signed }: TargetOf<'integers'>): bo
 }
 
 /** Decides about a weight of a target for integers. */
-export function decideIntegers(context: Context, reading: Reading, target: TargetOf<'integers'>): Decision {
+export function decideIntegers(context: Context, reading: Reading, target: TargetOf<'integers'>): WeightDecision {
   const { graphs, choices, opsets } = context;
   const { weight, readers } = reading;
   const { shape } = weight.source;
@@ -110,7 +110,7 @@ export function decideIntegers(context: Context, reading: Reading, target: Targe
     },
   };
   // Take all weights of a node at once, if it computes with integers only then.
-  const [first, ...others] = readers as readonly [Reader, ...Reader[]];
+  const [first, ...others] = readers as readonly [ReadingNode, ...ReadingNode[]];
   const together = others.length === 0 ? decideTogether(context, weight, first, options) : undefined;
   if (together !== undefined) return together;
   // Find the readers that take codes.

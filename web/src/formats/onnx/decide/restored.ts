@@ -3,7 +3,7 @@ import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js'
 import { reasons } from '../../reason.js';
 import { contrib, intOf, type OnnxGraph } from '../file/proto.js';
 import { type CodeOptions, linearForm } from '../forms.js';
-import type { Reader } from '../graph/graph.js';
+import type { ReadingNode } from '../graph/graph.js';
 import { looksUpRows } from '../graph/products.js';
 import type { Channels, Reading } from '../graph/readers.js';
 import type { OnnxReason } from '../reasons.js';
@@ -52,7 +52,7 @@ function tableReaders(
   { graphs }: Context,
   { weight, readers }: Reading,
   { bits, axis, blockSize }: DequantizeLinearForm,
-): readonly Reader[] | undefined {
+): readonly ReadingNode[] | undefined {
   const { graph, value } = weight;
   if (bits !== 8 || blockSize !== undefined || (axis !== undefined && axis !== 0)) return undefined;
   const found = readers.filter(

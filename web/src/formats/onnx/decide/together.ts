@@ -7,7 +7,7 @@ import type { SearchedRange } from '../../../core/range.js';
 import type { Weight } from '../file/model.js';
 import { contrib, intOf } from '../file/proto.js';
 import { linearForm } from '../forms.js';
-import type { Reader } from '../graph/graph.js';
+import type { ReadingNode } from '../graph/graph.js';
 import type { Context, Together } from './decision.js';
 import { isSmaller, whyNotWorth } from './sizes.js';
 
@@ -26,7 +26,7 @@ export interface IntegerOptions {
  */
 function ownWeights(
   { graphs, decided }: Context,
-  { node, graph }: Reader,
+  { node, graph }: ReadingNode,
   inputs: readonly number[],
   { asks }: IntegerOptions,
 ): ReadonlyMap<number, Weight> | undefined {
@@ -60,7 +60,7 @@ function gatesForm(shape: readonly number[], { perChannel, range }: IntegerOptio
 }
 
 /** LSTM: products of integers, states of floats. */
-function decideGates(context: Context, reader: Reader, options: IntegerOptions): Together | undefined {
+function decideGates(context: Context, reader: ReadingNode, options: IntegerOptions): Together | undefined {
   const own = ownWeights(context, reader, [1, 2], options);
   if (own?.size !== 2 || intOf(reader.node, 'layout', 0) !== 0) return undefined;
   const weights = new Map(
@@ -79,7 +79,7 @@ function decideGates(context: Context, reader: Reader, options: IntegerOptions):
 export const tableInputs: readonly number[] = [2, 3, 4, 5, 6];
 
 /** EmbedLayerNormalization: tables count as activations, unsigned and with a single scale. */
-function decideTables(context: Context, reader: Reader, options: IntegerOptions): Together | undefined {
+function decideTables(context: Context, reader: ReadingNode, options: IntegerOptions): Together | undefined {
   const own = ownWeights(context, reader, tableInputs, options);
   if (own === undefined || own.size < 4 || reader.node.outputs.length > 2) return undefined;
   const wanted = { bits: 8, signed: false, symmetric: false, range: options.range } as const;
@@ -93,7 +93,7 @@ function decideTables(context: Context, reader: Reader, options: IntegerOptions)
 export function decideTogether(
   context: Context,
   { source }: Weight,
-  reader: Reader,
+  reader: ReadingNode,
   options: IntegerOptions,
 ): Together | undefined {
   const { node, input, path } = reader;

@@ -1,8 +1,8 @@
 /** Presents elements that are not contiguous in a file as a contiguous source, assembled while it is read. */
 import { type ByteSource, quoted } from '../../../files/bytes.js';
-import type { OnnxTensor, TensorData } from './proto.js';
+import type { ElementLocation, OnnxTensor } from './proto.js';
 import { countBefore } from './search.js';
-import { badFile, type Field, type LoadedRange, readVarint } from './wire.js';
+import { type Field, type LoadedRange, malformed, readVarint } from './wire.js';
 
 /** A source of `size` bytes that reads from another one. */
 function derived(source: ByteSource, size: number, read: ByteSource['read']): ByteSource {
@@ -103,7 +103,7 @@ class Varints {
         offset = 0;
       }
       const field = this.#chunks[chunk];
-      if (field === undefined) badFile(`tensor ${quoted(this.#tensor.name)}: its data end early`, this.#tensor.begin);
+      if (field === undefined) malformed(`tensor ${quoted(this.#tensor.name)}: its data end early`, this.#tensor.begin);
       if (entry % markEvery === 0) this.#marks[entry / markEvery] = { chunk, offset };
       const at = (field as Field).begin + offset;
       if (at < held.begin || at + 10 > held.begin + held.bytes.length) {
@@ -118,7 +118,7 @@ class Varints {
       last === total &&
       (offset < this.#length(chunk) || this.#chunks.slice(chunk + 1).some((f) => f.end > f.begin))
     ) {
-      badFile(`tensor ${quoted(this.#tensor.name)}: it has more data than its shape takes`, this.#tensor.begin);
+      malformed(`tensor ${quoted(this.#tensor.name)}: it has more data than its shape takes`, this.#tensor.begin);
     }
     return bytes.subarray(begin - first * size, end - first * size);
   }
@@ -141,7 +141,7 @@ class Varints {
 // ------------------------------------------------------------------------------------------------------------------------ choosing
 
 /** Offset of a tensor's bytes if they are contiguous in the file. */
-export function plainPlace(data: TensorData): number | undefined {
+export function plainPlace(data: ElementLocation): number | undefined {
   if (data.kind === 'raw') return data.begin;
   if (data.kind === 'fixed' && data.chunks.length === 1) return (data.chunks[0] as Field).begin;
   return undefined;

@@ -7,7 +7,7 @@ export type MessagePiece =
   | { readonly begin: number; readonly end: number }
   | { readonly tensor: number; readonly role: string; readonly size: number };
 
-export function sizeOf(pieces: readonly MessagePiece[]): number {
+export function encodedSizeOf(pieces: readonly MessagePiece[]): number {
   return pieces.reduce((sum, piece) => {
     if ('bytes' in piece) return sum + piece.bytes.length;
     return sum + ('size' in piece ? piece.size : piece.end - piece.begin);
@@ -49,7 +49,7 @@ function floatField(number: number, value: number): number[] {
 
 /** A field that holds pieces. */
 export function piecesField(number: number, pieces: readonly MessagePiece[]): MessagePiece[] {
-  return [{ bytes: Uint8Array.from([...varint(number * 8 + 2), ...varint(sizeOf(pieces))]) }, ...pieces];
+  return [{ bytes: Uint8Array.from([...varint(number * 8 + 2), ...varint(encodedSizeOf(pieces))]) }, ...pieces];
 }
 
 export function bytesPiece(bytes: readonly number[]): MessagePiece {

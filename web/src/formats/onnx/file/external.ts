@@ -6,7 +6,7 @@ import { ScalepointError, typeError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
 import { type ByteSource, type FileInput, quoted, systemMessage } from '../../../files/bytes.js';
 import type { OpenFile, OpenInput } from '../../format.js';
-import { badFile } from './wire.js';
+import { malformed } from './wire.js';
 
 /**
  * Checks a location, and returns it as a plain relative path.
@@ -16,7 +16,7 @@ export function checkLocation(location: string, at: number, tensor: string): str
   const parts = location.replace(/^(\.\/)+/, '').split('/');
   const isPlain = parts.every((part) => part !== '' && part !== '.' && part !== '..') && !/[\\:\0]/.test(location);
   if (!isPlain) {
-    badFile(
+    malformed(
       `tensor ${quoted(tensor)}: its data are in ${quoted(location)}, which is not a path below the model`,
       at,
       tensor,
@@ -53,7 +53,7 @@ async function besidePath(
     missing(`the model's tensors are in ${quoted(location)}: ${systemMessage(cause)}`, referrer, cause);
   }
   if (real !== expected)
-    badFile(`${quoted(location)} beside the model is a link`, referrer.byteOffset, referrer.tensor);
+    malformed(`${quoted(location)} beside the model is a link`, referrer.byteOffset, referrer.tensor);
   return open(real);
 }
 

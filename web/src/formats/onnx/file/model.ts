@@ -12,7 +12,7 @@ import {
   type OnnxProto,
   type OnnxTensor,
 } from './proto.js';
-import { badFile, readSkeleton, type Skeleton } from './wire.js';
+import { malformed, readSkeleton, type Skeleton } from './wire.js';
 
 /** A tensor of a graph. */
 export interface Weight {
@@ -79,7 +79,7 @@ function checkFunctions(functions: readonly OnnxFunction[]): void {
         state.set(last.f, 'done');
         open.pop();
       } else if (state.get(call.called) === 'open') {
-        badFile(`the function ${quoted(call.called.name)} calls itself`, call.at);
+        malformed(`the function ${quoted(call.called.name)} calls itself`, call.at);
       } else if (!state.has(call.called)) enter(call.called);
     }
   }
@@ -104,7 +104,7 @@ class Opener {
     const seen = new Set<string>();
     for (const tensor of graph.initializers) {
       const { name, begin } = tensor;
-      if (seen.has(name)) badFile(`there are two tensors ${quoted(name)} in a graph`, begin, name);
+      if (seen.has(name)) malformed(`there are two tensors ${quoted(name)} in a graph`, begin, name);
       seen.add(name);
       await this.#add(tensor, graph, path, name, undefined);
     }
@@ -153,7 +153,7 @@ class Opener {
     const { location, offset, length } = data;
     const source = await this.#external.find(checkLocation(location, begin, name), { tensor: name, byteOffset: begin });
     if (length !== undefined && length !== bytes) {
-      badFile(
+      malformed(
         `tensor ${quoted(name)}: it has ${length} bytes in ${quoted(location)}, but its shape takes ${bytes}`,
         begin,
         name,
@@ -161,7 +161,7 @@ class Opener {
     }
     if (offset + bytes > source.size) {
       const message = `its bytes ${offset} to ${offset + bytes} lie outside of ${quoted(location)}, which has ${source.size}`;
-      badFile(`tensor ${quoted(name)}: ${message}`, begin, name);
+      malformed(`tensor ${quoted(name)}: ${message}`, begin, name);
     }
     let file = this.files.indexOf(source);
     if (file < 0) file = this.files.push(source) - 1;

@@ -6,6 +6,7 @@ import { quoted } from '../../../files/bytes.js';
 import {
   attributeField,
   type ElementKind,
+  type ElementLocation,
   functionField,
   graphField,
   kindsById,
@@ -18,10 +19,18 @@ import {
   type OnnxProto,
   type OnnxTensor,
   type OnnxValue,
-  type TensorData,
   tensorField,
+  textType,
 } from './proto.js';
-import { badFile, type Field, type LoadedRange, mostDepth, readVarint, type Skeleton, type WireType } from './wire.js';
+import {
+  type Field,
+  type LoadedRange,
+  malformed,
+  mostDepth,
+  readVarint,
+  type Skeleton,
+  type WireType,
+} from './wire.js';
 
 const { floats, int32s, int64s, doubles, uint64s } = tensorField;
 
@@ -30,6 +39,7 @@ const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 /** Parses messages. */
 export class Parser {
   readonly #skeleton: Skeleton;
+  readonly #unknown: OnnxProto['unknown'][number][] = [];
   #depth = 0;
 
   constructor(skeleton: Skeleton) {
@@ -40,13 +50,13 @@ export class Parser {
 
   #expect(field: Field, wire: WireType, what: string): void {
     if (field.wire === wire) return;
-    badFile(`${what} has the wire type ${field.wire} in place of ${wire}`, field.start);
+    malformed(`${what} has the wire type ${field.wire} in place of ${wire}`, field.start);
   }
 
   #bytes(field: Field, what: string): Uint8Array {
     this.#expect(field, 2, what);
     const bytes = this.#skeleton.bytes(field.begin, field.end);
-    if (bytes === undefined) badFile(`${what} has ${field.end - field.begin} bytes, which is too long`, field.start);
+    if (bytes === undefined) malformed(`${what} has ${field.end - field.begin} bytes, which is too long`, field.start);
     return bytes as Uint8Array;
   }
 
@@ -55,7 +65,7 @@ export class Parser {
     try {
       return strict.decode(bytes);
     } catch {
-      return badFile(`${what} is no UTF-8`, field.start);
+      return malformed(`${what} is not UTF-8`, field.start);
     }
   }
 
@@ -70,19 +80,20 @@ export class Parser {
     return wire === 2 && this.#skeleton.bytes(begin, end) === undefined;
   }
 
-  /** Integers of a repeated field: one, or many packed. */
-  #integers(field: Field, what: string): number[] {
-    if (field.wire !== 2) return [this.#integer(field, what)];
+  /** Adds the integers of a repeated field to a list: one, or many packed. */
+  #integers(field: Field, what: string, to: number[]): void {
+    if (field.wire !== 2) {
+      to.push(this.#integer(field, what));
+      return;
+    }
     this.#bytes(field, what);
-    const result: number[] = [];
     for (let at = field.begin; at < field.end; ) {
       const range = this.#skeleton.find(at);
       if (range === undefined) throw new Error(`byte ${at} was not read`);
       const { low, high, end } = readVarint(range, at, field.end);
-      result.push((high | 0) * 2 ** 32 + low);
+      to.push((high | 0) * 2 ** 32 + low);
       at = end;
     }
-    return result;
   }
 
   #float(field: Field, what: string): number {
@@ -94,7 +105,7 @@ export class Parser {
   /** The fields of a message. */
   *#fields(begin: number, end: number): Generator<Field> {
     this.#depth++;
-    if (this.#depth > mostDepth) badFile(`messages lie in each other, ${mostDepth} deep`, begin);
+    if (this.#depth > mostDepth) malformed(`messages are nested too deeply: more than ${mostDepth} levels`, begin);
     try {
       yield* this.#skeleton.fields(begin, end);
     } finally {
@@ -118,7 +129,7 @@ export class Parser {
     const external: [Field, string, string][] = [];
     for (const field of this.#fields(begin, end)) {
       const { number } = field;
-      if (number === tensorField.dims) shape.push(...this.#integers(field, 'a dimension'));
+      if (number === tensorField.dims) this.#integers(field, 'a dimension', shape);
       else if (number === tensorField.type) type = this.#integer(field, 'the type of a tensor');
       else if (number === tensorField.name) name = this.#text(field, 'the name of a tensor');
       else if (number === tensorField.raw) raw = this.#message(field, 'raw_data');
@@ -131,11 +142,14 @@ export class Parser {
       }
     }
     // Check type, shape and the number of data sources.
-    const bad = (message: string, at = begin): never => badFile(`tensor ${quoted(name)}: ${message}`, at, name);
+    const bad = (message: string, at = begin): never => malformed(`tensor ${quoted(name)}: ${message}`, at, name);
     const element = kindsById.get(type);
     const count = this.#count(shape, bad);
     const bytes = Math.ceil((count * (element?.bits ?? 0)) / 8);
     if (!Number.isSafeInteger(bytes)) bad(`its shape is ${shape.join('×')}, which is too large`);
+    const isEmpty = name === '' && shape.length === 0 && raw === undefined && typed.size === 0;
+    if (type < 1 && !isEmpty) bad(`its data type is ${type}`);
+    if (type > 0 && type !== textType && element === undefined) this.#unknown.push({ name, start, type });
     const sources = [...typed].filter(([, fields]) =>
       fields.some((field) => field.wire !== 2 || field.end > field.begin),
     );
@@ -144,7 +158,7 @@ export class Parser {
     const isExternal = location === 1;
     if (sources.length + Number(hasRaw) + Number(isExternal) > 1) bad('it has data in two places');
     // Locate the data.
-    let data: TensorData = { kind: 'none' };
+    let data: ElementLocation = { kind: 'none' };
     if (isExternal) data = this.#external(external, bad);
     else if (raw !== undefined && sources.length === 0) {
       data = { kind: 'raw', begin: raw.begin, bytes: raw.end - raw.begin };
@@ -174,7 +188,7 @@ export class Parser {
     element: ElementKind | undefined,
     count: number,
     bad: (message: string, at: number) => never,
-  ): TensorData {
+  ): ElementLocation {
     const at = (chunks[0] as Field).start;
     if (element === undefined) return { kind: 'none' };
     if (element.field !== number) bad(`field ${number} holds no ${element.name}`, at);
@@ -222,7 +236,10 @@ export class Parser {
     return [key, value];
   }
 
-  #external(entries: readonly [Field, string, string][], bad: (message: string, at?: number) => never): TensorData {
+  #external(
+    entries: readonly [Field, string, string][],
+    bad: (message: string, at?: number) => never,
+  ): ElementLocation {
     const values = new Map<string, string>();
     for (const [{ start }, key, value] of entries) {
       if (values.has(key)) bad(`external_data has ${quoted(key)} twice`, start);
@@ -256,10 +273,10 @@ export class Parser {
       else if (number === attributeField.s) result = { ...result, s: this.#latin(field) };
       else if (number === attributeField.ints) {
         // Skip long lists, which are data.
-        if (!this.#isData(field)) ints.push(...this.#integers(field, 'an attribute'));
+        if (!this.#isData(field)) this.#integers(field, 'an attribute', ints);
       } else if (number === attributeField.floats) floatChunks.push(field);
       else if (number === attributeField.t) {
-        if (result.tensor !== undefined) badFile('an attribute has two tensors', field.start);
+        if (result.tensor !== undefined) malformed('an attribute has two tensors', field.start);
         result = { ...result, tensor: this.tensor(this.#message(field, 'a tensor')) };
       } else if (number === attributeField.g || number === attributeField.graphs) {
         graphs.push(this.#graph([this.#message(field, 'a graph')]));
@@ -283,10 +300,10 @@ export class Parser {
     let bytes = 0;
     for (const chunk of chunks) {
       if (chunk.wire !== 5 && chunk.wire !== 2)
-        badFile('floats of an attribute are stored as another type', chunk.start);
+        malformed('floats of an attribute are stored as another type', chunk.start);
       bytes += chunk.end - chunk.begin;
     }
-    if (bytes % 4 !== 0) badFile('floats of an attribute end within one', start);
+    if (bytes % 4 !== 0) malformed('floats of an attribute end within one', start);
     return {
       start,
       begin,
@@ -316,7 +333,8 @@ export class Parser {
       else if (number === nodeField.domain) domain = this.#text(field, 'the domain of a node');
       else if (number === nodeField.attribute) {
         const attribute = this.#attribute(field);
-        if (attributes.has(attribute.name)) badFile(`a node has two attributes ${quoted(attribute.name)}`, field.start);
+        if (attributes.has(attribute.name))
+          malformed(`a node has two attributes ${quoted(attribute.name)}`, field.start);
         attributes.set(attribute.name, attribute);
       }
     }
@@ -393,7 +411,7 @@ export class Parser {
       if (field.number === 1) domain = this.#text(field, 'a domain');
       if (field.number === 2) version = this.#integer(field, 'an opset version');
     }
-    if (version < 0) badFile(`the opset of ${quoted(domain)} has the version ${version}`, outer.start);
+    if (version < 0) malformed(`the opset of ${quoted(domain)} has the version ${version}`, outer.start);
     opsets.set(domain === 'ai.onnx' ? '' : domain, version);
   }
 
@@ -441,8 +459,8 @@ export class Parser {
       else if (number === modelField.trainingInfo) trains = true;
       else if (number === modelField.metadata) this.#walk(this.#message(field, 'metadata_props'));
     }
-    if (graphs.length === 0) badFile('the file has no graph', 0);
-    if (irVersion < 0) badFile(`ir_version is ${irVersion}`, 0);
-    return { irVersion, producer, opsets, graph: this.#graph(graphs), functions, trains };
+    if (graphs.length === 0) malformed('the file has no graph', 0);
+    if (irVersion < 0) malformed(`ir_version is ${irVersion}`, 0);
+    return { irVersion, producer, opsets, graph: this.#graph(graphs), functions, unknown: this.#unknown, trains };
   }
 }

@@ -54,8 +54,13 @@ export const tensorField = {
 } as const;
 export const functionField = { name: 1, input: 4, output: 5, node: 7, opsetImport: 9, domain: 10 } as const;
 
-const tensorSchema: ScanSchema = { messages: {}, data: [4, 5, 6, 7, 9, 10, 11] };
-const sparseSchema: ScanSchema = { messages: { 1: tensorSchema, 2: tensorSchema }, data: [] };
+/** A message without messages inside of it. */
+export const leafSchema: ScanSchema = { messages: {}, data: [] };
+const around = (messages: ScanSchema['messages']): ScanSchema => ({ messages, data: [] });
+const shapeSchema = around({ 1: leafSchema });
+const valueSchema = around({ 2: around({ 1: around({ 2: shapeSchema }) }) });
+const tensorSchema: ScanSchema = { messages: { 13: leafSchema }, data: [4, 5, 6, 7, 9, 10, 11] };
+const sparseSchema = around({ 1: tensorSchema, 2: tensorSchema });
 const attributeSchema: ScanSchema = {
   // Subgraphs lie in attributes of nodes of graphs.
   get messages() {
@@ -64,16 +69,20 @@ const attributeSchema: ScanSchema = {
   },
   data: [7, 8],
 };
-const nodeSchema: ScanSchema = { messages: { 5: attributeSchema }, data: [] };
-const graphSchema: ScanSchema = { messages: { 1: nodeSchema, 5: tensorSchema, 15: sparseSchema }, data: [] };
-const trainingSchema: ScanSchema = { messages: { 1: graphSchema, 2: graphSchema }, data: [] };
-const functionSchema: ScanSchema = { messages: { 7: nodeSchema }, data: [] };
+const nodeSchema = around({ 5: attributeSchema });
+const graphSchema = around({
+  1: nodeSchema,
+  5: tensorSchema,
+  11: valueSchema,
+  12: valueSchema,
+  13: valueSchema,
+  15: sparseSchema,
+});
+const trainingSchema = around({ 1: graphSchema, 2: graphSchema });
+const functionSchema = around({ 7: nodeSchema, 9: leafSchema });
 
-/** Schema of the messages of a model that hold long values. */
-export const modelSchema: ScanSchema = {
-  messages: { 7: graphSchema, 20: trainingSchema, 25: functionSchema },
-  data: [],
-};
+/** Schema of the messages of a model: all that the parser enters, as each may hold a long value. */
+export const modelSchema = around({ 7: graphSchema, 8: leafSchema, 20: trainingSchema, 25: functionSchema });
 
 // --------------------------------------------------------------------------------------------------------------------- data types
 
@@ -121,8 +130,11 @@ const kinds: readonly ElementKind[] = (
 export const kindsById = new Map(kinds.map((kind) => [kind.id, kind]));
 const kindsByName = new Map(kinds.map((kind) => [kind.name, kind]));
 
+/** ONNX's number of texts. */
+export const textType = 8;
+
 /** ONNX's number of a type. */
-export function typeNumber(name: string): number {
+export function onnxTypeNumber(name: string): number {
   const kind = kindsByName.get(name);
   if (kind === undefined) throw new Error(`ONNX has no type ${name}`);
   return kind.id;
@@ -136,7 +148,7 @@ export function typeName(id: number): string {
 // ------------------------------------------------------------------------------------------------------------------------ messages
 
 /** Location of elements. */
-export type TensorData =
+export type ElementLocation =
   /** Contiguous. */
   | { readonly kind: 'raw'; readonly begin: number; readonly bytes: number }
   /** In fields of 4- or 8-byte values, one or many each. */
@@ -163,7 +175,7 @@ export interface OnnxTensor {
   readonly shape: readonly number[];
   /** Size of its elements in bytes. */
   readonly bytes: number;
-  readonly data: TensorData;
+  readonly data: ElementLocation;
 }
 
 /** An attribute of a node. */
@@ -246,6 +258,8 @@ export interface OnnxProto {
   readonly opsets: ReadonlyMap<string, number>;
   readonly graph: OnnxGraph;
   readonly functions: readonly OnnxFunction[];
+  /** Tensors anywhere in the file whose type ONNX does not have. */
+  readonly unknown: readonly (Pick<OnnxTensor, 'name' | 'start'> & { readonly type: number })[];
   /** True if it can be trained. Its training graphs then use names of the main graph. */
   readonly trains: boolean;
 }

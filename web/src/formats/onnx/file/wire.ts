@@ -9,7 +9,7 @@ import type { ByteSource } from '../../../files/bytes.js';
 import { countBefore } from './search.js';
 
 /** @throws ScalepointError `BAD_FILE` */
-export function badFile(message: string, byteOffset: number, tensor?: string): never {
+export function malformed(message: string, byteOffset: number, tensor?: string): never {
   throw new ScalepointError('BAD_FILE', message, { byteOffset, tensor });
 }
 
@@ -45,9 +45,9 @@ const varint = { low: 0, high: 0, end: 0 };
 export function readVarint({ begin, bytes }: LoadedRange, at: number, end: number): typeof varint {
   let [low, high] = [0, 0];
   for (let i = 0; ; i++) {
-    if (i === 10) badFile('a number has more than 10 bytes', at);
+    if (i === 10) malformed('a number has more than 10 bytes', at);
     const byte = bytes[at - begin + i];
-    if (byte === undefined || at + i >= end) badFile('the file ends within a number, or a message does', at);
+    if (byte === undefined || at + i >= end) malformed('the file ends within a number, or a message does', at);
     const bits = (byte as number) & 0x7f;
     if (i < 4) low |= bits << (7 * i);
     else if (i === 4) {
@@ -70,7 +70,7 @@ const mostHead = 20;
 function fieldAt(range: LoadedRange, start: number, end: number): Field {
   const tag = readVarint(range, start, end);
   const [number, wire] = [tag.high === 0 ? tag.low >>> 3 : 0, tag.low & 7];
-  if (number === 0 || number >= 2 ** 29) badFile(`a field has the number ${number}`, start);
+  if (number === 0 || number >= 2 ** 29) malformed(`a field has the number ${number}`, start);
   const at = tag.end;
   if (wire === 0) {
     const { low, high, end: after } = readVarint(range, at, end);
@@ -78,13 +78,13 @@ function fieldAt(range: LoadedRange, start: number, end: number): Field {
   }
   if (wire === 1 || wire === 5) {
     const after = at + (wire === 1 ? 8 : 4);
-    if (after > end) badFile(`field ${number} reaches beyond its message`, start);
+    if (after > end) malformed(`field ${number} reaches beyond its message`, start);
     return { number, wire, start, begin: at, end: after, low: 0, high: 0 };
   }
-  if (wire !== 2) badFile(`field ${number} has the wire type ${wire}${wire < 5 ? ', a group' : ''}`, start);
+  if (wire !== 2) malformed(`field ${number} has the wire type ${wire}${wire < 5 ? ', a group' : ''}`, start);
   const { low, high, end: begin } = readVarint(range, at, end);
   const after = begin + low + high * 2 ** 32;
-  if (after > end) badFile(`field ${number} reaches beyond its message`, start);
+  if (after > end) malformed(`field ${number} reaches beyond its message`, start);
   return { number, wire: 2, start, begin, end: after, low: 0, high: 0 };
 }
 
@@ -138,7 +138,7 @@ export class Skeleton {
 
 // --------------------------------------------------------------------------------------------------------------------------- scan
 
-/** Fields of a message that are messages with possibly long values, and fields that hold data. */
+/** Fields of a message that are messages, and fields that hold data. The parser may enter these messages only. */
 export interface ScanSchema {
   readonly messages: Readonly<Record<number, ScanSchema>>;
   readonly data: readonly number[];
@@ -226,7 +226,7 @@ class Scanner {
 
   /** Scans a message. */
   async scan(begin: number, end: number, schema: ScanSchema, depth = 0): Promise<void> {
-    if (depth > mostDepth) badFile(`messages lie in each other, ${mostDepth} deep`, begin);
+    if (depth > mostDepth) malformed(`messages are nested too deeply: more than ${mostDepth} levels`, begin);
     for (let at = begin; at < end; ) {
       const field = fieldAt(await this.#load(at), at, end);
       const child = schema.messages[field.number];

@@ -16,7 +16,7 @@ export interface Use extends NodeInGraph {
 }
 
 /** A node that reads a value, directly or through nodes that only move its elements. */
-export interface Reader extends Use {
+export interface ReadingNode extends Use {
   /** Nodes in between, in order, including calls of functions that the value enters. */
   readonly path: readonly OnnxNode[];
 }
@@ -37,7 +37,7 @@ type OpenValue = { -readonly [Key in keyof Value]: Value[Key] } & { readonly use
 
 /** Uses of a value, through nodes that only move its elements. */
 export interface Followed {
-  readonly readers: readonly Reader[];
+  readonly readers: readonly ReadingNode[];
   /** True if it leaves its graph, directly or through nodes that only move its elements. */
   readonly leaves: boolean;
 }
@@ -207,13 +207,13 @@ export class Graphs {
   }
 
   /** Final readers of a weight or another value. */
-  readers(value: Pick<Weight, 'graph' | 'value'>): readonly Reader[] {
+  readers(value: Pick<Weight, 'graph' | 'value'>): readonly ReadingNode[] {
     return this.follow(value).readers;
   }
 
   /** Follows a value through nodes that only move its elements. */
   follow({ graph, value }: Pick<Weight, 'graph' | 'value'>): Followed {
-    const readers: Reader[] = [];
+    const readers: ReadingNode[] = [];
     const values = new Set<Value>();
     const follow = (from: Value | undefined, path: readonly OnnxNode[], calls: readonly Call[]) => {
       if (from === undefined || values.has(from)) return;

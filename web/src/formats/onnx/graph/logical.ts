@@ -5,9 +5,9 @@ import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
 import type { LogicalTensor } from '../../format.js';
 import { elementCount, plainTensor } from '../../tensors.js';
 import type { OnnxModel, Weight } from '../file/model.js';
-import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import { intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import { linearForm } from '../forms.js';
-import { Graphs, type Reader } from './graph.js';
+import { Graphs, type ReadingNode } from './graph.js';
 import { swaps, transposes } from './products.js';
 
 /** Codes, their scales and zero points, and the tensor that they form. */
@@ -25,7 +25,7 @@ interface FoundCodes {
 const codeTypes = /^([IU])([248])$/;
 
 /** True if a tensor has as many elements as the product of `sizes`. */
-function fits({ source }: Weight, ...sizes: readonly number[]): boolean {
+function fits({ source }: Weight, sizes: readonly number[]): boolean {
   return elementCount(source.shape) === sizes.reduce((product, n) => product * n, 1);
 }
 
@@ -47,16 +47,16 @@ function linear(
   if (scale === undefined || bits === undefined || (scale.source.dtype !== 'F32' && scale.source.dtype !== 'F16'))
     return undefined;
   const axis = wanted.axis < 0 ? wanted.axis + shape.length : wanted.axis;
-  const one = fits(scale, 1);
+  const one = fits(scale, [1]);
   const size = shape[axis];
   if (!one && size === undefined) return undefined;
   const { blockSize } = wanted;
   const own = wanted.leading ? shape.slice(0, axis + 1) : [size ?? 0];
   const sets = blockSize === undefined ? own : shape.map((n, i) => (i === axis ? Math.ceil(n / blockSize) : n));
-  if (!one && !fits(scale, ...sets)) return undefined;
+  if (!one && !fits(scale, sets)) return undefined;
   if (
     zeroPoint !== undefined &&
-    (zeroPoint.source.dtype !== data.source.dtype || !fits(zeroPoint, ...scale.source.shape))
+    (zeroPoint.source.dtype !== data.source.dtype || !fits(zeroPoint, scale.source.shape))
   ) {
     return undefined;
   }
@@ -94,7 +94,7 @@ class Finder {
     for (const { node, graph } of this.#graphs.nodes) {
       const weights = node.inputs.map((name) => (name === '' ? undefined : this.#graphs.weightAt(graph, name)));
       const [first] = weights;
-      if (node.opType === 'Cast' && first?.source.dtype === 'F16' && intOf(node, 'to', 0) === typeNumber('F32')) {
+      if (node.opType === 'Cast' && first?.source.dtype === 'F16' && intOf(node, 'to', 0) === onnxTypeNumber('F32')) {
         this.widened.set(first, prefixOf(first) + (node.outputs[0] ?? ''));
       }
       const found = this.#codesOf(node, graph, weights);
@@ -132,7 +132,7 @@ class Finder {
     // Match MatMulBnb4.
     if (node.opType === 'MatMulBnb4') {
       if (intOf(node, 'quant_type', 1) !== 1 || k % blockSize !== 0 || third.source.dtype !== 'F32') return undefined;
-      if (!fits(second, k * n * 0.5) || !fits(third, (k * n) / blockSize)) return undefined;
+      if (!fits(second, [k * n * 0.5]) || !fits(third, [(k * n) / blockSize])) return undefined;
       const form: MatMulBnb4Form = { codec: 'matmul-bnb4', blockSize, transposed: false };
       const turned = { shape: [n, k], form: { ...form, transposed: true } };
       return { name: nameWithout(second, '_Bnb4'), shape, form, ...parts, zeroPoint: undefined, turned };
@@ -143,10 +143,10 @@ class Finder {
     if (node.opType !== 'MatMulNBits' || ![2, 4, 8].includes(bits) || (scale !== 'F32' && scale !== 'F16'))
       return undefined;
     const blocks = Math.ceil(k / blockSize);
-    if (!fits(second, n, blocks, (blockSize * bits) / 8) || !fits(third, n, blocks)) return undefined;
+    if (!fits(second, [n, blocks, (blockSize * bits) / 8]) || !fits(third, [n, blocks])) return undefined;
     const isFloat = fourth !== undefined && fourth.source.dtype === scale && bits !== 8;
     if (fourth !== undefined && !isFloat && fourth.source.dtype !== 'U8') return undefined;
-    if (fourth !== undefined && !fits(fourth, n, isFloat ? blocks : Math.ceil((blocks * bits) / 8))) return undefined;
+    if (fourth !== undefined && !fits(fourth, [n, isFloat ? blocks : Math.ceil((blocks * bits) / 8)])) return undefined;
     const form: MatMulNBitsForm = {
       codec: 'matmul-nbits',
       bits: bits as 2 | 4 | 8,
@@ -179,11 +179,11 @@ class Finder {
     if (!this.#graphs.readers(data).some(({ node, input }) => node.opType === 'Gather' && input === 0))
       return undefined;
     const { dtype } = scale.source;
-    if ((dtype !== 'F32' && dtype !== 'F16') || !fits(scale, n, blocks)) return undefined;
+    if ((dtype !== 'F32' && dtype !== 'F16') || !fits(scale, [n, blocks])) return undefined;
     const hasZeroPoints = zeroPoint !== undefined;
     if (
       hasZeroPoints &&
-      (zeroPoint.source.dtype !== 'U8' || !fits(zeroPoint, n, Math.ceil((blocks * Number(bits)) / 8)))
+      (zeroPoint.source.dtype !== 'U8' || !fits(zeroPoint, [n, Math.ceil((blocks * Number(bits)) / 8)]))
     )
       return undefined;
     const form: MatMulNBitsForm = {
@@ -229,7 +229,7 @@ const integerReaders: readonly string[] = [
 ];
 
 /** Channel axis of codes that are multiplied as integers, or gathered. */
-function axisOf({ node, path }: Reader, { source }: Weight): number {
+function axisOf({ node, path }: ReadingNode, { source }: Weight): number {
   if (node.opType === 'QAttention') return 1;
   return node.opType === 'MatMulInteger' && !swaps(path) ? source.shape.length - 1 : 0;
 }

@@ -1,10 +1,10 @@
 /** Finds nodes whose values float16 cannot hold, though their operators accept it. */
 
-import { intOf, type OnnxNode, typeNumber } from '../file/proto.js';
+import { intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import type { Graphs, NodeInGraph, Value } from './graph.js';
 import type { Types } from './types.js';
 
-const floats: readonly number[] = ['F32', 'F16', 'BF16', 'F64'].map(typeNumber);
+const floats: readonly number[] = ['F32', 'F16', 'BF16', 'F64'].map(onnxTypeNumber);
 
 /** True if a value is a constant. */
 function isConstant({ weight, producer }: Value): boolean {

@@ -1,11 +1,11 @@
 /** Classifies readers of a matrix: products, and look-ups of its rows. */
-import { intOf, type OnnxNode, typeNumber } from '../file/proto.js';
-import type { Reader } from './graph.js';
+import { intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import type { ReadingNode } from './graph.js';
 
 /** Number of the element type that a reader sees: that of the last Cast before it. */
-export function typeRead({ path }: Reader, stored: string): number {
+export function typeRead({ path }: ReadingNode, stored: string): number {
   const cast = path.findLast(({ opType, domain }) => opType === 'Cast' && domain === '');
-  return cast === undefined ? typeNumber(stored) : intOf(cast, 'to', 0);
+  return cast === undefined ? onnxTypeNumber(stored) : intOf(cast, 'to', 0);
 }
 
 /** True if a path swaps both dimensions of a matrix, false if it leaves them; undefined for other moves. */
@@ -21,14 +21,14 @@ export function swaps(path: readonly OnnxNode[]): boolean | undefined {
 }
 
 /** True if a product reads the transpose of the weight as its second factor; undefined for other readers. */
-export function transposes({ node, input, path }: Reader): boolean | undefined {
+export function transposes({ node, input, path }: ReadingNode): boolean | undefined {
   const swapped = input === 1 && node.domain === '' ? swaps(path) : undefined;
   if (swapped === undefined || node.opType === 'MatMul') return swapped;
   return node.opType === 'Gemm' ? swapped !== (intOf(node, 'transB', 0) !== 0) : undefined;
 }
 
 /** True if a Gather looks up whole rows of the weight itself. */
-export function looksUpRows({ node, input, path }: Reader): boolean {
+export function looksUpRows({ node, input, path }: ReadingNode): boolean {
   return (
     node.opType === 'Gather' && node.domain === '' && input === 0 && path.length === 0 && intOf(node, 'axis', 0) === 0
   );

@@ -1,7 +1,7 @@
 /** Describes the readers of a weight, and the axis of its channels. */
 import type { Weight } from '../file/model.js';
 import { intOf, type OnnxNode } from '../file/proto.js';
-import type { Followed, Graphs, Reader } from './graph.js';
+import type { Followed, Graphs, ReadingNode } from './graph.js';
 import { typeRead } from './products.js';
 
 /** A letter of an Einsum's equation, or an ellipsis. */
@@ -33,7 +33,7 @@ function transposedAxis(node: OnnxNode, shape: readonly number[]): number {
 }
 
 /** Axes of weights by operator and input; `tensor` without channels. Negative axes count from the end. */
-function axisIn({ node, input, path }: Reader, shape: readonly number[]): number | 'tensor' | undefined {
+function axisIn({ node, input, path }: ReadingNode, shape: readonly number[]): number | 'tensor' | undefined {
   const { opType, domain } = node;
   if (domain === 'com.microsoft') {
     if (opType === 'FusedMatMul' && input < 2) return input === 1 ? (intOf(node, 'transB', 0) ? -2 : -1) : -2;
@@ -86,7 +86,7 @@ function axisBefore(path: readonly OnnxNode[], axis: number, rank: number): numb
 }
 
 /** Channel axis of a weight for a reader; undefined without channels, and for unknown readers. */
-export function channelAxis(reader: Reader, shape: readonly number[]): number | undefined {
+export function channelAxis(reader: ReadingNode, shape: readonly number[]): number | undefined {
   const axis = axisIn(reader, shape);
   return typeof axis === 'number' ? axisBefore(reader.path, axis, shape.length) : undefined;
 }
@@ -104,7 +104,7 @@ export interface Channels {
 export interface Reading extends Followed {
   readonly weight: Weight;
   /** A reader with attributes of its function, whose axes are therefore unknown. */
-  readonly open: Reader | undefined;
+  readonly open: ReadingNode | undefined;
   /** Channels; undefined if no reader computes along an axis. */
   readonly channels: Channels | undefined;
   /** Numbers of the element types that the readers see. */
@@ -112,13 +112,13 @@ export interface Reading extends Followed {
 }
 
 /** True if a reader multiplies two weights. onnxruntime 1.30 fails at that if the first has a zero point for each row. */
-function isLeftOfWeight(graphs: Graphs, { node, input, graph }: Reader): boolean {
+function isLeftOfWeight(graphs: Graphs, { node, input, graph }: ReadingNode): boolean {
   const isProduct = node.opType === 'MatMul' && node.domain === '' && input === 0;
   return isProduct && graphs.weightAt(graph, node.inputs[1] ?? '') !== undefined;
 }
 
 /** True for readers in a function that is called with the value. They stay unchanged, since the function may have other callers. */
-export function isCalled({ path }: Reader): boolean {
+export function isCalled({ path }: ReadingNode): boolean {
   return path.some(({ domain }) => domain !== '');
 }
 
@@ -126,7 +126,7 @@ export function isCalled({ path }: Reader): boolean {
 const factors: readonly string[] = ['alpha', 'beta'];
 
 /** True if attributes of its function determine how a node reads a weight. */
-function isOpen(reader: Reader): boolean {
+function isOpen(reader: ReadingNode): boolean {
   const isLeft = isCalled(reader);
   return [reader.node, ...reader.path].some(({ attributes }) =>
     [...attributes.values()].some(({ name, refers }) => refers && !(isLeft && factors.includes(name))),

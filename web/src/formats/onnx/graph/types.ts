@@ -3,10 +3,10 @@
  * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/transformers/float16.py. Tests run onnxruntime-web 1.30.0.
  */
 
-import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import { intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import type { Graphs, Scope, Value } from './graph.js';
 
-const [float, int64, bool] = [typeNumber('F32'), typeNumber('I64'), typeNumber('BOOL')];
+const [float, int64, bool] = [onnxTypeNumber('F32'), onnxTypeNumber('I64'), onnxTypeNumber('BOOL')];
 
 const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
 
@@ -52,9 +52,9 @@ const outputs: Readonly<Record<string, readonly (number | undefined)[]>> = {
   LayerNormalization: [undefined, float, float],
   SkipLayerNormalization: [undefined, float, float],
   SkipSimplifiedLayerNormalization: [undefined, float, float],
-  DynamicQuantizeLinear: [typeNumber('U8'), float, typeNumber('U8')],
-  MatMulInteger: [typeNumber('I32')],
-  ConvInteger: [typeNumber('I32')],
+  DynamicQuantizeLinear: [onnxTypeNumber('U8'), float, onnxTypeNumber('U8')],
+  MatMulInteger: [onnxTypeNumber('I32')],
+  ConvInteger: [onnxTypeNumber('I32')],
   RandomNormal: [float],
   RandomUniform: [float],
 };
@@ -80,7 +80,7 @@ export class Types {
       const value = graphs.valueAt(graph, name) as Value;
       if (producer !== undefined) continue;
       const declared = graph.inputs.find((input) => input.name === name)?.type;
-      const type = weight === undefined ? declared : typeNumber(weight.source.dtype);
+      const type = weight === undefined ? declared : onnxTypeNumber(weight.source.dtype);
       if (type) this.#types.set(value, type);
     }
     for (const { node, graph } of graphs.nodes) {

@@ -2,6 +2,7 @@
 
 import { measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
 import { type Hint, mention } from '../../../core/option-problem.js';
+import type { ReadOptionFile } from '../../format.js';
 import type { ComparedLayer, ComparedOutput, RunOptions, RunReport, SkippedOutputReason } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { type Feeds, feedsOf, fromHalf } from './inputs.js';
@@ -98,6 +99,7 @@ export async function compareRuns(
   a: OnnxModel,
   b: OnnxModel,
   options: RunOptions,
+  readOptionFile: ReadOptionFile,
   signal?: AbortSignal,
 ): Promise<RunReport> {
   const runtime = await loadRuntime(options.runtime);
@@ -106,7 +108,7 @@ export async function compareRuns(
   let feeds: Feeds | undefined;
   const runBoth = async (models: readonly [Loadable, Loadable], level: 'all' | 'disabled') => {
     const before = await runOnce(runtime, models[0], 'A', level, async ({ inputMetadata }) => {
-      feeds ??= await feedsOf(runtime, inputMetadata, first, options);
+      feeds ??= await feedsOf(runtime, inputMetadata, first, options, readOptionFile);
       return feeds;
     });
     signal?.throwIfAborted();

@@ -1,8 +1,8 @@
 /** Inputs of models: given ones, and for others random ones that depend only on a seed. */
 import { rangeError } from '../../../core/errors.js';
-import { count as exactly, ofType, oneOf } from '../../../core/option-problem.js';
+import { exactly, ofType, oneOf } from '../../../core/option-problem.js';
 import { type FileInput, quoted } from '../../../files/bytes.js';
-import { openSource } from '../../../files/open.js';
+import type { ReadOptionFile } from '../../format.js';
 import type { InputArray, InputOptions, ModelInputs } from '../../run.js';
 import { type NumpyArray, readArrays } from './npz.js';
 import type { InputMetadata, RuntimeTensor, TypedRuntime } from './runtime.js';
@@ -40,29 +40,38 @@ function numbersOf({ dtype, bytes }: NumpyArray, name: string): ArrayLike<number
 const pathOf = (name: string) => `inputs[${quoted(name)}]`;
 
 /** Given arrays by input. */
-async function givenArrays(given: ModelInputs, names: readonly string[]): Promise<Map<string, InputArray>> {
+async function givenArrays(
+  given: ModelInputs,
+  names: readonly string[],
+  readOptionFile: ReadOptionFile,
+): Promise<Map<string, InputArray>> {
   const found = new Map<string, InputArray>();
+  const checkedName = (name: string) => {
+    if (!names.includes(name)) throw rangeError('inputs', oneOf(names), name);
+    return name;
+  };
   const add = async (file: FileInput, alone: string | undefined) => {
-    const source = await openSource(file);
-    try {
-      for (const [key, array] of await readArrays(source)) {
-        const name = key === '' || alone !== undefined ? (alone ?? (names.length === 1 ? names[0] : undefined)) : key;
-        if (name === undefined) throw rangeError('inputs', { kind: 'object', keys: names }, file);
-        found.set(name, { data: numbersOf(array, name), shape: array.shape });
-      }
-    } finally {
-      await source.close();
+    const nameOf = (key: string) => {
+      const name = alone ?? (key !== '' ? key : names.length === 1 ? names[0] : undefined);
+      if (name === undefined) throw rangeError('inputs', { kind: 'object', keys: names }, file);
+      return checkedName(name);
+    };
+    const check = (keys: readonly string[]) => {
+      if (alone !== undefined && keys.length !== 1) throw rangeError(pathOf(alone), exactly(1, 'array'), keys.length);
+      for (const key of keys) nameOf(key);
+    };
+    for (const [key, array] of await readOptionFile(file, (source) => readArrays(source, check))) {
+      const name = nameOf(key);
+      found.set(name, { data: numbersOf(array, name), shape: array.shape });
     }
   };
   if (!isPlain(given)) await add(given, undefined);
   else {
     for (const [name, value] of Object.entries(given)) {
+      checkedName(name);
       if (isArray(value)) found.set(name, value);
       else await add(value as FileInput, name);
     }
-  }
-  for (const name of found.keys()) {
-    if (!names.includes(name)) throw rangeError('inputs', oneOf(names), name);
   }
   return found;
 }
@@ -274,9 +283,10 @@ export async function feedsOf(
   metadata: readonly InputMetadata[],
   { limits, channels }: Known,
   { inputs, dimensions = {}, seed = 1 }: InputOptions,
+  readOptionFile: ReadOptionFile,
 ): Promise<Feeds> {
   const names = metadata.map(({ name }) => name);
-  const given = inputs === undefined ? new Map<string, InputArray>() : await givenArrays(inputs, names);
+  const given = inputs === undefined ? new Map<string, InputArray>() : await givenArrays(inputs, names, readOptionFile);
   const sizes = new Map(Object.entries(dimensions));
   // Read dimensions from the given inputs first.
   for (const input of metadata) {

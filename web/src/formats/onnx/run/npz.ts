@@ -58,8 +58,11 @@ function widened(view: DataView, from: number, to: number, values: number[], at:
   }
 }
 
-/** The files of an archive. */
-async function entriesOf(source: ByteSource): Promise<ZipEntry[]> {
+/** Largest list of files in bytes. */
+const mostListBytes = 1 << 24;
+
+/** The files of an archive, and the offset of their list. */
+async function entriesOf(source: ByteSource): Promise<{ entries: readonly ZipEntry[]; listAt: number }> {
   const start = Math.max(0, source.size - endBytes - mostComment);
   const tail = viewOf(await source.read(start, source.size));
   let end = tail.byteLength - endBytes;
@@ -67,6 +70,7 @@ async function entriesOf(source: ByteSource): Promise<ZipEntry[]> {
   if (end < 0) bad('the zip archive has no end', source.size);
   const [bytes, at] = [tail.getUint32(end + 12, true), tail.getUint32(end + 16, true)];
   if (at + bytes > start + end) bad('the list of the zip archive lies outside of it', start + end);
+  if (bytes > mostListBytes) bad(`the list of the zip archive has ${bytes} bytes, more than ${mostListBytes}`, at);
   const list = await source.read(at, at + bytes);
   const view = viewOf(list);
   const entries: ZipEntry[] = [];
@@ -88,7 +92,7 @@ async function entriesOf(source: ByteSource): Promise<ZipEntry[]> {
     });
     i = after;
   }
-  return entries;
+  return { entries, listAt: at };
 }
 
 /** Inflates data, up to the size stated by the archive, so that a small file cannot fill the memory. */
@@ -117,8 +121,19 @@ async function inflated(
 
 /** Largest ratio of deflate. Entries that state more are invalid. */
 const mostRatio = 1032;
+/** Largest size of all arrays in bytes: a model in WebAssembly has less memory. */
+const mostBytes = 2 ** 31;
 
-async function readEntry(source: ByteSource, entry: ZipEntry): Promise<Uint8Array<ArrayBuffer>> {
+/** An entry, and where its packed bytes are. */
+interface PlacedEntry {
+  readonly entry: ZipEntry;
+  /** Offset behind its local header. */
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** Locates the bytes of an entry, and checks its sizes. */
+async function placed(source: ByteSource, entry: ZipEntry): Promise<PlacedEntry> {
   const { name, method, flags, packed, size, at } = entry;
   if (flags & 1) bad(`${quoted(name)} in the zip archive is encrypted`, at);
   if (at + 30 > source.size) bad(`${quoted(name)} lies outside of the zip archive`, at);
@@ -129,22 +144,72 @@ async function readEntry(source: ByteSource, entry: ZipEntry): Promise<Uint8Arra
   if (method === 0 && packed !== size) bad(`${quoted(name)} has two sizes in the zip archive`, at);
   if (size > mostRatio * packed + 1024) bad(`${quoted(name)} cannot be as large as the zip archive says`, at);
   if (method !== 0 && method !== 8) bad(`${quoted(name)} is packed in a way that is not read (${method})`, at);
-  const bytes = await source.read(begin, begin + packed);
-  return method === 0 ? bytes : inflated(bytes, entry);
+  return { entry, begin, end: begin + packed };
 }
 
-/** The arrays of a .npz file by name, or the one of a .npy file under the name `''`. @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT` */
-export async function readArrays(source: ByteSource): Promise<Map<string, NumpyArray>> {
-  const head = await source.read(0, Math.min(6, source.size));
-  if (npyMagic.every((byte, i) => head[i] === byte)) return new Map([['', await readNpy(source)]]);
-  if (head[0] !== 0x50 || head[1] !== 0x4b) {
-    throw new ScalepointError('UNKNOWN_FORMAT', `${quoted(source.name ?? 'a file of inputs')} is no .npy or .npz file`);
+/** Checks that entries share no bytes, so that a small archive does not stand for much memory. @param listAt begin of the list of files */
+function checkApart(entries: readonly PlacedEntry[], listAt: number): void {
+  let [covered, before] = [0, ''];
+  for (const { entry, end } of entries.toSorted((a, b) => a.entry.at - b.entry.at)) {
+    const { name, at } = entry;
+    if (at < covered) bad(`${quoted(name)} overlaps ${quoted(before)} in the zip archive`, at);
+    if (end > listAt) bad(`${quoted(name)} overlaps the list of the zip archive`, at);
+    [covered, before] = [end, name];
   }
-  const arrays = new Map<string, NumpyArray>();
-  for (const entry of await entriesOf(source)) {
+}
+
+async function readEntry(source: ByteSource, { entry, begin, end }: PlacedEntry): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = await source.read(begin, end);
+  return entry.method === 0 ? bytes : inflated(bytes, entry);
+}
+
+/** The arrays of a .npz file. */
+async function readArchive(
+  source: ByteSource,
+  check: (names: readonly string[]) => void,
+): Promise<Map<string, NumpyArray>> {
+  // List the arrays.
+  const { entries, listAt } = await entriesOf(source);
+  const named = new Map<string, ZipEntry>();
+  for (const entry of entries) {
     if (!entry.name.endsWith('.npy')) continue;
-    const inner = await openSource(await readEntry(source, entry));
-    arrays.set(entry.name.slice(0, -'.npy'.length), await readNpy(inner));
+    const name = entry.name.slice(0, -'.npy'.length);
+    if (named.has(name)) bad(`${quoted(entry.name)} is in the zip archive twice`, entry.at);
+    named.set(name, entry);
+  }
+  check([...named.keys()]);
+  // Check the sizes.
+  const total = [...named.values()].reduce((sum, { size }) => sum + size, 0);
+  if (total > mostBytes)
+    bad(`the arrays of the zip archive take ${total} bytes, more than the ${mostBytes} allowed`, 0);
+  const places = new Map<string, PlacedEntry>();
+  for (const [name, entry] of named) places.set(name, await placed(source, entry));
+  checkApart([...places.values()], listAt);
+  // Read the arrays.
+  const arrays = new Map<string, NumpyArray>();
+  for (const [name, place] of places) {
+    arrays.set(name, await readNpy(await openSource(await readEntry(source, place))));
   }
   return arrays;
+}
+
+/**
+ * The arrays of a .npz file by name, or the one of a .npy file under the name `''`.
+ * @param check gets the names before the arrays are read, and throws to end the reading
+ * @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT`
+ */
+export async function readArrays(
+  source: ByteSource,
+  check: (names: readonly string[]) => void,
+): Promise<Map<string, NumpyArray>> {
+  const head = await source.read(0, Math.min(6, source.size));
+  if (npyMagic.every((byte, i) => head[i] === byte)) {
+    check(['']);
+    return new Map([['', await readNpy(source)]]);
+  }
+  if (head[0] === 0x50 && head[1] === 0x4b) return readArchive(source, check);
+  throw new ScalepointError(
+    'UNKNOWN_FORMAT',
+    `${quoted(source.name ?? 'a file of inputs')} is not a .npy or .npz file`,
+  );
 }

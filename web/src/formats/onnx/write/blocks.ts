@@ -6,8 +6,8 @@ import { addsC } from '../decide/blocks.js';
 import type { Blocks } from '../decide/decision.js';
 import { castNode, type NewNode } from '../file/encode.js';
 import type { Weight } from '../file/model.js';
-import { floatOf, intOf, typeNumber } from '../file/proto.js';
-import type { Reader } from '../graph/graph.js';
+import { floatOf, intOf, onnxTypeNumber } from '../file/proto.js';
+import type { ReadingNode } from '../graph/graph.js';
 import type { Builder } from './builder.js';
 import { lookUp, ones } from './lookups.js';
 
@@ -74,7 +74,7 @@ type Factor = 'alpha' | 'beta';
  */
 function factorOf(
   builder: Builder,
-  { node, graph }: Reader,
+  { node, graph }: ReadingNode,
   factor: Factor,
   isHalf: boolean,
   nodes: NewNode[],
@@ -85,14 +85,14 @@ function factorOf(
   if (!isHalf) return name;
   // The optimizer folds this node when it loads the model.
   const half = builder.freshValue(`${name}_fp16`);
-  nodes.push(castNode(name, half, typeNumber('F16')));
+  nodes.push(castNode(name, half, onnxTypeNumber('F16')));
   return half;
 }
 
 /** Nodes that replace a MatMul or a Gemm: alpha · A · B + beta · C. */
 function productNodes(
   builder: Builder,
-  reader: Reader,
+  reader: ReadingNode,
   { form, k, n, halves }: Blocks,
   { codes, scales, zeroPoints }: BlockNames,
 ): NewNode[] {
@@ -118,7 +118,7 @@ function productNodes(
   const rows = isTurned ? add('Transpose', 'Transpose', [a], fresh('_rows'), { perm: [1, 0] }) : a;
   const casts = !isFloats && form.scale === 'F16' && !isHalf;
   const [x, product] = casts ? [fresh('_input_fp16'), fresh('_fp16')] : [rows, sum];
-  if (casts) nodes.push(castNode(rows, x, typeNumber('F16')));
+  if (casts) nodes.push(castNode(rows, x, onnxTypeNumber('F16')));
   const sizes = { K: k, N: n, block_size: form.blockSize };
   nodes.push({
     opType: isFloats ? 'MatMulBnb4' : 'MatMulNBits',
@@ -128,7 +128,7 @@ function productNodes(
     inputs: [x, codes, scales, ...(zeroPoints === undefined ? [] : [zeroPoints])],
     outputs: [product],
   });
-  if (casts) nodes.push(castNode(product, sum, typeNumber('F32')));
+  if (casts) nodes.push(castNode(product, sum, onnxTypeNumber('F32')));
   // Multiply by alpha, and add C.
   if (alpha !== undefined) add('Mul', 'alpha', [sum, alpha], scaled);
   const addend = beta === undefined ? c : add('Mul', 'beta', [c, beta], fresh('_addend'));

@@ -29,8 +29,8 @@ import {
   nodeField,
   type OnnxGraph,
   type OnnxNode,
+  onnxTypeNumber,
   tensorField,
-  typeNumber,
 } from '../file/proto.js';
 import type { Field } from '../file/wire.js';
 import type { Graphs, Scope } from '../graph/graph.js';
@@ -153,7 +153,7 @@ export class Builder {
     const part = planned?.parts.find((one) => one.role === role);
     if (part === undefined) throw new Error(`tensor ${index} has no ${role}`);
     const data: MessagePiece = { tensor: index, role, size: part.bytes };
-    return { name, type: typeNumber(part.dtype), shape: shape ?? part.shape, data };
+    return { name, type: onnxTypeNumber(part.dtype), shape: shape ?? part.shape, data };
   }
 
   // ---------------------------------------------------------------------------------------------------------------------- graphs
@@ -186,14 +186,14 @@ export class Builder {
   addFloat(graph: OnnxGraph, wanted: string, value: number): string {
     const name = this.freshValue(wanted);
     const bytes = new Uint8Array(Float32Array.of(value).buffer);
-    this.addConstant(graph, { name, type: typeNumber('F32'), shape: [], data: { bytes } });
+    this.addConstant(graph, { name, type: onnxTypeNumber('F32'), shape: [], data: { bytes } });
     return name;
   }
 
   /** Adds an int64 constant for one node. Returns its name. */
   addIntegers(graph: OnnxGraph, wanted: string, values: readonly number[]): string {
     const name = this.freshValue(wanted);
-    this.addConstant(graph, { name, type: typeNumber('I64'), shape: [values.length], data: int64Piece(values) });
+    this.addConstant(graph, { name, type: onnxTypeNumber('I64'), shape: [values.length], data: int64Piece(values) });
     return name;
   }
 
@@ -401,7 +401,7 @@ export class Builder {
   #isOther(begin: number, end: number): boolean {
     for (const field of this.model.skeleton.fields(begin, end)) {
       if (field.number !== 1 || field.wire !== 2) continue;
-      const name = String.fromCharCode(...(this.model.skeleton.bytes(field.begin, field.end) ?? []));
+      const name = new TextDecoder().decode(this.model.skeleton.bytes(field.begin, field.end));
       if (name !== '' && name !== 'ai.onnx') return true;
     }
     return false;

@@ -4,7 +4,7 @@
  */
 import { type MessagePiece, piecesField } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
-import { modelSchema } from '../file/proto.js';
+import { leafSchema, modelSchema } from '../file/proto.js';
 import { countBefore } from '../file/search.js';
 import type { ScanSchema } from '../file/wire.js';
 
@@ -43,7 +43,7 @@ export class Edits {
   #add(map: Map<number, MessagePiece[]>, at: number, pieces: readonly MessagePiece[]): void {
     const known = map.get(at);
     if (known === undefined) map.set(at, [...pieces]);
-    else known.push(...pieces);
+    else for (const piece of pieces) known.push(piece);
     this.#positions = undefined;
   }
 
@@ -68,7 +68,7 @@ export class Edits {
       const { start, number } = field;
       add(this.#before.get(start));
       const replaced = this.#replaced.get(start);
-      const child = schema.messages[number] ?? leaf;
+      const child = schema.messages[number] ?? leafSchema;
       if (replaced !== undefined) add(replaced);
       else if (field.wire === 2 && this.#touches(field.begin, field.end)) {
         add(piecesField(number, this.apply({ skeleton } as OnnxModel, field.begin, field.end, child)));
@@ -78,6 +78,3 @@ export class Edits {
     return pieces;
   }
 }
-
-/** A message without messages that hold long values. */
-const leaf: ScanSchema = { messages: {}, data: [] };

@@ -10,7 +10,7 @@ import {
   type OnnxGraph,
   type OnnxNode,
   type OnnxTensor,
-  typeNumber,
+  onnxTypeNumber,
 } from '../file/proto.js';
 import type { Field, Skeleton } from '../file/wire.js';
 import type { Builder } from './builder.js';
@@ -32,8 +32,17 @@ export function floatTensorOf(skeleton: Skeleton, { attributes }: OnnxNode): Onn
   const field = [...skeleton.fields(outer.begin, outer.end)].findLast(({ number }) => number === attributeField.f);
   if (field === undefined) return undefined;
   const { start, begin, end } = field;
-  const element = { id: typeNumber('F32'), name: 'F32', bits: 32, field: 4 };
-  return { start, begin, end, name: '', element, shape: [], bytes: 4, data: { kind: 'raw', begin, bytes: 4 } };
+  const element = { id: onnxTypeNumber('F32'), name: 'F32', bits: 32, field: 4 };
+  return {
+    start,
+    begin,
+    end,
+    name: '',
+    element,
+    shape: [],
+    bytes: 4,
+    data: { kind: 'raw', begin, bytes: 4 },
+  };
 }
 
 /** Replaces a constant node by a tensor. Returns false if impossible. */

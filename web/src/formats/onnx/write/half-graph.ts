@@ -6,13 +6,13 @@
 import type { HalfNodes } from '../decide/half-nodes.js';
 import { castNode, type NewNode } from '../file/encode.js';
 import { constantOf } from '../file/model.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import { type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import { halfForm } from '../forms.js';
 import type { Use, Value } from '../graph/graph.js';
 import type { Builder } from './builder.js';
 import { castAttribute, fillWithZeros, floatTensorOf, replaceConstant, setTypes } from './half-edits.js';
 
-const [float, half] = [typeNumber('F32'), typeNumber('F16')];
+const [float, half] = [onnxTypeNumber('F32'), onnxTypeNumber('F16')];
 
 /** A Cast named after its output. */
 export function namedCast(from: string, to: string, type: number): NewNode {

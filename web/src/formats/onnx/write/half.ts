@@ -2,13 +2,13 @@
 import type { Half, Keep } from '../decide/decision.js';
 import { castOpset } from '../decide/half.js';
 import { castNode } from '../file/encode.js';
-import { typeNumber } from '../file/proto.js';
+import { onnxTypeNumber } from '../file/proto.js';
 import { halfForm } from '../forms.js';
 import type { Builder } from './builder.js';
 import { setTypes } from './half-edits.js';
 import { namedCast, renameUses } from './half-graph.js';
 
-const [float, half] = [typeNumber('F32'), typeNumber('F16')];
+const [float, half] = [onnxTypeNumber('F32'), onnxTypeNumber('F16')];
 
 /** Copies a weight, and adds a Cast for nodes in float16. */
 export function writeKept(builder: Builder, { weight, reason, halfUses }: Keep): void {

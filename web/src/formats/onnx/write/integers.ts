@@ -8,8 +8,8 @@ import type { Integers } from '../decide/decision.js';
 import { integerOpset } from '../decide/integers.js';
 import { attributePiecesOf, castNode, type NewNode } from '../file/encode.js';
 import type { Weight } from '../file/model.js';
-import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
-import type { Reader } from '../graph/graph.js';
+import { intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import type { ReadingNode } from '../graph/graph.js';
 import { swaps } from '../graph/products.js';
 import type { Builder } from './builder.js';
 import { addDequantize, type CodeNames, storeCodes } from './restored.js';
@@ -81,14 +81,14 @@ export class IntegerWriter {
     const cast = builder.freshValue(`${result}_output_quantized_cast_output`);
     const scale = builder.freshValue(`${name}_quant_scales_mul:0`);
     return [
-      { ...castNode(product, cast, typeNumber('F32')), name: `${result}_output_quantized_cast` },
+      { ...castNode(product, cast, onnxTypeNumber('F32')), name: `${result}_output_quantized_cast` },
       { opType: 'Mul', name: `${name}_quant_scales_mul`, inputs: scales, outputs: [scale] },
       { opType: 'Mul', name: `${name}_quant_output_scale_mul`, inputs: [cast, scale], outputs: [output] },
     ];
   }
 
   /** MatMul and Gemm. */
-  #multiply({ node, graph, path }: Reader, { codes, scale, zeroPoint }: CodeNames, weight: Weight): void {
+  #multiply({ node, graph, path }: ReadingNode, { codes, scale, zeroPoint }: CodeNames, weight: Weight): void {
     const builder = this.#builder;
     const x = this.#quantize(node, graph);
     const [output = ''] = node.outputs;
@@ -117,7 +117,12 @@ export class IntegerWriter {
     builder.removeNode(node);
   }
 
-  #convolve({ node, graph }: Reader, names: CodeNames, form: DequantizeLinearForm, shape: readonly number[]): void {
+  #convolve(
+    { node, graph }: ReadingNode,
+    names: CodeNames,
+    form: DequantizeLinearForm,
+    shape: readonly number[],
+  ): void {
     const builder = this.#builder;
     const x = this.#quantize(node, graph);
     const [output = ''] = node.outputs;
@@ -155,7 +160,12 @@ export class IntegerWriter {
   ): string | undefined {
     if (axis === undefined) return zeroPoint;
     const name = this.#builder.freshValue(`${codes}_zero`);
-    this.#builder.addConstant(graph, { name, type: typeNumber('U8'), shape: [], data: { bytes: Uint8Array.of(128) } });
+    this.#builder.addConstant(graph, {
+      name,
+      type: onnxTypeNumber('U8'),
+      shape: [],
+      data: { bytes: Uint8Array.of(128) },
+    });
     return name;
   }
 
@@ -165,7 +175,7 @@ export class IntegerWriter {
   }
 
   /** Attention: codes of activations and of the projections are multiplied. */
-  #attend({ node, graph }: Reader, { codes, scale, zeroPoint = '' }: CodeNames): void {
+  #attend({ node, graph }: ReadingNode, { codes, scale, zeroPoint = '' }: CodeNames): void {
     const x = this.#quantize(node, graph);
     const [, , bias = '', mask = '', past = ''] = node.inputs;
     const copied = attributePiecesOf(node);
@@ -178,7 +188,7 @@ export class IntegerWriter {
   }
 
   /** Gather: rows of codes are gathered, then restored to floats. */
-  #lookUp({ node, graph }: Reader, { codes, scale, zeroPoint }: CodeNames): void {
+  #lookUp({ node, graph }: ReadingNode, { codes, scale, zeroPoint }: CodeNames): void {
     const [, indices = ''] = node.inputs;
     const [output = ''] = node.outputs;
     const gathered = this.#builder.freshValue(`${output}_quantized`);

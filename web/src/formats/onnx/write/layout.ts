@@ -1,6 +1,6 @@
 /** Lays out the file of a model: known bytes, bytes of the model, and parts of tensors. */
 import type { Copied, OutputFile, PlannedTensor, Segment } from '../../format.js';
-import { type MessagePiece, sizeOf } from '../file/encode.js';
+import { encodedSizeOf, type MessagePiece } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
 import { countBefore } from '../file/search.js';
 
@@ -106,5 +106,5 @@ export function layOut(
     }
   }
   result.flush();
-  return { suffix: '', size: sizeOf(pieces), segments: result.segments };
+  return { suffix: '', size: encodedSizeOf(pieces), segments: result.segments };
 }

@@ -5,12 +5,12 @@
  */
 
 import type { NewNode } from '../file/encode.js';
-import { type OnnxGraph, typeNumber } from '../file/proto.js';
-import type { Reader } from '../graph/graph.js';
+import { type OnnxGraph, onnxTypeNumber } from '../file/proto.js';
+import type { ReadingNode } from '../graph/graph.js';
 import type { Builder } from './builder.js';
 
 /** Blocks of a table with `rows` rows. */
-export interface Table {
+export interface TableBlocks {
   /** [rows, blocks, bytes of a block] */
   readonly codes: string;
   /** [rows, blocks, ...ones] */
@@ -41,7 +41,7 @@ function unpacker(builder: Builder, graph: OnnxGraph, bits: 2 | 4): string {
       const code = (Math.floor(i / perByte) >> (bits * (i % perByte))) & (2 ** bits - 1);
       return code - middle;
     });
-    return { type: typeNumber('I8'), shape: [256, perByte], data: { bytes } };
+    return { type: onnxTypeNumber('I8'), shape: [256, perByte], data: { bytes } };
   });
 }
 
@@ -49,7 +49,7 @@ function unpacker(builder: Builder, graph: OnnxGraph, bits: 2 | 4): string {
 const half128 = 0x5800;
 
 /** Replaces a Gather of rows, which gives float16 if `isHalf`. Scales are float16 then, too. */
-export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, isHalf: boolean): void {
+export function lookUp(builder: Builder, { node, graph }: ReadingNode, table: TableBlocks, isHalf: boolean): void {
   // Prepare helpers that add nodes.
   const { bits, blocks, columns } = table;
   const [, indices = ''] = builder.inputsOf(node);
@@ -62,7 +62,7 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, 
     return name;
   };
   const constant = (what: string, values: readonly number[]) => builder.addIntegers(graph, `${output}_${what}`, values);
-  const cast = (from: string, what: string, type: string) => add('Cast', [from], what, { to: typeNumber(type) });
+  const cast = (from: string, what: string, type: string) => add('Cast', [from], what, { to: onnxTypeNumber(type) });
   const lengths = add('Shape', [indices], 'lengths');
   /** The shape of the indices, and more dimensions. */
   const shape = (what: string, more: readonly number[]) =>
@@ -97,7 +97,7 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, 
   } else if (bits === 8) {
     const middle = builder.freshValue(`${output}_middle`);
     const bytes = new Uint8Array(isHalf ? Uint16Array.of(half128).buffer : Float32Array.of(128).buffer);
-    builder.addConstant(graph, { name: middle, type: typeNumber(float), shape: [], data: { bytes } });
+    builder.addConstant(graph, { name: middle, type: onnxTypeNumber(float), shape: [], data: { bytes } });
     codes = add('Sub', [codes, middle], 'centered');
   }
   // Multiply by the scales, and restore the shape of rows.

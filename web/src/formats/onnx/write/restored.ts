@@ -4,8 +4,8 @@ import type { Dequantizer, Restored } from '../decide/decision.js';
 import { broadcastOpset } from '../decide/restored.js';
 import { castNode, type NewNode, type NewTensor } from '../file/encode.js';
 import type { Weight } from '../file/model.js';
-import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
-import type { Reader } from '../graph/graph.js';
+import { intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import type { ReadingNode } from '../graph/graph.js';
 import type { Builder } from './builder.js';
 
 /** Writes a weight as codes that are restored to floats. */
@@ -114,7 +114,7 @@ function addCast(
   const { graph, value, node } = weight;
   builder.raise(graph, broadcastOpset);
   const fresh = (what: string) => builder.freshValue(`${value}_${what}`);
-  const cast = (from: string, to: string) => castNode(from, to, typeNumber(type));
+  const cast = (from: string, to: string) => castNode(from, to, onnxTypeNumber(type));
   const floats = fresh('floats');
   const nodes = [cast(codes, floats)];
   let centered = floats;
@@ -131,7 +131,7 @@ function addCast(
 /** Gathers codes and scales in place of floats, because a DequantizeLinear in front would restore the whole table at every run. */
 function gatherCodes(
   builder: Builder,
-  { node, graph }: Reader,
+  { node, graph }: ReadingNode,
   { scale: type, axis: channels }: DequantizeLinearForm,
   names: CodeNames,
 ): void {
@@ -143,7 +143,7 @@ function gatherCodes(
   const gather = (from: string, to: string): NewNode => {
     return { opType: 'Gather', name: to, inputs: [from, indices], outputs: [to], attributes: { axis } };
   };
-  const cast = (from: string, to: string) => castNode(from, to, typeNumber(type));
+  const cast = (from: string, to: string) => castNode(from, to, onnxTypeNumber(type));
   const two = (opType: string, a: string, b: string, to: string): NewNode => {
     return { opType, name: to, inputs: [a, b], outputs: [to] };
   };

@@ -1,7 +1,7 @@
 /** Rewrites nodes for a newer version of ai.onnx. */
 
 import { attributePieces, bytesPiece, castNode, textField } from '../file/encode.js';
-import { nodeField, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import { nodeField, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import type { Rewritten } from '../graph/opsets.js';
 import { Types } from '../graph/types.js';
 import type { Builder } from './builder.js';
@@ -9,7 +9,7 @@ import type { Builder } from './builder.js';
 /** Adds a float scalar, and a Cast if a node computes in another type. Returns the name of the value to read. */
 function floatFor(builder: Builder, graph: OnnxGraph, name: string, float: number, node: OnnxNode, type: number) {
   const fresh = builder.addFloat(graph, name, float);
-  if (type === typeNumber('F32')) return fresh;
+  if (type === onnxTypeNumber('F32')) return fresh;
   const cast = builder.freshValue(`${name}_cast`);
   builder.addNodes({ graph, before: node }, [castNode(fresh, cast, type)]);
   return cast;
@@ -25,8 +25,8 @@ export function rewriteRaised(builder: Builder, halves: { has(node: OnnxNode): b
   const hasFloats = raised.some(({ rewriting: { inputs = [] } }) => inputs.some((input) => input && 'float' in input));
   const types = hasFloats ? new Types(builder.graphs, builder.graphs.main) : undefined;
   for (const one of raised) {
-    const type = halves?.has(one.node) ? typeNumber('F16') : types?.inputType(one.node, one.graph, 0);
-    rewrite(builder, one, type ?? typeNumber('F32'));
+    const type = halves?.has(one.node) ? onnxTypeNumber('F16') : types?.inputType(one.node, one.graph, 0);
+    rewrite(builder, one, type ?? onnxTypeNumber('F32'));
   }
 }
 

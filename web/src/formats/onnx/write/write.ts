@@ -1,7 +1,7 @@
 /** Writes a result: carries out the decisions about its weights, in order. */
 import type { FilePlan, PartsOf } from '../../format.js';
 import type { Decisions } from '../decide/decide.js';
-import type { Decision } from '../decide/decision.js';
+import type { WeightDecision } from '../decide/decision.js';
 import type { OnnxModel } from '../file/model.js';
 import { writeBlocks } from './blocks.js';
 import { Builder } from './builder.js';
@@ -13,7 +13,9 @@ import { rewriteRaised } from './rewrite.js';
 import { writeTogether } from './together.js';
 
 /** Writer of each kind of decision. */
-type Writers = { readonly [Kind in Decision['kind']]: (decision: Extract<Decision, { kind: Kind }>) => void };
+type Writers = {
+  readonly [Kind in WeightDecision['kind']]: (decision: Extract<WeightDecision, { kind: Kind }>) => void;
+};
 
 /**
  * Lays out a result.
@@ -37,7 +39,7 @@ export function writeResult(
     together: (decision) => writeTogether(builder, decision),
   };
   if (halves !== undefined) writeHalfGraph(builder, halves);
-  for (const decision of decisions.decisions) (writers[decision.kind] as (decision: Decision) => void)(decision);
+  for (const decision of decisions.decisions) (writers[decision.kind] as (decision: WeightDecision) => void)(decision);
   rewriteRaised(builder, halves);
   return builder.finish();
 }

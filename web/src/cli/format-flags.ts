@@ -1,7 +1,16 @@
 /** The options of formats on the command line: their flags, their values, and errors about them. */
-import { type FormatInfo, formats, type OptionInfo, type OptionTable, type Sidecar, type Words } from '../tooling.js';
+import {
+  type Flag,
+  type FormatInfo,
+  formats,
+  type OptionInfo,
+  type OptionTable,
+  type Sidecar,
+  type Words,
+} from '../tooling.js';
 import { UsageError } from './process.js';
-import { inFlags } from './wording.js';
+import { readText } from './side-file.js';
+import { inFlags, wrongFlag } from './wording.js';
 
 /** A table of options, and the formats that share it. */
 export interface SharedTable {
@@ -20,15 +29,30 @@ export function tables(): readonly SharedTable[] {
   return [...found].map(([table, formats]) => ({ table, formats }));
 }
 
+/** Options of copies. */
+export const copyFlags = ['shardSize', 'splitTensors', 'part', 'metadata'] as const;
+
+/** The flags of some options of formats, each once. */
+export function optionFlags(names: readonly string[]): readonly Flag[] {
+  const flags = tables().flatMap(({ table }) => names.flatMap((name) => table.entries[name]?.flags ?? []));
+  return [...new Map(flags.map((flag) => [flag.name, flag])).values()];
+}
+
+/** Flags about files beside models. */
+export function sidecarFlags(): readonly Flag[] {
+  const all = tables().flatMap(({ table }) => Object.values(table.entries));
+  return all.flatMap(({ sidecar, flags }) => (sidecar === undefined ? [] : flags));
+}
+
 /** True if files of a format can become this. */
-export function accepts({ targets, aliases }: FormatInfo, to: string): boolean {
+export function acceptsTarget({ targets, aliases }: FormatInfo, to: string): boolean {
   return targets.some(({ name }) => name === to) || Object.hasOwn(aliases, to);
 }
 
 /** The options of all formats, by name. Those of the formats that have the target come first. */
 function entries(to: string | undefined): readonly (readonly [name: string, info: OptionInfo])[] {
   const all = formats();
-  const having = to === undefined ? [] : all.filter((format) => accepts(format, to));
+  const having = to === undefined ? [] : all.filter((format) => acceptsTarget(format, to));
   const found = new Map<string, OptionInfo>();
   for (const { options } of [...having, ...all]) {
     for (const [name, info] of Object.entries(options.entries)) if (!found.has(name)) found.set(name, info);
@@ -47,16 +71,36 @@ export function formatFlags(): Record<string, { type: 'string' | 'boolean'; mult
   );
 }
 
+/** The flags of options that decide about a result, without those about files beside it. */
+export function choiceFlags(): readonly string[] {
+  return entries(undefined).flatMap(([, { sidecar, flags }]) => (sidecar ? [] : flags.map(({ name }) => name)));
+}
+
 /** The flags whose values are names of files to read. */
 export function fileFlags(): readonly string[] {
   const flags = entries(undefined).flatMap(([, info]) => info.flags);
-  return ['rules', 'tensor-type-file', ...flags.filter(({ value }) => value === 'FILE').map(({ name }) => name)];
+  return [
+    'rules',
+    'tensor-type-file',
+    'plan',
+    ...flags.filter(({ value }) => value === 'FILE').map(({ name }) => name),
+  ];
+}
+
+/** The words of a command line, with the texts of files in place of their names where options take texts. @throws ScalepointError */
+export async function withTexts(words: Words): Promise<Words> {
+  const texts: Record<string, string> = {};
+  for (const { name, isText } of entries(undefined).flatMap(([, { flags }]) => flags)) {
+    const path = words[name];
+    if (isText === true && path !== undefined) texts[name] = await readText(String(path));
+  }
+  return { ...words, ...texts };
 }
 
 const isGiven = ({ flags }: OptionInfo, words: Words) => flags.some(({ name }) => words[name] !== undefined);
 
 /** True if a target knows an option. The model functions report options that it does not know. */
-function knows(to: string, option: string): boolean {
+export function knows(to: string, option: string): boolean {
   return formats().some(({ targets, aliases }) => {
     const name = (aliases as Readonly<Record<string, string>>)[to] ?? to;
     return targets.find((target) => target.name === name)?.options.includes(option) ?? false;
@@ -100,8 +144,8 @@ export function sidecarsOf(words: Words, to: string): readonly SidecarOption[] {
     if (sidecar === undefined || flag === undefined) continue;
     const path = words[flag.name];
     const owners = formats().filter(({ options }) => Object.hasOwn(options.entries, option));
-    if (path !== undefined && !owners.some((format) => accepts(format, to))) {
-      throw new UsageError(`--${flag.name}: only for ${owners[0]?.label} files`);
+    if (path !== undefined && !owners.some((format) => acceptsTarget(format, to))) {
+      throw wrongFlag(flag.name, { kind: 'onlyFor', files: `${owners[0]?.label} files` });
     }
     found.push({ option, sidecar, path: path === undefined ? undefined : String(path) });
   }

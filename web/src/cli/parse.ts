@@ -1,9 +1,9 @@
 /** From the words of a command line to the options of the model functions. */
 import { parseArgs } from 'node:util';
 import type { Rule } from '../model.js';
-import { didYouMean, formats, maxWorkers, ruleFrom, sayHint } from '../tooling.js';
+import { didYouMean, type Expected, formats, maxWorkers, oneOf, ruleFrom, sayHint, whole } from '../tooling.js';
 import { UsageError } from './process.js';
-import { inFlags } from './wording.js';
+import { inFlags, wrongFlag } from './wording.js';
 
 type OptionsConfig = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>;
 
@@ -16,14 +16,6 @@ interface OptionToken {
   /** True if the value is part of the same word, as in --to=int8. */
   readonly inlineValue?: boolean | undefined;
 }
-
-/** Options that every command takes. */
-export const commonOptions = {
-  json: { type: 'boolean' },
-  verbose: { type: 'boolean' },
-  'no-color': { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
-} as const satisfies OptionsConfig;
 
 /** Fails if a flag is unknown, lacks its value, or has one that it does not take. @throws UsageError */
 function checkFlag(token: OptionToken, options: OptionsConfig): void {
@@ -45,7 +37,7 @@ function checkFlag(token: OptionToken, options: OptionsConfig): void {
 }
 
 /** Splits a command line. @throws UsageError */
-export function parse<T extends OptionsConfig>(args: string[], options: T) {
+export function parseArguments<T extends OptionsConfig>(args: string[], options: T) {
   // Not strict: Node's own messages are not for the users of this program.
   const parsed = parseArgs({ args, options, allowPositionals: true, strict: false, tokens: true });
   const values: Record<string, string | boolean | string[]> = {};
@@ -73,30 +65,42 @@ export function filesOf(positionals: readonly string[], names: readonly string[]
   const extra = positionals[names.length];
   if (extra === undefined) return [...positionals];
   const takes = `${single ? 'one ' : ''}${names.join(' and ')}`;
-  throw new UsageError(`${command} takes ${takes}, got ${JSON.stringify(extra)} as well`);
+  const advice = single ? '; for a model in several files, name its folder, its index or its first file' : '';
+  throw new UsageError(`${command} takes ${takes}, got ${JSON.stringify(extra)} as well${advice}`);
 }
 
-function numberOf(name: string, text: string, what: string, pattern: RegExp): number {
-  if (!pattern.test(text)) throw new UsageError(`--${name}: expected ${what}, got ${JSON.stringify(text)}`);
+function numberOf(name: string, text: string, expected: Expected, pattern: RegExp): number {
+  if (!pattern.test(text)) throw wrongFlag(name, expected, text);
   return Number(text);
 }
 
 /** A whole number. @throws UsageError */
 export function wholeOf(name: string, text: string | undefined): number | undefined {
-  return text === undefined ? undefined : numberOf(name, text, 'a whole number from 0 on', /^\d{1,9}$/);
+  return text === undefined ? undefined : numberOf(name, text, whole(0), /^\d{1,9}$/);
 }
 
 /** Value of --workers. @throws UsageError */
 export function workersOf(text: string | undefined): number | undefined {
   const workers = wholeOf('workers', text);
   if (workers === undefined || workers <= maxWorkers) return workers;
-  throw new UsageError(`--workers: expected 0 to ${maxWorkers}, got ${workers}`);
+  throw wrongFlag('workers', whole(0, maxWorkers), workers);
 }
 
 /** Value of --min-sqnr. @throws UsageError */
 export function decibelsOf(text: string | undefined): number | undefined {
   const pattern = /^[-+]?(\d+\.?\d*|\.\d+)$/;
-  return text === undefined ? undefined : numberOf('min-sqnr', text, 'a number of decibels', pattern);
+  return text === undefined ? undefined : numberOf('min-sqnr', text, { kind: 'number', unit: 'decibels' }, pattern);
+}
+
+/** One of a few words, as a flag has it; undefined without the flag. @throws UsageError */
+export function choiceOf<Word extends string>(
+  name: string,
+  text: string | undefined,
+  words: readonly Word[],
+): Word | undefined {
+  const known = words.find((word) => word === text);
+  if (known !== undefined || text === undefined) return known;
+  throw wrongFlag(name, oneOf(words), text, didYouMean(text, words));
 }
 
 /** The spelling of a name in a list, found without regard to case; undefined if the list lacks it. */
@@ -121,7 +125,7 @@ export function spelledRule(rule: Rule): Rule {
 }
 
 /** Value of --rule. @throws UsageError */
-export function ruleOf(text: string): Rule {
+export function parseRule(text: string): Rule {
   try {
     return spelledRule(ruleFrom(text, '--rule'));
   } catch (error) {

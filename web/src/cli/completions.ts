@@ -1,0 +1,235 @@
+/** Scripts with which shells complete command lines, made of the tables of flags. */
+import { type Flag, formats, type OptionInfo, presets } from '../tooling.js';
+import {
+  benchFlags,
+  type CommandFlag,
+  type CommandName,
+  calibrateFlags,
+  commandAbouts,
+  compareFlags,
+  completionsFlags,
+  convertingFlags,
+  evaluateFlags,
+  inspectFlags,
+  quantizeFlags,
+  shells,
+  verifyFlags,
+} from './flags.js';
+import { copyFlags, optionFlags, sidecarFlags, tables } from './format-flags.js';
+import { filesOf, parseArguments } from './parse.js';
+import { UsageError } from './process.js';
+import { completionsUsage } from './usage.js';
+
+type Flags = Readonly<Record<string, CommandFlag>>;
+
+/** Flags of formats as those of a command. */
+function flagsOf(flags: readonly Flag[]): Flags {
+  return Object.fromEntries(
+    flags.map(({ name, value, multiple = false, choices, about }): [string, CommandFlag] => {
+      const type = value === undefined ? 'boolean' : 'string';
+      return [name, { type, multiple, about, ...(value && { value }), ...(choices && { choices }) }];
+    }),
+  );
+}
+
+/** The flags of all commands. */
+function flagsByCommand(): Readonly<Record<CommandName, Flags>> {
+  const targets = formats().flatMap((format) => format.targets.map(({ name }) => name));
+  const quantize: Flags = {
+    ...quantizeFlags,
+    to: { ...quantizeFlags.to, choices: [...new Set(targets)] },
+    preset: { ...quantizeFlags.preset, choices: presets },
+    ...flagsOf(tables().flatMap(({ table }) => Object.values(table.entries).flatMap((info: OptionInfo) => info.flags))),
+  };
+  const converting: readonly string[] = convertingFlags;
+  const general = Object.entries<CommandFlag>(quantizeFlags).filter(([name]) => !converting.includes(name));
+  const copy = { ...Object.fromEntries(general), ...flagsOf(optionFlags(copyFlags)) };
+  return {
+    quantize,
+    inspect: inspectFlags,
+    plan: quantize,
+    split: copy,
+    merge: copy,
+    compare: compareFlags,
+    verify: { ...flagsOf(sidecarFlags()), ...verifyFlags },
+    evaluate: evaluateFlags,
+    calibrate: calibrateFlags,
+    bench: benchFlags,
+    completions: completionsFlags,
+  };
+}
+
+const names = Object.keys(commandAbouts) as CommandName[];
+
+/** True if a flag names a file. */
+const isFile = ({ value = '' }: CommandFlag) => ['FILE', 'OUT'].includes(value);
+
+/** The spellings of a flag: `-o`, `--output`. */
+const spellings = ([name, { short }]: [string, CommandFlag]) => [
+  ...(short === undefined ? [] : [`-${short}`]),
+  `--${name}`,
+];
+
+/** A text in single quotes, inside of which all three shells leave everything as it is. Only zsh and bash continue words after a quote. */
+const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+
+// --------------------------------------------------------------------------------------------------------------------------- bash
+
+function bashScript(): string {
+  const all = Object.entries(flagsByCommand());
+  const cases = all.flatMap(([command, flags]) => {
+    const values = Object.entries(flags).flatMap((entry) => {
+      const [, { type, choices }] = entry;
+      if (type === 'boolean') return [];
+      const patterns = spellings(entry).map((spelling) => `'${command} ${spelling}'`);
+      return [`    ${patterns.join('|')}) values=${quoted((choices ?? []).join(' '))}; takes=value ;;`];
+    });
+    return values;
+  });
+  const flags = all.map(
+    ([command, own]) => `    ${command}) flags=${quoted(Object.entries(own).flatMap(spellings).join(' '))} ;;`,
+  );
+  return `# Completions of scalepoint for bash.
+_scalepoint() {
+  local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD-1]} command=quantize flags= values= takes= before=
+  COMPREPLY=()
+  # Readline splits --to=int8 into three words.
+  if [[ $cur == = ]]; then cur=
+  elif [[ $prev == = ]]; then prev=\${COMP_WORDS[COMP_CWORD-2]}; fi
+  if ((COMP_CWORD > 1)); then
+    case \${COMP_WORDS[1]} in ${[...names, 'help'].join('|')}) command=\${COMP_WORDS[1]} ;; esac
+  fi
+  case "$command $prev" in
+${cases.join('\n')}
+  esac
+  if [[ $takes ]]; then
+    # Without values, the shell completes names of files.
+    [[ $cur == *,* ]] && before=\${cur%,*},
+    COMPREPLY=($(compgen -P "$before" -W "$values" -- "\${cur##*,}"))
+    return
+  fi
+  case $command in
+${flags.join('\n')}
+  esac
+  if [[ $cur == -* ]]; then
+    COMPREPLY=($(compgen -W "$flags" -- "$cur"))
+  elif [[ $command == completions ]]; then
+    COMPREPLY=($(compgen -W '${shells.join(' ')}' -- "$cur"))
+  elif [[ $command == help ]]; then
+    COMPREPLY=($(compgen -W '${names.join(' ')}' -- "$cur"))
+  elif ((COMP_CWORD == 1)); then
+    local IFS=$'\\n'
+    compopt -o filenames 2> /dev/null
+    COMPREPLY=($(compgen -W ${quoted([...names, 'help'].join('\n'))} -- "$cur") $(compgen -f -- "$cur"))
+  fi
+}
+complete -o default -F _scalepoint scalepoint
+`;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------------- zsh
+
+/** The action of zsh that completes the value of a flag. */
+function zshAction([name, flag]: [string, CommandFlag]): string {
+  const { type, value = '', choices } = flag;
+  if (type === 'boolean') return '';
+  const label = value.replace(/[^\w]/g, '');
+  if (name === 'to') return `:${label}:_values -s , ${label} ${choices?.join(' ')}`;
+  if (choices !== undefined) return `:${label}:(${choices.join(' ')})`;
+  return isFile(flag) ? `:${label}:_files` : `:${label}: `;
+}
+
+function zshScript(): string {
+  const cases = Object.entries(flagsByCommand()).map(([command, flags]) => {
+    const lines = Object.entries(flags).map((entry) => {
+      const [name, { type, short, multiple, about }] = entry;
+      const end = type === 'boolean' ? '' : '=';
+      const text = quoted(`[${about.replace(/[[\]\\:]/g, '\\$&')}]${zshAction(entry)}`);
+      const star = multiple ? "'*'" : '';
+      if (short === undefined) return `${star}--${name}${end}${text}`;
+      const both = `{-${short}${type === 'boolean' ? '' : '+'},--${name}${end}}`;
+      return `${star || `'(-${short} --${name})'`}${both}${text}`;
+    });
+    const rest = command === 'completions' ? `'1:shell:(${shells.join(' ')})'` : "'*:file:_files'";
+    return `    ${command}) _arguments -s ${[...lines, rest].join(' \\\n      ')} ;;`;
+  });
+  const described = names.map((name) => quoted(`${name}:${commandAbouts[name].replaceAll(':', '\\:')}`));
+  return `#compdef scalepoint
+# Completions of scalepoint for zsh.
+_scalepoint() {
+  local command=quantize
+  local -a commands
+  commands=(${described.join(' ')} 'help:explain a command')
+  if ((CURRENT == 2)) && [[ $PREFIX != -* ]]; then
+    _describe -t commands command commands
+    _files
+    return
+  fi
+  case $words[2] in
+    ${[...names, 'help'].join('|')}) command=$words[2]; shift words; ((CURRENT--)) ;;
+  esac
+  case $command in
+    help) _describe -t commands command commands ;;
+${cases.join('\n')}
+  esac
+}
+if [[ $funcstack[1] == _scalepoint ]]; then _scalepoint "$@"; else compdef _scalepoint scalepoint; fi
+`;
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- fish
+
+/** A text in single quotes for fish, which escapes them by a backslash. */
+const fishText = (text: string) => `'${text.replace(/[\\']/g, '\\$&')}'`;
+
+function fishScript(): string {
+  const byLine = new Map<string, string[]>();
+  for (const [command, flags] of Object.entries(flagsByCommand())) {
+    for (const [name, flag] of Object.entries(flags)) {
+      const { type, short, choices, about } = flag;
+      const words = [
+        ...(short === undefined ? [] : [`-s ${short}`]),
+        `-l ${name}`,
+        ...(type === 'boolean' ? [] : [isFile(flag) ? '-r -F' : '-x']),
+        ...(choices === undefined ? [] : [`-a ${fishText(choices.join(' '))}`]),
+        `-d ${fishText(about)}`,
+      ].join(' ');
+      byLine.set(words, [...(byLine.get(words) ?? []), command]);
+    }
+  }
+  const flags = [...byLine].map(
+    ([words, commands]) => `complete -c scalepoint -n '__scalepoint_command ${commands.join(' ')}' ${words}`,
+  );
+  return `# Completions of scalepoint for fish.
+function __scalepoint_command
+  set -l words (commandline -opc)
+  set -l command quantize
+  contains -- "$words[2]" ${[...names, 'help'].join(' ')}; and set command $words[2]
+  contains -- $command $argv
+end
+function __scalepoint_first
+  test (count (commandline -opc)) -eq 1
+end
+${names.map((name) => `complete -c scalepoint -n __scalepoint_first -a ${name} -d ${fishText(commandAbouts[name])}`).join('\n')}
+complete -c scalepoint -n __scalepoint_first -a help -d 'explain a command'
+complete -c scalepoint -n '__scalepoint_command help' -f -a '${names.join(' ')}'
+complete -c scalepoint -n '__scalepoint_command completions' -f -a '${shells.join(' ')}'
+${flags.join('\n')}
+`;
+}
+
+/** Prints the completions of a shell. Returns the exit code. */
+export async function completions(args: string[]): Promise<number> {
+  const { values, positionals } = parseArguments(args, completionsFlags);
+  if (values.help) {
+    process.stdout.write(completionsUsage());
+    return 0;
+  }
+  const [word] = filesOf(positionals, ['SHELL'], 'completions');
+  const shell = shells.find((known) => known === word);
+  if (shell === undefined)
+    throw new UsageError(`completions: expected ${shells.join(', ')}, got ${JSON.stringify(word)}`);
+  const scripts = { bash: bashScript, zsh: zshScript, fish: fishScript };
+  process.stdout.write(scripts[shell]());
+  return 0;
+}

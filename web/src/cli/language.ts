@@ -1,0 +1,151 @@
+/** `evaluate` and `calibrate`: language models on texts. */
+import {
+  calibrateModel,
+  type Estimate,
+  evaluateModel,
+  type LanguageData,
+  type LanguageEvaluation,
+  type TextOptions,
+} from '../model.js';
+import { whole } from '../tooling.js';
+import { calibrateFlags, evaluateFlags } from './flags.js';
+import { type Input, withInput } from './input.js';
+import { filesOf, parseArguments } from './parse.js';
+import { abortOnSignal, about, effort, peakBytes, printJson, progressLine, UsageError } from './process.js';
+import { readText } from './side-file.js';
+import { counted, formatBytes, printable, printLines } from './text.js';
+import { calibrateUsage, evaluateUsage } from './usage.js';
+import { wrongFlag } from './wording.js';
+
+/** Largest text in bytes. */
+const mostText = 256 * 2 ** 20;
+
+/** Values of flags about texts. */
+interface TextValues {
+  readonly text?: readonly string[];
+  readonly ids?: string;
+  readonly 'chunk-size'?: string;
+  readonly 'max-tokens'?: string;
+}
+
+/** The texts that a command line names. @throws UsageError, ScalepointError */
+async function dataOf({ text = [], ids }: TextValues, command: string): Promise<LanguageData> {
+  if (ids === undefined) {
+    if (text.length === 0) throw new UsageError(`${command} needs --text FILE or --ids FILE`);
+    return Promise.all(text.map((path) => readText(path, mostText)));
+  }
+  if (text.length > 0) throw new UsageError('--ids goes without --text');
+  const words = (await readText(ids, mostText)).split(/[\s,[\]]+/).filter((word) => word !== '');
+  const wrong = words.find((word) => !/^\d{1,9}$/.test(word));
+  if (wrong !== undefined) throw wrongFlag('ids', whole(0), wrong.slice(0, 40));
+  return Uint32Array.from(words, Number);
+}
+
+function sizesOf(values: TextValues): Pick<TextOptions, 'chunkSize' | 'maxTokens'> {
+  const number = (flag: 'chunk-size' | 'max-tokens') => {
+    const value = values[flag];
+    if (value !== undefined && !/^\d{1,9}$/.test(value)) throw wrongFlag(flag, whole(4), value);
+    return value === undefined ? undefined : Number(value);
+  };
+  return { chunkSize: number('chunk-size'), maxTokens: number('max-tokens') };
+}
+
+/** A number with its standard error, in digits that the error leaves. */
+function withError({ value, error }: Estimate): string {
+  if (!Number.isFinite(error)) return value.toPrecision(5);
+  const digits = error > 0 ? Math.min(8, Math.max(0, 2 - Math.ceil(Math.log10(error)))) : 4;
+  return `${value.toFixed(digits)} ± ${error.toFixed(digits)}`;
+}
+
+function evaluationLines(a: string, b: string | undefined, found: LanguageEvaluation): string[] {
+  const { counted: tokens, chunks, perplexity, referencePerplexity, kl, sameTop } = found;
+  const lines = [
+    `${printable(a)}: ${counted(tokens, 'token')} of ${counted(chunks, 'chunk')} judged`,
+    `perplexity      ${withError(perplexity)}`,
+  ];
+  if (b === undefined || kl === undefined || referencePerplexity === undefined || sameTop === undefined) return lines;
+  const share = { value: 100 * sameTop.value, error: 100 * sameTop.error };
+  return [
+    ...lines,
+    `reference       ${withError(referencePerplexity)}   ${printable(b)}`,
+    '',
+    `KL divergence   ${withError(kl)}   median ${kl.median.toPrecision(3)}, 99 % below ${kl.percentile99.toPrecision(3)}, largest ${kl.max.toPrecision(3)}`,
+    `same top token  ${withError(share)} %`,
+  ];
+}
+
+/** Judges a language model on a text. Returns the exit code. */
+export async function evaluate(args: string[]): Promise<number> {
+  const { values, positionals } = parseArguments(args, evaluateFlags);
+  if (values.help) {
+    process.stdout.write(evaluateUsage());
+    return 0;
+  }
+  const names = positionals.length > 1 ? ['A', 'B'] : ['A'];
+  const [first, second] = filesOf(positionals, names, 'evaluate') as [string, string | undefined];
+  const [text, sizes] = [await dataOf(values, 'evaluate'), sizesOf(values)];
+  const signal = abortOnSignal('interrupted');
+  const progress = progressLine(values.quiet ?? false);
+  const judge = async (a: Input, b: Input | undefined): Promise<number> => {
+    const found = await about(a.name, () =>
+      evaluateModel(a.file, { text, reference: b?.file, ...sizes, signal, onProgress: progress.update }),
+    ).finally(progress.clear);
+    if (values.json) printJson({ a: a.name, b: b?.name ?? null, ...found, peakBytes: peakBytes() });
+    else if (!values.quiet) {
+      const lines = evaluationLines(a.name, b?.name, found);
+      if (values.verbose) lines.push(effort());
+      printLines(lines);
+    }
+    return 0;
+  };
+  return withInput(
+    first,
+    (a) => (second === undefined ? judge(a, undefined) : withInput(second, (b) => judge(a, b), signal)),
+    signal,
+  );
+}
+
+/** Writes the importance of a language model's weights. Returns the exit code. */
+export async function calibrate(args: string[]): Promise<number> {
+  const { values, positionals } = parseArguments(args, calibrateFlags);
+  if (values.help) {
+    process.stdout.write(calibrateUsage());
+    return 0;
+  }
+  const [file] = filesOf(positionals, ['MODEL'], 'calibrate') as [string];
+  const { output = 'imatrix.gguf', force = false, quiet = false } = values;
+  const [data, sizes] = [await dataOf(values, 'calibrate'), sizesOf(values)];
+  const signal = abortOnSignal('interrupted, nothing was written');
+  const progress = progressLine(quiet);
+  return withInput(
+    file,
+    async (input) => {
+      const onProgress = progress.update;
+      const options = { ...sizes, output, overwrite: force, moments: values.moments, signal, onProgress };
+      const { tokens, chunks, weights, size, moments } = await about(input.name, () =>
+        calibrateModel(input.file, data, options),
+      ).finally(progress.clear);
+      const second = moments && { path: String(moments.path), size: moments.size };
+      if (values.json) {
+        const beside = second && { moments: second };
+        printJson({ file: input.name, output, tokens, chunks, weights, size, ...beside, peakBytes: peakBytes() });
+      } else if (!quiet) {
+        const lines = [
+          `${printable(output)}: ${counted(weights.length, 'weight')}, ${counted(tokens, 'token')}, ${formatBytes(size)}`,
+          `quantize with it: scalepoint ${printable(input.name)} --to Q4_K_M --imatrix ${printable(output)}`,
+        ];
+        if (second !== undefined) {
+          const path = printable(second.path);
+          lines.push(
+            `${path}: second moments, ${formatBytes(second.size)}`,
+            `quantize with them: scalepoint ${printable(input.name)} --to Q4_K_M --method gptq --data ${path}`,
+          );
+        }
+        if (values.verbose) lines.push(effort());
+        printLines(lines);
+      }
+      return 0;
+    },
+    signal,
+  );
+}

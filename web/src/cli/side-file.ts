@@ -1,0 +1,70 @@
+/** Files of a few kilobytes that a command line names: configurations, rules, templates. They may be pipes. */
+import { constants } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ScalepointError } from '../model.js';
+import { about } from './process.js';
+import { systemText } from './system-text.js';
+
+/** Largest size in bytes of most files. A larger file must be something else. */
+const mostBytes = 16 * 2 ** 20;
+/** Bytes of a read. */
+const chunkBytes = 1 << 16;
+/** Time in ms between two attempts to read from a pipe that has nothing to give yet. */
+const pauseMilliseconds = 10;
+
+/** Reads into memory. Waits for the writer of a pipe. Returns the number of bytes, 0 at the end. */
+async function readSome(file: FileHandle, target: Uint8Array): Promise<number> {
+  for (;;) {
+    try {
+      return (await file.read(target, 0, target.length, null)).bytesRead;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') throw error;
+      await sleep(pauseMilliseconds);
+    }
+  }
+}
+
+/** Reads to the end. The size that the system states says nothing about pipes and devices. */
+async function readAll(file: FileHandle, most: number): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = [];
+  for (let done = 0; ; ) {
+    const piece = new Uint8Array(chunkBytes);
+    const count = await readSome(file, piece);
+    if (count === 0) return Buffer.concat(pieces);
+    pieces.push(piece.subarray(0, count));
+    done += count;
+    if (done > most) throw new ScalepointError('BAD_FILE', `the file has more than the ${most} bytes allowed`);
+  }
+}
+
+async function readBytes(path: string, most: number): Promise<Uint8Array> {
+  try {
+    // A pipe without a writer would hold up the process. On Windows there are no such pipes.
+    const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    try {
+      return await readAll(file, most);
+    } finally {
+      await file.close();
+    }
+  } catch (cause) {
+    if (cause instanceof ScalepointError) throw cause;
+    throw new ScalepointError('IO', `cannot read ${JSON.stringify(path)}: ${systemText(cause)}`, { cause, path });
+  }
+}
+
+/**
+ * The text of a small file, without a byte order mark.
+ * @param most largest size in bytes
+ * @throws ScalepointError `IO`; `BAD_FILE` if it is too long, or not UTF-8
+ */
+export function readText(path: string, most = mostBytes): Promise<string> {
+  return about(path, async () => {
+    const bytes = await readBytes(path, most);
+    try {
+      return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    } catch (cause) {
+      throw new ScalepointError('BAD_FILE', 'the file is not UTF-8', { cause, path });
+    }
+  });
+}

@@ -1,0 +1,14 @@
+/** Files of a folder that a conversion may read beside the weights. A test compares the list with what conversions read. */
+export const filesBeside: readonly string[] = [
+  'config.json',
+  'adapter_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'added_tokens.json',
+  'tokenizer.model',
+  'chat_template.jinja',
+  'chat_template.json',
+  'modules.json',
+  // The usual place of a pooling; modules.json names it.
+  '1_Pooling/config.json',
+];

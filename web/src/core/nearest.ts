@@ -1,0 +1,92 @@
+// The name that a mistyped one most likely stands for.
+import type { Expected, Hint } from './option-problem.js';
+
+/** Common spellings for kinds of numbers in type names: `fp16` for float16, `q8` for int8 or Q8_0. */
+const kinds: readonly (readonly [kind: string, words: RegExp])[] = [
+  ['integer', /^(i|int|integer|q|w|u|uint|bits?)$/],
+  ['float', /^(f|fp|float|half)$/],
+  ['bfloat', /^(bf|bfp|bfloat|brain)$/],
+];
+
+/** Kind and bits at the start of a name, such as `integer 8` for Q8_0; undefined for other names. */
+function kindOf(name: string): string | undefined {
+  const [, before, bits, after] = /^([a-z]*)[-_]?(\d+)[-_]?([a-z]*)/.exec(name.toLowerCase()) ?? [];
+  const [kind] = kinds.find(([, words]) => words.test((before || after) ?? '')) ?? [];
+  return kind && `${kind} ${bits}`;
+}
+
+/** Number of characters to add, remove, replace or swap with their neighbor to turn one word into the other. */
+function distance(a: string, b: string): number {
+  let before: number[] = [];
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const cost = a[i - 1] === b[j - 1] ? 0 : 1;
+      let least = Math.min((row[j] as number) + 1, (next[j - 1] as number) + 1, (row[j - 1] as number) + cost);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
+        least = Math.min(least, (before[j - 2] as number) + 1);
+      }
+      next.push(least);
+    }
+    [before, row] = [row, next];
+  }
+  return row[b.length] as number;
+}
+
+/** Longest word that is compared with names. */
+const mostLetters = 40;
+
+const plain = (text: string) => text.toLowerCase().replace(/[-_.\s]/g, '');
+const digits = (text: string) => text.replace(/\D/g, '');
+
+/** The name with the same letters and digits, apart from case, hyphens, points and spaces. */
+export function sameName(word: unknown, names: readonly string[]): string | undefined {
+  return typeof word === 'string' ? names.find((name) => plain(name) === plain(word)) : undefined;
+}
+
+/**
+ * The name most likely meant by a word: the same letters, a longer or a shorter form, the same kind of number, or one or two letters apart.
+ * Numbers of bits must match: `int3` has no near name.
+ */
+export function nearest(word: unknown, names: readonly string[]): string | undefined {
+  if (typeof word !== 'string' || word === '' || word.length > mostLetters) return undefined;
+  const [text, kind] = [plain(word), kindOf(word)];
+  const alike = kind === undefined ? [] : names.filter((name) => kindOf(name) === kind);
+  const found =
+    sameName(word, names) ??
+    sameName(`${word}m`, names) ??
+    names.find((name) => plain(name).length > 2 && text.startsWith(plain(name))) ??
+    // Among several, prefer M, the usual one: Q4_K_M for q4.
+    alike.find((name) => name.endsWith('_M')) ??
+    alike[0] ??
+    names.find((name) => text.length > 2 && plain(name).startsWith(text));
+  if (found !== undefined) return found;
+  const most = Math.min(2, Math.floor(text.length / 3));
+  const [best] = names
+    .filter((name) => digits(name) === digits(word))
+    .map((name) => ({ name, far: distance(text, plain(name)) }))
+    .sort((a, b) => a.far - b.far);
+  return best !== undefined && best.far <= most ? best.name : undefined;
+}
+
+/** The hint for an unknown name: the nearest name of each list. */
+export function didYouMean(
+  word: unknown,
+  ...lists: readonly (readonly string[])[]
+): Extract<Hint, { kind: 'didYouMean' }> {
+  const found = new Set(lists.flatMap((names) => nearest(word, names) ?? []));
+  return { kind: 'didYouMean', names: [...found].filter((name) => name !== word) };
+}
+
+/** The texts among the accepted values, one list for each alternative. */
+function textsOf(expected: Expected): readonly (readonly string[])[] {
+  if (expected.kind === 'anyOf') return expected.of.flatMap(textsOf);
+  return expected.kind === 'oneOf' ? [expected.values.filter((value) => typeof value === 'string')] : [];
+}
+
+/** The nearest accepted values, for a text that is not among them; undefined if all of them are far. */
+export function nearestValue(expected: Expected, got: unknown): Hint | undefined {
+  const hint = didYouMean(got, ...textsOf(expected));
+  return hint.names.length === 0 ? undefined : hint;
+}

@@ -1,0 +1,232 @@
+/**
+ * Perplexity of language models, and their divergence from a reference, as llama-perplexity defines them: the text is one stream of tokens,
+ * cut into chunks; in each the first token becomes the one that begins texts, where the model has one, and the second half counts.
+ * Reference: github.com/ggml-org/llama.cpp, tools/perplexity/perplexity.cpp.
+ */
+import { Status, TokenJudgment } from '../core/door.js';
+import { ScalepointError } from '../core/errors.js';
+import { type Core, checkStatus } from '../core/memory.js';
+import type { LanguageFacts } from './facts.js';
+import type { LanguageForward } from './forward.js';
+
+/** A figure and the standard error of it. */
+export interface Estimate {
+  /** The figure: a mean, or made of one. */
+  readonly value: number;
+  /** Its standard error; NaN for one token. */
+  readonly error: number;
+}
+
+/** Divergences of Kullback and Leibler of the reference's next token from the model's, in nats. */
+export interface DivergenceFigures extends Estimate {
+  /** Half of the tokens are below it. */
+  readonly median: number;
+  /** Below it are 99 % of the tokens. */
+  readonly percentile99: number;
+  /** Below it are 99.9 % of the tokens. */
+  readonly percentile999: number;
+  /** The largest one. */
+  readonly max: number;
+}
+
+/** Judgment of a language model on a text. */
+export interface LanguageEvaluation {
+  /** Tokens of the text that were used: whole chunks. */
+  readonly tokens: number;
+  /** Tokens that count. */
+  readonly counted: number;
+  /** Chunks of the text. */
+  readonly chunks: number;
+  /** e to the mean of -log(probability) of the tokens that count. */
+  readonly perplexity: Estimate;
+  /** The reference's, if there is one. */
+  readonly referencePerplexity?: Estimate | undefined;
+  /** Divergence from the reference, if there is one. */
+  readonly kl?: DivergenceFigures | undefined;
+  /** Share of tokens whose most likely next token is the reference's. */
+  readonly sameTop?: Estimate | undefined;
+  /** Mean of log(perplexity) minus the reference's, over tokens. */
+  readonly logDifference?: Estimate | undefined;
+}
+
+/** Judgment of a language model beside a reference. */
+export interface LanguageComparison extends LanguageEvaluation {
+  /** The reference's perplexity. */
+  readonly referencePerplexity: Estimate;
+  /** Divergence from the reference. */
+  readonly kl: DivergenceFigures;
+  /** Share of tokens whose most likely next token is the reference's. */
+  readonly sameTop: Estimate;
+  /** Mean of log(perplexity) minus the reference's, over tokens. */
+  readonly logDifference: Estimate;
+}
+
+/** A model that is ready to be run. */
+export interface RunnableLanguage {
+  readonly core: Core;
+  readonly facts: LanguageFacts;
+  readonly forward: LanguageForward;
+  /** Id that begins each chunk; undefined if the model adds none. */
+  readonly beginning: number | undefined;
+}
+
+/** Bytes of logits that are in memory together, of each model. */
+const logitBytes = 1 << 27;
+
+/** Called with the tokens that a layer has passed. */
+export type LanguageProgress = (what: string, done: number, total: number) => void | Promise<void>;
+
+/** States of all tokens behind the last layer. @param onLayer called after each layer */
+export async function statesOf(
+  { facts, forward }: RunnableLanguage,
+  ids: Uint32Array,
+  textSize: number,
+  onProgress: LanguageProgress,
+  watch: Parameters<LanguageForward['layer']>[3] = () => {},
+  onLayer: (layer: number) => Promise<void> = async () => {},
+): Promise<Float32Array<ArrayBuffer>> {
+  const states = await forward.embed(ids);
+  const total = facts.layers * ids.length;
+  for (let layer = 0; layer < facts.layers; layer++) {
+    await forward.layer(layer, states, textSize, watch, (done) =>
+      onProgress(`blk.${layer}`, layer * ids.length + done, total),
+    );
+    await onLayer(layer);
+  }
+  const bad = states.findIndex((value) => !Number.isFinite(value));
+  if (bad >= 0) {
+    throw new ScalepointError('NON_FINITE', `the states of token ${Math.floor(bad / facts.hidden)} are not finite`);
+  }
+  return states;
+}
+
+/** The mean of numbers and its standard error. */
+function meanOf(values: Float64Array): Estimate {
+  const n = values.length;
+  const mean = values.reduce((a, b) => a + b, 0) / n;
+  const square = values.reduce((a, b) => a + (b - mean) ** 2, 0);
+  return { value: mean, error: n > 1 ? Math.sqrt(square / (n - 1) / n) : Number.NaN };
+}
+
+function perplexityOf(losses: Float64Array): Estimate {
+  const { value, error } = meanOf(losses);
+  const perplexity = Math.exp(value);
+  return { value: perplexity, error: perplexity * error };
+}
+
+/** The value below which a share of sorted numbers lies, interpolated. */
+function quantileOf(sorted: Float64Array, share: number): number {
+  const at = share * (sorted.length - 1);
+  const [low, high] = [sorted[Math.floor(at)] as number, sorted[Math.ceil(at)] as number];
+  return low + (high - low) * (at - Math.floor(at));
+}
+
+/** Cuts a text into chunks, each beginning with the model's first token. */
+function chunksOf(ids: Uint32Array, chunkSize: number, beginning: number | undefined): Uint32Array<ArrayBuffer> {
+  const chunks = Math.floor(ids.length / chunkSize);
+  const cut = ids.slice(0, chunks * chunkSize);
+  if (beginning !== undefined) for (let i = 0; i < chunks; i++) cut[i * chunkSize] = beginning;
+  return cut;
+}
+
+/** States of the tokens of a chunk whose logits count. */
+function countedStates(states: Float32Array, hidden: number, first: number, count: number): Float32Array<ArrayBuffer> {
+  return states.slice(first * hidden, (first + count) * hidden);
+}
+
+/**
+ * Judges a model on a text.
+ * @param ids the text; at least one chunk
+ * @throws ScalepointError `NON_FINITE`, `BAD_FILE` if the models have other vocabularies
+ */
+export async function evaluateLanguage(
+  model: RunnableLanguage,
+  reference: RunnableLanguage | undefined,
+  ids: Uint32Array,
+  chunkSize: number,
+  onProgress: LanguageProgress,
+): Promise<LanguageEvaluation> {
+  const models = reference === undefined ? [model] : [model, reference];
+  const { vocabulary } = model.forward;
+  if (reference !== undefined && reference.forward.vocabulary !== vocabulary) {
+    const text = `the model knows ${vocabulary} tokens and the reference ${reference.forward.vocabulary}`;
+    throw new ScalepointError('BAD_FILE', text);
+  }
+  // Pass all layers.
+  const cut = chunksOf(ids, chunkSize, model.beginning);
+  const chunks = cut.length / chunkSize;
+  const states: Float32Array<ArrayBuffer>[] = [];
+  for (const [i, one] of models.entries()) {
+    const total = (progress: string, done: number, all: number) =>
+      onProgress(progress, i * all + done, models.length * all);
+    states.push(await statesOf(one, cut, chunkSize, total));
+  }
+
+  // Judge the second half of each chunk, some tokens at a time.
+  const first = Math.floor(chunkSize / 2);
+  const each = chunkSize - first - 1;
+  const counted = chunks * each;
+  const losses = models.map(() => new Float64Array(counted));
+  const divergences = new Float64Array(counted);
+  const same = new Float64Array(counted);
+  const step = Math.max(1, Math.min(each, Math.floor(logitBytes / (4 * vocabulary))));
+  const { core } = model;
+  const memory = core.allocate(8 * vocabulary);
+  try {
+    const [own, other] = [memory, reference === undefined ? 0 : memory + 4 * vocabulary];
+    for (let chunk = 0; chunk < chunks; chunk++) {
+      for (let at = 0; at < each; at += step) {
+        const n = Math.min(step, each - at);
+        const begin = chunk * chunkSize + first + at;
+        const logits: Float32Array[] = [];
+        for (const [i, { forward, facts }] of models.entries()) {
+          logits.push(await forward.logits(countedStates(states[i] as Float32Array, facts.hidden, begin, n), () => {}));
+        }
+        for (let token = 0; token < n; token++) {
+          const row = (all: Float32Array) => all.subarray(token * vocabulary, (token + 1) * vocabulary);
+          const index = chunk * each + at + token;
+          const next = cut[begin + token + 1] as number;
+          const judge = (a: number, b: number): TokenJudgment => {
+            const record = core.pushRoom(TokenJudgment.bytes);
+            const status = core.models.judgeToken(a, b, vocabulary, next, record);
+            const judgment = TokenJudgment.read(core.module, record);
+            core.popRecord(record);
+            if (status === Status.nonFinite) {
+              throw new ScalepointError('NON_FINITE', `the logits of token ${begin + token} are not finite`);
+            }
+            checkStatus(status);
+            return judgment;
+          };
+          for (const [i, all] of logits.entries()) core.module.HEAPF32.set(row(all), memory / 4 + i * vocabulary);
+          const judgment = judge(own, other);
+          (losses[0] as Float64Array)[index] = judgment.loss;
+          if (reference === undefined) continue;
+          divergences[index] = judgment.divergence;
+          same[index] = judgment.sameTop ? 1 : 0;
+          (losses[1] as Float64Array)[index] = judge(other, 0).loss;
+        }
+      }
+    }
+  } finally {
+    core.release(memory);
+  }
+
+  // Sum up.
+  const [ownLosses, referenceLosses] = losses as [Float64Array, Float64Array | undefined];
+  const figures = { tokens: cut.length, counted, chunks, perplexity: perplexityOf(ownLosses) };
+  if (referenceLosses === undefined) return figures;
+  const sorted = divergences.slice().sort();
+  return {
+    ...figures,
+    referencePerplexity: perplexityOf(referenceLosses),
+    kl: {
+      ...meanOf(divergences),
+      median: quantileOf(sorted, 0.5),
+      percentile99: quantileOf(sorted, 0.99),
+      percentile999: quantileOf(sorted, 0.999),
+      max: sorted.at(-1) ?? 0,
+    },
+    sameTop: meanOf(same),
+    logDifference: meanOf(ownLosses.map((loss, i) => loss - (referenceLosses[i] as number))),
+  };
+}

@@ -1,0 +1,203 @@
+/**
+ * Facts about a language model, from the metadata of its GGUF form. Folders have the same metadata once they are converted, so one set of
+ * keys describes both.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-model.cpp and ggml/src/ggml-cpu/ops.cpp (ggml_rope_yarn).
+ */
+import { Gate, RotaryPairs } from '../core/door.js';
+import { ScalepointError } from '../core/errors.js';
+
+/** A value of the metadata; undefined if the key is missing. */
+export type Metadata = (key: string) => unknown;
+
+/** The rotary embedding of a layer. */
+interface Rotary {
+  readonly pairs: RotaryPairs;
+  /** Radians for each position, one for each pair of elements. */
+  readonly frequencies: Float64Array<ArrayBuffer>;
+  /** Factor of the turned elements. */
+  readonly factor: number;
+}
+
+/** A language model: its sizes, and the functions between its products. */
+export interface LanguageFacts {
+  readonly architecture: string;
+  readonly layers: number;
+  readonly hidden: number;
+  readonly heads: number;
+  readonly keyHeads: number;
+  readonly headSize: number;
+  /** Tokens that the model was made for. */
+  readonly context: number;
+  /** Addend under the roots of norms. */
+  readonly epsilon: number;
+  /** Factor of the embedding of each token. */
+  readonly embeddingScale: number;
+  /** Factor of the products of queries and keys. */
+  readonly attentionScale: number;
+  /** Bound of attention scores, through tanh; 0 without one. */
+  readonly attentionCap: number;
+  /** Bound of logits, through tanh; 0 without one. */
+  readonly finalCap: number;
+  readonly gate: Gate;
+  /** Experts of each layer, and those that a token uses. 0 in dense models. */
+  readonly experts: number;
+  readonly usedExperts: number;
+  /** Tokens that a token sees in a layer; 0 for all before it. */
+  window(layer: number): number;
+  /** The rotary embedding of a layer; undefined for layers without positions. */
+  rotary(layer: number): Rotary | undefined;
+}
+
+/** Traits of an architecture that its metadata do not state. */
+interface Traits {
+  readonly pairs: RotaryPairs;
+  readonly gate?: Gate;
+  /** True if the embedding is multiplied by the root of its length. */
+  readonly scalesEmbedding?: true;
+  /** True for layers that see a window only. */
+  readonly slides?: (layer: number) => boolean;
+  /** True for layers without a rotary embedding. */
+  readonly turnless?: (layer: number) => boolean;
+  /** The number of layers of the model whose attention is scaled by hidden / heads. */
+  readonly largest?: number;
+}
+
+const { halves, neighbors } = RotaryPairs;
+
+/** Known architectures. To add one, add a line here, and its tensors to forward.ts if they differ. */
+const traits: Readonly<Record<string, Traits>> = {
+  llama: { pairs: neighbors },
+  smollm3: { pairs: neighbors, turnless: (layer) => (layer + 1) % 4 === 0 },
+  qwen2: { pairs: halves },
+  qwen3: { pairs: halves },
+  qwen3moe: { pairs: halves },
+  gemma2: {
+    pairs: halves,
+    gate: Gate.geluTanh,
+    scalesEmbedding: true,
+    slides: (layer) => layer % 2 === 0,
+    largest: 46,
+  },
+  gemma3: {
+    pairs: halves,
+    gate: Gate.geluTanh,
+    scalesEmbedding: true,
+    slides: (layer) => layer % 6 !== 5,
+    largest: 62,
+  },
+  phi3: { pairs: halves, slides: () => true },
+};
+
+/** Architectures, in llama.cpp's spelling, whose outputs can be computed. */
+const languageArchitectures: readonly string[] = Object.keys(traits);
+
+function fail(message: string): never {
+  throw new ScalepointError('UNKNOWN_FORMAT', message);
+}
+
+/** The rotary frequencies of a base, with the scaling that the metadata state. */
+function frequenciesOf(
+  number: (key: string, otherwise?: number) => number,
+  scaling: unknown,
+  size: number,
+  base: number,
+): { frequencies: Float64Array<ArrayBuffer>; factor: number } {
+  const frequencies = Float64Array.from({ length: size / 2 }, (_, i) => base ** ((-2 * i) / size));
+  const factor = number('rope.scaling.attn_factor', 1);
+  if (scaling === 'linear') {
+    const divisor = number('rope.scaling.factor');
+    return { frequencies: frequencies.map((frequency) => frequency / divisor), factor };
+  }
+  if (scaling !== 'yarn') return { frequencies, factor };
+  const divisor = number('rope.scaling.factor');
+  const context = number('rope.scaling.original_context_length');
+  const pairWith = (turns: number) => (size * Math.log(context / (turns * 2 * Math.PI))) / (2 * Math.log(base));
+  const first = Math.max(0, Math.floor(pairWith(number('rope.scaling.yarn_beta_fast', 32))));
+  const last = Math.min(size - 1, Math.ceil(pairWith(number('rope.scaling.yarn_beta_slow', 1))));
+  const share = number('rope.scaling.yarn_ext_factor', 1);
+  return {
+    frequencies: frequencies.map((frequency, i) => {
+      const kept = share * (1 - Math.min(1, Math.max(0, (i - first) / Math.max(0.001, last - first))));
+      return (frequency / divisor) * (1 - kept) + frequency * kept;
+    }),
+    factor: factor * number('rope.scaling.yarn_attn_factor', 1) * (1 + 0.1 * Math.log(divisor)),
+  };
+}
+
+/**
+ * Reads the facts of a model.
+ * @param divisors of the frequencies, from the tensor `rope_freqs.weight` or `rope_factors_*`
+ * @throws ScalepointError `UNKNOWN_FORMAT` for other architectures, `BAD_FILE` for missing or wrong numbers
+ */
+export function languageFacts(metadata: Metadata, divisors?: Float32Array): LanguageFacts {
+  const architecture = metadata('general.architecture');
+  const own =
+    typeof architecture === 'string' && Object.hasOwn(traits, architecture) ? traits[architecture] : undefined;
+  if (typeof architecture !== 'string' || own === undefined) {
+    return fail(
+      `the outputs of the architecture ${String(architecture)} cannot be computed here; ${languageArchitectures.join(', ')} can`,
+    );
+  }
+  const number = (key: string, otherwise?: number): number => {
+    const value = metadata(`${architecture}.${key}`) ?? otherwise;
+    if (typeof value === 'number' && Number.isFinite(value)) return value;
+    throw new ScalepointError('BAD_FILE', `${architecture}.${key} is missing or no number`);
+  };
+  const whole = (key: string, otherwise?: number): number => {
+    const value = number(key, otherwise);
+    if (Number.isSafeInteger(value) && value >= 0 && value < 2 ** 31) return value;
+    throw new ScalepointError('BAD_FILE', `${architecture}.${key} is ${value} instead of a whole number`);
+  };
+
+  // Read the sizes.
+  const [layers, hidden, heads] = [whole('block_count'), whole('embedding_length'), whole('attention.head_count')];
+  const keyHeads = whole('attention.head_count_kv', heads);
+  if (layers * hidden * heads * keyHeads === 0 || heads % keyHeads !== 0) {
+    throw new ScalepointError(
+      'BAD_FILE',
+      `${heads} heads, ${keyHeads} heads of keys and ${hidden} elements do not fit`,
+    );
+  }
+  const headSize = whole('attention.key_length', hidden / heads);
+  const turning = whole('rope.dimension_count', headSize);
+  if (turning > headSize || turning % 2 !== 0) {
+    throw new ScalepointError('BAD_FILE', `${turning} elements turn in heads of ${headSize}`);
+  }
+
+  // Make the rotary embeddings: one for all layers, or one for those with a window and one for the others.
+  const scaling = metadata(`${architecture}.rope.scaling.type`);
+  const global = frequenciesOf(number, scaling, turning, number('rope.freq_base', 10000));
+  const scaled: Rotary = {
+    pairs: own.pairs,
+    factor: global.factor,
+    frequencies:
+      divisors === undefined ? global.frequencies : global.frequencies.map((f, i) => f / (divisors[i] as number)),
+  };
+  const localBase = number('rope.freq_base_swa', 10000);
+  const local: Rotary =
+    architecture === 'gemma3'
+      ? { pairs: own.pairs, factor: 1, frequencies: frequenciesOf(number, undefined, turning, localBase).frequencies }
+      : scaled;
+
+  const window = whole('attention.sliding_window', 0);
+  const slides = (layer: number) => window > 0 && own.slides?.(layer) === true;
+  return {
+    architecture,
+    layers,
+    hidden,
+    heads,
+    keyHeads,
+    headSize,
+    context: whole('context_length'),
+    epsilon: number('attention.layer_norm_rms_epsilon'),
+    embeddingScale: own.scalesEmbedding === true ? Math.sqrt(hidden) : 1,
+    attentionScale: 1 / Math.sqrt(layers === own.largest ? hidden / heads : headSize),
+    attentionCap: architecture === 'gemma2' ? number('attn_logit_softcapping', 50) : 0,
+    finalCap: number('final_logit_softcapping', architecture === 'gemma2' ? 30 : 0),
+    gate: own.gate ?? Gate.silu,
+    experts: whole('expert_count', 0),
+    usedExperts: whole('expert_used_count', 0),
+    window: (layer) => (slides(layer) ? window : 0),
+    rotary: (layer) => (own.turnless?.(layer) === true ? undefined : slides(layer) ? local : scaled),
+  };
+}

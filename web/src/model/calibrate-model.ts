@@ -1,0 +1,145 @@
+import { ScalepointError, typeError } from '../core/errors.js';
+import { ofType } from '../core/option-problem.js';
+import { waitingFor } from '../core/waiting.js';
+import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import type { MomentsFile } from '../formats/statistics.js';
+import type { TakeMoments } from '../language/collect.js';
+import type { MomentsLayout } from '../language/moments-file.js';
+import type { LanguageData } from '../language/tokens.js';
+import { withCallbacks } from '../pipeline/callbacks.js';
+import { checkTextOptions, chunkedTokens, languageProgress, type TextOptions, textNames } from './evaluate-model.js';
+import { withLanguage } from './language.js';
+import { withModel } from './open.js';
+import type { ModelInput } from './recognize.js';
+import { checkOptions } from './work-options.js';
+
+/** Options of `calibrateModel`. */
+export interface CalibrateModelOptions extends TextOptions {
+  /** Destination of the file, as for `quantizeModel`. @defaultValue memory, see `bytes()` and `blob()` */
+  readonly output?: ModelOutput | undefined;
+  /** Allows `output` to replace a file. @defaultValue false */
+  readonly overwrite?: boolean | undefined;
+  /**
+   * True: also collects second moments, for the method `gptq`: the mean of X'X for each distinct input of weights. With a path as `output`,
+   * they go to the file `OUTPUT.moments.safetensors` beside it, otherwise to memory. For inputs of K columns they take 4 K² bytes of the
+   * file; while a layer is run, 8 K² bytes of memory for each of its inputs, and 8 K² for the largest.
+   * @defaultValue false
+   */
+  readonly moments?: boolean | undefined;
+}
+
+/** The file of moments of a result, in memory or written. */
+function momentsFile(size: number, path: string | URL | undefined, memory: MemorySink | undefined): MomentsFile {
+  const kept = () => {
+    if (memory !== undefined) return memory;
+    throw new ScalepointError('IO', 'the moments were written to `moments.path`');
+  };
+  return { size, path, bytes: async () => kept().bytes(), blob: () => kept().blob() };
+}
+
+const momentsEnd = '.moments.safetensors';
+
+/** The place of the moments beside an output; undefined for memory. */
+function besideOutput(output: ModelOutput | undefined): string | URL | undefined {
+  if (typeof output === 'string') return `${output}${momentsEnd}`;
+  return output instanceof URL ? new URL(`${output.href}${momentsEnd}`) : undefined;
+}
+
+/** Statistics of a model's inputs. */
+export interface ModelStatistics {
+  /** Tokens that were counted. */
+  readonly tokens: number;
+  /** Chunks that the tokens were cut into. */
+  readonly chunks: number;
+  /** Weights with statistics, in llama.cpp's names. */
+  readonly weights: readonly string[];
+  /** Size of the file in bytes. */
+  readonly size: number;
+  /** The second moments, if they were asked for. */
+  readonly moments?: MomentsFile | undefined;
+  /** The file, unless `output` was given. */
+  bytes(): Promise<Uint8Array<ArrayBuffer>>;
+  /** The file, unless `output` was given. */
+  blob(): Blob;
+}
+
+/**
+ * Runs a language model on texts, and writes how important each column of its weights is: the mean square of what it is multiplied with. The
+ * file is an importance matrix of llama.cpp, for the option `importance` and for llama-quantize. Takes the models of `evaluateModel`; a folder
+ * and the GGUF files made of it have the same statistics. Needs the weights of one layer in memory, and 4 bytes for each token and
+ * element of a hidden state.
+ * @example const statistics = await calibrateModel('model/model.safetensors', text, { output: 'imatrix.gguf' });
+ * @throws what `evaluateModel` throws; ScalepointError `NON_FINITE` naming the weight whose inputs are not finite
+ */
+export async function calibrateModel(
+  model: ModelInput,
+  data: LanguageData,
+  options: CalibrateModelOptions = {},
+): Promise<ModelStatistics> {
+  checkOptions(options, [...textNames, 'output', 'overwrite', 'moments']);
+  const { output, overwrite, moments, ...others } = options;
+  if (moments !== undefined && typeof moments !== 'boolean') throw typeError('moments', ofType('boolean'), moments);
+  checkTextOptions(others);
+  if (data === undefined) throw typeError('data', ofType('string', 'Uint32Array', 'array'), data);
+  others.signal?.throwIfAborted();
+  const collect = await import('../language/collect.js');
+  const momentsFiles = await import('../language/moments-file.js');
+  return withCallbacks(others, (own) =>
+    withModel(model, own, async (opened) => {
+      // Open the output first, so that a file that exists ends the call before the work.
+      const waiting = waitingFor(own.signal);
+      const inputs = opened.model.files.flatMap(({ identity }) => identity ?? []);
+      const path = besideOutput(output);
+      let sink: ByteSink | undefined;
+      let momentsSink: ByteSink | undefined;
+      let areMomentsDone = false;
+      let momentsMemory: MemorySink | undefined;
+      try {
+        const options = { overwrite: overwrite === true, waiting, inputs };
+        if (output !== undefined) sink = await openSink(output, options);
+        if (moments === true && path !== undefined) momentsSink = await openSink(path, options);
+        const { file, momentsSize, ...made } = await withLanguage(opened, own, async (language) => {
+          const limits = { vocabulary: language.forward.vocabulary, context: language.facts.context };
+          const { ids, size } = await chunkedTokens('data', data, [opened], limits, own);
+          const texts = collect.textsFor(language, ids, size);
+          // Lay out the moments, and write those of each layer behind it.
+          const { forward, facts } = language;
+          const shared = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i)).flat();
+          const layout = moments === true ? new momentsFiles.MomentsLayout(shared, texts.length) : undefined;
+          if (layout !== undefined && momentsSink === undefined) {
+            momentsMemory = memorySink(layout.size);
+            momentsSink = momentsMemory;
+          }
+          await momentsSink?.write(0, (layout as MomentsLayout).header);
+          const take: TakeMoments = (...numbers) =>
+            (layout as MomentsLayout).write(momentsSink as ByteSink, ...numbers);
+          const progress = languageProgress(own, 'calibrate');
+          const sums = await collect.collectSums(language, texts, size, progress, layout && take);
+          const chunks = Math.ceil(texts.length / size);
+          const made = collect.importanceOf(sums, chunks, size);
+          return { ...made, tokens: texts.length, chunks, momentsSize: layout?.size };
+        });
+        // Write the file of importance, and make both visible.
+        const memory = sink === undefined ? memorySink(file.length) : undefined;
+        const to = sink ?? (memory as MemorySink);
+        await to.write(0, file);
+        await momentsSink?.finish();
+        areMomentsDone = true;
+        await to.finish();
+        const kept = () => {
+          if (memory !== undefined) return memory;
+          throw new ScalepointError('IO', 'the file was written to `output`');
+        };
+        const second = momentsSize === undefined ? {} : { moments: momentsFile(momentsSize, path, momentsMemory) };
+        return { ...made, size: file.length, ...second, bytes: async () => kept().bytes(), blob: () => kept().blob() };
+      } catch (error) {
+        await sink?.discard(error);
+        await momentsSink?.discard(error);
+        if (areMomentsDone) await momentsSink?.withdraw?.();
+        throw error;
+      } finally {
+        waiting.end();
+      }
+    }),
+  );
+}

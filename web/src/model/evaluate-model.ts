@@ -1,0 +1,128 @@
+import { rangeError, typeError } from '../core/errors.js';
+import { ofType, whole } from '../core/option-problem.js';
+import type { LanguageComparison, LanguageEvaluation, LanguageProgress } from '../language/evaluate.js';
+import { type LanguageData, type TextTokenizer, tokensOf } from '../language/tokens.js';
+import { withCallbacks } from '../pipeline/callbacks.js';
+import type { WorkOptions } from '../pipeline/start.js';
+import { folderTokenizer, withLanguage } from './language.js';
+import { type Opened, withModel } from './open.js';
+import type { ModelInput } from './recognize.js';
+import { checkOptions, checkWorkOptions, workNames } from './work-options.js';
+
+/** Options about texts, of `evaluateModel` and `calibrateModel`. */
+export interface TextOptions extends WorkOptions {
+  /** Tokens of a chunk. @defaultValue 512, or fewer if the model was made for fewer or the text is shorter */
+  readonly chunkSize?: number | undefined;
+  /** Most tokens to use, from the start of the texts. @defaultValue all */
+  readonly maxTokens?: number | undefined;
+  /** Turns texts into ids. @defaultValue `tokenizer.json` beside the model, read by the package @huggingface/tokenizers */
+  readonly tokenizer?: TextTokenizer | undefined;
+}
+
+/** Options of `evaluateModel`. */
+export interface EvaluateModelOptions extends TextOptions {
+  /** A text, several ones, or ids of tokens. */
+  readonly text: LanguageData;
+  /** A model of the same vocabulary that the divergence is measured from, such as the one before it was quantized. */
+  readonly reference?: ModelInput | undefined;
+}
+
+export const textNames: readonly string[] = [...workNames, 'chunkSize', 'maxTokens', 'tokenizer'];
+
+export function checkTextOptions({ chunkSize, maxTokens, tokenizer, ...work }: TextOptions): void {
+  checkWorkOptions(work);
+  for (const [name, value, least] of [
+    ['chunkSize', chunkSize, 4],
+    ['maxTokens', maxTokens, 4],
+  ] as const) {
+    if (value !== undefined && !(Number.isSafeInteger(value) && value >= least))
+      throw rangeError(name, whole(least), value);
+  }
+  if (tokenizer !== undefined && typeof (tokenizer as { encode?: unknown } | null)?.encode !== 'function') {
+    throw typeError('tokenizer', { kind: 'object', keys: ['encode'] }, tokenizer);
+  }
+}
+
+/** The tokens of the texts, and the size of their chunks. @throws RangeError naming `text` if there are too few */
+export async function chunkedTokens(
+  path: string,
+  data: LanguageData,
+  opened: readonly Opened[],
+  limits: { readonly vocabulary: number; readonly context: number },
+  { chunkSize, maxTokens, tokenizer }: TextOptions,
+): Promise<{ ids: Uint32Array<ArrayBuffer>; size: number }> {
+  let made: Promise<TextTokenizer> | undefined;
+  const tokenizerOf = async () => {
+    if (tokenizer !== undefined) return tokenizer;
+    for (const one of opened) if ((await one.beside.file('tokenizer.json')) !== undefined) return folderTokenizer(one);
+    return folderTokenizer(opened[0] as Opened);
+  };
+  const all = await tokensOf(path, data, limits.vocabulary, () => (made ??= tokenizerOf()));
+  const ids = maxTokens === undefined ? all : all.slice(0, maxTokens);
+  const size = chunkSize ?? Math.min(512, limits.context, ids.length);
+  if (size < 4 || ids.length < size) {
+    throw rangeError(path, { kind: 'number', min: Math.max(4, size), unit: 'tokens' }, ids.length);
+  }
+  return { ids, size };
+}
+
+/** Reports progress as other calls do, and lets the page draw. */
+export function languageProgress(
+  { onProgress, signal }: WorkOptions,
+  phase: 'evaluate' | 'calibrate',
+): LanguageProgress {
+  let rested = performance.now();
+  return async (tensor, done, total) => {
+    signal?.throwIfAborted();
+    onProgress?.({ phase, tensor, index: 0, count: 1, bytesDone: done, bytesTotal: total });
+    if (performance.now() - rested > 50) {
+      await new Promise((resolve) => setTimeout(resolve));
+      rested = performance.now();
+      signal?.throwIfAborted();
+    }
+  };
+}
+
+/**
+ * Judges a language model on a text: perplexity, and with a reference how far the probabilities of the next token are from the reference's.
+ * Takes GGUF files and folders of dense models (Llama, Mistral, SmolLM3, Qwen 2 and 3, Gemma 2 and 3, Phi-3). The figures are those of
+ * llama-perplexity: of each chunk of `chunkSize` tokens the second half counts.
+ *
+ * Memory: the weights of one layer as floats, 4 bytes for each token and element of a hidden state, and twice for the reference; and 128
+ * MiB for logits.
+ * @example const { perplexity, kl, sameTop } = await evaluateModel('model.Q4_K_M.gguf', { reference: file, text });
+ * @throws what `inspectModel` throws; TypeError or RangeError naming the option; ScalepointError `UNKNOWN_FORMAT` for models that cannot
+ *   be run, `RUNTIME` if the tokenizer cannot be loaded, `NON_FINITE` if the outputs are not finite; the signal's reason
+ */
+export function evaluateModel(
+  model: ModelInput,
+  options: EvaluateModelOptions & { readonly reference: ModelInput },
+): Promise<LanguageComparison>;
+export function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation>;
+export async function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation> {
+  checkOptions(options, [...textNames, 'text', 'reference']);
+  const { text, reference, ...others } = options;
+  checkTextOptions(others);
+  if (text === undefined) throw typeError('text', ofType('string', 'Uint32Array', 'array'), text);
+  others.signal?.throwIfAborted();
+  // Loaded with the first call, as most apps do not run models.
+  const judge = await import('../language/evaluate.js');
+  return withCallbacks(others, (own) =>
+    withModel(model, own, (first) =>
+      withLanguage(first, own, async (made) => {
+        const progress = languageProgress(own, 'evaluate');
+        const limits = { vocabulary: made.forward.vocabulary, context: made.facts.context };
+        if (reference === undefined) {
+          const { ids, size } = await chunkedTokens('text', text, [first], limits, own);
+          return judge.evaluateLanguage(made, undefined, ids, size, progress);
+        }
+        return withModel(reference, own, (second) =>
+          withLanguage(second, own, async (other) => {
+            const { ids, size } = await chunkedTokens('text', text, [first, second], limits, own);
+            return judge.evaluateLanguage(made, other, ids, size, progress);
+          }),
+        );
+      }),
+    ),
+  );
+}
