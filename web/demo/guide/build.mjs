@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Marked } from 'marked';
+import { entries } from '../shared/shell.mjs';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 
@@ -97,7 +98,7 @@ function referencePages() {
         return group.replace(/^## .*\n/, (heading) => `${heading}\n${links.join(' ')}\n`);
       });
     const title = `API: ${from}`;
-    const html = bodyOf([`# ${title}\n\n${about}\n`, ...groups].join('\n'));
+    const html = bodyOf([`# ${title}\n\n${about}\n`, ...groups].join('\n'), '../');
     return { name, title, description: plain(about), html, names: groups.flatMap(namesIn) };
   });
 }
@@ -126,10 +127,30 @@ const blockNames = new Map([
 /** Most characters of a piece of code that is not broken. */
 const wholeCode = 24;
 
-/** Markdown as HTML. @param {string} markdown */
-function bodyOf(markdown) {
+/**
+ * A link to a page of the guide as it is in the Markdown, by the name of its file, as the site has it. The files travel with the package,
+ * where there is no site.
+ * @param {string} href @param {string} up the way to the guide's first page
+ */
+function siteLink(href, up) {
+  const [, name, rest] = /^\d\d-([a-z-]+)\.md(#.*)?$/.exec(href) ?? [];
+  if (name === undefined) return href;
+  return `${name === 'index' ? up || './' : `${up}${name}/`}${rest ?? ''}`;
+}
+
+/** Markdown as HTML. @param {string} markdown @param {string} up the way to the guide's first page */
+function bodyOf(markdown, up) {
   const marked = new Marked({
+    walkTokens(token) {
+      if (token.type === 'link') token.href = siteLink(token.href, up);
+    },
     renderer: {
+      // The emphasized name of a page of the site leads there.
+      em({ tokens, text }) {
+        const entry = entries.find(({ label }) => label === text.replace(/\s+/g, ' '));
+        const inner = this.parser.parseInline(tokens);
+        return entry === undefined ? `<em>${inner}</em>` : `<a href="${up}../${entry.path}">${inner}</a>`;
+      },
       heading({ tokens, depth, text }) {
         // The reference repeats headings of the fourth level, such as Properties.
         const id = namedHeading.exec(text)?.[1] ?? (depth === 1 || depth > 3 ? undefined : anchorOf(text));
@@ -185,7 +206,7 @@ function navigationOf(page, pages) {
  */
 export function guideHtml(page, pages) {
   const { contents, onward, up } = navigationOf(page, pages);
-  const body = page.html ?? bodyOf(page.markdown ?? '');
+  const body = page.html ?? bodyOf(page.markdown ?? '', up);
   return `<!doctype html>
 <html lang="en">
   <head>

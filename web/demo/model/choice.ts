@@ -1,12 +1,5 @@
-import {
-  type ModelFormat,
-  type PlanOptions,
-  presetTarget,
-  type Rule,
-  resultName,
-  type TypeFit,
-} from 'scalepoint/model';
-import { type FormatInfo, formats } from '../../src/tooling.js';
+import { type ModelFormat, type PlanOptions, presetTarget, resultName, type TypeFit } from 'scalepoint/model';
+import { type FormatInfo, formats, ruleFrom } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { bytesIn } from './sizes.js';
 
@@ -97,14 +90,6 @@ function keptPattern({ kept }: ModelChoice): string | undefined {
   return kept.size === 0 ? undefined : `^(${[...kept].map(escaped).join('|')})$`;
 }
 
-/** A rule of the command line. @throws SyntaxError if its regular expression is invalid */
-export function ruleOf(text: string): Rule {
-  const at = text.lastIndexOf('=');
-  if (at < 1) throw new SyntaxError(`expected NAME=TYPE or NAME=keep, got "${text}"`);
-  const [match, to] = [new RegExp(text.slice(0, at)), text.slice(at + 1).trim()];
-  return to === 'keep' ? { match, keep: true } : { match, to };
-}
-
 /** The values of options, by name. */
 function valuesOf(format: ModelFormat, { to, words }: ModelChoice): Record<string, unknown> {
   const { entries } = infoOf(format).options;
@@ -118,13 +103,13 @@ function valuesOf(format: ModelFormat, { to, words }: ModelChoice): Record<strin
 
 /**
  * The choices as options of `planModel` and `quantizeModel`: with the size that they have, or with the types that fit into it.
- * @throws SyntaxError for a rule, RangeError for an option
+ * @throws RangeError for a rule or an option
  */
 export function optionsOf(format: ModelFormat, choice: ModelChoice, fit?: Fit): PlanOptions {
   const pattern = keptPattern(choice);
   const rules = [
-    ...(pattern === undefined ? [] : [{ match: new RegExp(pattern), keep: true } as const]),
-    ...choice.rules.map(ruleOf),
+    ...(pattern === undefined ? [] : [{ match: pattern, keep: true } as const]),
+    ...choice.rules.map((text) => ruleFrom(text)),
     ...(fit?.rules ?? []),
   ];
   const base = {
@@ -160,7 +145,6 @@ export function commandOf(name: string, _format: ModelFormat, choice: ModelChoic
 
 /** A value as JavaScript. */
 function literal(value: unknown): string {
-  if (value instanceof RegExp) return `new RegExp(${JSON.stringify(value.source)})`;
   if (Array.isArray(value)) return `[${value.map(literal).join(', ')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   return `{ ${Object.entries(value)

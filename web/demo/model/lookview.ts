@@ -47,7 +47,7 @@ function drawSide(node: SVGSVGElement, answer: LookAnswer, side: Side, name: str
   redraw(node, width, height, `${name}: numbers and levels`, words, [
     bars(answer.bins, at(answer.low), at(answer.high), frame),
     levels,
-    drawAxis(frame, at, low - air, high + air),
+    drawAxis(node, frame, at, low - air, high + air),
   ]);
 }
 
@@ -65,7 +65,7 @@ function drawErrors(node: SVGSVGElement, { sides, reach }: LookAnswer): void {
     height,
     'Errors of A and B',
     `Errors of A reach ${formatReal(a.reach, 3)}, those of B ${formatReal(b.reach, 3)}.`,
-    [bars(a.errors, frame.left, width - frame.right, frame), line, drawAxis(frame, at, -reach, reach)],
+    [bars(a.errors, frame.left, width - frame.right, frame), line, drawAxis(node, frame, at, -reach, reach)],
   );
 }
 

@@ -130,7 +130,7 @@ export class Measurer {
     if (this.rate !== undefined || first === undefined || second === undefined || sizeOf(second) < 2 ** 18) return;
     const { rules = [], ...options } = await this.options(choice);
     const others = {
-      match: new RegExp(`^(?!(${[first, second].map(({ name }) => escaped(name)).join('|')})$)`),
+      match: `^(?!(${[first, second].map(({ name }) => escaped(name)).join('|')})$)`,
       keep: true,
     };
     let begin: number | undefined;

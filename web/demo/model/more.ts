@@ -1,4 +1,5 @@
 import type { ModelFormat } from 'scalepoint/model';
+import { problemOf, ruleFrom, sayProblem } from '../../src/tooling.js';
 import { copy } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import {
@@ -8,7 +9,6 @@ import {
   infoOf,
   initialChoice,
   type ModelChoice,
-  ruleOf,
   usualFormat,
   withTarget,
 } from './choice.js';
@@ -37,12 +37,14 @@ function controlNode(control: Control, choice: ModelChoice, onChange: (choice: M
 function ruleProblem(format: ModelFormat, rules: readonly string[]): string | undefined {
   for (const text of rules) {
     try {
-      const { to } = ruleOf(text);
+      const { to } = ruleFrom(text);
       const known = infoOf(format).ruleTargets;
       if (to !== undefined && !known.includes(to))
         return `“${to}” is not a type. Types are ${known.join(', ')} and keep.`;
     } catch (error) {
-      return error instanceof Error ? `${error.message}.` : String(error);
+      const problem = problemOf(error);
+      if (problem === undefined) throw error;
+      return `${sayProblem(problem)}.`;
     }
   }
   return undefined;

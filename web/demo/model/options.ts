@@ -1,5 +1,5 @@
 import type { ModelFormat } from 'scalepoint/model';
-import { formats, type OptionWords } from '../../src/tooling.js';
+import { formats, type OptionWords, show } from '../../src/tooling.js';
 import { infoOf, type ModelChoice, optionNames } from './choice.js';
 
 type FlagWords = ModelChoice['words'];
@@ -128,6 +128,13 @@ function nameOf(path: string): string {
   return otherNames[base] ?? path;
 }
 
+/** True for equal values, and for objects with equal members. */
+function isSame(a: unknown, b: unknown): boolean {
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
+  const [first, second] = [Object.entries(a), Object.entries(b)];
+  return first.length === second.length && first.every(([key, value]) => b[key as keyof typeof b] === value);
+}
+
 /** The label of a value of an option, as its control has it. */
 function labelOf(path: string, value: unknown): string | undefined {
   const control = controlAt(path);
@@ -136,7 +143,7 @@ function labelOf(path: string, value: unknown): string | undefined {
   const found = control?.values.slice(1).find(({ words }) => {
     const read = info?.read(words);
     const at = member === undefined ? read : (read as Readonly<Record<string, unknown>> | undefined)?.[member];
-    return at === value;
+    return isSame(at, value);
   });
   return found?.label;
 }
@@ -146,7 +153,10 @@ export const pageWords: OptionWords = {
   option: nameOf,
   withValues(path, values) {
     if (path === 'rules[].keep') return '“keep” in the list of tensors';
-    const labels = values.map((value) => labelOf(path, value) ?? String(value));
+    if (path === 'rules[].to') return `${values.map((value) => `“${value}”`).join(' or ')} in the list of tensors`;
+    const labels = values.map(
+      (value) => labelOf(path, value) ?? (typeof value === 'object' ? show(value) : String(value)),
+    );
     return labels.every((label) => label === 'yes') ? nameOf(path) : `${nameOf(path)}: ${labels.join(' or ')}`;
   },
   value: String,

@@ -1,7 +1,8 @@
 import { place } from '../shared/axis.js';
-import { redraw } from '../shared/charts.js';
+import { codesByWeight, redraw } from '../shared/charts.js';
 import { svg } from '../shared/dom.js';
 import { formatCode, formatCount, formatLabel, formatMany } from '../shared/format.js';
+import { placeInRow, widthsOf } from '../shared/labels.js';
 import { type Levels, levelAt } from '../shared/levels.js';
 import type { LineView } from './view.js';
 
@@ -28,12 +29,20 @@ export function drawNumberLine(
   const marks = svg('g', { class: 'levels' });
   for (let code = start; code <= start + steps; code++) {
     const x = at(levelAt(levels, code));
-    marks.append(
-      svg('line', { class: 'strong', x1: x, x2: x, y1: middle - 8, y2: middle + 8 }),
-      svg('text', { class: 'code', x, y: middle + 26, 'text-anchor': 'middle' }, formatCode(code)),
-      svg('text', { class: 'value', x, y: middle + 44, 'text-anchor': 'middle' }, formatLabel(levelAt(levels, code))),
-    );
+    marks.append(svg('line', { class: 'strong', x1: x, x2: x, y1: middle - 8, y2: middle + 8 }));
     if (code < start + steps) boundaries += `M${at(levelAt(levels, code + 0.5)).toFixed(1)} ${top + 10}V${middle}`;
+  }
+  const codes = codesByWeight(levels, start, start + steps);
+  const rows = [
+    { style: 'code', y: middle + 26, texts: codes.map(formatCode) },
+    { style: 'value', y: middle + 44, texts: codes.map((code) => formatLabel(levelAt(levels, code))) },
+  ];
+  for (const { style, y, texts } of rows) {
+    const widths = widthsOf(node, 'levels', texts, style);
+    const wanted = codes.map((code, i) => ({ at: at(levelAt(levels, code)), width: widths[i] ?? 0 }));
+    for (const [i, x] of placeInRow(wanted, 0, width).entries()) {
+      if (x !== undefined) marks.append(svg('text', { class: style, x, y, 'text-anchor': 'middle' }, texts[i] ?? ''));
+    }
   }
   const words =
     values.length === 0

@@ -85,12 +85,12 @@ export function showBar(view: NumbersView, bar: number | undefined): void {
   node.querySelector('.probed')?.remove();
   const chosen = bars !== undefined && bar !== undefined && bar < bars.counts.length ? bar : undefined;
   if (bars === undefined || chosen === undefined) {
-    showProbe(bars?.counts.length ?? 0, undefined, '');
+    showProbe(bars?.counts.length ?? 0, undefined, '', part !== undefined);
     return;
   }
   const { frame, at } = layoutOf(histogramView(view));
   node.append(drawProbe(bars, part?.levels, chosen, frame, at));
-  showProbe(bars.counts.length, chosen, tellBar(bars, part?.levels, chosen));
+  showProbe(bars.counts.length, chosen, tellBar(bars, part?.levels, chosen), part !== undefined);
 }
 
 /** Draws the number line, and sets its slider. */

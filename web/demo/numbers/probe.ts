@@ -75,13 +75,14 @@ export function startProbe(onProbe: (place: Probed | undefined) => void): void {
   box.addEventListener('pointerleave', () => onProbe(undefined));
 }
 
-/** Makes the slider announce the content of the chosen bar. */
-export function showProbe(bars: number, bar: number | undefined, words: string): void {
+/** Makes the slider announce the content of the chosen bar. Without one, the words say what can be found out. */
+export function showProbe(bars: number, bar: number | undefined, words: string, hasCodes: boolean): void {
   const slider = byId('bar', HTMLInputElement);
   slider.max = String(Math.max(0, bars - 1));
   if (bar !== undefined) slider.value = String(bar);
   slider.setAttribute('aria-valuetext', words);
   const text = byId('probe-words', HTMLElement);
-  setText(text, bar === undefined ? 'Point at a bar to see which codes its numbers became.' : words);
+  const hint = hasCodes ? 'which codes its numbers became' : 'its numbers';
+  setText(text, bar === undefined ? `Point at a bar to see ${hint}.` : words);
   text.classList.toggle('asked', bar !== undefined);
 }

@@ -84,6 +84,7 @@ function showNothing(): void {
 /** Writes the error figures and the bytes, or dashes without a result. */
 export function showFigures(view: NumbersView): void {
   const { result, settings, data } = view;
+  byId('basis-line', HTMLElement).hidden = result === undefined;
   if (result === undefined) {
     showNothing();
     return;

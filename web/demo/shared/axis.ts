@@ -1,5 +1,6 @@
 import { svg } from './dom.js';
 import { formatLabel } from './format.js';
+import { keepInside, labelGap, widthsOf } from './labels.js';
 
 /** Size of a chart and of its margins, in pixels. Labels go into the margins. */
 export interface Frame {
@@ -34,17 +35,41 @@ export function ticks(low: number, high: number, wanted: number): number[] {
   return result;
 }
 
+/** Least distance in pixels between two numbers of an axis. */
+const tickSpacing = 60;
+
+/** As many round numbers as have room for their labels. */
+function labeledTicks(chart: SVGSVGElement, { width, left, right }: Frame, at: AxisMap, low: number, high: number) {
+  for (let wanted = (width - left - right) / tickSpacing; ; wanted /= 2) {
+    const values = ticks(low, high, wanted);
+    const widths = widthsOf(
+      chart,
+      'axis',
+      values.map((value) => formatLabel(value)),
+    );
+    const labels = values.map((value, i) => {
+      const half = (widths[i] ?? 0) / 2;
+      return { value, half, middle: keepInside(at(value), 2 * half, 0, width) };
+    });
+    const isRoomy = labels.every((label, i) => {
+      const before = labels[i - 1];
+      return before === undefined || label.middle - label.half >= before.middle + before.half + labelGap;
+    });
+    if (isRoomy || wanted < 1) return isRoomy ? labels : labels.slice(0, 1);
+  }
+}
+
 /** Draws a horizontal axis with numbers under it. */
-export function drawAxis(frame: Frame, at: AxisMap, low: number, high: number): SVGGElement {
+export function drawAxis(chart: SVGSVGElement, frame: Frame, at: AxisMap, low: number, high: number): SVGGElement {
   const { left, width, right, height, bottom } = frame;
   const y = height - bottom;
   const group = svg('g', { class: 'axis' });
   group.append(svg('line', { x1: left, x2: width - right, y1: y + 0.5, y2: y + 0.5 }));
-  for (const tick of ticks(low, high, (width - left - right) / 60)) {
-    const x = at(tick);
+  for (const { value, middle } of labeledTicks(chart, frame, at, low, high)) {
+    const x = at(value);
     group.append(
       svg('line', { x1: x, x2: x, y1: y, y2: y + 4 }),
-      svg('text', { x, y: y + 16, 'text-anchor': 'middle' }, formatLabel(tick)),
+      svg('text', { x: middle, y: y + 16, 'text-anchor': 'middle' }, formatLabel(value)),
     );
   }
   return group;

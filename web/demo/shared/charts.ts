@@ -1,6 +1,7 @@
 import { type AxisMap, drawAxis, type Frame, place } from './axis.js';
 import { svg } from './dom.js';
 import { formatCode, formatCount, formatLabel, formatMany, formatReal } from './format.js';
+import { labelGap, placeBoth, placeInRow, widthsOf } from './labels.js';
 import { type Levels, levelAt } from './levels.js';
 
 /** A histogram: counts of equally wide bins from min to max. */
@@ -23,15 +24,6 @@ export interface HistogramView {
 
 /** Least distance in pixels between two levels that are drawn as lines. Closer levels are drawn as one band. */
 const leastSpacing = 7;
-/** Least distance in pixels between the labels of two codes. */
-const labelSpacing = 22;
-/** Width in pixels of a digit of a code, and the least gap between two codes. */
-const characterWidth = 7.5;
-const labelGap = 8;
-/** Width in pixels that the label "+½ step" needs. */
-const labelRoom = 64;
-/** Least width in pixels of a region that is labeled "clipped". */
-const clippedSpacing = 64;
 
 /**
  * Number of bins for a histogram: a power of two from 16 to 256. Above 16 it is at most width / 3, so that bars are at least 3 pixels
@@ -75,76 +67,85 @@ function drawBars({ bins, logarithmic }: HistogramView, frame: Frame, at: AxisMa
   return svg('path', { class: 'bars', d: `${path}V${ground}` });
 }
 
-/** Draws one level as a line with its code above. */
-function drawLevel(levels: Levels, code: number, x: number, ground: number, top: number): SVGElement[] {
+/** Draws one level as a line with its code above, at `middle` if there is room for it. */
+function drawLevel(levels: Levels, code: number, x: number, middle: number | undefined, frame: Frame): SVGElement[] {
+  const { top, height, bottom } = frame;
   // The level of 0 is stronger, so that it is found at once.
   const strong = levelAt(levels, code) === 0;
-  return [
-    svg('line', { class: strong ? 'strong' : '', x1: x, x2: x, y1: top - 3, y2: ground }),
-    svg('text', { x, y: top - 8, 'text-anchor': 'middle' }, formatCode(code)),
-  ];
+  const line = svg('line', { class: strong ? 'strong' : '', x1: x, x2: x, y1: top - 3, y2: height - bottom });
+  if (middle === undefined) return [line];
+  return [line, svg('text', { x: middle, y: top - 8, 'text-anchor': 'middle' }, formatCode(code))];
 }
 
 /** Evenly spaced codes that have room for labels: the one of 0, and every second, fourth ... from there. */
-function labeledCodes({ qmin, qmax, zeroPoint }: Levels, spacing: number): (code: number) => boolean {
-  const every = Math.max(1, 2 ** Math.ceil(Math.log2(labelSpacing / spacing)));
-  return (code) => code >= qmin && code <= qmax && (code - zeroPoint) % every === 0;
+function labeledCodes(chart: SVGSVGElement, { qmin, qmax, zeroPoint }: Levels, spacing: number): number[] {
+  // No code has more characters than one of the ends.
+  const widest = Math.max(...widthsOf(chart, 'levels', [formatCode(qmin), formatCode(qmax)]));
+  const every = Math.max(1, 2 ** Math.ceil(Math.log2((widest + labelGap) / spacing)));
+  const first = qmin + ((((zeroPoint - qmin) % every) + every) % every);
+  return Array.from({ length: Math.max(0, Math.floor((qmax - first) / every) + 1) }, (_, i) => first + i * every);
 }
 
-/** Unevenly spaced codes that have room for labels, from the lowest on. */
-function roomyCodes(levels: Levels, at: AxisMap): (code: number) => boolean {
-  const labeled = new Set<number>();
-  let end = Number.NEGATIVE_INFINITY;
-  for (let code = levels.qmin; code <= levels.qmax; code++) {
-    const x = at(levelAt(levels, code));
-    const half = (String(code).length * characterWidth) / 2;
-    if (x - half - end < labelGap) continue;
-    labeled.add(code);
-    end = x + half;
-  }
-  return (code) => labeled.has(code);
-}
-
-/** A band in place of levels that are too close, with labels at its ends. */
-function drawBand(levels: Levels, frame: Frame, at: AxisMap): SVGGElement {
+/** A band in place of levels that are too close, with labels at its ends, and at the level of 0 where that leaves room. */
+function drawBand(chart: SVGSVGElement, levels: Levels, frame: Frame, at: AxisMap): SVGGElement {
   const { qmin, qmax, zeroPoint } = levels;
-  const ground = frame.height - frame.bottom;
   const x = (code: number) => at(levelAt(levels, code));
   const y = frame.top - 3;
   const group = svg('g', { class: 'levels' });
+  const [low = 0, high = 0, zero = 0] = widthsOf(chart, 'levels', [qmin, qmax, zeroPoint].map(formatCode));
+  const ends = placeBoth(
+    [
+      { at: x(qmin), width: low },
+      { at: x(qmax), width: high },
+    ],
+    0,
+    frame.width,
+  );
   group.append(
-    svg('rect', { class: 'band', x: x(qmin), width: x(qmax) - x(qmin), y, height: ground - y }),
-    ...drawLevel(levels, qmin, x(qmin), ground, frame.top),
-    ...drawLevel(levels, qmax, x(qmax), ground, frame.top),
+    svg('rect', { class: 'band', x: x(qmin), width: x(qmax) - x(qmin), y, height: frame.height - frame.bottom - y }),
+    ...drawLevel(levels, qmin, x(qmin), ends[0], frame),
+    ...drawLevel(levels, qmax, x(qmax), ends[1], frame),
   );
   if (zeroPoint > qmin && zeroPoint < qmax) {
-    group.append(...drawLevel(levels, zeroPoint, x(zeroPoint), ground, frame.top));
+    const middle = x(zeroPoint);
+    const isFree = middle - ends[0] >= (low + zero) / 2 + labelGap && ends[1] - middle >= (high + zero) / 2 + labelGap;
+    group.append(...drawLevel(levels, zeroPoint, middle, isFree ? middle : undefined, frame));
   }
   return group;
 }
 
+/** Codes from the lowest on, but that of 0 first. */
+export function codesByWeight(levels: Levels, from: number, to: number): number[] {
+  const all = Array.from({ length: to - from + 1 }, (_, i) => from + i);
+  return all.sort((a, b) => Number(levelAt(levels, b) === 0) - Number(levelAt(levels, a) === 0));
+}
+
 /** Draws each level as a line. Levels that are too close for that become a band with labels at its ends. */
-function drawLevels(levels: Levels, frame: Frame, at: AxisMap): SVGGElement {
+function drawLevels(chart: SVGSVGElement, levels: Levels, frame: Frame, at: AxisMap): SVGGElement {
   const { qmin, qmax, values } = levels;
-  const ground = frame.height - frame.bottom;
   const spacing = (at(levelAt(levels, qmax)) - at(levelAt(levels, qmin))) / Math.max(1, qmax - qmin);
   // Uneven levels are crowded in the middle and far apart elsewhere.
   const least = values === undefined ? leastSpacing : leastSpacing / 3;
-  if (spacing < least && qmax > qmin) return drawBand(levels, frame, at);
+  if (spacing < least && qmax > qmin) return drawBand(chart, levels, frame, at);
   const group = svg('g', { class: 'levels' });
-  const labeled = values === undefined ? labeledCodes(levels, spacing || labelSpacing) : roomyCodes(levels, at);
+  const codes =
+    values === undefined && spacing > 0 ? labeledCodes(chart, levels, spacing) : codesByWeight(levels, qmin, qmax);
+  const widths = widthsOf(chart, 'levels', codes.map(formatCode));
+  const wanted = codes.map((code, i) => ({ at: at(levelAt(levels, code)), width: widths[i] ?? 0 }));
+  const middles = placeInRow(wanted, 0, frame.width);
+  const labeled = new Map(codes.flatMap((code, i) => (middles[i] === undefined ? [] : [[code, middles[i]]])));
   let lines = '';
   for (let code = qmin; code <= qmax; code++) {
     const x = at(levelAt(levels, code));
-    if (labeled(code)) group.append(...drawLevel(levels, code, x, ground, frame.top));
-    else lines += `M${x.toFixed(1)} ${frame.top - 3}V${ground}`;
+    if (labeled.has(code)) group.append(...drawLevel(levels, code, x, labeled.get(code), frame));
+    else lines += `M${x.toFixed(1)} ${frame.top - 3}V${frame.height - frame.bottom}`;
   }
   group.append(svg('path', { d: lines }));
   return group;
 }
 
 /** Hatches the part of the data's range that is clipped, that is more than half a step beyond the outermost levels. */
-function drawBeyond(view: HistogramView, frame: Frame, at: AxisMap): SVGGElement {
+function drawBeyond(chart: SVGSVGElement, view: HistogramView, frame: Frame, at: AxisMap): SVGGElement {
   const group = svg('g', { class: 'beyond' });
   const { levels, bins } = view;
   // Levels of a list reach the largest magnitude of their block, so nothing lies beyond them.
@@ -152,12 +153,13 @@ function drawBeyond(view: HistogramView, frame: Frame, at: AxisMap): SVGGElement
   const half = levels.scale / 2;
   const low = levelAt(levels, levels.qmin) - half;
   const high = levelAt(levels, levels.qmax) + half;
+  const [room = 0] = widthsOf(chart, 'beyond', ['clipped']);
   const hatch = (from: number, to: number) => {
     if (to - from < 1) return;
     const y = frame.top;
     const height = frame.height - frame.bottom - y;
     group.append(svg('rect', { x: from, width: to - from, y, height, fill: 'url(#hatch)' }));
-    if (to - from < clippedSpacing) return;
+    if (to - from < room + 2 * labelGap) return;
     group.append(svg('text', { x: (from + to) / 2, y: y + 20, 'text-anchor': 'middle' }, 'clipped'));
   };
   if (bins.min < low) hatch(at(bins.min), at(low));
@@ -228,9 +230,9 @@ export function drawHistogram(node: SVGSVGElement, view: HistogramView, title: s
   redraw(node, width, height, title, describe(view), [
     hatchPattern(),
     drawBars(view, frame, at),
-    drawBeyond(view, frame, at),
-    ...(levels === undefined ? [] : [drawLevels(levels, frame, at)]),
-    drawAxis(frame, at, low, high),
+    drawBeyond(node, view, frame, at),
+    ...(levels === undefined ? [] : [drawLevels(node, levels, frame, at)]),
+    drawAxis(node, frame, at, low, high),
   ]);
 }
 
@@ -246,17 +248,23 @@ export function drawErrors(
   const reach = Math.max(Math.abs(bins.min), Math.abs(bins.max), halfStep ?? 0) * 1.08 || 1;
   const at = place(-reach, reach, frame.left, size.width - frame.right);
   const marks = svg('g', { class: 'levels' });
-  const ends = halfStep === undefined ? [] : ([-halfStep, halfStep] as const);
-  for (const value of ends) {
-    const label = value < 0 ? '\u2212\u00bd step' : '+\u00bd step';
-    const x = at(value);
-    // Labels extend outward, so that the two never overlap. Near the edges of the picture they extend inward.
-    const outwards = value < 0 ? x > labelRoom : x < size.width - labelRoom;
-    const anchor = value < 0 === outwards ? 'end' : 'start';
-    marks.append(
-      svg('line', { x1: x, x2: x, y1: frame.top - 3, y2: size.height - frame.bottom }),
-      svg('text', { x, y: frame.top - 8, 'text-anchor': anchor }, label),
-    );
+  if (halfStep !== undefined) {
+    const texts = ['\u2212\u00bd step', '+\u00bd step'] as const;
+    const [low = 0, high = 0] = widthsOf(node, 'levels', texts);
+    const xs = [at(-halfStep), at(halfStep)] as const;
+    // Labels extend outward. Near the edges of the picture they move inward.
+    const wanted = [
+      { at: xs[0] - low / 2, width: low },
+      { at: xs[1] + high / 2, width: high },
+    ] as const;
+    const middles = placeBoth(wanted, 0, size.width);
+    for (const [i, text] of texts.entries()) {
+      const x = xs[i]!;
+      marks.append(
+        svg('line', { x1: x, x2: x, y1: frame.top - 3, y2: size.height - frame.bottom }),
+        svg('text', { x: middles[i]!, y: frame.top - 8, 'text-anchor': 'middle' }, text),
+      );
+    }
   }
   const none = bins.min === 0 && bins.max === 0;
   const step = halfStep === undefined ? '' : ` Half a step is ${formatReal(halfStep, 3)}.`;
@@ -264,6 +272,6 @@ export function drawErrors(
   redraw(node, size.width, size.height, 'Histogram of errors, restored minus original', words, [
     none ? note(words, size.width / 2, size.height / 2) : drawBars(view, frame, at),
     marks,
-    drawAxis(frame, at, -reach, reach),
+    drawAxis(node, frame, at, -reach, reach),
   ]);
 }

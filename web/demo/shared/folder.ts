@@ -41,7 +41,7 @@ const readAll = async (folder: FileSystemDirectoryEntry): Promise<FileSystemEntr
   for (;;) {
     const some = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
     if (some.length === 0) return all;
-    all.push(...some);
+    for (const entry of some) all.push(entry);
   }
 };
 
@@ -58,7 +58,7 @@ async function filesIn(folder: FileSystemDirectoryEntry, depth: number): Promise
       const path = entry.fullPath.slice(1);
       found.push({ path, file: withPath(file, path) });
     } else if (depth > 0 && inner.includes(entry.name)) {
-      found.push(...(await filesIn(entry as FileSystemDirectoryEntry, depth - 1)));
+      for (const one of await filesIn(entry as FileSystemDirectoryEntry, depth - 1)) found.push(one);
     }
   }
   return found;

@@ -2,6 +2,7 @@ import { type AxisMap, drawAxis, type Frame, place, ticks } from './axis.js';
 import { note, redraw } from './charts.js';
 import { svg } from './dom.js';
 import { formatLabel } from './format.js';
+import { keepInside, type LabelSize, labelGap, measureLabels, widthsOf } from './labels.js';
 
 /** A line of a chart, or a set of points. */
 export interface Series {
@@ -32,9 +33,6 @@ export interface LinesView {
   readonly height: number;
 }
 
-/** Height in pixels of a line of labels. */
-const labelHeight = 16;
-
 const shapes = [
   'M-4 0A4 4 0 1 0 4 0A4 4 0 1 0-4 0Z',
   'M-4-4H4V4H-4Z',
@@ -51,10 +49,14 @@ function domainOf(values: readonly number[], air: number): [number, number] {
   return [low - more, high + more];
 }
 
+/** Values of the grid lines. */
+const gridTicks = ({ height, top, bottom }: Frame, low: number, high: number) =>
+  ticks(low, high, (height - top - bottom) / 44);
+
 /** Draws horizontal grid lines, labeled in dB at their left ends. */
 function drawGrid(frame: Frame, at: AxisMap, low: number, high: number): SVGGElement {
   const group = svg('g', { class: 'grid' });
-  for (const tick of ticks(low, high, (frame.height - frame.top - frame.bottom) / 44)) {
+  for (const tick of gridTicks(frame, low, high)) {
     const y = at(tick);
     group.append(
       svg('line', { x1: frame.left, x2: frame.width - frame.right, y1: y, y2: y }),
@@ -70,7 +72,6 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
   // Leave out marks without any error: their SQNR is infinite.
   const marks = view.marks.filter((mark) => Number.isFinite(mark.y));
   const all = [...series.flatMap(({ points }) => points), ...marks].filter((point) => Number.isFinite(point.y));
-  const margins = { width, height, left: 34, right: 16, bottom: 24 };
   if (all.length === 0) {
     const none = 'Every number is restored exactly.';
     redraw(node, width, height, title, none, [note(none, width / 2, height / 2)]);
@@ -84,11 +85,22 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
     all.map(({ y }) => y),
     0.08,
   );
-  const x = place(left, right, margins.left, width - margins.right);
-  const labels = stacked(marks, margins, x);
+  // Labels of grid lines need the most room without marks, where there are the most lines.
+  const bare: Frame = { width, height, left: 34, right: 16, top: 22, bottom: 24 };
+  const grid = gridTicks(bare, low, high).map((tick) => formatLabel(tick));
+  const margin = Math.max(bare.left, ...widthsOf(node, 'grid', grid).map((wide) => Math.ceil(wide) + 10));
+  const x = place(left, right, margin, width - bare.right);
+  const sorted = [...marks].sort((a, b) => a.x - b.x);
+  const sizes = measureLabels(
+    node,
+    'marks',
+    sorted.map(({ label, isChosen }) => ({ text: label, style: isChosen === true ? 'chosen' : '' })),
+  );
+  const lineHeight = Math.ceil(Math.max(0, ...sizes.map((size) => size.height)));
+  const labels = stacked(sorted, sizes, margin, width - bare.right, x);
   // Labels of marks are stacked above the lines, where no curve passes.
   const stack = 1 + Math.max(-1, ...labels.map(({ line }) => line));
-  const frame: Frame = { ...margins, top: 22 + stack * labelHeight };
+  const frame: Frame = { ...bare, left: margin, top: bare.top + stack * lineHeight };
   const y = place(low, high, height - frame.bottom, frame.top);
   const lines = series.map(({ points, style, apart }) => {
     const drawn = points.filter((point) => Number.isFinite(point.y));
@@ -106,16 +118,13 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
   redraw(node, width, height, title, words, [
     drawGrid(frame, y, low, high),
     ...lines,
-    drawMarks(labels, frame, x, y),
-    drawAxis(frame, x, left, right),
+    drawMarks(labels, lineHeight, frame, x, y),
+    drawAxis(node, frame, x, left, right),
     svg('text', { class: 'unit', x: frame.left - 6, y: 12, 'text-anchor': 'end' }, 'dB'),
     svg('text', { class: 'unit', x: width - frame.right, y: height - frame.bottom - 6, 'text-anchor': 'end' }, unit),
   ]);
   return x;
 }
-
-/** Width in pixels of a character of a label, on average. */
-const characterWidth = 6.6;
 
 /** A mark whose label has its place. */
 interface PlacedMark {
@@ -126,30 +135,40 @@ interface PlacedMark {
   readonly line: number;
 }
 
-/** Places the labels of marks, from left to right. Those that would overlap are stacked, the leftmost lowest. */
-function stacked(marks: readonly ChartMark[], { left, width, right }: Omit<Frame, 'top'>, x: AxisMap): PlacedMark[] {
+/** Places the labels of marks, which go from left to right. Those that would overlap are stacked, the leftmost lowest. */
+function stacked(
+  marks: readonly ChartMark[],
+  sizes: readonly LabelSize[],
+  from: number,
+  to: number,
+  x: AxisMap,
+): PlacedMark[] {
   const ends: number[] = [];
-  return [...marks]
-    .sort((a, b) => a.x - b.x)
-    .map((mark) => {
-      const half = (mark.label.length * characterWidth) / 2;
-      const middle = Math.max(left + half, Math.min(width - right - half, x(mark.x)));
-      // The first line whose last label ends before this one begins.
-      const free = ends.findIndex((end) => end + 8 < middle - half);
-      const line = free < 0 ? ends.length : free;
-      ends[line] = middle + half;
-      return { mark, middle, line };
-    });
+  return marks.map((mark, i) => {
+    const width = sizes[i]?.width ?? 0;
+    const middle = keepInside(x(mark.x), width, from, to);
+    // The first line whose last label ends before this one begins.
+    const free = ends.findIndex((end) => end + labelGap <= middle - width / 2);
+    const line = free < 0 ? ends.length : free;
+    ends[line] = middle + width / 2;
+    return { mark, middle, line };
+  });
 }
 
 /** Draws the marks, each with a line to its label at the top. */
-function drawMarks(placed: readonly PlacedMark[], frame: Frame, x: AxisMap, y: AxisMap): SVGGElement {
+function drawMarks(
+  placed: readonly PlacedMark[],
+  lineHeight: number,
+  frame: Frame,
+  x: AxisMap,
+  y: AxisMap,
+): SVGGElement {
   // Lines are drawn first, so that none crosses a label.
   const group = svg('g', { class: 'marks' });
   const labels = svg('g', {});
   for (const { mark, middle, line } of placed) {
     const at = x(mark.x);
-    const label = frame.top - 10 - line * labelHeight;
+    const label = frame.top - 10 - line * lineHeight;
     group.append(
       svg('line', { x1: at, x2: at, y1: y(mark.y), y2: label + 5 }),
       svg('circle', { class: mark.isChosen === true && 'chosen', cx: at, cy: y(mark.y), r: mark.isChosen ? 6 : 5 }),

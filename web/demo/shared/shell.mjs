@@ -1,6 +1,7 @@
 // The frame of every page of the site: the head, the header, the footer. The build puts it into each page.
 
 import { existsSync, readFileSync } from 'node:fs';
+import { withInstall } from './install.mjs';
 
 const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
 
@@ -19,7 +20,7 @@ const policy = [
 ].join('; ');
 
 /** The pages in the header. A page is a folder below the root of the site. */
-const entries = /** @type {const} */ ([
+export const entries = /** @type {const} */ ([
   { path: '', label: 'Learn' },
   { path: 'model/', label: 'Your model' },
   { path: 'numbers/', label: 'Your numbers' },
@@ -115,7 +116,7 @@ export function withShell(html, path, address) {
   const root = '../'.repeat(path.split('/').length - 1);
   const title = /<title>([^<]*)<\/title>/.exec(html)?.[1] ?? '';
   const description = /<meta name="description" content="([^"]*)">/.exec(html)?.[1] ?? '';
-  return html
+  return withInstall(html)
     .replace('<html lang="en">', `<html lang="en" data-root="${root || './'}">`)
     .replace('<head>', `<head>${head(root, path, title, description, address)}`)
     .replace(/<body([^>]*)>/, (body) => `${body}${header(root, path)}`)
