@@ -5,14 +5,26 @@
  * @property {string} name
  * @property {string[]} include patterns of test files
  * @property {string[]} reads files and folders that decide the outcome, as paths from the root; `!` excludes a path inside of a folder
+ * @property {string[]} [exclude] patterns of test files that belong elsewhere
  * @property {boolean} [isolate] gives each file a process of its own
  */
 
 const everything = ['.', '!.git', '!build', '!dist'];
 
+/** Settings of all tests, and scripts that they share. */
+const settings = [
+  'scripts',
+  'package.json',
+  'package-lock.json',
+  'tsconfig.json',
+  'vitest.config.ts',
+  'rolldown.config.mjs',
+  'tests/projects.mjs',
+];
+
 /** The package and its tests, without documents, pages, and tests of other projects. */
 const library = [
-  ...['web/src', 'dist', 'scripts', 'package.json', 'package-lock.json', 'vitest.config.ts', 'rolldown.config.mjs'],
+  ...['web/src', 'dist', ...settings],
   ...[
     'tests',
     '!tests/bench',
@@ -22,6 +34,12 @@ const library = [
     '!tests/web/demo',
     '!tests/web/package',
   ],
+  // Tests of the package that run in this project, too.
+  ...['policy.browser', 'small', 'tensors'].map((name) => `tests/web/package/${name}.test.ts`),
+  // Words of the page that are compared with those of the library.
+  ...['model/choice', 'model/options', 'model/sizes', 'shared/file-error', 'shared/files'].map(
+    (name) => `web/demo/${name}.ts`,
+  ),
 ];
 
 /** @type {Project[]} */
@@ -29,18 +47,25 @@ const apart = [
   { name: 'cpp', include: ['tests/cpp/*.test.ts'], reads: ['CMakeLists.txt', 'cpp', 'tests/cpp', 'tests/golden'] },
   { name: 'checks', include: ['tests/checks/*.test.ts'], reads: [...everything, 'dist', 'build/wasm'] },
   // The package as it is packed and installed, its types, the README, and the script that makes the sample model.
-  { name: 'package', include: ['tests/web/package/*.node.test.ts'], reads: [...everything, 'dist'] },
-  { name: 'page', include: ['tests/web/demo/**/*.test.ts'], reads: [...everything, 'build/demo', 'dist'] },
+  { name: 'package', include: ['tests/web/package/*.node.test.ts'], reads: [...everything, 'dist', 'build/demo'] },
+  {
+    name: 'page',
+    include: ['tests/web/demo/**/*.test.ts'],
+    reads: [
+      ...['web', 'dist', 'build/demo', 'vite.config.ts', ...settings],
+      ...['tests/web/demo', 'tests/web/support', 'tests/web/cli/support.ts'],
+    ],
+  },
   {
     // The command line has streams, an exit code and signals; koffi, which calls llama.cpp, was seen to refuse structs in a process that
-    // had run other files; and some files measure the memory of their process.
+    // had run other files; some files measure the memory of their process; and one loads the package anew, with a module of its own.
     name: 'alone',
     include: [
       'tests/web/cli/*.test.ts',
       'tests/web/conversions/**/*.node.test.ts',
       'tests/web/formats/gguf/*.node.test.ts',
       'tests/web/arrays/{blocks,grids,small-blocks,superblocks,weights}.node.test.ts',
-      'tests/web/**/{big,fit-logits,header-memory}.node.test.ts',
+      'tests/web/**/{big,fit-logits,given-wasm,gptq,header-memory}.node.test.ts',
     ],
     reads: library,
     isolate: true,
@@ -65,5 +90,5 @@ const node = {
 
 export { chromium };
 
-/** The projects that run in Node. @type {(Project & { exclude?: string[] })[]} */
+/** The projects that run in Node. @type {Project[]} */
 export const inNode = [...apart, node];

@@ -116,6 +116,13 @@ async function packing(sp, n, add) {
       plain: plainUnpack.bind(undefined, packed, codes),
     });
     add(`unpack ${dtype}`, ms, ratios(ms), n);
+    const granularity = { kind: 'per-group', groupSize: 32 };
+    const x = benchWeights(n);
+    ms = await race({
+      ours: () => sp.quantize(x, { dtype, granularity, packed: true }),
+      calls: () => sp.pack(sp.quantize(x, { dtype, granularity })),
+    });
+    add(`quantize to packed ${dtype}, groups of 32`, ms, { calls: ms.calls / ms.ours }, n);
     inMemory.dispose();
   }
   tile.dispose();

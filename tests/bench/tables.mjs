@@ -79,7 +79,10 @@ const best = [
 
 /** The table of README.md, from the tables of the guide. @param {string} guide */
 export function bestTable(guide) {
-  const lines = ['| in Node, one thread | ours | times as fast as | as plain JavaScript |', '|---|---|---|---|'];
+  const lines = [
+    '| in Node, one thread | ours | speedup over a peer | speedup over plain JavaScript |',
+    '|---|---|---|---|',
+  ];
   for (const [text, table, name, ours, peer, library] of best) {
     const row = rowsIn(guide, table).find(
       (each) => Object.values(each)[0] === name && (each.where ?? 'Node') === 'Node',

@@ -306,7 +306,7 @@ function change(model: Message, pick: (n: number) => number): void {
   const index = pick(Math.max(1, fields.length));
   const field = fields[index];
   if (field === undefined) return;
-  switch (pick(13)) {
+  switch (pick(14)) {
     case 0:
       owner.fields = fields.filter((one) => one !== field);
       break;
@@ -352,6 +352,10 @@ function change(model: Message, pick: (n: number) => number): void {
       }
       break;
     }
+    case 12:
+      // A value that is too long to stay in memory.
+      fields.splice(index, 0, { number: 1 + pick(30), wire: 2, value: new Uint8Array(70_000), lie: 0 });
+      break;
     default:
       if (field.value instanceof Uint8Array) {
         field.value = spliced(field.value, field.value.length, 0, new Uint8Array(1 + pick(12)).fill(0x80));
@@ -425,6 +429,44 @@ async function attempt(files: readonly File[], options: PlanOptions): Promise<st
   await inspectModel([result]);
   return 'made';
 }
+
+/** Each message of a model in turn gets a value that is too long to stay in memory, before its other fields and behind them. */
+function* withLongValues(file: Uint8Array): Generator<readonly [what: string, file: Uint8Array<ArrayBuffer>]> {
+  const count = allOf(parse(file, 'model')).length;
+  for (let i = 0; i < count; i++) {
+    for (const isFirst of [true, false]) {
+      const tree = parse(file, 'model');
+      const message = allOf(tree)[i] as Message;
+      const long: Field = { number: 1000, wire: 2, value: new Uint8Array(70_000), lie: 0 };
+      message.fields.splice(isFirst ? 0 : message.fields.length, 0, long);
+      yield [`message ${i}, a ${message.kind}, ${isFirst ? 'first' : 'last'}`, write(tree)];
+    }
+  }
+}
+
+describe('long values in any message of an ONNX model', () => {
+  it.each(['rich', 'outside', 'small'].map((name, i) => [name, seeds[i] as Uint8Array] as const))(
+    'are left in the file: %s',
+    { timeout },
+    async (name, seed) => {
+      const data = new File([outsideData], dataName);
+      const plain = await inspectModel([new File([seed.slice()], 'm.onnx'), data]);
+      for (const [what, file] of withLongValues(seed)) {
+        // A long value before the first field hides what a model begins with.
+        if (what === 'message 0, a model, first') continue;
+        const files = [new File([file], 'm.onnx'), data];
+        const { tensors } = await inspectModel(files);
+        expect(
+          tensors.map(({ name, dtype, shape }) => ({ name, dtype, shape })),
+          what,
+        ).toEqual(plain.tensors.map(({ name, dtype, shape }) => ({ name, dtype, shape })));
+        if (what.endsWith('first')) continue;
+        const { error, closed } = await convert(files, { to: name === 'small' ? 'fp16' : 'q8' });
+        expect({ error, closed }, what).toEqual({ error: undefined, closed: true });
+      }
+    },
+  );
+});
 
 describe('damaged ONNX models', () => {
   it('become models, or throw a ScalepointError with an offset and write nothing', { timeout }, async () => {

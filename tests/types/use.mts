@@ -5,6 +5,7 @@ import {
   type DType,
   type LinearQuantizedTensor,
   load,
+  type PackedLinearTensor,
   type QuantizedTensor,
   type QuantizeOptions,
 } from 'scalepoint';
@@ -24,19 +25,33 @@ import {
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 function same<A, B>(_: Same<A, B>): void {}
 
+/** The type of a new array: from TypeScript 5.7 on, one with an ArrayBuffer. */
+type New<T extends { slice(): unknown }> = ReturnType<T['slice']>;
+
 export async function arrays(x: Float32Array, dtype: DType): Promise<void> {
   const sp = await load({ simd: 'auto' });
   // The array of codes follows the dtype, without `as const`.
-  same<(typeof byDefault)['data'], Int8Array>(true);
+  same<(typeof byDefault)['data'], New<Int8Array>>(true);
   const byDefault = sp.quantize(x);
   const uint4 = sp.quantize(x, { dtype: 'uint4', granularity: { kind: 'per-group', groupSize: 32 } });
-  same<(typeof uint4)['data'], Uint8Array>(true);
+  same<(typeof uint4)['data'], New<Uint8Array>>(true);
   const int16 = sp.quantize(x, { dtype: 'int16', scheme: 'asymmetric', range: { percentile: 99.9 } });
-  same<(typeof int16)['data'], Int16Array>(true);
+  same<(typeof int16)['data'], New<Int16Array>>(true);
   const any = sp.quantize(x, { dtype });
-  same<(typeof any)['data'], Int8Array | Uint8Array | Int16Array | Uint16Array>(true);
+  same<(typeof any)['data'], New<Int8Array> | New<Uint8Array> | New<Int16Array> | New<Uint16Array>>(true);
   const given = sp.quantize(x, { out: new Int8Array(x.length) });
   same<(typeof given)['data'] extends Int8Array ? true : false, true>(true);
+  const packed = sp.quantize(x, { dtype: 'int4', packed: true });
+  same<(typeof packed)['packed'], true>(true);
+  same<typeof packed extends PackedLinearTensor<Uint8Array> ? true : false, true>(true);
+  const intoBytes = sp.quantize(x, { dtype: 'int4', packed: true, out: new Uint8Array(x.length / 2) });
+  same<(typeof intoBytes)['data'] extends Uint8Array ? true : false, true>(true);
+  const taken: QuantizedTensor = packed;
+  sp.dequantize(taken);
+  const unpacked = sp.unpack(packed.data, packed, { out: new Int8Array(x.length) });
+  same<typeof unpacked extends Int8Array ? true : false, true>(true);
+  const packedInWasm = sp.pack(byDefault, { out: sp.allocate('uint8', x.length) });
+  same<typeof packedInWasm extends { dispose(): void } ? true : false, true>(true);
   const inWasm = sp.quantize(x, { out: sp.allocate('int8', x.length) });
   inWasm.data.dispose();
   const options: QuantizeOptions = { dtype: 'int4' };

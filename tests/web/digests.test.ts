@@ -389,16 +389,16 @@ describeBuilds('measures and packing', (sp) => {
       for (const dtype of ['int4', 'int8', 'uint8'] as const) {
         for (const scheme of schemes) {
           for (const averaging of range === 'min-max' ? [undefined, 0.01, 1] : [undefined]) {
-            const observer = sp.observer({
+            const options = {
               range,
               dtype,
               scheme,
               nonFinite: 'saturate',
               includeZero: dtype !== 'uint8',
               symmetricRange: dtype === 'int4' ? 'full' : 'restricted',
-              ...(averaging === undefined ? {} : { averaging }),
-            });
-            const seen: unknown[] = [observer.parameters()];
+            } as const;
+            const observer = sp.observer({ ...options, ...(averaging === undefined ? {} : { averaging }) });
+            const seen: unknown[] = [sp.chooseQuantizationParameters([], options)];
             for (const x of [bell, outliers, oneSign, mixed, wild]) {
               observer.observe(x as Float32Array);
               if (x !== bell && x !== wild) continue;

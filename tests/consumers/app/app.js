@@ -1,6 +1,6 @@
 // What every environment runs: arrays, and a model with workers. Its numbers come from whole numbers, so all engines have the same.
 import { load } from 'scalepoint';
-import { quantizeModel } from 'scalepoint/model';
+import { loadTensors, quantizeModel, saveTensors } from 'scalepoint/model';
 
 const shape = [96, 256];
 const weights = Float32Array.from({ length: 96 * 256 }, (_, i) => ((i * 7919) % 2003) / 1024 - 1);
@@ -30,8 +30,9 @@ export async function run(options = undefined) {
   const sp = await load(options);
   const granularity = { kind: 'per-group', groupSize: 32 };
   const q = sp.quantize(weights, { dtype: 'int4', shape, granularity, range: 'mse' });
-  const { report, bytes } = await quantizeModel(modelFile(), { to: 'int8', workers: 2, core: options ?? {} });
-  const hash = hashOf(q.data, q.scale, await bytes());
+  const { report, bytes } = await quantizeModel(modelFile(), { to: 'int8', workers: 2 });
+  const { codes } = await loadTensors(await saveTensors({ codes: q }));
+  const hash = hashOf(codes.data, codes.scale, await bytes());
   sp.dispose();
   return { hash, note: report.notes.find(({ kind }) => kind === 'noWorkers')?.text ?? '' };
 }

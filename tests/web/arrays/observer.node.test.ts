@@ -133,13 +133,104 @@ describeBuilds('observer', (sp) => {
 
   it('starts empty, forgets, and takes any input', () => {
     const observer = sp.observer({ range: 'mse' });
-    expect(observer.parameters().scale[0]).toBe(1);
+    expectCode(() => observer.parameters(), 'EMPTY');
     observer.observe([]);
+    expectCode(() => observer.parameters(), 'EMPTY');
     observer.observe([1, 2, 3]);
     observer.observe(sp.castFloat([4], 'float16'), { from: 'float16' });
     expect(observer.count).toBe(4);
     observer.reset();
-    expect([observer.count, observer.parameters().scale[0]]).toEqual([0, 1]);
+    expect(observer.count).toBe(0);
+    expectCode(() => observer.parameters(), 'EMPTY');
+    const wild = sp.observer({ nonFinite: 'saturate' });
+    wild.observe([NaN, Infinity]);
+    expect(wild.count).toBe(0);
+    expectCode(() => wild.parameters(), 'EMPTY');
+  });
+
+  it('gives parameters that survive JSON, and that quantize takes back', () => {
+    const values = random.bell(999);
+    const observer = sp.observer({ dtype: 'uint8', scheme: 'asymmetric', range: { percentile: 99.9 } });
+    observer.observe(values);
+    const channels = sp.observer({ granularity: { kind: 'per-channel', axis: 1 }, dtype: 'int4' });
+    channels.observe(values, { shape: [333, 3] });
+    const perChannel = { shape: [333, 3], granularity: { kind: 'per-channel', axis: 1 }, dtype: 'int4' } as const;
+    const cases = [
+      [observer.parameters(), { dtype: 'uint8', scheme: 'asymmetric' }],
+      [channels.parameters(), perChannel],
+      [sp.chooseQuantizationParameters(values, { range: 'mse' }), {}],
+      [sp.chooseQuantizationParameters(values, { ...perChannel, range: 'entropy' }), perChannel],
+    ] as const;
+    for (const [range, options] of cases) {
+      const text = JSON.stringify(range);
+      expect(text).toMatch(/^{"scale":\[[-\d.e,]+\],"zeroPoint":\[[\d,-]+\]}$/);
+      const [before, after] = [range, JSON.parse(text)].map((one) => sp.quantize(values, { ...options, range: one }));
+      expect(after).toEqual(before);
+      // They stay plain data.
+      expect(structuredClone(range)).toEqual({ scale: range.scale, zeroPoint: range.zeroPoint });
+      expect(Object.keys(range)).toEqual(['scale', 'zeroPoint']);
+    }
+  });
+
+  it('chooses for each channel, as quantize does for all batches in one array', () => {
+    const granularity = { kind: 'per-channel', axis: 1 } as const;
+    const batchesOf = [2, 1, 5].map((rows) => ({ shape: [rows, 4, 3], x: random.bell(rows * 12) }));
+    for (const options of [
+      {},
+      { dtype: 'uint8', scheme: 'asymmetric' },
+      { dtype: 'int4', scheme: 'asymmetric', includeZero: false },
+    ] as const) {
+      const observer = sp.observer({ ...options, granularity: { kind: 'per-channel', axis: -2 } });
+      for (const { shape, x: batch } of batchesOf) observer.observe(batch, { shape });
+      expect(observer.count).toBe(96);
+      const all = Float32Array.from(batchesOf.flatMap(({ x: batch }) => [...batch]));
+      const want = sp.chooseQuantizationParameters(all, { ...options, granularity, shape: [8, 4, 3] });
+      expect(observer.parameters()).toEqual(want);
+      expect(want.scale).toHaveLength(4);
+    }
+    // A tensor states its shape itself.
+    const stored = sp.observer({ granularity });
+    stored.observe({ dtype: 'F32', shape: [2, 2], data: Float32Array.of(1, -2, 3, 1) });
+    expect(stored.parameters().scale).toEqual(Float32Array.of(3 / 127, 2 / 127));
+  });
+
+  it('moves the range of each channel, and leaves alone what a batch lacks', () => {
+    const channels = { kind: 'per-channel', axis: 1 } as const;
+    const observer = sp.observer({ granularity: channels, averaging: 0.5, nonFinite: 'saturate' });
+    observer.observe([-1, NaN, 1, Infinity], { shape: [2, 2] });
+    expect(observer.count).toBe(2);
+    // Without a finite value, the range is empty, as that of quantize.
+    expect(observer.parameters().scale).toEqual(Float32Array.of(1 / 127, 1));
+    observer.observe([-3, 4], { shape: [1, 2] });
+    expect(observer.parameters().scale).toEqual(Float32Array.of(2 / 127, 4 / 127));
+    observer.observe([NaN, 8], { shape: [1, 2] });
+    expect(observer.parameters().scale).toEqual(Float32Array.of(2 / 127, 6 / 127));
+  });
+
+  it('refuses wrong channels by name', () => {
+    const bad = (options: unknown) => () => sp.observer(options as never);
+    expectRefusal(bad({ granularity: { kind: 'per-group', groupSize: 2 } }), RangeError, 'granularity.kind');
+    for (const granularity of [{}, { kind: 'per-row' }])
+      expectRefusal(bad({ granularity }), RangeError, 'granularity.kind');
+    for (const granularity of [null, 'per-channel']) expectRefusal(bad({ granularity }), TypeError, 'granularity');
+    const sized = { kind: 'per-channel', axis: 1, groupSize: 2 };
+    expectRefusal(bad({ granularity: sized }), TypeError, 'granularity.groupSize');
+    expectRefusal(bad({ granularity: { kind: 'per-tensor', axis: 1 } }), RangeError, 'granularity.axis');
+    const channels = { kind: 'per-channel', axis: 1 };
+    for (const range of ['mse', 'entropy', { percentile: 99 }]) {
+      expectRefusal(bad({ granularity: channels, range }), RangeError, 'range');
+    }
+    const observer = sp.observer({ granularity: { kind: 'per-channel', axis: 1 } });
+    expectRefusal(() => observer.observe([1, 2]), RangeError, 'granularity.axis');
+    expectRefusal(() => observer.observe([1, 2], { shape: [2, 2] }), RangeError, 'shape');
+    observer.observe([1, 2], { shape: [1, 2] });
+    expectRefusal(() => observer.observe([1, 2, 3], { shape: [1, 3] }), RangeError, 'shape');
+    expectCode(() => observer.observe([9, NaN], { shape: [1, 2] }), 'NON_FINITE');
+    expect(observer.count).toBe(2);
+    expect(observer.parameters().scale).toEqual(Float32Array.of(1 / 127, 2 / 127));
+    observer.reset();
+    observer.observe([1, 2, 3], { shape: [1, 3] });
+    expect(observer.parameters().scale).toHaveLength(3);
   });
 
   it('refuses wrong arguments by name, and batches that are not finite whole', async () => {

@@ -75,10 +75,13 @@ describeBuilds('compare', (sp) => {
     const x = new Float32Array(6);
     const wrong = (options: object, type: typeof TypeError | typeof RangeError, name: string) =>
       expectRefusal(() => sp.compare(x, x, options as never), type, name);
+    wrong({ per: 'channel', axis: 0, groupSize: 2 }, RangeError, 'groupSize');
+    wrong({ axis: 0 }, RangeError, 'axis');
+    wrong({ shape: [6] }, RangeError, 'shape');
     wrong({ per: 'row' }, RangeError, 'per');
-    wrong({ per: 'channel' }, TypeError, 'granularity.axis');
-    wrong({ per: 'channel', axis: 1 }, RangeError, 'granularity.axis');
-    wrong({ per: 'group', groupSize: 0 }, RangeError, 'granularity.groupSize');
+    wrong({ per: 'channel' }, TypeError, 'axis');
+    wrong({ per: 'channel', axis: 1 }, RangeError, 'axis');
+    wrong({ per: 'group', groupSize: 0 }, RangeError, 'groupSize');
     wrong({ per: 'channel', axis: 0, shape: [5] }, RangeError, 'shape');
     expectRefusal(() => sp.compare(x, new Float32Array(5), { per: 'channel', axis: 0 }), RangeError, 'b');
   });
@@ -145,9 +148,10 @@ describeBuilds('sweep', (sp) => {
 
   it('refuses wrong options', () => {
     expectRefusal(() => sp.sweep(x, {} as never), TypeError, 'variants');
-    expectRefusal(() => sp.sweep(x, [{ shape: [1] } as never]), TypeError, 'shape');
+    expectRefusal(() => sp.sweep(x, [{}, { shape: [1] } as never]), TypeError, 'variants[1].shape');
     expectRefusal(() => sp.sweep(x, [], { dtype: 'int8' } as never), TypeError, 'dtype');
-    expectRefusal(() => sp.sweep(x, [{ dtype: 'int1' } as never]), RangeError, 'dtype');
+    expectRefusal(() => sp.sweep(x, [{ dtype: 'int1' } as never]), RangeError, 'variants[0].dtype');
+    expectRefusal(() => sp.sweep(x, [{}], { shape: [5] }), RangeError, 'shape');
     expectCode(() => sp.sweep([1, NaN], [{ range: { scale: 1, zeroPoint: 0 } }]), 'NON_FINITE');
     expectCode(() => sp.sweep([1, NaN], [{}]), 'NON_FINITE');
   });

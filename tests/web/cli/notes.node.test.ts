@@ -48,7 +48,7 @@ describe('a rule without effect is a note', () => {
   it('of safetensors: what cannot have codes', async () => {
     await putModel();
     expect(await notesOf('model.safetensors', 'int8', 'embed=int8', 'layers=float16')).toEqual([
-      "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter wants groups",
+      "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter needs groups",
     ]);
     expect(await notesOf('model.safetensors', 'int8', 'bias$=int8')).toEqual([
       'the rule bias$=int8 has no effect: "layers.0.bias" kept (bias)',

@@ -90,7 +90,7 @@ describe('several types', () => {
     const { code, stderr } = await run(['onnx/model.onnx', '--to', 'q8,q4']);
     expect(code).toBe(1);
     expect(stderr).toMatch(
-      /^scalepoint: onnx\/model.onnx to q4: nothing would be converted \(kept: 1 read by Conv\); blocks are for products /,
+      /^scalepoint: onnx\/model.onnx to q4: nothing would be converted \(kept: 1 read by Conv\); blocks are for matrix multiplication /,
     );
     expect(await names('onnx')).toEqual(['model.onnx']);
   });
@@ -98,8 +98,8 @@ describe('several types', () => {
   it.each([
     ['q8,q3', [], /--to: there is no type "q3"/],
     ['q8,', [], /--to: there is no type ""/],
-    ['q8,q4', ['-o', 'x.onnx'], /--output: several types need a folder that is there/],
-    ['q8,q4', ['-o', '-'], /--output: standard output has room for one type/],
+    ['q8,q4', ['-o', 'x.onnx'], /--output: expected an existing folder for several types, got "x.onnx"/],
+    ['q8,q4', ['-o', '-'], /--to: expected 1 type with --output -, got 2/],
   ] as const)('%s with %j is an error', async (to, more, message) => {
     const { code, stderr } = await run(['onnx/model.onnx', '--to', to, ...more]);
     expect(code).toBe(2);

@@ -1,8 +1,10 @@
 // Results of a given size on the command line, and files of rules.
-import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
-import { quantizeModel } from 'scalepoint/model';
+import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { inspectModel, quantizeModel } from 'scalepoint/model';
 import { beforeEach, expect, it } from 'vitest';
 import * as onnx from '../formats/onnx/encoder.js';
+import { safetensors } from '../support/models.js';
+import { decoderConfig, decoderWeights, plainTokenizer } from '../support/tiny-huggingface.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 import { path, run, useFolder } from './support.js';
 
@@ -80,12 +82,12 @@ it('mixes 4 and 8 bits of ONNX', async () => {
 
 it.each([
   [['--target-size', '10kB'], /--target-size: expected at least \d+ bytes, got "10kB";/],
-  [['--target-size', 'big'], /--target-size: expected a number of bytes or a text such as 5GB or 1.9GiB, got "big";/],
-  [['--target-bpw', '-1'], /--target-bpw: expected a number of bits, such as 4.5, got "-1"/],
-  [['--target-bpw', '4', '--target-size', '1MB'], /--target-bpw: a size is given by --target-size or by --target-bpw/],
+  [['--target-size', 'big'], /--target-size: expected a number of bytes or a string such as 5GB or 1.9GiB, got "big";/],
+  [['--target-bpw', '-1'], /--target-bpw: expected a number of bits such as 4.5, got "-1"/],
+  [['--target-bpw', '4', '--target-size', '1MB'], /--target-bpw: not together with --target-size/],
   [['--to', 'copy', '--target-size', '1MB'], /--target-size: not together with --to copy/],
   [['--to', 'Q4_0', '--save-rules', 'r'], /--save-rules goes with --target-size or --target-bpw/],
-  [['--to', 'Q4_0,Q8_0', '--target-bpw', '5', '--save-rules', 'r'], /--save-rules: one file has room for the rules/],
+  [['--to', 'Q4_0,Q8_0', '--target-bpw', '5', '--save-rules', 'r'], /--to: expected 1 type with --save-rules, got 2/],
   [['--to', 'Q4_0', '--rules', 'bad.txt'], /--rules: line 2: expected REGEX=TYPE or REGEX=keep, got "blk"/],
   [['--to', 'Q4_0', '--rules', 'wrong.txt'], /--rule "blk=Q9": expected F32, .* for GGUF, got "Q9"/],
 ])('refuses %s', async (words, message) => {
@@ -93,6 +95,22 @@ it.each([
   await writeFile(path('wrong.txt'), 'blk=Q9\n');
   const { code, stderr } = await run(['tiny.gguf', ...words]);
   expect([code, stderr]).toEqual([2, expect.stringMatching(message)]);
+});
+
+it('makes GGUF of a folder if the output is called so', async () => {
+  const folder = decoderWeights();
+  const tensors = [...folder].map(
+    ([name, { shape, values }]) => [name, { dtype: 'F32', shape, data: values }] as const,
+  );
+  await mkdir(path('folder'));
+  await writeFile(path('folder', 'model.safetensors'), safetensors(Object.fromEntries(tensors)));
+  await writeFile(path('folder', 'config.json'), JSON.stringify(decoderConfig('LlamaForCausalLM')));
+  await writeFile(path('folder', 'tokenizer.json'), JSON.stringify(plainTokenizer()));
+  for (const command of ['plan', 'quantize']) {
+    const { stdout } = await run([command, 'folder', '--target-bpw', '10', '-o', 'out.gguf', '--json']);
+    expect(JSON.parse(stdout)).toMatchObject({ output: 'out.gguf', to: expect.stringMatching(/^I?Q\d/) });
+  }
+  expect((await inspectModel(path('out.gguf'))).format).toBe('gguf');
 });
 
 it('takes a number of bytes', async () => {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 import { afterAll, afterEach, beforeEach } from 'vitest';
-import { explain, run as runCommand } from '../../../web/src/cli/main.js';
+import { explainFailure, run as runCommand } from '../../../web/src/cli/main.js';
 
 export interface Outcome {
   readonly code: number | null;
@@ -83,7 +83,7 @@ export function run(
   const outcome = last.then(async () => {
     const { texts, leave } = enter(args, env, place);
     try {
-      const code = await runCommand(args).catch((error: unknown) => explain(error, args));
+      const code = await runCommand(args).catch((error: unknown) => explainFailure(error, args));
       return { code, ...texts };
     } finally {
       leave();

@@ -1,11 +1,12 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
-import { readdir, writeFile } from 'node:fs/promises';
+import { copyFile, readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { inspectModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { jsonText } from '../../../web/src/cli/json.js';
 import { tinyLlama } from '../support/tiny-llama.js';
-import { path, programFile, put, putModel, run, useFolder, wave } from './support.js';
+import { path, program, programFile, put, putModel, run, useFolder, wave } from './support.js';
 
 useFolder();
 
@@ -41,6 +42,29 @@ describe('commands', () => {
     expect(await run(['help', 'nothing'])).toMatchObject({ code: 2, stdout: '' });
   });
 
+  it('takes one letter for frequent options', async () => {
+    await putModel();
+    for (const args of [[], ['-f']]) {
+      const outcome = await run(['model.safetensors', '--to', 'int8', '-q', ...args]);
+      expect(outcome).toEqual({ code: 0, stdout: '', stderr: '' });
+    }
+    expect(await run(['model.safetensors', '--to', 'float16', '-fq', '-o=x.safetensors'])).toEqual({
+      code: 0,
+      stdout: '',
+      stderr: '',
+    });
+    expect((await run(['model.safetensors', '--to', 'int8'])).code).toBe(1);
+    expect(await run(['verify', 'x.safetensors', '-q'])).toEqual({ code: 0, stdout: '', stderr: '' });
+    expect(await run(['compare', '-q', 'x.safetensors', 'x.safetensors'])).toEqual({ code: 0, stdout: '', stderr: '' });
+  });
+
+  it('starts nothing else for its version', async () => {
+    const place = await program();
+    for (const name of ['cli.mjs', 'core.mjs']) await copyFile(join(place, name), path(name));
+    const { stdout, stderr } = spawnSync(process.execPath, [path('cli.mjs'), '--version'], { encoding: 'utf8' });
+    expect({ stdout, stderr }).toEqual({ stdout: expect.stringMatching(/^scalepoint \d[^\n]*\n$/), stderr: '' });
+  });
+
   it('prints its version at -V as well', async () => {
     expect(await run(['-V'])).toEqual(await run(['--version']));
   });
@@ -50,15 +74,24 @@ describe('a wrong command line', () => {
   const cases: [string[], RegExp][] = [
     [
       ['model.safetensors', '--to', 'fp16'],
-      /^--to: expected .* for safetensors.*, got "fp16"; did you mean float16\? See /,
+      /^--to: expected a target of safetensors such as int8, .*, got "fp16"; did you mean float16\? See /,
     ],
-    [['model.safetensors', '--to', 'Q4_K'], /^--to: expected .* for safetensors.*, got "Q4_K"; did you mean int4\?/],
-    [['model.gguf', '--to', 'q8'], /^--to: expected .* for GGUF.*, got "q8"; did you mean Q8_0\?/],
-    [['model.safetensors', '--to', 'q8'], /^--to: expected .* for safetensors.*, got "q8"; did you mean int8\?/],
-    [['model.gguf', '--to', 'int8'], /^--to: expected .* for GGUF.*, got "int8"; did you mean Q8_0\?/],
+    [
+      ['model.safetensors', '--to', 'Q4_K'],
+      /^--to: expected a target of safetensors such as int8, .*, got "Q4_K"; did you mean int4\?/,
+    ],
+    [['model.gguf', '--to', 'q8'], /^--to: expected a target of GGUF such as Q8_0, .*, got "q8"; did you mean Q8_0\?/],
+    [
+      ['model.safetensors', '--to', 'q8'],
+      /^--to: expected a target of safetensors such as int8, .*, got "q8"; did you mean int8\?/,
+    ],
+    [
+      ['model.gguf', '--to', 'int8'],
+      /^--to: expected a target of GGUF such as Q8_0, .*, got "int8"; did you mean Q8_0\?/,
+    ],
     [
       ['model.safetensors', '--to', 'int8', '--shard-size', '1kB', '--part', '3'],
-      /^--part: expected a text such as 1\/16 or 16\/16, got "3"; see /,
+      /^--part: expected a string such as 1\/16 or 16\/16, got "3"; see /,
     ],
     [['model.onnx', '--to', 'q4', '--block-size', 'many'], /^--block-size: expected 16, .* or 256, got "many"; see /],
     [['model.onnx', '--to', 'q4', '--block-size', ' 32'], /^--block-size: expected 16, .* or 256, got " 32"; see /],
@@ -72,7 +105,7 @@ describe('a wrong command line', () => {
     [['model.safetensors', '-x'], /^there is no option -x; see scalepoint quantize --help/],
     [
       ['model.safetensors', '--to', 'int8', '--workers', '-1'],
-      /^--workers: expected a whole number from 0 on, got "-1"/,
+      /^--workers: expected a whole number of at least 0, got "-1"/,
     ],
     [['model.safetensors', '--to', '--json'], /^--to needs a value before --json; --to=--json takes --json itself/],
     [['model.safetensors', '--to=int8', '--force=yes'], /^--force takes no value, got "yes"/],

@@ -69,7 +69,7 @@ describe('scalepoint verify', () => {
       [
         ['model.safetensors', '--config', 'c.json'],
         1,
-        /^scalepoint: c\.json: it is no JSON: line 1, column 2: expected a key in double quotes, got the end\n$/,
+        /^scalepoint: c\.json: it is not JSON: line 1, column 2: expected a key in double quotes, got the end\n$/,
       ],
       [['model.safetensors', '--config', 'list.json'], 1, /^scalepoint: list\.json: expected a JSON object\n$/],
       [['model.safetensors', '--config', 'none.json'], 1, /^scalepoint: cannot read "none\.json": no such file/],

@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { Arena } from '../../../web/src/codecs/arena.js';
 import type { Form, Part, Rectangle, Role, TileCut } from '../../../web/src/codecs/codec.js';
 import { tileElements } from '../../../web/src/codecs/codec.js';
 import { codecOf, partsOf } from '../../../web/src/codecs/registry.js';
@@ -191,20 +190,5 @@ describe('the tiles of a tensor whose columns have an importance', () => {
       const from = (i % matrices) * 32;
       expect(own).toEqual({ ...form, importance: importance.slice(from, from + 32) });
     }
-  });
-});
-
-describe('an arena', () => {
-  it('gives the same places when it counts and when it does not', () => {
-    const counting = new Arena();
-    const real = new Arena(4096);
-    expect([counting.onlyCounts, real.onlyCounts]).toEqual([true, false]);
-    for (const bytes of [3, 16, 0, 17, 1]) {
-      const at = counting.take(bytes);
-      expect(real.take(bytes)).toBe(4096 + at);
-      expect(at % 16).toBe(0);
-    }
-    expect(counting.size).toBe(real.size);
-    expect(counting.size).toBe(16 + 16 + 32 + 1);
   });
 });

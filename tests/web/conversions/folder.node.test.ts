@@ -250,6 +250,83 @@ describe('what a folder is given as', () => {
     expectSame(await convert(join(place, 'split-00001-of-00005.gguf'), 'copy'), whole, 'joined');
   });
 
+  it('a given name stands in the place of the name of the folder, in one step and in two', async () => {
+    const list = listOf(weights, files);
+    const namesOf = async (bytes: Uint8Array) => Object.keys((await inspectModel(bytes)).metadata);
+    const context = { 'llama.context_length': { int: 99 } } as const;
+    for (const name of ['Another', 'Ein Name 🙂']) {
+      const whole = await convert(list, 'Q8_0', { metadata: { 'general.name': name, ...context } });
+      const { metadata } = await inspectModel(whole);
+      expect([metadata['general.name'], metadata['llama.context_length']]).toEqual([name, 99]);
+      // Other keys move to the end, as with --override-kv of llama-quantize.
+      const usual = await namesOf(await convert(list, 'Q8_0'));
+      const stay = usual.filter((key) => key !== 'llama.context_length');
+      expect(await namesOf(whole)).toEqual([...stay, 'llama.context_length']);
+      const first = await convert(list, 'F32', { metadata: { 'general.name': name } });
+      expectSame(await convert(first, 'Q8_0', { metadata: context }), whole, 'two steps');
+    }
+    const wrong = convert(list, 'Q8_0', { metadata: { 'general.name': { int: 3 } } });
+    await expect(wrong).rejects.toMatchObject({ problem: { option: 'metadata["general.name"]' } });
+  });
+
+  it('an output called .gguf makes GGUF of a given size, whatever the case', async () => {
+    const { folder } = await onDisk();
+    const input = join(folder, 'model.safetensors');
+    const size = { to: 'auto', targetBitsPerWeight: 10 } as const;
+    for (const output of [join(folder, 'x.gguf'), pathToFileURL(join(folder, 'X.GGUF'))]) {
+      const plan = await planModel(input, { ...size, output, workers: 0 });
+      expect(plan).toMatchObject({ format: 'gguf', architecture: 'llama' });
+      expect(plan.totals.bitsPerWeight).toBeLessThanOrEqual(10);
+      await quantizeModel(input, { ...size, output, workers: 0 });
+      const { format, metadata } = await inspectModel(output);
+      expect([format, metadata['general.architecture']]).toEqual(['gguf', 'llama']);
+    }
+    const large = { ...size, targetBitsPerWeight: 32 } as const;
+    for (const output of [undefined, 'x.safetensors', 'gguf'])
+      expect(await planModel(input, { ...large, ...(output && { output }) })).toMatchObject({ format: 'safetensors' });
+    const alone = new File([await readFile(input)], 'model.safetensors');
+    const refused = planModel(alone, { ...size, output: 'x.gguf', workers: 0 });
+    await expect(refused).rejects.toMatchObject({ problem: { option: 'to' } });
+  });
+
+  it('a tokenizer is read once for the plans of all types', async () => {
+    const list = listOf(weights, files) as File[];
+    let reads = 0;
+    const tokenizer = list.find(({ name }) => name === 'tokenizer.json') as File;
+    const { slice } = tokenizer;
+    tokenizer.slice = (...range) => {
+      reads++;
+      return slice.apply(tokenizer, range);
+    };
+    await planModel(list, { to: 'Q8_0' });
+    const once = reads;
+    expect(once).toBeGreaterThan(0);
+    await planModel(list, { to: 'Q4_K_M', targetBitsPerWeight: 10, workers: 0 });
+    expect(reads).toBe(2 * once);
+  });
+
+  it('a name that llama.cpp takes for Phi-3 needs the tokens of Phi-3, which a note says', async () => {
+    const tokenizer = plainTokenizer();
+    const model = tokenizer.model as { vocab: Record<string, number> };
+    const more = { ...tokenizer, model: { ...model, vocab: { ...model.vocab, '<|endoftext|>': 264 } } };
+    const phi = decoderWeights({ fused: true, rows: 265 });
+    const config = decoderConfig('Phi3ForCausalLM', { vocab_size: 265 });
+    for (const [name, tokens, isNoted] of [
+      ['phi3', tokenizer, true],
+      ['My-Phi-3-mini', tokenizer, true],
+      ['mini', tokenizer, false],
+      ['phi3', more, false],
+    ] as const) {
+      const own = folderOf(phi, { 'config.json': config, 'tokenizer.json': tokens }, { name });
+      const conversion = await convertHuggingface(own);
+      const note = { kind: 'nameNeedsTokens', name, missing: ['<|endoftext|>'] };
+      expect(conversion.notes).toMatchObject(isNoted ? [note] : []);
+      const load = () => new NativeModel(fileOf(conversion, phi))[Symbol.dispose]();
+      if (isNoted) expect(load).toThrow();
+      else load();
+    }
+  });
+
   it('a list whose index was renamed gives the same', async () => {
     const { shards } = await onDisk();
     const names = (await readdir(shards)).filter((name) => !name.endsWith('.index.json'));

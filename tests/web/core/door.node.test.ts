@@ -264,7 +264,7 @@ describe('records', () => {
   });
 
   it('are read field by field', () => {
-    heaps.HEAPF64.set([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 2);
+    heaps.HEAPF64.set([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], 2);
     expect(ErrorSums.read(heaps, 16)).toEqual({
       squaredError: 1,
       absoluteError: 2,
@@ -276,7 +276,11 @@ describe('records', () => {
       saturated: 8,
       weightedError: 9,
       weightedX: 10,
+      outputX: 11,
+      outputBefore: 12,
+      outputError: 13,
+      damping: 14,
     });
-    expect(ErrorSums.bytes).toBe(80);
+    expect(ErrorSums.bytes).toBe(112);
   });
 });

@@ -1,7 +1,7 @@
 // The built pages behind a server, and a browser to open them in.
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { type Browser, chromium, type Page } from 'playwright';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright';
 import { launchOptions } from '../../../scripts/chromium.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 
@@ -28,6 +28,18 @@ export async function servePages(): Promise<Served> {
     await server.close();
   };
   return { server, browser, close };
+}
+
+/** The families of fonts that pages are tested in: the widest and the tallest of those that Linux systems come with. */
+export const families = ['DejaVu Sans', 'Noto Sans'] as const;
+
+/** Has every page of a context use one family, whichever fonts this machine prefers. The policy of the pages forbids styles of other kinds. */
+export async function useFamily(context: BrowserContext, family: (typeof families)[number]): Promise<void> {
+  await context.addInitScript((family) => {
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(`:root { font-family: "${family}", monospace !important; }`);
+    document.adoptedStyleSheets = [sheet];
+  }, family);
 }
 
 /** Milliseconds of processor time of the longest task on a page's main thread. Other processes do not count. */

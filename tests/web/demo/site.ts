@@ -4,12 +4,18 @@ import { createRequire } from 'node:module';
 import { brotliCompressSync } from 'node:zlib';
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
-import { longestTask, path, type Served, servePages } from './served.js';
+import { families, longestTask, path, type Served, servePages, useFamily } from './served.js';
 
-export { path };
+export { families, path };
 
 /** The sample model that is served beside the pages. */
 export const sample = path('web/demo/public/samples/digits.safetensors');
+
+/** Settings of an opened page. */
+interface SiteOptions extends BrowserContextOptions {
+  /** The family of its font. The default is the first. */
+  readonly family?: (typeof families)[number];
+}
 
 /** A site in a browser. */
 export interface Site {
@@ -21,7 +27,7 @@ export interface Site {
    * Opens a page of the site. Tests that ask for no more than a viewport and a color scheme have the same tab, emptied in between; others
    * have a context of their own.
    */
-  open(path?: string, options?: BrowserContextOptions, prepare?: (page: Page) => Promise<void>): Promise<Page>;
+  open(path?: string, options?: SiteOptions, prepare?: (page: Page) => Promise<void>): Promise<Page>;
   /** Findings of axe on a part of the page. */
   axe(selector?: string): Promise<string[]>;
   /**
@@ -107,8 +113,9 @@ export function startSite(): Site {
     },
   };
   /** Makes a page in a context of its own. */
-  async function newPage(options: BrowserContextOptions): Promise<Page> {
+  async function newPage({ family = families[0], ...options }: SiteOptions): Promise<Page> {
     const made = await browser.newContext({ reducedMotion: 'reduce', serviceWorkers: 'block', ...options });
+    await useFamily(made, family);
     const page = await made.newPage();
     page.setDefaultTimeout(10_000);
     page.on('pageerror', (error) => site.complaints.push(`uncaught: ${error.message}`));

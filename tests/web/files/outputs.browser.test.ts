@@ -19,15 +19,24 @@ async function freshFile(content = ''): Promise<FileSystemFileHandle> {
 const textOf = async (handle: FileSystemFileHandle) => (await handle.getFile()).text();
 const bytesOf = async (handle: FileSystemFileHandle) => new Uint8Array(await (await handle.getFile()).arrayBuffer());
 
-it('an empty file is written, a file with content needs overwrite', async () => {
+it('a file that the user picked is written, with content or without', async () => {
   const empty = await freshFile();
   await quantizeModel(model, { to: 'int8', output: empty });
   expect(await bytesOf(empty)).toEqual(await quantized());
   const full = await freshFile('mine');
-  expect(await rejectionOf(quantizeModel(model, { to: 'int8', output: full }))).toMatchObject({ code: 'EXISTS' });
+  const kept = quantizeModel(model, { to: 'int8', output: full, overwrite: false });
+  expect(await rejectionOf(kept)).toMatchObject({ code: 'EXISTS' });
   expect(await textOf(full)).toBe('mine');
-  await quantizeModel(model, { to: 'int8', output: full, overwrite: true });
-  expect(await bytesOf(full)).toEqual(await quantized());
+  // Picking a file again replaces it, whatever its length.
+  for (const [overwrite, to] of [
+    [undefined, 'int8'],
+    [undefined, 'float16'],
+    [true, 'int8'],
+    [undefined, 'int8'],
+  ] as const) {
+    await quantizeModel(model, { to, output: full, ...(overwrite !== undefined && { overwrite }) });
+    expect(await bytesOf(full)).toEqual(await (await quantizeModel(model, { to })).bytes());
+  }
 });
 
 it('of several writers to a file one wins', async () => {
@@ -98,7 +107,7 @@ it('several targets go into a folder under their names, and are removed after an
   };
   const done: string[] = [];
   const controller = new AbortController();
-  const onProgress = ({ to }: { to?: string }) => {
+  const onProgress = ({ to }: { to?: string | undefined }) => {
     if (to === 'fp16') controller.abort();
     done.push(to as string);
   };

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, expect, test } from 'vitest';
-import { inspectModel, quantizeModel } from '../../../web/src/model.js';
+import { inspectModel, planModel, quantizeModel } from '../../../web/src/model.js';
 import { laidOut } from '../support/plans.js';
 
 let server: Server | undefined;
@@ -244,4 +244,34 @@ test('a name that is not percent-encoded UTF-8, or would be a path, stays as it 
   for (const name of ['100%.safetensors', '%ff.safetensors', 'a%2fb.safetensors']) {
     expect((await inspectModel(new URL(name, url))).files).toEqual([name]);
   }
+});
+
+test('a file beside a model that never ends is given up', async () => {
+  const bytes = model();
+  let asked = 0;
+  server = createServer((request, response) => {
+    const [, begin, last] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? '') ?? [];
+    if (request.url === '/model.safetensors') {
+      response.writeHead(206, { 'content-range': `bytes ${begin}-${last}/${bytes.length}` });
+      response.end(bytes.subarray(Number(begin), Number(last) + 1));
+      return;
+    }
+    asked++;
+    response.writeHead(200);
+    const chunk = new Uint8Array(1 << 20);
+    const more = () => {
+      while (!response.destroyed && response.write(chunk));
+    };
+    response.on('drain', more);
+    more();
+  });
+  await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const url = new URL(`http://127.0.0.1:${port}/model.safetensors`);
+  await expect(planModel(url, { to: 'Q8_0' })).rejects.toMatchObject({
+    code: 'BAD_FILE',
+    message: `${new URL('config.json', url)} has more than the 100000000 bytes allowed`,
+  });
+  expect(asked).toBe(1);
+  server.closeAllConnections();
 });

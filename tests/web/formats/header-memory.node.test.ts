@@ -2,7 +2,7 @@
 // by a process whose heap ends there; the bytes of a header are beside the heap.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { build } from 'rolldown';
@@ -16,6 +16,7 @@ const base = 24;
 
 let folder = '';
 let program = '';
+let quantizer = '';
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'scalepoint-headers-'));
   const entry = join(folder, 'read.mjs');
@@ -32,6 +33,27 @@ beforeAll(async () => {
     output: { file: program, format: 'esm', codeSplitting: false },
     logLevel: 'silent',
   });
+  const quantize = `
+    import { quantizeModel } from '${source}';
+    const peak = () => process.resourceUsage().maxRSS / 1024;
+    const begin = peak();
+    const { report } = await quantizeModel(process.argv[2], {
+      to: 'int8', include: 'all', workers: 0, output: process.argv[3], overwrite: true,
+    });
+    console.log(JSON.stringify({ tensors: report.tensors.length, mebibytes: peak() - begin }));`;
+  await writeFile(join(folder, 'quantize.mjs'), quantize);
+  quantizer = join(folder, 'quantize/quantize.mjs');
+  await build({
+    input: join(folder, 'quantize.mjs'),
+    platform: 'node',
+    output: { dir: join(folder, 'quantize'), format: 'esm', entryFileNames: 'quantize.mjs' },
+    logLevel: 'silent',
+  });
+  for (const tier of ['simd', 'scalar'])
+    await cp(
+      new URL(`../../../web/src/core/core-${tier}.wasm`, import.meta.url),
+      join(folder, `quantize/core-${tier}.wasm`),
+    );
 }, 60_000);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
@@ -46,6 +68,19 @@ async function inspected(bytes: Uint8Array, heap: number, name = 'model.safetens
   });
   const [code] = await once(child, 'close');
   return code === 0 ? text.trim() : `ended with ${code}`;
+}
+
+/** Quantizes a file on one thread in a process with such flags. Gives the memory that it takes above that of its start. */
+async function quantized(flags: readonly string[], name: string) {
+  const child = spawn(process.execPath, [...flags, quantizer, join(folder, name), join(folder, `${name}.out`)], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  let text = '';
+  child.stdout.setEncoding('utf8').on('data', (part: string) => {
+    text += part;
+  });
+  const [code] = await once(child, 'close');
+  return { code, ...(code === 0 ? (JSON.parse(text) as { tensors: number; mebibytes: number }) : { mebibytes: 0 }) };
 }
 
 const repeated = (text: string, bytes = size) => text.repeat(Math.floor(bytes / text.length));
@@ -101,6 +136,23 @@ it('of safetensors with very many tensors', async () => {
   }).join();
   const heap = base + Math.ceil((4 * header.length + 1024 * count) / 2 ** 20);
   expect(await inspected(fileWith(`{${header}}`, count), heap)).toBe(String(count));
+});
+
+it('of safetensors with very many tensors, while they are quantized', async () => {
+  const [count, bytes] = [40_000, 4 * 8 * 4];
+  const header = Array.from({ length: count }, (_, i) => {
+    return `"layers.${i}.weight":{"dtype":"F32","shape":[4,8],"data_offsets":[${i * bytes},${(i + 1) * bytes}]}`;
+  }).join();
+  await writeFile(join(folder, 'many.safetensors'), fileWith(`{${header}}`, count * bytes));
+  const stated = Math.ceil((4 * header.length + 1024 * count) / 2 ** 20);
+  // The heap ends where garbage has no room.
+  const heap = [`--max-old-space-size=${base + stated}`, '--max-semi-space-size=2'];
+  const limited = await quantized(heap, 'many.safetensors');
+  expect(limited).toMatchObject({ code: 0, tensors: count });
+  // Without an end, garbage takes as much as the tensors, and the young objects of the engine 48 MiB.
+  const free = await quantized([], 'many.safetensors');
+  expect(free).toMatchObject({ code: 0, tensors: count });
+  expect(free.mebibytes).toBeLessThan(64 + stated + count / 1024 + 40 + 48);
 });
 
 /** A GGUF file without tensors: its pairs, each a key, a type and a value. */

@@ -13,15 +13,15 @@ const shared: readonly (readonly [Reason, string])[] = [
   [{ kind: 'rank', rank: 1 }, '1-D'],
   [{ kind: 'rank', rank: 4 }, '4-D'],
   [{ kind: 'empty' }, 'empty'],
-  [{ kind: 'dtype', dtype: 'F64' }, 'F64'],
+  [{ kind: 'dtype', dtype: 'F64' }, 'F64 is not converted'],
   [{ kind: 'nonFloat', dtype: 'I64' }, 'not a float'],
-  [{ kind: 'notDivisible', dimension: 100, by: 128 }, 'rows of 100, groups of 128'],
+  [{ kind: 'notDivisible', dimension: 100, by: 128 }, 'row length 100 is not a multiple of group size 128'],
   [{ kind: 'notSmaller' }, 'not smaller'],
   [{ kind: 'bias' }, 'bias'],
   [{ kind: 'embedding' }, 'embedding'],
   [{ kind: 'norm' }, 'norm'],
   [{ kind: 'router' }, 'router'],
-  [{ kind: 'notWeight' }, 'not a weight'],
+  [{ kind: 'notWeight' }, 'name does not end in .weight'],
 ];
 
 const safetensors: readonly (readonly [Reason, string])[] = [

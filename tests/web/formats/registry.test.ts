@@ -2,6 +2,7 @@ import { resultName } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { signatures } from '../../../web/src/formats/signatures.js';
 import { formats } from '../../../web/src/tooling.js';
+import { expectRefusal } from '../support/support.js';
 
 describe('what formats say about themselves', () => {
   it.each(formats().map((format) => [format.name, format] as const))('agrees with itself: %s', (_name, format) => {
@@ -60,5 +61,19 @@ describe('the name of a result', () => {
       ['model.bin', 'int8', 'safetensors', 'model.bin.int8.safetensors'],
     ];
     for (const [input, to, format, output] of cases) expect(resultName(input, { to, format })).toBe(output);
+  });
+
+  it('needs a name, a target and a format, and names what is wrong', () => {
+    const nameOf = (name: unknown, options?: unknown) => () => resultName(name as never, options as never);
+    expectRefusal(nameOf('a.onnx', { to: 'q4' }), RangeError, 'format');
+    expectRefusal(nameOf('a.onnx', { to: 'q4', format: 'pickle' }), RangeError, 'format');
+    expect(nameOf('a.onnx', { to: 'q4' })).toThrow(/^format: expected .*safetensors.*got undefined$/);
+    for (const to of [undefined, null, 4, ['q8', 'q4']])
+      expectRefusal(nameOf('a.onnx', { to, format: 'onnx' }), TypeError, 'to');
+    expectRefusal(nameOf('a.onnx', { to: '', format: 'onnx' }), RangeError, 'to');
+    for (const name of [undefined, new URL('https://example.org/a.onnx')]) {
+      expectRefusal(nameOf(name, { to: 'q4', format: 'onnx' }), TypeError, 'name');
+    }
+    expectRefusal(nameOf('a.onnx'), TypeError, 'options');
   });
 });

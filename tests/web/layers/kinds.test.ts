@@ -66,7 +66,10 @@ describeLarge('index', (sp) => {
   const rows = { kind: 'per-channel', axis: 0 } as const;
 
   it('takes codes as they are, and gives them back', () => {
-    for (const options of [{}, { dtype: 'int4' }, { symmetricRange: 'full' }] as Omit<QuantizeOptions, 'out'>[]) {
+    for (const options of [{}, { dtype: 'int4' }, { symmetricRange: 'full' }] as Omit<
+      QuantizeOptions,
+      'out' | 'packed'
+    >[]) {
       const q = sp.quantize(vectors, { shape: [100, dimension], granularity: rows, ...options });
       for (const metric of ['dot', 'cosine'] as const) {
         const index = sp.index(q, { metric });

@@ -382,8 +382,8 @@ describeLarge('layers', (sp) => {
     expectRefusal(bad(q, { activations: 'int8', activationScheme: 'both' }), RangeError, 'activationScheme');
     expectRefusal(bad(q, { speed: 1 }), TypeError, 'speed');
     const floats = (options?: unknown) => () => sp.matmulFloat(new Float32Array(12), options as never);
-    expectRefusal(floats(), TypeError, 'options');
-    expectRefusal(floats({}), TypeError, 'shape');
+    expectRefusal(floats(null), TypeError, 'options');
+    for (const options of [undefined, {}]) expectRefusal(floats(options), TypeError, 'shape');
     expectRefusal(floats({ shape: [3, 5] }), RangeError, 'shape');
     expectRefusal(floats({ shape: [2.5, 4.8] }), RangeError, 'shape');
     expectRefusal(floats({ shape: [12] }), RangeError, 'shape');

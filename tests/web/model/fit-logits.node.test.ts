@@ -57,7 +57,7 @@ it('gives rules from which llama-quantize makes the same file', async () => {
   const ids = new Map(ggmlTypes().map(({ name, id }) => [name.toUpperCase(), id]));
   for (const targetBitsPerWeight of [3.5, 4.5, 6]) {
     const { to, rules } = fitTypes(await measureTypes(file, { to: 'auto' }), { targetBitsPerWeight });
-    const overrides = rules.map(({ match, to: type }) => [match.source, ids.get(type as string) as number] as const);
+    const overrides = rules.map(({ match, to: type }) => [match as string, ids.get(type as string) as number] as const);
     const ours = await (await quantizeModel(file, { to: to as 'Q4_K_M', rules })).bytes();
     expect(llamaQuantize(file, fileTypes[to] as number, { overrides })).toEqual(ours);
   }

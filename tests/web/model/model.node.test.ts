@@ -412,16 +412,16 @@ describe('where models come from and go to', () => {
     expectResult(bytes, await readFile(path), report, config);
   });
 
-  it('names a file that is not there, and one that is a folder', async () => {
+  it('names a file that is not there, and a folder without a model', async () => {
     const missing = join(folder, 'missing.safetensors');
     await expect(inspectModel(missing)).rejects.toMatchObject({
       code: 'IO',
       message: `cannot open "${missing}": no such file or directory`,
       cause: expect.objectContaining({ code: 'ENOENT' }),
     });
-    await expect(inspectModel(folder)).rejects.toMatchObject({
-      code: 'IO',
-      message: expect.stringMatching(/no regular file/),
+    await expect(inspectModel(await mkdtemp(join(folder, 'empty-')))).rejects.toMatchObject({
+      code: 'NOT_FOUND',
+      message: expect.stringMatching(/^the folder ".*" holds no .* file$/),
     });
   });
 
@@ -596,8 +596,9 @@ describe('failing', () => {
       [{ to: 'int8', pure: true }, 'pure', { expected: { kind: 'onlyFor', files: 'GGUF files' } }, RangeError],
       [{ to: 'int8', group: 5 }, 'group', { expected: { kind: 'knownOption' } }, TypeError],
       [{ to: 'int8', rules: 'x' }, 'rules', { expected: { types: ['array'] }, got: 'x' }, TypeError],
-      [{ to: 'int8', rules: [null] }, 'rules[0].match', { expected: { types: ['RegExp'] } }, TypeError],
-      [{ to: 'int8', rules: [{ match: 'x', keep: true }] }, 'rules[0].match', { got: 'x' }, TypeError],
+      [{ to: 'int8', rules: [null] }, 'rules[0]', { expected: { types: ['object'] } }, TypeError],
+      [{ to: 'int8', rules: [{ match: 5, keep: true }] }, 'rules[0].match', { got: 5 }, TypeError],
+      [{ to: 'int8', rules: [{ match: '(x', keep: true }] }, 'rules[0].match', { got: '(x' }, RangeError],
       [{ to: 'int8', rules: [{ match: /x/ }] }, 'rules[0].to', { expected: { kind: 'required' } }, RangeError],
       [{ to: 'int8', rules: [{ match: /x/, to: 'Q4_0' }] }, 'rules[0].to', { got: 'Q4_0' }, RangeError],
       [{ to: 'int8', rules: one }, 'rules[0].to', { expected: { other: { option: 'rules[0].keep' } } }, RangeError],

@@ -161,7 +161,7 @@ describe('the range of a model', () => {
     const integers = { kind: 'onlyWith', option: 'to', values: ['int8', 'int4'] };
     await refused({ to: 'float16', range: 'mse' }, 'range', integers);
     await refused({ to: 'int8', ...plain, range: 'best' }, 'range', { kind: 'anyOf' });
-    await refused({ to: 'int8', ...plain, range: { min: 0, max: 1 } }, 'range', { kind: 'anyOf' });
+    await refused({ to: 'int8', ...plain, range: { min: 0, max: 1 } }, 'range.min', { kind: 'knownOption' });
     const percent = { kind: 'number', above: 50, max: 100 };
     await refused({ to: 'int8', ...plain, range: { percentile: 50 } }, 'range.percentile', percent);
   });

@@ -134,7 +134,7 @@ describe('a safetensors result in several files', () => {
       expect(files.some(({ bytes }) => bytes > 6000)).toBe(true);
       expect(report.notes.at(-1)).toMatchObject({
         kind: 'largerThanFile',
-        text: expect.stringMatching(/^larger than the files that were asked for.* and \d more$/),
+        text: expect.stringMatching(/^exceeds the requested shard size.* and \d more$/),
       });
       const index = path(`m${i}`, 'model.safetensors.index.json');
       const joined = await quantizeModel(index, { to: 'copy', workers: 0 });

@@ -156,7 +156,7 @@ describe('scalepoint bench', () => {
   }, 60_000);
 
   it.each([
-    [['--only', 'models'], '--only: expected arrays, blocks, layers'],
+    [['--only', 'models'], '--only: expected arrays, blocks or layers'],
     [['--size', '100'], '--size: expected a multiple of 256'],
     [['--width', 'wide'], '--width: expected a whole number'],
     [['file.gguf'], 'bench takes no file'],

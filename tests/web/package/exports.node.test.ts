@@ -14,8 +14,10 @@ it('exports these functions, classes and tables', () => {
   expect(names(model)).toEqual([
     'QualityError',
     'ScalepointError',
+    'calibrateModel',
     'compareModels',
     'estimateModel',
+    'evaluateModel',
     'fitTypes',
     'inspectModel',
     'loadTensors',

@@ -13,6 +13,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { launchOptions } from '../../../scripts/chromium.mjs';
 import { samplePath } from '../../../scripts/make_sample.mjs';
 import { serve } from '../../../scripts/serve.mjs';
+import { anchorOf } from '../../../web/demo/guide/build.mjs';
 import { environments } from '../../consumers/matrix.mjs';
 import { closeBrowser, Place } from '../../consumers/place.mjs';
 
@@ -67,14 +68,42 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('the packed package', () => {
-  it('holds the built files, README, license and changelog, and nothing else', async () => {
+  it('holds the built files, the guide, README, license and notes for contributors, and nothing else', async () => {
     const names = (await run('tar', ['-tzf', tarball])).trim().split('\n');
-    expect(
-      names.filter((name) => !/^package\/(dist\/|package\.json$|README\.md$|LICENSE$|CHANGELOG\.md$)/.test(name)),
-    ).toEqual([]);
+    const expected =
+      /^package\/(dist\/|web\/demo\/guide\/\d\d-[\w-]+\.md$|package\.json$|(README|CONTRIBUTING)\.md$|LICENSE$)/;
+    expect(names.filter((name) => !expected.test(name))).toEqual([]);
     expect(names).toContain('package/dist/index.js');
     expect(names).toContain('package/LICENSE');
     expect(names).toContain('package/README.md');
+  });
+
+  it('has each file and heading that its README and its guide link to', () => {
+    const guide = join('web/demo/guide');
+    const pages = [
+      'README.md',
+      'CONTRIBUTING.md',
+      ...readdirSync(join(installed, guide)).map((name) => join(guide, name)),
+    ];
+    expect(pages.length).toBeGreaterThan(10);
+    const broken: string[] = [];
+    let count = 0;
+    for (const page of pages) {
+      // Skip code, which may look like a link.
+      const text = readFileSync(join(installed, page), 'utf8')
+        .replace(/^```[\s\S]*?^```$/gm, '')
+        .replace(/`[^`\n]*`/g, '');
+      for (const [, to = ''] of text.matchAll(/\]\(([^)\s]*)\)/g)) {
+        count++;
+        const [name = '', id] = to.split('#');
+        const file = join(installed, name === '' ? page : join(dirname(page), name));
+        const headings = existsSync(file) ? [...readFileSync(file, 'utf8').matchAll(/^#+ (.*)$/gm)] : undefined;
+        const ids = headings?.map(([, heading = '']) => anchorOf(heading));
+        if (ids === undefined || (id !== undefined && !ids.includes(id))) broken.push(`${page}: ${to}`);
+      }
+    }
+    expect(broken).toEqual([]);
+    expect(count).toBeGreaterThan(30);
   });
 
   it('exports only files that it holds, with types first', () => {
@@ -101,9 +130,10 @@ describe('the packed package', () => {
     for (const field of ['dependencies', 'optionalDependencies', 'bundleDependencies']) {
       expect(Object.keys(manifest[field] ?? {}), field).toEqual([]);
     }
-    // It runs models if it is there. npm installs no optional peer by itself.
-    expect(Object.keys(manifest.peerDependencies ?? {})).toEqual(['onnxruntime-web']);
-    expect(manifest.peerDependenciesMeta).toEqual({ 'onnxruntime-web': { optional: true } });
+    // They run models and tokenize texts if they are there. npm installs no optional peer by itself.
+    const peers = ['@huggingface/tokenizers', 'onnxruntime-web'];
+    expect(Object.keys(manifest.peerDependencies ?? {})).toEqual(peers);
+    expect(manifest.peerDependenciesMeta).toEqual(Object.fromEntries(peers.map((name) => [name, { optional: true }])));
     const scripts = Object.keys(manifest.scripts ?? {});
     expect(scripts.filter((name) => /^(pre|post)?install$|^(pre|post)?prepare$/.test(name))).toEqual([]);
     const lock = JSON.parse(readFileSync(join(consumer, 'package-lock.json'), 'utf8')) as { packages: object };

@@ -5,6 +5,7 @@ import * as model from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { budgets } from '../../../scripts/check_size.mjs';
 import { anchorOf } from '../../../web/demo/guide/build.mjs';
+import { isReleased } from '../../../web/demo/shared/install.mjs';
 import { bestTable } from '../../bench/tables.mjs';
 import { environments } from '../../consumers/matrix.mjs';
 
@@ -84,7 +85,11 @@ describe('the README', () => {
     const { name, version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
     const [language, code = ''] = first?.slice(1) ?? [];
     const commands = code.split('\n').map((line) => line.replace(/ +#.*/, ''));
-    expect([language, ...commands]).toEqual(['sh', 'npm pack', `npm install ./${name}-${version}.tgz`, '']);
+    const expected = isReleased ? [`npm install ${name}`] : ['npm pack', `npm install ./${name}-${version}.tgz`];
+    expect([language, ...commands]).toEqual(['sh', ...expected, '']);
+    // The same is true of the guide.
+    const bundlers = readFileSync(new URL('../../../web/demo/guide/09-bundlers.md', import.meta.url), 'utf8');
+    expect(bundlers.includes('No release is on npm yet')).toBe(!isReleased);
   });
 
   it('links to pages and headings that exist', () => {

@@ -1,7 +1,7 @@
 // Quantized tensors saved and loaded again.
-import type { CodebookOptions, QuantizedTensor, QuantizeOptions } from 'scalepoint';
+import type { CodebookOptions, QuantizedTensor, QuantizeOptions, StoredFloats } from 'scalepoint';
 import { blockTypes, dtypes } from 'scalepoint';
-import { inspectModel, loadTensors, quantizeModel, readTensor, saveTensors } from 'scalepoint/model';
+import { inspectModel, loadTensors, quantizeModel, readTensor, type SavedTensor, saveTensors } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { describeLarge, largeCores, Random } from '../support/support.js';
 
@@ -28,6 +28,35 @@ describeLarge('saveTensors', (sp) => {
       }
     }
     expect(await loadTensors(await saveTensors(tensors))).toEqual(tensors);
+  });
+
+  it('keeps packed codes packed, and takes them from wasm memory', async () => {
+    const tensors: Record<string, QuantizedTensor> = {};
+    for (const dtype of dtypes) tensors[dtype] = sp.quantize(x, { dtype, shape, packed: true });
+    const loaded = await loadTensors(await saveTensors(tensors));
+    expect(loaded).toEqual(tensors);
+    const plain = sp.quantize(x, { dtype: 'int4', shape });
+    const packed = sp.quantize(x, { dtype: 'int4', shape, packed: true });
+    const sizes = await Promise.all([plain, packed].map(async (q) => (await saveTensors({ q })).length));
+    // The entry of the metadata says that the codes are packed.
+    expect((sizes[1] as number) - (sizes[0] as number)).toBeLessThan(40);
+    const out = sp.allocate('uint8', packed.data.length);
+    const inWasm = sp.quantize(x, { dtype: 'int4', shape, packed: true, out });
+    expect(await loadTensors(await saveTensors({ inWasm }))).toEqual({ inWasm: packed });
+    out.dispose();
+  });
+
+  it('refuses packed codes whose entry is damaged', async () => {
+    const file = await saveTensors({ a: sp.quantize(x, { dtype: 'int4', shape, packed: true }) });
+    const text = new TextDecoder('latin1').decode(file);
+    const at = text.indexOf('packed');
+    expect(at).toBeGreaterThan(0);
+    for (const value of ['"no"', '1234', 'null']) {
+      const bad = file.slice();
+      const [from, to] = [text.indexOf('true', at), value.padEnd(4, ' ')];
+      for (let i = 0; i < 4; i++) bad[from + i] = to.charCodeAt(i);
+      await expect(loadTensors(bad)).rejects.toMatchObject({ code: 'BAD_FILE' });
+    }
   });
 
   it('keeps codebooks and blocks', async () => {
@@ -57,6 +86,53 @@ describeLarge('saveTensors', (sp) => {
     const loaded = await loadTensors(await saveTensors({ ...tensors, inWasm }));
     expect(loaded).toEqual({ ...tensors, inWasm: { ...inWasm, data: (codes.view as Int8Array).slice() } });
     codes.dispose();
+  });
+
+  it('keeps floats beside them, bit for bit', async () => {
+    const bits = sp.castFloat(x, 'bfloat16');
+    const inWasm = sp.allocate('float32', 3);
+    inWasm.view.set([1, 2, 3]);
+    const tensors = {
+      weight: sp.quantize(x, { shape }),
+      bias: Float32Array.of(1, -0, NaN, Infinity, 1e-45, 0.1),
+      doubles: Float64Array.of(Math.PI),
+      part: new Float32Array(12).fill(3).subarray(2, 5),
+      empty: new Float32Array(0),
+      norm: { dtype: 'F32', shape: [2, 3], data: Float32Array.of(1, 2, 3, 4, 5, 6) },
+      half: { dtype: 'F16', shape: [1, 6, 256], data: sp.castFloat(x, 'float16') },
+      brain: { dtype: 'BF16', shape, data: bits },
+      exact: { dtype: 'F64', shape: [], data: Float64Array.of(Math.E) },
+    } as const;
+    const file = await saveTensors({ ...tensors, inWasm });
+    const loaded = await loadTensors<Record<keyof typeof tensors | 'inWasm', SavedTensor>>(file);
+    expect(loaded).toEqual({ ...tensors, inWasm: Float32Array.of(1, 2, 3) });
+    expect(Object.keys(loaded)).toEqual([...Object.keys(tensors), 'inWasm']);
+    // Array calls take them as they are, and other programs read them.
+    const { bias, half } = await loadTensors<{ bias: Float32Array; half: StoredFloats }>(file);
+    expect(Object.is(bias[1], -0)).toBe(true);
+    const layer = sp.matmulFloat({ ...half, shape }, { bias });
+    expect([layer.outputs, layer.inputs]).toEqual(shape);
+    expect(await readTensor(file, 'half')).toEqual({ name: 'half', ...tensors.half });
+    inWasm.dispose();
+    layer.dispose();
+  });
+
+  it('keeps tensors of other libraries, in row-major order', async () => {
+    const columns = Float32Array.of(1, 4, 2, 5, 3, 6);
+    const rows = Float32Array.of(1, 2, 3, 4, 5, 6);
+    const given = {
+      ort: { data: rows, dims: [2, 3], type: 'float32' },
+      half: { data: sp.castFloat(rows, 'float16'), dims: [2, 3], type: 'float16' },
+      strided: { data: columns, shape: [2, 3], stride: [1, 2], offset: 0 },
+      tf: { shape: [2, 3], dataSync: () => rows },
+    };
+    const stored = { dtype: 'F32', shape: [2, 3], data: rows };
+    expect(await loadTensors(await saveTensors(given))).toEqual({
+      ort: stored,
+      half: { dtype: 'F16', shape: [2, 3], data: given.half.data },
+      strided: stored,
+      tf: stored,
+    });
   });
 
   it('takes few bytes', async () => {
@@ -131,6 +207,21 @@ describe('a file of saveTensors', () => {
     }
   });
 
+  it('is refused if the type of floats was changed', async () => {
+    const text = new TextDecoder('latin1').decode(
+      await saveTensors({ a: Float32Array.of(1), b: { data: Float32Array.of(1), shape: [1] } }),
+    );
+    for (const [from, to] of [
+      ['"dtype":"F32"', '"dtype":"I32"'],
+      ['\\"kind\\":\\"array\\"', '\\"kind\\":\\"arrax\\"'],
+      ['\\"kind\\":\\"floats\\"', '\\"kind\\":\\"linear\\"'],
+    ] as const) {
+      expect(text).toContain(from);
+      const changed = Uint8Array.from(text.replace(from, to), (c) => c.charCodeAt(0));
+      await expect(loadTensors(changed), to).rejects.toMatchObject({ code: 'BAD_FILE' });
+    }
+  });
+
   it('is told from other files', async () => {
     await expect(loadTensors(new Uint8Array(40))).rejects.toMatchObject({ code: 'UNKNOWN_FORMAT' });
     const bare = new TextEncoder().encode('........{}');
@@ -159,8 +250,20 @@ describe('a file of saveTensors', () => {
     for (const [tensors, option] of [
       [q, 'tensors'],
       [null, 'tensors'],
-      [{ a: new Float32Array(1) }, 'tensors.a'],
+      [new Float32Array(1), 'tensors'],
       [{ a: undefined }, 'tensors.a'],
+      [{ a: null }, 'tensors.a'],
+      [{ a: 1 }, 'tensors.a'],
+      [{ a: [1, 2] }, 'tensors.a'],
+      [{ a: {} }, 'tensors.a'],
+      [{ a: Int32Array.of(1) }, 'tensors.a'],
+      [{ a: Uint16Array.of(1) }, 'tensors.a'],
+      [{ a: sp.allocate('uint16', 1) }, 'tensors.a'],
+      [{ a: { data: Int32Array.of(1), shape: [1] } }, 'tensors.a.data'],
+      [{ a: { data: Uint16Array.of(1), shape: [1] } }, 'tensors.a.data'],
+      [{ a: { data: [1], shape: [1] } }, 'tensors.a.data'],
+      [{ a: { data: Float32Array.of(1), shape: [2] } }, 'tensors.a.shape'],
+      [{ a: { dtype: 'I64', shape: [1], data: BigInt64Array.of(1n) } }, 'tensors.a.data'],
       [{ a: { ...q, scale: new Float32Array(1) } }, 'tensors.a.scale'],
     ] as const) {
       await expect(saveTensors(tensors as never)).rejects.toMatchObject({ option });

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { examplePrograms } from '../support/examples.js';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const packages = join(root, 'tests/types/node_modules');
@@ -19,7 +20,7 @@ beforeAll(() => {
   mkdirSync(installed, { recursive: true });
   cpSync(join(root, 'package.json'), join(installed, 'package.json'));
   symlinkSync(join(root, 'dist'), join(installed, 'dist'), 'junction');
-  cpSync(join(root, 'tests/types/use.mts'), join(folder, 'use.mts'));
+  for (const name of ['use.mts', 'dom.mts']) cpSync(join(root, 'tests/types', name), join(folder, name));
   writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -46,19 +47,22 @@ async function check(version: string, name: string, options: object, files = ['u
 
 const nodenext = { module: 'nodenext', moduleResolution: 'nodenext' };
 
-// The versions in between are checked by `npm run test:consumers`.
-const versions = process.env.SCALEPOINT_CONSUMERS ? Object.keys(compilers) : ['5.4', '7.0'];
-
-describe.each(versions)('in TypeScript %s', (version) => {
+describe.each(Object.keys(compilers))('in TypeScript %s', (version) => {
   beforeEach(({ skip }) => {
     if (!existsSync(compilers[version] as string)) skip(howToInstall);
   });
 
-  it.each([
-    ['without the DOM library', { ...nodenext, lib: ['es2022'] }],
-    ['with it', { ...nodenext, lib: ['es2022', 'dom'], exactOptionalPropertyTypes: true }],
-  ])('the types are right %s', async (what, options) => {
-    expect(await check(version, `${version} ${what}`, options)).toBe('');
+  it('the types are right without the DOM library', async () => {
+    expect(await check(version, version, { ...nodenext, lib: ['es2022'] })).toBe('');
+  });
+
+  it('they are right with it, and all examples compile', { timeout: 60_000 }, async () => {
+    const programs = examplePrograms();
+    expect(programs['comments.mts']!.split('async () => {').length).toBeGreaterThan(40);
+    for (const [name, code] of Object.entries(programs)) writeFileSync(join(folder, name), code);
+    const options = { ...nodenext, lib: ['es2022', 'dom', 'dom.iterable'], exactOptionalPropertyTypes: true };
+    const files = ['use.mts', 'dom.mts', ...Object.keys(programs)];
+    expect(await check(version, `${version} with DOM`, options, files)).toBe('');
   });
 });
 
@@ -66,6 +70,13 @@ it('finds the types of all entry points by the old rules', async ({ skip }) => {
   if (!existsSync(compilers['5.4'] as string)) skip(howToInstall);
   const options = { module: 'esnext', moduleResolution: 'node10', lib: ['es2022'] };
   expect(await check('5.4', 'old', options)).toBe('');
+});
+
+it('has no optional property that refuses undefined', async ({ skip }) => {
+  if (!existsSync(compilers['5.9'] as string)) skip(howToInstall);
+  const files = ['index', 'model', 'bench', 'inline'].map((name) => join(root, `dist/${name}.d.ts`));
+  const { stdout } = await promisify(execFile)(process.execPath, [join(root, 'tests/types/optional.mjs'), ...files]);
+  expect(stdout).toBe('');
 });
 
 /** Exported names and members without a doc comment, as TypeDoc finds them. */

@@ -374,7 +374,7 @@ describe('an output that fails', () => {
     const options = { to: 'int8', ...plain, output: '/dev/full', overwrite: true } as const;
     expect(await leavesNothing(() => quantizeModel(model, options))).toMatchObject({
       code: 'IO',
-      message: 'cannot write "/dev/full": it is no regular file',
+      message: 'cannot write "/dev/full": it is not a regular file',
     });
   });
 

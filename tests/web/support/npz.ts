@@ -26,7 +26,8 @@ export function zip(
     const text = [...new TextEncoder().encode(name)];
     const same = [...le(2, 0), ...le(2, method), ...le(4, 0), ...le(4, 0), ...le(4, packed.length), ...le(4, promise)];
     const at = file.length;
-    file.push(...le(4, 0x04034b50), ...le(2, 20), ...same, ...le(2, text.length), ...le(2, 0), ...text, ...packed);
+    file.push(...le(4, 0x04034b50), ...le(2, 20), ...same, ...le(2, text.length), ...le(2, 0), ...text);
+    for (const byte of packed) file.push(byte);
     const more = [...le(2, text.length), ...le(2, 0), ...le(2, 0), ...le(2, 0), ...le(2, 0), ...le(4, 0), ...le(4, at)];
     list.push(...le(4, 0x02014b50), ...le(2, 20), ...le(2, 20), ...same, ...more, ...text);
   }

@@ -8,7 +8,7 @@ import type { GgufHeader } from '../../../web/src/formats/gguf/header.js';
 import type { GgufChoices, GgufTarget } from '../../../web/src/formats/gguf/options.js';
 import { planGguf as planFile } from '../../../web/src/formats/gguf/plan.js';
 import { tensorBytes } from '../../../web/src/formats/safetensors/header.js';
-import { layoutSafetensors, type NamedTensor } from '../../../web/src/formats/safetensors/layout.js';
+import { layoutSafetensors, type NamedTensor } from '../../../web/src/formats/safetensors/write-header.js';
 
 /** A file to be written, with its tensors as the reader finds them. */
 export function laidOut(tensors: readonly NamedTensor[], metadata?: Readonly<Record<string, string>>) {

@@ -68,7 +68,7 @@ describe('keys in the order of the converter', () => {
   });
 
   it('llama with heads of its own length, and as many key heads as heads', async () => {
-    const config = decoderConfig('MistralForCausalLM', { head_dim: 24, num_key_value_heads: undefined });
+    const config = decoderConfig('MistralForCausalLM', { head_dim: 24, num_key_value_heads: null });
     const result = await converted(decoderWeights({ head: 24, keyHeads: 4 }), config);
     expect(modelKeys(result).slice(3)).toEqual([
       ...common('llama').map(([name, value]) => [name, String(name).endsWith('_kv') ? 4 : value]),
@@ -205,7 +205,7 @@ describe('keys in the order of the converter', () => {
   });
 
   it('Gemma 2 begins with the context', async () => {
-    const config = decoderConfig('Gemma2ForCausalLM', { head_dim: 16 });
+    const config = decoderConfig('Gemma2ForCausalLM', { head_dim: 16, query_pre_attn_scalar: 16 });
     const result = await converted(decoderWeights({ gemma: true }), config);
     expect(modelKeys(result)).toEqual([
       ...general('gemma2'),
@@ -437,7 +437,7 @@ describe('tensors', () => {
   });
 
   it('the norms of Gemma get one more, and its head is left out', async () => {
-    const config = decoderConfig('Gemma2ForCausalLM', { head_dim: 16 });
+    const config = decoderConfig('Gemma2ForCausalLM', { head_dim: 16, query_pre_attn_scalar: 16 });
     const result = await converted(decoderWeights({ gemma: true }), config);
     const added = result.tensors.filter(({ add }) => add === 1).map(({ name }) => name);
     const of = (i: number) =>
@@ -447,7 +447,7 @@ describe('tensors', () => {
   });
 
   it('the embedding of Gemma 3 is cut to the vocabulary', async () => {
-    const config = decoderConfig('Gemma3ForCausalLM', { head_dim: 16, sliding_window: 4 });
+    const config = decoderConfig('Gemma3ForCausalLM', { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 4 });
     const weights = decoderWeights({ gemma: true, headNorms: true, tied: true, rows: 270 });
     expect(find(await converted(weights, config), 'token_embd.weight')).toEqual({
       name: 'token_embd.weight',

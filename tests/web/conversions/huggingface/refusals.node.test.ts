@@ -56,15 +56,22 @@ describe('config.json', () => {
   });
 
   it.each([
-    'hidden_size',
-    'num_hidden_layers',
-    'num_attention_heads',
-    'intermediate_size',
-    'max_position_embeddings',
-    'rms_norm_eps',
-    'rope_theta',
-    'vocab_size',
-  ])('without %s', (key) => refused({ config: { [key]: undefined } }, 'BAD_FILE', 'config.json', key, 'missing'));
+    ['hidden_size', 4096],
+    ['num_hidden_layers', 32],
+    ['num_attention_heads', 32],
+    ['intermediate_size', 11008],
+  ])('without %s, whose default the tensors contradict', (key, value) =>
+    refused({ config: { [key]: undefined } }, 'BAD_FILE', 'missing keys have defaults', `${key} ${value}`),
+  );
+
+  it.each(['n_layer', 'n_embd', 'n_head', 'n_inner', 'n_positions', 'rotary_emb_base', 'layer_norm_epsilon'])(
+    'of Nomic without %s',
+    (key) => {
+      const sizes = { n_layer: 3, n_embd: 64, n_head: 4, n_inner: 96, n_positions: 8192, rotary_emb_base: 1000 };
+      const config = { ...sizes, layer_norm_epsilon: 1e-12, [key]: undefined };
+      return refused({ architecture: 'NomicBertModel', config }, 'BAD_FILE', 'config.json', key, 'missing');
+    },
+  );
 
   it.each([
     ['hidden_size', 0],
@@ -141,8 +148,12 @@ describe('config.json', () => {
       config: { head_dim: 16, ...config },
     });
     await refused(gemma({ query_pre_attn_scalar: 224 }), 'UNKNOWN_FORMAT', 'query_pre_attn_scalar is 224');
+    await refused(gemma({}), 'UNKNOWN_FORMAT', 'query_pre_attn_scalar is 256');
     await refused(
-      { architecture: 'Gemma3ForCausalLM', config: { head_dim: 16, sliding_window: 8, sliding_window_pattern: 3 } },
+      {
+        architecture: 'Gemma3ForCausalLM',
+        config: { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, sliding_window_pattern: 3 },
+      },
       'UNKNOWN_FORMAT',
       'sliding_window_pattern',
     );
@@ -191,7 +202,6 @@ describe('config.json', () => {
 
   it('says too little about Phi-3', async () => {
     const phi = (config: Json): Change => ({ architecture: 'Phi3ForCausalLM', config });
-    await refused(phi({}), 'BAD_FILE', 'original_max_position_embeddings');
     const long = { original_max_position_embeddings: 128 };
     await refused(phi({ ...long, rope_scaling: { type: 'longrope', long_factor: [1, 2] } }), 'BAD_FILE', 'long_factor');
     await refused(

@@ -5,7 +5,8 @@ import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
 import { drawTestDigits } from '../../../../scripts/make_sample.mjs';
 import { Network, plainStorage, readSample, type Storage } from '../../../../web/demo/front/network.js';
-import { brotliBytes, contrastOf, sample, startSite } from '../site.js';
+import { isReleased } from '../../../../web/demo/shared/install.mjs';
+import { brotliBytes, contrastOf, path, sample, startSite } from '../site.js';
 
 const site = startSite();
 let page: Page;
@@ -131,15 +132,20 @@ it('hands a model to the page for models, and comes back', async () => {
   await expect.poll(() => page.textContent('h1')).toContain('Fewer bits');
 });
 
-it('copies the install line', async () => {
+it('says how to install the package before and after its first release, and copies the command', async () => {
+  const { version } = JSON.parse(readFileSync(path('package.json'), 'utf8')) as { version: string };
+  const command = isReleased ? 'npm i scalepoint' : `npm i ./scalepoint-${version}.tgz`;
   await open('', { permissions: ['clipboard-read', 'clipboard-write'] });
+  expect(await page.textContent('.developers')).toContain(command);
+  // npm answers 404 before that.
+  expect((await page.textContent('.developers'))?.includes('npm pack in a clone')).toBe(!isReleased);
   // It is in the first view, and with the code.
   expect(await page.$eval('#copy-first', (button) => button.getBoundingClientRect().bottom)).toBeLessThan(900);
-  await page.click('#copy-first');
-  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe('npm i scalepoint');
-  await page.evaluate(() => navigator.clipboard.writeText(''));
-  await page.click('#copy-install');
-  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe('npm i scalepoint');
+  for (const button of ['#copy-first', '#copy-install']) {
+    await page.evaluate(() => navigator.clipboard.writeText(''));
+    await page.click(button);
+    await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe(command);
+  }
 });
 
 it.each([

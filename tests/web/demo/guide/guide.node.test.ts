@@ -13,6 +13,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
+import { blocksIn, type CodeBlock, isProgram } from '../../support/examples.js';
 import { activationsOf, matrixFile } from '../../support/importance.js';
 import { safetensors, weights } from '../../support/models.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
@@ -49,13 +50,7 @@ async function putModels(): Promise<void> {
   writeFileSync(inFolder('llama.imatrix.gguf'), matrixFile(activationsOf(tensors)));
 }
 
-interface Block {
-  readonly language: string;
-  readonly code: string;
-}
-
-const blocksOf = ({ markdown = '' }: GuidePage): Block[] =>
-  [...markdown.matchAll(/^```(.*)\n([\s\S]*?)^```$/gm)].map(([, language = '', code = '']) => ({ language, code }));
+const blocksOf = ({ markdown = '' }: GuidePage) => blocksIn(markdown);
 const texts = guidePages().filter(({ markdown }) => markdown !== undefined);
 const titled = texts.map((page) => [page.title, page] as const);
 const blocks = texts.flatMap((page) => blocksOf(page).map((block) => ({ ...block, page })));
@@ -101,17 +96,20 @@ const modules: Readonly<Record<string, unknown>> = { scalepoint, 'scalepoint/mod
 const imports = { ...modules, react, 'scalepoint/inline': await import(pathToFileURL(root('dist/inline.js')).href) };
 
 /** Runs the blocks of a page one after the other, in one scope or, if they stand alone, in one inside of it. Returns what each printed. */
-async function runBlocks(parts: readonly Block[]): Promise<string[][]> {
+async function runBlocks(parts: readonly CodeBlock[]): Promise<string[][]> {
   const printed = parts.map((): string[] => []);
   const body = parts.map(({ language, code }, i) => {
-    const imported = code.replace(/^import (\{[^}]*\}) from '([^']*)';$/gm, "const $1 = modules['$2'];");
-    return `at = ${i};\n${language === 'js alone' ? `{\n${imported}\n}` : imported}`;
+    const imported = code
+      .replace(/\btype \w+, /g, '')
+      .replace(/^import (\{[^}]*\}) from '([^']*)';$/gm, "const $1 = modules['$2'];");
+    return `at = ${i};\n${language.endsWith(' alone') ? `{\n${imported}\n}` : imported}`;
   });
+  const { code } = await transformWithOxc(body.join('\n'), 'page.ts');
   const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
   const program = new AsyncFunction(
     'modules',
     'printed',
-    `let at = 0;\nconst console = { log: (...values) => printed[at].push(values.join(' ')) };\n${body.join('\n')}`,
+    `let at = 0;\nconst console = { log: (...values) => printed[at].push(values.join(' ')) };\n${code}`,
   );
   await program(imports, printed);
   return printed;
@@ -131,13 +129,16 @@ describe('the code of the guide', () => {
       'sh',
       'sh jobs',
       'slurm',
+      'ts',
+      'ts alone',
     ]);
   });
 
   it.each(titled)('%s: runs in Node and prints what it says', async (_, page) => {
     copyFileSync(sample, inFolder('model.safetensors'));
+    await putModels();
     writeFileSync(inFolder('model-Q8_0.gguf'), await gguf());
-    const parts = blocksOf(page).filter(({ language }) => language === 'js' || language === 'js alone');
+    const parts = blocksOf(page).filter(isProgram);
     const before = process.cwd();
     process.chdir(inFolder());
     try {
@@ -240,49 +241,12 @@ describe('the code of the guide', () => {
   });
 
   it('configures bundlers for the package', async () => {
-    const [config, ...others] = blocks.filter(({ language }) => language === 'js config');
-    expect(others).toEqual([]);
-    const { default: made } = await import(`data:text/javascript,${encodeURIComponent(config!.code)}`);
-    expect(made).toEqual({ optimizeDeps: { exclude: ['scalepoint'] } });
-  });
-
-  /** The recipes as a program in TypeScript: what one copies from there needs no `as const`. */
-  function recipes(): string {
-    const page = texts.find(({ name }) => name === 'recipes')!;
-    const parts = blocksOf(page).filter(
-      ({ language, code }) => /^js( alone)?$/.test(language) && !code.includes('react'),
-    );
-    const imports: Record<string, Set<string>> = {};
-    const body = parts.map(({ language, code }) => {
-      const rest = code.replace(/^import \{ (.*) \} from (.*);\n/gm, (_, names: string, from: string) => {
-        imports[from] = new Set([...(imports[from] ?? []), ...names.split(', ')]);
-        return '';
-      });
-      return language === 'js alone' ? `{\n${rest}}` : rest;
-    });
-    const heads = Object.entries(imports).map(([from, names]) => `import { ${[...names].join(', ')} } from ${from};`);
-    // Parameters of helpers are all that has no type by itself.
-    return [...heads, ...body].join('\n').replace(/const (\w+) = \((\w+)\) =>/g, 'const $1 = ($2: number) =>');
-  }
-
-  it('for browsers and in recipes has no type errors', async () => {
-    const folder = root('build/guide');
-    mkdirSync(folder, { recursive: true });
-    const files = browserBlocks.map(({ name, code }) => ({ name: `${name}.ts`, code }));
-    files.push({ name: 'recipes.ts', code: recipes() });
-    for (const { name, code } of files) writeFileSync(`${folder}/${name}`, code);
-    const loose = { noUncheckedIndexedAccess: false, noUnusedLocals: false };
-    const options = { noEmit: true, types: [] as string[], lib: ['es2023', 'dom', 'dom.iterable'], ...loose };
-    const config = {
-      extends: '../../tsconfig.json',
-      compilerOptions: options,
-      files: files.map(({ name }) => name),
-      include: [],
-    };
-    writeFileSync(`${folder}/tsconfig.json`, JSON.stringify(config));
-    const tsc = root('node_modules/typescript/bin/tsc');
-    const done = promisify(execFile)(process.execPath, [tsc, '-p', folder]);
-    expect((await done.catch((error) => error)).stdout).toBe('');
+    const made: unknown[] = [];
+    for (const { language, code } of blocks) {
+      if (language !== 'js config') continue;
+      made.push((await import(`data:text/javascript,${encodeURIComponent(code)}`)).default);
+    }
+    expect(made).toEqual([{ worker: { format: 'es' } }, { optimizeDeps: { exclude: ['scalepoint'] } }]);
   });
 });
 

@@ -344,6 +344,18 @@ it('sorts by error, filters by name, and keeps a layer without losing the errors
   await expect.poll(() => page.textContent('#model-command')).toContain('fc3\\.weight');
 });
 
+it('plans at once with a rule of a link that RegExp takes years for', async () => {
+  await open('model/#rule=(a%2B)%2B%24%3Dkeep&rule=fc3%3Dbfloat16');
+  const file = safetensors({
+    [`${'a'.repeat(60)}!.weight`]: weights('F32', [8, 64]),
+    'fc3.weight': weights('F32', [8, 64]),
+  });
+  await openFile(fileOf('m.safetensors', file));
+  await planned();
+  const rules = [{ match: 'fc3', to: 'bfloat16' }];
+  expect(await size()).toBe((await planModel(file, { to: 'int8', rules })).totals.bytesAfter);
+});
+
 it('stores the settings in the link, goes back and forward, and closes the model', async () => {
   await open('model/#to=int4&group-size=32&range=mse');
   await openFile(sample);

@@ -496,14 +496,25 @@ describe('planning a GGUF result', () => {
     }
     for (const to of ggufTargets) plan(to);
     expect(thrownBy(() => plan('MXFP5'))).toMatchObject({
-      problem: { expected: { of: [{ kind: 'oneOf', values: [...ggufTargets, 'copy'], for: 'GGUF' }] }, got: 'MXFP5' },
+      problem: {
+        expected: {
+          of: [
+            {
+              kind: 'text',
+              form: 'a target of GGUF',
+              examples: ['Q8_0', 'Q3_K_M', 'Q4_K_M', 'Q2_K', 'Q4_K_S', 'Q5_K_S', 'Q5_K_M', 'Q6_K', 'IQ4_XS', 'F16'],
+            },
+          ],
+        },
+        got: 'MXFP5',
+      },
     });
     expectRefusal(() => plan('Q8_0', { pure: 1 }), TypeError, 'pure');
     expectRefusal(() => plan('Q8_0', { requantize: 'yes' }), TypeError, 'requantize');
     expectRefusal(() => plan('Q8_0', { rules: {} }), TypeError, 'rules');
     const rule = (value: unknown) => plan('Q8_0', { rules: [{ match: /a/, keep: true }, value] });
-    expectRefusal(() => rule(undefined), TypeError, 'rules[1].match');
-    expectRefusal(() => rule({ match: 'a', keep: true }), TypeError, 'rules[1].match');
+    expectRefusal(() => rule(undefined), TypeError, 'rules[1]');
+    expectRefusal(() => rule({ match: 5, keep: true }), TypeError, 'rules[1].match');
     expectRefusal(() => rule({ match: /a/ }), RangeError, 'rules[1]');
     expectRefusal(() => rule({ match: /a/, keep: true, to: 'F16' }), RangeError, 'rules[1]');
     expectRefusal(() => rule({ match: /a/, keep: 1, to: 'F16' }), TypeError, 'rules[1].keep');

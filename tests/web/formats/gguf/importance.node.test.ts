@@ -183,7 +183,7 @@ describe('a GGUF file with an importance matrix', () => {
       {
         kind: 'partialImportance',
         tensors: ['blk.0.ffn_up.weight'],
-        text: 'never active when the matrix was made, so that the columns of a part count alike: "blk.0.ffn_up.weight"',
+        text: 'some experts were never active when the matrix was made, so all columns of those experts were weighted equally: "blk.0.ffn_up.weight"',
       },
       {
         kind: 'unusedImportance',

@@ -1,6 +1,7 @@
 // What is read of ONNX files, and which files are refused.
-import { inspectModel, readTensor } from 'scalepoint/model';
+import { inspectModel, planModel, quantizeModel, readTensor, verifyModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { signatures } from '../../../../web/src/formats/signatures.js';
 import * as onnx from './encoder.js';
 
 const { bytes, int, text } = onnx;
@@ -123,7 +124,7 @@ describe('a file that is no good', () => {
       /field 7 holds no F32/,
     ],
     ['two tensors of a name', holding(good, { initializers: [good, good] }), /two tensors "w"/],
-    ['a name that is no text', holding([...onnx.tensor({ dims: [0] }), ...bytes(8, [0xff])]), /no UTF-8/],
+    ['a name that is no text', holding([...onnx.tensor({ dims: [0] }), ...bytes(8, [0xff])]), /not UTF-8/],
     [
       'too many varints',
       holding(onnx.tensor({ name: 'w', type: 3, dims: [3], more: bytes(5, [1, 2, 3, 4]) })),
@@ -154,7 +155,7 @@ describe('a file that is no good', () => {
       const loop = { op: 'Loop', in: [], out: ['y'], attributes: { body: { graph: inner } } };
       inner = onnx.graph({ nodes: [loop], inputs: [], outputs: [] });
     }
-    await fails(onnx.modelOf(inner), /100 deep/);
+    await fails(onnx.modelOf(inner), /more than 100 levels/);
   });
 
   const calling = (name: string, called: string) => {
@@ -253,5 +254,82 @@ describe('data in other files', () => {
       code: 'BAD_FILE',
       message: expect.stringMatching(message),
     });
+  });
+});
+
+describe('the data type of a tensor', () => {
+  const typed = (type: number, name = 'odd') => onnx.tensor({ name, type, dims: [3], raw: [1, 2, 3] });
+  const inGraph = (tensor: onnx.Bytes) => holding(floats, { more: bytes(5, tensor) });
+  const inNode = (tensor: onnx.Bytes) =>
+    holding(floats, {
+      nodes: [
+        { op: 'Own', domain: 'own', in: ['x'], out: ['z'], attributes: { value: { tensor } } },
+        { op: 'MatMul', in: ['x', 'w'], out: ['y'] },
+      ],
+    });
+  const floats = onnx.tensor({ name: 'w', dims: [64, 16], raw });
+
+  it.each([0, -1, -(2 ** 31)])('has to be a number of ONNX: %i', async (type) => {
+    for (const file of [inGraph(typed(type)), inNode(typed(type))]) {
+      await fails(file, new RegExp(`tensor "odd": its data type is ${type}$`));
+    }
+  });
+
+  it.each([27, 99, 2 ** 31 - 1])('may come from a later version, and verify says so: %i', async (type) => {
+    for (const file of [inGraph(typed(type)), inNode(typed(type))]) {
+      expect((await inspectModel(file)).tensors.map(({ name }) => name)).toEqual(['w']);
+      const { problems } = await verifyModel(file);
+      expect(problems).toMatchObject([
+        { severity: 'problem', kind: 'unknownType', tensor: 'odd', type, byteOffset: expect.any(Number) },
+      ]);
+      expect(problems[0]?.text).toContain(String(type));
+      // It is copied as it is.
+      const made = await (await quantizeModel(file, { to: 'q8', workers: 0 })).bytes();
+      expect((await verifyModel(made)).problems).toMatchObject([{ kind: 'unknownType', type }]);
+      expect((await planModel(file, { to: 'q8' })).totals.quantized).toBe(1);
+    }
+  });
+
+  it('is that of texts, or none in an empty tensor', async () => {
+    const texts = onnx.tensor({ name: 's', type: 8, dims: [1], more: text(6, 'a') });
+    for (const file of [inGraph(texts), inNode(texts), inNode([])]) {
+      expect((await verifyModel(file)).problems).toEqual([]);
+    }
+  });
+});
+
+describe('a model that begins like a header of safetensors', () => {
+  /** A model without a producer, whose first node makes byte 8 a brace: 08 08 3a, a length of 4 bytes, 0a 7b. */
+  const lookalike = (columns: number) => {
+    const [length, columnsOut] = [123, ['y', [1, columns]] as const];
+    const node = { op: 'MatMul', in: ['x', 'w'], out: ['y'] };
+    const bare = onnx.node({ ...node, name: 'n' }).length;
+    const main = onnx.graph({
+      nodes: [{ ...node, name: 'n'.repeat(1 + length - bare) }],
+      initializers: [onnx.floatTensor('w', [64, columns])],
+      inputs: [['x', [1, 64]]],
+      outputs: [columnsOut],
+    });
+    return new Uint8Array([...int(1, 8), ...bytes(7, main), ...onnx.opsetImport('', 17)]);
+  };
+
+  it('is a model', async () => {
+    const file = lookalike(8200);
+    expect(String.fromCharCode(file[8]!)).toBe('{');
+    expect(await inspectModel(file)).toMatchObject({ format: 'onnx', tensors: [{ name: 'w', shape: [64, 8200] }] });
+    const result = await quantizeModel(file, { to: 'q8', workers: 0 });
+    expect(await inspectModel(await result.bytes())).toMatchObject({ format: 'onnx' });
+  });
+
+  it('is a model at every size of the graph and every version', async () => {
+    const onnxOf = (head: Uint8Array) => signatures().find(({ sniff }) => sniff?.(head))?.name;
+    for (let version = 1; version < 20; version++) {
+      for (const size of [2 ** 21, 2 ** 21 + 1, 2 ** 24, 2 ** 27 + 12345, 2 ** 28 - 1]) {
+        const head = new Uint8Array(32);
+        head.set([...int(1, version), 0x3a, ...onnx.varint(size), 0x0a, 0x7b, 0x0a, 0x01]);
+        expect(head[8]).toBe(0x7b);
+        expect(onnxOf(head)).toBe('onnx');
+      }
+    }
   });
 });

@@ -37,7 +37,7 @@ describe('several targets', () => {
       await bytesOf({ to: 'q4', workers: 0 }),
     );
     expect(q8?.files[0]?.name).toBe('model_quantized.onnx');
-    await expect(q4?.bytes()).rejects.toThrow(/went to output/);
+    await expect(q4?.bytes()).rejects.toThrow(/was written to `output`/);
   });
 
   it('are called after the file, and name the files with their data', async () => {

@@ -464,7 +464,7 @@ describe('weights in a file beside the model', () => {
     await mkdir(`${output}_data`);
     await expect(inspectModel(output)).rejects.toMatchObject({
       code: 'IO',
-      message: expect.stringMatching(/no regular file/),
+      message: expect.stringMatching(/not a regular file/),
       tensor: expect.any(String),
       byteOffset: expect.any(Number),
     });

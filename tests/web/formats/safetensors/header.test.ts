@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
 import { madeBytes } from '../../../../web/src/formats/format.js';
 import { readSafetensors, type TensorDType } from '../../../../web/src/formats/safetensors/header.js';
-import { layoutSafetensors } from '../../../../web/src/formats/safetensors/layout.js';
+import { layoutSafetensors } from '../../../../web/src/formats/safetensors/write-header.js';
 import { laidOut } from '../../support/plans.js';
 
 /** A file with this header text and so many bytes of data, 0, 1, 2, ... */
@@ -405,6 +405,26 @@ describe('telling formats apart', () => {
         message: expect.stringMatching(message),
       });
     }
+  });
+});
+
+describe('a header with a damaged length', () => {
+  it('is still a header of safetensors, and says what is wrong', async () => {
+    for (const at of [3, 4, 5, 6, 7]) {
+      const bytes = file(`{"w":${entry('F32', [2, 3], 0, 24)}}`, 24);
+      bytes[at] = 1;
+      await expect(inspectModel(bytes)).rejects.toMatchObject({
+        code: 'BAD_FILE',
+        message: expect.stringMatching(/the header claims \d+ bytes/),
+      });
+    }
+  });
+
+  it('is no matter for an index, which may have a brace at the same place', async () => {
+    const index = new TextEncoder().encode('{"map": {"a": "b"}}');
+    await expect(inspectModel(index)).rejects.toMatchObject({
+      problem: { option: 'file', expected: { min: 2, unit: 'files' } },
+    });
   });
 });
 

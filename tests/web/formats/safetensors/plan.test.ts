@@ -245,7 +245,7 @@ describe('what weights become', () => {
     ]);
   });
 
-  it('keeps what loaders do not decode, and says what takes it along', () => {
+  it('keeps what loaders do not decode, and says what converts it', () => {
     const tensors: Tensors = {
       'conv.weight': ['F32', [8, 4, 3, 3]],
       'lstm.weight_ih_l0': ['F32', [64, 64]],
@@ -390,9 +390,17 @@ describe('what is kept', () => {
     expect(notesOf(plan)).toEqual([
       { kind: 'leftRows', tensors: ['x.weight', 'y.weight'], columns: [100, 192], groupSizes: [128] },
     ]);
-    expect(plan.notes[0]?.parts).toContainEqual({ kind: 'option', option: 'granularity.kind', value: 'per-channel' });
+    expect(plan.notes[0]?.parts).toContainEqual({
+      kind: 'option',
+      option: 'granularity',
+      value: { kind: 'per-channel' },
+    });
     const one = planOf({ 'x.weight': ['F32', [8, 11616]] }, { to: 'int4' });
-    expect(one.notes[0]?.parts).toContainEqual({ kind: 'option', option: 'granularity.groupSize', value: 32 });
+    expect(one.notes[0]?.parts).toContainEqual({
+      kind: 'option',
+      option: 'granularity',
+      value: { kind: 'per-group', groupSize: 32 },
+    });
     const doubles = planOf({ 'x.weight': ['F64', [8, 128]] }, { to: 'int4' });
     expect(notesOf(doubles)).toEqual([{ kind: 'leftDoubles', tensors: ['x.weight'] }]);
     const rules: Rule[] = [
@@ -732,15 +740,16 @@ describe('options', () => {
     expectRefusal(check({ to: 'int8', granularity: { kind: 'per-tensor' } }), RangeError, 'granularity.kind');
     expectRefusal(
       check({ to: 'int8', granularity: { kind: 'per-channel', groupSize: 8 } }),
-      TypeError,
+      RangeError,
       'granularity.groupSize',
     );
     for (const size of [undefined, 0, -8, 12, 8.5, '32', Infinity, Number.NaN, 2 ** 18 + 8]) {
       expectRefusal(check({ to: 'int4', granularity: perGroup(size) }), RangeError, 'granularity.groupSize');
     }
     expectRefusal(check({ to: 'int8', rules: {} }), TypeError, 'rules');
-    expectRefusal(check({ to: 'int8', rules: [null] }), TypeError, 'rules[0].match');
-    expectRefusal(check({ to: 'int8', rules: [{ match: 'x', keep: true }] }), TypeError, 'rules[0].match');
+    expectRefusal(check({ to: 'int8', rules: [null] }), TypeError, 'rules[0]');
+    expectRefusal(check({ to: 'int8', rules: [{ match: 5, keep: true }] }), TypeError, 'rules[0].match');
+    expectRefusal(check({ to: 'int8', rules: [{ match: '(?<=x)', keep: true }] }), RangeError, 'rules[0].match');
     expectRefusal(check({ to: 'int8', rules: [{ match: /x/, keep: 'yes', to: 'int8' }] }), TypeError, 'rules[0].keep');
     expectRefusal(check({ to: 'int8', rules: [{ match: /x/ }] }), RangeError, 'rules[0]');
     expectRefusal(check({ to: 'int8', rules: [{ match: /x/, keep: true, to: 'int8' }] }), RangeError, 'rules[0]');

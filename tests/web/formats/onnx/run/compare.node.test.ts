@@ -132,6 +132,32 @@ describe('two models on the same inputs', () => {
     }
   });
 
+  it('name the inputs before a file of them is read', async () => {
+    let reads = 0;
+    const blob = new Blob([zip([['z.npy', npy('<f4', '(262144,)', new Float32Array(2 ** 18).buffer), 0]])]);
+    const slice = blob.slice.bind(blob);
+    blob.slice = (begin = 0, end = blob.size) => {
+      reads += end - begin;
+      return slice(begin, end);
+    };
+    await expect(compareModels(identity, identity, { run: { inputs: blob } })).rejects.toThrow(/expected 'x', got "z"/);
+    expect(reads).toBeLessThan(2 ** 17);
+    reads = 0;
+    await expect(compareModels(identity, identity, { run: { inputs: { z: blob } } })).rejects.toThrow(/got "z"/);
+    expect(reads).toBe(0);
+  });
+
+  it('are one array where one is wanted', async () => {
+    const both = zip([
+      ['a.npy', two, 0],
+      ['b.npy', two, 8],
+    ]);
+    await expect(compareModels(identity, identity, { run: { inputs: { x: both } } })).rejects.toMatchObject({
+      option: 'inputs["x"]',
+      message: expect.stringMatching(/1 array/),
+    });
+  });
+
   it('refuse inputs that are none', async () => {
     const other = npy('<f4', '(1, 3)', Float32Array.of(1, 2, 3).buffer);
     const cases: [inputs: Parameters<typeof zip>[0] | Uint8Array<ArrayBuffer>, message: RegExp][] = [
@@ -141,7 +167,7 @@ describe('two models on the same inputs', () => {
       [[['x.npy', two, 8, two.length - 1]], /larger than the zip archive says/],
       [[['x.npy', two, 8, 2 ** 31]], /cannot be as large/],
       [other, /cannot run A/],
-      [Uint8Array.of(1, 2, 3), /no .npy or .npz file/],
+      [Uint8Array.of(1, 2, 3), /is not a .npy or .npz file/],
       [
         zip([['x.npy', two, 0]])
           .subarray(0, 100)

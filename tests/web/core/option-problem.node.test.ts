@@ -5,8 +5,8 @@ import { pageWords } from '../../../web/demo/model/options.js';
 import { commandWords, commandWordsFor } from '../../../web/src/cli/wording.js';
 import { rangeError, ScalepointError } from '../../../web/src/core/errors.js';
 import {
-  count,
   type Expected,
+  exactly,
   type Hint,
   mention,
   ofType,
@@ -35,14 +35,14 @@ describe('the package says', () => {
     [{ kind: 'number', multipleOf: 8, min: 8, max: 64 }, 9, 'expected a multiple of 8 from 8 to 64, got 9'],
     [{ kind: 'number', multipleOf: 8, unit: 'elements' }, 9, 'expected a multiple of 8 elements, got 9'],
     [{ kind: 'number', min: 1, unit: 'file' }, 0, 'expected at least 1 file, got 0'],
-    [count(6, 'elements'), 5, 'expected 6 elements, got 5'],
+    [exactly(6, 'elements'), 5, 'expected 6 elements, got 5'],
     [{ kind: 'shape', elements: 6 }, [2, 4], 'expected a shape of 6 elements, got [2, 4]'],
     [
       { kind: 'anyOf', of: [oneOf(['mse']), { kind: 'object', keys: ['percentile'] }] },
       1,
       `expected 'mse' or { percentile }, got 1`,
     ],
-    [{ kind: 'text', examples: ['5GB'] }, 'x', `expected a text such as '5GB', got "x"`],
+    [{ kind: 'text', examples: ['5GB'] }, 'x', `expected a string such as '5GB', got "x"`],
     [{ kind: 'knownOption', names: ['a', 'b'] }, undefined, 'unknown option; there are a, b'],
     [{ kind: 'onlyFor', files: 'GGUF files' }, true, 'only for GGUF files'],
     [onlyWith('to', 'int8', 'int4'), 'float16', `only with to: 'int8' or 'int4', got to: 'float16'`],
@@ -56,7 +56,7 @@ describe('the package says', () => {
   });
 
   it('what helps', () => {
-    const say = (hint: Hint) => sayProblem(problem('x', count(2, 'elements'), 3, hint));
+    const say = (hint: Hint) => sayProblem(problem('x', exactly(2, 'elements'), 3, hint));
     expect(say({ kind: 'didYouMean', names: ['a', 'b'] })).toBe('expected 2 elements, got 3; did you mean a or b?');
     expect(say({ kind: 'as', option: 'y' })).toBe('expected 2 elements as in y, got 3');
     expect(say({ kind: 'with', options: [mention('to', 'q4')] })).toBe(`expected 2 elements with to: 'q4', got 3`);
@@ -75,6 +75,13 @@ describe('other edges write', () => {
   it.each<[option: string, value: unknown, flag: string, control: string]>([
     ['to', 'int8', '--to int8', 'type: int8'],
     ['granularity.groupSize', 32, '--group-size 32', '“One scale for each” under More: group of 32'],
+    [
+      'granularity',
+      { kind: 'per-group', groupSize: 32 },
+      '--group-size 32',
+      '“One scale for each” under More: group of 32',
+    ],
+    ['granularity', { kind: 'per-channel' }, '--granularity per-channel', '“One scale for each” under More: row'],
     ['granularity.kind', 'per-channel', '--granularity per-channel', '“One scale for each” under More: row'],
     ['requantize', true, '--requantize', '“Also quantize what is quantized already” under More'],
     [
@@ -98,6 +105,7 @@ describe('other edges write', () => {
     ],
     ['dequantize', 'cast', '--dequantize cast', 'dequantize: cast'],
     ['rules[].keep', true, "--rule 'REGEX=keep'", '“keep” in the list of tensors'],
+    ['rules[].to', 'int8', "--rule 'REGEX=int8'", '“int8” in the list of tensors'],
     ['run.dimensions', undefined, '--dim', 'run.dimensions'],
   ])('%s: %j', (option, value, flag, control) => {
     const values = value === undefined ? [] : [value];

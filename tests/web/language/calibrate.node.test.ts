@@ -1,0 +1,127 @@
+// Importance from our own forward pass, against what llama.cpp computes.
+import { existsSync, mkdtempSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { calibrateModel, inspectModel, quantizeModel, readFloats } from '../../../web/src/model.js';
+import { importanceOf, madeUp, tinyStories } from '../support/divergence.js';
+import { needNative } from '../support/native.js';
+
+needNative();
+
+const samples = process.env.SCALEPOINT_SAMPLES;
+
+const drawn = (n: number, vocabulary: number) =>
+  Uint32Array.from({ length: n }, (_, i) => (i * i * 37 + i * 11 + 5) % vocabulary);
+
+/** The mean squares of a statistics file. */
+async function means(file: Uint8Array<ArrayBuffer>): Promise<Map<string, Float64Array>> {
+  const { tensors } = await inspectModel(file);
+  const found = new Map<string, Float64Array>();
+  for (const { name } of tensors) {
+    if (!name.endsWith('.in_sum2')) continue;
+    const sums = (await readFloats(file, name)).data;
+    const [count] = (await readFloats(file, name.replace('in_sum2', 'counts'))).data;
+    found.set(
+      name.slice(0, -'.in_sum2'.length),
+      Float64Array.from(sums, (sum) => sum / (count as number)),
+    );
+  }
+  return found;
+}
+
+describe('calibrateModel', () => {
+  const models = (
+    [
+      ['made up', async () => madeUp()],
+      ['TinyStories', tinyStories],
+    ] as const
+  ).filter(([name]) => name === 'made up' || samples !== undefined);
+  it.each(models)('finds the importance that llama.cpp finds, of %s', async (_, make) => {
+    const file = await make();
+    const ids = Uint32Array.of(1, ...drawn(70, 500));
+    const statistics = await calibrateModel(file, ids, { chunkSize: ids.length });
+    expect(statistics).toMatchObject({ tokens: ids.length, chunks: 1 });
+    const ours = await means(await statistics.bytes());
+    const theirs = await means(await importanceOf(file, () => [...ids]));
+    for (const [name, expected] of theirs) {
+      // Theirs holds weights that no product of ours uses, such as the head, which `calibrateModel` leaves out.
+      if (/^(output|token_embd)\./.test(name)) continue;
+      const found = ours.get(name) as Float64Array;
+      expect(found.length, name).toBe(expected.length);
+      const most = expected.reduce((a, b) => Math.max(a, b));
+      for (const [i, value] of expected.entries()) {
+        expect(Math.abs((found[i] as number) - value), `${name} ${i}`).toBeLessThan(1e-3 * value + 1e-4 * most);
+      }
+    }
+    expect([...ours.keys()].every((name) => theirs.has(name))).toBe(true);
+    // It serves as importance.
+    const made = await quantizeModel(file, {
+      to: 'Q3_K_M',
+      importance: new Blob([await statistics.bytes()]),
+      workers: 0,
+    });
+    const without = made.report.notes.flatMap((note) =>
+      note.kind === 'noImportance' ? (note.tensors as string[]) : [],
+    );
+    expect(without.every((name) => /^(output|token_embd)\./.test(name))).toBe(true);
+  });
+
+  it('writes a file whole or not at all', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'scalepoint-calibrate-'));
+    try {
+      const output = join(folder, 'imatrix.gguf');
+      const file = madeUp();
+      const options = { output, chunkSize: 16 };
+      await calibrateModel(file, drawn(40, 500), options);
+      const first = await readFile(output);
+      await expect(calibrateModel(file, drawn(40, 500), options)).rejects.toMatchObject({ code: 'EXISTS' });
+      await calibrateModel(file, drawn(20, 500), { ...options, overwrite: true });
+      expect((await readFile(output)).equals(first)).toBe(false);
+
+      // Stopped in the middle.
+      const stopped = join(folder, 'stopped.gguf');
+      const controller = new AbortController();
+      const reason = new Error('enough');
+      const onProgress = ({ bytesDone, bytesTotal }: { bytesDone: number; bytesTotal: number }) => {
+        if (bytesDone > bytesTotal / 2) controller.abort(reason);
+      };
+      await expect(
+        calibrateModel(file, drawn(64, 500), { output: stopped, chunkSize: 16, onProgress, signal: controller.signal }),
+      ).rejects.toBe(reason);
+      expect(existsSync(stopped)).toBe(false);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it('refuses data that do not fit', async () => {
+    const file = madeUp();
+    for (const [data, option] of [
+      [[], 'data'],
+      [[3], 'data'],
+      [[1, 2, 3, 512], 'data'],
+      [[1, 2, 3, -1], 'data'],
+      [[1, 2, 3, 1.5], 'data'],
+      [
+        [
+          [1, 2, 3, 4],
+          [5, 6, 7, 600],
+        ],
+        'data[1]',
+      ],
+      [{}, 'data'],
+      [[1, 2, 3, 4, null], 'data[0]'],
+    ] as const) {
+      await expect(calibrateModel(file, data as never), JSON.stringify(data)).rejects.toMatchObject({ option });
+    }
+    await expect(calibrateModel(file, drawn(9, 500), { chunkSize: 10 })).rejects.toMatchObject({ option: 'data' });
+    for (const bad of [{ chunkSize: 3 }, { chunkSize: 1.5 }, { maxTokens: 0 }, { tokenizer: {} }]) {
+      await expect(calibrateModel(file, drawn(9, 500), bad as never)).rejects.toMatchObject({
+        option: Object.keys(bad)[0],
+      });
+    }
+    await expect(calibrateModel(file, 'A text.')).rejects.toMatchObject({ code: 'BAD_FILE' });
+  });
+});

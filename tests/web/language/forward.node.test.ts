@@ -1,0 +1,115 @@
+// Logits, perplexity and divergence of language models, against llama.cpp's.
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { evaluateModel, quantizeModel } from '../../../web/src/model.js';
+import { distributions, divergence, madeUp, story, tinyStories } from '../support/divergence.js';
+import { NativeModel } from '../support/llama-run.js';
+import { needNative } from '../support/native.js';
+
+needNative();
+
+const samples = process.env.SCALEPOINT_SAMPLES;
+
+/** Ids of a text, drawn anyhow. */
+const drawn = (n: number, vocabulary: number) =>
+  Uint32Array.from({ length: n }, (_, i) => (i * i * 37 + i * 11 + 5) % vocabulary);
+
+/** The models. TinyStories is left out without the samples. */
+const models = (
+  [
+    ['made up', async () => madeUp()],
+    ['TinyStories', tinyStories],
+  ] as const
+).filter(([name]) => name === 'made up' || samples !== undefined);
+
+/** -log of the probability of each token that counts in a chunk, and its distributions. */
+function judged(file: Uint8Array<ArrayBuffer>, ids: Uint32Array, chunkSize: number) {
+  const losses: number[] = [];
+  const rows: Float64Array[] = [];
+  for (let at = 0; at + chunkSize <= ids.length; at += chunkSize) {
+    // Both models add the token 1 in front.
+    const chunk = [1, ...ids.subarray(at + 1, at + chunkSize)];
+    const all = distributions(file, () => chunk);
+    for (let i = Math.floor(chunkSize / 2); i + 1 < chunkSize; i++) {
+      losses.push(-(all[i] as Float64Array)[chunk[i + 1] as number]!);
+      rows.push(all[i] as Float64Array);
+    }
+  }
+  return { losses, rows };
+}
+
+const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
+
+describe('evaluateModel', () => {
+  it.each(models)('gives the perplexity that llama.cpp computes, of %s', async (_, make) => {
+    const file = await make();
+    for (const [n, chunkSize] of [
+      [64, 64],
+      [150, 32],
+      [40, 5],
+    ] as const) {
+      const ids = drawn(n, 500);
+      const found = await evaluateModel(file, { text: ids, chunkSize });
+      const { losses } = judged(file, ids, chunkSize);
+      expect(found.counted).toBe(losses.length);
+      expect(found.chunks).toBe(Math.floor(n / chunkSize));
+      const average = mean(losses);
+      // llama.cpp computes with float16 weights and float32 sums in another order.
+      expect(Math.abs(Math.log(found.perplexity.value) - average)).toBeLessThan(1e-3);
+      const spread = Math.sqrt(mean(losses.map((loss) => (loss - average) ** 2)) / (losses.length - 1));
+      expect(Math.abs(found.perplexity.error / (found.perplexity.value * spread) - 1)).toBeLessThan(1e-2);
+    }
+  });
+
+  it.each(models)('measures how far quantized models are from %s', async (_, make) => {
+    const file = await make();
+    const ids = drawn(128, 500);
+    const original = judged(file, ids, 64);
+    for (const to of ['Q8_0', 'Q4_0', 'Q4_K_M'] as const) {
+      const bytes = await (await quantizeModel(file, { to, workers: 0 })).bytes();
+      const found = await evaluateModel(bytes, { reference: file, text: ids, chunkSize: 64 });
+      // llama.cpp rounds activations to 8 bits where it multiplies blocks; ours stay floats. So restore the weights for it.
+      const restored = await (await quantizeModel(bytes, { to: 'F32', requantize: true, workers: 0 })).bytes();
+      const theirs = judged(restored, ids, 64);
+      const expected = divergence(original.rows, theirs.rows);
+      expect(Math.abs((found.kl?.value as number) - expected)).toBeLessThan(1e-3 * expected + 1e-6);
+      const same = original.rows.filter((row, t) => {
+        const top = (values: Float64Array) => values.indexOf(values.reduce((a, b) => Math.max(a, b)));
+        return top(row) === top(theirs.rows[t] as Float64Array);
+      }).length;
+      expect(found.sameTop?.value).toBeCloseTo(same / original.rows.length, 6);
+      expect(found.kl!.max).toBeGreaterThanOrEqual(found.kl!.percentile99);
+      expect(found.kl!.percentile99).toBeGreaterThanOrEqual(found.kl!.median);
+      expect(found.logDifference!.value).toBeCloseTo(
+        Math.log(found.perplexity.value / found.referencePerplexity!.value),
+        9,
+      );
+    }
+  });
+
+  it.skipIf(samples === undefined)('turns texts into tokens by the tokenizer of the folder', async () => {
+    const folder = join(samples as string, 'tinystories-656k');
+    const file = await tinyStories();
+    using native = new NativeModel(file);
+    const ids = Uint32Array.from(native.tokenize(story));
+    const byText = await evaluateModel(folder, { text: story, chunkSize: 32 });
+    expect(byText).toEqual(await evaluateModel(folder, { text: ids, chunkSize: 32 }));
+    const several = await evaluateModel(folder, { text: [story, ids], chunkSize: 32 });
+    expect(several.tokens).toBe(Math.floor((2 * ids.length) / 32) * 32);
+    const own = { encode: () => [...ids] };
+    expect(
+      await evaluateModel(file, { text: 'anything', tokenizer: own, reference: folder, chunkSize: 32 }),
+    ).toMatchObject({
+      tokens: byText.tokens,
+      referencePerplexity: byText.perplexity,
+    });
+    await expect(evaluateModel(file, { text: story })).rejects.toMatchObject({ code: 'BAD_FILE' });
+  });
+
+  it('finds no divergence from itself', async () => {
+    const file = madeUp();
+    const found = await evaluateModel(file, { reference: file, text: drawn(32, 500) });
+    expect(found.kl).toMatchObject({ value: 0, max: 0 });
+    expect(found.sameTop?.value).toBe(1);
+  });
+});

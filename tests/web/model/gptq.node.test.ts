@@ -1,0 +1,289 @@
+// GPTQ in GGUF files: what models say on other texts, the report against sums in float64, and the files of moments.
+import { existsSync, mkdtempSync, readdirSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  calibrateModel,
+  evaluateModel,
+  inspectModel,
+  type ModelStatistics,
+  type QuantizeModelResult,
+  quantizeModel,
+  readFloats,
+} from '../../../web/src/model.js';
+import { madeUp, tinyStories } from '../support/divergence.js';
+import { NativeModel } from '../support/llama-run.js';
+import { needNative } from '../support/native.js';
+import { Random } from '../support/support.js';
+
+needNative();
+
+/** Ids that are drawn evenly. */
+const drawn = (n: number, seed: number) => {
+  const random = new Random(seed);
+  return Uint32Array.from(random.bell(n), (v) => 3 + (Math.floor(Math.abs(v * 1e5)) % 500));
+};
+/** Embeddings and heads in float16, so that the weights with moments decide. */
+const rules = [{ match: '^(token_embd|output)\\.', to: 'F16' as const }];
+const chunkSize = 64;
+
+interface Case {
+  readonly file: Uint8Array<ArrayBuffer>;
+  readonly statistics: ModelStatistics;
+}
+const cases = new Map<string, Case>();
+const caseOf = (name: string) => cases.get(name) as Case;
+
+beforeAll(async () => {
+  for (const [name, file] of [
+    ['made up', madeUp()],
+    ['TinyStories', await tinyStories()],
+  ] as const) {
+    const statistics = await calibrateModel(file, drawn(4096, 5), { chunkSize, moments: true });
+    cases.set(name, { file, statistics });
+  }
+}, 120_000);
+
+/** A model with importance alone, and with feedback. */
+async function both(name: string, to: 'Q4_K_M' | 'Q3_K_M' | 'Q2_K' | 'Q4_0' | 'Q6_K') {
+  const { file, statistics } = caseOf(name);
+  const importance = new Blob([await statistics.bytes()]);
+  const plain = await quantizeModel(file, { to, importance, rules, workers: 0 });
+  const fed = await quantizeModel(file, { to, method: 'gptq', data: statistics, rules, workers: 0 });
+  return { file, plain, fed };
+}
+
+const outputsOf = ({ report }: QuantizeModelResult) =>
+  report.tensors.flatMap(({ name, error }) => (error?.output === undefined ? [] : [{ name, ...error.output }]));
+
+describe('quantizeModel with gptq', () => {
+  it.each([
+    ['made up', 'Q4_K_M'],
+    ['made up', 'Q2_K'],
+    ['TinyStories', 'Q3_K_M'],
+    ['TinyStories', 'Q4_0'],
+  ] as const)('is closer on other texts than importance alone: %s as %s', async (name, to) => {
+    const { file, plain, fed } = await both(name, to);
+    const kl = async (made: QuantizeModelResult) => {
+      const options = { text: drawn(2048, 77), reference: file, chunkSize };
+      const { kl: found } = await evaluateModel(await made.bytes(), options);
+      return found as NonNullable<typeof found>;
+    };
+    const [before, after] = [await kl(plain), await kl(fed)];
+    expect(after.value + 2 * Math.hypot(before.error, after.error)).toBeLessThan(before.value);
+    for (const { name: tensor, before: b, after: a } of outputsOf(fed)) expect(a, tensor).toBeLessThanOrEqual(b);
+    expect(fed.files).toEqual(plain.files.map(({ name: n }) => ({ name: n, bytes: expect.any(Number) })));
+  });
+
+  it('reports errors of outputs as float64 finds them', async () => {
+    const { file, plain, fed } = await both('made up', 'Q4_K_M');
+    const moments = await (caseOf('made up').statistics.moments as NonNullable<ModelStatistics['moments']>).bytes();
+    const [a, b] = [await plain.bytes(), await fed.bytes()];
+    for (const [weight, entry] of [
+      ['blk.0.attn_k.weight', 'blk.0.attn_q.weight'],
+      ['blk.3.ffn_down.weight', 'blk.3.ffn_down.weight'],
+    ] as const) {
+      const h = (await readFloats(moments, entry)).data;
+      const w = await readFloats(file, weight);
+      const n = w.shape.at(-1) as number;
+      const squared = (x: Float32Array, y?: Float32Array) => {
+        let sum = 0;
+        for (let row = 0; row < x.length; row += n) {
+          const e = Float64Array.from({ length: n }, (_, i) => (x[row + i] as number) - (y?.[row + i] ?? 0));
+          for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) sum += e[i]! * e[j]! * (h[i * n + j] as number);
+        }
+        return sum;
+      };
+      const found = outputsOf(fed).find(({ name }) => name === weight)!;
+      const all = squared(w.data);
+      const [x, y] = [(await readFloats(a, weight)).data, (await readFloats(b, weight)).data];
+      expect(Math.abs(found.before / (squared(w.data, x) / all) - 1)).toBeLessThan(1e-3);
+      expect(Math.abs(found.after / (squared(w.data, y) / all) - 1)).toBeLessThan(1e-3);
+      expect(found.after).toBeLessThan(0.8 * found.before);
+      expect(found.damping).toBe(0.01);
+    }
+  });
+
+  it.each(['Q4_0', 'Q2_K', 'Q3_K_M', 'Q6_K'] as const)('makes the same bytes in every way, as %s', async (to) => {
+    const { file, statistics } = caseOf('made up');
+    const options = { to, method: 'gptq', data: statistics, rules } as const;
+    const bytes = await (await quantizeModel(file, { ...options, workers: 0 })).bytes();
+    const others = [
+      { ...options, workers: 2 },
+      { ...options, workers: 0, core: { simd: 'off' as const } },
+      { ...options, workers: 1, data: new Blob([await statistics.moments!.bytes()]) },
+    ];
+    for (const other of others) {
+      const made = await (await quantizeModel(file, other)).bytes();
+      expect(Buffer.compare(made, bytes)).toBe(0);
+    }
+    // llama.cpp computes what our forward pass does.
+    using model = new NativeModel(bytes);
+    const ids = [...drawn(24, 3)];
+    const theirs = model.logits(ids);
+    expect(theirs.every((row) => row.every(Number.isFinite))).toBe(true);
+  });
+
+  it('takes folders', async () => {
+    const folder = join(process.env.SCALEPOINT_SAMPLES as string, 'tinystories-656k');
+    const ids = drawn(512, 5);
+    const statistics = await calibrateModel(folder, ids, { chunkSize, moments: true });
+    const options = { to: 'Q4_0', method: 'gptq', missingBytes: 'keep', workers: 0 } as const;
+    const fromFolder = await quantizeModel(folder, { ...options, data: statistics });
+    const gguf = await (await quantizeModel(folder, { to: 'F32', missingBytes: 'keep' })).bytes();
+    const fromFile = await quantizeModel(gguf, { ...options, data: statistics });
+    expect(outputsOf(fromFolder).length).toBe(14);
+    expect(outputsOf(fromFile)).toEqual(expect.arrayContaining(outputsOf(fromFolder)));
+  });
+
+  it('names what it rounds to the nearest', async () => {
+    const { file, statistics } = caseOf('made up');
+    const made = await quantizeModel(file, {
+      to: 'Q4_K_M',
+      method: 'gptq',
+      data: statistics,
+      rules: [{ match: 'blk.0.ffn_up', to: 'IQ4_XS' }],
+      workers: 0,
+    });
+    const note = made.report.notes.find(({ kind }) => kind === 'noFeedback');
+    expect(note?.tensors).toEqual(['output.weight', 'token_embd.weight', 'blk.0.ffn_up.weight']);
+    const names = outputsOf(made).map(({ name }) => name);
+    expect(names).not.toContain('blk.0.ffn_up.weight');
+    expect(names.length).toBe(34);
+  });
+
+  it('refuses wrong options', async () => {
+    const { file, statistics } = caseOf('made up');
+    const to = 'Q4_K_M' as const;
+    const rejects = async (options: object, problem: object) =>
+      expect(quantizeModel(file, { to, ...options } as Parameters<typeof quantizeModel>[1])).rejects.toMatchObject(
+        problem,
+      );
+    await rejects({ method: 'gptq' }, { option: 'data' });
+    await rejects({ method: 'best' }, { option: 'method' });
+    await rejects({ data: statistics }, { option: 'data' });
+    await rejects({ damping: 0.1 }, { option: 'damping' });
+    await rejects({ method: 'gptq', data: statistics, damping: -1 }, { option: 'damping' });
+    await rejects({ method: 'gptq', data: statistics, damping: 11 }, { option: 'damping' });
+    await rejects({ method: 'gptq', data: { moments: 1 } }, { option: 'data' });
+    await rejects({ to: 'copy', method: 'gptq', data: statistics }, { option: 'method' });
+    const withoutMoments = await calibrateModel(file, drawn(64, 1), { chunkSize });
+    expect(withoutMoments.moments).toBeUndefined();
+    await rejects({ method: 'gptq', data: withoutMoments }, { option: 'data' });
+    await rejects({ method: 'gptq', data: new Blob([await statistics.bytes()]) }, { code: 'BAD_FILE' });
+    await rejects({ method: 'gptq', data: new Blob([file]) }, { code: 'BAD_FILE' });
+    await rejects({ method: 'gptq', data: caseOf('TinyStories').statistics }, { code: 'BAD_FILE' });
+  });
+
+  it('damps more, or fails with the name of the weight', async () => {
+    const { file, statistics } = caseOf('made up');
+    const good = await statistics.moments!.bytes();
+    const { tensors } = await inspectModel(good);
+    const square = tensors.find(({ name }) => name === 'blk.1.attn_output.weight')!;
+    const changed = (change: (h: Float32Array, n: number) => void) => {
+      const bytes = good.slice();
+      const h = new Float32Array(bytes.buffer, square.byteOffset, square.bytes / 4);
+      change(h, square.shape[0] as number);
+      return new Blob([bytes]);
+    };
+    const options = { to: 'Q4_0', method: 'gptq', workers: 0 } as const;
+    // Pairs of columns that agree more than they can.
+    const indefinite = changed((h, n) => {
+      const large = 1.5 * Math.sqrt((h[0] as number) * (h[n + 1] as number));
+      h[1] = large;
+      h[n] = large;
+    });
+    const made = await quantizeModel(file, { ...options, data: indefinite });
+    const note = made.report.notes.find(({ kind }) => kind === 'dampedMore');
+    expect(note).toMatchObject({ tensors: ['blk.1.attn_output.weight'] });
+    expect(note?.damping).toBeGreaterThan(0.01);
+    const holed = changed((h) => {
+      h[5] = Number.NaN;
+    });
+    await expect(quantizeModel(file, { ...options, data: holed })).rejects.toMatchObject({
+      code: 'BAD_FILE',
+      tensor: 'blk.1.attn_output.weight',
+    });
+    const cut = new Blob([good.subarray(0, good.length - 4)]);
+    await expect(quantizeModel(file, { ...options, data: cut })).rejects.toMatchObject({ code: 'BAD_FILE' });
+  });
+});
+
+describe('calibrateModel with moments', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'scalepoint-moments-'));
+  afterAll(() => rm(folder, { recursive: true }));
+
+  it('collects the moments of what llama.cpp computes', async () => {
+    const { file } = caseOf('made up');
+    const ids = Uint32Array.of(1, ...drawn(47, 9));
+    const statistics = await calibrateModel(file, ids, { chunkSize: ids.length, moments: true });
+    const bytes = await statistics.moments!.bytes();
+    using model = new NativeModel(file);
+    const inputs = new Map<string, { x: number[]; columns: number }>();
+    model.activations([...ids], (name, x, columns) => inputs.set(name, { x: [...x], columns }));
+    const { metadata, tensors } = await inspectModel(bytes);
+    expect(metadata).toMatchObject({
+      format: 'scalepoint.moments',
+      tokens: '48',
+      'blk.2.attn_v.weight': 'blk.2.attn_q.weight',
+    });
+    for (const name of [
+      'blk.0.attn_q.weight',
+      'blk.2.attn_output.weight',
+      'blk.4.ffn_gate.weight',
+      'blk.1.ffn_down.weight',
+    ]) {
+      const { x, columns } = inputs.get(name)!;
+      const rows = x.length / columns;
+      const h = (await readFloats(bytes, name)).data;
+      const diagonal = (await readFloats(bytes, `${name}.diagonal`)).data;
+      const most = diagonal.reduce((a, b) => Math.max(a, b));
+      for (const [i, j] of [
+        [0, 0],
+        [3, 7],
+        [7, 3],
+        [columns - 1, 2],
+        [100, 101],
+        [columns - 1, columns - 1],
+      ] as const) {
+        let sum = 0;
+        for (let row = 0; row < rows; row++) sum += x[row * columns + i]! * x[row * columns + j]!;
+        expect(Math.abs((h[i * columns + j] as number) - sum / rows), `${name} ${i} ${j}`).toBeLessThan(1e-3 * most);
+        expect(h[i * columns + j]).toBe(h[j * columns + i]);
+      }
+      expect([...diagonal]).toEqual(Array.from({ length: columns }, (_, i) => h[i * (columns + 1)]));
+    }
+    expect(tensors.length).toBe(2 * 4 * 5);
+  });
+
+  it('writes both files or none', async () => {
+    const { file } = caseOf('made up');
+    const output = join(folder, 'imatrix.gguf');
+    const path = `${output}.moments.safetensors`;
+    const statistics = await calibrateModel(file, drawn(64, 1), { chunkSize, moments: true, output });
+    expect(statistics.moments).toMatchObject({ path, size: (await readFile(path)).length });
+    await expect(statistics.moments!.bytes()).rejects.toMatchObject({ code: 'IO' });
+    const made = await quantizeModel(file, { to: 'Q4_0', method: 'gptq', data: statistics, workers: 0 });
+    expect(outputsOf(made).length).toBe(35);
+    await expect(calibrateModel(file, drawn(64, 1), { chunkSize, moments: true, output })).rejects.toMatchObject({
+      code: 'EXISTS',
+    });
+    // Stopped in the middle.
+    const controller = new AbortController();
+    const stopped = join(folder, 'stopped.gguf');
+    const promise = calibrateModel(file, drawn(256, 1), {
+      chunkSize,
+      moments: true,
+      output: stopped,
+      signal: controller.signal,
+      onProgress: ({ tensor }) => {
+        if (tensor === 'blk.2') controller.abort();
+      },
+    });
+    await expect(promise).rejects.toMatchObject({ name: 'AbortError' });
+    expect(existsSync(stopped)).toBe(false);
+    expect(readdirSync(folder).sort()).toEqual(['imatrix.gguf', 'imatrix.gguf.moments.safetensors']);
+  });
+});
