@@ -35,7 +35,7 @@ describe('calibrateModel', () => {
   const models = (
     [
       ['made up', async () => madeUp()],
-      ['TinyStories', tinyStories],
+      ['TinyStories', () => tinyStories('F32')],
     ] as const
   ).filter(([name]) => name === 'made up' || samples !== undefined);
   it.each(models)('finds the importance that llama.cpp finds, of %s', async (_, make) => {

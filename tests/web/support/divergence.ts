@@ -85,10 +85,13 @@ export function madeUp(): Uint8Array<ArrayBuffer> {
 
 const samples = process.env.SCALEPOINT_SAMPLES;
 
-/** A language model of 656 thousand weights, as GGUF in float16. */
-export async function tinyStories(): Promise<Uint8Array<ArrayBuffer>> {
+/**
+ * A language model of 656 thousand weights, as GGUF. With float16 weights llama.cpp rounds the inputs of products to float16 or bfloat16,
+ * depending on the processor, so comparisons with it take float32.
+ */
+export async function tinyStories(to: 'F16' | 'F32' = 'F16'): Promise<Uint8Array<ArrayBuffer>> {
   const file = join(samples as string, 'tinystories-656k', 'model.safetensors');
-  return (await quantizeModel(file, { to: 'F16', missingBytes: 'keep' })).bytes();
+  return (await quantizeModel(file, { to, missingBytes: 'keep' })).bytes();
 }
 
 /** A text of the kind that TinyStories knows. */
