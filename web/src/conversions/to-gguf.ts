@@ -3,10 +3,9 @@ import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
 import { nameKey } from '../formats/gguf/edits.js';
-import { readImportance } from '../formats/gguf/importance.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
-import { readMoments } from '../formats/gguf/read-moments.js';
+import { readStatistics } from '../formats/read-statistics.js';
 import { carryOutAll } from './carry-out.js';
 import type { Beside, Converted, Converter } from './converter.js';
 import {
@@ -87,10 +86,9 @@ async function convertFolder(
     tensors: sources.flatMap((source) => (source instanceof Uint8Array ? [] : [source])),
     async plan(given, partsOf, readOptionFile) {
       const gguf = given as GgufChoices;
-      const moments = await readMoments(gguf, readOptionFile);
-      const matrix = await readImportance(gguf, readOptionFile, moments);
+      const statistics = await readStatistics(gguf, readOptionFile);
       const own = isNamed ? { ...gguf, metadata: others } : gguf;
-      const plan = planGguf(view, own, partsOf, sources, matrix, moments);
+      const plan = planGguf(view, own, partsOf, sources, statistics);
       return { ...plan, notes: [...notes, ...plan.notes] };
     },
   };

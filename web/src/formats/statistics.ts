@@ -1,4 +1,4 @@
-/** Statistics of a model's inputs, as options take them. */
+/** Statistics of the inputs of a model's weights: as options take them, and as plans use them. */
 import type { FileInput } from '../files/bytes.js';
 
 /** A file of second moments. */
@@ -25,4 +25,45 @@ export const hasMoments = (data: unknown): data is { readonly moments: MomentsFi
 /** The file of moments that the option `data` means. */
 export function momentsFileOf(data: FileInput | StatisticsOfModel): FileInput {
   return hasMoments(data) ? (data.moments.path ?? data.moments.blob()) : (data as FileInput);
+}
+
+/** Importance of one weight. */
+export interface ImportanceEntry {
+  /** One number for each column, those of several matrices (experts) one after the other. */
+  readonly values: Float32Array<ArrayBuffer>;
+  /** True if some matrix was never used; its columns weigh alike. */
+  readonly isPartial: boolean;
+}
+
+/** An importance matrix that has been checked: all numbers are finite and not negative. */
+export interface ImportanceMatrix {
+  /** By the names of weights. */
+  readonly entries: ReadonlyMap<string, ImportanceEntry>;
+  /** Path as given, or name. */
+  readonly file: string | undefined;
+  readonly dataset: string | undefined;
+  /** Number of chunks of text it was made from; 0 if unknown. */
+  readonly chunks: number;
+}
+
+/** Position of the moments of a weight's inputs: a square of float32. */
+export interface WeightMoments {
+  readonly byteOffset: number;
+  readonly columns: number;
+}
+
+/** Second moments of the inputs of weights. */
+export interface ModelMoments {
+  /** The file that holds them. */
+  readonly file: FileInput;
+  /** By the names of weights. */
+  readonly weights: ReadonlyMap<string, WeightMoments>;
+  /** Their diagonals, as an importance matrix. */
+  readonly importance: ImportanceMatrix;
+}
+
+/** The statistics of a model that options name. */
+export interface Statistics {
+  readonly importance?: ImportanceMatrix | undefined;
+  readonly moments?: ModelMoments | undefined;
 }

@@ -1,13 +1,12 @@
 /** GGUF files. */
 import type { Format, OpenFile, OpenModel } from '../format.js';
+import { readStatistics } from '../read-statistics.js';
 import { inFile } from '../shards.js';
 import { plainTensor } from '../tensors.js';
 import { mixtures } from './fitted-types.js';
 import { type GgufHeader, readGguf } from './header.js';
-import { readImportance } from './importance.js';
 import { aliases, type GgufOptions, type GgufTarget, options, ruleTargets, targets } from './options.js';
 import { planGguf } from './plan.js';
-import { readMoments } from './read-moments.js';
 import { ggufReasonText } from './reasons.js';
 import { ggufSignature } from './signature.js';
 import { openSplits, splitCount } from './splits.js';
@@ -77,9 +76,8 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
   tensors: async (model) => model.tensors.map(plainTensor),
 
   async plan(model, choices, partsOf, _output, readOptionFile) {
-    const moments = await readMoments(choices, readOptionFile);
-    const matrix = await readImportance(choices, readOptionFile, moments);
-    return planGguf(model.header, choices, partsOf, undefined, matrix, moments);
+    const statistics = await readStatistics(choices, readOptionFile);
+    return planGguf(model.header, choices, partsOf, undefined, statistics);
   },
 
   reasonText: ggufReasonText,

@@ -2,9 +2,7 @@
 import type { CastType } from '../../codecs/cast.js';
 import { type BlockSearch, type BlockType, blockTypes, checkSearched, isBlockType } from '../../core/blocks.js';
 import { rangeError, typeError } from '../../core/errors.js';
-import { mention, ofType, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
-import type { FileInput } from '../../files/bytes.js';
-import { fileForm, isFileInput } from '../../files/open.js';
+import { ofType, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
 import type { Target } from '../format.js';
 import {
   checkRules,
@@ -16,7 +14,7 @@ import {
   toggle,
 } from '../options.js';
 import { checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
-import { hasMoments, type StatisticsOfModel } from '../statistics.js';
+import { checkStatistics, type StatisticsOptions, statisticsEntries, statisticsNames } from '../statistics-options.js';
 import { type MetadataEdits, metadata } from './edits.js';
 import { pruneLayers } from './prune.js';
 
@@ -136,13 +134,10 @@ export const targets: readonly Target[] = [
         'missingBytes',
         'leaveOutputTensor',
         'pruneLayers',
-        'importance',
+        ...statisticsNames,
         'includeWeights',
         'excludeWeights',
         'search',
-        'method',
-        'data',
-        'damping',
         'keepSplit',
         ...fileOptions,
       ],
@@ -165,7 +160,7 @@ export const ruleTargets: readonly TargetType[] = [...castTypes, ...blockTypes];
 // ------------------------------------------------------------------------------------------------------------------------ options
 
 /** Options of a GGUF result. */
-export interface GgufOptions extends ShardOptions {
+export interface GgufOptions extends ShardOptions, StatisticsOptions {
   /** GGUF: every weight in the type of the target, without llama-quantize's mixture. @defaultValue false */
   readonly pure?: boolean | undefined;
   /**
@@ -179,30 +174,6 @@ export interface GgufOptions extends ShardOptions {
    * @defaultValue false
    */
   readonly fixAlignment?: boolean | undefined;
-  /**
-   * GGUF: an importance matrix of llama.cpp, in GGUF or the older form. Columns of high importance get smaller errors, and the mixture of
-   * types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added.
-   * @defaultValue all columns are alike
-   */
-  readonly importance?: FileInput | undefined;
-  /**
-   * GGUF: `gptq` passes the error of each column on to those behind it, by the second moments in `data`, which takes about twice the time.
-   * Each row takes these codes only if its output gets better on the tokens of `data`. The report has the errors of outputs. Types without
-   * it, such as IQ4_XS, and weights without moments are rounded to the nearest; a note names them. Tasks take 16 K² bytes more memory for
-   * K columns: 67 MB for 2,048.
-   * @defaultValue 'nearest'
-   */
-  readonly method?: 'nearest' | 'gptq' | undefined;
-  /**
-   * GGUF: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They also give the importance, unless
-   * `importance` is given.
-   */
-  readonly data?: FileInput | StatisticsOfModel | undefined;
-  /**
-   * GGUF: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
-   * @defaultValue 0.01
-   */
-  readonly damping?: number | undefined;
   /** GGUF: true keeps output.weight. @defaultValue false */
   readonly leaveOutputTensor?: boolean | undefined;
   /**
@@ -246,9 +217,6 @@ export interface GgufOptions extends ShardOptions {
   readonly metadata?: MetadataEdits | undefined;
 }
 
-/** Largest value of `damping`. */
-const mostDamping = 10;
-
 /** Largest value of `splitTensors`. */
 const mostTensors = 1_000_000;
 
@@ -265,51 +233,8 @@ const splitTensors: OptionInfo = {
   },
 };
 
-/** --imatrix. */
-const importance: OptionInfo = {
-  flags: [
-    { name: 'imatrix', value: 'FILE', about: 'an importance matrix: columns that are used more get smaller errors' },
-  ],
-  check(value, name) {
-    if (isFileInput(value)) return;
-    throw typeError(name, fileForm, value);
-  },
-  read: ({ imatrix }) => imatrix,
-};
-
-/** --data. */
-const data: OptionInfo = {
-  flags: [{ name: 'data', value: 'FILE', about: 'the moments of `calibrate --moments`, for --method gptq' }],
-  check(value, name) {
-    if (isFileInput(value) || hasMoments(value)) return;
-    throw typeError(name, ofType('file', 'result of calibrateModel with moments'), value);
-  },
-  read: (words) => words.data,
-};
-
-/** --damping. */
-const damping: OptionInfo = {
-  flags: [{ name: 'damping', value: 'X', about: 'for --method gptq: added to the moments, as a share (default 0.01)' }],
-  check(value, name) {
-    if (typeof value === 'number' && value >= 0 && value <= mostDamping) return;
-    throw rangeError(name, { kind: 'number', min: 0, max: mostDamping }, value);
-  },
-  read({ damping: text }) {
-    if (/^\d*\.?\d+(e-?\d+)?$/i.test(String(text))) return Number(text);
-    throw rangeError('--damping', { kind: 'number', min: 0, max: mostDamping }, text);
-  },
-};
-
-/** Checks the options about feedback. */
-function checkMethod({ to, method, data: moments, damping: share }: PlanChoices<GgufOptions>): void {
-  if (to === 'copy' && method === 'gptq') throw rangeError('method', without('to', 'copy'), method);
-  if (method === 'gptq' && moments === undefined) {
-    throw rangeError('data', { kind: 'required' }, undefined, { kind: 'with', options: [mention('method', 'gptq')] });
-  }
-  for (const [name, value] of Object.entries({ data: moments, damping: share })) {
-    if (value !== undefined && method !== 'gptq') throw rangeError(name, onlyWith('method', 'gptq'));
-  }
-}
+/** The matrix comes before options about its weights, in the help. */
+const { importance, ...feedbackEntries } = statisticsEntries;
 
 /** An option that is a list of parts of names. */
 function partsOfNames(flag: Flag): OptionInfo {
@@ -323,9 +248,8 @@ function partsOfNames(flag: Flag): OptionInfo {
   };
 }
 
-/** Checks the options about an importance matrix. */
-function checkImportance({ to, importance: matrix, includeWeights, excludeWeights }: PlanChoices<GgufOptions>): void {
-  if (matrix !== undefined && to === 'copy') throw rangeError('importance', without('to', 'copy'));
+/** Checks the options about the weights of an importance matrix. */
+function checkImportance({ importance: matrix, includeWeights, excludeWeights }: PlanChoices<GgufOptions>): void {
   for (const [name, value] of Object.entries({ includeWeights, excludeWeights })) {
     if (value !== undefined && matrix === undefined) throw rangeError(name, onlyWith('importance'));
   }
@@ -387,13 +311,7 @@ export const options = optionTable<GgufOptions>({
       name: 'exclude-weights',
       about: 'do not use the importance matrix for weights with NAME in their names; can be repeated',
     }),
-    method: choiceOption(['nearest', 'gptq'], {
-      name: 'method',
-      value: 'HOW',
-      about: 'gptq: pass the error of each column on to the next ones, by --data (default nearest)',
-    }),
-    data,
-    damping,
+    ...feedbackEntries,
     search: choiceOption(['usual', 'best'], {
       name: 'search',
       value: 'HOW',
@@ -413,9 +331,9 @@ export const options = optionTable<GgufOptions>({
   check(choices) {
     checkCopy(choices);
     checkFiles(choices);
+    checkStatistics(choices);
     checkImportance(choices);
     checkSearch(choices);
-    checkMethod(choices);
     checkRules(choices.rules, ({ to, granularity }, path) => {
       if (to !== undefined && !isCastType(to) && !isBlockType(to)) {
         throw rangeError(`${path}.to`, oneOf(ruleTargets, 'GGUF'), to);

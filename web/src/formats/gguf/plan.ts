@@ -4,16 +4,17 @@
  */
 import { blockTypeInfo, hasFeedback, isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
-import { type Note, noteOf } from '../../core/note.js';
 import { type Hint, mention } from '../../core/option-problem.js';
-import { quoted, quotedNames } from '../../files/bytes.js';
-import type { Feedback, FilePlan, LogicalTensor, PartsOf } from '../format.js';
+import { quoted } from '../../files/bytes.js';
+import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
 import { keepHint, ruleFor } from '../options.js';
 import { type Reason, rankReason, reasons } from '../reason.js';
+import type { Statistics } from '../statistics.js';
 import { compareNames, plainTensor } from '../tensors.js';
+import { WeightStatistics } from '../weight-statistics.js';
 import { edited } from './edits.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
-import { type ImportanceMatrix, ModelImportance, type ModelMoments, withImportance } from './importance.js';
+import { measuredWeight, withImportance } from './importance.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
 import {
   aliases,
@@ -129,9 +130,6 @@ class Chooser {
   }
 }
 
-/** Default of `damping`. */
-const usualDamping = 0.01;
-
 /** Resolves aliases of a target. */
 export function fileTypeOf(to: Exclude<GgufTarget, 'copy'>): FileType {
   return to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
@@ -187,57 +185,36 @@ function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
   return { results, layers, notes };
 }
 
-/** The moments by which a tensor passes errors on; undefined if it does not. */
-function feedbackOf(
-  { name, shape }: GgufTensor,
-  type: string,
-  { method, damping = usualDamping }: GgufChoices,
-  moments: ModelMoments | undefined,
-): Feedback | undefined {
-  const found = moments?.weights.get(name);
-  const isMatrix = shape.slice(0, -2).every((dimension) => dimension === 1);
-  if (method !== 'gptq' || found === undefined || found.columns !== shape.at(-1) || !isMatrix || !hasFeedback(type))
-    return undefined;
-  return { ...found, damping };
-}
-
-/** The note about tensors that pass no errors on, with the method that does. */
-function feedbackNote(results: readonly ResultTensor[], { method }: GgufChoices): Note[] {
-  if (method !== 'gptq') return [];
-  const tensors = results.flatMap(({ name, type, kept, feedback }) =>
-    kept === undefined && feedback === undefined && isBlockType(type) ? [name] : [],
-  );
-  if (tensors.length === 0) return [];
-  const text = `rounded to the nearest, for want of moments or of a type that passes errors on: ${quotedNames(tensors)}`;
-  return [noteOf('noFeedback', { tensors }, text)];
-}
-
 /** Chooses a type for each tensor. */
 function converted(
   view: GgufView,
   tensors: ReturnType<typeof sorted>['results'],
   fileType: FileType,
   choices: GgufChoices,
-  matrix: ImportanceMatrix | undefined,
-  moments: ModelMoments | undefined,
+  statistics: Statistics,
 ) {
   const { requantize = false } = choices;
+  const hasImportance = statistics.importance !== undefined;
   const rest = { ...view, tensors: tensors.map(({ tensor }) => tensor) };
-  const chooser = new Chooser(rest, fileType, choices, matrix !== undefined);
-  const importance = new ModelImportance(matrix);
+  const chooser = new Chooser(rest, fileType, choices, hasImportance);
+  const known = new WeightStatistics(statistics, choices);
   const results = tensors.map(({ tensor, source, from }): ResultTensor => {
     const { name, shape } = tensor;
     const choice = chooser.choose(tensor);
     if (choice.kept !== undefined) return { name, shape, ...choice, from };
     checkConvertible(source, choice.type, requantize);
+    const { type } = choice;
+    const weight = measuredWeight(source);
     // Casts do not depend on importance, but their errors are weighted by it.
-    const weights = isCastType(choice.type) ? importance.seen(source) : importance.of(source);
-    const feedback = weights && feedbackOf(source, choice.type, choices, moments);
-    const result = { name, shape, ...choice, from, importance: weights, feedback };
-    checkImportance(result, fileType, matrix !== undefined);
+    const importance = isCastType(type) ? known.seen(weight) : known.importanceOf(weight);
+    const feedback = isBlockType(type)
+      ? known.feedbackOf(weight, importance !== undefined && hasFeedback(type))
+      : undefined;
+    const result = { name, shape, ...choice, from, importance, feedback };
+    checkImportance(result, fileType, hasImportance);
     return result;
   });
-  return { results, notes: [...importance.notes(), ...feedbackNote(results, choices)] };
+  return { results, notes: known.notes() };
 }
 
 /**
@@ -251,8 +228,7 @@ export function planGguf(
   choices: GgufChoices,
   partsOf: PartsOf,
   sources?: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[],
-  matrix?: ImportanceMatrix,
-  moments?: ModelMoments,
+  statistics: Statistics = {},
 ): FilePlan {
   const { to, metadata } = choices;
   if (sources !== undefined && choices.keepSplit === true)
@@ -270,9 +246,9 @@ export function planGguf(
   const fileType = fileTypeOf(to);
   const { results: left, layers, notes: missing } = sorted(tensors, choices);
   const set = edited(pairsOf(view, fileType), view, metadata);
-  const pairs = withLayers(withImportance(set, matrix), view, layers);
-  const { results, notes } = converted(view, left, fileType, choices, matrix, moments);
+  const pairs = withLayers(withImportance(set, statistics.importance), view, layers);
+  const { results, notes } = converted(view, left, fileType, choices, statistics);
   const plan = planResult(pairs, results, partsOf, { choices });
-  const data = results.some(({ feedback }) => feedback !== undefined) ? { data: moments?.file } : {};
+  const data = results.some(({ feedback }) => feedback !== undefined) ? { data: statistics.moments?.file } : {};
   return { ...plan, ...data, notes: [...plan.notes, ...missing, ...notes] };
 }

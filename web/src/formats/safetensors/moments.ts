@@ -1,8 +1,8 @@
 /** Reads files of second moments, which `calibrateModel` writes: see language/moments-file.ts. */
 import { ScalepointError } from '../../core/errors.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
-import { readSafetensors } from '../safetensors/header.js';
-import type { ImportanceMatrix, ModelMoments, WeightMoments } from './importance.js';
+import type { ImportanceMatrix, ModelMoments, WeightMoments } from '../statistics.js';
+import { readSafetensors } from './header.js';
 
 function fail(message: string, tensor?: string, byteOffset?: number): never {
   const place = tensor === undefined ? '' : `${quoted(tensor)}: `;

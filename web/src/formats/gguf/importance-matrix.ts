@@ -1,0 +1,184 @@
+/**
+ * Importance matrices of llama.cpp: for each weight, the mean squares of the activations multiplied with each column. Files are GGUF, or an
+ * older form of plain numbers.
+ * Reference: github.com/ggml-org/llama.cpp, common/imatrix-loader.cpp at 0a32c5e and tools/quantize/quantize.cpp at 03161a4.
+ */
+import { ScalepointError } from '../../core/errors.js';
+import { type ByteSource, quoted } from '../../files/bytes.js';
+import type { ImportanceEntry, ImportanceMatrix } from '../statistics.js';
+import { type GgufHeader, type GgufTensor, readGguf } from './header.js';
+
+function fail(message: string, tensor?: string, byteOffset?: number): never {
+  const place = tensor === undefined ? '' : `${quoted(tensor)}: `;
+  throw new ScalepointError('BAD_FILE', `${place}${message}`, { tensor, byteOffset });
+}
+
+function checkValues(values: Float32Array, what: string, name: string, byteOffset: number): void {
+  const wrong = values.findIndex((value) => !(value >= 0 && value < Number.POSITIVE_INFINITY));
+  if (wrong < 0) return;
+  fail(`${what} ${wrong} is ${values[wrong]}; they are finite and at least 0`, name, byteOffset + 4 * wrong);
+}
+
+/** Reads little-endian floats. */
+async function floatsAt(source: ByteSource, begin: number, count: number): Promise<Float32Array<ArrayBuffer>> {
+  const bytes = await source.read(begin, begin + 4 * count);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return Float32Array.from({ length: count }, (_, i) => view.getFloat32(4 * i, true));
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- GGUF
+
+const keys = ['imatrix.datasets', 'imatrix.chunk_count', 'imatrix.chunk_size'] as const;
+
+/** The tensors of an entry by the ends of their names. `in_sum` is not used. */
+type ImportanceTensors = Partial<Record<'in_sum2' | 'counts' | 'in_sum', GgufTensor>>;
+
+function partsByName({ tensors }: GgufHeader): Map<string, ImportanceTensors> {
+  const found = new Map<string, ImportanceTensors>();
+  for (const tensor of tensors) {
+    const [, name, end] = /^(.*)\.(in_sum2|counts|in_sum)$/s.exec(tensor.name) ?? [];
+    if (name === undefined || end === undefined) continue;
+    if (tensor.dtype !== 'F32') fail(`it is ${tensor.dtype} instead of F32`, tensor.name, tensor.byteOffset);
+    found.set(name, { ...found.get(name), [end]: tensor });
+  }
+  return found;
+}
+
+async function entryOf(
+  source: ByteSource,
+  name: string,
+  parts: ImportanceTensors,
+): Promise<ImportanceEntry | undefined> {
+  const { in_sum2: sums, counts } = parts;
+  if (sums === undefined || counts === undefined) {
+    return fail(`the file has no ${sums === undefined ? 'in_sum2' : 'counts'} for it`, name);
+  }
+  if (parts.in_sum !== undefined && parts.in_sum.bytes !== sums.bytes) {
+    fail('its in_sum and in_sum2 have different sizes', name, parts.in_sum.byteOffset);
+  }
+  const [values, matrices] = [sums.bytes / 4, counts.bytes / 4];
+  // llama-quantize skips empty entries.
+  if (values === 0 || matrices === 0) return undefined;
+  if (values % matrices !== 0) fail(`${values} sums are not those of ${matrices} matrices`, name, sums.byteOffset);
+  const [read, times] = [
+    await floatsAt(source, sums.byteOffset, values),
+    await floatsAt(source, counts.byteOffset, matrices),
+  ];
+  checkValues(read, 'sum', name, sums.byteOffset);
+  checkValues(times, 'count', name, counts.byteOffset);
+  const columns = values / matrices;
+  let isPartial = false;
+  for (const [matrix, time] of times.entries()) {
+    const count = Math.fround(Math.floor(time + 0.5));
+    const own = read.subarray(matrix * columns, (matrix + 1) * columns);
+    if (count === 0) own.fill(1);
+    else for (const [i, sum] of own.entries()) own[i] = sum / count;
+    isPartial ||= count === 0;
+  }
+  return { values: read, isPartial };
+}
+
+async function readGgufMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'file'>> {
+  const header = await readGguf(source);
+  const { metadata } = header;
+  const missing = keys.find((key) => metadata[key] === undefined);
+  if (missing !== undefined) fail(`this is not an importance matrix: ${missing} is missing`);
+  const parts = partsByName(header);
+  if (parts.size === 0) fail('the importance matrix has no sums');
+  const entries = new Map<string, ImportanceEntry>();
+  for (const [name, some] of parts) {
+    const entry = await entryOf(source, name, some);
+    if (entry !== undefined) entries.set(name, entry);
+  }
+  const [datasets, count] = [metadata['imatrix.datasets'], metadata['imatrix.chunk_count']];
+  const all = Array.isArray(datasets) ? datasets : (datasets as { readonly first?: readonly unknown[] }).first;
+  const dataset: unknown = all?.[0];
+  return {
+    entries,
+    dataset: typeof dataset === 'string' ? dataset : undefined,
+    chunks: typeof count === 'number' ? count : 0,
+  };
+}
+
+// ----------------------------------------------------------------------------------------------------------------- the older form
+
+/** Longest name accepted. */
+const mostNameBytes = 1024;
+
+/** Reads consecutive numbers and names. */
+class Reader {
+  position = 0;
+
+  constructor(readonly source: ByteSource) {}
+
+  get left(): number {
+    return this.source.size - this.position;
+  }
+
+  async take(bytes: number, what: string): Promise<Uint8Array<ArrayBuffer>> {
+    if (bytes > this.left) fail(`the importance matrix ends inside of ${what}`, undefined, this.source.size);
+    this.position += bytes;
+    return this.source.read(this.position - bytes, this.position);
+  }
+
+  async int(what: string): Promise<number> {
+    const bytes = await this.take(4, what);
+    return new DataView(bytes.buffer, bytes.byteOffset, 4).getInt32(0, true);
+  }
+
+  /** Reads a text, ended by a 0 as in C. */
+  async text(bytes: number, what: string): Promise<string> {
+    const all = await this.take(bytes, what);
+    const end = all.indexOf(0);
+    return new TextDecoder().decode(end < 0 ? all : all.subarray(0, end));
+  }
+}
+
+async function readOldEntry(reader: Reader, index: number): Promise<readonly [name: string, entry: ImportanceEntry]> {
+  const what = `entry ${index}`;
+  const start = reader.position;
+  const length = await reader.int(what);
+  if (length < 1 || length > mostNameBytes) {
+    fail(`${what} has a name of ${length} bytes, so this is not an importance matrix`, undefined, start);
+  }
+  const name = await reader.text(length, what);
+  const calls = await reader.int(what);
+  const count = await reader.int(what);
+  if (count < 1 || 4 * count > reader.left) {
+    fail(`it claims ${count} values, and the file has bytes for ${Math.floor(reader.left / 4)}`, name, reader.position);
+  }
+  const begin = reader.position;
+  const values = await floatsAt(reader.source, begin, count);
+  reader.position += 4 * count;
+  checkValues(values, 'value', name, begin);
+  const divisor = Math.fround(calls);
+  if (calls > 0) for (const [i, value] of values.entries()) values[i] = value / divisor;
+  return [name, { values, isPartial: false }];
+}
+
+async function readOldMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'file'>> {
+  const reader = new Reader(source);
+  const count = await reader.int('the number of entries');
+  // An entry has at least a name of one byte and one value.
+  if (count < 1 || count > reader.left / 17) {
+    fail(`this is not an importance matrix: it claims ${count} entries in ${reader.left} bytes`, undefined, 0);
+  }
+  const entries = new Map<string, ImportanceEntry>();
+  for (let i = 0; i < count; i++) entries.set(...(await readOldEntry(reader, i)));
+  // The rest may be missing, or cut off.
+  const chunks = reader.left >= 4 ? await reader.int('the number of chunks') : 0;
+  const length = reader.left >= 4 ? await reader.int('the name of the data set') : 0;
+  const dataset = length > 0 && length <= reader.left ? await reader.text(length, 'the name') : undefined;
+  return { entries, dataset, chunks: Math.max(0, chunks) };
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ reading
+
+const magic = 0x46554747;
+
+/** Reads an importance matrix of either form. @throws ScalepointError `BAD_FILE`, `IO` */
+export async function importanceIn(source: ByteSource): Promise<Omit<ImportanceMatrix, 'file'>> {
+  const start = await source.read(0, Math.min(4, source.size));
+  const isGguf = start.length === 4 && new DataView(start.buffer, start.byteOffset, 4).getUint32(0, true) === magic;
+  return isGguf ? readGgufMatrix(source) : readOldMatrix(source);
+}

@@ -1,0 +1,52 @@
+/** Reads the statistics that options name: importance matrices and files of second moments, each with code that is loaded for it alone. */
+import type { FileInput } from '../files/bytes.js';
+import type { ReadOptionFile } from './format.js';
+import { inFile } from './shards.js';
+import { type ImportanceMatrix, type ModelMoments, momentsFileOf, type Statistics } from './statistics.js';
+import type { StatisticsOptions } from './statistics-options.js';
+
+/** The options that name statistics. */
+interface StatisticsChoices extends Pick<StatisticsOptions, 'importance' | 'data'> {
+  /** Parts of names: only entries with one of them count. */
+  readonly includeWeights?: readonly string[] | undefined;
+  /** Parts of names: entries with one of them do not count. */
+  readonly excludeWeights?: readonly string[] | undefined;
+}
+
+async function readMoments(
+  data: NonNullable<StatisticsOptions['data']>,
+  readOptionFile: ReadOptionFile,
+): Promise<ModelMoments> {
+  const { momentsIn } = await import('./safetensors/moments.js');
+  const file = momentsFileOf(data);
+  const moments = await readOptionFile(file, (source) => inFile(source.name ?? 'data', momentsIn(source)));
+  return { file, ...moments };
+}
+
+async function readMatrix(importance: FileInput, readOptionFile: ReadOptionFile): Promise<ImportanceMatrix> {
+  const { importanceIn } = await import('./gguf/importance-matrix.js');
+  return readOptionFile(importance, async (source) => {
+    const file = typeof importance === 'string' ? importance : source.name;
+    return { ...(await inFile(file ?? 'importance', importanceIn(source))), file };
+  });
+}
+
+/** The matrix without entries that do not count; undefined if no entry is left. */
+function chosen(matrix: ImportanceMatrix, { includeWeights = [], excludeWeights = [] }: StatisticsChoices) {
+  const isIn = (name: string) => (part: string) => name.includes(part);
+  const entries = [...matrix.entries].filter(
+    ([name]) => (includeWeights.length === 0 || includeWeights.some(isIn(name))) && !excludeWeights.some(isIn(name)),
+  );
+  return entries.length === 0 ? undefined : { ...matrix, entries: new Map(entries) };
+}
+
+/**
+ * Reads the statistics that the options name. Without an importance matrix, the diagonals of the moments are the importance.
+ * @throws ScalepointError `BAD_FILE`, `IO`
+ */
+export async function readStatistics(choices: StatisticsChoices, readOptionFile: ReadOptionFile): Promise<Statistics> {
+  const { importance, data } = choices;
+  const moments = data === undefined ? undefined : await readMoments(data, readOptionFile);
+  if (importance === undefined) return { importance: moments?.importance, moments };
+  return { importance: chosen(await readMatrix(importance, readOptionFile), choices), moments };
+}

@@ -1,0 +1,117 @@
+/** Gives the weights of a model their statistics, and records mismatches for the notes. */
+import { ScalepointError } from '../core/errors.js';
+import { type Note, noteOf } from '../core/note.js';
+import { quoted, quotedNames } from '../files/bytes.js';
+import type { Feedback } from './format.js';
+import type { Statistics } from './statistics.js';
+import type { StatisticsOptions } from './statistics-options.js';
+
+/** A weight, as statistics describe it. */
+export interface MeasuredWeight {
+  /** Name of its tensor, for messages. */
+  readonly name: string;
+  /** Names that statistics may have for it; the first one found counts. Undefined: its own. */
+  readonly names?: readonly string[] | undefined;
+  /** Columns of each of its matrices: the inputs of its product. */
+  readonly columns: number;
+  /** Number of matrices with inputs of their own, such as experts. Undefined: 1. */
+  readonly matrices?: number | undefined;
+  /** True for tables that are not multiplied with activations, whose entries may have any size. */
+  readonly isTable?: boolean | undefined;
+}
+
+/** Default of `damping`. */
+const usualDamping = 0.01;
+
+function fail(weight: MeasuredWeight, what: string, count: number, expected: number): never {
+  const message = `${quoted(weight.name)}: the ${what} ${count} numbers for it instead of ${expected}`;
+  throw new ScalepointError('BAD_FILE', `${message}: it is that of another model`, { tensor: weight.name });
+}
+
+/** The entry of a weight, under the first of its names that there is. */
+function entryOf<T>(entries: ReadonlyMap<string, T> | undefined, { name, names = [name] }: MeasuredWeight) {
+  for (const own of names) {
+    const entry = entries?.get(own);
+    if (entry !== undefined) return { name: own, entry };
+  }
+  return undefined;
+}
+
+/** The statistics of a model's weights. */
+export class WeightStatistics {
+  readonly #statistics: Statistics;
+  readonly #choices: Pick<StatisticsOptions, 'method' | 'damping'>;
+  readonly #used = new Set<string>();
+  readonly #without: string[] = [];
+  readonly #partial: string[] = [];
+  readonly #plain: string[] = [];
+
+  constructor(statistics: Statistics, choices: Pick<StatisticsOptions, 'method' | 'damping'>) {
+    this.#statistics = statistics;
+    this.#choices = choices;
+  }
+
+  /** Importance of the columns of a weight whose result does not depend on it; undefined without a fitting entry. */
+  seen(weight: MeasuredWeight): Float32Array<ArrayBuffer> | undefined {
+    const values = entryOf(this.#statistics.importance?.entries, weight)?.entry.values;
+    return values?.length === weight.columns * (weight.matrices ?? 1) ? values : undefined;
+  }
+
+  /**
+   * Importance of the columns of a weight, those of several matrices one after the other; undefined without an entry.
+   * @throws ScalepointError `BAD_FILE` if the matrix belongs to another model
+   */
+  importanceOf(weight: MeasuredWeight): Float32Array<ArrayBuffer> | undefined {
+    const { importance } = this.#statistics;
+    if (importance === undefined) return undefined;
+    const found = entryOf(importance.entries, weight);
+    const size = weight.columns * (weight.matrices ?? 1);
+    if (found !== undefined) this.#used.add(found.name);
+    if (found === undefined || (found.entry.values.length !== size && weight.isTable)) {
+      this.#without.push(weight.name);
+      return undefined;
+    }
+    const { values, isPartial } = found.entry;
+    if (values.length !== size) fail(weight, 'importance matrix has', values.length, size);
+    if (isPartial) this.#partial.push(weight.name);
+    return values;
+  }
+
+  /**
+   * The moments by which the rounding of a weight passes errors on; undefined without moments, or if the method does not.
+   * @param takesFeedback false if its form is always rounded to the nearest
+   */
+  feedbackOf(weight: MeasuredWeight, takesFeedback: boolean): Feedback | undefined {
+    const { method, damping = usualDamping } = this.#choices;
+    if (method !== 'gptq') return undefined;
+    const moments = entryOf(this.#statistics.moments?.weights, weight)?.entry;
+    const fits = moments?.columns === weight.columns && (weight.matrices ?? 1) === 1;
+    if (moments !== undefined && fits && takesFeedback) return { ...moments, damping };
+    this.#plain.push(weight.name);
+    return undefined;
+  }
+
+  /** Notes about mismatches. */
+  notes(): Note[] {
+    const { importance } = this.#statistics;
+    const unused = [...(importance?.entries.keys() ?? [])].filter((name) => !this.#used.has(name));
+    return [
+      ...noteOn('noImportance', 'quantized without importance: no entry in the matrix for', this.#without),
+      ...noteOn(
+        'partialImportance',
+        'some experts were never active when the matrix was made, so all columns of those experts were weighted equally:',
+        this.#partial,
+      ),
+      ...noteOn('unusedImportance', 'in the importance matrix but not quantized by it:', unused),
+      ...noteOn(
+        'noFeedback',
+        'rounded to the nearest, for want of moments or of a type that passes errors on:',
+        this.#plain,
+      ),
+    ];
+  }
+}
+
+function noteOn(kind: string, what: string, tensors: readonly string[]): Note[] {
+  return tensors.length === 0 ? [] : [noteOf(kind, { tensors }, `${what} ${quotedNames(tensors)}`)];
+}
