@@ -1,6 +1,7 @@
-/** Reads the statistics that options name: importance matrices and files of second moments, each with code that is loaded for it alone. */
+/** Reads the statistics that options name: importance matrices, and files of second moments with code that is loaded for them alone. */
 import type { FileInput } from '../files/bytes.js';
 import type { ReadOptionFile } from './format.js';
+import { importanceIn } from './gguf/importance-matrix.js';
 import { inFile } from './shards.js';
 import { type ImportanceMatrix, type ModelMoments, momentsFileOf, type Statistics } from './statistics.js';
 import type { StatisticsOptions } from './statistics-options.js';
@@ -23,8 +24,7 @@ async function readMoments(
   return { file, ...moments };
 }
 
-async function readMatrix(importance: FileInput, readOptionFile: ReadOptionFile): Promise<ImportanceMatrix> {
-  const { importanceIn } = await import('./gguf/importance-matrix.js');
+function readMatrix(importance: FileInput, readOptionFile: ReadOptionFile): Promise<ImportanceMatrix> {
   return readOptionFile(importance, async (source) => {
     const file = typeof importance === 'string' ? importance : source.name;
     return { ...(await inFile(file ?? 'importance', importanceIn(source))), file };
