@@ -37,7 +37,7 @@ const onnxArrows = {
   graph: ['file'],
   decide: ['graph', 'file'],
   write: ['decide', 'graph', 'file'],
-  run: ['graph', 'file'],
+  run: ['write', 'graph', 'file'],
 };
 
 /** Tables of formats/onnx that all of its rooms may import. */

@@ -30,10 +30,15 @@ export type {
   InputArray,
   InputOptions,
   ModelInputs,
+  ModelSample,
+  ModelSamples,
   RunOptions,
   RunReport,
   Runtime,
+  SampleFiles,
   SkippedOutputReason,
+  UnreachedReason,
+  UnreachedWeight,
 } from './formats/run.js';
 export type { SafetensorsReason } from './formats/safetensors/reasons.js';
 export type { MomentsFile } from './formats/statistics.js';

@@ -7,7 +7,7 @@ import type { Note } from '../core/note.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
 import type { Reason } from './reason.js';
-import type { RunOptions, RunReport } from './run.js';
+import type { ModelRuns, RunOptions, RunReport } from './run.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
 
@@ -382,6 +382,8 @@ export interface Format<
     readOptionFile: ReadOptionFile,
     signal?: AbortSignal,
   ): Promise<RunReport>;
+  /** Runs of an open model on samples, loaded when called; undefined if models of the format cannot be run that way. */
+  runs?(model: Model): Promise<ModelRuns>;
   /** Compares parts of an open model that describe each other. Its numbers are checked elsewhere. */
   verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];
 }

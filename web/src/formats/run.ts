@@ -1,6 +1,6 @@
 /** Types for running two models and comparing their outputs, shared by formats that can be run. */
 import type { ErrorMeasures } from '../core/measure.js';
-import type { FileInput } from '../files/bytes.js';
+import type { ByteSource, FileInput } from '../files/bytes.js';
 
 /** An input as an array. Numbers are converted to the type that the model takes. */
 export interface InputArray {
@@ -94,4 +94,103 @@ export interface RunReport {
   }[];
   /** With `layers`: outputs of nodes, of one name in both main graphs, in the order of a. */
   readonly layers?: readonly ComparedLayer[] | undefined;
+}
+
+// -------------------------------------------------------------------------------------------------------------------- calibration
+
+/** One sample: the inputs of a model by name. */
+export type ModelSample = Readonly<Record<string, InputArray>>;
+
+/** Files with samples. */
+export interface SampleFiles {
+  /**
+   * .npz files with an array for each input; .npy files for a model with one input; or JSON lines, an object of arrays by input in each. A
+   * .npz file holds one sample, or several if its arrays have one dimension more than the inputs; so does a .npy file. Arrays of inputs
+   * whose first dimension is fixed may also hold several samples along it.
+   */
+  readonly files: FileInput | readonly FileInput[];
+}
+
+/** Samples to run a model on. An iterable that can be read only once is enough if one pass over the samples is. */
+export type ModelSamples = SampleFiles | Iterable<ModelSample> | AsyncIterable<ModelSample>;
+
+/** Reason why the inputs of a weight were not reached. Programs decide by the kind, never by the text. */
+export interface UnreachedReason {
+  /**
+   * `lookup`: its rows are looked up, not multiplied. `state`: it is multiplied with states inside of an operator. `moved`: nodes in between
+   * move its elements. `inFunction`, `inSubgraph`: the operator stands there. `operator`: it is read by one that is
+   * not known to multiply. `notRun`: no sample runs its graph.
+   */
+  readonly kind: 'lookup' | 'operator' | 'state' | 'moved' | 'inFunction' | 'inSubgraph' | 'notRun';
+  /** The operator that reads it; empty for `notRun`. */
+  readonly operator: string;
+  /** The reason in a few words. */
+  readonly text: string;
+}
+
+/** A weight without statistics. */
+export interface UnreachedWeight {
+  /** Its name. */
+  readonly name: string;
+  /** Reason for it. */
+  readonly reason: UnreachedReason;
+}
+
+/** Sums over the inputs that some weights share. */
+export interface SummedInputs {
+  /** Names of the weights. */
+  readonly names: readonly string[];
+  /** Columns of all matrices. */
+  readonly columns: number;
+  /** Number of matrices that share the columns. */
+  readonly matrices: number;
+  /** Rows that were counted. */
+  readonly rows: number;
+  /** Sum of squares of each column. */
+  readonly squares: Float64Array<ArrayBuffer>;
+}
+
+/** Sums over the inputs of a model's weights. */
+export interface CollectedSums {
+  readonly samples: number;
+  /** In the order of the graph. */
+  readonly sums: readonly SummedInputs[];
+  readonly unreached: readonly UnreachedWeight[];
+}
+
+/** Options for collecting sums. */
+export interface CollectOptions extends Pick<RunOptions, 'runtime' | 'dimensions'> {
+  /** Name of the argument with the samples, for errors. */
+  readonly option: string;
+  /** True to collect second moments. */
+  readonly moments: boolean;
+  /** Opens files of samples. */
+  readonly open: (input: FileInput) => Promise<ByteSource>;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Called while sums are collected. */
+export interface CollectHooks {
+  /** After each sample, with the samples of this pass. */
+  onSample(progress: {
+    readonly pass: number;
+    readonly passes: number;
+    readonly done: number;
+    /** At least `done`; the number of all samples once it is known. */
+    readonly total: number;
+  }): void | Promise<void>;
+  /** Before the first moments, with the inputs that have some. */
+  onSums(sums: readonly SummedInputs[]): Promise<void>;
+  /** With means of products of some inputs, a square of their columns. */
+  takeMoments(sums: SummedInputs, means: Float32Array<ArrayBuffer>): Promise<void>;
+}
+
+/** Runs of an open model. */
+export interface ModelRuns {
+  /** Number of tokens that it knows; undefined if it takes none. */
+  readonly tokens: number | undefined;
+  /** A sample of a text. */
+  sampleOf(ids: Uint32Array): ModelSample;
+  /** Adds up sums over the inputs of weights. */
+  collect(samples: ModelSamples, options: CollectOptions, hooks: CollectHooks): Promise<CollectedSums>;
 }

@@ -10,6 +10,8 @@ export interface InputSums {
   /** The weights, in llama.cpp's names. */
   readonly names: readonly string[];
   readonly columns: number;
+  /** Number of matrices that share the columns. @defaultValue 1 */
+  readonly matrices?: number | undefined;
   /** Rows that were counted. */
   rows: number;
   /** Sum of squares of each column. */
@@ -116,8 +118,8 @@ export function importanceOf(
   chunks: number,
   chunkSize: number,
 ): { readonly file: Uint8Array<ArrayBuffer>; readonly weights: readonly string[] } {
-  const entries = sums.flatMap(({ names, squares, rows }) =>
-    names.map((name) => ({ name, sums: squares, counts: Float64Array.of(rows) })),
+  const entries = sums.flatMap(({ names, squares, rows, matrices = 1 }) =>
+    names.map((name) => ({ name, sums: squares, counts: new Float64Array(matrices).fill(rows) })),
   );
   return { file: importanceFile(entries, { chunks, chunkSize }), weights: entries.map(({ name }) => name) };
 }

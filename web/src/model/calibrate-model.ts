@@ -2,11 +2,13 @@ import { ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { waitingFor } from '../core/waiting.js';
 import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import type { ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import type { TakeMoments } from '../language/collect.js';
 import type { MomentsLayout } from '../language/moments-file.js';
 import type { LanguageData } from '../language/tokens.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
+import { checkRunOptions } from './compare-models.js';
 import { checkTextOptions, chunkedTokens, languageProgress, type TextOptions, textNames } from './evaluate-model.js';
 import { withLanguage } from './language.js';
 import { withModel } from './open.js';
@@ -26,6 +28,8 @@ export interface CalibrateModelOptions extends TextOptions {
    * @defaultValue false
    */
   readonly moments?: boolean | undefined;
+  /** For ONNX models: sizes of dimensions that samples leave open, and the runtime, as for `compareModels`. @defaultValue none, and the installed onnxruntime-web */
+  readonly run?: Pick<RunOptions, 'runtime' | 'dimensions'> | undefined;
 }
 
 /** The file of moments of a result, in memory or written. */
@@ -47,12 +51,14 @@ function besideOutput(output: ModelOutput | undefined): string | URL | undefined
 
 /** Statistics of a model's inputs. */
 export interface ModelStatistics {
-  /** Tokens that were counted. */
+  /** Tokens that were counted; for samples, the most rows that the inputs of a weight had. */
   readonly tokens: number;
-  /** Chunks that the tokens were cut into. */
+  /** Chunks that the tokens were cut into, or samples. */
   readonly chunks: number;
-  /** Weights with statistics, in llama.cpp's names. */
+  /** Weights with statistics, in llama.cpp's names; for ONNX models, in those of the model. */
   readonly weights: readonly string[];
+  /** For ONNX models: weights whose inputs were not reached. */
+  readonly unreached?: readonly UnreachedWeight[] | undefined;
   /** Size of the file in bytes. */
   readonly size: number;
   /** The second moments, if they were asked for. */
@@ -73,12 +79,13 @@ export interface ModelStatistics {
  */
 export async function calibrateModel(
   model: ModelInput,
-  data: LanguageData,
+  data: LanguageData | ModelSamples,
   options: CalibrateModelOptions = {},
 ): Promise<ModelStatistics> {
-  checkOptions(options, [...textNames, 'output', 'overwrite', 'moments']);
-  const { output, overwrite, moments, ...others } = options;
+  checkOptions(options, [...textNames, 'output', 'overwrite', 'moments', 'run']);
+  const { output, overwrite, moments, run = {}, ...others } = options;
   if (moments !== undefined && typeof moments !== 'boolean') throw typeError('moments', ofType('boolean'), moments);
+  checkRunOptions(run, ['runtime', 'dimensions']);
   checkTextOptions(others);
   if (data === undefined) throw typeError('data', ofType('string', 'Uint32Array', 'array'), data);
   others.signal?.throwIfAborted();
@@ -86,6 +93,12 @@ export async function calibrateModel(
   const momentsFiles = await import('../language/moments-file.js');
   return withCallbacks(others, (own) =>
     withModel(model, own, async (opened) => {
+      const runs = await opened.format.runs?.(opened.model);
+      if (runs !== undefined) {
+        const { calibrateRuns } = await import('./calibrate-runs.js');
+        const all = { ...own, output, overwrite: overwrite === true, moments: moments === true, run };
+        return calibrateRuns(opened, runs, data, all);
+      }
       // Open the output first, so that a file that exists ends the call before the work.
       const waiting = waitingFor(own.signal);
       const inputs = opened.model.files.flatMap(({ identity }) => identity ?? []);
@@ -100,7 +113,7 @@ export async function calibrateModel(
         if (moments === true && path !== undefined) momentsSink = await openSink(path, options);
         const { file, momentsSize, ...made } = await withLanguage(opened, own, async (language) => {
           const limits = { vocabulary: language.forward.vocabulary, context: language.facts.context };
-          const { ids, size } = await chunkedTokens('data', data, [opened], limits, own);
+          const { ids, size } = await chunkedTokens('data', data as LanguageData, [opened], limits, own);
           const texts = collect.textsFor(language, ids, size);
           // Lay out the moments, and write those of each layer behind it.
           const { forward, facts } = language;

@@ -20,10 +20,10 @@ export interface CompareModelsOptions extends WorkOptions {
   readonly run?: boolean | RunOptions | undefined;
 }
 
-function checkRunOptions(run: unknown): void {
-  if (run === undefined || typeof run === 'boolean') return;
-  if (typeof run !== 'object' || run === null) throw typeError('run', ofType('boolean', 'object'), run);
-  checkKeys(run, runNames, 'run');
+/** Checks options for running models. @throws TypeError, RangeError naming the option */
+export function checkRunOptions(run: unknown, names = runNames): void {
+  if (typeof run !== 'object' || run === null) throw typeError('run', ofType('object'), run);
+  checkKeys(run, names, 'run');
   const { seed, dimensions, layers } = run as RunOptions;
   if (seed !== undefined && !Number.isSafeInteger(seed)) {
     throw rangeError('run.seed', whole(), seed);
@@ -63,7 +63,10 @@ export async function compareModels(
   options: CompareModelsOptions = {},
 ): Promise<CompareReport> {
   checkOptions(options, modelCalls().compareModels, modelCalls());
-  checkRunOptions(options.run);
+  if (typeof options.run === 'object' && options.run !== null) checkRunOptions(options.run);
+  else if (options.run !== undefined && typeof options.run !== 'boolean') {
+    throw typeError('run', ofType('boolean', 'object'), options.run);
+  }
   checkWorkOptions(options);
   const { run = false } = options;
   options.signal?.throwIfAborted();

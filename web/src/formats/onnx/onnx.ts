@@ -65,4 +65,9 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
     const { compareRuns } = await import('./run/compare.js');
     return compareRuns(a, b, options, readOptionFile, signal);
   },
+
+  async runs(model) {
+    const { runsOf } = await import('./run/runs.js');
+    return runsOf(model);
+  },
 };

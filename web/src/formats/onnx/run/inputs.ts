@@ -9,13 +9,13 @@ import type { InputMetadata, RuntimeTensor, TypedRuntime } from './runtime.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- given
 
-const isPlain = (value: unknown): value is object =>
+export const isPlain = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && [Object.prototype, null].includes(Object.getPrototypeOf(value));
 
-const isArray = (value: unknown): value is InputArray => isPlain(value) && 'data' in value && 'shape' in value;
+export const isArray = (value: unknown): value is InputArray => isPlain(value) && 'data' in value && 'shape' in value;
 
-/** The numbers of an array in a file. */
-function numbersOf({ dtype, bytes }: NumpyArray, name: string): ArrayLike<number | bigint> {
+/** The numbers of an array in a file. @param path of the input, for errors */
+export function numbersOf({ dtype, bytes }: NumpyArray, path: string): ArrayLike<number | bigint> {
   const { buffer } = bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
   const [at, length] = [bytes.byteOffset % 8 === 0 ? bytes.byteOffset : 0, bytes.byteLength];
   const make = {
@@ -32,7 +32,7 @@ function numbersOf({ dtype, bytes }: NumpyArray, name: string): ArrayLike<number
     F32: () => new Float32Array(buffer, at, length / 4),
     F64: () => new Float64Array(buffer, at, length / 8),
   }[dtype as string];
-  if (make === undefined) throw rangeError(pathOf(name), ofType('array of numbers'), dtype);
+  if (make === undefined) throw rangeError(path, ofType('array of numbers'), dtype);
   return make();
 }
 
@@ -62,7 +62,7 @@ async function givenArrays(
     };
     for (const [key, array] of await readOptionFile(file, (source) => readArrays(source, check))) {
       const name = nameOf(key);
-      found.set(name, { data: numbersOf(array, name), shape: array.shape });
+      found.set(name, { data: numbersOf(array, pathOf(name)), shape: array.shape });
     }
   };
   if (!isPlain(given)) await add(given, undefined);
@@ -211,7 +211,7 @@ const integerRanges: Readonly<Record<string, readonly [least: bigint, count: big
 };
 
 /** Fails unless an integer type holds all numbers. */
-function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: string): void {
+function checkIntegers(type: string, values: ArrayLike<number | bigint>, path: string): void {
   const range = Object.hasOwn(integerRanges, type) ? integerRanges[type] : undefined;
   if (range === undefined) return;
   const [least, count] = range;
@@ -224,13 +224,13 @@ function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: s
       typeof value === 'bigint'
         ? value >= least && value < least + count
         : Number.isInteger(number) && number >= low && number < end;
-    if (!isHeld) throw rangeError(`${pathOf(name)}[${i}]`, ofType(type), value);
+    if (!isHeld) throw rangeError(`${path}[${i}]`, ofType(type), value);
   }
 }
 
 /** Converts numbers to the runtime's array for a type. */
-function typed(type: string, values: ArrayLike<number | bigint>, name: string): ArrayLike<number | bigint> {
-  checkIntegers(type, values, name);
+function typed(type: string, values: ArrayLike<number | bigint>, path: string): ArrayLike<number | bigint> {
+  checkIntegers(type, values, path);
   const numbers = (): Iterable<number> & ArrayLike<number> => Array.from(values, Number);
   const bigs = (): bigint[] => Array.from(values, (value) => BigInt(value));
   switch (type) {
@@ -258,7 +258,7 @@ function typed(type: string, values: ArrayLike<number | bigint>, name: string): 
     case 'bool':
       return Uint8Array.from(numbers());
     default:
-      throw rangeError(pathOf(name), oneOf(['float16', 'float32', 'float64', ...Object.keys(integerRanges)]), type);
+      throw rangeError(path, oneOf(['float16', 'float32', 'float64', ...Object.keys(integerRanges)]), type);
   }
 }
 
@@ -277,20 +277,34 @@ export interface Feeds {
   readonly guessed: ReadonlyMap<string, number>;
 }
 
-/** Makes the inputs of a model. @throws RangeError for invalid inputs; ScalepointError for files */
-export async function feedsOf(
+/** Given inputs of a model. */
+interface GivenInputs {
+  readonly arrays: ReadonlyMap<string, InputArray>;
+  /** Path of an input, for errors. */
+  readonly pathOf: (name: string) => string;
+  /** Sizes of dimensions by name or as `input.axis`. */
+  readonly dimensions: Readonly<Record<string, number>>;
+  readonly seed: number;
+  /** True if inputs that would be random must be given. */
+  readonly isStrict: boolean;
+}
+
+/** True for inputs that follow from their shape: masks, positions, types of tokens, flags, and empty ones. */
+function isKnownWithout({ name, type }: InputMetadata, count: number): boolean {
+  return count === 0 || type === 'bool' || /mask|type|position/i.test(name);
+}
+
+/** Makes the inputs of a model from arrays. @throws RangeError for invalid inputs */
+export function feedsFrom(
   { Tensor }: TypedRuntime,
   metadata: readonly InputMetadata[],
   { limits, channels }: Known,
-  { inputs, dimensions = {}, seed = 1 }: InputOptions,
-  readOptionFile: ReadOptionFile,
-): Promise<Feeds> {
-  const names = metadata.map(({ name }) => name);
-  const given = inputs === undefined ? new Map<string, InputArray>() : await givenArrays(inputs, names, readOptionFile);
+  { arrays, pathOf: path, dimensions, seed, isStrict }: GivenInputs,
+): Feeds {
   const sizes = new Map(Object.entries(dimensions));
   // Read dimensions from the given inputs first.
   for (const input of metadata) {
-    const array = given.get(input.name);
+    const array = arrays.get(input.name);
     for (const [i, dimension] of (array === undefined ? [] : input.shape).entries()) {
       if (typeof dimension === 'string' && /\w/.test(dimension)) sizes.set(dimension, array?.shape[i] ?? 1);
     }
@@ -299,15 +313,30 @@ export async function feedsOf(
   const values: Record<string, RuntimeTensor> = {};
   for (const [i, input] of metadata.entries()) {
     const { name, type, isTensor } = input;
-    if (!isTensor) throw rangeError(pathOf(name), ofType('tensor'), type);
-    const array = given.get(name);
+    if (!isTensor) throw rangeError(path(name), ofType('tensor'), type);
+    const array = arrays.get(name);
     const shape = array?.shape ?? shapeOf(input, sizes, channels.get(name), guessed);
     const count = shape.reduce((product, size) => product * size, 1);
-    const data = array?.data ?? randomValues(input, count, limits.get(name), uniform(seed * 1009 + i));
-    if (data.length !== count) {
-      throw rangeError(pathOf(name), exactly(count, 'values'), data.length);
+    if (array === undefined && isStrict && !isKnownWithout(input, count)) {
+      throw rangeError(path(name), { kind: 'required' }, undefined);
     }
-    values[name] = new Tensor(type, typed(type, data, name), shape);
+    const data = array?.data ?? randomValues(input, count, limits.get(name), uniform(seed * 1009 + i));
+    if (data.length !== count) throw rangeError(path(name), exactly(count, 'values'), data.length);
+    values[name] = new Tensor(type, typed(type, data, path(name)), shape);
   }
   return { values, guessed };
+}
+
+/** Makes the inputs of a model from options. @throws RangeError for invalid inputs; ScalepointError for files */
+export async function feedsOf(
+  runtime: TypedRuntime,
+  metadata: readonly InputMetadata[],
+  known: Known,
+  { inputs, dimensions = {}, seed = 1 }: InputOptions,
+  readOptionFile: ReadOptionFile,
+): Promise<Feeds> {
+  const names = metadata.map(({ name }) => name);
+  const arrays =
+    inputs === undefined ? new Map<string, InputArray>() : await givenArrays(inputs, names, readOptionFile);
+  return feedsFrom(runtime, metadata, known, { arrays, pathOf, dimensions, seed, isStrict: false });
 }

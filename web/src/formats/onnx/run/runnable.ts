@@ -60,7 +60,7 @@ function rowsFor(graphs: Graphs, { node, input, graph }: Use): number | undefine
 }
 
 /** Least number of rows of the tables that an input indexes; undefined for other inputs. */
-function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
+export function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
   if (seen.has(name)) return undefined;
   seen.add(name);
   let least: number | undefined;

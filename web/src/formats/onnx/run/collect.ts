@@ -1,0 +1,216 @@
+/** Runs a model on samples, and adds up sums over the inputs of its weights. */
+import { rangeError, ScalepointError } from '../../../core/errors.js';
+import { mention } from '../../../core/option-problem.js';
+import { quoted } from '../../../files/bytes.js';
+import type { CollectedSums, CollectHooks, CollectOptions, ModelSamples, SummedInputs } from '../../run.js';
+import type { OnnxModel } from '../file/model.js';
+import { Graphs } from '../graph/graph.js';
+import { feedsFrom } from './inputs.js';
+import { findInputs, reasonFor, type SharedInputs } from './product-inputs.js';
+import { type RunnableModel, runnableOf } from './runnable.js';
+import { failed, loadRuntime, type RuntimeTensor, type Session, type TypedRuntime, withSession } from './runtime.js';
+import { type Samples, samplesOf } from './samples.js';
+import { type SumOutputs, SumsGraph } from './sums-graph.js';
+
+/**
+ * Most entries of the squares of a pass together, unless a single one has more. An entry takes 12 bytes: 4 in the runtime, 4 of its output,
+ * 4 of sums in float64, of which half is kept, because squares are symmetric.
+ */
+const mostEntries = 2 ** 25;
+
+/** Sums over all samples so far. */
+interface OpenSums extends SummedInputs {
+  readonly shared: SharedInputs;
+  /** Operator of the first product, for errors. */
+  rows: number;
+  /** Upper triangle of the sums of products, row by row; undefined if they are not wanted in this pass. */
+  moments: Float64Array<ArrayBuffer> | undefined;
+}
+
+/** A pass over all samples. */
+interface Pass {
+  readonly squares: readonly OpenSums[];
+  readonly moments: readonly OpenSums[];
+}
+
+/** Inputs of convolutions have importance alone: products of all columns would be those of patches. */
+const hasMoments = ({ inputs }: SharedInputs) => inputs.every(({ place }) => place !== 'channels');
+
+/** Splits the work into passes. */
+function passesOf(all: readonly OpenSums[], wantsMoments: boolean): Pass[] {
+  if (!wantsMoments) return [{ squares: all, moments: [] }];
+  const groups: OpenSums[][] = [];
+  let entries = Number.POSITIVE_INFINITY;
+  for (const sums of all) {
+    if (!hasMoments(sums.shared)) continue;
+    if (entries + sums.columns ** 2 > mostEntries) {
+      groups.push([]);
+      entries = 0;
+    }
+    groups.at(-1)?.push(sums);
+    entries += sums.columns ** 2;
+  }
+  const [first, ...more] = groups;
+  if (first === undefined || more.length > 0) {
+    return [{ squares: all, moments: [] }, ...groups.map((moments) => ({ squares: [], moments }))];
+  }
+  return [{ squares: all.filter(({ shared }) => !hasMoments(shared)), moments: first }];
+}
+
+/** Outputs for some sums. */
+interface Wanted {
+  readonly sums: OpenSums;
+  readonly outputs: readonly SumOutputs[];
+}
+
+/** Adds the model's sums for a sample. @throws ScalepointError `NON_FINITE` naming the first weight */
+function addSums(
+  wanted: readonly Wanted[],
+  results: Readonly<Record<string, RuntimeTensor>>,
+  isFirst: boolean,
+  path: string,
+): void {
+  const floatsOf = (name: string) => (results[name] as RuntimeTensor).data as Float32Array;
+  for (const { sums, outputs } of wanted) {
+    const { columns, squares, moments, shared } = sums;
+    const [name = ''] = shared.names;
+    const check = (value: number) => {
+      if (Number.isFinite(value)) return;
+      const text = `the inputs of ${quoted(name)} are not finite, or too large to be squared, in ${path}`;
+      throw new ScalepointError('NON_FINITE', text, { tensor: name });
+    };
+    for (const output of outputs) {
+      const elements = Number(((results[output.elements] as RuntimeTensor).data as BigInt64Array)[0]);
+      if (isFirst) sums.rows += elements / columns;
+      if (output.squares !== undefined) {
+        const more = floatsOf(output.squares);
+        for (let i = 0; i < columns; i++) {
+          check(more[i] as number);
+          (squares[i] as number) += more[i] as number;
+        }
+      }
+      if (output.moments === undefined || moments === undefined) continue;
+      const more = floatsOf(output.moments);
+      let at = 0;
+      for (let i = 0; i < columns; i++) {
+        const square = more[i * (columns + 1)] as number;
+        check(square);
+        if (isFirst) (squares[i] as number) += square;
+        for (let j = i; j < columns; j++) (moments[at++] as number) += more[i * columns + j] as number;
+      }
+    }
+  }
+}
+
+/** The means of products, as a whole square. */
+function meansOf({ columns, rows, moments }: OpenSums): Float32Array<ArrayBuffer> {
+  const means = new Float32Array(columns * columns);
+  let at = 0;
+  for (let i = 0; i < columns; i++) {
+    for (let j = i; j < columns; j++) {
+      const mean = ((moments as Float64Array)[at++] as number) / rows;
+      means[i * columns + j] = mean;
+      means[j * columns + i] = mean;
+    }
+  }
+  return means;
+}
+
+/** Runs a session on all samples. Returns their number. */
+async function runAll(
+  runtime: TypedRuntime,
+  session: Session,
+  model: RunnableModel,
+  samples: Samples,
+  dimensions: Readonly<Record<string, number>>,
+  take: (results: Readonly<Record<string, RuntimeTensor>>, path: string, done: number) => Promise<void>,
+): Promise<number> {
+  let done = 0;
+  for await (const { path, inputs } of samples.read()) {
+    const pathOf = (name: string) => `${path}[${quoted(name)}]`;
+    const given = { arrays: inputs, pathOf, dimensions, seed: 1, isStrict: true };
+    const { values } = feedsFrom(runtime, session.inputMetadata, model, given);
+    let results: Readonly<Record<string, RuntimeTensor>>;
+    try {
+      results = await session.run(values, { logSeverityLevel: 4 });
+    } catch (cause) {
+      throw failed(`the model on ${path}`, 'run', cause);
+    }
+    await take(results, path, ++done);
+  }
+  return done;
+}
+
+/** Collects sums over the inputs of weights. See `calibrateModel`. */
+export async function collectSums(
+  model: OnnxModel,
+  data: ModelSamples,
+  { option, runtime: given, dimensions = {}, moments: wantsMoments, open, signal }: CollectOptions,
+  { onSample, onSums, takeMoments }: CollectHooks,
+): Promise<CollectedSums> {
+  const inputs = model.proto.graph.inputs.filter(({ name }) => !model.weights.some(({ value }) => value === name));
+  const samples = samplesOf(option, data, inputs, open);
+  const graphs = new Graphs(model);
+  const { shared, unreached } = findInputs(model, graphs);
+  const all = shared.map((one): OpenSums => {
+    const { names, columns, matrices } = one;
+    return { shared: one, names, columns, matrices, rows: 0, squares: new Float64Array(columns), moments: undefined };
+  });
+  const passes = passesOf(all, wantsMoments);
+  if (passes.length > 1 && !samples.isRepeatable) {
+    const hint = { kind: 'try', option: mention('moments', false), effect: 'takes one pass' } as const;
+    throw rangeError(option, { kind: 'type', types: [`iterable that can be read ${passes.length} times`] }, data, hint);
+  }
+  const runtime = await loadRuntime(given);
+  const runnable = await runnableOf(model);
+  signal?.throwIfAborted();
+  let count = Array.isArray(data) ? data.length : 0;
+  let left: readonly OpenSums[] = all;
+  for (const [i, pass] of passes.entries()) {
+    // Build the graph of this pass.
+    const graph = new SumsGraph(model, graphs);
+    const isRun = ({ rows }: OpenSums) => i === 0 || rows > 0;
+    const wanted: Wanted[] = [];
+    for (const [list, isMoments] of [
+      [pass.squares, false],
+      [pass.moments, true],
+    ] as const) {
+      for (const sums of list.filter(isRun)) {
+        const { columns, shared: one } = sums;
+        if (isMoments) sums.moments = new Float64Array((columns * (columns + 1)) / 2);
+        wanted.push({ sums, outputs: one.inputs.map((input) => graph.add(input, isMoments)) });
+      }
+    }
+    if (wanted.length === 0) continue;
+    // Name the first layer whose inputs are not finite.
+    wanted.sort((a, b) => all.indexOf(a.sums) - all.indexOf(b.sums));
+    // Run it.
+    await withSession(runtime, graph.finish(runnable), 'the model', 'all', async (session) => {
+      const done = await runAll(runtime, session, runnable, samples, dimensions, async (results, path, done) => {
+        signal?.throwIfAborted();
+        addSums(wanted, results, i === 0, path);
+        await onSample({ pass: i + 1, passes: passes.length, done, total: Math.max(count, done) });
+        signal?.throwIfAborted();
+      });
+      count = done;
+    });
+    if (count === 0) throw rangeError(option, { kind: 'number', min: 1, unit: 'samples' }, 0);
+    // Hand over the moments.
+    if (i === 0) {
+      left = all.filter(({ rows }) => rows > 0);
+      await onSums(left.filter(({ shared: one }) => wantsMoments && hasMoments(one)));
+    }
+    for (const sums of pass.moments) {
+      if (sums.moments === undefined) continue;
+      if (sums.rows > 0) await takeMoments(sums, meansOf(sums));
+      sums.moments = undefined;
+      signal?.throwIfAborted();
+    }
+  }
+  const idle = all.filter(({ rows }) => rows === 0).flatMap(({ names }) => names);
+  return {
+    samples: count,
+    sums: left,
+    unreached: [...unreached, ...idle.map((name) => ({ name, reason: reasonFor('notRun', '') }))],
+  };
+}

@@ -1,0 +1,191 @@
+/** Finds the activations that weights are multiplied with, and how their columns lie in them. */
+import type { UnreachedReason, UnreachedWeight } from '../../run.js';
+import type { OnnxModel, Weight } from '../file/model.js';
+import { contrib, intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import type { Graphs, NodeInGraph, ReadingNode, Value } from '../graph/graph.js';
+import { swaps, typeRead } from '../graph/products.js';
+import { isCalled, readingOf } from '../graph/readers.js';
+
+/** Dimension of an activation that holds its columns: the last one; the first of a matrix; the last but one; the second one, of channels. */
+export type ColumnPlace = 'last' | 'first' | 'lastButOne' | 'channels';
+
+/** Inputs of products, as rows of columns. */
+export interface ProductInputs {
+  readonly value: Value;
+  readonly place: ColumnPlace;
+  /** Columns of all matrices. */
+  readonly columns: number;
+  /** Number of matrices that share the columns: groups of a convolution. */
+  readonly matrices: number;
+  /** True if the values need a Cast to float32. */
+  readonly isCast: boolean;
+}
+
+/** Weights with the same inputs. A weight of several products has several. */
+export interface SharedInputs {
+  /** Names of the weights. */
+  readonly names: string[];
+  readonly columns: number;
+  readonly matrices: number;
+  readonly inputs: readonly ProductInputs[];
+}
+
+/** The inputs of all weights. */
+export interface FoundInputs {
+  /** In the order of the nodes that read them first. */
+  readonly shared: readonly SharedInputs[];
+  readonly unreached: readonly UnreachedWeight[];
+}
+
+/** Nodes around subgraphs. */
+export type Parents = ReadonlyMap<OnnxGraph, NodeInGraph>;
+
+export function parentsOf(graphs: Graphs): Parents {
+  const parents = new Map<OnnxGraph, NodeInGraph>();
+  for (const { node, graph } of graphs.nodes) {
+    for (const { graphs: inner } of node.attributes.values())
+      for (const one of inner) parents.set(one, { node, graph });
+  }
+  return parents;
+}
+
+/** Columns of a reader's other input. */
+type Columns = Pick<ProductInputs, 'place' | 'columns'> & { readonly input: number; readonly matrices?: number };
+
+const isOp = ({ opType, domain }: OnnxNode, ...names: readonly string[]) =>
+  names.includes(domain === contrib ? `${contrib}.${opType}` : domain === '' ? opType : '');
+
+/** Size of a dimension of a matrix that is read as its transpose or not; 0 for a negative index counts from the end. */
+const sizeAt = (shape: readonly number[], at: number) => shape.at(at) ?? 0;
+
+/** The columns that a weight is multiplied with in a reader; a kind of a reason if they are not known. */
+function columnsIn(reader: ReadingNode, shape: readonly number[]): Columns | UnreachedReason['kind'] {
+  const { node, input, path } = reader;
+  if (isOp(node, 'Gather')) return 'lookup';
+  if (isOp(node, 'LSTM', 'GRU', 'RNN') && input === 2) return 'state';
+  const swapped = swaps(path);
+  if (swapped === undefined) return 'moved';
+  if (isOp(node, 'Conv', `${contrib}.FusedConv`) && input === 1 && !swapped) {
+    const matrices = intOf(node, 'group', 1);
+    return { input: 0, place: 'channels', columns: sizeAt(shape, 1) * matrices, matrices };
+  }
+  if (isOp(node, 'LSTM', 'GRU', 'RNN') && input === 1 && !swapped) {
+    return { input: 0, place: 'last', columns: sizeAt(shape, -1) };
+  }
+  if (isOp(node, `${contrib}.Attention`) && input === 1) {
+    return { input: 0, place: 'last', columns: sizeAt(shape, swapped ? -1 : -2) };
+  }
+  const turns = (name: string) => intOf(node, name, 0) !== 0;
+  if (isOp(node, 'Gemm', `${contrib}.FusedGemm`) && input < 2) {
+    // Gemm: rows of A' times columns of B'.
+    const isTurned = turns(input === 1 ? 'transB' : 'transA') !== swapped;
+    const columns = sizeAt(shape, (input === 1) === isTurned ? -1 : -2);
+    const isOtherTurned = turns(input === 1 ? 'transA' : 'transB');
+    return { input: 1 - input, place: (input === 1) === isOtherTurned ? 'first' : 'last', columns };
+  }
+  if (isOp(node, 'MatMul') && input < 2) {
+    const columns = sizeAt(shape, (input === 1) === swapped ? -1 : -2);
+    return { input: 1 - input, place: input === 1 ? 'last' : 'lastButOne', columns };
+  }
+  if (isOp(node, `${contrib}.FusedMatMul`) && input === 1) {
+    if (turns('transA') || turns('transBatchA') || turns('transBatchB')) return 'operator';
+    return { input: 0, place: 'last', columns: sizeAt(shape, turns('transB') !== swapped ? -1 : -2) };
+  }
+  return 'operator';
+}
+
+/** Words of each kind. */
+const words: { readonly [Kind in UnreachedReason['kind']]: (operator: string) => string } = {
+  lookup: () => 'its rows are looked up',
+  operator: (operator) => `read by ${operator}`,
+  state: (operator) => `multiplied with states inside of ${operator}`,
+  moved: (operator) => `read by ${operator} through nodes that move its elements`,
+  inFunction: (operator) => `read by ${operator} in a function`,
+  inSubgraph: (operator) => `read by ${operator} in a subgraph of another operator than If, Loop and Scan`,
+  notRun: () => 'no sample runs its graph',
+};
+
+export function reasonFor(kind: UnreachedReason['kind'], operator: string): UnreachedReason {
+  return { kind, operator, text: words[kind](operator) };
+}
+
+/** True if sums in a graph can be passed on to the main graph. */
+function isOpenGraph(graphs: Graphs, parents: Parents, graph: OnnxGraph): boolean {
+  const parent = parents.get(graph);
+  if (parent === undefined) return graph === graphs.main.root;
+  // Before version 9, Scan has batches.
+  const isKnown =
+    isOp(parent.node, 'If', 'Loop') || (isOp(parent.node, 'Scan') && (graphs.main.opsets.get('') ?? 0) >= 9);
+  return isKnown && isOpenGraph(graphs, parents, parent.graph);
+}
+
+/** Finds the inputs of the products that read a weight. */
+function inputsOf(
+  graphs: Graphs,
+  parents: Parents,
+  weight: Weight,
+  readers: readonly ReadingNode[],
+): { readonly inputs: readonly ProductInputs[]; readonly reason: UnreachedReason | undefined } {
+  const inputs: ProductInputs[] = [];
+  let reason: UnreachedReason | undefined;
+  for (const reader of readers) {
+    const { node, graph } = reader;
+    const skip = (kind: UnreachedReason['kind']) => {
+      if (reason === undefined || reason.kind === 'lookup') reason = reasonFor(kind, node.opType);
+    };
+    const found = columnsIn(reader, weight.source.shape);
+    if (isCalled(reader) || graphs.scopeOf(graph) !== graphs.main) skip('inFunction');
+    else if (typeof found === 'string') skip(found);
+    else {
+      const value = graphs.valueAt(graph, node.inputs[found.input] ?? '');
+      if (value === undefined || value.weight !== undefined || found.columns === 0) skip('operator');
+      else if (!isOpenGraph(graphs, parents, value.graph)) skip('inSubgraph');
+      else {
+        const isCast = typeRead(reader, weight.source.dtype) !== onnxTypeNumber('F32');
+        inputs.push({ matrices: 1, ...found, value, isCast });
+      }
+    }
+  }
+  return { inputs, reason };
+}
+
+/** Types of weights that have columns. */
+const floats: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
+
+/** Finds the inputs of the weights of a model. Weights that no product or look-up reads are not listed. */
+export function findInputs(model: OnnxModel, graphs: Graphs): FoundInputs {
+  const parents = parentsOf(graphs);
+  const numbers = new Map(graphs.nodes.map(({ node }, i) => [node, i]));
+  const valueKeys = new Map<Value, number>();
+  const shared = new Map<string, SharedInputs & { readonly order: number }>();
+  const unreached: UnreachedWeight[] = [];
+  for (const weight of model.weights) {
+    const { name, dtype, shape } = weight.source;
+    if (!floats.includes(dtype) || shape.length < 2) continue;
+    const { channels, readers } = readingOf(graphs, weight);
+    if (channels === undefined) continue;
+    const { inputs, reason } = inputsOf(graphs, parents, weight, readers);
+    const [first] = inputs;
+    const isAlike = inputs.every(({ columns, matrices }) => columns === first?.columns && matrices === first.matrices);
+    if (first === undefined || !isAlike) {
+      unreached.push({ name, reason: reason ?? reasonFor('operator', channels.operator) });
+      continue;
+    }
+    // Find others with the same inputs.
+    const keys = inputs.map(({ value, place, columns }) => {
+      const key = valueKeys.get(value) ?? valueKeys.size;
+      valueKeys.set(value, key);
+      return `${key}:${place}:${columns}`;
+    });
+    const distinct = inputs.filter((_, i) => keys.indexOf(keys[i] as string) === i);
+    const key = [...new Set(keys)].sort().join();
+    const known = shared.get(key);
+    const order = Math.min(...readers.map(({ node }) => numbers.get(node) ?? 0));
+    if (known !== undefined) known.names.push(name);
+    else {
+      const { columns, matrices } = first;
+      shared.set(key, { names: [name], columns, matrices, inputs: distinct, order });
+    }
+  }
+  return { shared: [...shared.values()].sort((a, b) => a.order - b.order), unreached };
+}

@@ -1,0 +1,291 @@
+/** Reads samples: from files, a piece at a time, and from iterables. */
+import { rangeError, ScalepointError, typeError } from '../../../core/errors.js';
+import { exactly, ofType, oneOf } from '../../../core/option-problem.js';
+import { type ByteSource, type FileInput, quoted } from '../../../files/bytes.js';
+import type { OpenInput } from '../../format.js';
+import { openNpy } from '../../npy/header.js';
+import { npyMagic } from '../../npy/signature.js';
+import type { InputArray, ModelSample, ModelSamples, SampleFiles } from '../../run.js';
+import type { OnnxValue } from '../file/proto.js';
+import { isArray, isPlain, numbersOf } from './inputs.js';
+import { readArrays } from './npz.js';
+
+/** A sample, and its path for errors. */
+interface NamedSample {
+  readonly path: string;
+  readonly inputs: ReadonlyMap<string, InputArray>;
+}
+
+/** Samples that are read from the start each time. */
+export interface Samples {
+  /** True if they can be read more than once. */
+  readonly isRepeatable: boolean;
+  read(): AsyncGenerator<NamedSample>;
+}
+
+/** Inputs of a model, as the graph declares them. */
+export type DeclaredInputs = readonly Pick<OnnxValue, 'name' | 'shape'>[];
+
+const pathIn = (sample: string, input: string) => `${sample}[${quoted(input)}]`;
+
+// ------------------------------------------------------------------------------------------------------------------------- checks
+
+/** Names of dimensions for a message. */
+const dimensionsOf = (shape: readonly (number | undefined)[]) =>
+  shape.map((size) => (size === undefined ? '?' : String(size)));
+
+/** Checks the shape of an input of a sample. @throws TypeError, RangeError naming the sample and the input */
+function checkArray(array: unknown, declared: DeclaredInputs[number], sample: string): InputArray {
+  const path = pathIn(sample, declared.name);
+  if (!isArray(array)) throw typeError(path, { kind: 'object', keys: ['data', 'shape'] }, array);
+  const { data, shape } = array;
+  const isSize = (size: unknown) => Number.isSafeInteger(size) && (size as number) >= 0;
+  if (!Array.isArray(shape) || !shape.every(isSize)) throw rangeError(`${path}.shape`, { kind: 'shape' }, shape);
+  const wanted = declared.shape;
+  const fits = (size: number | undefined, i: number) => size === undefined || size === shape[i];
+  if (wanted !== undefined && (wanted.length !== shape.length || !wanted.every(fits))) {
+    throw rangeError(`${path}.shape`, { kind: 'shape', dimensions: dimensionsOf(wanted) }, shape);
+  }
+  const count = shape.reduce((product: number, size: number) => product * size, 1);
+  if (typeof data !== 'object' || data === null || data.length !== count) {
+    throw rangeError(`${path}.data`, exactly(count, 'values'), data?.length);
+  }
+  return array;
+}
+
+/** Finds an input by its name. @throws RangeError naming the sample */
+function declaredAs(name: string, inputs: DeclaredInputs, sample: string): DeclaredInputs[number] {
+  const found = inputs.find((input) => input.name === name);
+  if (found !== undefined) return found;
+  throw rangeError(sample, oneOf(inputs.map((input) => input.name)), name);
+}
+
+function checkedSample(sample: unknown, inputs: DeclaredInputs, path: string): NamedSample {
+  if (!isPlain(sample)) throw typeError(path, { kind: 'object', keys: inputs.map(({ name }) => name) }, sample);
+  const found = new Map<string, InputArray>();
+  for (const [name, array] of Object.entries(sample)) {
+    found.set(name, checkArray(array, declaredAs(name, inputs, path), path));
+  }
+  return { path, inputs: found };
+}
+
+// -------------------------------------------------------------------------------------------------------------- several in an array
+
+/** Number of samples in an array of a file, and the shape of one; undefined for an array that is a sample itself. */
+function samplesIn(
+  shape: readonly number[],
+  { shape: wanted }: DeclaredInputs[number],
+): { readonly count: number; readonly shape: readonly number[] } | undefined {
+  if (wanted === undefined) return undefined;
+  const [first = 0, ...others] = shape;
+  if (shape.length === wanted.length + 1) return { count: first, shape: others };
+  const [fixed] = wanted;
+  const isSplit = fixed !== undefined && fixed > 0 && first > fixed && first % fixed === 0;
+  return shape.length === wanted.length && isSplit ? { count: first / fixed, shape: [fixed, ...others] } : undefined;
+}
+
+const sizeOf = (shape: readonly number[]) => shape.reduce((product, size) => product * size, 1);
+
+/** A part of the elements of an array. */
+function slice(data: InputArray['data'], begin: number, end: number): InputArray['data'] {
+  const typed = data as { subarray?(begin: number, end: number): InputArray['data'] };
+  return typed.subarray?.(begin, end) ?? Array.prototype.slice.call(data, begin, end);
+}
+
+/** The samples of an archive. Arrays that hold one sample belong to all. */
+function* fromArchive(arrays: ReadonlyMap<string, InputArray>, inputs: DeclaredInputs, path: string) {
+  const split = new Map<string, NonNullable<ReturnType<typeof samplesIn>>>();
+  for (const [name, { shape }] of arrays) {
+    const found = samplesIn(shape, declaredAs(name, inputs, path));
+    if (found !== undefined) split.set(name, found);
+  }
+  const [first] = split;
+  for (const [name, { count }] of split) {
+    if (count !== first?.[1].count)
+      throw rangeError(pathIn(path, name), exactly(first?.[1].count ?? 0, 'samples'), count);
+  }
+  if (first === undefined) {
+    yield checkedSample(Object.fromEntries(arrays), inputs, path);
+    return;
+  }
+  for (let i = 0; i < first[1].count; i++) {
+    const one = [...arrays].map(([name, array]): [string, InputArray] => {
+      const { shape } = split.get(name) ?? {};
+      if (shape === undefined) return [name, array];
+      const size = sizeOf(shape);
+      return [name, { data: slice(array.data, i * size, (i + 1) * size), shape }];
+    });
+    yield checkedSample(Object.fromEntries(one), inputs, `${path}[${i}]`);
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- files
+
+/** The samples of a .npy file, read one at a time. */
+async function* fromNpy(source: ByteSource, inputs: DeclaredInputs, path: string): AsyncGenerator<NamedSample> {
+  const [input, ...others] = inputs;
+  if (input === undefined || others.length > 0) {
+    throw rangeError(path, { kind: 'object', keys: inputs.map(({ name }) => name) }, source.name ?? 'a .npy file');
+  }
+  const { tensor, read } = await openNpy(source);
+  const split = samplesIn(tensor.shape, input);
+  const { count, shape } = split ?? { count: 1, shape: tensor.shape };
+  const bytes = count === 0 ? 0 : tensor.bytes / count;
+  for (let i = 0; i < count; i++) {
+    const one = { dtype: tensor.dtype, shape, bytes: await read(i * bytes, (i + 1) * bytes) };
+    const at = split === undefined ? path : `${path}[${i}]`;
+    const array = { data: numbersOf(one, pathIn(at, input.name)), shape };
+    yield { path: at, inputs: new Map([[input.name, checkArray(array, input, at)]]) };
+  }
+}
+
+/** Longest line in bytes. */
+const mostLine = 2 ** 28;
+/** Bytes of each read. */
+const lineWindow = 2 ** 20;
+
+/** Lines of a file, with the offset of each. */
+async function* linesOf(source: ByteSource): AsyncGenerator<{ readonly text: string; readonly at: number }> {
+  let [pending, at]: [Uint8Array[], number] = [[], 0];
+  const decode = (parts: readonly Uint8Array[]) => {
+    const all = new Uint8Array(parts.reduce((size, { length }) => size + length, 0));
+    let end = 0;
+    for (const part of parts) {
+      all.set(part, end);
+      end += part.length;
+    }
+    return new TextDecoder().decode(all);
+  };
+  for (let begin = 0; begin < source.size; begin += lineWindow) {
+    const bytes = await source.read(begin, Math.min(source.size, begin + lineWindow));
+    let from = 0;
+    for (let to = bytes.indexOf(10); to >= 0; to = bytes.indexOf(10, from)) {
+      yield { text: decode([...pending, bytes.subarray(from, to)]), at };
+      [pending, from, at] = [[], to + 1, begin + to + 1];
+    }
+    pending.push(bytes.subarray(from));
+    if (begin + bytes.length - at > mostLine) {
+      throw new ScalepointError('BAD_FILE', `a line has more than ${mostLine} bytes`, { byteOffset: at });
+    }
+  }
+  const last = decode(pending);
+  if (last !== '') yield { text: last, at };
+}
+
+/** Numbers of nested lists, row by row. @throws ScalepointError `BAD_FILE` */
+function arrayOf(value: unknown, fail: (text: string) => never): InputArray {
+  if (isPlain(value)) {
+    const { data, shape } = value as Partial<Record<'data' | 'shape', unknown>>;
+    if (!Array.isArray(data) || !Array.isArray(shape)) fail('an input is neither lists of numbers nor { data, shape }');
+    return { data: data.map((one) => numberOf(one, fail)), shape };
+  }
+  const shape: number[] = [];
+  for (let at = value; Array.isArray(at); at = at[0]) shape.push(at.length);
+  const data: number[] = [];
+  const add = (one: unknown, depth: number) => {
+    if (depth === shape.length) {
+      data.push(numberOf(one, fail));
+      return;
+    }
+    if (!Array.isArray(one) || one.length !== shape[depth]) fail('lists of an input have several lengths');
+    for (const inner of one) add(inner, depth + 1);
+  };
+  add(value, 0);
+  return { data, shape };
+}
+
+function numberOf(value: unknown, fail: (text: string) => never): number {
+  if (typeof value !== 'number' && typeof value !== 'boolean') fail('an input has an element that is not a number');
+  return Number(value);
+}
+
+/** The samples of JSON lines. A first dimension of 1 may be left out. */
+async function* fromLines(source: ByteSource, inputs: DeclaredInputs, path: string): AsyncGenerator<NamedSample> {
+  let index = 0;
+  for await (const { text, at } of linesOf(source)) {
+    if (text.trim() === '') continue;
+    const sample = `${path}[${index++}]`;
+    const fail = (why: string, cause?: unknown): never => {
+      const about = `sample ${index} of ${quoted(source.name ?? 'a file of samples')}: ${why}`;
+      throw new ScalepointError('BAD_FILE', about, { byteOffset: at, cause });
+    };
+    let parsed: unknown;
+    try {
+      parsed = JSON.parse(text);
+    } catch (cause) {
+      fail('the line is not JSON', cause);
+    }
+    if (!isPlain(parsed)) return fail('the line is not an object');
+    const arrays: Record<string, InputArray> = Object.create(null);
+    for (const [name, value] of Object.entries(parsed)) {
+      const array = arrayOf(value, fail);
+      const wanted = declaredAs(name, inputs, sample).shape;
+      const isShort = wanted !== undefined && wanted.length === array.shape.length + 1 && (wanted[0] ?? 1) === 1;
+      arrays[name] = isShort ? { data: array.data, shape: [1, ...array.shape] } : array;
+    }
+    yield checkedSample(arrays, inputs, sample);
+  }
+}
+
+/** The samples of a file. */
+async function* fromFile(source: ByteSource, inputs: DeclaredInputs, path: string): AsyncGenerator<NamedSample> {
+  const head = await source.read(0, Math.min(64, source.size));
+  if (npyMagic.every((byte, i) => head[i] === byte)) yield* fromNpy(source, inputs, path);
+  else if (new TextDecoder().decode(head).trimStart().startsWith('{')) yield* fromLines(source, inputs, path);
+  else {
+    const found = await readArrays(source, (names) => {
+      for (const name of names) declaredAs(name, inputs, path);
+    });
+    const arrays = [...found].map(([name, array]): [string, InputArray] => {
+      return [name, { data: numbersOf(array, pathIn(path, name)), shape: array.shape }];
+    });
+    yield* fromArchive(new Map(arrays), inputs, path);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- samples
+
+const isFiles = (data: ModelSamples): data is SampleFiles => isPlain(data) && Object.hasOwn(data, 'files');
+
+/**
+ * The samples of what a caller gives.
+ * @param option name of the argument, for errors
+ * @param open opens a file
+ * @throws TypeError naming the argument
+ */
+export function samplesOf(option: string, data: ModelSamples, inputs: DeclaredInputs, open: OpenInput): Samples {
+  if (isFiles(data)) {
+    const { files } = data;
+    const all: readonly FileInput[] = Array.isArray(files) ? files : [files];
+    return {
+      isRepeatable: true,
+      async *read() {
+        for (const [i, file] of all.entries()) {
+          const path = Array.isArray(files) ? `${option}.files[${i}]` : `${option}.files`;
+          const source = await open(file);
+          try {
+            yield* fromFile(source, inputs, path);
+          } finally {
+            await source.close();
+          }
+        }
+      },
+    };
+  }
+  const given = data as Partial<Iterable<ModelSample> & AsyncIterable<ModelSample>> | null;
+  const isIterable =
+    typeof given === 'object' && given !== null && (Symbol.iterator in given || Symbol.asyncIterator in given);
+  if (!isIterable) throw typeError(option, ofType('text', 'ids', 'iterable of samples', '{ files }'), data);
+  const begin = () => given[Symbol.asyncIterator]?.() ?? given[Symbol.iterator]?.();
+  return {
+    // Generators give themselves.
+    isRepeatable: Array.isArray(given) || !('next' in given),
+    async *read() {
+      let i = 0;
+      const iterator = begin() as AsyncIterator<ModelSample> | Iterator<ModelSample>;
+      for await (const sample of { [Symbol.asyncIterator]: () => iterator as AsyncIterator<ModelSample> }) {
+        yield checkedSample(sample, inputs, `${option}[${i++}]`);
+      }
+    },
+  };
+}

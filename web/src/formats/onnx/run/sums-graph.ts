@@ -1,0 +1,308 @@
+/**
+ * Makes a model that gives sums over activations in place of its outputs. Outputs of the model are dropped, with the nodes behind the last
+ * activation that counts. Sums in subgraphs are passed on: a Loop and a Scan carry them from step to step, and an If whose other branch runs
+ * gives 0.
+ */
+import {
+  bytesPiece,
+  int64Piece,
+  integerField,
+  type MessagePiece,
+  type NewNode,
+  nodePieces,
+  piecesField,
+  tensorPieces,
+  textField,
+} from '../file/encode.js';
+import type { OnnxModel } from '../file/model.js';
+import { graphField, intOf, nodeField, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import type { Graphs, NodeInGraph, Value } from '../graph/graph.js';
+import { Edits } from '../write/edits.js';
+import { type ColumnPlace, type Parents, type ProductInputs, parentsOf } from './product-inputs.js';
+import type { RunnableModel } from './runnable.js';
+import type { Loadable } from './runtime.js';
+
+const [float, int64] = [onnxTypeNumber('F32'), onnxTypeNumber('I64')];
+
+/** Combination of the results of several runs of a subgraph. */
+interface Combined {
+  readonly operator: 'Add' | 'Min' | 'Max';
+  readonly type: number;
+  readonly shape: readonly number[];
+  /** The result of no runs. */
+  readonly initial: number;
+}
+
+const sumOf = (shape: readonly number[], type = float): Combined => ({ operator: 'Add', type, shape, initial: 0 });
+
+/** Names of outputs for some inputs: the sum of squares of each column, or the sums of products of all; and the number of elements. */
+export interface SumOutputs {
+  readonly squares: string | undefined;
+  readonly moments: string | undefined;
+  readonly elements: string;
+}
+
+/** A value, as ValueInfoProto. */
+function valuePieces(name: string, type: number, shape: readonly number[]): MessagePiece[] {
+  const dimensions = shape.flatMap((size) => piecesField(1, [bytesPiece(integerField(1, size))]));
+  const tensor = [bytesPiece(integerField(1, type)), ...piecesField(2, dimensions)];
+  return [bytesPiece(textField(1, name)), ...piecesField(2, piecesField(1, tensor))];
+}
+
+const lastMessage = ({ messages }: OnnxGraph): number => (messages.at(-1) as OnnxGraph['messages'][number]).begin;
+
+/** Names that a node reads, with those that nodes of its subgraphs read. */
+function* namesRead({ inputs, attributes }: OnnxNode): Generator<string> {
+  yield* inputs;
+  for (const { graphs } of attributes.values()) {
+    for (const { nodes, outputs } of graphs) {
+      for (const { name } of outputs) yield name;
+      for (const node of nodes) yield* namesRead(node);
+    }
+  }
+}
+
+export class SumsGraph {
+  readonly #model: OnnxModel;
+  readonly #main: OnnxGraph;
+  readonly #opset: number;
+  readonly #edits = new Edits();
+  readonly #parents: Parents;
+  readonly #taken: Set<string>;
+  /** Constants of the main graph, by contents. */
+  readonly #constants = new Map<string, string>();
+  /** Number of outputs that were added behind those that a node carries. */
+  readonly #padded = new Set<OnnxNode>();
+  /** Values and nodes of the main graph that are needed. */
+  readonly #wanted = new Set<string>();
+  readonly #wantedNodes = new Set<OnnxNode>();
+  /** Sums by their inputs. */
+  readonly #made = new Map<string, SumOutputs>();
+  readonly #rows = new Map<string, { readonly rows: string; readonly elements: string }>();
+  readonly #valueKeys = new Map<Value, number>();
+
+  constructor(model: OnnxModel, graphs: Graphs) {
+    this.#model = model;
+    this.#main = model.proto.graph;
+    this.#opset = graphs.main.opsets.get('') ?? 1;
+    this.#parents = parentsOf(graphs);
+    this.#taken = new Set(graphs.valueNames);
+    for (const { start } of this.#main.outputs) this.#edits.replace(start);
+  }
+
+  // ------------------------------------------------------------------------------------------------------------------------ nodes
+
+  #fresh(): string {
+    let i = this.#taken.size;
+    while (this.#taken.has(`sum_${i}`)) i++;
+    this.#taken.add(`sum_${i}`);
+    return `sum_${i}`;
+  }
+
+  /** Adds a node with one output. Returns the name of it. */
+  #node(graph: OnnxGraph, opType: string, inputs: readonly string[], attributes: NewNode['attributes'] = {}): string {
+    const output = this.#fresh();
+    const node = { opType, inputs, outputs: [output], attributes };
+    this.#edits.append(lastMessage(graph), nodePieces(node, graphField.node));
+    return output;
+  }
+
+  /** A constant of the main graph. */
+  #constant(type: number, shape: readonly number[], values: readonly number[]): string {
+    const key = JSON.stringify([type, shape, values.map(String)]);
+    const known = this.#constants.get(key);
+    if (known !== undefined) return known;
+    const name = this.#fresh();
+    const data: MessagePiece =
+      type === int64 ? int64Piece(values) : { bytes: new Uint8Array(Float32Array.from(values).buffer) };
+    const pieces = piecesField(graphField.initializer, tensorPieces({ name, type, shape, data }));
+    this.#edits.append(lastMessage(this.#main), pieces);
+    this.#constants.set(key, name);
+    return name;
+  }
+
+  #integers(...values: readonly number[]): string {
+    return this.#constant(int64, [values.length], values);
+  }
+
+  /** Sums over an axis, which goes away. */
+  #reduce(graph: OnnxGraph, from: string, axis: number): string {
+    if (this.#opset < 13) return this.#node(graph, 'ReduceSum', [from], { axes: [axis], keepdims: 0 });
+    return this.#node(graph, 'ReduceSum', [from, this.#integers(axis)], { keepdims: 0 });
+  }
+
+  #output(graph: OnnxGraph, name: string, type: number, shape: readonly number[]): void {
+    this.#edits.append(lastMessage(graph), piecesField(graphField.output, valuePieces(name, type, shape)));
+  }
+
+  // -------------------------------------------------------------------------------------------------------------------- subgraphs
+
+  /** The result of no runs, as a value of the main graph. */
+  #initial({ type, shape, initial }: Combined): string {
+    const one = this.#constant(type, [], [initial]);
+    if (shape.length === 0) return one;
+    const key = `${one} ${shape.join()}`;
+    const known = this.#constants.get(key) ?? this.#node(this.#main, 'Expand', [one, this.#integers(...shape)]);
+    this.#constants.set(key, known);
+    return known;
+  }
+
+  /** Start of a field of a node or a graph by its position among those of one number; undefined behind the last one. */
+  #startOf({ begin, end }: { readonly begin: number; readonly end: number }, number: number, index: number) {
+    const fields = [...this.#model.skeleton.fields(begin, end)].filter((field) => field.number === number);
+    return fields[index]?.start;
+  }
+
+  /** Inserts a field before that of an index, or at the end. */
+  #insert(at: number | undefined, begin: number, pieces: readonly MessagePiece[]): void {
+    if (at === undefined) this.#edits.append(begin, pieces);
+    else this.#edits.before(at, pieces);
+  }
+
+  /** Passes a value of a graph on to the main graph. Returns the name of it there. */
+  #lift(graph: OnnxGraph, name: string, combined: Combined): string {
+    const parent = this.#parents.get(graph);
+    if (parent === undefined) return name;
+    const up = parent.node.opType === 'If' ? this.#fromBranch : this.#fromBody;
+    const lifted = up.call(this, graph, parent, name, combined);
+    return this.#lift(parent.graph, lifted, combined);
+  }
+
+  /** Passes a value of a branch of an If on. */
+  #fromBranch(graph: OnnxGraph, { node }: NodeInGraph, name: string, combined: Combined): string {
+    const { type, shape } = combined;
+    for (const { graphs } of node.attributes.values()) {
+      for (const branch of graphs) {
+        const given = branch === graph ? name : this.#node(branch, 'Identity', [this.#initial(combined)]);
+        this.#output(branch, given, type, shape);
+      }
+    }
+    const output = this.#fresh();
+    this.#edits.append(node.begin, [bytesPiece(textField(nodeField.output, output))]);
+    return output;
+  }
+
+  /** Passes a value of the body of a Loop or a Scan on, combined over its steps. */
+  #fromBody(graph: OnnxGraph, { node }: NodeInGraph, name: string, combined: Combined): string {
+    const { operator, type, shape } = combined;
+    const isLoop = node.opType === 'Loop';
+    // States: a Loop has two inputs before them and one output of the body; a Scan has other inputs behind them.
+    const states = node.inputs.length - (isLoop ? 2 : intOf(node, 'num_scan_inputs', 1));
+    const bodyOutput = graph.outputs[states + (isLoop ? 1 : 0)]?.start;
+    const [before, output] = [this.#fresh(), this.#fresh()];
+    const after = this.#node(graph, operator, [before, name]);
+    const input = piecesField(graphField.input, valuePieces(before, type, shape));
+    this.#insert(isLoop ? undefined : graph.inputs[states]?.start, lastMessage(graph), input);
+    this.#insert(bodyOutput, lastMessage(graph), piecesField(graphField.output, valuePieces(after, type, shape)));
+    // Fill up outputs that the node leaves out.
+    if (!this.#padded.has(node)) {
+      this.#padded.add(node);
+      for (let i = node.outputs.length; i < states; i++) {
+        this.#edits.append(node.begin, [bytesPiece(textField(nodeField.output, ''))]);
+      }
+    }
+    const given = bytesPiece(textField(nodeField.input, this.#initial(combined)));
+    this.#insert(isLoop ? undefined : this.#startOf(node, nodeField.input, states), node.begin, [given]);
+    const taken = bytesPiece(textField(nodeField.output, output));
+    this.#insert(this.#startOf(node, nodeField.output, states), node.begin, [taken]);
+    return output;
+  }
+
+  // ------------------------------------------------------------------------------------------------------------------------- sums
+
+  /** Keeps the nodes that give a value. */
+  #want(graph: OnnxGraph, name: string): void {
+    const parent = this.#parents.get(graph);
+    if (parent === undefined) this.#wanted.add(name);
+    else if (parent.graph === this.#main) this.#wantedNodes.add(parent.node);
+    else this.#want(parent.graph, '');
+  }
+
+  /** The values as rows of columns, [rows, columns], or for channels [samples, columns, positions]; and the number of elements. */
+  #rowsOf(key: string, { value, place, columns, isCast }: ProductInputs) {
+    const known = this.#rows.get(key);
+    if (known !== undefined) return known;
+    const { graph, name } = value;
+    const floats = isCast ? this.#node(graph, 'Cast', [name], { to: float }) : name;
+    const turns: { readonly [Place in ColumnPlace]?: () => string } = {
+      first: () => this.#node(graph, 'Transpose', [floats], { perm: [1, 0] }),
+      // The rank is not known.
+      lastButOne: () => this.#node(graph, 'Einsum', [floats], { equation: '...kn->...nk' }),
+    };
+    const shape = place === 'channels' ? this.#integers(0, columns, -1) : this.#integers(-1, columns);
+    const rows = this.#node(graph, 'Reshape', [turns[place]?.() ?? floats, shape]);
+    const elements = this.#lift(graph, this.#node(graph, 'Size', [floats]), sumOf([], int64));
+    this.#output(this.#main, elements, int64, []);
+    const made = { rows, elements };
+    this.#rows.set(key, made);
+    return made;
+  }
+
+  /** Adds sums over the inputs of products. @param wantsMoments true for the sums of products of all columns */
+  add(inputs: ProductInputs, wantsMoments: boolean): SumOutputs {
+    const number = this.#valueKeys.get(inputs.value) ?? this.#valueKeys.size;
+    this.#valueKeys.set(inputs.value, number);
+    const key = `${number} ${inputs.place} ${inputs.columns}`;
+    const ownKey = `${key} ${wantsMoments}`;
+    const known = this.#made.get(ownKey);
+    if (known !== undefined) return known;
+    const { value, place, columns } = inputs;
+    const { graph } = value;
+    this.#want(graph, value.name);
+    const { rows, elements } = this.#rowsOf(key, inputs);
+    const give = (name: string, shape: readonly number[]) => {
+      const given = this.#lift(graph, name, sumOf(shape));
+      this.#output(this.#main, given, float, shape);
+      return given;
+    };
+    let made: SumOutputs;
+    if (wantsMoments) {
+      const turned = this.#node(graph, 'Transpose', [rows], { perm: [1, 0] });
+      const moments = give(this.#node(graph, 'MatMul', [turned, rows]), [columns, columns]);
+      made = { squares: undefined, moments, elements };
+    } else {
+      const squares = this.#node(graph, 'Mul', [rows, rows]);
+      const summed = place === 'channels' ? this.#reduce(graph, squares, 2) : squares;
+      made = { squares: give(this.#reduce(graph, summed, 0), [columns]), moments: undefined, elements };
+    }
+    this.#made.set(ownKey, made);
+    return made;
+  }
+
+  // ------------------------------------------------------------------------------------------------------------------------ result
+
+  /** Removes the nodes that no sum needs. */
+  #removeRest(): void {
+    const { nodes } = this.#main;
+    const producers = new Map<string, OnnxNode>();
+    for (const node of nodes) for (const output of node.outputs) if (output !== '') producers.set(output, node);
+    const open = [...this.#wantedNodes];
+    const add = (name: string) => {
+      const producer = producers.get(name);
+      if (producer === undefined || this.#wantedNodes.has(producer)) return;
+      this.#wantedNodes.add(producer);
+      open.push(producer);
+    };
+    for (const name of this.#wanted) add(name);
+    for (let node = open.pop(); node !== undefined; node = open.pop()) for (const name of namesRead(node)) add(name);
+    for (const node of nodes) if (!this.#wantedNodes.has(node)) this.#edits.replace(node.start);
+  }
+
+  /** The model with its sums. Call once. */
+  finish({ bytes, externalData }: RunnableModel): Loadable {
+    this.#removeRest();
+    const pieces = this.#edits.apply(this.#model, 0, this.#model.source.size);
+    const parts = pieces.map((piece): Uint8Array => {
+      if ('bytes' in piece) return piece.bytes;
+      if ('begin' in piece) return bytes.subarray(piece.begin, piece.end);
+      throw new Error('sums have no parts of tensors');
+    });
+    const whole = new Uint8Array(parts.reduce((size, { length }) => size + length, 0));
+    let at = 0;
+    for (const part of parts) {
+      whole.set(part, at);
+      at += part.length;
+    }
+    return { bytes: whole, externalData };
+  }
+}

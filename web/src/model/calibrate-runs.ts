@@ -1,0 +1,118 @@
+/** Statistics of models that a runtime runs on samples. */
+import { ScalepointError, typeError } from '../core/errors.js';
+import { ofType } from '../core/option-problem.js';
+import { openWithin } from '../files/open.js';
+import type { ModelOutput } from '../files/sinks.js';
+import type { ModelRuns, ModelSample, ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
+import type { MomentsFile } from '../formats/statistics.js';
+import { importanceOf } from '../language/collect.js';
+import { MomentsLayout } from '../language/moments-file.js';
+import type { LanguageData } from '../language/tokens.js';
+import { chunkedTokens, type TextOptions } from './evaluate-model.js';
+import type { Opened } from './open.js';
+import { withOutputs } from './statistics-output.js';
+
+/** Options of `calibrateModel`, checked. */
+interface RunsOptions extends TextOptions {
+  readonly output: ModelOutput | undefined;
+  readonly overwrite: boolean;
+  readonly moments: boolean;
+  readonly run: Pick<RunOptions, 'runtime' | 'dimensions'>;
+}
+
+/** Statistics, as `calibrateModel` gives them. */
+interface RunStatistics extends Omit<MomentsFile, 'path'> {
+  readonly tokens: number;
+  readonly chunks: number;
+  readonly weights: readonly string[];
+  readonly unreached: readonly UnreachedWeight[];
+  readonly moments?: MomentsFile | undefined;
+}
+
+const momentsEnd = '.moments.safetensors';
+
+const isText = (one: unknown) => typeof one === 'string' || ArrayBuffer.isView(one) || Array.isArray(one);
+
+/** True for texts and ids, which are not samples. */
+function isLanguageData(data: LanguageData | ModelSamples): data is LanguageData {
+  if (typeof data === 'string' || ArrayBuffer.isView(data)) return true;
+  return Array.isArray(data) && data.length > 0 && data.every((one) => isText(one) || typeof one === 'number');
+}
+
+/** Samples of texts: one for each chunk. */
+async function samplesOfTexts(
+  opened: Opened,
+  runs: ModelRuns,
+  data: LanguageData,
+  options: TextOptions,
+): Promise<ModelSample[]> {
+  if (runs.tokens === undefined) {
+    throw typeError('data', ofType('iterable of samples', '{ files }'), data);
+  }
+  const limits = { vocabulary: runs.tokens, context: Number.POSITIVE_INFINITY };
+  const { ids, size } = await chunkedTokens('data', data, [opened], limits, options);
+  const samples: ModelSample[] = [];
+  for (let at = 0; at < ids.length; at += size) samples.push(runs.sampleOf(ids.subarray(at, at + size)));
+  return samples;
+}
+
+/** Collects statistics of a model by running it. See `calibrateModel`. */
+export async function calibrateRuns(
+  opened: Opened,
+  runs: ModelRuns,
+  data: LanguageData | ModelSamples,
+  { output, overwrite, moments, run, ...others }: RunsOptions,
+): Promise<RunStatistics> {
+  const { signal, onProgress } = others;
+  const beside = moments ? [momentsEnd] : [];
+  return withOutputs(opened, { output, overwrite, signal, beside }, async ([main, second], waiting) => {
+    const samples = isLanguageData(data) ? await samplesOfTexts(opened, runs, data, others) : data;
+    const options = {
+      ...run,
+      option: 'data',
+      moments,
+      signal,
+      open: (input: Parameters<typeof openWithin>[1]) => openWithin(waiting, input),
+    };
+    let layout: MomentsLayout | undefined;
+    let rested = performance.now();
+    const found = await runs.collect(samples, options, {
+      async onSample({ pass, passes, done, total }) {
+        const [bytesDone, bytesTotal] = [(pass - 1) * total + done, passes * total];
+        onProgress?.({ phase: 'calibrate', tensor: `sample ${done}`, index: 0, count: 1, bytesDone, bytesTotal });
+        if (performance.now() - rested < 50) return;
+        // Let the page draw.
+        await new Promise((resolve) => setTimeout(resolve));
+        rested = performance.now();
+      },
+      async onSums(sums) {
+        if (!moments) return;
+        layout = new MomentsLayout(sums, mostRows(sums));
+        await second?.sized(layout.size).write(0, layout.header);
+      },
+      async takeMoments({ names, columns }, means) {
+        const diagonal = Float32Array.from({ length: columns }, (_, i) => means[i * (columns + 1)] as number);
+        const sink = second?.sized(layout?.size ?? 0);
+        if (sink !== undefined) await layout?.write(sink, names[0] as string, means, diagonal);
+      },
+    });
+    if (found.sums.length === 0) {
+      throw new ScalepointError(
+        'RUNTIME',
+        'no inputs of weights were reached: the model has no such products, or no sample runs them',
+      );
+    }
+    const tokens = mostRows(found.sums);
+    const { file, weights } = importanceOf(found.sums, found.samples, Math.ceil(tokens / found.samples));
+    await main?.sized(file.length).write(0, file);
+    const { unreached, samples: chunks } = found;
+    const { size, bytes, blob } = (main as NonNullable<typeof main>).result();
+    const made = { tokens, chunks, weights, unreached, size, bytes, blob };
+    return second === undefined ? made : { ...made, moments: second.result() };
+  });
+}
+
+/** Rows that the inputs of a weight had, at most. */
+function mostRows(sums: readonly { readonly rows: number }[]): number {
+  return sums.reduce((most, { rows }) => Math.max(most, rows), 0);
+}

@@ -1,0 +1,91 @@
+/** The files of statistics: importance, and beside it files of more. They appear together or not at all. */
+import { ScalepointError } from '../core/errors.js';
+import { type Waiting, waitingFor } from '../core/waiting.js';
+import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import type { MomentsFile } from '../formats/statistics.js';
+import type { Opened } from './open.js';
+
+/** The place of a file beside an output; undefined for memory. */
+function besideOutput(output: ModelOutput | undefined, end: string): string | URL | undefined {
+  if (typeof output === 'string') return `${output}${end}`;
+  return output instanceof URL ? new URL(`${output.href}${end}`) : undefined;
+}
+
+/** A file to be written: to a place, or to memory once its size is known. */
+class OpenFile {
+  readonly #path: string | URL | undefined;
+  #sink: ByteSink | undefined;
+  #memory: MemorySink | undefined;
+  #size = 0;
+  isDone = false;
+
+  constructor(sink: ByteSink | undefined, path?: string | URL) {
+    this.#sink = sink;
+    this.#path = path;
+  }
+
+  /** The place of the bytes. */
+  sized(size: number): ByteSink {
+    this.#size = size;
+    if (this.#sink === undefined) {
+      this.#memory = memorySink(size);
+      this.#sink = this.#memory;
+    }
+    return this.#sink;
+  }
+
+  async finish(): Promise<void> {
+    await this.#sink?.finish();
+    this.isDone = true;
+  }
+
+  async discard(error: unknown): Promise<void> {
+    if (this.isDone) await this.#sink?.withdraw?.();
+    else await this.#sink?.discard(error);
+  }
+
+  result(): MomentsFile {
+    const kept = () => {
+      if (this.#memory !== undefined) return this.#memory;
+      throw new ScalepointError('IO', 'the file was written to `output`');
+    };
+    return { size: this.#size, path: this.#path, bytes: async () => kept().bytes(), blob: () => kept().blob() };
+  }
+}
+
+/** Options of the outputs. */
+interface OutputOptions {
+  readonly output: ModelOutput | undefined;
+  readonly overwrite: boolean;
+  readonly signal: AbortSignal | undefined;
+  /** Ends of names of files beside the output. */
+  readonly beside: readonly string[];
+}
+
+/** Opens the files, hands them to `use`, and finishes them in order, or discards all. */
+export async function withOutputs<T>(
+  { model }: Opened,
+  { output, overwrite, signal, beside }: OutputOptions,
+  use: (files: readonly OpenFile[], waiting: Waiting) => Promise<T>,
+): Promise<T> {
+  const waiting = waitingFor(signal);
+  const files: OpenFile[] = [];
+  try {
+    // Open the outputs first, so that a file that exists ends the call before the work.
+    const options = { overwrite, waiting, inputs: model.files.flatMap(({ identity }) => identity ?? []) };
+    files.push(new OpenFile(output === undefined ? undefined : await openSink(output, options)));
+    for (const end of beside) {
+      const path = besideOutput(output, end);
+      files.push(new OpenFile(path === undefined ? undefined : await openSink(path, options), path));
+    }
+    const result = await use(files, waiting);
+    // The main file appears last.
+    for (const file of files.toReversed()) await file.finish();
+    return result;
+  } catch (error) {
+    for (const file of files) await file.discard(error);
+    throw error;
+  } finally {
+    waiting.end();
+  }
+}
