@@ -173,6 +173,13 @@ Status attend(const float* q, const float* k, const float* v, uint32_t tokens, c
   return scalepoint::attend({q, queries}, {k, keys}, {v, keys}, spec, {scratch, attention_scratch_size(spec)}, {y, queries});
 }
 
+/// x and y: n floats.
+Status add_residual(const float* x, uint32_t n, float* y) { return scalepoint::add_residual({x, n}, {y, n}); }
+
+/// x: n floats, changed in place.
+void scale_floats(float factor, float* x, uint32_t n) { scalepoint::scale_floats(factor, {x, n}); }
+Status cap_softly(float cap, float* x, uint32_t n) { return scalepoint::cap_softly(cap, {x, n}); }
+
 /// up: n floats or null. y may be gate.
 Status apply_gate(Gate kind, const float* gate, const float* up, uint32_t n, float* y) {
   return scalepoint::apply_gate(kind, {gate, n}, {up, up == nullptr ? 0 : n}, {y, n});

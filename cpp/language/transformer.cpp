@@ -108,6 +108,22 @@ Status attend(std::span<const float> q, std::span<const float> k, std::span<cons
   return Status::kOk;
 }
 
+Status add_residual(std::span<const float> x, std::span<float> y) noexcept {
+  if (x.size() != y.size()) return Status::kSizeMismatch;
+  loops::add_scaled(y.data(), x.data(), 1.0f, y.size());
+  return Status::kOk;
+}
+
+void scale_floats(float factor, std::span<float> x) noexcept {
+  for (float& value : x) value *= factor;
+}
+
+Status cap_softly(float cap, std::span<float> x) noexcept {
+  if (!(cap > 0) || !std::isfinite(cap)) return Status::kBadLayout;
+  for (float& value : x) value = static_cast<float>(cap * std::tanh(static_cast<double>(value) / cap));
+  return Status::kOk;
+}
+
 Status apply_gate(Gate function, std::span<const float> gate, std::span<const float> up, std::span<float> y) noexcept {
   if (static_cast<int32_t>(function) < 0 || function > Gate::kGelu) return Status::kBadDType;
   if (y.size() != gate.size() || (!up.empty() && up.size() != gate.size())) return Status::kSizeMismatch;

@@ -64,6 +64,17 @@ enum class Gate : int32_t {
   kGelu = 2,      ///< x / 2 (1 + erf(x / sqrt(2)))
 };
 
+/// y += x, as a residual connection does.
+/// Status:  kSizeMismatch.
+[[nodiscard]] Status add_residual(std::span<const float> x, std::span<float> y) noexcept;
+
+/// x *= factor, in float32.
+void scale_floats(float factor, std::span<float> x) noexcept;
+
+/// x = cap * tanh(x / cap), which keeps x within -cap and cap. Computed in double.
+/// Status:  kBadLayout unless cap is finite and above 0.
+[[nodiscard]] Status cap_softly(float cap, std::span<float> x) noexcept;
+
 /// y = f(gate) * up, element by element; y = f(gate) if up is empty. y may be gate.
 /// Status:  kBadDType for other functions; kSizeMismatch.
 [[nodiscard]] Status apply_gate(Gate function, std::span<const float> gate, std::span<const float> up, std::span<float> y) noexcept;

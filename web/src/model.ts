@@ -81,6 +81,6 @@ export type { SizeOptions } from './model/sizes.js';
 export type { Tensor } from './model/stored-tensor.js';
 export type { VerifyReport } from './model/verify.js';
 export { type VerifyModelOptions, verifyModel } from './model/verify-model.js';
-export type { Progress } from './pipeline/progress.js';
+export type { DataProgress, Progress } from './pipeline/progress.js';
 export type { WorkOptions } from './pipeline/start.js';
 export type { WorkerLike } from './runner/worker-like.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { progressText } from '../../../web/src/cli/process.js';
+import { dataProgressText, progressText } from '../../../web/src/cli/process.js';
 
 const at = (bytesDone: number, width: number, tensor = 'model.layers.7.mlp.down_proj.weight') =>
   progressText({ tensor, bytesDone, bytesTotal: 3e9 }, 10_000, width);
@@ -13,6 +13,17 @@ describe('the line of progress', () => {
       ' 0% ░░░░░░░░░░░░░░░░░░░░ 0 B of 3.00 GB  model.layers.7.mlp.down_proj.weight'.padStart(77),
     );
     expect(at(3e9, 79)).toBe('100% ████████████████████ 3.00 GB of 3.00 GB  0 s left  model.layers.7.mlp.dow…');
+  });
+
+  it('counts tokens that pass a model', () => {
+    const at = { phase: 'calibrate', unit: 'tokens', pass: 5, passes: 16, done: 512, total: 2048 } as const;
+    // Four and a quarter of 16 passes of 2,048 tokens in ten seconds.
+    expect(dataProgressText(at, 10_000, 119)).toBe(' 26% █████░░░░░░░░░░░░░░░ 54 tokens/s  28 s left  pass 5 of 16');
+    // The run went on with the fifth pass: a quarter of one of twelve passes.
+    expect(dataProgressText(at, 10_000, 119, 4)).toBe(
+      '  2% ░░░░░░░░░░░░░░░░░░░░ 4.3 tokens/s  7 min 50 s left  pass 5 of 16',
+    );
+    expect(dataProgressText(at, 10_000, 29)).toBe(' 26% ██░░░░░░  28 s left');
   });
 
   it('is shorter in a narrow one', () => {

@@ -226,6 +226,9 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       rotate: true,
       attend: true,
       applyGate: true,
+      addResidual: true,
+      scaleFloats: true,
+      capSoftly: true,
       judgeToken: true,
     };
     expect(only.sort()).toEqual(Object.keys(modelsCalls).sort());

@@ -4,16 +4,14 @@ import { readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { calibrateModel, inspectModel, quantizeModel, readFloats } from '../../../web/src/model.js';
+import { calibrateModel, type DataProgress, inspectModel, quantizeModel, readFloats } from '../../../web/src/model.js';
 import { importanceOf, madeUp, tinyStories } from '../support/divergence.js';
 import { needNative } from '../support/native.js';
+import { drawn } from '../support/tokens.js';
 
 needNative();
 
 const samples = process.env.SCALEPOINT_SAMPLES;
-
-const drawn = (n: number, vocabulary: number) =>
-  Uint32Array.from({ length: n }, (_, i) => (i * i * 37 + i * 11 + 5) % vocabulary);
 
 /** The mean squares of a statistics file. */
 async function means(file: Uint8Array<ArrayBuffer>): Promise<Map<string, Float64Array>> {
@@ -40,7 +38,7 @@ describe('calibrateModel', () => {
   ).filter(([name]) => name === 'made up' || samples !== undefined);
   it.each(models)('finds the importance that llama.cpp finds, of %s', async (_, make) => {
     const file = await make();
-    const ids = Uint32Array.of(1, ...drawn(70, 500));
+    const ids = Uint32Array.of(1, ...drawn(70));
     const statistics = await calibrateModel(file, ids, { chunkSize: ids.length });
     expect(statistics).toMatchObject({ tokens: ids.length, chunks: 1 });
     const ours = await means(await statistics.bytes());
@@ -74,26 +72,50 @@ describe('calibrateModel', () => {
       const output = join(folder, 'imatrix.gguf');
       const file = madeUp();
       const options = { output, chunkSize: 16 };
-      await calibrateModel(file, drawn(40, 500), options);
+      const written = await calibrateModel(file, drawn(40), options);
+      for (const read of [() => written.bytes(), () => written.blob()]) await expect(read()).rejects.toThrow(TypeError);
       const first = await readFile(output);
-      await expect(calibrateModel(file, drawn(40, 500), options)).rejects.toMatchObject({ code: 'EXISTS' });
-      await calibrateModel(file, drawn(20, 500), { ...options, overwrite: true });
+      await expect(calibrateModel(file, drawn(40), options)).rejects.toMatchObject({ code: 'EXISTS' });
+      await calibrateModel(file, drawn(20), { ...options, overwrite: true });
       expect((await readFile(output)).equals(first)).toBe(false);
 
       // Stopped in the middle.
       const stopped = join(folder, 'stopped.gguf');
       const controller = new AbortController();
       const reason = new Error('enough');
-      const onProgress = ({ bytesDone, bytesTotal }: { bytesDone: number; bytesTotal: number }) => {
-        if (bytesDone > bytesTotal / 2) controller.abort(reason);
+      const onProgress = ({ pass }: DataProgress) => {
+        if (pass === 2) controller.abort(reason);
       };
       await expect(
-        calibrateModel(file, drawn(64, 500), { output: stopped, chunkSize: 16, onProgress, signal: controller.signal }),
+        calibrateModel(file, drawn(64), { output: stopped, chunkSize: 16, onProgress, signal: controller.signal }),
       ).rejects.toBe(reason);
       expect(existsSync(stopped)).toBe(false);
     } finally {
       await rm(folder, { recursive: true });
     }
+  });
+
+  it('reports the tokens that have passed each layer', async () => {
+    const seen: DataProgress[] = [];
+    const onProgress = (progress: DataProgress) => seen.push(progress);
+    const file = madeUp();
+    // Slices hold 512 tokens.
+    const { tokens } = await calibrateModel(file, drawn(1040), { chunkSize: 16, onProgress });
+    const passes = seen.at(-1)?.passes as number;
+    expect(seen).toEqual(
+      Array.from({ length: passes }, (_, layer) =>
+        [512, 1024, tokens].map((done) => ({
+          phase: 'calibrate',
+          unit: 'tokens',
+          pass: layer + 1,
+          passes,
+          done,
+          total: tokens,
+        })),
+      ).flat(),
+    );
+    const rejecting = calibrateModel(file, drawn(64), { onProgress: async () => Promise.reject(new Error('enough')) });
+    await expect(rejecting).rejects.toThrow('enough');
   });
 
   it('refuses data that do not fit', async () => {
@@ -116,9 +138,9 @@ describe('calibrateModel', () => {
     ] as const) {
       await expect(calibrateModel(file, data as never), JSON.stringify(data)).rejects.toMatchObject({ option });
     }
-    await expect(calibrateModel(file, drawn(9, 500), { chunkSize: 10 })).rejects.toMatchObject({ option: 'data' });
+    await expect(calibrateModel(file, drawn(9), { chunkSize: 10 })).rejects.toMatchObject({ option: 'data' });
     for (const bad of [{ chunkSize: 3 }, { chunkSize: 1.5 }, { maxTokens: 0 }, { tokenizer: {} }]) {
-      await expect(calibrateModel(file, drawn(9, 500), bad as never)).rejects.toMatchObject({
+      await expect(calibrateModel(file, drawn(9), bad as never)).rejects.toMatchObject({
         option: Object.keys(bad)[0],
       });
     }

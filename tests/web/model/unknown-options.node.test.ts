@@ -1,8 +1,10 @@
 // Options that calls on model files do not know, at any depth, and what was probably meant.
 import { load } from 'scalepoint';
 import {
+  calibrateModel,
   compareModels,
   estimateModel,
+  evaluateModel,
   fitTypes,
   inspectModel,
   loadTensors,
@@ -92,6 +94,20 @@ it.each<[name: string, call: () => Promise<unknown>, option: string, hint?: obje
     () => verifyModel(file, anything({ workers: 0 })),
     'workers',
     takenBy('quantizeModel', 'workers'),
+  ],
+  ['evaluateModel', () => evaluateModel(file, anything({ txt: 'x' })), 'txt', meant('text')],
+  [
+    'evaluateModel with an output',
+    () => evaluateModel(file, anything({ text: 'x', output: 'y' })),
+    'output',
+    takenBy('quantizeModel', 'output'),
+  ],
+  ['calibrateModel', () => calibrateModel(file, 'x', anything({ momens: true })), 'momens', meant('moments')],
+  [
+    'calibrateModel with a reference',
+    () => calibrateModel(file, 'x', anything({ reference: file })),
+    'reference',
+    takenBy('evaluateModel', 'reference'),
   ],
   ['inspectModel', () => inspectModel(file, anything({ singal: 0 })), 'singal', meant('signal')],
   ['readTensor', () => readTensor(file, 'a.weight', anything({ singal: 0 })), 'singal', meant('signal')],

@@ -11,7 +11,7 @@ import { whole } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments } from './parse.js';
-import { abortOnSignal, about, effort, peakBytes, printJson, progressLine, UsageError } from './process.js';
+import { abortOnSignal, about, dataProgressLine, effort, peakBytes, printJson, UsageError } from './process.js';
 import { readText } from './side-file.js';
 import { counted, formatBytes, printable, printLines } from './text.js';
 import { calibrateUsage, evaluateUsage } from './usage.js';
@@ -85,7 +85,7 @@ export async function evaluate(args: string[]): Promise<number> {
   const [first, second] = filesOf(positionals, names, 'evaluate') as [string, string | undefined];
   const [text, sizes] = [await dataOf(values, 'evaluate'), sizesOf(values)];
   const signal = abortOnSignal('interrupted');
-  const progress = progressLine(values.quiet ?? false);
+  const progress = dataProgressLine(values.quiet ?? false);
   const judge = async (a: Input, b: Input | undefined): Promise<number> => {
     const found = await about(a.name, () =>
       evaluateModel(a.file, { text, reference: b?.file, ...sizes, signal, onProgress: progress.update }),
@@ -116,7 +116,7 @@ export async function calibrate(args: string[]): Promise<number> {
   const { output = 'imatrix.gguf', force = false, quiet = false } = values;
   const [data, sizes] = [await dataOf(values, 'calibrate'), sizesOf(values)];
   const signal = abortOnSignal('interrupted, nothing was written');
-  const progress = progressLine(quiet);
+  const progress = dataProgressLine(quiet);
   return withInput(
     file,
     async (input) => {

@@ -1,6 +1,6 @@
 /** The process around a command: signals, the line of progress, memory, output for machines, errors. */
 import { readFileSync } from 'node:fs';
-import type { Progress } from '../model.js';
+import type { DataProgress, Progress } from '../model.js';
 import { ScalepointError } from '../model.js';
 import { jsonText } from './json.js';
 import { columnsOf, formatBytes, formatSeconds, printable } from './text.js';
@@ -107,20 +107,51 @@ export function progressText(
   milliseconds: number,
   width: number,
 ): string {
-  const done = bytesDone / Math.max(bytesTotal, 1);
-  const percent = `${Math.floor(done * 100)}%`.padStart(4);
+  const share = bytesDone / Math.max(bytesTotal, 1);
+  const done = `${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`;
+  return lineText({ share, seconds: milliseconds / 1000, done, name: tensor }, width);
+}
+
+/** The same for data that pass a model: 42% ████████░░░░░░░░░░░░ 310 tokens/s  12 s left  layer 7 of 16. The rate is that of all passes. */
+export function dataProgressText(
+  { unit, pass, passes, done, total }: DataProgress,
+  milliseconds: number,
+  width: number,
+  passesBefore = 0,
+): string {
+  const left = passes - passesBefore;
+  const share = (pass - passesBefore - 1 + done / Math.max(total, 1)) / Math.max(left, 1);
+  const seconds = milliseconds / 1000;
+  const rate = (share * total) / Math.max(seconds, 1e-3);
+  const digits = rate < 10 ? 1 : 0;
+  const text = rate.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return lineText({ share, seconds, done: `${text} ${unit}/s`, name: `pass ${pass} of ${passes}` }, width);
+}
+
+/** The parts of a line of progress. */
+interface ProgressParts {
+  /** Share of the work that is done. */
+  readonly share: number;
+  readonly seconds: number;
+  /** The amount of work that is done. */
+  readonly done: string;
+  /** The current work. */
+  readonly name: string;
+}
+
+function lineText({ share, seconds, done, name }: ProgressParts, width: number): string {
+  const percent = `${Math.floor(share * 100)}%`.padStart(4);
   // Too early for an estimate.
-  const left = done < 0.01 ? '' : `  ${formatSeconds((milliseconds / 1000) * (1 / done - 1))} left`;
+  const left = share < 0.01 ? '' : `  ${formatSeconds(seconds * (1 / share - 1))} left`;
   const blocks = width >= 40 ? 20 : 8;
-  const bar = '█'.repeat(Math.round(done * blocks)).padEnd(blocks, '░');
-  const bytes = ` ${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`;
+  const bar = '█'.repeat(Math.round(share * blocks)).padEnd(blocks, '░');
   let line = '';
-  for (const part of [percent, ` ${bar}`, ...(width >= 40 ? [bytes, left] : [left])]) {
+  for (const part of [percent, ` ${bar}`, ...(width >= 40 ? [` ${done}`, left] : [left])]) {
     if (line.length + part.length > width) return line;
     line += part;
   }
   const room = width - line.length - 2;
-  return room < leastName ? line : `${line}  ${within(printable(tensor), room)}`;
+  return room < leastName ? line : `${line}  ${within(printable(name), room)}`;
 }
 
 /** The start of a text that fits into some columns. Characters from U+1100 on may take two. */
@@ -138,18 +169,34 @@ function within(text: string, columns: number): string {
 const leastName = 8;
 
 /** A line of progress on stderr, if that is a terminal. It does not appear for quick work. */
-export function progressLine(quiet: boolean) {
+export const progressLine = (quiet: boolean) => lineOn(quiet, (_: Progress) => progressText);
+
+/** The same for data that pass a model. */
+export const dataProgressLine = (quiet: boolean) =>
+  lineOn(
+    quiet,
+    (first: DataProgress) => (progress: DataProgress, milliseconds: number, width: number) =>
+      dataProgressText(progress, milliseconds, width, first.pass - 1),
+  );
+
+/** @param sayFrom gives the text of reports, from the first one: a run that goes on begins with a later pass */
+function lineOn<P>(
+  quiet: boolean,
+  sayFrom: (first: P) => (progress: P, milliseconds: number, width: number) => string,
+) {
   const active = !quiet && process.stderr.isTTY === true;
   const start = performance.now();
   let last = start;
   let drawn = false;
+  let say: ReturnType<typeof sayFrom> | undefined;
   return {
-    update({ tensor, bytesDone, bytesTotal }: Progress): void {
+    update(progress: P): void {
+      say ??= sayFrom(progress);
       const now = performance.now();
       if (!active || now - start < 200 || now - last < 50) return;
       last = now;
       drawn = true;
-      const line = progressText({ tensor, bytesDone, bytesTotal }, now - start, columnsOf(process.stderr) - 1);
+      const line = say(progress, now - start, columnsOf(process.stderr) - 1);
       process.stderr.write(`\r\x1b[2K${line}`);
     },
     clear(): void {

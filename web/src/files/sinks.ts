@@ -21,6 +21,12 @@ export interface MemorySink extends ByteSink {
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
 }
 
+/** The sink of a result that stayed in memory. @throws TypeError if it went to an output */
+export function inMemory<T>(kept: T | undefined): T {
+  if (kept === undefined) throw new TypeError('the result was written to `output`; read it there');
+  return kept;
+}
+
 /**
  * An output for a result: a path (Node), an open file (Node), a file handle of the browser (OPFS or a save dialog), a folder of the browser,
  * or a stream. A path and a browser's file handle show nothing until the result is whole. After an error, an open file is empty and a

@@ -19,7 +19,7 @@ async function readMoments(
   readOptionFile: ReadOptionFile,
 ): Promise<ModelMoments> {
   const { momentsIn } = await import('./safetensors/moments.js');
-  const file = momentsFileOf(data);
+  const file = await momentsFileOf(data);
   const moments = await readOptionFile(file, (source) => inFile(source.name ?? 'data', momentsIn(source)));
   return { file, ...moments };
 }

@@ -7,10 +7,10 @@ export interface MomentsFile {
   readonly size: number;
   /** Path or URL of the written file; undefined if it is in memory. */
   readonly path?: string | URL | undefined;
-  /** The file, if it is in memory. */
+  /** The file, if it is in memory. @throws TypeError if it was written */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
-  /** The file, if it is in memory. */
-  blob(): Blob;
+  /** The same as a Blob. @throws TypeError if it was written */
+  blob(): Promise<Blob>;
 }
 
 /** Statistics with second moments. */
@@ -23,8 +23,8 @@ export const hasMoments = (data: unknown): data is { readonly moments: MomentsFi
   typeof data === 'object' && data !== null && typeof (data as Partial<StatisticsOfModel>).moments?.blob === 'function';
 
 /** The file of moments that the option `data` means. */
-export function momentsFileOf(data: FileInput | StatisticsOfModel): FileInput {
-  return hasMoments(data) ? (data.moments.path ?? data.moments.blob()) : (data as FileInput);
+export async function momentsFileOf(data: FileInput | StatisticsOfModel): Promise<FileInput> {
+  return hasMoments(data) ? (data.moments.path ?? (await data.moments.blob())) : (data as FileInput);
 }
 
 /** Importance of one weight. */

@@ -2,8 +2,10 @@
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import { importanceFile } from '../formats/gguf/importance-file.js';
-import { type LanguageProgress, type RunnableLanguage, statesOf } from './evaluate.js';
+import { beginTexts, type RunnableLanguage, statesOf, type TokenProgress } from './evaluate.js';
 import type { WatchInputs } from './forward.js';
+
+export { beginTexts };
 
 /** Sums over the inputs that some weights share. */
 export interface InputSums {
@@ -73,7 +75,7 @@ export async function collectSums(
   model: RunnableLanguage,
   ids: Uint32Array,
   textSize: number,
-  onProgress: LanguageProgress,
+  onProgress: TokenProgress,
   takeMoments?: TakeMoments,
 ): Promise<InputSums[]> {
   const { core } = model;
@@ -95,21 +97,12 @@ export async function collectSums(
     sums.rows += rows;
     moments?.add(key, x, rows, columns);
   };
-  await statesOf(model, ids, textSize, onProgress, watch, async () => {
+  const { layers } = model.facts;
+  const onTokens: TokenProgress = (progress) => onProgress({ ...progress, passes: layers });
+  await statesOf(model, ids, textSize, onTokens, watch, async () => {
     if (takeMoments !== undefined) await moments?.finish(all, takeMoments);
   });
   return [...all.values()];
-}
-
-/** Chunks of a text, each beginning with the model's first token. The rest of the text is one more chunk, if it is long enough. */
-export function textsFor(
-  { beginning }: RunnableLanguage,
-  ids: Uint32Array,
-  textSize: number,
-): Uint32Array<ArrayBuffer> {
-  const texts = ids.slice();
-  if (beginning !== undefined) for (let at = 0; at < texts.length; at += textSize) texts[at] = beginning;
-  return texts;
 }
 
 /** The sums as an importance matrix of llama.cpp, and the weights that it has numbers for. */

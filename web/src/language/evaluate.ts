@@ -1,11 +1,12 @@
 /**
  * Perplexity of language models, and their divergence from a reference, as llama-perplexity defines them: the text is one stream of tokens,
  * cut into chunks; in each the first token becomes the one that begins texts, where the model has one, and the second half counts.
- * Reference: github.com/ggml-org/llama.cpp, tools/perplexity/perplexity.cpp.
+ * Reference: github.com/ggml-org/llama.cpp, tools/perplexity/perplexity.cpp at commit 050fc7f32de16858ac667d775b43a51ed8976e6f.
  */
 import { Status, TokenJudgment } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
+import type { DataProgress } from '../pipeline/progress.js';
 import type { LanguageFacts } from './facts.js';
 import type { LanguageForward } from './forward.js';
 
@@ -73,23 +74,25 @@ export interface RunnableLanguage {
 /** Bytes of logits that are in memory together, of each model. */
 const logitBytes = 1 << 27;
 
-/** Called with the tokens that a layer has passed. */
-export type LanguageProgress = (what: string, done: number, total: number) => void | Promise<void>;
+/** Called with the tokens that have passed a layer. */
+export type TokenProgress = (
+  progress: Pick<DataProgress, 'pass' | 'passes' | 'done' | 'total'>,
+) => void | Promise<void>;
 
 /** States of all tokens behind the last layer. @param onLayer called after each layer */
 export async function statesOf(
   { facts, forward }: RunnableLanguage,
   ids: Uint32Array,
   textSize: number,
-  onProgress: LanguageProgress,
+  onProgress: TokenProgress,
   watch: Parameters<LanguageForward['layer']>[3] = () => {},
   onLayer: (layer: number) => Promise<void> = async () => {},
 ): Promise<Float32Array<ArrayBuffer>> {
   const states = await forward.embed(ids);
-  const total = facts.layers * ids.length;
-  for (let layer = 0; layer < facts.layers; layer++) {
+  const { layers: passes } = facts;
+  for (let layer = 0; layer < passes; layer++) {
     await forward.layer(layer, states, textSize, watch, (done) =>
-      onProgress(`blk.${layer}`, layer * ids.length + done, total),
+      onProgress({ pass: layer + 1, passes, done, total: ids.length }),
     );
     await onLayer(layer);
   }
@@ -121,17 +124,15 @@ function quantileOf(sorted: Float64Array, share: number): number {
   return low + (high - low) * (at - Math.floor(at));
 }
 
-/** Cuts a text into chunks, each beginning with the model's first token. */
-function chunksOf(ids: Uint32Array, chunkSize: number, beginning: number | undefined): Uint32Array<ArrayBuffer> {
-  const chunks = Math.floor(ids.length / chunkSize);
-  const cut = ids.slice(0, chunks * chunkSize);
-  if (beginning !== undefined) for (let i = 0; i < chunks; i++) cut[i * chunkSize] = beginning;
-  return cut;
-}
-
-/** States of the tokens of a chunk whose logits count. */
-function countedStates(states: Float32Array, hidden: number, first: number, count: number): Float32Array<ArrayBuffer> {
-  return states.slice(first * hidden, (first + count) * hidden);
+/** A copy of the ids in which each chunk, the last and perhaps shorter one too, begins with the model's first token, if it has one. */
+export function beginTexts(
+  ids: Uint32Array,
+  chunkSize: number,
+  beginning: number | undefined,
+): Uint32Array<ArrayBuffer> {
+  const texts = ids.slice();
+  if (beginning !== undefined) for (let at = 0; at < texts.length; at += chunkSize) texts[at] = beginning;
+  return texts;
 }
 
 /**
@@ -144,7 +145,7 @@ export async function evaluateLanguage(
   reference: RunnableLanguage | undefined,
   ids: Uint32Array,
   chunkSize: number,
-  onProgress: LanguageProgress,
+  onProgress: TokenProgress,
 ): Promise<LanguageEvaluation> {
   const models = reference === undefined ? [model] : [model, reference];
   const { vocabulary } = model.forward;
@@ -153,13 +154,15 @@ export async function evaluateLanguage(
     throw new ScalepointError('BAD_FILE', text);
   }
   // Pass all layers.
-  const cut = chunksOf(ids, chunkSize, model.beginning);
-  const chunks = cut.length / chunkSize;
+  const chunks = Math.floor(ids.length / chunkSize);
+  const cut = beginTexts(ids.subarray(0, chunks * chunkSize), chunkSize, model.beginning);
   const states: Float32Array<ArrayBuffer>[] = [];
-  for (const [i, one] of models.entries()) {
-    const total = (progress: string, done: number, all: number) =>
-      onProgress(progress, i * all + done, models.length * all);
-    states.push(await statesOf(one, cut, chunkSize, total));
+  const passes = models.reduce((sum, { facts }) => sum + facts.layers, 1);
+  let before = 0;
+  for (const one of models) {
+    const onTokens: TokenProgress = (progress) => onProgress({ ...progress, pass: before + progress.pass, passes });
+    states.push(await statesOf(one, cut, chunkSize, onTokens));
+    before += one.facts.layers;
   }
 
   // Judge the second half of each chunk, some tokens at a time.
@@ -180,7 +183,11 @@ export async function evaluateLanguage(
         const begin = chunk * chunkSize + first + at;
         const logits: Float32Array[] = [];
         for (const [i, { forward, facts }] of models.entries()) {
-          logits.push(await forward.logits(countedStates(states[i] as Float32Array, facts.hidden, begin, n), () => {}));
+          const counted = (states[i] as Float32Array<ArrayBuffer>).slice(
+            begin * facts.hidden,
+            (begin + n) * facts.hidden,
+          );
+          logits.push(await forward.logits(counted, () => {}));
         }
         for (let token = 0; token < n; token++) {
           const row = (all: Float32Array) => all.subarray(token * vocabulary, (token + 1) * vocabulary);

@@ -1,7 +1,8 @@
 /**
  * Facts about a language model, from the metadata of its GGUF form. Folders have the same metadata once they are converted, so one set of
  * keys describes both.
- * Reference: github.com/ggml-org/llama.cpp, src/llama-model.cpp and ggml/src/ggml-cpu/ops.cpp (ggml_rope_yarn).
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-model.cpp at commit a5410f046c01d01330c8a42f13b64a211fedf2c3, and
+ * ggml/src/ggml-cpu/ops.cpp at commit 1f08e2d662715ead7987c365eced4f273d90e431 (rope_yarn, ggml_rope_cache_init).
  */
 import { Gate, RotaryPairs } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';

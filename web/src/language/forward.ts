@@ -106,7 +106,6 @@ export class LanguageForward {
     const { hidden, embeddingScale } = this.#facts;
     const name = 'token_embd.weight';
     const states = new Float32Array(ids.length * hidden);
-    const scale = Math.fround(embeddingScale);
     // Read each row once.
     const tokensOf = new Map<number, number[]>();
     for (const [token, id] of ids.entries()) {
@@ -114,11 +113,18 @@ export class LanguageForward {
       if (tokens === undefined) tokensOf.set(id, [token]);
       else tokens.push(token);
     }
-    for (const [id, tokens] of tokensOf) {
-      const row = await this.#tensors.read(name, id, 1);
-      for (const token of tokens) {
-        for (let i = 0; i < hidden; i++) states[token * hidden + i] = (row[i] as number) * scale;
+    const memory = new Memory(this.#core);
+    try {
+      const address = memory.floats(hidden);
+      for (const [id, tokens] of tokensOf) {
+        const { models } = this.#core;
+        models.HEAPF32.set(await this.#tensors.read(name, id, 1), address >>> 2);
+        models.scaleFloats(embeddingScale, address, hidden);
+        const row = models.HEAPF32.subarray(address >>> 2, (address >>> 2) + hidden);
+        for (const token of tokens) states.set(row, token * hidden);
       }
+    } finally {
+      memory.release();
     }
     return states;
   }
@@ -194,10 +200,7 @@ export class LanguageForward {
         const heap = () => models.HEAPF32;
         const norm = (from: number, rows: number, weight: number, width: number, to: number) =>
           checkStatus(models.rmsNorm(from, rows, weight, width, epsilon, 0, to));
-        const add = (from: number) => {
-          const [to, added] = [heap().subarray(x >>> 2), heap().subarray(from >>> 2)];
-          for (let i = 0; i < tokens * hidden; i++) (to[i] as number) += added[i] as number;
-        };
+        const add = (from: number) => checkStatus(models.addResidual(from, tokens * hidden, x));
         const apply = (matrix: Product, from: number, to: number) => {
           watch(matrix.names, from, tokens, matrix.inputs);
           matrix.run(from, tokens, to);
@@ -295,6 +298,7 @@ export class LanguageForward {
           const product = await this.#product([this.#head], piece, row, n);
           const y = piece.floats(tokens * n);
           product.run(x, tokens, y);
+          if (finalCap > 0) checkStatus(core.models.capSoftly(finalCap, y, tokens * n));
           for (let token = 0; token < tokens; token++) {
             const from = (y >>> 2) + token * n;
             all.set(core.module.HEAPF32.subarray(from, from + n), token * vocabulary + row);
@@ -306,7 +310,6 @@ export class LanguageForward {
     } finally {
       memory.release();
     }
-    if (finalCap > 0) for (const [i, value] of all.entries()) all[i] = finalCap * Math.tanh(value / finalCap);
     return all;
   }
 

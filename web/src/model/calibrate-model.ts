@@ -1,7 +1,7 @@
-import { ScalepointError, typeError } from '../core/errors.js';
+import { typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { waitingFor } from '../core/waiting.js';
-import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import { type ByteSink, inMemory, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import type { ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import type { TakeMoments } from '../language/collect.js';
@@ -9,9 +9,10 @@ import type { MomentsLayout } from '../language/moments-file.js';
 import type { LanguageData } from '../language/tokens.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { checkRunOptions } from './compare-models.js';
-import { checkTextOptions, chunkedTokens, languageProgress, type TextOptions, textNames } from './evaluate-model.js';
+import { checkTextOptions, chunkedTokens, type TextOptions, tokenProgress } from './evaluate-model.js';
 import { withLanguage } from './language.js';
 import { withModel } from './open.js';
+import { modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
 import { checkOptions } from './work-options.js';
 
@@ -32,14 +33,11 @@ export interface CalibrateModelOptions extends TextOptions {
   readonly run?: Pick<RunOptions, 'runtime' | 'dimensions'> | undefined;
 }
 
-/** The file of moments of a result, in memory or written. */
-function momentsFile(size: number, path: string | URL | undefined, memory: MemorySink | undefined): MomentsFile {
-  const kept = () => {
-    if (memory !== undefined) return memory;
-    throw new ScalepointError('IO', 'the moments were written to `moments.path`');
-  };
-  return { size, path, bytes: async () => kept().bytes(), blob: () => kept().blob() };
-}
+/** The contents of a file that stayed in memory. */
+const contentsOf = (memory: MemorySink | undefined) => ({
+  bytes: async () => inMemory(memory).bytes(),
+  blob: async () => inMemory(memory).blob(),
+});
 
 const momentsEnd = '.moments.safetensors';
 
@@ -63,10 +61,10 @@ export interface ModelStatistics {
   readonly size: number;
   /** The second moments, if they were asked for. */
   readonly moments?: MomentsFile | undefined;
-  /** The file, unless `output` was given. */
+  /** The file. @throws TypeError if it was written to `output` */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
-  /** The file, unless `output` was given. */
-  blob(): Blob;
+  /** The same as a Blob. @throws TypeError if it was written to `output` */
+  blob(): Promise<Blob>;
 }
 
 /**
@@ -82,7 +80,7 @@ export async function calibrateModel(
   data: LanguageData | ModelSamples,
   options: CalibrateModelOptions = {},
 ): Promise<ModelStatistics> {
-  checkOptions(options, [...textNames, 'output', 'overwrite', 'moments', 'run']);
+  checkOptions(options, modelCalls().calibrateModel, modelCalls());
   const { output, overwrite, moments, run = {}, ...others } = options;
   if (moments !== undefined && typeof moments !== 'boolean') throw typeError('moments', ofType('boolean'), moments);
   checkRunOptions(run, ['runtime', 'dimensions']);
@@ -90,7 +88,6 @@ export async function calibrateModel(
   if (data === undefined) throw typeError('data', ofType('string', 'Uint32Array', 'array'), data);
   others.signal?.throwIfAborted();
   const collect = await import('../language/collect.js');
-  const momentsFiles = await import('../language/moments-file.js');
   return withCallbacks(others, (own) =>
     withModel(model, own, async (opened) => {
       const runs = await opened.format.runs?.(opened.model);
@@ -114,11 +111,12 @@ export async function calibrateModel(
         const { file, momentsSize, ...made } = await withLanguage(opened, own, async (language) => {
           const limits = { vocabulary: language.forward.vocabulary, context: language.facts.context };
           const { ids, size } = await chunkedTokens('data', data as LanguageData, [opened], limits, own);
-          const texts = collect.textsFor(language, ids, size);
+          const texts = collect.beginTexts(ids, size, language.beginning);
           // Lay out the moments, and write those of each layer behind it.
           const { forward, facts } = language;
           const shared = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i)).flat();
-          const layout = moments === true ? new momentsFiles.MomentsLayout(shared, texts.length) : undefined;
+          const files = moments === true ? await import('../language/moments-file.js') : undefined;
+          const layout = files && new files.MomentsLayout(shared, texts.length);
           if (layout !== undefined && momentsSink === undefined) {
             momentsMemory = memorySink(layout.size);
             momentsSink = momentsMemory;
@@ -126,7 +124,7 @@ export async function calibrateModel(
           await momentsSink?.write(0, (layout as MomentsLayout).header);
           const take: TakeMoments = (...numbers) =>
             (layout as MomentsLayout).write(momentsSink as ByteSink, ...numbers);
-          const progress = languageProgress(own, 'calibrate');
+          const progress = tokenProgress(own, 'calibrate');
           const sums = await collect.collectSums(language, texts, size, progress, layout && take);
           const chunks = Math.ceil(texts.length / size);
           const made = collect.importanceOf(sums, chunks, size);
@@ -139,12 +137,9 @@ export async function calibrateModel(
         await momentsSink?.finish();
         areMomentsDone = true;
         await to.finish();
-        const kept = () => {
-          if (memory !== undefined) return memory;
-          throw new ScalepointError('IO', 'the file was written to `output`');
-        };
-        const second = momentsSize === undefined ? {} : { moments: momentsFile(momentsSize, path, momentsMemory) };
-        return { ...made, size: file.length, ...second, bytes: async () => kept().bytes(), blob: () => kept().blob() };
+        const second: { moments?: MomentsFile } =
+          momentsSize === undefined ? {} : { moments: { size: momentsSize, path, ...contentsOf(momentsMemory) } };
+        return { ...made, size: file.length, ...second, ...contentsOf(memory) };
       } catch (error) {
         await sink?.discard(error);
         await momentsSink?.discard(error);

@@ -1,22 +1,26 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
-import type { LanguageComparison, LanguageEvaluation, LanguageProgress } from '../language/evaluate.js';
+import type { LanguageComparison, LanguageEvaluation, TokenProgress } from '../language/evaluate.js';
 import { type LanguageData, type TextTokenizer, tokensOf } from '../language/tokens.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
+import type { DataProgress } from '../pipeline/progress.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { folderTokenizer, withLanguage } from './language.js';
 import { type Opened, withModel } from './open.js';
+import { modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
-import { checkOptions, checkWorkOptions, workNames } from './work-options.js';
+import { checkOptions, checkWorkOptions } from './work-options.js';
 
 /** Options about texts, of `evaluateModel` and `calibrateModel`. */
-export interface TextOptions extends WorkOptions {
+export interface TextOptions extends Pick<WorkOptions, 'core' | 'signal'> {
   /** Tokens of a chunk. @defaultValue 512, or fewer if the model was made for fewer or the text is shorter */
   readonly chunkSize?: number | undefined;
   /** Most tokens to use, from the start of the texts. @defaultValue all */
   readonly maxTokens?: number | undefined;
   /** Turns texts into ids. @defaultValue `tokenizer.json` beside the model, read by the package @huggingface/tokenizers */
   readonly tokenizer?: TextTokenizer | undefined;
+  /** Called at least once a pass. An error that it throws ends the work, as does a rejected promise. */
+  readonly onProgress?: ((progress: DataProgress) => void) | undefined;
 }
 
 /** Options of `evaluateModel`. */
@@ -27,10 +31,8 @@ export interface EvaluateModelOptions extends TextOptions {
   readonly reference?: ModelInput | undefined;
 }
 
-export const textNames: readonly string[] = [...workNames, 'chunkSize', 'maxTokens', 'tokenizer'];
-
-export function checkTextOptions({ chunkSize, maxTokens, tokenizer, ...work }: TextOptions): void {
-  checkWorkOptions(work);
+export function checkTextOptions({ chunkSize, maxTokens, tokenizer, core, onProgress, signal }: TextOptions): void {
+  checkWorkOptions({ core, onProgress: onProgress as WorkOptions['onProgress'], signal });
   for (const [name, value, least] of [
     ['chunkSize', chunkSize, 4],
     ['maxTokens', maxTokens, 4],
@@ -66,15 +68,15 @@ export async function chunkedTokens(
   return { ids, size };
 }
 
-/** Reports progress as other calls do, and lets the page draw. */
-export function languageProgress(
-  { onProgress, signal }: WorkOptions,
-  phase: 'evaluate' | 'calibrate',
-): LanguageProgress {
+/** Reports progress, and lets the page draw. */
+export function tokenProgress(
+  { onProgress, signal }: Pick<TextOptions, 'onProgress' | 'signal'>,
+  phase: DataProgress['phase'],
+): TokenProgress {
   let rested = performance.now();
-  return async (tensor, done, total) => {
+  return async (progress) => {
     signal?.throwIfAborted();
-    onProgress?.({ phase, tensor, index: 0, count: 1, bytesDone: done, bytesTotal: total });
+    onProgress?.({ phase, unit: 'tokens', ...progress });
     if (performance.now() - rested > 50) {
       await new Promise((resolve) => setTimeout(resolve));
       rested = performance.now();
@@ -100,7 +102,7 @@ export function evaluateModel(
 ): Promise<LanguageComparison>;
 export function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation>;
 export async function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation> {
-  checkOptions(options, [...textNames, 'text', 'reference']);
+  checkOptions(options, modelCalls().evaluateModel, modelCalls());
   const { text, reference, ...others } = options;
   checkTextOptions(others);
   if (text === undefined) throw typeError('text', ofType('string', 'Uint32Array', 'array'), text);
@@ -110,7 +112,7 @@ export async function evaluateModel(model: ModelInput, options: EvaluateModelOpt
   return withCallbacks(others, (own) =>
     withModel(model, own, (first) =>
       withLanguage(first, own, async (made) => {
-        const progress = languageProgress(own, 'evaluate');
+        const progress = tokenProgress(own, 'evaluate');
         const limits = { vocabulary: made.forward.vocabulary, context: made.facts.context };
         if (reference === undefined) {
           const { ids, size } = await chunkedTokens('text', text, [first], limits, own);

@@ -86,18 +86,28 @@ async function contentsOf({ format, model, beside }: Opened): Promise<LanguageCo
   throw new ScalepointError('UNKNOWN_FORMAT', text);
 }
 
-/** Tokenizers, in llama.cpp's spelling, that add a token in front of texts unless the file says otherwise. */
-const addsBeginning = (model: unknown, pre: unknown) => model === 'llama' || pre === 'llama-bpe' || pre === 'llama3';
+/** Pre-tokenizers of byte-level BPE, in llama.cpp's spelling, that add a token in front of texts unless the file says otherwise. */
+const addBeginning: readonly unknown[] = [
+  ...['llama3', 'llama-v3', 'llama-bpe', 'falcon3', 'falcon-h1', 'pixtral', 'midm-2.0', 'lfm2', 'jina-v5-nano'],
+  ...['tekken', 'chameleon'],
+];
+
+/** Ids of the first token of a text by the kind of the tokenizer, for files that do not state one. */
+const usualBeginning: Readonly<Record<string, number>> = { llama: 1, gpt2: 11 };
 
 /**
- * Id of the token in front of texts; undefined if the model adds none.
- * Reference: github.com/ggml-org/llama.cpp, src/llama-vocab.cpp.
+ * Id of the token in front of texts; undefined if the model adds none. Tokenizers of the kind `llama` (SPM) add one by default, those of the
+ * kind `gpt2` (BPE) by their pre-tokenizer. An id that the vocabulary lacks is ignored.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-vocab.cpp at commit 00ad355e009e83abf98f96a6ded7193b95763681 (llama_vocab::impl::load).
+ * @param tokens size of the vocabulary
  */
-function beginningOf(metadata: Metadata): number | undefined {
-  const model = metadata('tokenizer.ggml.model');
-  const adds = metadata('tokenizer.ggml.add_bos_token') ?? addsBeginning(model, metadata('tokenizer.ggml.pre'));
-  const id = metadata('tokenizer.ggml.bos_token_id') ?? (model === 'llama' ? 1 : undefined);
-  return adds === true && typeof id === 'number' ? id : undefined;
+export function beginningOf(metadata: Metadata, tokens: number): number | undefined {
+  const model = String(metadata('tokenizer.ggml.model'));
+  const byDefault = model === 'llama' || (model === 'gpt2' && addBeginning.includes(metadata('tokenizer.ggml.pre')));
+  const stated = metadata('tokenizer.ggml.add_bos_token');
+  if (!(typeof stated === 'boolean' ? stated : byDefault)) return undefined;
+  const isId = (id: unknown): id is number => typeof id === 'number' && id < tokens;
+  return [metadata('tokenizer.ggml.bos_token_id'), usualBeginning[model]].find(isId);
 }
 
 /**
@@ -106,28 +116,33 @@ function beginningOf(metadata: Metadata): number | undefined {
  */
 export async function withLanguage<T>(
   opened: Opened,
-  options: WorkOptions,
+  options: Pick<WorkOptions, 'core' | 'signal'>,
   use: (model: RunnableLanguage) => Promise<T>,
 ): Promise<T> {
   const { metadata, tensors } = await contentsOf(opened);
   const load = await import('../core/load.js');
   const { files } = opened.model;
   // Reading is a small share of the work, so that the calling thread does it.
-  return withRunner(0, { sources: files, sinks: [] }, { ...options, workers: 0 }, async (runner) => {
-    const rows = new LanguageRows(tensors, runner);
-    // Phi-3 has other factors for contexts beyond the original one, which chunks do not reach by default.
-    const named = ['rope_freqs.weight', 'rope_factors_short.weight'].find((name) => rows.has(name));
-    const divisors = named === undefined ? undefined : await rows.read(named, 0, 1);
-    const facts = languageFacts(metadata, divisors);
-    if (facts.experts > 0) {
-      throw new ScalepointError('UNKNOWN_FORMAT', 'models with experts cannot be run here yet');
-    }
-    const core = await load.instantiateCore('core', await load.compileCore('core', options.core));
-    try {
-      const forward = new LanguageForward(core, facts, rows);
-      return await use({ core, facts, forward, beginning: beginningOf(metadata) });
-    } finally {
-      core.dispose();
-    }
-  });
+  return withRunner(
+    0,
+    { sources: files, sinks: [] },
+    { core: options.core, signal: options.signal, workers: 0 },
+    async (runner) => {
+      const rows = new LanguageRows(tensors, runner);
+      // Phi-3 has other factors for contexts beyond the original one, which chunks do not reach by default.
+      const named = ['rope_freqs.weight', 'rope_factors_short.weight'].find((name) => rows.has(name));
+      const divisors = named === undefined ? undefined : await rows.read(named, 0, 1);
+      const facts = languageFacts(metadata, divisors);
+      if (facts.experts > 0) {
+        throw new ScalepointError('UNKNOWN_FORMAT', 'models with experts cannot be run here yet');
+      }
+      const core = await load.instantiateCore('core', await load.compileCore('core', options.core));
+      try {
+        const forward = new LanguageForward(core, facts, rows);
+        return await use({ core, facts, forward, beginning: beginningOf(metadata, forward.vocabulary) });
+      } finally {
+        core.dispose();
+      }
+    },
+  );
 }

@@ -37,6 +37,9 @@ export function sidecarNames(): string[] {
   return optionNames(true);
 }
 
+/** Options about texts and how they pass a model. */
+const textNames = ['chunkSize', 'maxTokens', 'tokenizer', 'core', 'onProgress', 'signal'];
+
 /** The options of calls that make results or measure them, by the name of the call. */
 export function modelCalls() {
   const result = [...planNames(), 'output', ...workNames];
@@ -47,6 +50,8 @@ export function modelCalls() {
     measureTypes: [...planNames(), ...workNames],
     compareModels: ['run', ...workNames],
     verifyModel: [...sidecarNames(), 'onProgress', 'signal'],
+    evaluateModel: ['text', 'reference', ...textNames],
+    calibrateModel: ['output', 'overwrite', 'moments', 'run', ...textNames],
   } satisfies CallOptions;
 }
 

@@ -1,5 +1,6 @@
 import { typeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
+import { inMemory } from '../files/sinks.js';
 import type { FormatOptions, FormatSidecars, ModelTarget } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { withModel } from './open.js';
@@ -151,9 +152,9 @@ function checkQuantizeOptions(options: QuantizeModelOptions): void {
 }
 
 function resultOf({ report, sidecars, memory, files, isWhole }: Quantized, fit: ModelPlan['fit']): QuantizeModelResult {
-  const inMemory = (name: string | undefined) => {
-    if (memory === undefined) throw new TypeError('the result was written to `output`; read it there');
-    const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
+  const named = (name: string | undefined) => {
+    const sinks = inMemory(memory);
+    const found = sinks[name === undefined && sinks.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
     if (found !== undefined) return found;
     throw typeError('name', oneOf(files.map((file) => file.name)), name);
   };
@@ -163,7 +164,7 @@ function resultOf({ report, sidecars, memory, files, isWhole }: Quantized, fit: 
     files,
     isWhole,
     ...(fit === undefined ? {} : { fit }),
-    bytes: async (name) => inMemory(name).bytes(),
-    blob: async (name) => inMemory(name).blob(),
+    bytes: async (name) => named(name).bytes(),
+    blob: async (name) => named(name).blob(),
   };
 }

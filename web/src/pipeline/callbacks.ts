@@ -1,10 +1,9 @@
 /** Callbacks of the caller that may be async. */
-import type { Progress } from './progress.js';
 
 /** The signal and the callback of a call. */
 interface Callbacks {
   readonly signal?: AbortSignal | undefined;
-  readonly onProgress?: ((progress: Progress) => void) | undefined;
+  readonly onProgress?: ((progress: never) => void) | undefined;
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
@@ -25,7 +24,7 @@ export async function withCallbacks<Options extends Callbacks, T>(
   const abort = () => controller.abort(signal?.reason);
   if (signal?.aborted) abort();
   signal?.addEventListener('abort', abort, { once: true });
-  const report = (progress: Progress) => {
+  const report = (progress: never) => {
     const returned: unknown = onProgress(progress);
     if (isThenable(returned)) returned.then(undefined, (reason: unknown) => controller.abort(reason));
   };

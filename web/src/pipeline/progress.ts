@@ -3,7 +3,7 @@
 /** How far a conversion is. */
 export interface Progress {
   /** The current work. */
-  readonly phase: 'quantize' | 'copy' | 'verify' | 'evaluate' | 'calibrate';
+  readonly phase: 'quantize' | 'copy' | 'verify';
   /** Name of the tensor. */
   readonly tensor: string;
   /** Index of the tensor in the order of the input. */
@@ -16,6 +16,25 @@ export interface Progress {
   readonly bytesDone: number;
   /** Bytes of all tensors. */
   readonly bytesTotal: number;
+}
+
+/**
+ * How far data have passed a model, for `evaluateModel` and `calibrateModel`. All data pass one part of the model after the other, so that the
+ * share of the work that is done is `(pass - 1 + done / total) / passes`.
+ */
+export interface DataProgress {
+  /** The current work. */
+  readonly phase: 'evaluate' | 'calibrate';
+  /** The things that `done` and `total` count. */
+  readonly unit: 'tokens' | 'samples';
+  /** The current pass over the data, from 1. A language model has one for each layer, and one for the logits where they are judged. */
+  readonly pass: number;
+  /** Number of passes. With a reference, its passes follow those of the model. */
+  readonly passes: number;
+  /** Tokens or samples that are done in this pass. */
+  readonly done: number;
+  /** Tokens or samples of each pass. */
+  readonly total: number;
 }
 
 /** Milliseconds between two reports of one tensor. */

@@ -5,14 +5,11 @@ import { evaluateModel, quantizeModel } from '../../../web/src/model.js';
 import { distributions, divergence, madeUp, story, tinyStories } from '../support/divergence.js';
 import { NativeModel } from '../support/llama-run.js';
 import { needNative } from '../support/native.js';
+import { drawn } from '../support/tokens.js';
 
 needNative();
 
 const samples = process.env.SCALEPOINT_SAMPLES;
-
-/** Ids of a text, drawn anyhow. */
-const drawn = (n: number, vocabulary: number) =>
-  Uint32Array.from({ length: n }, (_, i) => (i * i * 37 + i * 11 + 5) % vocabulary);
 
 /** The models. TinyStories is left out without the samples. */
 const models = (
@@ -48,7 +45,7 @@ describe('evaluateModel', () => {
       [150, 32],
       [40, 5],
     ] as const) {
-      const ids = drawn(n, 500);
+      const ids = drawn(n);
       const found = await evaluateModel(file, { text: ids, chunkSize });
       const { losses } = judged(file, ids, chunkSize);
       expect(found.counted).toBe(losses.length);
@@ -63,7 +60,7 @@ describe('evaluateModel', () => {
 
   it.each(models)('measures how far quantized models are from %s', async (_, make) => {
     const file = await make();
-    const ids = drawn(128, 500);
+    const ids = drawn(128);
     const original = judged(file, ids, 64);
     for (const to of ['Q8_0', 'Q4_0', 'Q4_K_M'] as const) {
       const bytes = await (await quantizeModel(file, { to, workers: 0 })).bytes();
@@ -108,7 +105,7 @@ describe('evaluateModel', () => {
 
   it('finds no divergence from itself', async () => {
     const file = madeUp();
-    const found = await evaluateModel(file, { reference: file, text: drawn(32, 500) });
+    const found = await evaluateModel(file, { reference: file, text: drawn(32) });
     expect(found.kl).toMatchObject({ value: 0, max: 0 });
     expect(found.sameTop?.value).toBe(1);
   });
