@@ -69,7 +69,9 @@ describe('evaluateModel', () => {
       const restored = await (await quantizeModel(bytes, { to: 'F32', requantize: true, workers: 0 })).bytes();
       const theirs = judged(restored, ids, 64);
       const expected = divergence(original.rows, theirs.rows);
-      expect(Math.abs((found.kl?.value as number) - expected)).toBeLessThan(1e-3 * expected + 1e-6);
+      // llama.cpp keeps keys and values in float16, which moves logits by some 2^-11. A divergence is about d² / 2 for logits that differ by
+      // d, so that it moves by 2^-11 d.
+      expect(Math.abs((found.kl?.value as number) - expected)).toBeLessThan(2 ** -11 * Math.sqrt(2 * expected) + 1e-6);
       const same = original.rows.filter((row, t) => {
         const top = (values: Float64Array) => values.indexOf(values.reduce((a, b) => Math.max(a, b)));
         return top(row) === top(theirs.rows[t] as Float64Array);
