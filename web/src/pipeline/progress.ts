@@ -19,7 +19,7 @@ export interface Progress {
 }
 
 /**
- * How far data have passed a model, for `evaluateModel` and `calibrateModel`. All data pass one part of the model after the other, so that the
+ * Progress of data through a model, for `evaluateModel` and `calibrateModel`. All data pass one part of the model after the other, so that the
  * share of the work that is done is `(pass - 1 + done / total) / passes`.
  */
 export interface DataProgress {
