@@ -4,7 +4,7 @@ import { convertersFrom } from '../conversions/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import type { OpenModel } from '../formats/format.js';
 import type { RunnableLanguage } from '../language/evaluate.js';
-import { languageFacts, type Metadata } from '../language/facts.js';
+import { beginningOf, languageFacts, type Metadata } from '../language/facts.js';
 import { LanguageForward } from '../language/forward.js';
 import { LanguageRows, type LanguageTensor } from '../language/source.js';
 import type { TextTokenizer } from '../language/tokens.js';
@@ -84,30 +84,6 @@ async function contentsOf({ format, model, beside }: Opened): Promise<LanguageCo
   }
   const text = 'only GGUF files and folders of language models, with config.json and tokenizer, can be run here';
   throw new ScalepointError('UNKNOWN_FORMAT', text);
-}
-
-/** Pre-tokenizers of byte-level BPE, in llama.cpp's spelling, that add a token in front of texts unless the file says otherwise. */
-const addBeginning: readonly unknown[] = [
-  ...['llama3', 'llama-v3', 'llama-bpe', 'falcon3', 'falcon-h1', 'pixtral', 'midm-2.0', 'lfm2', 'jina-v5-nano'],
-  ...['tekken', 'chameleon'],
-];
-
-/** Ids of the first token of a text by the kind of the tokenizer, for files that do not state one. */
-const usualBeginning: Readonly<Record<string, number>> = { llama: 1, gpt2: 11 };
-
-/**
- * Id of the token in front of texts; undefined if the model adds none. Tokenizers of the kind `llama` (SPM) add one by default, those of the
- * kind `gpt2` (BPE) by their pre-tokenizer. An id that the vocabulary lacks is ignored.
- * Reference: github.com/ggml-org/llama.cpp, src/llama-vocab.cpp at commit 00ad355e009e83abf98f96a6ded7193b95763681 (llama_vocab::impl::load).
- * @param tokens size of the vocabulary
- */
-export function beginningOf(metadata: Metadata, tokens: number): number | undefined {
-  const model = String(metadata('tokenizer.ggml.model'));
-  const byDefault = model === 'llama' || (model === 'gpt2' && addBeginning.includes(metadata('tokenizer.ggml.pre')));
-  const stated = metadata('tokenizer.ggml.add_bos_token');
-  if (!(typeof stated === 'boolean' ? stated : byDefault)) return undefined;
-  const isId = (id: unknown): id is number => typeof id === 'number' && id < tokens;
-  return [metadata('tokenizer.ggml.bos_token_id'), usualBeginning[model]].find(isId);
 }
 
 /**
