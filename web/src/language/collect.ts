@@ -2,10 +2,8 @@
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import { importanceFile } from '../formats/gguf/importance-file.js';
-import { beginTexts, type RunnableLanguage, statesOf, type TokenProgress } from './evaluate.js';
+import { type RunnableLanguage, statesOf, type TokenProgress } from './evaluate.js';
 import type { WatchInputs } from './forward.js';
-
-export { beginTexts };
 
 /** Sums over the inputs that some weights share. */
 export interface InputSums {

@@ -1,11 +1,9 @@
 import { typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
-import { waitingFor } from '../core/waiting.js';
-import { type ByteSink, inMemory, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import type { ModelOutput } from '../files/sinks.js';
 import type { ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import type { TakeMoments } from '../language/collect.js';
-import type { MomentsLayout } from '../language/moments-file.js';
 import type { LanguageData } from '../language/tokens.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { checkRunOptions } from './compare-models.js';
@@ -14,6 +12,7 @@ import { withLanguage } from './language.js';
 import { withModel } from './open.js';
 import { modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
+import { momentsEnd, withOutputs } from './statistics-output.js';
 import { checkOptions } from './work-options.js';
 
 /** Options of `calibrateModel`. */
@@ -31,20 +30,6 @@ export interface CalibrateModelOptions extends TextOptions {
   readonly moments?: boolean | undefined;
   /** For ONNX models: sizes of dimensions that samples leave open, and the runtime, as for `compareModels`. @defaultValue none, and the installed onnxruntime-web */
   readonly run?: Pick<RunOptions, 'runtime' | 'dimensions'> | undefined;
-}
-
-/** The contents of a file that stayed in memory. */
-const contentsOf = (memory: MemorySink | undefined) => ({
-  bytes: async () => inMemory(memory).bytes(),
-  blob: async () => inMemory(memory).blob(),
-});
-
-const momentsEnd = '.moments.safetensors';
-
-/** The place of the moments beside an output; undefined for memory. */
-function besideOutput(output: ModelOutput | undefined): string | URL | undefined {
-  if (typeof output === 'string') return `${output}${momentsEnd}`;
-  return output instanceof URL ? new URL(`${output.href}${momentsEnd}`) : undefined;
 }
 
 /** Statistics of a model's inputs. */
@@ -88,6 +73,7 @@ export async function calibrateModel(
   if (data === undefined) throw typeError('data', ofType('string', 'Uint32Array', 'array'), data);
   others.signal?.throwIfAborted();
   const collect = await import('../language/collect.js');
+  const { beginTexts } = await import('../language/evaluate.js');
   return withCallbacks(others, (own) =>
     withModel(model, own, async (opened) => {
       const runs = await opened.format.runs?.(opened.model);
@@ -96,58 +82,32 @@ export async function calibrateModel(
         const all = { ...own, output, overwrite: overwrite === true, moments: moments === true, run };
         return calibrateRuns(opened, runs, data, all);
       }
-      // Open the output first, so that a file that exists ends the call before the work.
-      const waiting = waitingFor(own.signal);
-      const inputs = opened.model.files.flatMap(({ identity }) => identity ?? []);
-      const path = besideOutput(output);
-      let sink: ByteSink | undefined;
-      let momentsSink: ByteSink | undefined;
-      let areMomentsDone = false;
-      let momentsMemory: MemorySink | undefined;
-      try {
-        const options = { overwrite: overwrite === true, waiting, inputs };
-        if (output !== undefined) sink = await openSink(output, options);
-        if (moments === true && path !== undefined) momentsSink = await openSink(path, options);
-        const { file, momentsSize, ...made } = await withLanguage(opened, own, async (language) => {
-          const limits = { vocabulary: language.forward.vocabulary, context: language.facts.context };
-          const { ids, size } = await chunkedTokens('data', data as LanguageData, [opened], limits, own);
-          const texts = collect.beginTexts(ids, size, language.beginning);
-          // Lay out the moments, and write those of each layer behind it.
+      const { signal } = own;
+      const beside = moments === true ? [momentsEnd] : [];
+      return withOutputs(opened, { output, overwrite: overwrite === true, signal, beside }, ([main, second]) =>
+        withLanguage(opened, own, async (language) => {
           const { forward, facts } = language;
-          const shared = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i)).flat();
-          const files = moments === true ? await import('../language/moments-file.js') : undefined;
-          const layout = files && new files.MomentsLayout(shared, texts.length);
-          if (layout !== undefined && momentsSink === undefined) {
-            momentsMemory = memorySink(layout.size);
-            momentsSink = momentsMemory;
+          const limits = { vocabulary: forward.vocabulary, context: facts.context };
+          const { ids, size } = await chunkedTokens('data', data as LanguageData, [opened], limits, own);
+          const texts = beginTexts(ids, size, language.beginning);
+          // Lay out the moments, and write those of each layer behind it.
+          let take: TakeMoments | undefined;
+          if (second !== undefined) {
+            const { MomentsLayout } = await import('../language/moments-file.js');
+            const shared = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i)).flat();
+            const layout = new MomentsLayout(shared, texts.length);
+            const sink = second.sized(layout.size);
+            await sink.write(0, layout.header);
+            take = (...numbers) => layout.write(sink, ...numbers);
           }
-          await momentsSink?.write(0, (layout as MomentsLayout).header);
-          const take: TakeMoments = (...numbers) =>
-            (layout as MomentsLayout).write(momentsSink as ByteSink, ...numbers);
-          const progress = tokenProgress(own, 'calibrate');
-          const sums = await collect.collectSums(language, texts, size, progress, layout && take);
+          const sums = await collect.collectSums(language, texts, size, tokenProgress(own, 'calibrate'), take);
           const chunks = Math.ceil(texts.length / size);
-          const made = collect.importanceOf(sums, chunks, size);
-          return { ...made, tokens: texts.length, chunks, momentsSize: layout?.size };
-        });
-        // Write the file of importance, and make both visible.
-        const memory = sink === undefined ? memorySink(file.length) : undefined;
-        const to = sink ?? (memory as MemorySink);
-        await to.write(0, file);
-        await momentsSink?.finish();
-        areMomentsDone = true;
-        await to.finish();
-        const second: { moments?: MomentsFile } =
-          momentsSize === undefined ? {} : { moments: { size: momentsSize, path, ...contentsOf(momentsMemory) } };
-        return { ...made, size: file.length, ...second, ...contentsOf(memory) };
-      } catch (error) {
-        await sink?.discard(error);
-        await momentsSink?.discard(error);
-        if (areMomentsDone) await momentsSink?.withdraw?.();
-        throw error;
-      } finally {
-        waiting.end();
-      }
+          const { file, weights } = collect.importanceOf(sums, chunks, size);
+          await main?.sized(file.length).write(0, file);
+          const { path: _, ...result } = (main as NonNullable<typeof main>).result();
+          return { tokens: texts.length, chunks, weights, ...result, ...(second && { moments: second.result() }) };
+        }),
+      );
     }),
   );
 }

@@ -10,7 +10,7 @@ import { MomentsLayout } from '../language/moments-file.js';
 import type { LanguageData } from '../language/tokens.js';
 import { chunkedTokens, type TextOptions } from './evaluate-model.js';
 import type { Opened } from './open.js';
-import { withOutputs } from './statistics-output.js';
+import { momentsEnd, withOutputs } from './statistics-output.js';
 
 /** Options of `calibrateModel`, checked. */
 interface RunsOptions extends TextOptions {
@@ -28,8 +28,6 @@ interface RunStatistics extends Omit<MomentsFile, 'path'> {
   readonly unreached: readonly UnreachedWeight[];
   readonly moments?: MomentsFile | undefined;
 }
-
-const momentsEnd = '.moments.safetensors';
 
 const isText = (one: unknown) => typeof one === 'string' || ArrayBuffer.isView(one) || Array.isArray(one);
 
@@ -78,8 +76,7 @@ export async function calibrateRuns(
     let rested = performance.now();
     const found = await runs.collect(samples, options, {
       async onSample({ pass, passes, done, total }) {
-        const [bytesDone, bytesTotal] = [(pass - 1) * total + done, passes * total];
-        onProgress?.({ phase: 'calibrate', tensor: `sample ${done}`, index: 0, count: 1, bytesDone, bytesTotal });
+        onProgress?.({ phase: 'calibrate', unit: 'samples', pass, passes, done, total });
         if (performance.now() - rested < 50) return;
         // Let the page draw.
         await new Promise((resolve) => setTimeout(resolve));

@@ -1,7 +1,6 @@
 /** The files of statistics: importance, and beside it files of more. They appear together or not at all. */
-import { ScalepointError } from '../core/errors.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import { type ByteSink, inMemory, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import type { Opened } from './open.js';
 
@@ -45,13 +44,17 @@ class OpenFile {
   }
 
   result(): MomentsFile {
-    const kept = () => {
-      if (this.#memory !== undefined) return this.#memory;
-      throw new ScalepointError('IO', 'the file was written to `output`');
+    return {
+      size: this.#size,
+      path: this.#path,
+      bytes: async () => inMemory(this.#memory).bytes(),
+      blob: async () => inMemory(this.#memory).blob(),
     };
-    return { size: this.#size, path: this.#path, bytes: async () => kept().bytes(), blob: () => kept().blob() };
   }
 }
+
+/** End of the name of a file of moments, behind that of the statistics. */
+export const momentsEnd = '.moments.safetensors';
 
 /** Options of the outputs. */
 interface OutputOptions {

@@ -525,7 +525,7 @@ describe('samples', () => {
     const passes: number[] = [];
     const statistics = await calibrateModel(wide, [...generate()], {
       moments: true,
-      onProgress: ({ bytesDone }) => passes.push(bytesDone),
+      onProgress: ({ pass }) => passes.push(pass),
     });
     expect(passes).toEqual([1, 2, 3]);
     const moments = (await statistics.moments?.bytes()) as Uint8Array<ArrayBuffer>;
