@@ -176,7 +176,7 @@ class ScaleSearch {
   }
 
   /// Fills in the errors of a grid, and takes the best fit to its levels.
-  void take_grid(const loops::Grid& grid) {
+  void take_grid(const loops::LevelGrid& grid) {
     const double energy = loops::sum_steps(span_.run, grid, windows_.lowest, windows_.lowest + windows_.levels, level_sums_);
     loops::LevelSums sums = {0, 0}, best = {0, 1};
     for (size_t i = 0; i <= grid.size; i++) {

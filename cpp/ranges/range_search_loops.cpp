@@ -193,7 +193,7 @@ struct Chunk {
   }
 
   /// farthest: the magnitudes of the last levels of positive and negative values.
-  void place(size_t n, const Grid& grid, const float* farthest) {
+  void place(size_t n, const LevelGrid& grid, const float* farthest) {
     const auto first = static_cast<float>(grid.first), per_step = static_cast<float>(1 / grid.step);
     const auto start = static_cast<float>(grid.first / grid.step), size = static_cast<float>(grid.size);
     constexpr float kUnit = 1 << kPlaceBits;
@@ -270,7 +270,7 @@ void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which
   }
 }
 
-double sum_steps(const Run& run, const Grid& grid, double low, double high, LevelSums* sums) {
+double sum_steps(const Run& run, const LevelGrid& grid, double low, double high, LevelSums* sums) {
   for (size_t i = 0; i <= grid.size; i++) sums[i] = {0, 0};
   const float farthest[2] = {static_cast<float>(high), static_cast<float>(-low)};
   LevelSums first = {0, 0};

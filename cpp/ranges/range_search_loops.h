@@ -40,7 +40,7 @@ enum class Sums {
 void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which, TrialSums& sums);
 
 /// t = first + i * step for i from 0 to size.
-struct Grid {
+struct LevelGrid {
   double first, step;
   size_t size;
 };
@@ -53,7 +53,7 @@ struct LevelSums {
 
 /// The levels k of all values at the start of a grid, and the changes of their sums from each t to the next. The levels go
 /// from low to high, 0 among them. sums: grid.size + 1. Returns the sum of x^2.
-double sum_steps(const Run& run, const Grid& grid, double low, double high, LevelSums* sums);
+double sum_steps(const Run& run, const LevelGrid& grid, double low, double high, LevelSums* sums);
 
 /// The sum of (v - scale k)^2, with v = factor x and k = clamp(round_half_even(v * (1 / scale)), low, high), all in float32 and
 /// summed in such blocks. With low = high = 0 that is the sum of squares.
