@@ -1,7 +1,7 @@
 // Stamps of finished steps, so that they are not repeated: digests of the files that a step read, kept in build/stamps.
 
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root } from './steps.mjs';
 
@@ -47,6 +47,3 @@ export function keepStamp(name, text) {
   mkdirSync(join(root, 'build/stamps'), { recursive: true });
   writeFileSync(pathOf(name), text);
 }
-
-/** @param {string} name */
-export const dropStamp = (name) => rmSync(pathOf(name), { force: true });

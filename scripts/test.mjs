@@ -4,15 +4,17 @@
 //   npm test                  all of it
 //   npm test -- linear        only tests: C++ tests with this in their name, web tests with this in their file's path
 //
-// Written by hand because Vitest has no memory of what passed: a project whose files are the same as when all of it passed is not run
-// again, and its counts of then are added. Without build/stamps everything runs. The last line is `N passed, N failed`.
+// Written by hand because Vitest has no memory of what passed: a test file that passed is not run again while it, the tests that it imports
+// and the other files of its project are the same, and its counts of then are added. Without build/stamps everything runs. The last line is
+// `N passed, N failed`.
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
-import { chromium, inNode } from '../tests/projects.mjs';
+import { join, relative } from 'node:path';
+import { chromium, inNode, testsOf } from '../tests/projects.mjs';
+import { reached } from './reach.mjs';
 import { setup } from './setup.mjs';
-import { digestOf, dropStamp, filesAt, keepStamp, stampOf } from './stamps.mjs';
+import { digestOf, filesAt, keepStamp, stampOf } from './stamps.mjs';
 import { explain, mustRun, root, step } from './steps.mjs';
 
 /** @typedef {{ passed: number, failed: number, skipped: number }} Counts */
@@ -50,14 +52,40 @@ function surroundings() {
   return hash.digest('hex');
 }
 
-/** A line of text that changes with each file that a project reads. @param {string[]} reads @param {string} around */
-function stateOf(reads, around) {
+/** @type {Map<string, string>} */
+const digests = new Map();
+
+/** A digest of some files. Each is read once. @param {string[]} files */
+function digestOfAll(files) {
+  const hash = createHash('sha256');
+  for (const file of files) {
+    const digest = digests.get(file) ?? digestOf([file]);
+    digests.set(file, digest);
+    hash.update(digest);
+  }
+  return hash.digest('hex');
+}
+
+/**
+ * For each test file of a project a text that changes with each file that may decide its outcome. Programs of tests count for the tests that
+ * reach them, all other files of the project for all of its tests.
+ * @param {import('../tests/projects.mjs').Project} project @param {string[]} tests all test files @param {string} around
+ * @returns {Map<string, string>}
+ */
+function statesOf(project, tests, around) {
+  const { reads, readsTests = false } = project;
   const without = reads.filter((path) => path.startsWith('!')).map((path) => path.slice(1));
-  const files = filesAt(
+  const inside = filesAt(
     reads.filter((path) => !path.startsWith('!')),
     without,
   );
-  return `${around} ${digestOf(files)}\n`;
+  const files = new Map(testsOf(project, tests).map((test) => [test, reached(test).sort()]));
+  const ofSome = new Set([
+    ...tests,
+    ...[...files.values()].flat().filter((file) => /^tests\/.*\.(ts|mjs|js)$/.test(file)),
+  ]);
+  const common = digestOfAll(readsTests ? inside : inside.filter((file) => !ofSome.has(file)));
+  return new Map([...files].map(([test, own]) => [test, `${around} ${common} ${digestOfAll(own)}`]));
 }
 
 /** True if a C++ test has a text in its name, `suite.test`. @param {string} text */
@@ -67,16 +95,14 @@ function isInCpp(text) {
   return names.some(([, suite, name]) => `${suite}.${name}`.includes(text));
 }
 
-/** Counts of a project. A file that cannot be loaded has no tests, and counts as one. @param {import('vitest/node').TestModule[]} modules */
-function countsOf(modules) {
+/** Counts of a file. One that cannot be loaded has no tests, and counts as one. @param {import('vitest/node').TestModule} module */
+function countsOf(module) {
   const counts = { passed: 0, failed: 0, skipped: 0 };
-  for (const module of modules) {
-    if (module.errors().length > 0) counts.failed++;
-    for (const test of module.children.allTests()) {
-      const { state } = test.result();
-      // A test without a result did not come to its end.
-      counts[state === 'pending' ? 'failed' : state]++;
-    }
+  if (module.errors().length > 0) counts.failed++;
+  for (const test of module.children.allTests()) {
+    const { state } = test.result();
+    // A test without a result did not come to its end.
+    counts[state === 'pending' ? 'failed' : state]++;
   }
   return counts;
 }
@@ -85,20 +111,31 @@ function countsOf(modules) {
 const sumOf = (all) =>
   all.reduce((a, b) => ({ passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped }));
 
-/** Runs some projects. @param {string[]} names @param {string[]} files parts of paths @returns {Promise<Map<string, Counts>>} */
-async function run(names, files) {
-  const { startVitest } = await import('vitest/node');
-  const vitest = await startVitest('test', files, { root, run: true, project: names });
-  const modules = vitest.state.getTestModules();
-  const results = names.map((name) => {
-    // Vitest adds the name of the browser to that of the project.
-    const counts = countsOf(modules.filter(({ project }) => project.name.split(' ')[0] === name));
-    const isEmpty = counts.passed + counts.failed === 0 && files.length === 0;
-    return /** @type {const} */ ([name, isEmpty ? unfinished : counts]);
-  });
+/**
+ * Runs some projects.
+ * @param {string[]} names @param {string[]} parts of paths: a file runs if one of them is in its path; without parts all run
+ * @param {(project: string, file: string) => boolean} wanted the files to run
+ * @returns {Promise<Map<string, Map<string, Counts>>>} counts of the files of each project, and of what failed outside of tests
+ */
+async function run(names, parts, wanted = () => true) {
+  const { createVitest } = await import('vitest/node');
+  const vitest = await createVitest('test', { root, run: true, watch: false, project: names });
+  await vitest.standalone();
+  /** Vitest adds the name of the browser to that of the project. @param {{ project: { name: string }, moduleId: string }} entry */
+  const placeOf = ({ project, moduleId }) =>
+    /** @type {const} */ ([String(project.name.split(' ')[0]), relative(root, moduleId).replaceAll('\\', '/')]);
+  const all = await vitest.globTestSpecifications(parts);
+  const specifications = all.filter((entry) => wanted(...placeOf(entry)));
+  if (specifications.length > 0) await vitest.runTestSpecifications(specifications, true);
+  /** @type {Map<string, Map<string, Counts>>} */
+  const results = new Map(names.map((name) => [name, new Map()]));
+  for (const module of vitest.state.getTestModules()) {
+    const [name, file] = placeOf(module);
+    results.get(name)?.set(file, countsOf(module));
+  }
   const errors = { ...unfinished, failed: vitest.state.getUnhandledErrors().length };
   await vitest.close();
-  return new Map([...results, ['outside of tests', errors]]);
+  return results.set('outside of tests', new Map([['', errors]]));
 }
 
 /** Runs the tests that the filter leaves. @param {string} text @returns {Promise<Counts>} */
@@ -107,33 +144,70 @@ async function runSome(text) {
   process.env.GTEST_FILTER = `*${text}*`;
   const projects = [...inNode, chromium].map(({ name }) => name).filter((name) => name !== 'cpp' || cpp);
   const results = await run(projects, cpp ? [text, 'tests/cpp/'] : [text]);
-  const counts = sumOf([...results.values()]);
+  const counts = sumOf([...results.values()].flatMap((files) => [...files.values()]));
   return counts.passed + counts.failed === 0 ? unfinished : counts;
 }
 
-/** Runs all projects whose files changed. @returns {Promise<Counts>} */
+/** @typedef {{ state: string, counts: Counts }} Pass the last time that a test file passed */
+
+/** The passes of a project by test file. @param {string} name @returns {Record<string, Pass>} */
+function passesOf(name) {
+  try {
+    return JSON.parse(stampOf(`test-${name}`) ?? '{}');
+  } catch {
+    // A file of another version of this script.
+    return {};
+  }
+}
+
+/** Runs all test files that changed, or whose project did. @returns {Promise<Counts>} */
 async function runAll() {
   const around = surroundings();
-  const states = new Map([...inNode, chromium].map(({ name, reads }) => [name, stateOf(reads, around)]));
-  /** @type {Map<string, Counts>} */
-  const settled = new Map();
-  for (const [name, state] of states) {
-    const before = stampOf(`test-${name}`);
-    if (before?.startsWith(state)) settled.set(name, JSON.parse(before.slice(state.length)));
-    else dropStamp(`test-${name}`);
+  const tests = filesAt(['tests']).filter((path) => path.endsWith('.test.ts'));
+  const projects = [...inNode, chromium].map((project) => {
+    const states = statesOf(project, tests, around);
+    const before = passesOf(project.name);
+    const passes = Object.entries(before).filter(([file, { state }]) => states.get(file) === state);
+    return { name: project.name, states, passes: new Map(passes) };
+  });
+
+  // Run the files without a pass, and keep the passes of these.
+  const open = projects.filter(({ states, passes }) => passes.size < states.size);
+  const passesBy = new Map(projects.map(({ name, passes }) => [name, passes]));
+  const names = open.map(({ name }) => name);
+  const results =
+    names.length === 0 ? new Map() : await run(names, [], (name, file) => passesBy.get(name)?.has(file) !== true);
+  const isSound = sumOf([...(results.get('outside of tests')?.values() ?? [])]).failed === 0;
+  for (const { name, states, passes } of open) {
+    /** @type {Map<string, Counts>} */
+    const ran = results.get(name);
+    const kept = new Map(passes);
+    for (const [file, state] of states) {
+      if (passes.has(file)) continue;
+      const found = ran.get(file);
+      // A file without tests proves nothing.
+      const counts = found === undefined || found.passed + found.failed + found.skipped === 0 ? unfinished : found;
+      ran.set(file, counts);
+      if (isSound && counts.failed === 0) kept.set(file, { state, counts });
+    }
+    keepStamp(`test-${name}`, JSON.stringify(Object.fromEntries(kept)));
   }
-  const names = [...states.keys()].filter((name) => !settled.has(name));
-  const results = names.length === 0 ? new Map() : await run(names, []);
-  const isSound = results.get('outside of tests')?.failed === 0;
-  for (const name of names) {
-    const counts = results.get(name);
-    if (isSound && counts.failed === 0) keepStamp(`test-${name}`, states.get(name) + JSON.stringify(counts));
-  }
-  for (const [name, { passed, failed, skipped }] of [...settled, ...results]) {
-    const note = settled.has(name) ? ', with the same files as before' : '';
+
+  // Count.
+  const sums = projects.map(({ name, states, passes }) => {
+    const counts = sumOf([...[...passes.values()].map((pass) => pass.counts), ...(results.get(name)?.values() ?? [])]);
+    const note = passes.size === 0 ? '' : `, ${passes.size} of ${states.size} files unchanged since they passed`;
+    return { name, counts, note };
+  });
+  const errors = results.get('outside of tests');
+  if (errors !== undefined) sums.push({ name: 'outside of tests', counts: sumOf([...errors.values()]), note: '' });
+  for (const {
+    name,
+    counts: { passed, failed, skipped },
+    note,
+  } of sums)
     console.log(`  ${name.padEnd(18)}${passed} passed, ${failed} failed, ${skipped} skipped${note}`);
-  }
-  return sumOf([...settled.values(), ...results.values()]);
+  return sumOf(sums.map(({ counts }) => counts));
 }
 
 setTimeout(() => {

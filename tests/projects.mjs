@@ -1,4 +1,5 @@
-// The groups of tests. vitest.config.ts makes a project of each, and `npm test` leaves out those whose files did not change since they passed.
+// The groups of tests. vitest.config.ts makes a project of each. `npm test` leaves out test files that passed, if neither they, nor the tests
+// that they import, nor other files of their group changed.
 
 /**
  * @typedef {object} Project
@@ -7,6 +8,7 @@
  * @property {string[]} reads files and folders that decide the outcome, as paths from the root; `!` excludes a path inside of a folder
  * @property {string[]} [exclude] patterns of test files that belong elsewhere
  * @property {boolean} [isolate] gives each file a process of its own
+ * @property {boolean} [readsTests] true: its tests read other tests, so they run again after a change in any
  */
 
 const everything = ['.', '!.git', '!build', '!dist'];
@@ -45,9 +47,21 @@ const library = [
 /** @type {Project[]} */
 const apart = [
   { name: 'cpp', include: ['tests/cpp/*.test.ts'], reads: ['CMakeLists.txt', 'cpp', 'tests/cpp', 'tests/golden'] },
-  { name: 'checks', include: ['tests/checks/*.test.ts'], reads: [...everything, 'dist', 'build/wasm'] },
+  {
+    name: 'checks',
+    include: ['tests/checks/*.test.ts'],
+    reads: [...everything, 'dist', 'build/wasm'],
+    readsTests: true,
+  },
   // The package as it is packed and installed, its types, the README, and the script that makes the sample model.
-  { name: 'package', include: ['tests/web/package/*.node.test.ts'], reads: [...everything, 'dist', 'build/demo'] },
+  {
+    name: 'package',
+    include: ['tests/web/package/*.node.test.ts'],
+    reads: [
+      ...[...everything, 'dist', 'build/demo', '!tests'],
+      ...['web/package', 'web/support', 'consumers', 'bench', 'types'].map((name) => `tests/${name}`),
+    ],
+  },
   {
     name: 'page',
     include: ['tests/web/demo/**/*.test.ts'],
@@ -92,3 +106,20 @@ export { chromium };
 
 /** The projects that run in Node. @type {Project[]} */
 export const inNode = [...apart, node];
+
+/** A pattern of paths as a regular expression: `**` is any number of folders, `*` a part of a name, `{a,b}` one of several. @param {string} glob */
+function patternOf(glob) {
+  const source = glob
+    .replace(/[.+^$()|[\]\\]/g, '\\$&')
+    .replace(/\{([^}]*)\}/g, (_, names) => `(?:${names.replaceAll(',', '|')})`)
+    .replace(/\*\*\/|\*/g, (star) => (star === '*' ? '[^/]*' : '(?:.*/)?'));
+  return new RegExp(`^${source}$`);
+}
+
+/** Those of some test files that belong to a project. @param {Project} project @param {string[]} tests */
+export function testsOf({ include, exclude = [] }, tests) {
+  const [included, excluded] = [include.map(patternOf), exclude.map(patternOf)];
+  return tests.filter(
+    (path) => included.some((pattern) => pattern.test(path)) && !excluded.some((pattern) => pattern.test(path)),
+  );
+}
