@@ -1,22 +1,8 @@
 // Prints the types in signatures of a package's entry points that no entry point exports. Takes the files of declarations.
 import ts from 'typescript-5.9';
+import { programOf } from './program.mjs';
 
-const files = process.argv.slice(2);
-const options = {
-  strict: true,
-  target: ts.ScriptTarget.ES2022,
-  module: ts.ModuleKind.NodeNext,
-  moduleResolution: ts.ModuleResolutionKind.NodeNext,
-  types: [],
-};
-const program = ts.createProgram(files, options);
-const checker = program.getTypeChecker();
-const resolve = (symbol) => (symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol);
-const exported = new Set();
-for (const file of files) {
-  const module = checker.getSymbolAtLocation(program.getSourceFile(file));
-  for (const symbol of checker.getExportsOfModule(module)) exported.add(resolve(symbol));
-}
+const { checker, resolve, exported } = programOf(process.argv.slice(2));
 const missing = new Set();
 const isPrivate = (node) =>
   ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.PrivateKeyword);

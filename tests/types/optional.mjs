@@ -1,17 +1,8 @@
 // Prints the optional properties in the types of a package's entry points that refuse undefined. Takes the files of declarations.
 import ts from 'typescript-5.9';
+import { programOf } from './program.mjs';
 
-const files = process.argv.slice(2);
-const options = {
-  strict: true,
-  exactOptionalPropertyTypes: true,
-  target: ts.ScriptTarget.ES2022,
-  module: ts.ModuleKind.NodeNext,
-  moduleResolution: ts.ModuleResolutionKind.NodeNext,
-  types: [],
-};
-const program = ts.createProgram(files, options);
-const checker = program.getTypeChecker();
+const { checker, exported } = programOf(process.argv.slice(2), { exactOptionalPropertyTypes: true });
 const takesUndefined = (type) =>
   (type.isUnion() ? type.types : [type]).some(
     ({ flags }) => flags & (ts.TypeFlags.Undefined | ts.TypeFlags.Any | ts.TypeFlags.Unknown),
@@ -35,12 +26,8 @@ function visitType(type, path) {
     for (const declaration of property.declarations ?? []) if (isOurs(declaration)) visitNode(declaration, path);
 }
 
-for (const file of files) {
-  const module = checker.getSymbolAtLocation(program.getSourceFile(file));
-  for (const symbol of checker.getExportsOfModule(module)) {
-    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
-    if (target.flags & ts.SymbolFlags.Type) visitType(checker.getDeclaredTypeOfSymbol(target), target.name);
-    for (const declaration of target.declarations ?? []) visitNode(declaration, target.name);
-  }
+for (const symbol of exported) {
+  if (symbol.flags & ts.SymbolFlags.Type) visitType(checker.getDeclaredTypeOfSymbol(symbol), symbol.name);
+  for (const declaration of symbol.declarations ?? []) visitNode(declaration, symbol.name);
 }
 for (const line of [...missing].sort()) console.log(line);

@@ -262,14 +262,14 @@ describeBuilds('wrong arguments of quantize', (sp) => {
     for (const part of parts) expect(new Set(part)).toEqual(new Set([99]));
   });
 
-  it('are refused: an element that is no number, in a later tile of an array', () => {
+  it('are refused: an element that is not a number, in a later tile of an array', () => {
     const long: unknown[] = new Array(140_000).fill(1);
     long[139_999] = '1';
     expectRefusal(() => sp.quantize(long as number[]), TypeError, 'x[139999]');
     expectRefusal(() => sp.compare(long as number[], long as number[]), TypeError, 'a[139999]');
   });
 
-  it('are refused: Uint16Array bits that are no Uint16Array', () => {
+  it('are refused: bits that are not a Uint16Array', () => {
     for (const value of [new Int16Array(6), new Uint8Array(12), [1, 2], new Float32Array(6), 'bits']) {
       expectRefusal(() => sp.quantize(value as FloatInput, { from: 'float16' }), TypeError, 'x');
       expectRefusal(() => sp.quantize(value as FloatInput, { from: 'bfloat16' }), TypeError, 'x');
@@ -340,7 +340,7 @@ describeBuilds('wrong arguments of quantize', (sp) => {
     expectSame(sp.quantize(x, { out }).data, new Int8Array([21, -42, 64, -85, 106, -127]));
   });
 
-  it('are no harm: an array of getters that use the instance in between is refused, or its codes are right', () => {
+  it('cannot harm: an array of getters that use the instance in between is refused, or its codes are right', () => {
     const other = new Float32Array(70_000).fill(3);
     const nosy = Array.from(x);
     Object.defineProperty(nosy, 3, {

@@ -24,7 +24,7 @@ describe('dtypes', () => {
     }
   });
 
-  it('are refused if there are no such', () => {
+  it('are refused if they do not exist', () => {
     for (const name of [
       'int1',
       'int9',

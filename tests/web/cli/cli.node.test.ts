@@ -472,7 +472,7 @@ describe('scalepoint quantize', () => {
       code: 1,
       stdout: '',
       stderr:
-        'scalepoint: rows.safetensors: nothing would be converted (kept: 1 row length 96 is not a multiple of group size 128, 1 bias); ' +
+        'scalepoint: rows.safetensors: nothing would be converted (1 tensor: row length 96 is not a multiple of group size 128, 1 tensor: bias); ' +
         '1 weight stays: rows of 96 cannot be divided into groups of 128; --group-size 32 converts it; --force copies it\n',
     });
     expect(await readdir(path())).toEqual(['rows.safetensors']);
@@ -480,7 +480,7 @@ describe('scalepoint quantize', () => {
     await put('conv.safetensors', { 'c.weight': [[8, 4, 3, 3], wave], 'c.bias': [[8], wave] });
     const conv = await run(['quantize', 'conv.safetensors', '--to', 'int8', '--json']);
     expect(conv.stderr).toMatch(
-      /nothing would be converted \(kept: 1 4-D, 1 bias\); 1 weight stays: .*; --all converts it, .*\n$/,
+      /nothing would be converted \(1 tensor: 4-D, 1 tensor: bias\); 1 weight stays: .*; --all converts it, .*\n$/,
     );
     expect(JSON.parse(conv.stdout).error).toMatchObject({ code: 'NO_EFFECT' });
     expect(conv.code).toBe(1);

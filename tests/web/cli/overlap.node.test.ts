@@ -43,7 +43,7 @@ describe('--save-rules', () => {
     ['the usual name', [], 'tiny.6bpw.gguf'],
     ['a file of several', ['-o', 'out.gguf', '--split-tensors', '4'], 'out-00002-of-00006.gguf'],
     ['a file of another part', ['-o', 'out.gguf', '--split-tensors', '4', '--part', '1/2'], 'out-00006-of-00006.gguf'],
-  ])('is no file of a GGUF result: %s', async (_, more, name) => {
+  ])('differs from all files of a GGUF result: %s', async (_, more, name) => {
     await mkdir(path('sub'));
     const given = name || path('out.gguf');
     const { stdout } = await run(['plan', 'tiny.gguf', ...fit, ...more, '--json']);
@@ -98,7 +98,7 @@ describe('--save-rules', () => {
     await refused(['tiny.gguf', ...fit, '-o', 'folder/old.gguf', '--save-rules', 'hard.txt'], result('hard.txt'));
   });
 
-  it('is no file that is read', async () => {
+  it('differs from all files that are read', async () => {
     await writeFile(path('rules.txt'), 'nothing=keep\n');
     await writeFile(path('types.txt'), 'nothing=Q8_0\n');
     await writeFile(path('tokenizer.json'), '{}');

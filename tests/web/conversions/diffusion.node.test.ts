@@ -449,7 +449,7 @@ describe('a file that cannot be converted', () => {
     expect(await readdir(place)).toEqual([]);
   });
 
-  it('is told what it can become, if it is none', async () => {
+  it('names the possible targets if it is not a diffusion model', async () => {
     const file = checkpoint([['a.weight', 'F32', wide]]);
     const error = await rejectionOf(planModel(file, { to: 'Q4_K_M' }));
     expect(error).toBeInstanceOf(RangeError);

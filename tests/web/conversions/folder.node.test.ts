@@ -516,7 +516,7 @@ describe('a folder that cannot be converted', () => {
     });
   });
 
-  it('is told what it can become, if there is no config.json', async () => {
+  it('names the possible targets if there is no config.json', async () => {
     const error = await rejectionOf(planModel(listOf(weights, files)[0]!, { to: 'Q8_0' }));
     expect(error).toMatchObject({ option: 'to', message: expect.stringMatching(/has its config\.json beside it/) });
   });

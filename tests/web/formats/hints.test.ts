@@ -29,7 +29,7 @@ describe('nearest', () => {
     expect(nearest(word, ggufTargets)).toBe(second);
   });
 
-  it('has no opinion about what is no word, or is too long for one', () => {
+  it('gives no hint for values other than words, and for texts that are too long', () => {
     for (const word of [undefined, 8, null, {}, 'int8'.repeat(1000)]) expect(nearest(word, ['int8'])).toBeUndefined();
   });
 

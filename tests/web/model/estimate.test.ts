@@ -82,7 +82,7 @@ it('measures rows from the middle of long tensors, and reads no others', async (
   expect(Math.abs((part?.error?.sqnrDb ?? 0) - (report.tensors[0]?.error?.sqnrDb ?? 0))).toBeLessThan(1);
 });
 
-it('names a tensor that cannot be converted, and refuses what is no size of a sample', async () => {
+it('names a tensor that cannot be converted, and refuses other values than sizes of a sample', async () => {
   const bad = weights('F32', [16, 64]);
   (bad.data as Float32Array)[70] = Number.NaN;
   await expect(estimateModel(safetensors({ 'bad.weight': bad }), { to: 'int8' })).rejects.toMatchObject({

@@ -234,3 +234,10 @@ export const wordSettings: Json = {
   cls_token: '[CLS]',
   mask_token: '[MASK]',
 };
+
+/** Files beside the weights of a BERT whose vocabulary has a size. */
+export const bertFiles = (vocabulary: number) => ({
+  'config.json': decoderConfig('BertModel', { layer_norm_eps: 1e-12, type_vocab_size: 2, vocab_size: vocabulary }),
+  'tokenizer.json': wordTokenizer(),
+  'tokenizer_config.json': wordSettings,
+});

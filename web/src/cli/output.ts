@@ -162,8 +162,8 @@ export function nothingToDo({ tensors, notes, options }: ModelPlan): ScalepointE
     const text = kept?.text ?? '';
     reasons.set(text, (reasons.get(text) ?? 0) + 1);
   }
-  const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
-  const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
+  const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${counted(n, 'tensor')}: ${reason}`);
+  const why = tensors.length === 0 ? 'there are no tensors' : listed(counts, 5);
   const words = commandWordsFor({}, ruleTexts(options.rules ?? []));
   const message = [
     `nothing would be converted (${why})`,

@@ -5,12 +5,11 @@ import { filesBeside } from '../../../../web/src/conversions/huggingface/files.j
 import { folderOf, type Weights } from '../../support/recipes.js';
 import { bytePieces, sentencePieceFile } from '../../support/sentencepiece.js';
 import {
+  bertFiles,
   bertWeights,
   decoderConfig,
   decoderWeights,
   plainTokenizer,
-  wordSettings,
-  wordTokenizer,
 } from '../../support/tiny-huggingface.js';
 
 /** Names of the files that a conversion asks for, found or not. */
@@ -29,9 +28,7 @@ it('names each file that is read, and no other', async () => {
   const llama = { 'config.json': decoderConfig('LlamaForCausalLM') };
   const pieces = [['<unk>', 0, 2], ['<s>', 0, 3], ['</s>', 0, 3], ...bytePieces] as const;
   const bert = {
-    'config.json': decoderConfig('BertModel', { layer_norm_eps: 1e-12, type_vocab_size: 2, vocab_size: 12 }),
-    'tokenizer.json': wordTokenizer(),
-    'tokenizer_config.json': wordSettings,
+    ...bertFiles(12),
     'modules.json': [{ type: 'sentence_transformers.models.Pooling', path: '1_Pooling' }],
     '1_Pooling/config.json': { pooling_mode_cls_token: true },
   };

@@ -4,12 +4,11 @@ import { convertHuggingface } from '../../../../web/src/conversions/huggingface/
 import type { Conversion } from '../../../../web/src/conversions/recipe.js';
 import { folderOf, type Weights } from '../../support/recipes.js';
 import {
+  bertFiles,
   bertWeights,
   decoderConfig,
   decoderWeights,
   plainTokenizer,
-  wordSettings,
-  wordTokenizer,
 } from '../../support/tiny-huggingface.js';
 
 type Files = Readonly<Record<string, unknown>>;
@@ -74,9 +73,7 @@ const folders: readonly (readonly [what: string, Weights, Files])[] = [
     'WordPiece',
     bertWeights(12),
     {
-      'config.json': decoderConfig('BertModel', { layer_norm_eps: 1e-12, type_vocab_size: 2, vocab_size: 12 }),
-      'tokenizer.json': wordTokenizer(),
-      'tokenizer_config.json': wordSettings,
+      ...bertFiles(12),
       'modules.json': modules,
       '1/config.json': { pooling_mode: 'mean' },
     },

@@ -86,7 +86,7 @@ describe('config.json', () => {
     ['head_dim', [16]],
   ])('a bad %s', (key, value) => refused({ config: { [key]: value } }, 'BAD_FILE', 'config.json', key));
 
-  it('is missing, or is no JSON', async () => {
+  it('is missing, or is not JSON', async () => {
     const { file, ...folder } = folderOf(base, {});
     await expect(convertHuggingface({ ...folder, file })).rejects.toThrow(/^config.json: the folder has none/);
     await refused({ files: { 'config.json': '{' } }, 'BAD_FILE', 'config.json', 'JSON');

@@ -116,7 +116,7 @@ describe('reading a GGUF file', () => {
     expect(await readGguf(await openSource(new Blob([file])))).toEqual(fromMemory);
   });
 
-  it('allows what ggml allows: missing padding at the end, bytes behind it, texts that are no UTF-8', async () => {
+  it('allows what ggml allows: missing padding at the end, bytes behind it, texts that are not UTF-8', async () => {
     const file = ggufFile({ pairs: [['x', 'string', '??']], tensors: [{ name: 'w', dtype: 'F32', ne: [3] }] });
     file.set([0xff, 0xfe], 24 + 9 + 4 + 8);
     const header = await read(file);

@@ -315,7 +315,7 @@ describe('an importance matrix', () => {
     }
   });
 
-  it('is refused by name where the option is no file', async () => {
+  it('is refused by name if it is not a file', async () => {
     const wrong = (options: object) => planModel(model, { to: 'Q4_0', ...options } as QuantizeModelOptions);
     const file = matrixFile(await activations(model));
     for (const [options, option] of [

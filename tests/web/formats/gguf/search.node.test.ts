@@ -60,7 +60,7 @@ it('is the usual one unless it is asked for', async () => {
   expect(plain).toEqual(usual);
 });
 
-it('is refused where there is none, and noted where others are mixed in', async () => {
+it('is refused for types without a search, and noted where others are mixed in', async () => {
   const refused = (options: object) => expect(planModel(file, options as QuantizeModelOptions)).rejects;
   for (const to of ['F16', 'TQ1_0', 'Q1_0', 'copy'])
     await refused({ to, search: 'best' }).toMatchObject({ option: 'search' });

@@ -100,7 +100,7 @@ describe('the tensors of an ONNX model', () => {
   });
 });
 
-describe('a file that is no good', () => {
+describe('a broken file', () => {
   const good = onnx.tensor({ name: 'w', dims: [64, 16], raw });
   const cases: readonly [what: string, file: Uint8Array, message: RegExp][] = [
     ['a group', holding(good, { more: [(9 << 3) | 3] }), /wire type 3, a group/],
@@ -124,7 +124,7 @@ describe('a file that is no good', () => {
       /field 7 holds no F32/,
     ],
     ['two tensors of a name', holding(good, { initializers: [good, good] }), /two tensors "w"/],
-    ['a name that is no text', holding([...onnx.tensor({ dims: [0] }), ...bytes(8, [0xff])]), /not UTF-8/],
+    ['a name that is not UTF-8', holding([...onnx.tensor({ dims: [0] }), ...bytes(8, [0xff])]), /not UTF-8/],
     [
       'too many varints',
       holding(onnx.tensor({ name: 'w', type: 3, dims: [3], more: bytes(5, [1, 2, 3, 4]) })),

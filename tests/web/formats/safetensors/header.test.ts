@@ -181,7 +181,7 @@ describe('reading safetensors', () => {
     }
   });
 
-  it('refuses what is no file with a TypeError, a detached array too', async () => {
+  it('throws a TypeError for values other than files, a detached array too', async () => {
     for (const input of [undefined, null, 5, {}, [5]]) {
       await expect(inspectModel(input as unknown as Uint8Array)).rejects.toThrow(TypeError);
     }
@@ -420,7 +420,7 @@ describe('a header with a damaged length', () => {
     }
   });
 
-  it('is no matter for an index, which may have a brace at the same place', async () => {
+  it('does not disturb an index, which may have a brace at the same place', async () => {
     const index = new TextEncoder().encode('{"map": {"a": "b"}}');
     await expect(inspectModel(index)).rejects.toMatchObject({
       problem: { option: 'file', expected: { min: 2, unit: 'files' } },

@@ -712,7 +712,7 @@ describe('merging into config.json', () => {
     expect(() => mergeConfig({ quantization_config: { quant_method: 'gptq' } }, ours)).toThrow(/"gptq"/);
   });
 
-  it('refuses what is no object', () => {
+  it('refuses values other than objects', () => {
     for (const config of [undefined, null, 4, '{}', []]) {
       expectRefusal(() => mergeConfig(config, ours), TypeError, 'config');
     }

@@ -195,7 +195,7 @@ describe('a model that is quantized already', () => {
     }
   });
 
-  it('is told from one with tensors of the same types that are no codes', async () => {
+  it('differs from one with tensors of the same types that are not codes', async () => {
     const file = safetensors({
       ids: raw('I32', [64], 256),
       'table.weight': raw('I64', [4, 4], 128),
@@ -304,7 +304,7 @@ describe('a model that is quantized already', () => {
     expect(tensors.has('a.weight_packed')).toBe(false);
   });
 
-  it('may have scales that are no numbers, which is an error with a name', async () => {
+  it('may have scales that are not numbers, which is an error with a name', async () => {
     const file = safetensors({
       'a.weight': raw('I8', [2, 8], 16),
       'a.weight_scale': { dtype: 'F32', shape: [2, 1], data: Float32Array.of(1, 0) },

@@ -297,7 +297,7 @@ describe('reading an index', () => {
     await bad(map('"t":"x.safetensors\\\\"'), /plain/);
   });
 
-  it('refuses what is no index', async () => {
+  it('refuses other JSON than an index', async () => {
     await bad('', /expected '{'/);
     await bad('[]', /expected '{'/, '[');
     await bad('{}', /weight_map is missing/, '{');
@@ -317,7 +317,7 @@ describe('reading an index', () => {
     await bad('{"metadata":{"x":{"y":1,"y":2}},"weight_map":{"a":"b.safetensors"}}', /the key "y" twice/);
   });
 
-  it('refuses JSON that nests too deep, text that is no UTF-8, and every index that is cut off', async () => {
+  it('refuses JSON that nests too deep, text that is not UTF-8, and every index that is cut off', async () => {
     await bad(`{"x":${'['.repeat(100_000)}`, /nests deeper/);
     await bad(`{"metadata":{"x":${'{"a":'.repeat(100_000)}`, /nests deeper/);
     const text = new TextEncoder().encode(indexOf({ a: one, é: two }));
