@@ -176,6 +176,19 @@ export const evaluateFlags = {
 
 /** Flags of `calibrate`. */
 export const calibrateFlags = {
+  data: {
+    type: 'string',
+    multiple: true,
+    value: 'FILE',
+    about:
+      'samples for an ONNX model, in place of texts: .npz files, .npy files for a model with one input, or JSON lines; can be repeated',
+  },
+  dim: {
+    type: 'string',
+    multiple: true,
+    value: 'NAME=N',
+    about: 'ONNX: size of a dimension that no sample determines, by its name or as INPUT.AXIS; can be repeated',
+  },
   ...texts,
   output: { type: 'string', short: 'o', value: 'OUT', about: 'the file to write (default imatrix.gguf)' },
   moments: {
@@ -186,7 +199,7 @@ export const calibrateFlags = {
   force: { type: 'boolean', short: 'f', about: 'replace OUT if it exists' },
   quiet,
   ...common(
-    '{ file, output, tokens, chunks, weights, size, peakBytes }; with --moments also { moments: { path, size } }',
+    '{ file, output, tokens, chunks, weights, size, peakBytes }; with --moments also { moments: { path, size } }; for ONNX also { unreached }',
   ),
 } as const;
 
@@ -219,7 +232,7 @@ export const commandAbouts = {
   compare: 'measure the error of B against A',
   verify: 'read all of a model, find damage',
   evaluate: 'judge a language model on a text',
-  calibrate: 'find the importance of weights on texts',
+  calibrate: 'find the importance of weights on texts or samples',
   bench: 'measure speed on this machine',
   completions: 'complete commands by the tab key',
 } as const;

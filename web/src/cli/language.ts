@@ -6,14 +6,16 @@ import {
   type LanguageData,
   type LanguageEvaluation,
   type TextOptions,
+  type UnreachedWeight,
 } from '../model.js';
 import { whole } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments } from './parse.js';
 import { abortOnSignal, about, dataProgressLine, effort, peakBytes, printJson, UsageError } from './process.js';
+import { dimensionsOf } from './running.js';
 import { readText } from './side-file.js';
-import { counted, formatBytes, printable, printLines } from './text.js';
+import { counted, formatBytes, listed, printable, printLines } from './text.js';
 import { calibrateUsage, evaluateUsage } from './usage.js';
 import { wrongFlag } from './wording.js';
 
@@ -31,7 +33,10 @@ interface TextValues {
 /** The texts that a command line names. @throws UsageError, ScalepointError */
 async function dataOf({ text = [], ids }: TextValues, command: string): Promise<LanguageData> {
   if (ids === undefined) {
-    if (text.length === 0) throw new UsageError(`${command} needs --text FILE or --ids FILE`);
+    if (text.length === 0)
+      throw new UsageError(
+        `${command} needs --text FILE or --ids FILE${command === 'calibrate' ? ', or for ONNX models --data FILE' : ''}`,
+      );
     return Promise.all(text.map((path) => readText(path, mostText)));
   }
   if (text.length > 0) throw new UsageError('--ids goes without --text');
@@ -105,7 +110,14 @@ export async function evaluate(args: string[]): Promise<number> {
   );
 }
 
-/** Writes the importance of a language model's weights. Returns the exit code. */
+/** Weights without statistics, by the reason. */
+function unreachedLines(unreached: readonly UnreachedWeight[]): string[] {
+  const names = new Map<string, string[]>();
+  for (const { name, reason } of unreached) names.set(reason.text, [...(names.get(reason.text) ?? []), name]);
+  return [...names].map(([reason, list]) => `without statistics, ${printable(reason)}: ${listed(list, 3)}`);
+}
+
+/** Writes the importance of a model's weights. Returns the exit code. */
 export async function calibrate(args: string[]): Promise<number> {
   const { values, positionals } = parseArguments(args, calibrateFlags);
   if (values.help) {
@@ -114,31 +126,39 @@ export async function calibrate(args: string[]): Promise<number> {
   }
   const [file] = filesOf(positionals, ['MODEL'], 'calibrate') as [string];
   const { output = 'imatrix.gguf', force = false, quiet = false } = values;
-  const [data, sizes] = [await dataOf(values, 'calibrate'), sizesOf(values)];
+  const { data: files, dim, moments: wantsMoments } = values;
+  if (files !== undefined && [values.text, values.ids].some((flag) => flag !== undefined)) {
+    throw new UsageError('--data goes without --text and --ids');
+  }
+  const data = files === undefined ? await dataOf(values, 'calibrate') : { files };
+  const sizes = { ...sizesOf(values), ...(dim === undefined ? {} : { run: { dimensions: dimensionsOf(dim) } }) };
   const signal = abortOnSignal('interrupted, nothing was written');
   const progress = dataProgressLine(quiet);
   return withInput(
     file,
     async (input) => {
       const onProgress = progress.update;
-      const options = { ...sizes, output, overwrite: force, moments: values.moments, signal, onProgress };
-      const { tokens, chunks, weights, size, moments } = await about(input.name, () =>
+      const options = { ...sizes, output, overwrite: force, moments: wantsMoments, signal, onProgress };
+      const { tokens, chunks, weights, unreached, size, moments } = await about(input.name, () =>
         calibrateModel(input.file, data, options),
       ).finally(progress.clear);
       const second = moments && { path: String(moments.path), size: moments.size };
       if (values.json) {
-        const beside = second && { moments: second };
+        const beside = { ...(second && { moments: second }), ...(unreached && { unreached }) };
         printJson({ file: input.name, output, tokens, chunks, weights, size, ...beside, peakBytes: peakBytes() });
       } else if (!quiet) {
+        const rows = unreached === undefined ? counted(tokens, 'token') : counted(chunks, 'sample');
+        const [to, blocks] = unreached === undefined ? ['Q4_K_M', 'Q4_K_M'] : ['q4 --range mse', 'q4'];
         const lines = [
-          `${printable(output)}: ${counted(weights.length, 'weight')}, ${counted(tokens, 'token')}, ${formatBytes(size)}`,
-          `quantize with it: scalepoint ${printable(input.name)} --to Q4_K_M --imatrix ${printable(output)}`,
+          `${printable(output)}: ${counted(weights.length, 'weight')}, ${rows}, ${formatBytes(size)}`,
+          ...unreachedLines(unreached ?? []),
+          `quantize with it: scalepoint ${printable(input.name)} --to ${to} --imatrix ${printable(output)}`,
         ];
         if (second !== undefined) {
           const path = printable(second.path);
           lines.push(
             `${path}: second moments, ${formatBytes(second.size)}`,
-            `quantize with them: scalepoint ${printable(input.name)} --to Q4_K_M --method gptq --data ${path}`,
+            `quantize with them: scalepoint ${printable(input.name)} --to ${blocks} --method gptq --data ${path}`,
           );
         }
         if (values.verbose) lines.push(effort());

@@ -44,18 +44,23 @@ function inputsOf(given: readonly string[]): RunOptions['inputs'] {
   return named;
 }
 
-/** Options for running the models; undefined unless a flag asks for it. @throws UsageError */
-export function runOptionsOf({ run, layers, input, dim, seed }: RunValues): RunOptions | undefined {
-  const wanted = [layers, input, dim, seed].some((value) => value !== undefined);
-  if (run !== true && !wanted) return undefined;
+/** Sizes of dimensions by name. @throws UsageError */
+export function dimensionsOf(dim: readonly string[] = []): Record<string, number> {
   const dimensions: Record<string, number> = {};
-  for (const one of dim ?? []) {
+  for (const one of dim) {
     const [name, size] = split(one);
     if (name === '') throw wrongFlag('dim', oneOf(['NAME=N']), one);
     dimensions[name] = wholeOf('dim', size) as number;
   }
+  return dimensions;
+}
+
+/** Options for running the models; undefined unless a flag asks for it. @throws UsageError */
+export function runOptionsOf({ run, layers, input, dim, seed }: RunValues): RunOptions | undefined {
+  const wanted = [layers, input, dim, seed].some((value) => value !== undefined);
+  if (run !== true && !wanted) return undefined;
   return {
-    dimensions,
+    dimensions: dimensionsOf(dim),
     ...(layers === true ? { layers } : {}),
     ...(input === undefined ? {} : { inputs: inputsOf(input) }),
     ...(seed === undefined ? {} : { seed: wholeOf('seed', seed) }),

@@ -373,10 +373,12 @@ export function evaluateUsage(): string {
 export function calibrateUsage(): string {
   return text([
     'scalepoint calibrate MODEL --text FILE [options]',
+    'scalepoint calibrate MODEL.onnx --data FILE [options]',
     '',
     ...wrapped(
       'Runs a language model on texts and writes how important each column of its weights is, as an importance matrix of llama.cpp: for ' +
-        '--imatrix of scalepoint quantize and of llama-quantize. Takes the models of scalepoint evaluate.',
+        '--imatrix of scalepoint quantize and of llama-quantize. Takes the models of scalepoint evaluate, and ONNX models with samples of their ' +
+        'inputs, which run in onnxruntime-web.',
     ),
     '',
     ...flagLines(calibrateFlags, 18),
@@ -387,6 +389,7 @@ export function calibrateUsage(): string {
     '  scalepoint calibrate ./model --text calibration.txt -o imatrix.gguf',
     '  scalepoint ./model --to Q3_K_M --imatrix imatrix.gguf',
     '  scalepoint calibrate ./model --text calibration.txt --moments',
+    '  scalepoint calibrate model.onnx --data samples.npz --moments -o model.stats',
     '  scalepoint ./model --to Q4_K_M --method gptq --data imatrix.gguf.moments.safetensors',
   ]);
 }
