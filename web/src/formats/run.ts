@@ -185,6 +185,14 @@ export interface CollectHooks {
   takeMoments(sums: SummedInputs, means: Float32Array<ArrayBuffer>): Promise<void>;
 }
 
+/** Logits of a text: rows of the vocabulary, one for each token. */
+export type LogitsOf = (ids: Uint32Array) => Promise<Float32Array<ArrayBuffer>>;
+
+/** Options for running a language model. */
+export interface LogitsOptions extends Pick<RunOptions, 'runtime' | 'dimensions'> {
+  readonly signal: AbortSignal | undefined;
+}
+
 /** Runs of an open model. */
 export interface ModelRuns {
   /** Number of tokens that it knows; undefined if it takes none. */
@@ -193,4 +201,6 @@ export interface ModelRuns {
   sampleOf(ids: Uint32Array): ModelSample;
   /** Adds up sums over the inputs of weights. */
   collect(samples: ModelSamples, options: CollectOptions, hooks: CollectHooks): Promise<CollectedSums>;
+  /** Opens a language model to give logits, and closes it behind `use`. */
+  withLogits<T>(options: LogitsOptions, use: (logits: LogitsOf, vocabulary: number) => Promise<T>): Promise<T>;
 }

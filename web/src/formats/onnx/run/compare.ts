@@ -16,7 +16,7 @@ const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
 type Values = ReadonlyMap<string, RuntimeTensor>;
 
 /** Numbers of a numeric tensor. */
-function numbersOf({ type, data }: RuntimeTensor): ArrayLike<number> {
+export function numbersOf({ type, data }: RuntimeTensor): ArrayLike<number> {
   if (type === 'float16' && data instanceof Uint16Array) return Float32Array.from(data, fromHalf);
   if (type === 'int64' || type === 'uint64') return Float64Array.from(data as ArrayLike<bigint>, Number);
   return data as ArrayLike<number>;

@@ -3,6 +3,7 @@ import type { InputArray, ModelRuns } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { Graphs } from '../graph/graph.js';
 import { collectSums } from './collect.js';
+import { withLogits } from './logits.js';
 import { limitOf } from './runnable.js';
 
 /** Name of the input of tokens, as in transformers.js. */
@@ -18,7 +19,7 @@ const besides: Readonly<Record<string, (i: number) => number>> = {
 export function runsOf(model: OnnxModel): ModelRuns {
   const { graph } = model.proto;
   const names = graph.inputs.map(({ name }) => name);
-  return {
+  const runs: ModelRuns = {
     tokens: names.includes(idsName) ? (limitOf(new Graphs(model), graph, idsName) ?? 2 ** 32 - 1) : undefined,
     sampleOf(ids) {
       const shape = [1, ids.length];
@@ -29,5 +30,7 @@ export function runsOf(model: OnnxModel): ModelRuns {
       return sample;
     },
     collect: (samples, options, hooks) => collectSums(model, samples, options, hooks),
+    withLogits: (options, use) => withLogits(model, runs.sampleOf, options, use),
   };
+  return runs;
 }

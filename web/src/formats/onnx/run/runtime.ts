@@ -27,6 +27,11 @@ export interface Session {
     feeds: Readonly<Record<string, RuntimeTensor>>,
     options: { readonly logSeverityLevel: 4 },
   ): Promise<Readonly<Record<string, RuntimeTensor>>>;
+  run(
+    feeds: Readonly<Record<string, RuntimeTensor>>,
+    outputs: readonly string[],
+    options: { readonly logSeverityLevel: 4 },
+  ): Promise<Readonly<Record<string, RuntimeTensor>>>;
   release(): Promise<void>;
 }
 

@@ -1,0 +1,72 @@
+/** Runs language models: ids of tokens in, logits out. */
+import { ScalepointError } from '../../../core/errors.js';
+import { quoted } from '../../../files/bytes.js';
+import type { LogitsOf, LogitsOptions, ModelSample } from '../../run.js';
+import type { OnnxModel } from '../file/model.js';
+import { numbersOf } from './compare.js';
+import { feedsFrom } from './inputs.js';
+import { runnableOf } from './runnable.js';
+import { failed, loadRuntime, withSession } from './runtime.js';
+
+/** Name of the output, as in transformers.js. A model with one output may name it otherwise. */
+const outputName = 'logits';
+
+/**
+ * Opens a model, and hands `use` a function for the logits of texts: rows of the vocabulary, one for each token. Caches are empty, and their
+ * outputs are not taken.
+ * @throws ScalepointError `RUNTIME`
+ */
+export async function withLogits<T>(
+  model: OnnxModel,
+  sampleOf: (ids: Uint32Array) => ModelSample,
+  { runtime: given, dimensions = {}, signal }: LogitsOptions,
+  use: (logits: LogitsOf, vocabulary: number) => Promise<T>,
+): Promise<T> {
+  const { outputs } = model.proto.graph;
+  const name =
+    outputs.find((output) => output.name === outputName)?.name ?? (outputs.length === 1 ? outputs[0]?.name : undefined);
+  if (name === undefined) {
+    throw new ScalepointError(
+      'UNKNOWN_FORMAT',
+      `the model has no output ${quoted(outputName)}, so that it cannot be judged on texts`,
+    );
+  }
+  const runtime = await loadRuntime(given);
+  const runnable = await runnableOf(model);
+  signal?.throwIfAborted();
+  return withSession(runtime, runnable, 'the model', 'all', async (session) => {
+    const run = async (ids: Uint32Array) => {
+      const arrays = new Map(Object.entries(sampleOf(ids)));
+      const pathOf = (input: string) => `inputs[${quoted(input)}]`;
+      const { values } = feedsFrom(runtime, session.inputMetadata, runnable, {
+        arrays,
+        pathOf,
+        dimensions,
+        seed: 1,
+        isStrict: true,
+      });
+      try {
+        const { [name]: result } = await session.run(values, [name], { logSeverityLevel: 4 });
+        if (result !== undefined) return result;
+      } catch (cause) {
+        throw failed('the model', 'run', cause);
+      }
+      throw failed('the model', 'run', `no output ${quoted(name)}`);
+    };
+    const check = ({ dims }: Awaited<ReturnType<typeof run>>, tokens: number): number => {
+      const [batch, rows, vocabulary] = dims;
+      if (dims.length === 3 && batch === 1 && rows === tokens && vocabulary !== undefined) return vocabulary;
+      const text = `the output ${quoted(name)} has the shape ${dims.join(' × ')}, and logits of ${tokens} tokens have 1 × ${tokens} × vocabulary`;
+      throw new ScalepointError('UNKNOWN_FORMAT', text);
+    };
+    // The shape that the graph declares may leave the vocabulary open.
+    const vocabulary = check(await run(Uint32Array.of(0, 0)), 2);
+    const logits: LogitsOf = async (ids) => {
+      const result = await run(ids);
+      check(result, ids.length);
+      const numbers = numbersOf(result);
+      return numbers instanceof Float32Array ? (numbers as Float32Array<ArrayBuffer>) : Float32Array.from(numbers);
+    };
+    return use(logits, vocabulary);
+  });
+}
