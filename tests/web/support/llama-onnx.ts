@@ -16,9 +16,7 @@ export interface LlamaConfig {
 }
 
 /** The float32 tensors of a safetensors file. */
-export function floatsOf(
-  file: Uint8Array,
-): Map<string, { readonly data: Float32Array; readonly shape: readonly number[] }> {
+function floatsOf(file: Uint8Array): Map<string, { readonly data: Float32Array; readonly shape: readonly number[] }> {
   const length = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(file.subarray(8, 8 + length))) as Record<
     string,
@@ -27,7 +25,8 @@ export function floatsOf(
   const found = new Map<string, { data: Float32Array; shape: readonly number[] }>();
   for (const [name, { dtype, shape, data_offsets }] of Object.entries(header)) {
     if (name === '__metadata__') continue;
-    const bytes = file.slice(8 + length + data_offsets[0], 8 + length + data_offsets[1]);
+    // Unlike Buffer.slice, this copies.
+    const bytes = Uint8Array.prototype.slice.call(file, 8 + length + data_offsets[0], 8 + length + data_offsets[1]);
     if (dtype === 'F32') found.set(name, { data: new Float32Array(bytes.buffer), shape });
     else if (dtype === 'BF16' || dtype === 'F16') {
       const words = new Uint16Array(bytes.buffer);
@@ -140,7 +139,10 @@ export function llamaModel(config: LlamaConfig, file: Uint8Array, hasCache = fal
   const inputs: onnx.TestValue[] = [['input_ids', ['batch_size', 'sequence_length'], 7]];
   const outputs: onnx.TestValue[] = [['logits', ['batch_size', 'sequence_length', config.vocab_size]]];
   if (hasCache) inputs.push(['position_ids', ['batch_size', 'sequence_length'], 7]);
-  let x = add('Gather', [vector('model.embed_tokens.weight'), 'input_ids']);
+  // A table that is also the head may be stored under the name of either.
+  const isTied = !tensors.has('lm_head.weight') || !tensors.has('model.embed_tokens.weight');
+  const table = vector(tensors.has('model.embed_tokens.weight') ? 'model.embed_tokens.weight' : 'lm_head.weight');
+  let x = add('Gather', [table, 'input_ids']);
   for (let layer = 0; layer < config.num_hidden_layers; layer++) {
     const own = (name: string) => `model.layers.${layer}.${name}.weight`;
     const normed = norm(x, own('input_layernorm'));
@@ -174,8 +176,8 @@ export function llamaModel(config: LlamaConfig, file: Uint8Array, hasCache = fal
     x = add('Add', [x, linear(bent, own('mlp.down_proj'))]);
   }
   const last = norm(x, 'model.norm.weight');
-  if (tensors.has('lm_head.weight'))
-    nodes.push({ op: 'Identity', in: [linear(last, 'lm_head.weight')], out: ['logits'] });
-  else add('MatMul', [last, add('Transpose', ['model.embed_tokens.weight'], { perm: [1, 0] })], {}, 'logits');
+  const head = isTied ? add('Transpose', [table], { perm: [1, 0] }) : undefined;
+  if (head === undefined) nodes.push({ op: 'Identity', in: [linear(last, 'lm_head.weight')], out: ['logits'] });
+  else add('MatMul', [last, head], {}, 'logits');
   return onnx.model({ nodes, initializers, inputs, outputs });
 }

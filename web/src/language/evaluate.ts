@@ -71,6 +71,34 @@ export interface RunnableLanguage {
   readonly beginning: number | undefined;
 }
 
+/** Logits of some tokens of a text: rows of the vocabulary. The memory may be used again. */
+type TakeLogits = (first: number, count: number) => Promise<Float32Array<ArrayBuffer>>;
+
+/** A language model that gives logits. */
+export interface JudgedModel extends Pick<RunnableLanguage, 'core' | 'beginning'> {
+  readonly vocabulary: number;
+  /** Number of passes over all tokens before the logits. */
+  readonly passes: number;
+  /** Passes all tokens. @param ids whole chunks */
+  prepare(ids: Uint32Array<ArrayBuffer>, chunkSize: number, onProgress: TokenProgress): Promise<TakeLogits>;
+}
+
+/** Judges a model that is run a layer at a time. */
+export function judgedLanguage(model: RunnableLanguage): JudgedModel {
+  const { core, beginning, facts, forward } = model;
+  return {
+    core,
+    beginning,
+    vocabulary: forward.vocabulary,
+    passes: facts.layers,
+    async prepare(ids, chunkSize, onProgress) {
+      const states = await statesOf(model, ids, chunkSize, onProgress);
+      const { hidden } = facts;
+      return (first, count) => forward.logits(states.slice(first * hidden, (first + count) * hidden), () => {});
+    },
+  };
+}
+
 /** Bytes of logits that are in memory together, of each model. */
 const logitBytes = 1 << 27;
 
@@ -141,28 +169,29 @@ export function beginTexts(
  * @throws ScalepointError `NON_FINITE`, `BAD_FILE` if the models have other vocabularies
  */
 export async function evaluateLanguage(
-  model: RunnableLanguage,
-  reference: RunnableLanguage | undefined,
+  model: JudgedModel,
+  reference: JudgedModel | undefined,
   ids: Uint32Array,
   chunkSize: number,
   onProgress: TokenProgress,
 ): Promise<LanguageEvaluation> {
   const models = reference === undefined ? [model] : [model, reference];
-  const { vocabulary } = model.forward;
-  if (reference !== undefined && reference.forward.vocabulary !== vocabulary) {
-    const text = `the model knows ${vocabulary} tokens and the reference ${reference.forward.vocabulary}`;
+  const { vocabulary } = model;
+  if (reference !== undefined && reference.vocabulary !== vocabulary) {
+    const text = `the model knows ${vocabulary} tokens and the reference ${reference.vocabulary}`;
     throw new ScalepointError('BAD_FILE', text);
   }
   // Pass all layers.
   const chunks = Math.floor(ids.length / chunkSize);
-  const cut = beginTexts(ids.subarray(0, chunks * chunkSize), chunkSize, model.beginning);
-  const states: Float32Array<ArrayBuffer>[] = [];
-  const passes = models.reduce((sum, { facts }) => sum + facts.layers, 1);
+  const beginning = models.find((one) => one.beginning !== undefined)?.beginning;
+  const cut = beginTexts(ids.subarray(0, chunks * chunkSize), chunkSize, beginning);
+  const takes: TakeLogits[] = [];
+  const passes = models.reduce((sum, one) => sum + one.passes, 1);
   let before = 0;
   for (const one of models) {
     const onTokens: TokenProgress = (progress) => onProgress({ ...progress, pass: before + progress.pass, passes });
-    states.push(await statesOf(one, cut, chunkSize, onTokens));
-    before += one.facts.layers;
+    takes.push(await one.prepare(cut, chunkSize, onTokens));
+    before += one.passes;
   }
 
   // Judge the second half of each chunk, some tokens at a time.
@@ -182,13 +211,7 @@ export async function evaluateLanguage(
         const n = Math.min(step, each - at);
         const begin = chunk * chunkSize + first + at;
         const logits: Float32Array[] = [];
-        for (const [i, { forward, facts }] of models.entries()) {
-          const counted = (states[i] as Float32Array<ArrayBuffer>).slice(
-            begin * facts.hidden,
-            (begin + n) * facts.hidden,
-          );
-          logits.push(await forward.logits(counted, () => {}));
-        }
+        for (const take of takes) logits.push(await take(begin, n));
         for (let token = 0; token < n; token++) {
           const row = (all: Float32Array) => all.subarray(token * vocabulary, (token + 1) * vocabulary);
           const index = chunk * each + at + token;
@@ -212,6 +235,7 @@ export async function evaluateLanguage(
           same[index] = judgment.sameTop ? 1 : 0;
           (losses[1] as Float64Array)[index] = judge(other, 0).loss;
         }
+        await onProgress({ pass: passes, passes, done: begin + n + 1, total: cut.length });
       }
     }
   } finally {

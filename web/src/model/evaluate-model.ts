@@ -1,11 +1,13 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
+import type { RunOptions } from '../formats/run.js';
 import type { LanguageComparison, LanguageEvaluation, TokenProgress } from '../language/evaluate.js';
 import { type LanguageData, type TextTokenizer, tokensOf } from '../language/tokens.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { DataProgress } from '../pipeline/progress.js';
 import type { WorkOptions } from '../pipeline/start.js';
-import { folderTokenizer, withLanguage } from './language.js';
+import { checkRunOptions } from './compare-models.js';
+import { folderTokenizer } from './language.js';
 import { type Opened, withModel } from './open.js';
 import { modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
@@ -29,6 +31,8 @@ export interface EvaluateModelOptions extends TextOptions {
   readonly text: LanguageData;
   /** A model of the same vocabulary that the divergence is measured from, such as the one before it was quantized. */
   readonly reference?: ModelInput | undefined;
+  /** For ONNX models: the runtime, and sizes of dimensions that tokens leave open, as for `compareModels`. @defaultValue the installed onnxruntime-web */
+  readonly run?: Pick<RunOptions, 'runtime' | 'dimensions'> | undefined;
 }
 
 export function checkTextOptions({ chunkSize, maxTokens, tokenizer, core, onProgress, signal }: TextOptions): void {
@@ -87,11 +91,12 @@ export function tokenProgress(
 
 /**
  * Judges a language model on a text: perplexity, and with a reference how far the probabilities of the next token are from the reference's.
- * Takes GGUF files and folders of dense models (Llama, Mistral, SmolLM3, Qwen 2 and 3, Gemma 2 and 3, Phi-3). The figures are those of
- * llama-perplexity: of each chunk of `chunkSize` tokens the second half counts.
+ * Takes GGUF files and folders of dense models (Llama, Mistral, SmolLM3, Qwen 2 and 3, Gemma 2 and 3, Phi-3), and ONNX models with
+ * `input_ids` and `logits`, which run in onnxruntime-web, one chunk at a time, with empty caches. The model and the reference may differ in
+ * format. The figures are those of llama-perplexity: of each chunk of `chunkSize` tokens the second half counts.
  *
  * Memory: the weights of one layer as floats, 4 bytes for each token and element of a hidden state, and twice for the reference; and 128
- * MiB for logits.
+ * MiB for logits. ONNX models are in memory whole, with the logits of a chunk.
  * @example const { perplexity, kl, sameTop } = await evaluateModel('model.Q4_K_M.gguf', { reference: file, text });
  * @throws what `inspectModel` throws; TypeError or RangeError naming the option; ScalepointError `UNKNOWN_FORMAT` for models that cannot
  *   be run, `RUNTIME` if the tokenizer cannot be loaded, `NON_FINITE` if the outputs are not finite; the signal's reason
@@ -103,23 +108,26 @@ export function evaluateModel(
 export function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation>;
 export async function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation> {
   checkOptions(options, modelCalls().evaluateModel, modelCalls());
-  const { text, reference, ...others } = options;
+  const { text, reference, run = {}, ...others } = options;
+  checkRunOptions(run, ['runtime', 'dimensions']);
   checkTextOptions(others);
   if (text === undefined) throw typeError('text', ofType('string', 'Uint32Array', 'array'), text);
   others.signal?.throwIfAborted();
   // Loaded with the first call, as most apps do not run models.
   const judge = await import('../language/evaluate.js');
-  return withCallbacks(others, (own) =>
+  const { withJudged } = await import('./judged.js');
+  return withCallbacks({ ...others, run }, (own) =>
     withModel(model, own, (first) =>
-      withLanguage(first, own, async (made) => {
+      withJudged(first, own, async (made, context) => {
         const progress = tokenProgress(own, 'evaluate');
-        const limits = { vocabulary: made.forward.vocabulary, context: made.facts.context };
+        const { vocabulary } = made;
         if (reference === undefined) {
-          const { ids, size } = await chunkedTokens('text', text, [first], limits, own);
+          const { ids, size } = await chunkedTokens('text', text, [first], { vocabulary, context }, own);
           return judge.evaluateLanguage(made, undefined, ids, size, progress);
         }
         return withModel(reference, own, (second) =>
-          withLanguage(second, own, async (other) => {
+          withJudged(second, own, async (other, otherContext) => {
+            const limits = { vocabulary, context: Math.min(context, otherContext) };
             const { ids, size } = await chunkedTokens('text', text, [first, second], limits, own);
             return judge.evaluateLanguage(made, other, ids, size, progress);
           }),

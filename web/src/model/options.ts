@@ -50,7 +50,7 @@ export function modelCalls() {
     measureTypes: [...planNames(), ...workNames],
     compareModels: ['run', ...workNames],
     verifyModel: [...sidecarNames(), 'onProgress', 'signal'],
-    evaluateModel: ['text', 'reference', ...textNames],
+    evaluateModel: ['text', 'reference', 'run', ...textNames],
     calibrateModel: ['output', 'overwrite', 'moments', 'run', ...textNames],
   } satisfies CallOptions;
 }
