@@ -3,6 +3,7 @@ import type { KnipConfig } from 'knip';
 // Files that are started by name, and packages that are used through their commands or by tests.
 const config: KnipConfig = {
   entry: [
+    'cpp/embind_types.js',
     'web/src/cli.ts',
     'web/src/conversions/huggingface/load-on-demand.ts',
     'scripts/reference/plugin.mjs',
