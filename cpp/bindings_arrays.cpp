@@ -42,13 +42,23 @@ SCALEPOINT_PLAIN_EXPORT Status choose_qparams(const LinearJob& job, const float*
   return scalepoint::choose_qparams({min, job.parameters}, {max, job.parameters}, job.spec, job.scales(), job.zero_points());
 }
 
-uint64_t search_scratch_bytes(const Layout& layout, uint64_t size) { return scalepoint::search_scratch_bytes(size, layout); }
+/// weighted: with importance.
+uint64_t search_scratch_bytes(const Layout& layout, uint64_t size, bool weighted) {
+  return scalepoint::search_scratch_bytes(size, layout, weighted);
+}
 
 /// Fills the job's scales and zero points. x: the whole array. scratch: bytes as search_scratch_bytes says.
 Status search_qparams(const LinearJob& job, const float* x, size_t n, RangeMethod method, double percentile, std::byte* scratch,
                       size_t bytes) {
   return scalepoint::search_qparams({x, n}, job.layout, job.spec, method, percentile, {scratch, bytes}, job.scales(),
                                     job.zero_points());
+}
+
+/// The same by kMse, with the importance of each column.
+SCALEPOINT_PLAIN_EXPORT Status search_important_qparams(const LinearJob& job, const float* x, size_t n, const float* importance,
+                                                        size_t columns, std::byte* scratch, size_t bytes) {
+  return scalepoint::search_qparams({x, n}, job.layout, job.spec, RangeMethod::kMse, 100, {scratch, bytes}, job.scales(),
+                                    job.zero_points(), {importance, columns});
 }
 
 /// Fills the job's one scale and zero point, for n pairs of a value and its count, which are overwritten. scratch: bytes as

@@ -42,10 +42,11 @@ struct Facts {
 };
 
 constexpr Facts kFacts[] = {
-    {BlockType::kQ4_0, 4, false, 32},        {BlockType::kQ4_1, 4, true, 32},          {BlockType::kQ5_0, 5, false, 32},
-    {BlockType::kQ5_1, 5, true, 32},         {BlockType::kQ8_0, 8, false, 32},         {BlockType::kQ2_K, 2, true, 16, 0, 15},
-    {BlockType::kQ3_K, 3, false, 16, -32, 31}, {BlockType::kQ4_K, 4, true, 32, 0, 63}, {BlockType::kQ5_K, 5, true, 32, 0, 63},
-    {BlockType::kQ6_K, 6, false, 16, -128, 127},
+    {BlockType::kQ4_0, 4, false, 32},          {BlockType::kQ4_1, 4, true, 32},
+    {BlockType::kQ5_0, 5, false, 32},          {BlockType::kQ5_1, 5, true, 32},
+    {BlockType::kQ8_0, 8, false, 32},          {BlockType::kQ2_K, 2, true, 16, 0, 15},
+    {BlockType::kQ3_K, 3, false, 16, -32, 31}, {BlockType::kQ4_K, 4, true, 32, 0, 63},
+    {BlockType::kQ5_K, 5, true, 32, 0, 63},    {BlockType::kQ6_K, 6, false, 16, -128, 127},
 };
 
 const Facts& facts_of(BlockType type) {

@@ -80,8 +80,8 @@ class Quantizer {
         to[j * kFeedbackRows + r] = row + r < rows_ ? w_[(row + r) * form_.columns + begin + j] : 0;
       }
     }
-    loops::pass_errors_on(errors_ + row * form_.columns, form_.columns, feedback_ + begin * form_.columns, form_.columns, begin, n,
-                          to);
+    loops::pass_errors_on(errors_ + row * form_.columns, form_.columns, feedback_ + begin * form_.columns, form_.columns, begin,
+                          n, to);
     if (grid_.outer_size() == 0) return true;
     for (size_t r = 0; r < kFeedbackRows && row + r < rows_; r++) {
       if (!take_line(to, r, n) || !grid_.begin(row + r, begin / form_.outer, line_, weights_ + begin, n)) return false;

@@ -11,8 +11,8 @@ using loops::kSpan;
 
 size_t output_error_scratch_size(size_t columns) noexcept { return kFeedbackRows * (columns + kSpan); }
 
-void output_errors(std::span<const float> x, const float* y, size_t columns, std::span<const float> moments, std::span<float> scratch,
-                   std::span<double> errors) noexcept {
+void output_errors(std::span<const float> x, const float* y, size_t columns, std::span<const float> moments,
+                   std::span<float> scratch, std::span<double> errors) noexcept {
   float* const difference = scratch.data();
   float* const product = difference + kFeedbackRows * columns;
   for (size_t row = 0; row < errors.size(); row += kFeedbackRows) {

@@ -13,7 +13,7 @@ namespace scalepoint {
 ///   x, y     rows of `columns` weights. Null for y: zeros.
 ///   moments  H, columns * columns, symmetric
 /// Precision: products in float32, in sums of up to 256; sums of these in float32 for a column, in double over columns.
-void output_errors(std::span<const float> x, const float* y, size_t columns, std::span<const float> moments, std::span<float> scratch,
-                   std::span<double> errors) noexcept;
+void output_errors(std::span<const float> x, const float* y, size_t columns, std::span<const float> moments,
+                   std::span<float> scratch, std::span<double> errors) noexcept;
 
 }  // namespace scalepoint

@@ -97,12 +97,13 @@ Status encode_with_feedback(const Tile& tile, const Ggml& ggml, const Moments& m
   ErrorSums sums = result.sums;
   sums.output_x = errors_of(nullptr, before);
   sums.damping = moments.damping;
-  if (const Status status = dequantize_blocks({plain, result.data.size}, ggml.to, {restored, size}); status != Status::kOk) return status;
+  if (const Status status = dequantize_blocks({plain, result.data.size}, ggml.to, {restored, size}); status != Status::kOk)
+    return status;
   sums.output_before = sums.output_error = errors_of(restored, before);
 
   // Encode with feedback.
-  Status status = quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns}, scratch,
-                                         {codes, size});
+  Status status = quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns},
+                                         scratch, {codes, size});
   if (status == Status::kOverflow) {
     if (tile.measure) result.sums = sums;
     return Status::kOk;

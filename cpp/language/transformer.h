@@ -41,10 +41,10 @@ struct AttentionSpec {
   uint32_t heads = 0;
   uint32_t key_heads = 0;  ///< a divisor of heads: neighboring heads share keys and values
   uint32_t head_size = 0;
-  float scale = 0;        ///< of the products of queries and keys
-  float softcap = 0;      ///< above 0: scores become softcap * tanh(score / softcap)
-  uint32_t window = 0;    ///< above 0: a token sees this many tokens, itself included
-  bool causal = true;     ///< false: each token of a text sees all of it
+  float scale = 0;         ///< of the products of queries and keys
+  float softcap = 0;       ///< above 0: scores become softcap * tanh(score / softcap)
+  uint32_t window = 0;     ///< above 0: a token sees this many tokens, itself included
+  bool causal = true;      ///< false: each token of a text sees all of it
   uint32_t text_size = 0;  ///< tokens of a text. Texts follow each other; the last one may be shorter.
 };
 
@@ -54,8 +54,8 @@ struct AttentionSpec {
 /// y = softmax(scale q k') v for each head, within each text. Products and sums are in float32, those of softmax in double.
 /// Shape:   q, y: tokens * heads * head_size; k, v: tokens * key_heads * head_size.
 /// Status:  kBadLayout if a size is 0 or key_heads does not divide heads; kSizeMismatch.
-[[nodiscard]] Status attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, const AttentionSpec& spec,
-                            std::span<float> scratch, std::span<float> y) noexcept;
+[[nodiscard]] Status attend(std::span<const float> q, std::span<const float> k, std::span<const float> v,
+                            const AttentionSpec& spec, std::span<float> scratch, std::span<float> y) noexcept;
 
 /// Functions of the gate of a feed-forward layer.
 enum class Gate : int32_t {
@@ -77,6 +77,7 @@ void scale_floats(float factor, std::span<float> x) noexcept;
 
 /// y = f(gate) * up, element by element; y = f(gate) if up is empty. y may be gate.
 /// Status:  kBadDType for other functions; kSizeMismatch.
-[[nodiscard]] Status apply_gate(Gate function, std::span<const float> gate, std::span<const float> up, std::span<float> y) noexcept;
+[[nodiscard]] Status apply_gate(Gate function, std::span<const float> gate, std::span<const float> up,
+                                std::span<float> y) noexcept;
 
 }  // namespace scalepoint

@@ -114,11 +114,13 @@ void set_small(ScaleSpan& span, size_t n) {
   if (small.sum > 0) span.small = {n, small.count, small.sum / (span.root_mean * span.root_mean * span.count)};
 }
 
-/// Number of pairs at the front with magnitudes below the limit.
-size_t small_pairs(const loops::Run& run, double limit) {
-  size_t n = 0;
-  while (n < run.n && std::fabs(run.x[2 * n]) < limit) n++;
-  return n;
+/// Puts pairs with magnitudes below the limit to the front. Returns their number.
+size_t small_pairs_first(float* pairs, size_t n, double limit) {
+  size_t small = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (std::fabs(pairs[2 * i]) < limit) std::swap_ranges(pairs + 2 * i, pairs + 2 * i + 2, pairs + 2 * small++);
+  }
+  return small;
 }
 
 /// Bins of stand-ins by the bits of a type. A level is 2^-bits of the range that the windows cover, which is two standard deviations
@@ -141,7 +143,7 @@ void prepare_run(ScaleSpan& span, float min, float max, float factor, int bin_bi
   } else if (factor != 1) {
     for (size_t i = 0; i < run.n; i++) to[2 * i] = run.x[2 * i] * factor;
   }
-  set_small(span, small_pairs(span.run, small));
+  set_small(span, small_pairs_first(to, span.run.n, small));
 }
 
 /// If the squared error is below this share of the sum of squares, values are restored exactly, up to the rounding of scale and product.
@@ -160,16 +162,21 @@ float unit_factor(double largest) {
   return static_cast<float>(std::ldexp(1.0, std::clamp(-e, -126, 126)));
 }
 
-void search_mse(loops::Run run, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
-                int32_t& zero_point) {
+double mse_error(const loops::Run& run, float min, float max, const QuantizationSpec& spec, float scale, int32_t zero_point) {
+  const float unit = unit_factor(std::max(-min, max));
+  return error_of(run, unit, scale * unit, spec.dtype.qmin() - zero_point, spec.dtype.qmax() - spec.dtype.qmin());
+}
+
+double search_mse(loops::Run run, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
+                  int32_t& zero_point) {
   const double largest = std::max(std::fabs(static_cast<double>(min)), std::fabs(static_cast<double>(max)));
-  if (largest == 0) return;
+  if (largest == 0) return 0;
   const float unit = unit_factor(largest), factor = search_factor(largest);
   const Squares squares = squares_of(run, unit);
   const double root_mean = std::sqrt(squares.sum / squares.count) / unit;
   const Windows windows = windows_of(spec);
-  const double plain = error_of(run, unit, scale * unit, spec.dtype.qmin() - zero_point, windows.levels);
-  if (plain <= squares.sum * kExact) return;
+  const double plain = mse_error(run, min, max, spec, scale, zero_point);
+  if (plain <= squares.sum * kExact) return plain;
 
   ScaleSpan span = span_of(spec, windows, min, max, scale, factor);
   span.run = run;
@@ -178,26 +185,28 @@ void search_mse(loops::Run run, float min, float max, const QuantizationSpec& sp
   span.most_trials = spec.dtype.bits > 8 ? kTrialsOf16Bits : most_trials(run.n);
   prepare_run(span, min, max, factor, bin_bits(spec.dtype.bits), room);
   FoundScale found = search_scale(span, windows);
-  if (found.scale == 0) return;
+  if (found.scale == 0) return plain;
   found.scale /= factor;
   if (found.error < kTinyError && !run.weighted) {
     found.scale = loops::fit_scale(run.x, run.n, found.scale, found.low, found.low + windows.levels);
   }
   const auto better = static_cast<float>(found.scale);
   const auto farthest = static_cast<float>(std::max(-found.low, found.low + windows.levels));
-  if (!(better >= kMinScale && better * farthest <= FLT_MAX)) return;
+  if (!(better >= kMinScale && better * farthest <= FLT_MAX)) return plain;
+  double error = 0;
   const auto restores_better = [&] {
     // The error of the search is that of the scale except for rounding (see search_qparams): 2^-22 of the root mean square, which is
     // 2^-9 of the root of an error above kTinyError, and so less than 2^-7 of the error.
     const bool is_exact = !span.run.weighted && found.error >= kTinyError;
     if (is_exact && found.error * squares.sum < plain * (1 - 0x1p-6)) return true;
-    const double error = run.weighted ? error_of(span.run, unit / factor, better * unit, found.low, windows.levels)
-                                      : error_of(run, unit, better * unit, found.low, windows.levels);
+    error = run.weighted ? error_of(span.run, unit / factor, better * unit, found.low, windows.levels)
+                         : error_of(run, unit, better * unit, found.low, windows.levels);
     return error < plain * kGain;
   };
-  if (!restores_better()) return;
+  if (!restores_better()) return plain;
   scale = better;
   zero_point = static_cast<int32_t>(spec.dtype.qmin() - found.low);
+  return error;
 }
 
 }  // namespace scalepoint

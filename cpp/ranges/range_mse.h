@@ -23,9 +23,12 @@ size_t mse_room(size_t n);
 float unit_factor(double largest);
 
 /// Replaces the scale and zero point, which are those of min-max, if it finds better ones. [min, max] is the range of the values,
-/// which are finite. room: mse_room(run.n), aligned to 8. Pairs come in the order of their magnitudes, and lie in room: they may be
-/// replaced by multiples of them.
-void search_mse(loops::Run run, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
-                int32_t& zero_point);
+/// which are finite. room: mse_room(run.n), aligned to 8. Pairs lie in room: they may be replaced by multiples of them, in another order.
+/// Returns mse_error of the result for pairs; for values, nothing of use.
+double search_mse(loops::Run run, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
+                  int32_t& zero_point);
+
+/// The squared error of values within [min, max], times the square of unit_factor of the largest magnitude.
+double mse_error(const loops::Run& run, float min, float max, const QuantizationSpec& spec, float scale, int32_t zero_point);
 
 }  // namespace scalepoint

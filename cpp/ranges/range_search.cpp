@@ -65,13 +65,16 @@ void clip(EntropySearch& entropy, const loops::Run& run, DType dtype, float& min
 class RangeSearch {
  public:
   RangeSearch(std::span<const float> x, const QuantizationSpec& spec, RangeMethod method, double percentile,
-              std::span<std::byte> scratch, size_t room, std::span<float> scale, std::span<int32_t> zero_point)
+              std::span<const float> importance, std::span<std::byte> scratch, size_t room, size_t most, std::span<float> scale,
+              std::span<int32_t> zero_point)
       : x_(x),
         spec_(spec),
         method_(method),
         percentile_(percentile),
+        importance_(importance),
         room_(scratch.data()),
         gathered_(reinterpret_cast<float*>(room_ + room)),
+        pairs_(gathered_ + most + most % 2),
         entropy_(*reinterpret_cast<EntropySearch*>(room_)),
         scale_(scale),
         zero_point_(zero_point) {
@@ -80,11 +83,22 @@ class RangeSearch {
 
   Status search(const Layout& layout) {
     for (size_t p = 0; p < scale_.size(); p++) {
-      const Values values = values_at(place_of(layout, x_.size(), p));
+      const Place place = place_of(layout, x_.size(), p);
+      const Values values = values_at(place);
       const Status status = choose(values, p);
       if (status != Status::kOk) return status;
-      if (method_ == RangeMethod::kMse)
-        search_mse({values.x, values.n, false}, values.min, values.max, spec_, room_, scale_[p], zero_point_[p]);
+      if (method_ != RangeMethod::kMse) continue;
+      float scale = scale_[p];
+      int32_t zero_point = zero_point_[p];
+      search_mse({values.x, values.n, false}, values.min, values.max, spec_, room_, scale_[p], zero_point_[p]);
+      // Compare with the best for the weighted errors.
+      const loops::Run run = {pairs_, importance_.empty() ? 0 : gather_pairs(place), true};
+      if (run.n == 0) continue;
+      const double error = mse_error(run, values.min, values.max, spec_, scale_[p], zero_point_[p]);
+      auto* const room = reinterpret_cast<std::byte*>(pairs_);
+      if (!(search_mse(run, values.min, values.max, spec_, room, scale, zero_point) < error)) continue;
+      scale_[p] = scale;
+      zero_point_[p] = zero_point;
     }
     return finite_ || spec_.non_finite == NonFinite::kSaturate ? Status::kOk : Status::kNonFinite;
   }
@@ -122,6 +136,28 @@ class RangeSearch {
     return choose_qparams({&min, 1}, {&max, 1}, spec_, scale_.subspan(p, 1), zero_point_.subspan(p, 1));
   }
 
+  /// The finite values of a parameter with the importance of their columns, relative to the largest. Returns their number; 0 if all are
+  /// equally important.
+  size_t gather_pairs(const Place& place) {
+    size_t n = 0;
+    float least = INFINITY, most = 0;
+    for (size_t line = 0; line < place.lines; line++) {
+      for (size_t k = 0; k < place.length; k++) {
+        const size_t i = place.offset + line * place.line_step + k * place.step;
+        if (!is_finite(x_[i])) continue;
+        const float weight = importance_[i % importance_.size()];
+        least = std::min(least, weight);
+        most = std::max(most, weight);
+        pairs_[2 * n] = x_[i];
+        pairs_[2 * n++ + 1] = weight;
+      }
+    }
+    if (!(least < most)) return 0;
+    const float factor = unit_factor(most);
+    for (size_t i = 0; i < n; i++) pairs_[2 * i + 1] *= factor;
+    return n;
+  }
+
   void to_percentiles(const Values& values, float& min, float& max) {
     const std::span<float> x = {gathered_, values.n};
     if (!values.gathered) std::memcpy(gathered_, values.x, x.size_bytes());
@@ -139,8 +175,10 @@ class RangeSearch {
   const QuantizationSpec& spec_;
   const RangeMethod method_;
   const double percentile_;
+  const std::span<const float> importance_;
   std::byte* const room_;
   float* const gathered_;
+  float* const pairs_;
   EntropySearch& entropy_;
   const std::span<float> scale_;
   const std::span<int32_t> zero_point_;
@@ -160,25 +198,25 @@ Status empty_qparams(const QuantizationSpec& spec, std::span<float> scale, std::
 
 }  // namespace
 
-uint64_t search_scratch_bytes(uint64_t size, const Layout& layout) noexcept {
+uint64_t search_scratch_bytes(uint64_t size, const Layout& layout, bool weighted) noexcept {
   if (!layout.valid()) return 0;
   const size_t run = largest_place(layout, static_cast<size_t>(size));
-  return room_bytes(run) + run * sizeof(float);
+  return room_bytes(run) + (run + run % 2 + (weighted ? 2 * run : 0)) * sizeof(float);
 }
 
 Status search_qparams(std::span<const float> x, const Layout& layout, const QuantizationSpec& spec, RangeMethod method,
-                      double percentile, std::span<std::byte> scratch, std::span<float> scale,
-                      std::span<int32_t> zero_point) noexcept {
+                      double percentile, std::span<std::byte> scratch, std::span<float> scale, std::span<int32_t> zero_point,
+                      std::span<const float> importance) noexcept {
   if (!spec.dtype.valid()) return Status::kBadDType;
   if (x.empty()) return empty_qparams(spec, scale, zero_point);
   if (!layout.valid()) return Status::kBadLayout;
   if (zero_point.size() != scale.size() || scale.size() < layout.parameter_end(0, x.size()) ||
-      scratch.size() < search_scratch_bytes(x.size(), layout)) {
+      scratch.size() < search_scratch_bytes(x.size(), layout, !importance.empty())) {
     return Status::kSizeMismatch;
   }
   if (method == RangeMethod::kPercentile && !(percentile > 50 && percentile <= 100)) return Status::kBadRange;
-  const size_t room = room_bytes(largest_place(layout, x.size()));
-  return RangeSearch(x, spec, method, percentile, scratch, room, scale, zero_point).search(layout);
+  const size_t most = largest_place(layout, x.size());
+  return RangeSearch(x, spec, method, percentile, importance, scratch, room_bytes(most), most, scale, zero_point).search(layout);
 }
 
 Status search_weighted(std::span<float> pairs, const QuantizationSpec& spec, RangeMethod method, std::span<std::byte> scratch,

@@ -18,8 +18,8 @@ enum class RangeMethod : int32_t {
   kEntropy = 2,     ///< least divergence of a histogram from itself in levels, as TensorRT calibrates
 };
 
-/// Bytes of memory that search_qparams needs for an array of `size` elements.
-[[nodiscard]] uint64_t search_scratch_bytes(uint64_t size, const Layout& layout) noexcept;
+/// Bytes of memory that search_qparams needs for an array of `size` elements. weighted: with importance.
+[[nodiscard]] uint64_t search_scratch_bytes(uint64_t size, const Layout& layout, bool weighted = false) noexcept;
 
 /// Chooses scale and zero point of every parameter of a whole array, each by its own finite values.
 ///   kMse         The scale and zero point with the least squared error. For up to 32,768 values all scales are ruled out one
@@ -37,17 +37,20 @@ enum class RangeMethod : int32_t {
 ///          bound. Exceptions: without include_zero the best zero point has to be at most 512 in magnitude, because the search does not try
 ///          all scales further out; scales at kMinScale, and values above half of the largest float. kMse, any type: never more than with
 ///          min-max, up to a 1e-5th.
+///          kMse with importance: the same of the weighted squared error, and never more than without importance, up to a 1e-5th.
+/// column_weights: for kMse, the weight of the squared errors of each column, at least 0 and finite; element i is in column
+///          i % column_weights.size(). Empty: all weigh alike. Parameters of equal weights have the result without importance.
 /// Special: parameters whose values are zeros, are restored exactly by min-max, or are not finite have the result of min-max. So has every
 ///          parameter of an empty array, whose layout is not read.
 /// Shape:   scratch: search_scratch_bytes, its address a multiple of 8; scale and zero_point: all of the array's.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadRange for the percentile, kNonFinite.
 [[nodiscard]] Status search_qparams(std::span<const float> x, const Layout& layout, const QuantizationSpec& spec,
                                     RangeMethod method, double percentile, std::span<std::byte> scratch, std::span<float> scale,
-                                    std::span<int32_t> zero_point) noexcept;
+                                    std::span<int32_t> zero_point, std::span<const float> column_weights = {}) noexcept;
 
 /// Chooses one scale and zero point for values with counts.
 ///   pairs        A finite value, and its count: an integer from 1 on. The last two are the smallest and the largest
-///                value; before them they are in the order of their magnitudes. They may be replaced by multiples of them.
+///                value. They may be replaced by multiples of them, in another order.
 ///   method       kMse or kEntropy: as search_qparams with each value as often as it counts. Any number of pairs is searched as few
 ///                values are.
 ///   scratch      search_scratch_bytes of an empty array, its address a multiple of 8.

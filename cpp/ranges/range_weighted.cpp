@@ -183,7 +183,8 @@ WeightedScale whole_range_scale(const float* x, size_t n, const WeightedGrid& gr
   return Search(x, nullptr, n, grid).run(false);
 }
 
-double weighted_error(const float* x, const float* weights, size_t n, const WeightedGrid& grid, const WeightedScale& chosen) noexcept {
+double weighted_error(const float* x, const float* weights, size_t n, const WeightedGrid& grid,
+                      const WeightedScale& chosen) noexcept {
   return loops::sum_weighted_codes(x, weights, n, chosen.scale, 1 / chosen.scale, grid.qmin - chosen.zero_point,
                                    grid.qmax - chosen.zero_point)
       .error;

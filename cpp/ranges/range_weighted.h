@@ -33,7 +33,8 @@ struct WeightedScale {
 ///   weights  finite, not negative; null: 1 each
 /// Special: values that are all 0, or n = 0, have the scale 1 and the zero point of the grid, or the one nearest to 0. So has a range
 ///          whose scale is beyond what is stored.
-[[nodiscard]] WeightedScale search_weighted_scale(const float* x, const float* weights, size_t n, const WeightedGrid& grid) noexcept;
+[[nodiscard]] WeightedScale search_weighted_scale(const float* x, const float* weights, size_t n,
+                                                  const WeightedGrid& grid) noexcept;
 
 /// restored = scale * code + low, for codes from 0 to `levels`.
 struct WeightedLine {

@@ -20,7 +20,8 @@ double sum_of(F32x4 a) {
 
 }  // namespace
 
-WeightedSums sum_weighted_codes(const float* x, const float* weights, size_t n, float scale, float inverse, float low, float high) {
+WeightedSums sum_weighted_codes(const float* x, const float* weights, size_t n, float scale, float inverse, float low,
+                                float high) {
   WeightedSums sums;
   const F32x4 scales = splat(scale), inverses = splat(inverse), lows = splat(low), highs = splat(high);
   for (size_t at = 0; at < n; at += kBlock) {

@@ -14,6 +14,7 @@ struct WeightedSums {
 };
 
 /// q = round_half_even(x * inverse) within [low, high]. weights may be null. Sums of up to 256 values are in float32.
-WeightedSums sum_weighted_codes(const float* x, const float* weights, size_t n, float scale, float inverse, float low, float high);
+WeightedSums sum_weighted_codes(const float* x, const float* weights, size_t n, float scale, float inverse, float low,
+                                float high);
 
 }  // namespace scalepoint::loops

@@ -42,7 +42,8 @@ TEST(Moments, AreSumsOfProducts) {
           double sum = 0;
           for (size_t first = 0; first < rows; first += 256) {
             float part = 0;
-            for (size_t row = first; row < std::min(rows, first + 256); row++) part += x[row * columns + i] * x[row * columns + j];
+            for (size_t row = first; row < std::min(rows, first + 256); row++)
+              part += x[row * columns + i] * x[row * columns + j];
             sum += part;
           }
           ASSERT_EQ(moments[j * columns + i], sum) << rows << " x " << columns << ": " << j << ", " << i;
@@ -159,7 +160,8 @@ TEST(Factor, KeepsColumnsWithoutInputsApart) {
 
 TEST(Factor, RefusesBadArguments) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
-  for (const double bad : {nan, infinity, -infinity, -1.0}) EXPECT_EQ(factor({1, 0, 0.5, bad}, 2, 0.01).status, Status::kNonFinite);
+  for (const double bad : {nan, infinity, -infinity, -1.0})
+    EXPECT_EQ(factor({1, 0, 0.5, bad}, 2, 0.01).status, Status::kNonFinite);
   for (const double bad : {nan, infinity, -infinity}) EXPECT_EQ(factor({1, 0, bad, 1}, 2, 0.01).status, Status::kNonFinite);
   for (const double bad : {nan, infinity, -0.01, 10.1}) EXPECT_EQ(factor({1, 0, 0.5, 1}, 2, bad).status, Status::kBadRange);
   std::vector<double> h(4), scratch(factor_scratch_size(2));
@@ -295,8 +297,9 @@ TEST(Feedback, DoesNotDependOnOtherRows) {
   const GridChoice grid = grid_of(4, true, 32);
   const Quantized whole = quantize(w, columns, grid, factored);
   for (size_t row = 0; row < rows; row++) {
-    const Quantized one = quantize({w.begin() + static_cast<long>(row * columns), w.begin() + static_cast<long>((row + 1) * columns)},
-                                   columns, grid, factored);
+    const Quantized one =
+        quantize({w.begin() + static_cast<long>(row * columns), w.begin() + static_cast<long>((row + 1) * columns)}, columns,
+                 grid, factored);
     for (size_t i = 0; i < columns; i++) ASSERT_EQ(one.codes[i], whole.codes[row * columns + i]);
     for (size_t i = 0; i < 3; i++) ASSERT_EQ(one.scales[i], whole.scales[row * 3 + i]);
   }
@@ -392,7 +395,8 @@ TEST(BlockGrids, WriteWhatWasRounded) {
             const double expected = chosen.scale * code - chosen.offset;
             // Two products and a difference in float32, on either side.
             const double slack = 4 * 0x1p-24 * (std::fabs(chosen.scale * code) + std::fabs(chosen.offset));
-            ASSERT_NEAR(restored_row.data()[j], expected, slack) << "type " << static_cast<int>(type) << " row " << row << " column " << j;
+            ASSERT_NEAR(restored_row.data()[j], expected, slack)
+                << "type " << static_cast<int>(type) << " row " << row << " column " << j;
           }
         }
       }

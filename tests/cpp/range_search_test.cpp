@@ -303,6 +303,139 @@ TEST(RangeSearch, a_run_has_the_same_parameters_in_any_array) {
   }
 }
 
+Chosen chosen_by_importance(const std::vector<float>& x, const std::vector<float>& importance, const Partition& partition,
+                            const QuantizationSpec& spec, Status expected = Status::kOk) {
+  const Layout layout = layout_of(partition);
+  const size_t parameters = layout.parameter_end(0, x.size());
+  Buffer<float> scale(parameters);
+  Buffer<int32_t> zero_point(parameters);
+  Buffer<std::byte> scratch(search_scratch_bytes(x.size(), layout, true));
+  EXPECT_EQ(search_qparams(Buffer<float>(x), layout, spec, RangeMethod::kMse, 100, scratch, scale, zero_point,
+                           Buffer<float>(importance)),
+            expected);
+  return {scale.values(), zero_point.values()};
+}
+
+/// The weighted squared errors of each parameter, in double.
+std::vector<double> weighted_errors(const std::vector<float>& x, const std::vector<float>& importance, const Partition& partition,
+                                    const QuantizationSpec& spec, const Chosen& chosen) {
+  const std::vector<size_t> of = partition.parameters();
+  std::vector<double> sums(chosen.scale.size());
+  for (size_t i = 0; i < x.size(); i++) {
+    if (!std::isfinite(x[i])) continue;
+    const float scale = chosen.scale[of[i]];
+    const int32_t zero_point = chosen.zero_point[of[i]];
+    const int32_t code = reference::quantize_value(x[i], scale, zero_point, spec.dtype, spec.rounding);
+    const double e = static_cast<double>(x[i]) - reference::dequantize_value(code, scale, zero_point);
+    sums[of[i]] += importance[i % importance.size()] * e * e;
+  }
+  return sums;
+}
+
+/// Weights of columns, some of them 0.
+std::vector<float> draw_weights(Random& random, size_t n) {
+  std::vector<float> weights(n);
+  for (float& weight : weights) weight = random.below(8) == 0 ? 0.0f : std::exp(2 * random.uniform(-1, 1));
+  return weights;
+}
+
+TEST(RangeSearch, weighted_error_is_never_worse_than_without_importance) {
+  Random random(512);
+  SCOPED_TRACE("seed 512");
+  const Partition partitions[] = {{.shape = {700}},
+                                  {.shape = {30, 100}},
+                                  {.shape = {4, 70}, .granularity = Granularity::kPerChannel, .axis = 0},
+                                  {.shape = {4, 70}, .granularity = Granularity::kPerChannel, .axis = 1},
+                                  {.shape = {3, 5, 40}, .granularity = Granularity::kPerChannel, .axis = 1},
+                                  {.shape = {3, 100}, .granularity = Granularity::kPerGroup, .axis = 1, .group_size = 32},
+                                  {.shape = {50, 6}, .granularity = Granularity::kPerGroup, .axis = 0, .group_size = 16}};
+  double gain = 0;
+  int runs = 0;
+  for (const Shape shape : kShapes) {
+    for (QuantizationSpec spec : all_specs()) {
+      if (random.below(4) != 0) continue;
+      spec.rounding = kRoundings[random.below(3)];
+      spec.non_finite = NonFinite::kSaturate;
+      const Partition& partition = partitions[random.below(std::size(partitions))];
+      SCOPED_TRACE(name(partition) + " " + name(spec) + " shape " + std::to_string(static_cast<int>(shape)));
+      std::vector<float> x = draw(random, shape, partition.size());
+      if (random.coin()) x[random.below(x.size())] = INFINITY;
+      const std::vector<float> weights = draw_weights(random, partition.shape.back());
+      const auto errors = [&](const Chosen& chosen) { return weighted_errors(x, weights, partition, spec, chosen); };
+      const std::vector<double> found = errors(chosen_by_importance(x, weights, partition, spec)),
+                                unweighted = errors(chosen_for(x, partition, spec, RangeMethod::kMse)),
+                                plain = errors(by_min_max(x, partition, spec));
+      const std::vector<size_t> of = partition.parameters();
+      std::vector<double> squares(found.size());
+      for (size_t i = 0; i < x.size(); i++) {
+        if (std::isfinite(x[i])) squares[of[i]] += static_cast<double>(weights[i % weights.size()]) * x[i] * x[i];
+      }
+      for (size_t p = 0; p < found.size(); p++) {
+        // Float32 sums are off by up to 4e-6, of either error; scales and restored values are rounded to float32.
+        EXPECT_LE(found[p], std::min(unweighted[p], plain[p]) * (1 + 1e-5) + std::ldexp(squares[p], -44)) << "parameter " << p;
+        if (spec.dtype.bits > 4 || !(unweighted[p] > 1e-9)) continue;
+        gain += std::log(found[p] / unweighted[p] + 1e-3);
+        runs++;
+      }
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  // A search that ignores the weights has a mean of 0.001.
+  EXPECT_LT(gain / runs, -0.02);
+}
+
+// A value with the weight 3 counts as three equal values, for which the oracle knows the least error.
+TEST(RangeSearch, weighted_error_is_within_a_thousandth) {
+  Random random(513);
+  SCOPED_TRACE("seed 513");
+  for (const QuantizationSpec& each : all_specs()) {
+    QuantizationSpec spec = each;
+    if (spec.dtype.bits > 6 || !spec.include_zero) continue;
+    for (const Shape shape : kShapes) {
+      const std::vector<float> x = draw(random, shape, 2 + random.below(30));
+      std::vector<float> weights, repeated;
+      for (const float v : x) {
+        const size_t times = random.below(4);
+        weights.push_back(0.37f * static_cast<float>(times));
+        repeated.insert(repeated.end(), times, v);
+      }
+      if (repeated.empty()) continue;
+      const Chosen found = chosen_by_importance(x, weights, {.shape = {x.size()}}, spec);
+      const double error = error_of(repeated, std::vector<size_t>(repeated.size()), 0, spec, found.scale[0], found.zero_point[0]);
+      ASSERT_TRUE(is_least(error, repeated, spec, 0)) << "shape " << static_cast<int>(shape);
+    }
+  }
+}
+
+TEST(RangeSearch, equal_importance_has_the_result_without_importance) {
+  Random random(514);
+  SCOPED_TRACE("seed 514");
+  const Partition partition = {.shape = {20, 96}, .granularity = Granularity::kPerGroup, .axis = 1, .group_size = 32};
+  const std::vector<float> x = draw(random, Shape::kNormal, partition.size());
+  for (const Scheme scheme : kSchemes) {
+    const QuantizationSpec spec = {.dtype = kInt4, .scheme = scheme};
+    const Chosen plain = chosen_for(x, partition, spec, RangeMethod::kMse);
+    for (const float each : {0.0f, 1e-40f, 0.3f, 3e38f}) {
+      const Chosen found = chosen_by_importance(x, std::vector<float>(96, each), partition, spec);
+      EXPECT_EQ(found.scale, plain.scale) << each;
+      EXPECT_EQ(found.zero_point, plain.zero_point);
+    }
+    // Equal within each group.
+    std::vector<float> steps(96, 2);
+    std::fill_n(steps.begin(), 32, 5.0f);
+    EXPECT_EQ(chosen_by_importance(x, steps, partition, spec).scale, plain.scale);
+    // A power of two times the weights changes nothing, up to the ends of float32.
+    const std::vector<float> weights = draw_weights(random, 96);
+    const Chosen found = chosen_by_importance(x, weights, partition, spec);
+    EXPECT_NE(found.scale, plain.scale);
+    for (const int exponent : {-100, 100}) {
+      std::vector<float> moved = weights;
+      for (float& weight : moved) weight = std::ldexp(weight, exponent);
+      EXPECT_EQ(chosen_by_importance(x, moved, partition, spec).scale, found.scale);
+    }
+  }
+}
+
 TEST(RangeSearch, percentiles_are_those_of_sorted_values) {
   Random random(507);
   SCOPED_TRACE("seed 507");

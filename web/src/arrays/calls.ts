@@ -20,6 +20,7 @@ export const variantNames = [
   ...choices,
   'granularity',
   'rounding',
+  'importance',
   'granularity.groupSize',
   'granularity.axis',
   'range.min',

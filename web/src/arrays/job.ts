@@ -2,7 +2,7 @@
 import { checkBoolean, checkNumber, checkShape, enumChoice } from '../core/check.js';
 import { maxZeroPoint, NonFinite, type QuantizationSpec, Rounding, Scheme, SymmetricRange } from '../core/door.js';
 import { outOfMemory, rangeError, typeError } from '../core/errors.js';
-import { type Expected, exactly, ofType, oneOf, whole } from '../core/option-problem.js';
+import { type Expected, exactly, ofType, oneOf, onlyWith, whole } from '../core/option-problem.js';
 import { type RangeSearch, rangeNames, searchOf } from '../core/range.js';
 import { rangeForms } from './calls.js';
 import { type Layout, layoutOf, resolveGranularity } from './layout.js';
@@ -22,7 +22,7 @@ export interface Job {
 /** A checked `range` option. */
 type ResolvedRange =
   | { readonly kind: 'min-max' }
-  | { readonly kind: 'search'; readonly search: RangeSearch }
+  | { readonly kind: 'search'; readonly search: RangeSearch; readonly importance: Float32Array | undefined }
   | { readonly kind: 'bounds'; readonly min: Float32Array; readonly max: Float32Array }
   | { readonly kind: 'given'; readonly scale: Float32Array; readonly zeroPoint: Int32Array };
 
@@ -116,10 +116,24 @@ const rangeForm: Expected = {
   of: [oneOf(rangeNames), ...rangeForms.map((keys): Expected => ({ kind: 'object', keys }))],
 };
 
-function resolveRange(range: unknown, parameters: number): ResolvedRange {
+const checkWeight: Check = (v, name) => {
+  if (!(v >= 0 && Math.fround(v) < Infinity)) throw rangeError(name, { kind: 'number', finite: true, min: 0 }, v);
+};
+
+/** A copy of the importance of each column. */
+function importanceOf({ importance, range }: QuantizeOptions, columns: number): Float32Array | undefined {
+  if (importance === undefined) return undefined;
+  if (range !== 'mse') throw rangeError('importance', onlyWith('range', 'mse'));
+  if (typeof importance === 'number') throw typeError('importance', ofType('Float32Array'), importance);
+  return perParameter(importance, Float32Array, columns, 'importance', checkWeight);
+}
+
+function resolveRange(options: QuantizeOptions, parameters: number, columns: number): ResolvedRange {
+  const { range } = options;
+  const importance = importanceOf(options, columns);
   if (range === undefined || range === 'min-max') return { kind: 'min-max' };
   const search = searchOf(range, rangeForms);
-  if (search !== undefined) return { kind: 'search', search };
+  if (search !== undefined) return { kind: 'search', search, importance };
   if (typeof range === 'object' && range !== null) {
     const given = range as Record<string, unknown>;
     if ('scale' in given || 'zeroPoint' in given) {
@@ -156,5 +170,5 @@ export function jobOf(options: QuantizeOptions, size: number, ownShape?: readonl
   if (layout.parameters > mostParameters) {
     throw outOfMemory(`${layout.parameters} scales`);
   }
-  return { info, shape, granularity, layout, spec, range: resolveRange(options.range, layout.parameters) };
+  return { info, shape, granularity, layout, spec, range: resolveRange(options, layout.parameters, shape.at(-1) ?? 1) };
 }

@@ -260,7 +260,7 @@ export class Observer {
   #search(pairs: readonly number[], { layout, spec }: Job, method: RangeMethod): NewParameters {
     const core = this.#core;
     return withParameters(core, layout, spec, ({ job, scale, zeroPoint }) => {
-      const bytes = core.withRecord(LayoutRecord, layout, (at) => core.module.searchScratchBytes(at, 0));
+      const bytes = core.withRecord(LayoutRecord, layout, (at) => core.module.searchScratchBytes(at, 0, false));
       core.withMemory(bytes + pairs.length * 4, (scratch) => {
         const at = scratch + bytes;
         core.module.HEAPF32.set(pairs, at / 4);

@@ -86,6 +86,12 @@ export type QuantizeOutput<Data extends CodeArray | WasmArray = CodeArray | Wasm
 /** Options of `quantize`. */
 export interface QuantizeOptions extends ParameterOptions {
   /**
+   * For range 'mse': the weight of the squared errors of each column, the last dimension of the shape: finite, at least 0. The weighted
+   * error is at most that of the same range without importance.
+   * @defaultValue equal importance
+   */
+  importance?: Float32Array | undefined;
+  /**
    * Formula of the codes, in float32, rounded half to even, saturated last: 'onnx' round(x / scale) + zeroPoint, 'fused'
    * round(x / scale + zeroPoint), 'reciprocal' round(x * (1 / scale)) + zeroPoint.
    * @defaultValue 'onnx'

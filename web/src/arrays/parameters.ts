@@ -65,11 +65,18 @@ export function findParameters(core: Core, source: Source, { range, layout }: Jo
       return;
     case 'search': {
       const n = source.length;
-      const bytes = core.withRecord(LayoutRecord, layout, (where) => core.module.searchScratchBytes(where, n));
-      core.withMemory(bytes, (scratch) => {
+      const { importance, search } = range;
+      const columns = importance?.length ?? 0;
+      const { module } = core;
+      const bytes = core.withRecord(LayoutRecord, layout, (where) => module.searchScratchBytes(where, n, columns > 0));
+      core.withMemory(bytes + 4 * columns, (scratch) => {
         const x = source.at(0, n);
-        const { method, percentile } = range.search;
-        const status = core.module.searchQparams(at.job, x, n, method, percentile, scratch, bytes);
+        const weights = scratch + bytes;
+        if (importance !== undefined) module.HEAPF32.set(importance, weights / 4);
+        const status =
+          columns > 0
+            ? module._searchImportantQparams(at.job, x, n, weights, columns, scratch, bytes)
+            : module.searchQparams(at.job, x, n, search.method, search.percentile, scratch, bytes);
         if (status !== Status.ok) failQuantizing(source, core, status, x, n, 0);
       });
       return;
