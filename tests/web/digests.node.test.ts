@@ -14,7 +14,7 @@ import {
   readTensor,
 } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { ggufTargets } from '../../web/src/formats/gguf/options.js';
+import { ggufTargets } from '../../web/src/formats/gguf/targets.js';
 import { mergeConfig } from '../../web/src/formats/safetensors/config.js';
 import { safetensorsTargets } from '../../web/src/formats/safetensors/targets.js';
 import recorded from '../golden/digests-models.json' with { type: 'json' };

@@ -17,7 +17,7 @@ import {
 } from 'scalepoint/model';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../web/src/conversions/huggingface/convert.js';
-import type { GgufTarget } from '../../../web/src/formats/gguf/options.js';
+import type { GgufTarget } from '../../../web/src/formats/gguf/targets.js';
 import { activationsOf, matrixFile } from '../support/importance.js';
 import { fileTypes, llamaQuantize } from '../support/llama.js';
 import { NativeModel } from '../support/llama-run.js';

@@ -1,6 +1,6 @@
 // Whole files beside those of llama_model_quantize, byte by byte (Node only).
 import { expect } from 'vitest';
-import type { GgufTarget } from '../../../web/src/formats/gguf/options.js';
+import type { GgufTarget } from '../../../web/src/formats/gguf/targets.js';
 import { type QuantizeModelOptions, quantizeModel } from '../../../web/src/model.js';
 import { fileTypes, llamaQuantize, type NativeOptions } from './llama.js';
 

@@ -5,8 +5,9 @@ import { partsOf } from '../../../web/src/codecs/registry.js';
 import type { Note } from '../../../web/src/core/note.js';
 import { type FilePlan, madeBytes, type PlannedTensor, type SourceTensor } from '../../../web/src/formats/format.js';
 import type { GgufHeader } from '../../../web/src/formats/gguf/header.js';
-import type { GgufChoices, GgufTarget } from '../../../web/src/formats/gguf/options.js';
+import type { GgufChoices } from '../../../web/src/formats/gguf/options.js';
 import { planGguf as planFile } from '../../../web/src/formats/gguf/plan.js';
+import type { GgufTarget } from '../../../web/src/formats/gguf/targets.js';
 import { tensorBytes } from '../../../web/src/formats/safetensors/header.js';
 import { layoutSafetensors, type NamedTensor } from '../../../web/src/formats/safetensors/write-header.js';
 

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { BlockType } from 'scalepoint';
 import { expect } from 'vitest';
-import type { GgufTarget } from '../../../web/src/formats/gguf/options.js';
+import type { GgufTarget } from '../../../web/src/formats/gguf/targets.js';
 import { digestOf } from './digests.js';
 import { expectSame } from './support.js';
 

@@ -5,7 +5,7 @@ import { openSource } from '../../../../web/src/files/open.js';
 import { gguf } from '../../../../web/src/formats/gguf/gguf.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import { layoutGguf } from '../../../../web/src/formats/gguf/layout.js';
-import { ggufTargets } from '../../../../web/src/formats/gguf/options.js';
+import { ggufTargets } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
 import type { PlanChoices } from '../../../../web/src/formats/options.js';
 import { checkChoices } from '../../../../web/src/model/options.js';

@@ -6,7 +6,7 @@ import { load } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
-import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/options.js';
+import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
 import { planModel, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
 import {

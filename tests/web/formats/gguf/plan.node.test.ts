@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import type { ByteSource } from '../../../../web/src/files/bytes.js';
 import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
-import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/options.js';
+import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlType, ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
 import { fileTypes, llamaQuantize, type NativeOptions, ggmlTypes as nativeTypes } from '../../support/llama.js';
 import { needNative } from '../../support/native.js';

@@ -3,7 +3,7 @@
 import { LoggerWithoutDebug, Wllama } from '@wllama/wllama/esm/index.js';
 import wasm from '@wllama/wllama/esm/wasm/wllama.wasm?url';
 import { expect, inject, test } from 'vitest';
-import type { GgufTarget } from '../../../../web/src/formats/gguf/options.js';
+import type { GgufTarget } from '../../../../web/src/formats/gguf/targets.js';
 import { quantizeModel } from '../../../../web/src/model.js';
 import { ggufFile, type Stored, weights } from '../../support/tiny-llama.js';
 

@@ -2,8 +2,8 @@
 import { blockTypes } from '../../core/blocks.js';
 import type { Mixtures } from '../format.js';
 import { categoryOf } from './mixture.js';
-import { type FileType, fileTypes, ggufTargets, type TargetType } from './options.js';
 import { storedSize } from './splits.js';
+import { type FileType, fileTypes, ggufTargets, type TargetType } from './targets.js';
 
 /** Types that mixtures may have. */
 const fitted = new Set<TargetType>(Object.values(fileTypes).flatMap((row) => ('fitted' in row ? [row.base] : [])));

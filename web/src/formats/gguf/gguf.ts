@@ -5,11 +5,12 @@ import { inFile } from '../shards.js';
 import { plainTensor } from '../tensors.js';
 import { mixtures } from './fitted-types.js';
 import { type GgufHeader, readGguf } from './header.js';
-import { aliases, type GgufOptions, type GgufTarget, options, ruleTargets, targets } from './options.js';
+import { type GgufOptions, options } from './options.js';
 import { planGguf } from './plan.js';
 import { ggufReasonText } from './reasons.js';
 import { ggufSignature } from './signature.js';
 import { openSplits, splitCount } from './splits.js';
+import { aliases, type GgufTarget, ruleTargets, targets } from './targets.js';
 
 /** An open model in one or several GGUF files. */
 export interface GgufModel extends OpenModel {

@@ -4,7 +4,7 @@
  */
 import type { BlockType } from '../../core/blocks.js';
 import type { GgufHeader, GgufTensor } from './header.js';
-import { type FileType, fileTypes, type TargetType } from './options.js';
+import { type FileType, fileTypes, type TargetType } from './targets.js';
 import { ggmlType } from './types.js';
 
 /** Categories of tensors by their names. The first match decides. */

@@ -16,20 +16,13 @@ import { edited } from './edits.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
 import { measuredWeight, withImportance } from './importance.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
-import {
-  aliases,
-  type FileType,
-  fileTypes,
-  type GgufChoices,
-  type GgufTarget,
-  isCastType,
-  type TargetType,
-} from './options.js';
+import type { GgufChoices } from './options.js';
 import { u32Pair } from './pairs.js';
 import { pruned, withLayers } from './prune.js';
 import { keptNames, outputReason } from './reasons.js';
 import { type Choice, planResult, type ResultTensor } from './result.js';
 import { withoutSplits } from './splits.js';
+import { aliases, type FileType, fileTypes, type GgufTarget, isCastType, type TargetType } from './targets.js';
 import { ggmlType } from './types.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept

@@ -11,8 +11,9 @@ import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
 import { defaultAlignment, type GgufPair, type GgufTensor } from './header.js';
 import { type LayoutOptions, layoutGguf } from './layout.js';
-import { type GgufChoices, isCastType } from './options.js';
+import type { GgufChoices } from './options.js';
 import { mostSplits, splitPairs, storedSize } from './splits.js';
+import { isCastType } from './targets.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
 /** Type of a tensor in a result, and the reason if it is kept. */
