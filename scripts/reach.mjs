@@ -11,8 +11,8 @@ import { root } from './steps.mjs';
  */
 function fileAt(from, specifier) {
   const path = relative(root, join(root, from, specifier));
-  // Stamps, and what scripts build on the way to the wasm files, follow from sources.
-  if (/^\.\.|^build\/(?:stamps|wasm)\/|node_modules/.test(path)) return undefined;
+  // Stamps, warnings of TypeDoc, and files on the way to the wasm files follow from sources.
+  if (/^\.\.|^build\/(?:stamps\/|wasm\/|reference-warnings)|node_modules/.test(path)) return undefined;
   const isFile = (/** @type {string} */ name) =>
     statSync(join(root, name), { throwIfNoEntry: false })?.isFile() === true;
   return [path, path.replace(/\.(m?)js$/, '.$1ts'), path.replace(/\.js$/, '.mjs')].find(isFile);

@@ -79,22 +79,26 @@ it('has no optional property that refuses undefined', async ({ skip }) => {
   expect(stdout).toBe('');
 });
 
-/** Exported names and members without a doc comment, as TypeDoc finds them. */
-async function undocumented(options: object = {}): Promise<string[]> {
+/** Exported names and members without a doc comment, in the output of TypeDoc. */
+const undocumented = (output: string) => [...output.matchAll(/undocumented: (\S+)/g)].map(([, name]) => name!).sort();
+
+/** The warnings of TypeDoc for other files than those of the package. */
+async function warningsFor(options: object): Promise<string> {
   const reference = join(root, 'scripts/reference');
   const config = join(folder, 'typedoc.json');
   const extended = { extends: [join(reference, 'typedoc.json')], emit: 'none', logLevel: 'Warn', ...options };
   writeFileSync(config, JSON.stringify(extended));
   const args = [join(reference, 'node_modules/typedoc/bin/typedoc'), '--options', config];
   const { stderr, stdout } = await promisify(execFile)(process.execPath, args);
-  return [...`${stdout}${stderr}`.matchAll(/undocumented: (\S+)/g)].map(([, name]) => name!).sort();
+  return stdout + stderr;
 }
 
-it('has a doc comment for every exported name and member', { timeout: 180_000 }, async () => {
-  expect(await undocumented()).toEqual([]);
+it('has a doc comment for every exported name and member', () => {
+  // The build writes them while it makes the reference.
+  expect(undocumented(readFileSync(join(root, 'build/reference-warnings.txt'), 'utf8'))).toEqual([]);
 });
 
-it('would find what has none', { timeout: 180_000 }, async () => {
+it('would find a missing doc comment', { timeout: 180_000 }, async () => {
   const file = join(folder, 'bare.ts');
   writeFileSync(
     file,
@@ -129,7 +133,7 @@ it('would find what has none', { timeout: 180_000 }, async () => {
     JSON.stringify({ compilerOptions: { strict: true, target: 'es2022', types: [] }, files: [file] }),
   );
   const missing = ['Documented.bare', 'Documented.bare.inner', 'Documented.c', 'Some.method', 'Union.alone', 'f'];
-  expect(await undocumented({ entryPoints: [file], tsconfig: config })).toEqual(missing);
+  expect(undocumented(await warningsFor({ entryPoints: [file], tsconfig: config }))).toEqual(missing);
 });
 
 it('exports every type in the signatures of its entry points', async ({ skip }) => {
