@@ -76,6 +76,11 @@ Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::Dequanti
   return encode(tile, codes, *arena, result);
 }
 
+Status encode_dequantize_linear_with_feedback(const codecs::Tile& tile, const codecs::DequantizeLinear& codes,
+                                              const codecs::Moments& moments, codecs::Arena* arena, codecs::Encoded& result) {
+  return encode_with_feedback(tile, codes, moments, *arena, result);
+}
+
 /// Floats of codes.
 Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
                                 DecodedTile& result) {
@@ -91,6 +96,11 @@ Status observe_dequantize_linear(const codecs::Tile& tile, const codecs::Dequant
 Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& codes, codecs::Arena* arena,
                            codecs::Encoded& result) {
   return encode(tile, codes, *arena, result);
+}
+
+Status encode_matmul_nbits_with_feedback(const codecs::Tile& tile, const codecs::MatMulNBits& codes, const codecs::Moments& moments,
+                                         codecs::Arena* arena, codecs::Encoded& result) {
+  return encode_with_feedback(tile, codes, moments, *arena, result);
 }
 
 /// Floats of codes.

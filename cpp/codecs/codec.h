@@ -55,7 +55,8 @@ struct Tile {
   float add = 0;                       ///< addend of each element that is read
   Bytes source;                        ///< at an address that suits the elements
   const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
-  /// Weights of the squared errors of each column: finite and not negative. Null: equal weights. For codecs of blocks and of floats.
+  /// Weights of the squared errors of each column, or of each row if the rows are the inputs of a product: finite and not negative. Null:
+  /// equal weights.
   const float* importance = nullptr;
 
   [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
@@ -90,6 +91,14 @@ void measure(const Tile& tile, uint64_t first, const float* x, const float* y, s
 
 /// Takes memory for a part of `bytes` bytes if the tile asks for it; null otherwise.
 [[nodiscard]] std::byte* take_part(const Tile& tile, Role role, uint64_t bytes, Arena& arena, Bytes& part);
+
+/// The second moments of the inputs of a matrix, and their factor: see factor_moments.
+struct Moments {
+  const float* moments;   ///< columns * columns, symmetric
+  const float* feedback;  ///< columns * columns
+  const float* weights;   ///< one for each column
+  double damping = 0;     ///< that was used
+};
 
 /// A rectangle of a tensor in the form of a codec.
 struct Stored {

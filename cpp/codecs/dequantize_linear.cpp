@@ -13,6 +13,7 @@
 #include "arrays/pack_bits_loops.h"
 #include "codecs/block_codes_loops.h"
 #include "codecs/block_fit.h"
+#include "codecs/input_codes.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -431,9 +432,74 @@ Status init(const Tile& tile, bool reads, Form& form) {
   return reads ? check(tile) : Status::kOk;
 }
 
+/// Encodes a tile by data about the inputs, which all lie in it. @param moments null: rounding passes no errors on
+Status encode_by_inputs(const Tile& tile, const DequantizeLinear& codes, const Moments* moments, Arena& arena, Encoded& result) {
+  Form form = {.codes = codes, .layout = {}};
+  if (const Status status = init(tile, true, form); status != Status::kOk) return status;
+  if (codes.sharing == Sharing::kTile || tile.ranges != nullptr) return Status::kBadLayout;
+  result = {};
+  const auto size = static_cast<size_t>(form.size), sets = static_cast<size_t>(form.sets);
+  std::byte* const data = take_part(tile, Role::kData, form.packed(size), arena, result.data);
+  std::byte* const scales = take_part(tile, Role::kScale, sets * form.scale_bytes(), arena, result.scale);
+  std::byte* const zero_points = take_part(tile, Role::kZeroPoint, form.packed(sets), arena, result.zero_point);
+  auto* const ordered = arena.take<uint8_t>(size);
+  auto* const set_scales = arena.take<float>(sets);
+  auto* const set_zeros = arena.take<uint8_t>(sets);
+  // Encode from the smallest to the largest values, which finds problems.
+  DequantizeLinear plain = codes;
+  plain.search = false;
+  Tile whole = tile;
+  whole.importance = nullptr;
+  whole.measure = false;
+  Encoded found;
+  if (const Status status = encode(whole, plain, arena, found); status != Status::kOk) return status;
+  result.problem = found.problem;
+  if (result.problem.kind != ProblemKind::kNone) return Status::kOk;
+  // Make the codes.
+  const bool turned = codes.sharing == Sharing::kColumns || codes.sharing == Sharing::kColumnBlocks;
+  const float* w = nullptr;
+  if (const Status status = take_input_rows(tile, turned, arena, w); status != Status::kOk) return status;
+  const size_t rows = turned ? tile.columns : tile.rows, columns = turned ? tile.rows : tile.columns;
+  const InputMatrix matrix = {.rows = rows,
+                              .columns = columns,
+                              .group_size = form.has_blocks() ? codes.block_size : 0,
+                              .bits = codes.bits,
+                              .symmetric = codes.symmetric,
+                              .negative = form.has_blocks(),
+                              .scale = codes.scale,
+                              .importance = tile.importance,
+                              .moments = moments};
+  InputCodes made;
+  const Status status = make_input_codes({w, size}, matrix, arena, made, tile.measure ? &result.sums : nullptr);
+  if (status != Status::kOk) return status;
+  // Store them in the order of the tile.
+  const size_t groups = matrix.groups();
+  const int32_t flip = codes.is_signed ? 1 << (codes.bits - 1) : 0;
+  for (size_t row = 0; row < rows; row++) {
+    const uint8_t* const from = made.codes + row * columns;
+    for (size_t i = 0; i < columns; i++) ordered[turned ? i * rows + row : row * columns + i] = from[i];
+    for (size_t group = 0; group < groups; group++) {
+      const size_t set = row * groups + group, to = turned ? group * rows + row : set;
+      set_scales[to] = made.scales[set];
+      set_zeros[to] = static_cast<uint8_t>(static_cast<int32_t>(made.zero_points[set]) - flip);
+    }
+  }
+  const auto form_of = codes.is_signed ? loops::CodeForm::kOffsetBinary : loops::CodeForm::kUnsigned;
+  if (data != nullptr) loops::pack_codes(ordered, size, codes.bits, form_of, uint8s(data));
+  if (scales != nullptr) store_scales(set_scales, sets, codes.scale, scales);
+  if (zero_points != nullptr) loops::pack_codes(set_zeros, sets, codes.bits, loops::CodeForm::kUnsigned, uint8s(zero_points));
+  return Status::kOk;
+}
+
 }  // namespace
 
+Status encode_with_feedback(const Tile& tile, const DequantizeLinear& codes, const Moments& moments, Arena& arena,
+                            Encoded& result) noexcept {
+  return tile.importance == nullptr ? Status::kBadLayout : encode_by_inputs(tile, codes, &moments, arena, result);
+}
+
 Status encode(const Tile& tile, const DequantizeLinear& codes, Arena& arena, Encoded& result) noexcept {
+  if (tile.importance != nullptr) return encode_by_inputs(tile, codes, nullptr, arena, result);
   Form form = {.codes = codes, .layout = {}};
   if (const Status status = init(tile, tile.ranges == nullptr || tile.wants(Role::kData), form); status != Status::kOk)
     return status;

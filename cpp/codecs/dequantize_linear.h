@@ -48,7 +48,17 @@ struct DequantizeLinear {
 /// Special: NaN and infinities are problems. So is a scale beyond float16: kOverflow, at the set's element of largest magnitude.
 /// Status:  those of check, Arena and search_qparams; kBadDType for unsupported codes or scales; kBadLayout if the tile is empty, or for
 ///          blocks without a size.
+///
+/// With importance, scales and zero points have the least weighted error among those that search_weighted_scale tries, as they are stored;
+/// those of blocks may be negative. Inputs, which importance weighs, are the rows of the tile where columns share scales, else the columns;
+/// kTile is a layout without them. `search` counts for nothing then, and the tile has no ranges.
 [[nodiscard]] Status encode(const Tile& tile, const DequantizeLinear& codes, Arena& arena, Encoded& result) noexcept;
+
+/// The same with importance, for codes that pass their errors on. An output that gets no better keeps the codes of `encode`. A measured
+/// tile has the errors of outputs before and after.
+/// Status:  also kBadLayout without importance.
+[[nodiscard]] Status encode_with_feedback(const Tile& tile, const DequantizeLinear& codes, const Moments& moments, Arena& arena,
+                                          Encoded& result) noexcept;
 
 /// Restores floats: (code - zero point) * scale. Zero points that are not stored are 0, or 2^(bits - 1) for symmetric codes without a sign.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch.

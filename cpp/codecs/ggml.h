@@ -18,14 +18,6 @@ struct Ggml {
 /// Status:  those of check and Arena; kBadDType for unsupported types; kBadLayout unless the tile holds whole blocks.
 [[nodiscard]] Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result) noexcept;
 
-/// The second moments of the inputs of a matrix, and their factor: see factor_moments.
-struct Moments {
-  const float* moments;   ///< columns * columns, symmetric
-  const float* feedback;  ///< columns * columns
-  const float* weights;   ///< one for each column
-  double damping = 0;     ///< that was used
-};
-
 /// The same for whole rows that pass their errors on. A row whose output gets no better keeps the blocks of `encode`, and so do all rows
 /// if errors leave the range of the type. A measured tile has the errors of outputs before and after.
 /// Status: also kBadDType for types without feedback.

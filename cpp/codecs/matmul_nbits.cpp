@@ -10,6 +10,7 @@
 #include "codecs/block_codes.h"
 #include "codecs/block_codes_loops.h"
 #include "codecs/block_fit.h"
+#include "codecs/input_codes.h"
 #include "ranges/range_search.h"
 
 namespace scalepoint::codecs {
@@ -270,9 +271,73 @@ class Encoder {
   std::byte* scratch_;
 };
 
+/// Encodes a tile by data about the inputs, which all lie in it. @param moments null: rounding passes no errors on
+Status encode_by_inputs(const Tile& tile, const MatMulNBits& codes, const Moments* moments, Arena& arena, Encoded& result) {
+  Form form = {.codes = codes};
+  if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
+  if (codes.row > 0 || codes.all_rows > 0) return Status::kBadLayout;
+  if (const Status status = check(tile); status != Status::kOk) return status;
+  result = {};
+  const auto k = static_cast<size_t>(form.k), n = static_cast<size_t>(form.n), blocks = static_cast<size_t>(form.blocks);
+  std::byte* const data = take_part(tile, Role::kData, n * form.column_bytes(), arena, result.data);
+  std::byte* const scales = take_part(tile, Role::kScale, n * form.blocks * form.scale_bytes(), arena, result.scale);
+  std::byte* const zero_points = take_part(tile, Role::kZeroPoint, n * form.zero_point_bytes(), arena, result.zero_point);
+  auto* const column = arena.take<uint8_t>(form.blocks * codes.block_size);
+  // Encode from the smallest to the largest values, which finds problems.
+  MatMulNBits plain = codes;
+  plain.search = false;
+  Tile whole = tile;
+  whole.importance = nullptr;
+  whole.measure = false;
+  Encoded found;
+  if (const Status status = encode(whole, plain, arena, found); status != Status::kOk) return status;
+  result.problem = found.problem;
+  if (result.problem.kind != ProblemKind::kNone) return Status::kOk;
+  // Make the codes.
+  const float* w = nullptr;
+  if (const Status status = take_input_rows(tile, !codes.transposed, arena, w); status != Status::kOk) return status;
+  const InputMatrix matrix = {.rows = n,
+                              .columns = k,
+                              .group_size = codes.block_size,
+                              .bits = codes.bits,
+                              .symmetric = codes.symmetric,
+                              .negative = true,
+                              .float_zero_points = codes.float_zero_points,
+                              .scale = codes.scale,
+                              .importance = tile.importance,
+                              .moments = moments};
+  InputCodes made;
+  const Status status = make_input_codes({w, n * k}, matrix, arena, made, tile.measure ? &result.sums : nullptr);
+  if (status != Status::kOk) return status;
+  // Store them.
+  std::fill_n(column, blocks * codes.block_size, uint8_t{0});
+  for (size_t i = 0; data != nullptr && i < n; i++) {
+    std::copy_n(made.codes + i * k, k, column);
+    loops::pack_codes(column, blocks * codes.block_size, codes.bits, loops::CodeForm::kUnsigned,
+                      uint8s(data + i * form.column_bytes()));
+  }
+  if (scales != nullptr) store_scales(made.scales, n * blocks, codes.scale, scales);
+  if (zero_points == nullptr) return Status::kOk;
+  if (codes.float_zero_points) {
+    store_scales(made.zero_points, n * blocks, codes.scale, zero_points);
+    return Status::kOk;
+  }
+  for (size_t i = 0; i < n; i++) {
+    for (size_t block = 0; block < blocks; block++) column[block] = static_cast<uint8_t>(made.zero_points[i * blocks + block]);
+    loops::pack_codes(column, blocks, codes.bits, loops::CodeForm::kUnsigned, uint8s(zero_points + i * form.zero_point_bytes()));
+  }
+  return Status::kOk;
+}
+
 }  // namespace
 
+Status encode_with_feedback(const Tile& tile, const MatMulNBits& codes, const Moments& moments, Arena& arena,
+                            Encoded& result) noexcept {
+  return tile.importance == nullptr ? Status::kBadLayout : encode_by_inputs(tile, codes, &moments, arena, result);
+}
+
 Status encode(const Tile& tile, const MatMulNBits& codes, Arena& arena, Encoded& result) noexcept {
+  if (tile.importance != nullptr) return encode_by_inputs(tile, codes, nullptr, arena, result);
   Form form = {.codes = codes};
   if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
   if (const Status status = check(tile); status != Status::kOk) return status;

@@ -36,7 +36,16 @@ struct MatMulNBits {
 /// Special: NaN and infinities are problems. So is a scale beyond float16: kOverflow, at the block's element of largest magnitude.
 /// Status:  those of check and Arena; kBadDType for unsupported codes or scales; kBadLayout if the tile is empty, or for any other
 ///          block_size.
+///
+/// With the importance of the inputs, one for each of the K rows of B, scales and zero points have the least weighted error among those that
+/// search_weighted_scale tries, as they are stored; scales may be negative. `search` counts for nothing then, and a tile is one piece.
 [[nodiscard]] Status encode(const Tile& tile, const MatMulNBits& codes, Arena& arena, Encoded& result) noexcept;
+
+/// The same with importance, for codes that pass their errors on. A column whose output gets no better keeps the codes of `encode`. A
+/// measured tile has the errors of outputs before and after.
+/// Status:  also kBadLayout without importance.
+[[nodiscard]] Status encode_with_feedback(const Tile& tile, const MatMulNBits& codes, const Moments& moments, Arena& arena,
+                                          Encoded& result) noexcept;
 
 /// Restores floats: (code - zero point) * scale. Zero points that are not stored are 2^(bits - 1).
 /// Status:  kBadDType, kBadLayout, kSizeMismatch.

@@ -6,6 +6,7 @@ import {
   Encoded as EncodedRecord,
   ErrorSums,
   type Heaps,
+  Moments,
   ObservedSets,
   ObservedTile,
   ProblemKind,
@@ -131,6 +132,28 @@ export function encodeTile(core: Core, tile: Tile, arena: Arena, call: TileCall,
   }
   if (problem.kind !== ProblemKind.none) return { parts, ...problemOf(problem) };
   return tile.measures ? { parts, sums: Object.values(sums) } : { parts };
+}
+
+/** Calls of a codec that looks at the inputs of a matrix. */
+interface InputCalls {
+  readonly plain: TileCall;
+  /** Passes errors on. */
+  readonly fed: (tile: number, moments: number, ...addresses: Parameters<CoreCall>) => Status;
+}
+
+/** Encodes a tile, passing errors on if it has moments. @param importance that of the inputs */
+export function encodeTileByInputs(
+  core: Core,
+  tile: Tile,
+  importance: Float32Array | undefined,
+  arena: Arena,
+  { plain, fed }: InputCalls,
+): Encoded {
+  const { moments } = tile;
+  if (moments === undefined) return encodeTile(core, tile, arena, plain, importance);
+  return core.withRecord(Moments, moments, (record) =>
+    encodeTile(core, tile, arena, (at, ...rest) => fed(at, record, ...rest), importance),
+  );
 }
 
 /** Decodes a tile with the call of a codec. Returns the address of the floats. */

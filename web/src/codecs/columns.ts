@@ -58,3 +58,31 @@ export function* cutInPieces(
     yield { kind: 'tile', rectangle, roles, pieceRows: pieceRows < k ? pieceRows : undefined };
   }
 }
+
+/**
+ * Tiles of a matrix that hold all inputs of the outputs in them.
+ * @param turned true for a matrix [inputs, outputs]
+ * @param unit outputs of a tile are a multiple of it
+ */
+export function* cutInputs(
+  shape: readonly number[],
+  turned: boolean,
+  roles: readonly Role[],
+  unit: number,
+  source: Grid | undefined,
+): Cuts {
+  const [first = 0, second = 0] = shape;
+  const [inputs, outputs] = turned ? [first, second] : [second, first];
+  if (inputs * outputs === 0) return;
+  // Columns are read row by row, so that wide tiles need fewer reads.
+  const elements = turned && source?.prefersWide === true ? columnTileElements : tileElements;
+  const some = turned ? Math.max(unit, 16) : unit;
+  const most = Math.max(1, Math.floor(elements / inputs / some)) * some;
+  for (let begin = 0; begin < outputs; begin += most) {
+    const count = Math.min(most, outputs - begin);
+    const rectangle = turned
+      ? { row: 0, rows: inputs, column: begin, columns: count, width: outputs }
+      : { row: begin, rows: count, column: 0, columns: inputs, width: inputs };
+    yield { kind: 'tile', rectangle, roles };
+  }
+}

@@ -4,13 +4,14 @@
  */
 import { DequantizeLinear, ElementType, Sharing, Stored } from '../core/door.js';
 import { mseSearch, type SearchedRange, searchedMembers, searchOf } from '../core/range.js';
-import { decodeTile, encodeTile, observeSets, readsElements, storedRecord } from './calls.js';
+import { decodeTile, encodeTileByInputs, observeSets, readsElements, storedRecord } from './calls.js';
 import {
   type ByteRuns,
   type Codec,
   type Cuts,
   columnTileElements,
   type Form,
+  type Grid,
   type Part,
   type Rectangle,
   type Role,
@@ -18,6 +19,7 @@ import {
   type Tile,
   tileElements,
 } from './codec.js';
+import { cutInputs } from './columns.js';
 import { byteRuns, elementsOf } from './elements.js';
 
 /**
@@ -43,6 +45,11 @@ export interface DequantizeLinearForm extends Form {
   readonly scale: 'F32' | 'F16';
   /** Undefined: from the smallest to the largest value. Only if a tile holds all elements that share a scale, see canSearch. */
   readonly range?: SearchedRange | undefined;
+  /**
+   * Weights of the squared errors, one for each input of the matrix: each row if columns share scales, else each column. Scales are then
+   * searched for. Only if canWeigh.
+   */
+  readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
 
 /** A tensor as a matrix, in which the core finds the elements that share a scale. */
@@ -84,6 +91,18 @@ export function canSearch(
   if (sharing === 'tile') return columns <= tileElements;
   if (sharing === 'rows') return columns <= tileElements && rows === period;
   return sharing !== 'columns' || rows <= tileElements;
+}
+
+/** True if the scales are those of columns, or of blocks of them. */
+const isByColumns = (sharing: ScaleSharing) => sharing === 'columns' || sharing === 'columnBlocks';
+
+/** True for a matrix whose tiles can hold all inputs of some outputs, which share no scale. */
+export function canWeigh(shape: readonly number[], form: DequantizeLinearForm): boolean {
+  const matrix = matrixOf(shape, form);
+  const { sharing, rows, columns, period } = matrix;
+  if (sharing === 'tile' || shape.length !== 2 || rows !== period) return false;
+  const [inputs, unit] = isByColumns(sharing) ? [rows, columnUnit(matrix, form)] : [columns, rowUnit(matrix, form)];
+  return inputs * unit <= columnTileElements;
 }
 
 // -------------------------------------------------------------------------------------------------------------------------- parts
@@ -211,10 +230,15 @@ function* stripes({ rows, columns }: Matrix): Generator<Rectangle> {
   }
 }
 
-function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: readonly Role[]): Cuts {
+function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: readonly Role[], source?: Grid): Cuts {
   const matrix = matrixOf(shape, form);
   const { sharing, rows, columns, period } = matrix;
   if (rows * columns === 0) return;
+  if (form.importance !== undefined) {
+    const turned = isByColumns(sharing);
+    yield* cutInputs([rows, columns], turned, roles, turned ? columnUnit(matrix, form) : rowUnit(matrix, form), source);
+    return;
+  }
   // Cut into tiles that hold all elements of each scale, if they are small enough.
   const hasBlocks = form.blockSize !== undefined;
   const fits = rows * columns <= (sharing === 'columns' ? columnTileElements : tileElements) && rows === period;
@@ -313,7 +337,10 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
     const line = form.sharing === 'columns' ? { rows: 1 } : { columns: 1 };
     const tile = readsElements(whole) ? whole : { ...whole, ...line };
     return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
-      encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeDequantizeLinear(at, codes, ...addresses)),
+      encodeTileByInputs(core, tile, form.importance, arena, {
+        plain: (at, ...rest) => core.models.encodeDequantizeLinear(at, codes, ...rest),
+        fed: (at, moments, ...rest) => core.models.encodeDequantizeLinearWithFeedback(at, codes, moments, ...rest),
+      }),
     );
   },
 

@@ -1,7 +1,7 @@
 /** Blocks of ggml along the last dimension. The arithmetic is in cpp/codecs/ggml.cpp. */
 import { type BlockType, blockFacts, blockTypeInfo } from '../core/blocks.js';
-import { BlockSearch, Ggml, Moments, ScaleForm } from '../core/door.js';
-import { encodeTile, floats } from './calls.js';
+import { BlockSearch, Ggml, ScaleForm } from '../core/door.js';
+import { encodeTileByInputs, floats } from './calls.js';
 import { type BitCheck, blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import { bytesOfElements, cutFlat, cutWeighted, elementRuns, elementsOf } from './elements.js';
@@ -61,21 +61,12 @@ export const ggml: Codec<GgmlForm> = {
   encode(core, tile, { to, importance, best = false }, arena) {
     const search = best ? BlockSearch.best : BlockSearch.usual;
     const { models } = core;
-    const { moments } = tile;
-    return core.withRecord(Ggml, { to: blockTypeInfo(to).id, search }, (blocks) => {
-      if (moments === undefined) {
-        return encodeTile(core, tile, arena, (at, ...rest) => models.encodeGgml(at, blocks, ...rest), importance);
-      }
-      return core.withRecord(Moments, moments, (record) =>
-        encodeTile(
-          core,
-          tile,
-          arena,
-          (at, ...rest) => models.encodeGgmlWithFeedback(at, blocks, record, ...rest),
-          importance,
-        ),
-      );
-    });
+    return core.withRecord(Ggml, { to: blockTypeInfo(to).id, search }, (blocks) =>
+      encodeTileByInputs(core, tile, importance, arena, {
+        plain: (at, ...rest) => models.encodeGgml(at, blocks, ...rest),
+        fed: (at, moments, ...rest) => models.encodeGgmlWithFeedback(at, blocks, moments, ...rest),
+      }),
+    );
   },
 
   decode(core, { rows, columns, parts }, { to }, arena) {

@@ -3,9 +3,9 @@
  * blocks with a scale. The arithmetic is in cpp/codecs/matmul_nbits.cpp.
  */
 import { ElementType, MatMulNBits, Stored } from '../core/door.js';
-import { decodeTile, encodeTile, storedRecord } from './calls.js';
+import { decodeTile, encodeTileByInputs, storedRecord } from './calls.js';
 import type { Codec, Form, Part, Role, Tile } from './codec.js';
-import { cutColumns, cutInPieces, readsAnyRows } from './columns.js';
+import { cutColumns, cutInPieces, cutInputs, readsAnyRows } from './columns.js';
 import { byteRuns } from './elements.js';
 
 export interface MatMulNBitsForm extends Form {
@@ -21,6 +21,8 @@ export interface MatMulNBitsForm extends Form {
   readonly scale: 'F32' | 'F16';
   /** Undefined: from the smallest to the largest value. */
   readonly range?: 'mse' | undefined;
+  /** Weights of the squared errors of the rows of B, one for each. Scales are then searched for. */
+  readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
 
 /** Sizes of B, and of a column of its codes. */
@@ -92,6 +94,7 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
 
   cuts(shape, form, roles, source) {
     const { transposed } = form;
+    if (form.importance !== undefined) return cutInputs(shape, !transposed, roles, 1, source);
     if (transposed || !readsAnyRows(source)) return cutColumns(shape, transposed, roles);
     const { bytes } = sizesOf(shape, form);
     const ofColumn = roles.reduce((sum, role) => sum + (bytes[role] as number), 0);
@@ -100,7 +103,10 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
 
   encode(core, tile, form, arena) {
     return core.withRecord(MatMulNBits, codesOf(form, tile.piece), (codes) =>
-      encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeMatmulNbits(at, codes, ...addresses)),
+      encodeTileByInputs(core, tile, form.importance, arena, {
+        plain: (at, ...rest) => core.models.encodeMatmulNbits(at, codes, ...rest),
+        fed: (at, moments, ...rest) => core.models.encodeMatmulNbitsWithFeedback(at, codes, moments, ...rest),
+      }),
     );
   },
 

@@ -21,7 +21,9 @@ export class FactorCache {
    * The moments of a task with their factor. @param moments address of the second input of the task
    * @throws ScalepointError `BAD_FILE` for numbers that cannot be moments, `OUT_OF_MEMORY`
    */
-  momentsOf({ inputs: [, input], columns, damping = 0 }: EncodeTask, moments: number): TileMoments {
+  momentsOf({ inputs: [, input], damping = 0 }: EncodeTask, moments: number): TileMoments {
+    // They are the square of the number of inputs, in float32.
+    const columns = Math.sqrt((input?.parts[0]?.bytes ?? 0) / 4);
     const key = input?.parts.map(({ file, begin }) => `${file} ${begin} ${damping}`).join() ?? '';
     if (this.#last?.key !== key) {
       this.#release();

@@ -1,0 +1,221 @@
+#include "codecs/input_codes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "calibration/feedback.h"
+#include "calibration/output_error.h"
+#include "codecs/block_codes.h"
+#include "codecs/block_codes_loops.h"
+#include "codecs/block_fit.h"
+#include "ranges/range_weighted.h"
+#include "ranges/range_weighted_loops.h"
+
+namespace scalepoint::codecs {
+namespace {
+
+float as_half(float x) { return stored_scale(x, ElementType::kF16); }
+
+/// Shares of the whole range that float zero points begin with.
+constexpr float kShares[] = {1.0f, 0.9f, 0.8f, 0.7f};
+
+/// Codes with a scale and a float zero point for each group.
+class FloatZeroGrid final : public FeedbackGrid {
+ public:
+  FloatZeroGrid(const InputMatrix& matrix, float* scales, float* zero_points)
+      : FeedbackGrid(matrix.group_size), matrix_(matrix), scales_(scales), zero_points_(zero_points) {}
+
+  bool choose(size_t row, size_t group, const float* x, const float* weights, size_t n, RowGrid& grid) override {
+    const auto levels = static_cast<float>((1 << matrix_.bits) - 1);
+    const auto [min, max] = std::minmax_element(x, x + n);
+    BlockScale best = {.scale = 1, .reciprocal = 1, .zero_point = 0};
+    double least = INFINITY;
+    const auto measure = [&](const BlockScale& block) {
+      const float offset = block.scale * block.zero_point;
+      if (block.scale == 0 || !std::isfinite(block.reciprocal) || !std::isfinite(offset)) return;
+      for (size_t i = 0; i < n; i++) moved_[i] = x[i] + offset;
+      const double error = loops::sum_weighted_codes(moved_, weights, n, block.scale, block.reciprocal, 0, levels).error;
+      if (!(error < least)) return;
+      least = error;
+      best = block;
+    };
+    for (const float share : kShares) {
+      const float cut = (*max - *min) * (1 - share) / 2;
+      measure(choose_float_block(*min + cut, *max - cut, levels, matrix_.scale));
+    }
+    const WeightedLine line = search_weighted_line(x, weights, n, levels, false, nullptr);
+    BlockScale fitted;
+    set_scale(fitted, line.scale, matrix_.scale);
+    fitted.zero_point = fitted.scale == 0 ? 0 : stored_scale(-line.low * fitted.reciprocal, matrix_.scale);
+    measure(fitted);
+    grid.scale = best.scale;
+    grid.high = levels;
+    grid.offset = best.scale * best.zero_point;
+    scales_[row * matrix_.groups() + group] = best.scale;
+    zero_points_[row * matrix_.groups() + group] = best.zero_point;
+    return true;
+  }
+
+ private:
+  const InputMatrix& matrix_;
+  float *scales_, *zero_points_;
+  float moved_[kMostLine];
+};
+
+/// Calls f with the grid of a matrix, which stores scales and zero points.
+template <class F>
+auto with_grid(const InputMatrix& matrix, const InputCodes& made, F f) {
+  if (matrix.float_zero_points) {
+    FloatZeroGrid grid(matrix, made.scales, made.zero_points);
+    return f(grid);
+  }
+  const WeightedGrid codes = {
+      .qmin = 0,
+      .qmax = static_cast<float>((1 << matrix.bits) - 1),
+      .asymmetric = !matrix.symmetric,
+      .zero_point = static_cast<float>(1 << (matrix.bits - 1)),
+      .negative = matrix.symmetric && matrix.negative,
+      .store = matrix.scale == ElementType::kF16 ? as_half : nullptr,
+  };
+  LinearFeedbackGrid grid(codes, matrix.group_size, matrix.groups(), true, made.scales, made.zero_points);
+  return f(grid);
+}
+
+/// Rounds each weight to the nearest.
+void round_matrix(const float* w, const InputMatrix& matrix, const InputCodes& made) {
+  with_grid(matrix, made, [&](FeedbackGrid& grid) {
+    const float* x = w;
+    uint8_t* codes = made.codes;
+    for (size_t row = 0; row < matrix.rows; row++) {
+      for (size_t first = 0, group = 0; first < matrix.columns; first += matrix.group(), group++) {
+        const size_t n = std::min(matrix.group(), matrix.columns - first);
+        RowGrid chosen;
+        (void)grid.choose(row, group, x, matrix.importance + first, n, chosen);
+        const float inverse = 1 / chosen.scale;
+        for (size_t i = 0; i < n; i++) {
+          const float code = std::nearbyint((x[i] + chosen.offset) * inverse);
+          codes[i] = static_cast<uint8_t>(std::min(std::max(code, chosen.low), chosen.high) - chosen.low);
+        }
+        x += n;
+        codes += n;
+      }
+    }
+  });
+}
+
+/// The values of codes.
+void restore(const InputMatrix& matrix, const InputCodes& made, float* y) {
+  for (size_t row = 0, at = 0; row < matrix.rows; row++) {
+    for (size_t i = 0; i < matrix.columns; i++, at++) {
+      const size_t set = row * matrix.groups() + i / matrix.group();
+      y[at] = (static_cast<float>(made.codes[at]) - made.zero_points[set]) * made.scales[set];
+    }
+  }
+}
+
+InputCodes take_codes(const InputMatrix& matrix, Arena& arena) {
+  return {arena.take<uint8_t>(matrix.size()), arena.take<float>(matrix.sets()), arena.take<float>(matrix.sets())};
+}
+
+/// Adds up the errors of the weights.
+void measure_weights(const float* w, const float* y, const InputMatrix& matrix, ErrorSums& sums) {
+  Tile tile;
+  tile.columns = static_cast<uint32_t>(matrix.columns);
+  tile.importance = matrix.importance;
+  const uint64_t step = step_over(matrix.columns, matrix.size());
+  for (uint64_t at = 0; at < matrix.size(); at += step) {
+    measure(tile, at, w + at, y + at, static_cast<size_t>(std::min<uint64_t>(step, matrix.size() - at)), sums);
+  }
+}
+
+/// Memory of the codes with feedback.
+struct FeedbackRoom {
+  InputCodes made;
+  double *before, *after;
+  std::span<float> scratch;
+
+  FeedbackRoom(const InputMatrix& matrix, Arena& arena)
+      : made(take_codes(matrix, arena)), before(arena.take<double>(matrix.rows)), after(arena.take<double>(matrix.rows)) {
+    const size_t size = with_grid(matrix, made, [&](const FeedbackGrid& grid) {
+      return std::max(feedback_scratch_size(matrix.rows, matrix.columns, grid), output_error_scratch_size(matrix.columns));
+    });
+    scratch = {arena.take<float>(size), size};
+  }
+};
+
+/// Replaces the codes of the rows whose outputs get better by passing errors on.
+/// @param y memory for restored values, which holds those of `plain`
+Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, const FeedbackRoom& room, const InputCodes& plain, float* y,
+                      ErrorSums& sums) {
+  const Moments& moments = *matrix.moments;
+  const size_t rows = matrix.rows, columns = matrix.columns;
+  const std::span<const float> squares(moments.moments, columns * columns);
+  const auto errors_of = [&](const float* values, double* errors) {
+    output_errors(w, values, columns, squares, room.scratch, {errors, rows});
+    return std::accumulate(errors, errors + rows, 0.0);
+  };
+  sums.output_x = errors_of(nullptr, room.before);
+  sums.output_before = sums.output_error = errors_of(y, room.before);
+  sums.damping = moments.damping;
+  const Status status = with_grid(matrix, room.made, [&](FeedbackGrid& grid) {
+    return quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns}, room.scratch,
+                                  {room.made.codes, w.size()});
+  });
+  // Weights that leave float32 on the way keep their codes.
+  if (status != Status::kOk) return status == Status::kOverflow ? Status::kOk : status;
+  restore(matrix, room.made, y);
+  errors_of(y, room.after);
+  sums.output_error = 0;
+  for (size_t row = 0; row < rows; row++) {
+    const bool is_better = room.after[row] < room.before[row];
+    sums.output_error += is_better ? room.after[row] : room.before[row];
+    if (!is_better) continue;
+    std::copy_n(room.made.codes + row * columns, columns, plain.codes + row * columns);
+    std::copy_n(room.made.scales + row * matrix.groups(), matrix.groups(), plain.scales + row * matrix.groups());
+    std::copy_n(room.made.zero_points + row * matrix.groups(), matrix.groups(), plain.zero_points + row * matrix.groups());
+  }
+  restore(matrix, plain, y);
+  return Status::kOk;
+}
+
+}  // namespace
+
+Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Arena& arena, InputCodes& result,
+                        ErrorSums* sums) noexcept {
+  if (matrix.float_zero_points && matrix.group() > kMostLine) return Status::kBadLayout;
+  result = take_codes(matrix, arena);
+  auto* const y = arena.take<float>(matrix.size());
+  if (matrix.moments == nullptr) {
+    if (arena.status() != Status::kOk) return arena.status();
+    round_matrix(w.data(), matrix, result);
+    if (sums == nullptr) return Status::kOk;
+    restore(matrix, result, y);
+    measure_weights(w.data(), y, matrix, *sums);
+    return Status::kOk;
+  }
+  const FeedbackRoom room(matrix, arena);
+  if (arena.status() != Status::kOk) return arena.status();
+  round_matrix(w.data(), matrix, result);
+  restore(matrix, result, y);
+  ErrorSums found;
+  const Status status = pass_errors_on(w, matrix, room, result, y, found);
+  if (status != Status::kOk || sums == nullptr) return status;
+  measure_weights(w.data(), y, matrix, found);
+  *sums = found;
+  return Status::kOk;
+}
+
+Status take_input_rows(const Tile& tile, bool turned, Arena& arena, const float*& w) noexcept {
+  const float* x = nullptr;
+  const Status status = decode(tile, arena, x);
+  w = x;
+  if (status != Status::kOk || !turned) return status;
+  auto* const columns = arena.take<float>(tile.size());
+  if (arena.status() != Status::kOk) return arena.status();
+  loops::gather_columns(x, tile.rows, tile.columns, tile.columns, columns, tile.rows);
+  w = columns;
+  return Status::kOk;
+}
+
+}  // namespace scalepoint::codecs

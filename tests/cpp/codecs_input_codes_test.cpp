@@ -1,0 +1,371 @@
+// Codes of ONNX by data about the inputs of a weight: weighted scales, and rounding that passes errors on. Judged by what decoding restores,
+// with sums in double.
+#include <cmath>
+
+#include "calibration/factor.h"
+#include "codecs/dequantize_linear.h"
+#include "codecs/matmul_nbits.h"
+#include "codecs_helpers.h"
+
+namespace scalepoint::tests {
+namespace {
+
+using codecs::DequantizeLinear;
+using codecs::MatMulNBits;
+using codecs::Moments;
+using codecs::Sharing;
+using codecs::Stored;
+
+/// Weights of some outputs, row by row, and what is known about their inputs.
+struct Case {
+  size_t outputs, inputs;
+  std::vector<float> w, importance, h, feedback, factor_weights;
+  Moments moments = {};
+
+  Case(size_t outputs_of_case, size_t inputs_of_case, uint32_t seed) : outputs(outputs_of_case), inputs(inputs_of_case) {
+    Random random(seed);
+    w = random.uniform_values(outputs * inputs, -1, 1);
+    for (float& value : w) value *= random.uniform(0.1f, 1);
+    // Inputs are sums of a few hidden values and noise, some of them large.
+    const size_t samples = 2 * inputs + 8, hidden = inputs / 4 + 1;
+    const std::vector<float> mix = random.uniform_values(hidden * inputs, -1, 1);
+    std::vector<double> sums(inputs * inputs);
+    for (size_t sample = 0; sample < samples; sample++) {
+      const std::vector<float> z = random.uniform_values(hidden, -1, 1);
+      std::vector<double> x(inputs);
+      for (size_t i = 0; i < inputs; i++) {
+        x[i] = random.uniform(-0.3f, 0.3f);
+        for (size_t k = 0; k < hidden; k++) x[i] += z[k] * mix[k * inputs + i];
+        x[i] *= i % 5 == 0 ? 4 : 1;
+      }
+      for (size_t i = 0; i < inputs; i++) {
+        for (size_t j = 0; j < inputs; j++) sums[i * inputs + j] += x[i] * x[j] / static_cast<double>(samples);
+      }
+    }
+    h.assign(sums.begin(), sums.end());
+    for (size_t i = 0; i < inputs; i++) importance.push_back(h[i * inputs + i]);
+    feedback.resize(inputs * inputs);
+    factor_weights.resize(inputs);
+    std::vector<double> scratch(factor_scratch_size(inputs));
+    EXPECT_EQ(factor_moments(sums, inputs, 0.01, scratch, feedback, factor_weights, moments.damping), Status::kOk);
+    moments.moments = h.data();
+    moments.feedback = feedback.data();
+    moments.weights = factor_weights.data();
+  }
+
+  /// The weights as a tile has them.
+  [[nodiscard]] std::vector<float> as_tile(bool turned) const {
+    std::vector<float> x(w.size());
+    for (size_t i = 0; i < w.size(); i++) x[turned ? i % inputs * outputs + i / inputs : i] = w[i];
+    return x;
+  }
+
+  [[nodiscard]] std::vector<float> from_tile(const std::vector<float>& x, bool turned) const {
+    std::vector<float> rows(w.size());
+    for (size_t i = 0; i < w.size(); i++) rows[i] = x[turned ? i % inputs * outputs + i / inputs : i];
+    return rows;
+  }
+
+  [[nodiscard]] double weighted_error(const std::vector<float>& y) const {
+    double sum = 0;
+    for (size_t i = 0; i < w.size(); i++) sum += importance[i % inputs] * std::pow(static_cast<double>(w[i]) - y[i], 2);
+    return sum;
+  }
+
+  /// (w - y) H (w - y)' of one output.
+  [[nodiscard]] double output_error(const std::vector<float>& y, size_t output) const {
+    double sum = 0;
+    for (size_t i = 0; i < inputs; i++) {
+      const double a = static_cast<double>(w[output * inputs + i]) - y[output * inputs + i];
+      for (size_t j = 0; j < inputs; j++) {
+        sum += a * (static_cast<double>(w[output * inputs + j]) - y[output * inputs + j]) * h[i * inputs + j];
+      }
+    }
+    return sum;
+  }
+
+  [[nodiscard]] double output_error(const std::vector<float>& y) const {
+    double sum = 0;
+    for (size_t output = 0; output < outputs; output++) sum += output_error(y, output);
+    return sum;
+  }
+};
+
+struct Made {
+  Encoded encoded;
+  std::vector<uint8_t> data, scale, zero_point;
+  std::vector<float> rows;  ///< restored, an output after the other
+};
+
+/// True if the tile of a form is [inputs, outputs].
+bool is_turned(const MatMulNBits& codes) { return !codes.transposed; }
+bool is_turned(const DequantizeLinear& codes) {
+  return codes.sharing == Sharing::kColumns || codes.sharing == Sharing::kColumnBlocks;
+}
+
+enum class How { kPlain, kWeighted, kFed };
+
+Tile tile_of_case(const Case& given, const std::vector<uint8_t>& source, bool turned, How how) {
+  Tile tile = turned ? tile_of(source, given.inputs, given.outputs, ElementType::kF32)
+                     : tile_of(source, given.outputs, given.inputs, ElementType::kF32);
+  tile.wanted = kAllRoles;
+  if (how != How::kPlain) tile.importance = given.importance.data();
+  return tile;
+}
+
+template <class Codes>
+Made made(const Case& given, const Codes& codes, How how) {
+  const bool turned = is_turned(codes);
+  const std::vector<float> x = given.as_tile(turned);
+  const std::vector<uint8_t> source = byte_values(std::as_bytes(std::span(x)));
+  const Tile tile = tile_of_case(given, source, turned, how);
+  Made result;
+  const auto memory = run_in_memory([&](Arena& arena) {
+    if (how == How::kFed) return encode_with_feedback(tile, codes, given.moments, arena, result.encoded);
+    return encode(tile, codes, arena, result.encoded);
+  });
+  EXPECT_EQ(result.encoded.problem.kind, ProblemKind::kNone);
+  result.data = byte_values(result.encoded.data);
+  result.scale = byte_values(result.encoded.scale);
+  result.zero_point = byte_values(result.encoded.zero_point);
+  const Stored stored = {tile.rows, tile.columns, part_of(result.data), part_of(result.scale), part_of(result.zero_point)};
+  Arena arena;
+  const float* y = nullptr;
+  EXPECT_EQ(decode(stored, codes, arena, y), Status::kOk);
+  result.rows = given.from_tile({y, y + x.size()}, turned);
+  return result;
+}
+
+std::vector<MatMulNBits> block_forms() {
+  std::vector<MatMulNBits> forms;
+  for (const int32_t bits : {2, 4, 8}) {
+    for (const bool transposed : {false, true}) {
+      for (const ElementType scale : {ElementType::kF32, ElementType::kF16}) {
+        for (const int zeros : {0, 1, 2}) {
+          if (zeros == 2 && bits == 8) continue;
+          forms.push_back({.bits = bits,
+                           .block_size = bits == 2 ? 16u : 32u,
+                           .symmetric = zeros == 0,
+                           .transposed = transposed,
+                           .scale = scale,
+                           .float_zero_points = zeros == 2});
+        }
+      }
+    }
+  }
+  return forms;
+}
+
+std::vector<DequantizeLinear> linear_forms() {
+  std::vector<DequantizeLinear> forms;
+  for (const int32_t bits : {4, 8}) {
+    for (const Sharing sharing : {Sharing::kRows, Sharing::kColumns, Sharing::kRowBlocks, Sharing::kColumnBlocks}) {
+      for (const ElementType scale : {ElementType::kF32, ElementType::kF16}) {
+        for (const bool is_signed : {true, false}) {
+          for (const bool symmetric : {true, false}) {
+            forms.push_back({.bits = bits,
+                             .is_signed = is_signed,
+                             .symmetric = symmetric,
+                             .sharing = sharing,
+                             .block_size = 32,
+                             .scale = scale});
+          }
+        }
+      }
+    }
+  }
+  return forms;
+}
+
+/// Checks the errors of a form.
+template <class Codes>
+void check_form(const Case& given, const Codes& codes) {
+  const Made plain = made(given, codes, How::kPlain), weighted = made(given, codes, How::kWeighted), fed = made(given, codes, How::kFed);
+  // Sums in float32 of 512 products at a time.
+  const double least = given.weighted_error(plain.rows), found = given.weighted_error(weighted.rows);
+  EXPECT_LE(found, least * (1 + 1e-4));
+  EXPECT_NEAR(weighted.encoded.sums.weighted_error, found, found * std::ldexp(512, -24));
+  EXPECT_EQ(weighted.encoded.sums.output_x, 0);
+  const double before = given.output_error(weighted.rows), after = given.output_error(fed.rows);
+  EXPECT_NEAR(fed.encoded.sums.output_before, before, before * 1e-3);
+  EXPECT_NEAR(fed.encoded.sums.output_error, after, after * 1e-3);
+  EXPECT_EQ(fed.encoded.sums.damping, given.moments.damping);
+  // Codes with one scale for 72 weights leave more to gain than any; 15 % is less than all of them gain.
+  EXPECT_LT(after, 0.85 * before);
+  for (size_t output = 0; output < given.outputs; output++) {
+    EXPECT_LE(given.output_error(fed.rows, output), given.output_error(weighted.rows, output) * (1 + 1e-4)) << output;
+  }
+}
+
+TEST(InputCodes, lose_less_of_outputs_in_blocks) {
+  const Case given(11, 72, 3);
+  for (const MatMulNBits& codes : block_forms()) {
+    SCOPED_TRACE(testing::Message() << codes.bits << codes.symmetric << codes.transposed << codes.float_zero_points);
+    check_form(given, codes);
+  }
+}
+
+TEST(InputCodes, lose_less_of_outputs_in_linear_codes) {
+  const Case given(11, 72, 4);
+  for (const DequantizeLinear& codes : linear_forms()) {
+    SCOPED_TRACE(testing::Message() << codes.bits << codes.is_signed << codes.symmetric << static_cast<int>(codes.sharing));
+    check_form(given, codes);
+  }
+}
+
+/// Every code is the nearest one of its grid.
+TEST(InputCodes, are_the_nearest_of_stored_scales) {
+  const Case given(5, 50, 8);
+  for (const ElementType scale : {ElementType::kF32, ElementType::kF16}) {
+    for (const bool symmetric : {true, false}) {
+      const MatMulNBits codes = {.block_size = 16, .symmetric = symmetric, .scale = scale};
+      const Made found = made(given, codes, How::kWeighted);
+      const std::vector<double> scales = reference::load_elements(found.scale, scale);
+      bool has_negative = false;
+      for (size_t i = 0; i < given.w.size(); i++) {
+        const size_t output = i / 50, block = i % 50 / 16;
+        const double step = scales[output * 4 + block];
+        has_negative = has_negative || step < 0;
+        const double zero = symmetric ? 8 : found.zero_point[output * 2 + block / 2] >> 4 * (block % 2) & 15;
+        double least = HUGE_VAL;
+        for (int code = 0; code < 16; code++) least = std::min(least, std::fabs((code - zero) * step - given.w[i]));
+        EXPECT_LE(std::fabs(static_cast<double>(found.rows[i]) - given.w[i]), least + std::fabs(step) * 1e-5);
+      }
+      EXPECT_EQ(has_negative, symmetric);
+    }
+  }
+}
+
+/// A matrix and its transpose have the same codes, and so have the two layouts of blocks.
+TEST(InputCodes, do_not_depend_on_the_layout) {
+  for (const auto& [outputs, inputs] : {std::pair<size_t, size_t>{1, 1}, {1, 40}, {7, 33}, {16, 64}, {33, 100}}) {
+    const Case given(outputs, inputs, 5);
+    for (const How how : {How::kWeighted, How::kFed}) {
+      for (const bool symmetric : {true, false}) {
+        const MatMulNBits turned = {.symmetric = symmetric}, straight = {.symmetric = symmetric, .transposed = true};
+        const Made a = made(given, turned, how), b = made(given, straight, how);
+        EXPECT_EQ(a.data, b.data);
+        EXPECT_EQ(a.scale, b.scale);
+        EXPECT_EQ(a.zero_point, b.zero_point);
+        for (const bool blocks : {false, true}) {
+          DequantizeLinear rows = {.bits = 4,
+                                   .is_signed = false,
+                                   .symmetric = symmetric,
+                                   .sharing = blocks ? Sharing::kRowBlocks : Sharing::kRows,
+                                   .block_size = 32};
+          DequantizeLinear columns = rows;
+          columns.sharing = blocks ? Sharing::kColumnBlocks : Sharing::kColumns;
+          const Made c = made(given, rows, how), d = made(given, columns, how);
+          EXPECT_EQ(c.rows, d.rows);
+          if (blocks) {
+            EXPECT_EQ(a.rows, c.rows);
+          }
+          // Codes with a sign are the same moved.
+          rows.is_signed = true;
+          EXPECT_EQ(made(given, rows, how).rows, c.rows);
+        }
+      }
+    }
+  }
+}
+
+/// Some outputs, and some parts, are what they are in the whole.
+TEST(InputCodes, are_the_same_in_tiles_and_in_single_parts) {
+  const Case given(9, 64, 6);
+  const std::vector<float> x = given.as_tile(false);
+  const std::vector<uint8_t> source = byte_values(std::as_bytes(std::span(x)));
+  const MatMulNBits codes = {.symmetric = false, .transposed = true};
+  const Made whole = made(given, codes, How::kFed);
+  for (size_t output = 0; output < given.outputs; output += 2) {
+    Tile tile = tile_of_case(given, source, false, How::kFed);
+    tile.rows = 1;
+    tile.source = {tile.source.data + output * 64 * 4, 64 * 4};
+    std::vector<uint8_t> parts[3];
+    for (const uint32_t role : {0u, 1u, 2u}) {
+      tile.wanted = 1u << role;
+      tile.measure = role == 0;
+      Encoded result;
+      const auto memory =
+          run_in_memory([&](Arena& arena) { return encode_with_feedback(tile, codes, given.moments, arena, result); });
+      parts[role] = byte_values(role == 0 ? result.data : role == 1 ? result.scale : result.zero_point);
+    }
+    const auto is_at = [&](const std::vector<uint8_t>& part, const std::vector<uint8_t>& all) {
+      return std::equal(part.begin(), part.end(), all.begin() + static_cast<ptrdiff_t>(output * part.size()));
+    };
+    EXPECT_TRUE(is_at(parts[0], whole.data));
+    EXPECT_TRUE(is_at(parts[1], whole.scale));
+    EXPECT_TRUE(is_at(parts[2], whole.zero_point));
+  }
+}
+
+TEST(InputCodes, store_zeros_and_columns_of_no_importance) {
+  Case given(3, 32, 7);
+  for (size_t i = 0; i < 32; i++) given.w[i] = 0;
+  std::fill(given.importance.begin(), given.importance.end(), 0.0f);
+  for (const bool floats : {false, true}) {
+    for (const bool symmetric : {true, false}) {
+      if (floats && symmetric) continue;
+      const MatMulNBits codes = {.symmetric = symmetric, .float_zero_points = floats};
+      const Made found = made(given, codes, How::kWeighted);
+      for (size_t i = 0; i < 32; i++) EXPECT_EQ(found.rows[i], 0);
+      // A range of 2, in 15 steps.
+      for (size_t i = 32; i < 96; i++) EXPECT_NEAR(found.rows[i], given.w[i], 0.1f);
+    }
+  }
+}
+
+TEST(InputCodes, name_what_cannot_be_stored) {
+  const Case given(40, 40, 9);
+  std::vector<float> x = given.w;
+  for (const auto& [value, kind] : {std::pair<float, ProblemKind>{kNan, ProblemKind::kNonFinite},
+                                    {-kInfinity, ProblemKind::kNonFinite},
+                                    {1e9f, ProblemKind::kOverflow}}) {
+    x[700] = value;
+    const std::vector<uint8_t> source = byte_values(std::as_bytes(std::span(x)));
+    for (const How how : {How::kWeighted, How::kFed}) {
+      const auto problem_of = [&](const auto& codes) {
+        const Tile tile = tile_of_case(given, source, is_turned(codes), how);
+        Encoded result;
+        const auto memory = run_in_memory([&](Arena& arena) {
+          if (how == How::kFed) return encode_with_feedback(tile, codes, given.moments, arena, result);
+          return encode(tile, codes, arena, result);
+        });
+        return result.problem;
+      };
+      for (const bool transposed : {false, true}) {
+        const Problem problem = problem_of(MatMulNBits{.transposed = transposed, .scale = ElementType::kF16});
+        EXPECT_EQ(problem.kind, kind);
+        EXPECT_EQ(problem.index, 700u);
+      }
+      for (const Sharing sharing : {Sharing::kRows, Sharing::kColumnBlocks}) {
+        const Problem problem = problem_of(DequantizeLinear{.sharing = sharing, .block_size = 32, .scale = ElementType::kF16});
+        EXPECT_EQ(problem.kind, kind);
+        EXPECT_EQ(problem.index, 700u);
+      }
+    }
+  }
+}
+
+TEST(InputCodes, refuse_layouts_without_inputs) {
+  const Case given(32, 32, 2);
+  const std::vector<uint8_t> source = byte_values(std::as_bytes(std::span(given.w)));
+  const Tile tile = tile_of_case(given, source, true, How::kWeighted);
+  Tile plain = tile;
+  plain.importance = nullptr;
+  const codecs::ValueRange ranges[32] = {};
+  Tile known = tile;
+  known.ranges = ranges;
+  Arena arena;
+  Encoded result;
+  EXPECT_EQ(encode(tile, DequantizeLinear{}, arena, result), Status::kBadLayout);
+  EXPECT_EQ(encode(known, DequantizeLinear{.sharing = Sharing::kColumns}, arena, result), Status::kBadLayout);
+  EXPECT_EQ(encode(tile, MatMulNBits{.all_rows = 64}, arena, result), Status::kBadLayout);
+  EXPECT_EQ(encode(tile, MatMulNBits{.bits = 3}, arena, result), Status::kBadDType);
+  EXPECT_EQ(encode_with_feedback(plain, MatMulNBits{}, given.moments, arena, result), Status::kBadLayout);
+  EXPECT_EQ(encode_with_feedback(plain, DequantizeLinear{.sharing = Sharing::kColumns}, given.moments, arena, result),
+            Status::kBadLayout);
+  EXPECT_EQ(encode_with_feedback(tile, MatMulNBits{}, given.moments, arena, result), Status::kOk);
+}
+
+}  // namespace
+}  // namespace scalepoint::tests
