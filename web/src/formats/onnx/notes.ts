@@ -2,6 +2,8 @@
 
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
+import { quotedNames } from '../../files/bytes.js';
+import type { NoInputsReason, WithoutInputs } from './decide/inputs.js';
 import type { RestoredReason } from './reasons.js';
 import type { OnnxTarget } from './targets.js';
 
@@ -62,6 +64,34 @@ export function restoredNote(found: readonly RestoredReason[]): Note {
   const list = most(counts).map(([text]) => text);
   const text = `${weights} floats again at every run, as there are no integers for ${list.join(', ')}`;
   return noteOf('restoredAtEveryRun', { weights: found.length, reasons: found }, text);
+}
+
+/** Words for a reason, in the list of weights without statistics. */
+function withoutInputs(reason: NoInputsReason): string {
+  switch (reason.kind) {
+    case 'readBy':
+      return `read by ${reason.operator}`;
+    case 'rank':
+      return `${reason.rank} dimensions`;
+    case 'alongInputs':
+      return 'scales along the inputs';
+    case 'oneScale':
+      return 'one scale';
+    case 'tooLong':
+      return `${reason.inputs} inputs`;
+  }
+}
+
+/** Weights whose codes do not depend on the statistics. @param found at least one */
+export function noInputsNote(found: readonly WithoutInputs[]): Note {
+  const byReason = new Map<string, string[]>();
+  for (const { name, reason } of found) {
+    const text = withoutInputs(reason);
+    byReason.set(text, [...(byReason.get(text) ?? []), name]);
+  }
+  const list = [...byReason].map(([text, names]) => `${quotedNames(names)} (${text})`).join('; ');
+  const data = { tensors: found.map(({ name }) => name), reasons: found.map(({ reason }) => reason) };
+  return noteOf('noStatistics', data, `rounded to the nearest without statistics: ${list}`);
 }
 
 /** Reasons why nothing of a model is converted. */

@@ -1,5 +1,6 @@
 /** ONNX models. */
 import type { Format, OpenFile, OpenModel } from '../format.js';
+import { readStatistics } from '../read-statistics.js';
 import { type OnnxModel, openOnnx } from './file/model.js';
 import { logicalTensors } from './graph/logical.js';
 import { type OnnxOptions, options } from './options.js';
@@ -51,7 +52,9 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
 
   tensors: async (model) => logicalTensors(model),
 
-  plan: planOnnx,
+  async plan(model, choices, partsOf, output, readOptionFile) {
+    return planOnnx(model, choices, partsOf, output, await readStatistics(choices, readOptionFile));
+  },
 
   reasonText,
 

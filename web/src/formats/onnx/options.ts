@@ -3,10 +3,11 @@ import { rangeError, typeError } from '../../core/errors.js';
 import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
 import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
+import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** Options of an ONNX result. */
-export interface OnnxOptions {
+export interface OnnxOptions extends StatisticsOptions {
   /**
    * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
    * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
@@ -85,20 +86,28 @@ export const options = optionTable<OnnxOptions>({
       },
       read: (words) => (words['float-zero-points'] === true ? 'float' : true),
     },
+    ...statisticsEntries,
   },
-  check({ to, range, perTensor, blockSize, zeroPoints, dequantize, rules }) {
+  check(choices) {
+    const { to, range, perTensor, blockSize, zeroPoints, dequantize, rules, importance, method, data, damping } = choices;
     const target = targets.find(({ name }) => name === to);
-    for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints, dequantize })) {
+    const named = { range, perTensor, blockSize, zeroPoints, dequantize, importance, method, data, damping };
+    for (const [name, value] of Object.entries(named)) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
         throw rangeError(name, without('to', to), value);
       }
     }
+    checkStatistics(choices);
     if (zeroPoints === 'float' && target?.zeroPoints?.includes('float') !== true) {
       const others = targets.filter((one) => one.zeroPoints?.includes('float')).map(({ name }) => name);
       throw rangeError('zeroPoints', onlyWith('to', ...others), to);
     }
     if (target?.ranges === 'min-max and mse' && range !== undefined && range !== 'min-max' && range !== 'mse') {
       throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', to)] });
+    }
+    const looksAt = importance !== undefined ? 'importance' : data !== undefined ? 'data' : undefined;
+    if (looksAt !== undefined && range !== undefined && range !== 'mse') {
+      throw rangeError('range', oneOf(['mse']), range, { kind: 'with', options: [mention(looksAt)] });
     }
     checkRules(rules, ({ to: wanted, granularity }, path) => {
       if (wanted !== undefined && !onnxTargets.includes(wanted as OnnxTarget)) {

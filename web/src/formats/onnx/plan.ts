@@ -1,6 +1,7 @@
 /** Plans ONNX results from the skeleton: reads the graphs, decides about each weight, and writes the result. */
 import type { Note } from '../../core/note.js';
 import type { FilePlan, PartsOf, SourceTensor } from '../format.js';
+import type { Statistics } from '../statistics.js';
 import { elementCount } from '../tensors.js';
 import { type Decisions, decide } from './decide/decide.js';
 import { lowestHalf } from './decide/half-nodes.js';
@@ -76,6 +77,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
   );
   const codecs = new Set(tensors.flatMap(({ kept, form }) => (kept === undefined ? [form.codec] : [])));
   return [
+    ...made.notes,
     ...(isTooOldForHalf ? [noHalfNote(graphs.main.opsets.get(''), lowestHalf)] : []),
     ...(halves === undefined || halves.floats.size === 0 ? [] : [floatNodesNote(halves.floats)]),
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
@@ -86,13 +88,21 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
 /**
  * Plans the result for a model. Weights go into a second file on request, or if the model would be too large.
  * @param output the name of the result, from which that of the second file derives
+ * @throws ScalepointError `BAD_FILE` for statistics of another model
  */
-export function planOnnx(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, output = 'model.onnx'): FilePlan {
-  const decisions = decide(model, choices, partsOf);
+export function planOnnx(
+  model: OnnxModel,
+  choices: OnnxChoices,
+  partsOf: PartsOf,
+  output = 'model.onnx',
+  statistics: Statistics = {},
+): FilePlan {
+  const decisions = decide(model, choices, partsOf, statistics);
   const written = (dataFile: string | undefined) => writeResult(model, decisions, partsOf, dataFile);
   const beside = output + dataSuffix;
   let plan = written(choices.externalData ? beside : undefined);
   const isTooLarge = plan.files.some(({ suffix, size }) => suffix === '' && size > mostBytes);
   if (isTooLarge && !choices.externalData) plan = written(beside);
-  return { ...plan, notes: notesOf(model, choices, decisions, plan) };
+  const data = decisions.feedback.size > 0 ? { data: statistics.moments?.file } : {};
+  return { ...plan, ...data, notes: notesOf(model, choices, decisions, plan) };
 }

@@ -1,5 +1,6 @@
 /** Targets of ONNX models, one row each. */
 import type { Target } from '../format.js';
+import { statisticsNames } from '../statistics-options.js';
 
 /** Members of all rows. */
 interface Row extends Pick<Target, 'about' | 'preset'> {
@@ -154,7 +155,7 @@ export type TargetOf<Kind extends AnyRow['kind']> = TargetInfo & { readonly kind
 /** Names of the options that apply to a row. */
 function optionsOf({ kind, ranges, zeroPoints, blockSize }: AnyRow): string[] {
   return [
-    ...(ranges === undefined ? [] : ['range']),
+    ...(ranges === undefined ? [] : ['range', ...statisticsNames]),
     ...(kind === 'integers' ? ['perTensor'] : []),
     ...(kind === 'restored' && blockSize === undefined ? ['dequantize'] : []),
     ...(blockSize === undefined ? [] : ['blockSize']),

@@ -1,7 +1,9 @@
 /** Decides about each weight of a model, without writing anything. */
-import type { PartsOf } from '../../format.js';
+import type { Note } from '../../../core/note.js';
+import type { Feedback, PartsOf } from '../../format.js';
 import { ruleFor } from '../../options.js';
 import { reasons } from '../../reason.js';
+import type { Statistics } from '../../statistics.js';
 import type { OnnxModel, Weight } from '../file/model.js';
 import { typeName } from '../file/proto.js';
 import { Graphs } from '../graph/graph.js';
@@ -14,6 +16,7 @@ import { decideBlocks, floatsRead } from './blocks.js';
 import { type Context, type WeightDecision, weightsOfDecision } from './decision.js';
 import { decideHalf } from './half.js';
 import { HalfNodes, lowestHalf } from './half-nodes.js';
+import { InputStatistics } from './inputs.js';
 import { decideIntegers, prefersSign } from './integers.js';
 import { decideRestored } from './restored.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
@@ -28,6 +31,10 @@ export interface Decisions {
   readonly isTooOldForHalf: boolean;
   /** Decisions, at least one for each weight, in the order of the weights. */
   readonly decisions: readonly WeightDecision[];
+  /** Moments by which the codes of weights pass errors on. */
+  readonly feedback: ReadonlyMap<Weight, Feedback>;
+  /** Notes about statistics. */
+  readonly notes: readonly Note[];
 }
 
 /** Reason why the readers of a weight take no form of a target; undefined if some do. */
@@ -98,8 +105,16 @@ function exceptedNodes(graphs: Graphs, { weights }: OnnxModel, { rules = [] }: O
   return new Set(excepted.flatMap((weight) => graphs.readers(weight).flatMap(({ node, path }) => [node, ...path])));
 }
 
-/** Decides about all weights of a model. */
-export function decide(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf): Decisions {
+/**
+ * Decides about all weights of a model.
+ * @throws ScalepointError `BAD_FILE` for statistics of another model
+ */
+export function decide(
+  model: OnnxModel,
+  choices: OnnxChoices,
+  partsOf: PartsOf,
+  statistics: Statistics = {},
+): Decisions {
   const { to, rules = [] } = choices;
   const graphs = new Graphs(model);
   const opsets = new Opsets(graphs);
@@ -126,12 +141,14 @@ export function decide(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf)
       return rule?.to === undefined ? target : targetNamed(rule.to);
     },
   };
+  const inputs = new InputStatistics(graphs, statistics, choices);
   const decisions: WeightDecision[] = [];
   for (const weight of model.weights) {
     if (decided.has(weight)) continue;
-    const decision = decideWeight(context, weight);
+    const decision = inputs.add(decideWeight(context, weight));
     decisions.push(decision);
     for (const one of weightsOfDecision(decision)) decided.add(one);
   }
-  return { graphs, opsets, halves, isTooOldForHalf, decisions };
+  const { feedback } = inputs;
+  return { graphs, opsets, halves, isTooOldForHalf, decisions, feedback, notes: inputs.notes() };
 }

@@ -55,6 +55,7 @@ export class Builder {
   readonly graphs: Graphs;
   readonly edits = new Edits();
   readonly #partsOf: PartsOf;
+  readonly #feedback: Decisions['feedback'];
   readonly #newerOpsets: Opsets;
   /** Names that are added. */
   readonly #valueNames = new Set<string>();
@@ -75,7 +76,7 @@ export class Builder {
   /** @param dataFile name of the file beside the model for its weights; undefined if the model itself holds them */
   constructor(
     model: OnnxModel,
-    { graphs, opsets }: Pick<Decisions, 'graphs' | 'opsets'>,
+    { graphs, opsets, feedback }: Pick<Decisions, 'graphs' | 'opsets' | 'feedback'>,
     partsOf: PartsOf,
     dataFile: string | undefined,
   ) {
@@ -84,6 +85,7 @@ export class Builder {
     this.graphs = graphs;
     this.#newerOpsets = opsets;
     this.#partsOf = partsOf;
+    this.#feedback = feedback;
     this.#indexes = new Map(model.weights.map((weight, i) => [weight, i]));
     this.#tensors = model.weights.map(() => undefined);
     for (const scope of this.graphs.scopes) this.#opsets.set(scope, new Map(scope.opsets));
@@ -98,7 +100,9 @@ export class Builder {
 
   /** Converts a tensor, possibly to several forms. Returns its index in the plan. */
   convert(weight: Weight, form: Form): number {
-    const planned: PlannedTensor = { source: plainTensor(weight.source), form, parts: this.parts(weight, form) };
+    const feedback = 'importance' in form ? this.#feedback.get(weight) : undefined;
+    const plain: PlannedTensor = { source: plainTensor(weight.source), form, parts: this.parts(weight, form) };
+    const planned = feedback === undefined ? plain : { ...plain, feedback };
     const index = this.#indexOf(weight);
     if (this.#tensors[index] === undefined) {
       this.#tensors[index] = planned;
