@@ -22,7 +22,10 @@ const judged = drawTexts(weights, { texts: 16, length, seed: 2 });
 
 /** The logits of all texts. */
 async function logitsOf(file) {
-  const session = await ort.InferenceSession.create(file.slice(), { graphOptimizationLevel: 'all', logSeverityLevel: 3 });
+  const session = await ort.InferenceSession.create(file.slice(), {
+    graphOptimizationLevel: 'all',
+    logSeverityLevel: 3,
+  });
   const parts = [];
   for (const ids of judged) {
     const input = new ort.Tensor('int64', BigInt64Array.from(ids, BigInt), [1, length]);
@@ -40,7 +43,8 @@ function nearest({ shape, data: values }) {
   for (let at = 0; at < values.length; at += 32) {
     const block = values.subarray(at, at + 32);
     const scale = (2 * block.reduce((most, v) => Math.max(most, Math.abs(v)), 0)) / 15;
-    for (const [i, v] of block.entries()) restored[at + i] = Math.fround(scale) * Math.max(-8, Math.min(7, Math.round(v / scale)));
+    for (const [i, v] of block.entries())
+      restored[at + i] = Math.fround(scale) * Math.max(-8, Math.min(7, Math.round(v / scale)));
   }
   return { shape, data: restored };
 }

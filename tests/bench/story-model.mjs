@@ -26,10 +26,18 @@ export function storyWeights(folder) {
   const header = JSON.parse(bytes.subarray(8, 8 + length).toString());
   delete header.__metadata__;
   return Object.fromEntries(
-    Object.entries(header).map(([name, { shape, data_offsets: [from, to] }]) => {
-      const data = new Float32Array(new Uint8Array(bytes.subarray(8 + length + from, 8 + length + to)).buffer);
-      return [name, { shape, data }];
-    }),
+    Object.entries(header).map(
+      ([
+        name,
+        {
+          shape,
+          data_offsets: [from, to],
+        },
+      ]) => {
+        const data = new Float32Array(new Uint8Array(bytes.subarray(8 + length + from, 8 + length + to)).buffer);
+        return [name, { shape, data }];
+      },
+    ),
   );
 }
 
@@ -156,7 +164,10 @@ export function drawTexts(weights, { texts, length, seed }, onInput) {
       const most = logits.reduce((a, b) => Math.max(a, b));
       const shares = logits.map((v) => Math.exp(v - most));
       let left = uniform() * shares.reduce((sum, v) => sum + v, 0);
-      const found = shares.findIndex((v) => (left -= v) < 0);
+      const found = shares.findIndex((v) => {
+        left -= v;
+        return left < 0;
+      });
       ids.push(found === end || found < 0 ? begin : found);
     }
     text.next(/** @type {number} */ (ids.at(-1)));
@@ -169,7 +180,6 @@ export class StoryMoments {
   /** @type {Map<string, { sums: Float64Array, columns: number }>} */
   #sums = new Map();
   #tokens = 0;
-  #last = '';
 
   /** @param {string} name @param {Float64Array} x */
   add(name, x) {
@@ -180,7 +190,6 @@ export class StoryMoments {
     for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) sums[i * n + j] += x[i] * x[j];
     this.#sums.set(name, { sums, columns: n });
     if (name === sharedInputs[0][0]) this.#tokens++;
-    this.#last = name;
   }
 
   /** The file of moments. */
@@ -211,7 +220,11 @@ export function momentsFile(inputs, tokens) {
   /** @type {Float32Array<ArrayBuffer>[]} */
   const parts = [];
   let at = 0;
-  const place = (/** @type {string} */ name, /** @type {number[]} */ shape, /** @type {Float32Array<ArrayBuffer>} */ data) => {
+  const place = (
+    /** @type {string} */ name,
+    /** @type {number[]} */ shape,
+    /** @type {Float32Array<ArrayBuffer>} */ data,
+  ) => {
     header[name] = { dtype: 'F32', shape, data_offsets: [at, at + data.byteLength] };
     at += data.byteLength;
     parts.push(data);
@@ -234,7 +247,8 @@ const varint = (value) => (value < 128 ? [value] : [(value % 128) + 128, ...vari
 const field = (/** @type {number} */ number, /** @type {Uint8Array} */ bytes) =>
   Buffer.concat([Buffer.from([...varint(number * 8 + 2), ...varint(bytes.length)]), bytes]);
 const text = (/** @type {number} */ number, /** @type {string} */ value) => field(number, Buffer.from(value));
-const int = (/** @type {number} */ number, /** @type {number} */ value) => Buffer.from([...varint(number * 8), ...varint(value)]);
+const int = (/** @type {number} */ number, /** @type {number} */ value) =>
+  Buffer.from([...varint(number * 8), ...varint(value)]);
 const message = (/** @type {Uint8Array[]} */ ...parts) => Buffer.concat(parts);
 
 /** Collects nodes and tensors of a graph. */
@@ -249,11 +263,10 @@ export class Graph {
    * Adds a node with one output, whose name it returns.
    * @param {string} op
    * @param {string[]} inputs
-   * @param {Record<string, number | number[]>} [attributes]
+   * @param {Record<string, number | number[]>} [attributes] integers
    */
   add(op, inputs, attributes = {}, output = `v${this.#count++}`) {
     const given = Object.entries(attributes).map(([name, value]) => {
-      // Lists and numbers are integers here.
       const numbers = Array.isArray(value) ? value.map((v) => int(8, v)) : [int(3, value)];
       return field(5, message(text(1, name), ...numbers, int(20, Array.isArray(value) ? 7 : 2)));
     });
@@ -264,7 +277,9 @@ export class Graph {
   /** @param {string} name @param {number[]} dims @param {ArrayLike<number>} values */
   floats(name, dims, values) {
     const data = Float32Array.from(values);
-    this.#tensors.push(message(...dims.map((d) => int(1, d)), int(2, 1), text(8, name), field(9, Buffer.from(data.buffer))));
+    this.#tensors.push(
+      message(...dims.map((d) => int(1, d)), int(2, 1), text(8, name), field(9, Buffer.from(data.buffer))),
+    );
     return name;
   }
 
@@ -276,7 +291,10 @@ export class Graph {
   }
 
   /** A file. Inputs and outputs have the shapes [name, dims, element type], in which texts are unknown dimensions. */
-  file(/** @type {[string, (number | string)[], number][]} */ inputs, /** @type {[string, (number | string)[], number][]} */ outputs) {
+  file(
+    /** @type {[string, (number | string)[], number][]} */ inputs,
+    /** @type {[string, (number | string)[], number][]} */ outputs,
+  ) {
     const value = (/** @type {[string, (number | string)[], number]} */ [name, dims, type]) => {
       const shape = message(...dims.map((d) => field(1, typeof d === 'number' ? int(1, d) : text(2, d))));
       return message(text(1, name), field(2, field(1, message(int(1, type), field(2, shape)))));
@@ -311,10 +329,16 @@ export function storyModel(weights, length) {
   g.floats('epsilon', [], [epsilon]);
   g.floats('sharpness', [], [1 / Math.sqrt(head)]);
   const table = (/** @type {(angle: number) => number} */ f) =>
-    Array.from({ length: length * head }, (_, i) => f(Math.floor(i / head) * theta ** (-(i % (head / 2)) / (head / 2))));
+    Array.from({ length: length * head }, (_, i) =>
+      f(Math.floor(i / head) * theta ** (-(i % (head / 2)) / (head / 2))),
+    );
   g.floats('cosines', [length, head], table(Math.cos));
   g.floats('sines', [length, head], table(Math.sin));
-  g.floats('mask', [length, length], Array.from({ length: length * length }, (_, i) => (i % length > i / length ? -1e9 : 0)));
+  g.floats(
+    'mask',
+    [length, length],
+    Array.from({ length: length * length }, (_, i) => (i % length > i / length ? -1e9 : 0)),
+  );
   for (const [name, values] of Object.entries({
     zero: [0],
     half: [head / 2],
@@ -363,7 +387,10 @@ export function storyModel(weights, length) {
     x = g.add('Add', [x, product(joined, `${layer}.self_attn.o_proj.weight`)]);
     const b = norm(x, `${layer}.post_attention_layernorm.weight`);
     const gate = product(b, `${layer}.mlp.gate_proj.weight`);
-    const bent = g.add('Mul', [g.add('Mul', [gate, g.add('Sigmoid', [gate])]), product(b, `${layer}.mlp.up_proj.weight`)]);
+    const bent = g.add('Mul', [
+      g.add('Mul', [gate, g.add('Sigmoid', [gate])]),
+      product(b, `${layer}.mlp.up_proj.weight`),
+    ]);
     x = g.add('Add', [x, product(bent, `${layer}.mlp.down_proj.weight`)]);
   }
   const last = norm(x, 'model.norm.weight');

@@ -89,7 +89,8 @@ export const options = optionTable<OnnxOptions>({
     ...statisticsEntries,
   },
   check(choices) {
-    const { to, range, perTensor, blockSize, zeroPoints, dequantize, rules, importance, method, data, damping } = choices;
+    const { to, range, perTensor, blockSize, zeroPoints, dequantize, rules, importance, method, data, damping } =
+      choices;
     const target = targets.find(({ name }) => name === to);
     const named = { range, perTensor, blockSize, zeroPoints, dequantize, importance, method, data, damping };
     for (const [name, value] of Object.entries(named)) {

@@ -119,7 +119,10 @@ export class InputStatistics {
   notes(): Note[] {
     if (!this.#has) return [];
     if (this.#asked > 0 && this.#found === 0) {
-      throw new ScalepointError('BAD_FILE', 'the statistics have no entry for any weight of it: they are those of another model');
+      throw new ScalepointError(
+        'BAD_FILE',
+        'the statistics have no entry for any weight of it: they are those of another model',
+      );
     }
     return [...this.#known.notes(), ...(this.#without.length === 0 ? [] : [noInputsNote(this.#without)])];
   }
