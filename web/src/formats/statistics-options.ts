@@ -9,26 +9,27 @@ import { hasMoments, type StatisticsOfModel } from './statistics.js';
 /** Options about statistics. */
 export interface StatisticsOptions {
   /**
-   * GGUF: an importance matrix of llama.cpp, in GGUF or the older form. Columns of high importance get smaller errors, and the mixture of
-   * types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added.
+   * GGUF and ONNX: an importance matrix of llama.cpp, in GGUF or the older form, or that of `calibrateModel`. Columns of high importance get
+   * smaller errors. In GGUF, the mixture of types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added. In ONNX, scales of
+   * products are searched for by it, as if `range` were 'mse'.
    * @defaultValue all columns are alike
    */
   readonly importance?: FileInput | undefined;
   /**
-   * GGUF: `gptq` passes the error of each column on to those behind it, by the second moments in `data`, which takes about twice the time.
-   * Each row takes these codes only if its output gets better on the tokens of `data`. The report has the errors of outputs. Types without
-   * it, such as IQ4_XS, and weights without moments are rounded to the nearest; a note names them. Tasks take 16 K² bytes more memory for
-   * K columns: 67 MB for 2,048.
+   * GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `data`, which takes about twice
+   * the time. Each row takes these codes only if its output gets better on the tokens of `data`. The report has the errors of outputs. Types
+   * without it, such as IQ4_XS, and weights without moments are rounded to the nearest. A note names them, and in ONNX the weights of other
+   * nodes than MatMul and Gemm. Tasks take 16 K² bytes more memory for K columns: 67 MB for 2,048.
    * @defaultValue 'nearest'
    */
   readonly method?: 'nearest' | 'gptq' | undefined;
   /**
-   * GGUF: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They also give the importance, unless
-   * `importance` is given.
+   * GGUF and ONNX: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They also give the
+   * importance, unless `importance` is given.
    */
   readonly data?: FileInput | StatisticsOfModel | undefined;
   /**
-   * GGUF: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
+   * GGUF and ONNX: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
    * @defaultValue 0.01
    */
   readonly damping?: number | undefined;
