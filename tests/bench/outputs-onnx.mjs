@@ -5,7 +5,14 @@
 import { join } from 'node:path';
 import * as ort from 'onnxruntime-web';
 import { quantizeModel } from '../../dist/model.js';
-import { divergence, drawTexts, StoryMoments, sharedInputs, storyModel, storyWeights } from './story-model.mjs';
+import {
+  divergence,
+  drawTexts,
+  StoryMoments,
+  sharedInputs,
+  storyModel,
+  storyWeights,
+} from '../web/support/story-model.mjs';
 
 ort.env.wasm.numThreads = 1;
 ort.env.logLevel = 'error';

@@ -14,16 +14,9 @@ import {
   quantizeModel,
 } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import {
-  divergence,
-  drawTexts,
-  momentsFile,
-  StoryMoments,
-  storyModel,
-  storyWeights,
-} from '../../bench/story-model.mjs';
 import * as onnx from '../formats/onnx/encoder.js';
 import { run } from '../formats/onnx/ort.js';
+import { divergence, drawTexts, momentsFile, StoryMoments, storyModel, storyWeights } from '../support/story-model.mjs';
 
 const folder = await mkdtemp(join(tmpdir(), 'scalepoint-onnx-statistics-'));
 afterAll(() => rm(folder, { recursive: true }));

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 // ----------------------------------------------------------------------------------------------------------------- weights
 
 /** Sizes of the network, from its config.json. */
-const [layers, width, inner, heads, keyHeads, vocabulary] = [2, 128, 384, 8, 4, 2048];
+const [layers, width, heads, keyHeads, vocabulary] = [2, 128, 8, 4, 2048];
 const head = width / heads;
 const epsilon = 1e-6;
 const theta = 10_000;

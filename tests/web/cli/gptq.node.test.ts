@@ -1,0 +1,63 @@
+// --method gptq, --data and --damping for ONNX models, from samples to codes.
+import { readFile, writeFile } from 'node:fs/promises';
+import { describe, expect, it } from 'vitest';
+import { quantizeModel } from '../../../web/src/model.js';
+import * as onnx from '../formats/onnx/encoder.js';
+import { path, run, useFolder } from './support.js';
+
+useFolder();
+
+describe('--method gptq', () => {
+  const model = onnx.product('MatMul', [64, 32], ['n', 64] as never, ['n', 32])();
+
+  /** Writes the model and samples, and collects statistics. */
+  async function calibrated() {
+    await writeFile(path('m.onnx'), model);
+    const rows = Array.from({ length: 100 }, (_, i) => [...onnx.weights(64, i + 1, 1)]);
+    await writeFile(path('samples.jsonl'), rows.map((row) => `${JSON.stringify({ x: [row] })}\n`).join(''));
+    const words = ['calibrate', 'm.onnx', '--data', 'samples.jsonl', '--moments', '-o', 's.gguf'];
+    expect(await run(words)).toMatchObject({ code: 0 });
+  }
+
+  it('gives the file that the API gives', async () => {
+    await calibrated();
+    const moments = 's.gguf.moments.safetensors';
+    const words = [
+      'm.onnx',
+      '--to',
+      'q4',
+      '--method',
+      'gptq',
+      '--data',
+      moments,
+      '--damping',
+      '0.05',
+      '-o',
+      'out.onnx',
+    ];
+    expect(await run(words)).toMatchObject({ code: 0 });
+    const data = new Blob([await readFile(path(moments))]);
+    const result = await quantizeModel(model, { to: 'q4', method: 'gptq', data, damping: 0.05, workers: 0 });
+    expect(Buffer.compare(await readFile(path('out.onnx')), await result.bytes())).toBe(0);
+    expect(await run(['m.onnx', '--to', 'q4', '--imatrix', 's.gguf', '-o', 'weighted.onnx'])).toMatchObject({
+      code: 0,
+    });
+    const importance = new Blob([await readFile(path('s.gguf'))]);
+    const weighted = await quantizeModel(model, { to: 'q4', importance, workers: 0 });
+    expect(Buffer.compare(await readFile(path('weighted.onnx')), await weighted.bytes())).toBe(0);
+  });
+
+  it('is refused where it has no meaning, and nothing is written', async () => {
+    await calibrated();
+    const refused = async (words: readonly string[], problem: { code: number; text: string }) => {
+      const outcome = await run(['m.onnx', ...words, '-o', 'out.onnx']);
+      expect(outcome).toMatchObject({ code: problem.code, stderr: expect.stringContaining(problem.text) });
+      await expect(readFile(path('out.onnx'))).rejects.toThrow('ENOENT');
+    };
+    await refused(['--to', 'q4', '--method', 'gptq'], { code: 2, text: '--data' });
+    await refused(['--to', 'q4', '--damping', '0.1'], { code: 2, text: '--method gptq' });
+    await refused(['--to', 'fp16', '--imatrix', 's.gguf'], { code: 2, text: '--imatrix' });
+    await refused(['--to', 'q4', '--imatrix', 's.gguf', '--range', 'min-max'], { code: 2, text: '--range' });
+    await refused(['--to', 'q4', '--method', 'gptq', '--data', 's.gguf'], { code: 1, text: 's.gguf' });
+  });
+});
