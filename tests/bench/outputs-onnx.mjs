@@ -1,4 +1,4 @@
-// What 4-bit ONNX models say, beside float32: nearest codes, importance, and codes that pass errors on. A model draws 4,096 tokens for the
+// Outputs of quantized ONNX models beside those of float32: nearest codes, and codes that pass errors on. A model draws 4,096 tokens for the
 // statistics, and 4,096 others to judge by. `onnxruntime` are the codes that its Python tool stores for GPTQ, which passes no errors on: the
 // nearest ones of fresh ranges (onnxruntime/python/tools/quantization/neural_compressor/weight_only.py, read at 64c3ad18).
 //   SCALEPOINT_SAMPLES=FOLDER node tests/bench/outputs-onnx.mjs

@@ -314,7 +314,7 @@ describe.skipIf(samples === undefined || !existsSync(story))('the exported story
       >[1]);
       return divergence(reference, await logitsOf(await made.bytes()));
     };
-    // What calibrating collects is what the network in JavaScript adds up: sums of some hundreds of float32 products.
+    // Both statistics are of the same tokens: one by onnxruntime, the other by the network in JavaScript.
     const collected = await calibrateModel(
       float,
       seen.map((text) => ({ input_ids: { data: text, shape: [1, length] } })),
