@@ -52,7 +52,7 @@ export const sharedInputs = Array.from({ length: layers }, (_, i) => [
 // -------------------------------------------------------------------------------------------------------------- in JavaScript
 
 /** One text, token after token. */
-export class StoryText {
+class StoryText {
   /** @type {{ k: Float64Array[], v: Float64Array[] }[]} */
   #past = Array.from({ length: layers }, () => ({ k: [], v: [] }));
   #weights;
@@ -252,7 +252,7 @@ const int = (/** @type {number} */ number, /** @type {number} */ value) =>
 const message = (/** @type {Uint8Array[]} */ ...parts) => Buffer.concat(parts);
 
 /** Collects nodes and tensors of a graph. */
-export class Graph {
+class Graph {
   /** @type {Buffer[]} */
   #nodes = [];
   /** @type {Buffer[]} */

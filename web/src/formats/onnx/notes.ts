@@ -3,8 +3,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { quotedNames } from '../../files/bytes.js';
-import type { NoInputsReason, WithoutInputs } from './decide/inputs.js';
-import type { RestoredReason } from './reasons.js';
+import type { NoInputsReason, RestoredReason, WithoutInputs } from './reasons.js';
 import type { OnnxTarget } from './targets.js';
 
 /** Number of nodes of each operator. */

@@ -14,6 +14,7 @@ import {
   floatNodesNote,
   integerCostNote,
   noHalfNote,
+  noInputsNote,
   nothingNote,
   restoredNote,
   type WhyNothing,
@@ -78,6 +79,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
   const codecs = new Set(tensors.flatMap(({ kept, form }) => (kept === undefined ? [form.codec] : [])));
   return [
     ...made.notes,
+    ...(made.withoutInputs.length === 0 ? [] : [noInputsNote(made.withoutInputs)]),
     ...(isTooOldForHalf ? [noHalfNote(graphs.main.opsets.get(''), lowestHalf)] : []),
     ...(halves === undefined || halves.floats.size === 0 ? [] : [floatNodesNote(halves.floats)]),
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),

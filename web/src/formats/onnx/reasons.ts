@@ -52,6 +52,25 @@ export type OnnxReason = OwnReason | SharedReason;
 /** Reason why a weight is not multiplied as integers: its reader, or a version that cannot be raised. */
 export type RestoredReason = Extract<OwnReason, { kind: 'readBy' | 'inFunction' }> | Obstacle;
 
+/** Reason why the codes of a weight do not depend on statistics. */
+export type NoInputsReason =
+  /** Its readers multiply no rows of inputs by it; the first of them is this operator. */
+  | { readonly kind: 'readBy'; readonly operator: string }
+  /** Products have matrices. It has this number of dimensions. */
+  | { readonly kind: 'rank'; readonly rank: number }
+  /** Some products sum over one dimension, others over the other, or scales lie along the inputs. */
+  | { readonly kind: 'alongInputs' }
+  /** All of its elements share a scale. */
+  | { readonly kind: 'oneScale' }
+  /** It has too many inputs for a task. */
+  | { readonly kind: 'tooLong'; readonly inputs: number };
+
+/** A weight whose codes do not depend on statistics. */
+export interface WithoutInputs {
+  readonly name: string;
+  readonly reason: NoInputsReason;
+}
+
 /** Reasons without data, made once because a model may have a hundred thousand tensors. */
 export const ownReasons = {
   small: { kind: 'small' },

@@ -10,7 +10,7 @@ import { Graphs } from '../graph/graph.js';
 import { Opsets } from '../graph/opsets.js';
 import { type Reading, readingOf } from '../graph/readers.js';
 import type { OnnxChoices } from '../options.js';
-import { type OnnxReason, ownReasons } from '../reasons.js';
+import { type OnnxReason, ownReasons, type WithoutInputs } from '../reasons.js';
 import { type TargetInfo, type TargetOf, targetNamed } from '../targets.js';
 import { decideBlocks, floatsRead } from './blocks.js';
 import { type Context, type WeightDecision, weightsOfDecision } from './decision.js';
@@ -33,7 +33,9 @@ export interface Decisions {
   readonly decisions: readonly WeightDecision[];
   /** Moments by which the codes of weights pass errors on. */
   readonly feedback: ReadonlyMap<Weight, Feedback>;
-  /** Notes about statistics. */
+  /** Weights whose codes do not depend on statistics, if there are any statistics. */
+  readonly withoutInputs: readonly WithoutInputs[];
+  /** Notes about entries of statistics. */
   readonly notes: readonly Note[];
 }
 
@@ -149,6 +151,6 @@ export function decide(
     decisions.push(decision);
     for (const one of weightsOfDecision(decision)) decided.add(one);
   }
-  const { feedback } = inputs;
-  return { graphs, opsets, halves, isTooOldForHalf, decisions, feedback, notes: inputs.notes() };
+  const { feedback, without: withoutInputs } = inputs;
+  return { graphs, opsets, halves, isTooOldForHalf, decisions, feedback, withoutInputs, notes: inputs.notes() };
 }

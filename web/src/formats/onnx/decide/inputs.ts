@@ -9,28 +9,9 @@ import { WeightStatistics } from '../../weight-statistics.js';
 import type { Weight } from '../file/model.js';
 import type { Graphs } from '../graph/graph.js';
 import { transposes } from '../graph/products.js';
-import { noInputsNote } from '../notes.js';
 import type { OnnxChoices } from '../options.js';
+import type { NoInputsReason, WithoutInputs } from '../reasons.js';
 import type { WeightDecision } from './decision.js';
-
-/** Reason why the codes of a weight do not depend on statistics. */
-export type NoInputsReason =
-  /** Its readers multiply no rows of inputs by it; the first of them is this operator. */
-  | { readonly kind: 'readBy'; readonly operator: string }
-  /** Products have matrices. It has this number of dimensions. */
-  | { readonly kind: 'rank'; readonly rank: number }
-  /** Some products sum over one dimension, others over the other, or scales lie along the inputs. */
-  | { readonly kind: 'alongInputs' }
-  /** All of its elements share a scale. */
-  | { readonly kind: 'oneScale' }
-  /** It has too many inputs for a task. */
-  | { readonly kind: 'tooLong'; readonly inputs: number };
-
-/** A weight whose codes do not depend on statistics. */
-export interface WithoutInputs {
-  readonly name: string;
-  readonly reason: NoInputsReason;
-}
 
 /** A form that takes statistics. */
 type WeighedForm = MatMulNBitsForm | DequantizeLinearForm;
@@ -61,7 +42,8 @@ export class InputStatistics {
   readonly #known: WeightStatistics;
   readonly #has: boolean;
   readonly #feedback = new Map<Weight, Feedback>();
-  readonly #without: WithoutInputs[] = [];
+  /** Weights whose codes do not depend on statistics. */
+  readonly without: WithoutInputs[] = [];
   #asked = 0;
   #found = 0;
 
@@ -76,7 +58,7 @@ export class InputStatistics {
     const { name } = weight.source;
     const columns = inputsOf(this.#graphs, weight, form);
     if (typeof columns !== 'number') {
-      this.#without.push({ name, reason: columns });
+      this.without.push({ name, reason: columns });
       return form;
     }
     const measured = { name, columns };
@@ -102,7 +84,7 @@ export class InputStatistics {
         return { ...decision, form: this.#weighed(decision.weight, decision.form) };
       case 'together': {
         const reason = { kind: 'readBy', operator: decision.operator } as const;
-        for (const { weight } of decision.weights.values()) this.#without.push({ name: weight.source.name, reason });
+        for (const { weight } of decision.weights.values()) this.without.push({ name: weight.source.name, reason });
         return decision;
       }
       default:
@@ -115,7 +97,7 @@ export class InputStatistics {
     return this.#feedback;
   }
 
-  /** Notes about weights without statistics. @throws ScalepointError `BAD_FILE` if the statistics fit no weight */
+  /** Notes about weights without an entry. @throws ScalepointError `BAD_FILE` if the statistics fit no weight */
   notes(): Note[] {
     if (!this.#has) return [];
     if (this.#asked > 0 && this.#found === 0) {
@@ -124,6 +106,6 @@ export class InputStatistics {
         'the statistics have no entry for any weight of it: they are those of another model',
       );
     }
-    return [...this.#known.notes(), ...(this.#without.length === 0 ? [] : [noInputsNote(this.#without)])];
+    return this.#known.notes();
   }
 }
