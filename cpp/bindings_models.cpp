@@ -165,6 +165,11 @@ Status factor_moments(const float* moments, uint32_t columns, double damping, do
                                     {feedback, size}, {weights, columns}, result.used);
 }
 
+/// sums[i] += more[i], for n sums.
+void add_sums(const double* more, uint32_t n, double* sums) {
+  for (uint32_t i = 0; i < n; i++) sums[i] += more[i];
+}
+
 // ----------------------------------------------------------------------------------------------------------------- language
 
 /// x and y: `rows` rows of `width` floats, which may be the same.
@@ -185,7 +190,13 @@ Status attend(const float* q, const float* k, const float* v, uint32_t tokens, c
 }
 
 /// x and y: n floats.
-Status add_residual(const float* x, uint32_t n, float* y) { return scalepoint::add_residual({x, n}, {y, n}); }
+Status add_scaled(float factor, const float* x, uint32_t n, float* y) { return scalepoint::add_scaled(factor, {x, n}, {y, n}); }
+
+/// scores: `experts` floats for each token. chosen, shares: `used` for each token.
+Status route_experts(const float* scores, uint32_t tokens, uint32_t experts, uint32_t used, uint32_t* chosen, float* shares) {
+  const size_t n = size_t{tokens} * used;
+  return scalepoint::route_experts({scores, size_t{tokens} * experts}, experts, used, {chosen, n}, {shares, n});
+}
 
 /// x: n floats, changed in place.
 void scale_floats(float factor, float* x, uint32_t n) { scalepoint::scale_floats(factor, {x, n}); }

@@ -108,9 +108,36 @@ Status attend(std::span<const float> q, std::span<const float> k, std::span<cons
   return Status::kOk;
 }
 
-Status add_residual(std::span<const float> x, std::span<float> y) noexcept {
+Status add_scaled(float factor, std::span<const float> x, std::span<float> y) noexcept {
   if (x.size() != y.size()) return Status::kSizeMismatch;
-  loops::add_scaled(y.data(), x.data(), 1.0f, y.size());
+  loops::add_scaled(y.data(), x.data(), factor, y.size());
+  return Status::kOk;
+}
+
+Status route_experts(std::span<const float> scores, size_t experts, size_t used, std::span<uint32_t> chosen,
+                     std::span<float> shares) noexcept {
+  if (used == 0 || used > experts) return Status::kBadLayout;
+  const size_t tokens = scores.size() / experts;
+  if (scores.size() % experts != 0 || chosen.size() != tokens * used || shares.size() != chosen.size()) return Status::kSizeMismatch;
+  for (const float score : scores) {
+    if (!std::isfinite(score)) return Status::kNonFinite;
+  }
+  for (size_t token = 0; token < tokens; token++) {
+    const float* const row = scores.data() + token * experts;
+    uint32_t* const best = chosen.data() + token * used;
+    // Insert each expert behind those that are at least as good.
+    for (size_t expert = 0, n = 0; expert < experts; expert++) {
+      size_t at = n;
+      while (at > 0 && row[best[at - 1]] < row[expert]) at--;
+      if (at == used) continue;
+      n = std::min(n + 1, used);
+      for (size_t i = n - 1; i > at; i--) best[i] = best[i - 1];
+      best[at] = static_cast<uint32_t>(expert);
+    }
+    float* const share = shares.data() + token * used;
+    for (size_t i = 0; i < used; i++) share[i] = row[best[i]];
+    softmax(share, used);
+  }
   return Status::kOk;
 }
 

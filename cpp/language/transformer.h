@@ -64,9 +64,18 @@ enum class Gate : int32_t {
   kGelu = 2,      ///< x / 2 (1 + erf(x / sqrt(2)))
 };
 
-/// y += x, as a residual connection does.
+/// y += factor * x, in float32. A residual connection has the factor 1.
 /// Status:  kSizeMismatch.
-[[nodiscard]] Status add_residual(std::span<const float> x, std::span<float> y) noexcept;
+[[nodiscard]] Status add_scaled(float factor, std::span<const float> x, std::span<float> y) noexcept;
+
+/// Chooses the experts of each token: those with the largest scores, the first of equals, in falling order. Their shares are the softmax over
+/// the chosen scores, which is the softmax over all of them, divided by the sum of the chosen shares. In double.
+///   scores  `experts` for each token
+///   chosen  `used` indices of experts for each token
+///   shares  one for each index
+/// Status:  kBadLayout unless 1 <= used <= experts; kSizeMismatch; kNonFinite for NaN or infinities.
+[[nodiscard]] Status route_experts(std::span<const float> scores, size_t experts, size_t used, std::span<uint32_t> chosen,
+                                   std::span<float> shares) noexcept;
 
 /// x *= factor, in float32.
 void scale_floats(float factor, std::span<float> x) noexcept;

@@ -1,4 +1,5 @@
 // The parts of a transformer between its products.
+#include <algorithm>
 #include <cmath>
 
 #include "helpers.h"
@@ -7,15 +8,59 @@
 namespace scalepoint::tests {
 namespace {
 
-TEST(Transformer, AddsResiduals) {
+TEST(Transformer, AddsScaledRows) {
   for (const size_t n : kLengths) {
     const std::vector<float> x = Random(1).uniform_values(n, -2, 2), before = Random(2).uniform_values(n, -2, 2);
-    Buffer<float> y(before);
-    ASSERT_EQ(add_residual(Buffer<float>(x), y), Status::kOk);
-    for (size_t i = 0; i < n; i++) ASSERT_EQ(y.values()[i], before[i] + x[i]) << n << ": " << i;
+    for (const float factor : {1.0f, 0.3f, -2.0f}) {
+      Buffer<float> y(before);
+      ASSERT_EQ(add_scaled(factor, Buffer<float>(x), y), Status::kOk);
+      for (size_t i = 0; i < n; i++) ASSERT_EQ(y.values()[i], before[i] + factor * x[i]) << n << ": " << i;
+    }
   }
   Buffer<float> y(3);
-  EXPECT_EQ(add_residual(Buffer<float>(std::vector<float>(4)), y), Status::kSizeMismatch);
+  EXPECT_EQ(add_scaled(1, Buffer<float>(std::vector<float>(4)), y), Status::kSizeMismatch);
+}
+
+TEST(Transformer, RoutesTokensToTheBestExperts) {
+  const size_t experts = 7, tokens = 40;
+  for (size_t used = 1; used <= experts; used++) {
+    // Whole numbers, so that there are equals.
+    std::vector<float> scores = Random(4).uniform_values(tokens * experts, -3, 3);
+    for (float& score : scores) score = std::round(score);
+    Buffer<uint32_t> chosen(tokens * used);
+    Buffer<float> shares(tokens * used);
+    ASSERT_EQ(route_experts(Buffer<float>(scores), experts, used, chosen, shares), Status::kOk);
+    for (size_t token = 0; token < tokens; token++) {
+      const float* const row = scores.data() + token * experts;
+      std::vector<uint32_t> order(experts);
+      for (uint32_t i = 0; i < experts; i++) order[i] = i;
+      std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return row[a] > row[b]; });
+      // Softmax over all, then divided by the sum of the chosen ones.
+      long double sum = 0;
+      for (size_t i = 0; i < used; i++) sum += std::exp(static_cast<long double>(row[order[i]]));
+      for (size_t i = 0; i < used; i++) {
+        ASSERT_EQ(chosen.values()[token * used + i], order[i]) << used << ": " << token;
+        const auto share = static_cast<double>(std::exp(static_cast<long double>(row[order[i]])) / sum);
+        // Rounded to float32 twice: as a power, and as a share.
+        ASSERT_NEAR(shares.values()[token * used + i], share, share * 0x1p-22);
+      }
+    }
+  }
+}
+
+TEST(Transformer, RefusesWrongRoutes) {
+  Buffer<uint32_t> chosen(4);
+  Buffer<float> shares(4);
+  const auto route = [&](std::vector<float> scores, size_t experts, size_t used) {
+    return route_experts(Buffer<float>(scores), experts, used, chosen, shares);
+  };
+  EXPECT_EQ(route({1, 2, 3, 4, 5, 6}, 3, 2), Status::kOk);
+  EXPECT_EQ(route({1, 2, 3, 4, 5, 6}, 3, 0), Status::kBadLayout);
+  EXPECT_EQ(route({1, 2, 3, 4, 5, 6}, 3, 4), Status::kBadLayout);
+  EXPECT_EQ(route({1, 2, 3, 4, 5}, 3, 2), Status::kSizeMismatch);
+  EXPECT_EQ(route({1, 2, 3}, 3, 2), Status::kSizeMismatch);
+  EXPECT_EQ(route({1, 2, 3, 4, NAN, 6}, 3, 2), Status::kNonFinite);
+  EXPECT_EQ(route({1, 2, 3, 4, INFINITY, 6}, 3, 2), Status::kNonFinite);
 }
 
 TEST(Transformer, ScalesFloats) {

@@ -1,9 +1,8 @@
 /** Collects the importance and the moments of the inputs of a language model's products. */
-import { ScalepointError } from '../core/errors.js';
-import { type Core, checkStatus } from '../core/memory.js';
 import { importanceFile } from '../formats/gguf/importance-file.js';
+import type { Hands } from '../pipeline/hands.js';
 import { type RunnableLanguage, statesOf, type TokenProgress } from './evaluate.js';
-import type { WatchInputs } from './forward.js';
+import type { InputWatcher } from './forward.js';
 
 /** Sums over the inputs that some weights share. */
 export interface InputSums {
@@ -14,91 +13,138 @@ export interface InputSums {
   readonly matrices?: number | undefined;
   /** Rows that were counted. */
   rows: number;
-  /** Sum of squares of each column. */
+  /** Rows that reached each matrix, for experts. @defaultValue `rows` for each */
+  readonly counts?: Float64Array<ArrayBuffer> | undefined;
+  /** Sum of squares of each column, of one matrix after the other. */
   readonly squares: Float64Array<ArrayBuffer>;
 }
 
-/** Takes the moments of some inputs: means over rows, a square of their columns, and the diagonal of it. The memory is used again. */
+/** Takes the moments of some inputs: means over rows, a square of their columns, and the diagonal of it. */
 export type TakeMoments = (name: string, moments: Float32Array<ArrayBuffer>, diagonal: Float32Array) => Promise<void>;
 
-/** Sums of the second moments of the inputs of a layer, in wasm memory: 8 bytes for each entry, and twice 4 when one is finished. */
-class LayerMoments {
-  readonly #core: Core;
-  /** Addresses of the sums, by the first weight of their inputs. */
-  readonly #sums = new Map<string, number>();
+/** Inputs that wait for a hand to add their moments, at most. */
+const mostWaiting = 8;
 
-  constructor(core: Core) {
-    this.#core = core;
+/** Sums of the second moments of the inputs of a layer: 8 bytes for each entry, and 4 when one is finished. Each is kept by one hand. */
+class LayerMoments {
+  readonly #hands: Hands;
+  /** The hand that keeps the sums of each input, by the first weight of it. */
+  readonly #keepers = new Map<string, number>();
+  /** Columns of the inputs that each hand keeps, squared. */
+  readonly #load: number[];
+  readonly #waiting: Promise<unknown>[] = [];
+
+  constructor(hands: Hands) {
+    this.#hands = hands;
+    this.#load = new Array(hands.count).fill(0);
   }
 
-  add(name: string, x: number, rows: number, columns: number): void {
-    const core = this.#core;
-    const size = 8 * columns * columns;
-    let sums = this.#sums.get(name);
-    if (sums === undefined) {
-      sums = core.allocate(size);
-      this.#sums.set(name, sums);
-      core.module.HEAPU8.fill(0, sums, sums + size);
+  /** Divides the inputs of a layer among the hands, the largest first. Returns their names. */
+  begin(inputs: readonly { readonly names: readonly string[]; readonly columns: number }[]): readonly string[] {
+    this.#keepers.clear();
+    this.#load.fill(0);
+    for (const { names, columns } of inputs.toSorted((a, b) => b.columns - a.columns)) {
+      const keeper = this.#load.indexOf(Math.min(...this.#load));
+      this.#load[keeper] = (this.#load[keeper] as number) + columns ** 2;
+      this.#keepers.set(names[0] as string, keeper);
     }
-    const to = sums;
-    core.withMemory(Number(core.models.momentsScratchBytes(columns)), (scratch) =>
-      checkStatus(core.models.addMoments(x, rows, columns, scratch, to)),
-    );
+    return [...this.#keepers.keys()];
+  }
+
+  /** Adds inputs. Those of one name are added in the order of the calls. */
+  async add(name: string, x: Float32Array<ArrayBuffer>, columns: number): Promise<void> {
+    const added = this.#hands.ask(this.#keepers.get(name) as number, { kind: 'addMoments', name, x, columns }, [
+      x.buffer,
+    ]);
+    // Reported by the wait.
+    added.catch(() => {});
+    this.#waiting.push(added);
+    if (this.#waiting.length > mostWaiting) await this.#waiting.shift();
   }
 
   /** Hands over the moments of a layer, and frees the sums. */
   async finish(all: ReadonlyMap<string, InputSums>, take: TakeMoments): Promise<void> {
-    const core = this.#core;
-    for (const [name, sums] of this.#sums) {
+    await Promise.all(this.#waiting.splice(0));
+    for (const [name, keeper] of this.#keepers) {
       const { columns, rows } = all.get(name) as InputSums;
-      const moments = new Float32Array(columns * columns);
-      core.withMemory(4 * columns * columns, (means) => {
-        core.models.finishMoments(sums, columns, rows, means);
-        moments.set(core.module.HEAPF32.subarray(means >>> 2, (means >>> 2) + moments.length));
-      });
-      core.release(sums);
-      this.#sums.delete(name);
-      const diagonal = Float32Array.from({ length: columns }, (_, i) => moments[i * (columns + 1)] as number);
-      await take(name, moments, diagonal);
+      const { values } = await this.#hands.ask(keeper, { kind: 'takeMoments', name, columns, rows });
+      const diagonal = Float32Array.from({ length: columns }, (_, i) => values[i * (columns + 1)] as number);
+      await take(name, values, diagonal);
     }
   }
 }
 
+/** Adds sums. */
+function addSums({ core }: Hands, more: Float64Array, sums: Float64Array): void {
+  const bytes = more.byteLength;
+  core.withMemory(bytes * 2, (at) => {
+    const [from, to] = [at >>> 3, (at + bytes) >>> 3];
+    core.module.HEAPF64.set(more, from);
+    core.module.HEAPF64.set(sums, to);
+    core.models.addSums(at, more.length, at + bytes);
+    sums.set(core.module.HEAPF64.subarray(to, to + sums.length));
+  });
+}
+
+/** A layer that all tokens have passed. */
+export interface PassedLayer {
+  readonly layer: number;
+  /** States behind it. */
+  readonly states: Float32Array<ArrayBuffer>;
+  /** Sums so far. */
+  readonly sums: readonly InputSums[];
+}
+
+/** How to collect. */
+export interface CollectOptions {
+  readonly onProgress: TokenProgress;
+  /** Called for the inputs of each layer behind it; undefined to collect squares alone. */
+  readonly takeMoments?: TakeMoments | undefined;
+  /** A layer that an earlier run has passed. */
+  readonly passed?: PassedLayer | undefined;
+  /** Called behind each layer. */
+  readonly onLayer?: ((passed: PassedLayer) => Promise<void>) | undefined;
+}
+
 /**
  * Runs a model on texts and adds up the squares of the inputs of each product.
- * @param takeMoments called for the inputs of each layer behind it; undefined to collect squares alone
- * @throws ScalepointError `NON_FINITE` naming the weight
+ * @throws ScalepointError `NON_FINITE` naming the weight or the layer
  */
 export async function collectSums(
   model: RunnableLanguage,
   ids: Uint32Array,
   textSize: number,
-  onProgress: TokenProgress,
-  takeMoments?: TakeMoments,
+  { onProgress, takeMoments, passed, onLayer }: CollectOptions,
 ): Promise<InputSums[]> {
-  const { core } = model;
-  const all = new Map<string, InputSums>();
-  const moments = takeMoments && new LayerMoments(core);
-  const watch: WatchInputs = (names, x, rows, columns) => {
+  const { hands, forward, facts } = model;
+  const all = new Map(passed?.sums.map((sums) => [sums.names[0] as string, sums]));
+  const moments = takeMoments && new LayerMoments(hands);
+  const take: InputWatcher['take'] = async ({ names, rows, columns, squares, x }, expert) => {
     const key = names[0] as string;
-    const sums = all.get(key) ?? { names, columns, rows: 0, squares: new Float64Array(columns) };
+    const matrices = expert === undefined ? 1 : facts.experts;
+    const sums = all.get(key) ?? {
+      names,
+      columns,
+      rows: 0,
+      squares: new Float64Array(columns * matrices),
+      counts: new Float64Array(matrices),
+    };
     all.set(key, sums);
-    if (core.module.firstNonFinite(x, rows * columns) < rows * columns) {
-      throw new ScalepointError('NON_FINITE', `the inputs of ${key} are not finite`, { tensor: key });
-    }
-    core.withMemory(8 * columns, (memory) => {
-      core.module.HEAPF64.fill(0, memory >>> 3, (memory >>> 3) + columns);
-      checkStatus(core.module.addSquares(x, rows * columns, 0, memory, columns));
-      const more = core.module.HEAPF64.subarray(memory >>> 3, (memory >>> 3) + columns);
-      for (const [i, sum] of more.entries()) (sums.squares[i] as number) += sum;
-    });
+    const matrix = expert ?? 0;
+    addSums(hands, squares, sums.squares.subarray(matrix * columns, (matrix + 1) * columns));
+    if (sums.counts !== undefined) (sums.counts[matrix] as number) += rows;
     sums.rows += rows;
-    moments?.add(key, x, rows, columns);
+    if (x !== undefined) await moments?.add(key, x, columns);
   };
-  const { layers } = model.facts;
-  const onTokens: TokenProgress = (progress) => onProgress({ ...progress, passes: layers });
-  await statesOf(model, ids, textSize, onTokens, watch, async () => {
-    if (takeMoments !== undefined) await moments?.finish(all, takeMoments);
+  const { layers } = facts;
+  await statesOf(model, ids, textSize, {
+    onTokens: (progress) => onProgress({ ...progress, passes: layers }),
+    passed,
+    watcher: (layer) => ({ watch: { squares: true, inputs: moments?.begin(forward.inputsOf(layer)) ?? [] }, take }),
+    async onLayer(layer, states) {
+      if (takeMoments !== undefined) await moments?.finish(all, takeMoments);
+      await onLayer?.({ layer, states, sums: [...all.values()] });
+    },
   });
   return [...all.values()];
 }
@@ -109,8 +155,8 @@ export function importanceOf(
   chunks: number,
   chunkSize: number,
 ): { readonly file: Uint8Array<ArrayBuffer>; readonly weights: readonly string[] } {
-  const entries = sums.flatMap(({ names, squares, rows, matrices = 1 }) =>
-    names.map((name) => ({ name, sums: squares, counts: new Float64Array(matrices).fill(rows) })),
+  const entries = sums.flatMap(({ names, squares, rows, matrices = 1, counts }) =>
+    names.map((name) => ({ name, sums: squares, counts: counts ?? new Float64Array(matrices).fill(rows) })),
   );
   return { file: importanceFile(entries, { chunks, chunkSize }), weights: entries.map(({ name }) => name) };
 }

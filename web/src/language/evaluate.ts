@@ -6,9 +6,10 @@
 import { Status, TokenJudgment } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
+import type { Hands } from '../pipeline/hands.js';
 import type { DataProgress } from '../pipeline/progress.js';
 import type { LanguageFacts } from './facts.js';
-import type { LanguageForward } from './forward.js';
+import type { InputWatcher, LanguageForward } from './forward.js';
 
 /** A figure and the standard error of it. */
 export interface Estimate {
@@ -64,7 +65,7 @@ export interface LanguageComparison extends LanguageEvaluation {
 
 /** A model that is ready to be run. */
 export interface RunnableLanguage {
-  readonly core: Core;
+  readonly hands: Hands;
   readonly facts: LanguageFacts;
   readonly forward: LanguageForward;
   /** Id that begins each chunk; undefined if the model adds none. */
@@ -75,7 +76,10 @@ export interface RunnableLanguage {
 type TakeLogits = (first: number, count: number) => Promise<Float32Array<ArrayBuffer>>;
 
 /** A language model that gives logits. */
-export interface JudgedModel extends Pick<RunnableLanguage, 'core' | 'beginning'> {
+export interface JudgedModel extends Pick<RunnableLanguage, 'beginning'> {
+  readonly core: Core;
+  /** The hands that run it; undefined if a runtime does. */
+  readonly hands?: Hands | undefined;
   readonly vocabulary: number;
   /** Number of passes over all tokens before the logits. */
   readonly passes: number;
@@ -85,16 +89,17 @@ export interface JudgedModel extends Pick<RunnableLanguage, 'core' | 'beginning'
 
 /** Judges a model that is run a layer at a time. */
 export function judgedLanguage(model: RunnableLanguage): JudgedModel {
-  const { core, beginning, facts, forward } = model;
+  const { hands, beginning, facts, forward } = model;
   return {
-    core,
+    core: hands.core,
+    hands,
     beginning,
     vocabulary: forward.vocabulary,
     passes: facts.layers,
     async prepare(ids, chunkSize, onProgress) {
-      const states = await statesOf(model, ids, chunkSize, onProgress);
+      const states = await statesOf(model, ids, chunkSize, { onTokens: onProgress });
       const { hidden } = facts;
-      return (first, count) => forward.logits(states.slice(first * hidden, (first + count) * hidden), () => {});
+      return (first, count) => forward.logits(states.slice(first * hidden, (first + count) * hidden));
     },
   };
 }
@@ -107,26 +112,30 @@ export type TokenProgress = (
   progress: Pick<DataProgress, 'pass' | 'passes' | 'done' | 'total'>,
 ) => void | Promise<void>;
 
-/** States of all tokens behind the last layer. @param onLayer called after each layer */
+/** How all tokens pass all layers. */
+interface PassOptions {
+  readonly onTokens: TokenProgress;
+  /** A layer that an earlier run has passed, and the states behind it. */
+  readonly passed?: { readonly layer: number; readonly states: Float32Array<ArrayBuffer> } | undefined;
+  /** Takes the inputs of the products of a layer. */
+  readonly watcher?: ((layer: number) => InputWatcher) | undefined;
+  /** Called behind each layer. */
+  readonly onLayer?: ((layer: number, states: Float32Array<ArrayBuffer>) => Promise<void>) | undefined;
+}
+
+/** States of all tokens behind the last layer. */
 export async function statesOf(
   { facts, forward }: RunnableLanguage,
   ids: Uint32Array,
   textSize: number,
-  onProgress: TokenProgress,
-  watch: Parameters<LanguageForward['layer']>[3] = () => {},
-  onLayer: (layer: number) => Promise<void> = async () => {},
+  { onTokens, passed, watcher, onLayer }: PassOptions,
 ): Promise<Float32Array<ArrayBuffer>> {
-  const states = await forward.embed(ids);
+  const states = passed?.states ?? (await forward.embed(ids));
   const { layers: passes } = facts;
-  for (let layer = 0; layer < passes; layer++) {
-    await forward.layer(layer, states, textSize, watch, (done) =>
-      onProgress({ pass: layer + 1, passes, done, total: ids.length }),
-    );
-    await onLayer(layer);
-  }
-  const bad = states.findIndex((value) => !Number.isFinite(value));
-  if (bad >= 0) {
-    throw new ScalepointError('NON_FINITE', `the states of token ${Math.floor(bad / facts.hidden)} are not finite`);
+  for (let layer = (passed?.layer ?? -1) + 1; layer < passes; layer++) {
+    const report = (done: number) => onTokens({ pass: layer + 1, passes, done, total: ids.length });
+    await forward.layer(layer, states, textSize, report, watcher?.(layer));
+    await onLayer?.(layer, states);
   }
   return states;
 }

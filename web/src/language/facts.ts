@@ -6,18 +6,10 @@
  */
 import { Gate, RotaryPairs } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
+import type { Rotary } from '../transformer/jobs.js';
 
 /** A value of the metadata; undefined if the key is missing. */
 export type Metadata = (key: string) => unknown;
-
-/** The rotary embedding of a layer. */
-interface Rotary {
-  readonly pairs: RotaryPairs;
-  /** Radians for each position, one for each pair of elements. */
-  readonly frequencies: Float64Array<ArrayBuffer>;
-  /** Factor of the turned elements. */
-  readonly factor: number;
-}
 
 /** A language model: its sizes, and the functions between its products. */
 export interface LanguageFacts {
@@ -180,6 +172,10 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array): Lang
       ? { pairs: own.pairs, factor: 1, frequencies: frequenciesOf(number, undefined, turning, localBase).frequencies }
       : scaled;
 
+  const [experts, usedExperts] = [whole('expert_count', 0), whole('expert_used_count', 0)];
+  if (experts > 0 && (usedExperts === 0 || usedExperts > experts)) {
+    throw new ScalepointError('BAD_FILE', `a token uses ${usedExperts} of ${experts} experts`);
+  }
   const window = whole('attention.sliding_window', 0);
   const slides = (layer: number) => window > 0 && own.slides?.(layer) === true;
   return {
@@ -196,8 +192,8 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array): Lang
     attentionCap: architecture === 'gemma2' ? number('attn_logit_softcapping', 50) : 0,
     finalCap: number('final_logit_softcapping', architecture === 'gemma2' ? 30 : 0),
     gate: own.gate ?? Gate.silu,
-    experts: whole('expert_count', 0),
-    usedExperts: whole('expert_used_count', 0),
+    experts,
+    usedExperts,
     window: (layer) => (slides(layer) ? window : 0),
     rotary: (layer) => (own.turnless?.(layer) === true ? undefined : slides(layer) ? local : scaled),
   };

@@ -1,110 +1,157 @@
 /**
- * The forward pass of a language model, a layer at a time over all tokens, so that the weights of one layer are in memory. Hidden states stay
- * in JavaScript memory; a slice of tokens after the other goes through wasm memory.
+ * The forward pass of a language model, a layer at a time over all tokens. Each hand, which is a worker or the calling thread, holds the
+ * weights of one layer, or of one expert, and takes slices of tokens. Hidden states stay in JavaScript memory. Results of slices are taken in
+ * the order of the tokens, so that they do not depend on the number of hands.
  */
-import { AttentionSpec, RotarySpec } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
-import { type Core, checkStatus } from '../core/memory.js';
-import { floatForm, LayerMemory } from '../layers/layer-memory.js';
+import { checkStatus } from '../core/memory.js';
+import { type Hands, inOrder } from '../pipeline/hands.js';
+import type {
+  LayerSpec,
+  NormName,
+  ProductName,
+  ProductSpec,
+  TransformerAnswer,
+  TransformerJob,
+  Watch,
+  Watched,
+} from '../transformer/jobs.js';
+import { fromWasm, toWasm } from '../transformer/memory.js';
 import type { LanguageFacts } from './facts.js';
 
 /** Gives the tensors of a model under llama.cpp's names, as floats. */
 export interface LanguageTensors {
   /** True if the model has that tensor. */
   has(name: string): boolean;
-  /** Rows and columns of a matrix, or 1 and the length of a vector. */
+  /** Rows and columns of a matrix, or 1 and the length of a vector. Matrices of experts stand one below the other. */
   size(name: string): readonly [rows: number, columns: number];
   /** Elements of consecutive rows. */
-  read(name: string, row: number, rows: number): Promise<Float32Array>;
+  read(name: string, row: number, rows: number): Promise<Float32Array<ArrayBuffer>>;
 }
 
-/**
- * Takes the inputs of a product before it is computed.
- * @param names of the weights that share these inputs
- * @param x address of `rows` rows of `columns` floats
- */
-export type WatchInputs = (names: readonly string[], x: number, rows: number, columns: number) => void;
-
-/** A matrix in wasm memory, ready for products. */
-interface Product {
-  readonly names: readonly string[];
-  readonly inputs: number;
-  readonly outputs: number;
-  /** y = x W' + bias, for `rows` rows. */
-  run(x: number, rows: number, y: number): void;
+/** Takes inputs of products, in the order of the tokens. */
+export interface InputWatcher {
+  readonly watch: Watch;
+  /** @param expert index of the expert whose product it is; undefined for weights that all tokens pass */
+  take(watched: Watched, expert: number | undefined): void | Promise<void>;
 }
 
-/** Rows that pass a layer of weights at a time. */
-const rowsAtOnce = 64;
+const unwatched: InputWatcher = { watch: { squares: false, inputs: [] }, take() {} };
 
 /** Floats of weights that are read at a time. */
 const readSize = 1 << 20;
 
+/** Floats of the head that a hand holds at a time. */
+const headSize = 1 << 24;
+
 /** Tokens of a slice, at least one text. */
 const sliceTokens = 512;
 
-/** Memory that is freed together. */
-class Memory {
-  readonly #core: Core;
-  readonly #frees: (() => void)[] = [];
+/** Rows of weights to put into the memory of hands. */
+interface ProductRows {
+  readonly names: readonly string[];
+  /** First row of each weight. */
+  readonly row: number;
+  /** Rows of each weight; undefined for all. */
+  readonly rows?: number | undefined;
+}
 
-  constructor(core: Core) {
-    this.#core = core;
+/** Experts that tokens reach. */
+class Routes {
+  /** Rows of tokens, and their shares, by expert. */
+  readonly #tokens: number[][];
+  readonly #shares: number[][];
+  readonly #inputs: Float32Array<ArrayBuffer>;
+  readonly #hidden: number;
+
+  constructor({ experts, hidden }: LayerSpec, tokens: number) {
+    this.#tokens = Array.from({ length: experts }, () => []);
+    this.#shares = Array.from({ length: experts }, () => []);
+    this.#inputs = new Float32Array(tokens * hidden);
+    this.#hidden = hidden;
   }
 
-  floats(n: number): number {
-    return this.bytes(n * 4);
+  add(first: number, used: number, { chosen, shares, inputs }: NonNullable<TransformerAnswer['routes']>): void {
+    this.#inputs.set(inputs, first * this.#hidden);
+    for (const [i, expert] of chosen.entries()) {
+      this.#tokens[expert]?.push(first + Math.floor(i / used));
+      this.#shares[expert]?.push(shares[i] as number);
+    }
   }
 
-  bytes(n: number): number {
-    const address = this.#core.allocate(n);
-    this.own(() => this.#core.release(address));
-    return address;
+  /** Tokens that reach an expert. */
+  tokensOf(expert: number): readonly number[] {
+    return this.#tokens[expert] as number[];
   }
 
-  /** Frees something else together with the memory. */
-  own(free: () => void): void {
-    this.#frees.push(free);
+  sharesOf(expert: number): readonly number[] {
+    return this.#shares[expert] as number[];
   }
 
-  release(): void {
-    for (const free of this.#frees.splice(0)) free();
+  /** Inputs of an expert, for some of its tokens. */
+  inputsOf(expert: number, first: number, count: number): Float32Array<ArrayBuffer> {
+    return rowsOf(this.#inputs, this.#hidden, this.tokensOf(expert).slice(first, first + count));
   }
 }
 
-/** Carries out the layers of one model in the memory of one core. */
+/** Copies rows to an array of their own. */
+function rowsOf(from: Float32Array<ArrayBuffer>, width: number, rows: readonly number[]): Float32Array<ArrayBuffer> {
+  const to = new Float32Array(rows.length * width);
+  for (const [i, row] of rows.entries()) to.set(from.subarray(row * width, (row + 1) * width), i * width);
+  return to;
+}
+
+/** Carries out the layers of one model. */
 export class LanguageForward {
-  readonly #core: Core;
+  readonly #hands: Hands;
   readonly #facts: LanguageFacts;
   readonly #tensors: LanguageTensors;
 
-  constructor(core: Core, facts: LanguageFacts, tensors: LanguageTensors) {
-    this.#core = core;
+  constructor(hands: Hands, facts: LanguageFacts, tensors: LanguageTensors) {
+    this.#hands = hands;
     this.#facts = facts;
     this.#tensors = tensors;
   }
 
-  /** The weights of a layer, those that share their inputs together, and the columns of these inputs. */
+  /** The weights of a layer that all tokens pass, those that share their inputs together, and the columns of these inputs. */
   inputsOf(index: number): { readonly names: readonly string[]; readonly columns: number }[] {
-    return this.#productsOf(index).map((names) => ({ names, columns: this.#tensors.size(names[0] as string)[1] }));
+    const { router: _, ...products } = this.#productsOf(index);
+    return Object.values(products).map(({ names }) => ({ names, columns: this.#columnsOf(names) }));
   }
 
-  /** Names of the weights of a layer: of queries, keys and values, of the attention's output, and of the feed-forward part. */
-  #productsOf(index: number) {
-    const own = (name: string) => `blk.${index}.${name}.weight`;
-    const fused = this.#tensors.has(own('attn_qkv'));
-    return [
-      fused ? [own('attn_qkv')] : [own('attn_q'), own('attn_k'), own('attn_v')],
-      [own('attn_output')],
-      this.#tensors.has(own('ffn_gate')) ? [own('ffn_gate'), own('ffn_up')] : [own('ffn_up')],
-      [own('ffn_down')],
-    ] as const;
+  #columnsOf(names: readonly string[]): number {
+    return this.#tensors.size(names[0] as string)[1];
   }
 
-  /** Hidden states of tokens, `hidden` floats each. @throws RangeError for ids that the model lacks */
+  /** Weights of a layer: of queries, keys and values, of the attention's output, and of the feed-forward part or the router. */
+  #productsOf(index: number): Partial<Record<ProductName, ProductRows>> {
+    const all = (...names: readonly string[]) => ({
+      names: names.map((name) => `blk.${index}.${name}.weight`),
+      row: 0,
+    });
+    const has = (name: string) => this.#tensors.has(`blk.${index}.${name}.weight`);
+    const attention = {
+      together: has('attn_qkv') ? all('attn_qkv') : all('attn_q', 'attn_k', 'attn_v'),
+      output: all('attn_output'),
+    };
+    if (this.#facts.experts > 0) return { ...attention, router: all('ffn_gate_inp') };
+    return { ...attention, up: has('ffn_gate') ? all('ffn_gate', 'ffn_up') : all('ffn_up'), down: all('ffn_down') };
+  }
+
+  /** Weights of an expert: rows of the matrices of all experts. */
+  #expertOf(index: number, expert: number): Partial<Record<ProductName, ProductRows>> {
+    const rowsOf = (...names: readonly string[]) => {
+      const full = names.map((name) => `blk.${index}.${name}.weight`);
+      const rows = this.#tensors.size(full[0] as string)[0] / this.#facts.experts;
+      return { names: full, row: expert * rows, rows };
+    };
+    return { up: rowsOf('ffn_gate_exps', 'ffn_up_exps'), down: rowsOf('ffn_down_exps') };
+  }
+
+  /** Hidden states of tokens, `hidden` floats each. */
   async embed(ids: Uint32Array): Promise<Float32Array<ArrayBuffer>> {
     const { hidden, embeddingScale } = this.#facts;
-    const name = 'token_embd.weight';
+    const { core } = this.#hands;
     const states = new Float32Array(ids.length * hidden);
     // Read each row once.
     const tokensOf = new Map<number, number[]>();
@@ -113,18 +160,14 @@ export class LanguageForward {
       if (tokens === undefined) tokensOf.set(id, [token]);
       else tokens.push(token);
     }
-    const memory = new Memory(this.#core);
-    try {
-      const address = memory.floats(hidden);
-      for (const [id, tokens] of tokensOf) {
-        const { models } = this.#core;
-        models.HEAPF32.set(await this.#tensors.read(name, id, 1), address >>> 2);
-        models.scaleFloats(embeddingScale, address, hidden);
-        const row = models.HEAPF32.subarray(address >>> 2, (address >>> 2) + hidden);
-        for (const token of tokens) states.set(row, token * hidden);
-      }
-    } finally {
-      memory.release();
+    for (const [id, tokens] of tokensOf) {
+      const read = await this.#tensors.read('token_embd.weight', id, 1);
+      const row = core.withMemory(hidden * 4, (at) => {
+        toWasm(core, read, at);
+        core.models.scaleFloats(embeddingScale, at, hidden);
+        return fromWasm(core, at, hidden);
+      });
+      for (const token of tokens) states.set(row, token * hidden);
     }
     return states;
   }
@@ -132,136 +175,184 @@ export class LanguageForward {
   /**
    * Carries out a layer on all tokens. `states` become those behind it.
    * @param textSize tokens of a text; the last one may be shorter
-   * @param onSlice called after each slice, with the tokens done
+   * @param onTokens called with the tokens done
    */
   async layer(
     index: number,
     states: Float32Array<ArrayBuffer>,
     textSize: number,
-    watch: WatchInputs,
-    onSlice: (tokens: number) => void | Promise<void>,
+    onTokens: (tokens: number) => void | Promise<void>,
+    watcher: InputWatcher = unwatched,
   ): Promise<void> {
-    const { hidden } = this.#facts;
-    const weights = new Memory(this.#core);
-    try {
-      const run = await this.#prepare(index, weights);
-      const tokens = states.length / hidden;
-      const step = Math.max(1, Math.floor(sliceTokens / textSize)) * textSize;
-      for (let first = 0; first < tokens; first += step) {
-        const n = Math.min(step, tokens - first);
-        run(states.subarray(first * hidden, (first + n) * hidden), n, textSize, watch);
-        await onSlice(first + n);
+    const layer = this.#layerOf(index);
+    const { hidden, experts, usedExperts } = layer;
+    await this.#begin(index);
+    const tokens = states.length / hidden;
+    const routes = experts > 0 ? new Routes(layer, tokens) : undefined;
+    const step = Math.max(1, Math.floor(sliceTokens / textSize)) * textSize;
+    const run = (slice: number, hand: number) => {
+      const part = states.slice(slice * step * hidden, (slice + 1) * step * hidden);
+      const job = { kind: 'layer', layer, states: part, textSize, watch: watcher.watch } as const;
+      return this.#hands.ask(hand, job, [part.buffer]);
+    };
+    await inOrder(this.#hands, Math.ceil(tokens / step), run, async (slice, { values, watched, routes: found }) => {
+      states.set(values, slice * step * hidden);
+      for (const one of watched) await watcher.take(one, undefined);
+      const done = Math.min(tokens, (slice + 1) * step);
+      if (found === undefined) return onTokens(done);
+      routes?.add(slice * step, usedExperts, found);
+      // Experts are the other half of the layer.
+      return onTokens(Math.floor(done / 2));
+    });
+    if (routes === undefined) return;
+    const before = Math.floor(tokens / 2);
+    await this.#experts(layer, states, routes, watcher, (done) =>
+      onTokens(before + Math.floor(((tokens - before) * done) / experts)),
+    );
+  }
+
+  #layerOf(index: number): LayerSpec {
+    const { hidden, heads, keyHeads, headSize, epsilon, gate, attentionScale, attentionCap } = this.#facts;
+    const { experts, usedExperts } = this.#facts;
+    const sizes = { hidden, heads, keyHeads, headSize, experts, usedExperts };
+    const functions = { epsilon, gate, attentionScale, attentionCap };
+    return { index, ...sizes, ...functions, window: this.#facts.window(index), rotary: this.#facts.rotary(index) };
+  }
+
+  /** Puts the weights of a layer into the memory of all hands. */
+  async #begin(index: number): Promise<void> {
+    const own = (name: string) => `blk.${index}.${name}.weight`;
+    const products = this.#productsOf(index);
+    const norms: Readonly<Partial<Record<NormName, string>>> = {
+      attentionNorm: own('attn_norm'),
+      queryNorm: own('attn_q_norm'),
+      keyNorm: own('attn_k_norm'),
+      attentionAfter: own('post_attention_norm'),
+      feedForwardNorm: own('ffn_norm'),
+      feedForwardAfter: own('post_ffw_norm'),
+    };
+    await this.#load([...Array(this.#hands.count).keys()], products, norms, (made) => {
+      const { heads, keyHeads, headSize, hidden, experts } = this.#facts;
+      const [queries, keys] = [heads * headSize, keyHeads * headSize];
+      const { together, output, up, down, router } = made;
+      const fits =
+        together?.inputs === hidden &&
+        together.outputs === queries + 2 * keys &&
+        output?.inputs === queries &&
+        output.outputs === hidden &&
+        (experts > 0
+          ? router?.inputs === hidden && router.outputs === experts
+          : up?.inputs === hidden && down?.outputs === hidden && up.outputs === 2 * down.inputs);
+      if (!fits) throw new ScalepointError('BAD_FILE', `the matrices of layer ${index} do not fit its heads`);
+    });
+  }
+
+  /** Has some hands hold weights and norms. */
+  async #load(
+    hands: readonly number[],
+    products: Partial<Record<ProductName, ProductRows>>,
+    norms: Readonly<Partial<Record<NormName, string>>>,
+    check: (specs: Partial<Record<ProductName, ProductSpec>>) => void = () => {},
+  ): Promise<void> {
+    const toAll = async (job: TransformerJob) => {
+      await Promise.all(hands.map((hand) => this.#hands.ask(hand, job)));
+    };
+    const entries = Object.entries(products) as [ProductName, ProductRows][];
+    const specs = Object.fromEntries(entries.map(([name, rows]) => [name, this.#specOf(rows)]));
+    check(specs);
+    const read: Partial<Record<NormName, Float32Array<ArrayBuffer>>> = {};
+    for (const [name, tensor] of Object.entries(norms)) {
+      if (this.#tensors.has(tensor)) read[name as NormName] = await this.#tensors.read(tensor, 0, 1);
+    }
+    await toAll({ kind: 'begin', products: specs, norms: read });
+    for (const [product, { names, row: first, rows }] of entries) {
+      const { outputs, inputs } = specs[product] as ProductSpec;
+      const step = Math.max(1, Math.floor(readSize / inputs));
+      const bias = new Float32Array(outputs);
+      let at = 0;
+      for (const name of names) {
+        const count = rows ?? this.#tensors.size(name)[0];
+        for (let row = 0; row < count; row += step) {
+          const values = await this.#tensors.read(name, first + row, Math.min(step, count - row));
+          await toAll({ kind: 'rows', product, row: at + row, values });
+        }
+        const biasName = name.replace(/\.weight$/, '.bias');
+        if (this.#tensors.has(biasName)) bias.set(await this.#tensors.read(biasName, 0, 1), at);
+        at += count;
       }
-    } finally {
-      weights.release();
+      if (bias.some((value) => value !== 0)) await toAll({ kind: 'bias', product, values: bias });
     }
   }
 
-  /** Reads the weights of a layer. The result carries it out on some tokens. */
-  async #prepare(index: number, memory: Memory) {
-    const core = this.#core;
-    const { hidden, heads, keyHeads, headSize, epsilon, gate } = this.#facts;
-    const own = (name: string) => `blk.${index}.${name}`;
-    const vector = (name: string) => this.#vector(own(`${name}.weight`), memory);
+  #specOf({ names, rows }: ProductRows): ProductSpec {
+    const inputs = this.#columnsOf(names);
+    const wrong = names.find((name) => this.#tensors.size(name)[1] !== inputs);
+    if (wrong !== undefined) throw new ScalepointError('BAD_FILE', `${wrong} has other inputs than ${names[0]}`);
+    return { names, inputs, outputs: names.reduce((sum, name) => sum + (rows ?? this.#tensors.size(name)[0]), 0) };
+  }
 
-    // Read norms and matrices.
-    const attentionNorm = await vector('attn_norm');
-    const feedForwardNorm = await vector('ffn_norm');
-    const queryNorm = await vector('attn_q_norm');
-    const keyNorm = await vector('attn_k_norm');
-    const attentionAfter = await vector('post_attention_norm');
-    const feedForwardAfter = await vector('post_ffw_norm');
-    const [togetherNames, outputNames, upNames, downNames] = this.#productsOf(index);
-    const together = await this.#product(togetherNames, memory);
-    const output = await this.#product(outputNames, memory);
-    const up = await this.#product(upNames, memory);
-    const down = await this.#product(downNames, memory);
-    const [queries, keys] = [heads * headSize, keyHeads * headSize];
-    const feedForward = down.inputs;
-    if (together.outputs !== queries + 2 * keys || up.outputs !== 2 * feedForward || output.inputs !== queries) {
-      throw new ScalepointError('BAD_FILE', `the matrices of layer ${index} do not fit its heads`);
-    }
-    const rotary = this.#facts.rotary(index);
-    const frequencies = rotary === undefined ? 0 : memory.bytes(rotary.frequencies.byteLength);
-    if (rotary !== undefined) core.module.HEAPF64.set(rotary.frequencies, frequencies >>> 3);
-
-    return (states: Float32Array<ArrayBuffer>, tokens: number, textSize: number, watch: WatchInputs): void => {
-      const { models } = core;
-      const work = new Memory(core);
-      try {
-        // Take memory for a slice.
-        const x = work.floats(tokens * hidden);
-        const normed = work.floats(tokens * hidden);
-        const wide = work.floats(tokens * Math.max(together.outputs, up.outputs));
-        const [q, k, v] = [work.floats(tokens * queries), work.floats(tokens * keys), work.floats(tokens * keys)];
-        const mixed = work.floats(tokens * Math.max(queries, feedForward));
-        const positions = work.bytes(tokens * 4);
-        const scratch = work.floats(textSize);
-        const heap = () => models.HEAPF32;
-        const norm = (from: number, rows: number, weight: number, width: number, to: number) =>
-          checkStatus(models.rmsNorm(from, rows, weight, width, epsilon, 0, to));
-        const add = (from: number) => checkStatus(models.addResidual(from, tokens * hidden, x));
-        const apply = (matrix: Product, from: number, to: number) => {
-          watch(matrix.names, from, tokens, matrix.inputs);
-          matrix.run(from, tokens, to);
-        };
-        heap().set(states, x >>> 2);
-        for (let i = 0; i < tokens; i++) models.HEAPU32[(positions >>> 2) + i] = i % textSize;
-
-        // Attend.
-        norm(x, tokens, attentionNorm, hidden, normed);
-        apply(together, normed, wide);
-        split(heap(), wide >>> 2, tokens, [
-          [q >>> 2, queries],
-          [k >>> 2, keys],
-          [v >>> 2, keys],
-        ]);
-        if (queryNorm !== 0) norm(q, tokens * heads, queryNorm, headSize, q);
-        if (keyNorm !== 0) norm(k, tokens * keyHeads, keyNorm, headSize, k);
-        if (rotary !== undefined) {
-          const n = rotary.frequencies.length;
-          for (const [at, count] of [
-            [q, heads],
-            [k, keyHeads],
-          ] as const) {
-            const spec = { heads: count, headSize, pairs: rotary.pairs, factor: rotary.factor };
-            core.withRecord(RotarySpec, spec, (record) =>
-              checkStatus(models.rotate(at, tokens, record, positions, frequencies, n)),
-            );
-          }
-        }
-        const attention: AttentionSpec = {
-          heads,
-          keyHeads,
-          headSize,
-          scale: this.#facts.attentionScale,
-          softcap: this.#facts.attentionCap,
-          window: this.#facts.window(index),
-          causal: true,
-          textSize,
-        };
-        core.withRecord(AttentionSpec, attention, (record) =>
-          checkStatus(models.attend(q, k, v, tokens, record, scratch, mixed)),
-        );
-        apply(output, mixed, normed);
-        if (attentionAfter !== 0) norm(normed, tokens, attentionAfter, hidden, normed);
-        add(normed);
-
-        // Feed forward.
-        norm(x, tokens, feedForwardNorm, hidden, normed);
-        apply(up, normed, wide);
-        for (let token = 0; token < tokens; token++) {
-          const at = wide + token * up.outputs * 4;
-          checkStatus(models.applyGate(gate, at, at + feedForward * 4, feedForward, mixed + token * feedForward * 4));
-        }
-        apply(down, mixed, normed);
-        if (feedForwardAfter !== 0) norm(normed, tokens, feedForwardAfter, hidden, normed);
-        add(normed);
-        states.set(heap().subarray(x >>> 2, (x >>> 2) + tokens * hidden));
-      } finally {
-        work.release();
+  /** Carries out the experts of a layer, each on the tokens that reach it. */
+  async #experts(
+    layer: LayerSpec,
+    states: Float32Array<ArrayBuffer>,
+    routes: Routes,
+    watcher: InputWatcher,
+    onExpert: (done: number) => void | Promise<void>,
+  ): Promise<void> {
+    const { index, hidden, experts } = layer;
+    const run = async (expert: number, hand: number) => {
+      const { length } = routes.tokensOf(expert);
+      if (length === 0) return [];
+      await this.#load([hand], this.#expertOf(index, expert), {}, ({ up, down }) => {
+        if (up?.inputs === hidden && down?.outputs === hidden && up.outputs === 2 * down.inputs) return;
+        throw new ScalepointError('BAD_FILE', `the matrices of the experts of layer ${index} do not fit`);
+      });
+      const answers: TransformerAnswer[] = [];
+      for (let first = 0; first < length; first += sliceTokens) {
+        const x = routes.inputsOf(expert, first, sliceTokens);
+        answers.push(await this.#hands.ask(hand, { kind: 'expert', layer, x, watch: watcher.watch }, [x.buffer]));
       }
+      return answers;
     };
+    await inOrder(this.#hands, experts, run, async (expert, answers) => {
+      let first = 0;
+      for (const { values, watched } of answers) {
+        for (const one of watched) await watcher.take(one, expert);
+        const rows = values.length / hidden;
+        const tokens = routes.tokensOf(expert).slice(first, first + rows);
+        this.#addRows(index, states, tokens, values, routes.sharesOf(expert).slice(first, first + rows));
+        first += rows;
+      }
+      await onExpert(expert + 1);
+    });
+  }
+
+  /** Adds the outputs of an expert to the states of its tokens. */
+  #addRows(
+    layer: number,
+    states: Float32Array<ArrayBuffer>,
+    tokens: readonly number[],
+    values: Float32Array<ArrayBuffer>,
+    shares: readonly number[],
+  ): void {
+    const { hidden } = this.#facts;
+    const { core } = this.#hands;
+    const before = rowsOf(states, hidden, tokens);
+    const after = core.withMemory(values.byteLength * 2, (x) => {
+      const y = x + values.byteLength;
+      toWasm(core, values, x);
+      toWasm(core, before, y);
+      for (const [i, share] of shares.entries()) {
+        checkStatus(core.models.addScaled(share, x + i * hidden * 4, hidden, y + i * hidden * 4));
+      }
+      if (core.module.firstNonFinite(y, values.length) < values.length) {
+        throw new ScalepointError('NON_FINITE', `the states behind layer ${layer} are not finite`);
+      }
+      return fromWasm(core, y, values.length);
+    });
+    for (const [i, token] of tokens.entries()) {
+      states.set(after.subarray(i * hidden, (i + 1) * hidden), token * hidden);
+    }
   }
 
   /** Number of tokens that the model knows. */
@@ -277,106 +368,26 @@ export class LanguageForward {
    * Logits of some tokens, one row of `vocabulary` numbers for each, from the states behind the last layer. The head is read in pieces, so
    * that large vocabularies fit.
    */
-  async logits(states: Float32Array<ArrayBuffer>, watch: WatchInputs): Promise<Float32Array<ArrayBuffer>> {
-    const core = this.#core;
-    const { hidden, epsilon, finalCap } = this.#facts;
+  async logits(states: Float32Array<ArrayBuffer>): Promise<Float32Array<ArrayBuffer>> {
+    const { hidden, epsilon, finalCap: cap } = this.#facts;
     const { vocabulary } = this;
     const tokens = states.length / hidden;
     const all = new Float32Array(tokens * vocabulary);
-    const memory = new Memory(core);
-    try {
-      const weight = await this.#vector('output_norm.weight', memory);
-      const x = memory.floats(tokens * hidden);
-      core.module.HEAPF32.set(states, x >>> 2);
-      checkStatus(core.models.rmsNorm(x, tokens, weight, hidden, epsilon, 0, x));
-      watch([this.#head], x, tokens, hidden);
-      const step = Math.max(1, Math.floor((16 * readSize) / hidden));
-      for (let row = 0; row < vocabulary; row += step) {
-        const n = Math.min(step, vocabulary - row);
-        const piece = new Memory(core);
-        try {
-          const product = await this.#product([this.#head], piece, row, n);
-          const y = piece.floats(tokens * n);
-          product.run(x, tokens, y);
-          if (finalCap > 0) checkStatus(core.models.capSoftly(finalCap, y, tokens * n));
-          for (let token = 0; token < tokens; token++) {
-            const from = (y >>> 2) + token * n;
-            all.set(core.module.HEAPF32.subarray(from, from + n), token * vocabulary + row);
-          }
-        } finally {
-          piece.release();
-        }
-      }
-    } finally {
-      memory.release();
-    }
-    return all;
-  }
-
-  /** The address of a vector; 0 if the model lacks it. */
-  async #vector(name: string, memory: Memory): Promise<number> {
-    if (!this.#tensors.has(name)) return 0;
-    const values = await this.#tensors.read(name, 0, 1);
-    const address = memory.floats(values.length);
-    this.#core.module.HEAPF32.set(values, address >>> 2);
-    return address;
-  }
-
-  /** Matrices of the same inputs, one above the other, with their biases. */
-  async #product(weights: readonly string[], memory: Memory, firstRow = 0, someRows?: number): Promise<Product> {
-    const core = this.#core;
-    const sizes = weights.map((name) => this.#tensors.size(name));
-    const inputs = sizes[0]?.[1] ?? 0;
-    const outputs = someRows ?? sizes.reduce((sum, [rows]) => sum + rows, 0);
-    const { module } = core;
-    const matrix = new LayerMemory(core, floatForm(outputs, inputs));
-    memory.own(() => matrix.dispose());
-    const bias = new Float32Array(outputs);
-    const step = Math.max(1, Math.floor(readSize / inputs));
-    const piece = memory.floats(Math.max(outputs, Math.min(outputs, step) * inputs));
-    let at = 0;
-    for (const [i, name] of weights.entries()) {
-      const rows = someRows ?? (sizes[i] as readonly [number, number])[0];
-      if (sizes[i]?.[1] !== inputs)
-        throw new ScalepointError('BAD_FILE', `${name} has other inputs than ${weights[0]}`);
-      for (let row = 0; row < rows; row += step) {
-        const n = Math.min(step, rows - row);
-        module.HEAPF32.set(await this.#tensors.read(name, firstRow + row, n), piece >>> 2);
-        checkStatus(module.setLayerFloats(matrix.layer, at + row, piece, n * inputs));
-      }
-      const biasName = name.replace(/\.weight$/, '.bias');
-      if (this.#tensors.has(biasName)) bias.set(await this.#tensors.read(biasName, 0, 1), at);
-      at += rows;
-    }
-    module.HEAPF32.set(bias, piece >>> 2);
-    checkStatus(module.setLayerBias(matrix.layer, piece, outputs));
-    const workBytes = module.layerWorkspaceBytes(matrix.layer, rowsAtOnce);
-    const work = memory.bytes(workBytes);
-    const run = (x: number, rows: number, y: number) => {
-      for (let row = 0; row < rows; row += rowsAtOnce) {
-        const n = Math.min(rowsAtOnce, rows - row);
-        checkStatus(
-          module._layerForward(matrix.layer, x + row * inputs * 4, n, y + row * outputs * 4, work, workBytes),
-        );
-      }
+    const step = Math.max(1, Math.floor(headSize / hidden));
+    const rowsOfPiece = (piece: number) => Math.min(step, vocabulary - piece * step);
+    const run = async (piece: number, hand: number) => {
+      const head = { names: [this.#head], row: piece * step, rows: rowsOfPiece(piece) };
+      await this.#load([hand], { head }, { headNorm: 'output_norm.weight' }, (specs) => {
+        if (specs.head?.inputs !== hidden) throw new ScalepointError('BAD_FILE', 'the head does not fit the states');
+      });
+      return this.#hands.ask(hand, { kind: 'logits', states, epsilon, cap });
     };
-    return { names: weights, inputs, outputs, run };
-  }
-}
-
-/** Copies columns of rows to arrays of their own. */
-function split(
-  heap: Float32Array,
-  from: number,
-  rows: number,
-  parts: readonly (readonly [to: number, columns: number])[],
-): void {
-  const width = parts.reduce((sum, [, columns]) => sum + columns, 0);
-  for (let row = 0; row < rows; row++) {
-    let at = from + row * width;
-    for (const [to, columns] of parts) {
-      heap.copyWithin(to + row * columns, at, at + columns);
-      at += columns;
-    }
+    await inOrder(this.#hands, Math.ceil(vocabulary / step), run, (piece, { values }) => {
+      const rows = rowsOfPiece(piece);
+      for (let token = 0; token < tokens; token++) {
+        all.set(values.subarray(token * rows, (token + 1) * rows), token * vocabulary + piece * step);
+      }
+    });
+    return all;
   }
 }

@@ -37,7 +37,7 @@ export class LanguageRows implements LanguageTensors {
     return tensor instanceof Uint8Array ? [1, tensor.length / 4] : sizeOfShape(tensor.shape);
   }
 
-  async read(name: string, row: number, rows: number): Promise<Float32Array> {
+  async read(name: string, row: number, rows: number): Promise<Float32Array<ArrayBuffer>> {
     const tensor = this.#named(name);
     const [all, columns] = this.size(name);
     if (row + rows > all) {

@@ -55,8 +55,8 @@ export interface ModelStatistics {
 /**
  * Runs a language model on texts, and writes how important each column of its weights is: the mean square of what it is multiplied with. The
  * file is an importance matrix of llama.cpp, for the option `importance` and for llama-quantize. Takes the models of `evaluateModel`; a folder
- * and the GGUF files made of it have the same statistics. Needs the weights of one layer in memory, and 4 bytes for each token and
- * element of a hidden state.
+ * and the GGUF files made of it have the same statistics. In models with experts, the weights of an expert count the tokens that reach it;
+ * those have no moments. For memory see `evaluateModel`.
  * @example const statistics = await calibrateModel('model/model.safetensors', text, { output: 'imatrix.gguf' });
  * @throws what `evaluateModel` throws; ScalepointError `NON_FINITE` naming the weight whose inputs are not finite
  */
@@ -100,7 +100,8 @@ export async function calibrateModel(
             await sink.write(0, layout.header);
             take = (...numbers) => layout.write(sink, ...numbers);
           }
-          const sums = await collect.collectSums(language, texts, size, tokenProgress(own, 'calibrate'), take);
+          const onProgress = tokenProgress(own, 'calibrate');
+          const sums = await collect.collectSums(language, texts, size, { onProgress, takeMoments: take });
           const chunks = Math.ceil(texts.length / size);
           const { file, weights } = collect.importanceOf(sums, chunks, size);
           await main?.sized(file.length).write(0, file);

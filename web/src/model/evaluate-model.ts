@@ -14,7 +14,7 @@ import type { ModelInput } from './recognize.js';
 import { checkOptions, checkWorkOptions } from './work-options.js';
 
 /** Options about texts, of `evaluateModel` and `calibrateModel`. */
-export interface TextOptions extends Pick<WorkOptions, 'core' | 'signal'> {
+export interface TextOptions extends Omit<WorkOptions, 'onProgress'> {
   /** Tokens of a chunk. @defaultValue 512, or fewer if the model was made for fewer or the text is shorter */
   readonly chunkSize?: number | undefined;
   /** Most tokens to use, from the start of the texts. @defaultValue all */
@@ -35,8 +35,8 @@ export interface EvaluateModelOptions extends TextOptions {
   readonly run?: Pick<RunOptions, 'runtime' | 'dimensions'> | undefined;
 }
 
-export function checkTextOptions({ chunkSize, maxTokens, tokenizer, core, onProgress, signal }: TextOptions): void {
-  checkWorkOptions({ core, onProgress: onProgress as WorkOptions['onProgress'], signal });
+export function checkTextOptions({ chunkSize, maxTokens, tokenizer, onProgress, ...work }: TextOptions): void {
+  checkWorkOptions({ ...work, onProgress: onProgress as WorkOptions['onProgress'] });
   for (const [name, value, least] of [
     ['chunkSize', chunkSize, 4],
     ['maxTokens', maxTokens, 4],
@@ -91,12 +91,13 @@ export function tokenProgress(
 
 /**
  * Judges a language model on a text: perplexity, and with a reference how far the probabilities of the next token are from the reference's.
- * Takes GGUF files and folders of dense models (Llama, Mistral, SmolLM3, Qwen 2 and 3, Gemma 2 and 3, Phi-3), and ONNX models with
- * `input_ids` and `logits`, which run in onnxruntime-web, one chunk at a time, with empty caches. The model and the reference may differ in
- * format. The figures are those of llama-perplexity: of each chunk of `chunkSize` tokens the second half counts.
+ * Takes GGUF files and folders of Llama, Mistral, Mixtral, SmolLM3, Qwen 2, Qwen 3 with and without experts, Gemma 2 and 3 and Phi-3; and
+ * ONNX models with `input_ids` and `logits`, which run in onnxruntime-web, one chunk at a time, with empty caches. The model and the
+ * reference may differ in format. The figures are those of llama-perplexity: of each chunk of `chunkSize` tokens the second half counts.
  *
- * Memory: the weights of one layer as floats, 4 bytes for each token and element of a hidden state, and twice for the reference; and 128
- * MiB for logits. ONNX models are in memory whole, with the logits of a chunk.
+ * Memory: for each worker the weights of one layer, or of one expert, as floats; 4 bytes for each token and element of a hidden state, and
+ * twice for the reference and for experts; and 128 MiB for logits. Workers share the tokens, and every number of workers gives the same
+ * figures. ONNX models are in memory whole, with the logits of a chunk.
  * @example const { perplexity, kl, sameTop } = await evaluateModel('model.Q4_K_M.gguf', { reference: file, text });
  * @throws what `inspectModel` throws; TypeError or RangeError naming the option; ScalepointError `UNKNOWN_FORMAT` for models that cannot
  *   be run, `RUNTIME` if the tokenizer cannot be loaded, `NON_FINITE` if the outputs are not finite; the signal's reason
@@ -126,7 +127,7 @@ export async function evaluateModel(model: ModelInput, options: EvaluateModelOpt
           return judge.evaluateLanguage(made, undefined, ids, size, progress);
         }
         return withModel(reference, own, (second) =>
-          withJudged(second, own, async (other, otherContext) => {
+          withJudged(second, { ...own, hands: made.hands }, async (other, otherContext) => {
             const limits = { vocabulary, context: Math.min(context, otherContext) };
             const { ids, size } = await chunkedTokens('text', text, [first, second], limits, own);
             return judge.evaluateLanguage(made, other, ids, size, progress);

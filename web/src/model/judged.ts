@@ -2,8 +2,7 @@
 import { ScalepointError } from '../core/errors.js';
 import type { LogitsOf, RunOptions } from '../formats/run.js';
 import { type JudgedModel, judgedLanguage } from '../language/evaluate.js';
-import type { WorkOptions } from '../pipeline/start.js';
-import { withLanguage } from './language.js';
+import { type LanguageOptions, withLanguage } from './language.js';
 import type { Opened } from './open.js';
 
 /** Logits of tokens of a text, from those of whole chunks. The last chunk is remembered. */
@@ -43,7 +42,7 @@ async function beginningBeside(opened: Opened): Promise<number | undefined> {
  */
 export async function withJudged<T>(
   opened: Opened,
-  options: Pick<WorkOptions, 'core' | 'signal'> & { readonly run: Pick<RunOptions, 'runtime' | 'dimensions'> },
+  options: LanguageOptions & { readonly run: Pick<RunOptions, 'runtime' | 'dimensions'> },
   use: (model: JudgedModel, context: number) => Promise<T>,
 ): Promise<T> {
   const runs = await opened.format.runs?.(opened.model);

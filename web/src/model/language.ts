@@ -1,4 +1,5 @@
 /** Opens language models to run them: folders and GGUF files. */
+import { elementsOf } from '../codecs/elements.js';
 import type { Converted } from '../conversions/converter.js';
 import { convertersFrom } from '../conversions/registry.js';
 import { ScalepointError } from '../core/errors.js';
@@ -8,7 +9,8 @@ import { beginningOf, languageFacts, type Metadata } from '../language/facts.js'
 import { LanguageForward } from '../language/forward.js';
 import { LanguageRows, type LanguageTensor } from '../language/source.js';
 import type { TextTokenizer } from '../language/tokens.js';
-import { type WorkOptions, withRunner } from '../pipeline/start.js';
+import { type Hands, withHands } from '../pipeline/hands.js';
+import { defaultWorkers, type WorkOptions, withRunner } from '../pipeline/start.js';
 import type { Opened } from './open.js';
 
 /** The package that reads `tokenizer.json`. */
@@ -86,39 +88,52 @@ async function contentsOf({ format, model, beside }: Opened): Promise<LanguageCo
   throw new ScalepointError('UNKNOWN_FORMAT', text);
 }
 
+/** Bytes of the weights of layers that all workers hold together by default. */
+const layerBytes = 2 ** 31;
+
+/** Number of workers for a model, if the caller gives none: fewer where the weights of a layer are large. */
+function workersFor(tensors: ReadonlyMap<string, LanguageTensor>): number {
+  const layers = new Map<string, number>();
+  let all = 0;
+  for (const [name, tensor] of tensors) {
+    const elements = tensor instanceof Uint8Array ? tensor.length / 4 : elementsOf(tensor.shape);
+    const layer = /^blk\.\d+/.exec(name)?.[0] ?? '';
+    if (layer !== '') layers.set(layer, (layers.get(layer) ?? 0) + elements);
+    all += elements;
+  }
+  const most = Math.floor(layerBytes / (4 * Math.max(1, ...layers.values())));
+  const workers = defaultWorkers(all);
+  return workers === 0 ? 0 : Math.max(1, Math.min(workers, most));
+}
+
+/** Options of work with language models. */
+export interface LanguageOptions extends Pick<WorkOptions, 'workers' | 'worker' | 'core' | 'signal'> {
+  /** Hands of another model, which wait while this one is run. */
+  readonly hands?: Hands | undefined;
+}
+
 /**
  * Makes a language model ready to be run, and hands it to `use`. Its tensors are read as they are needed.
  * @throws ScalepointError `UNKNOWN_FORMAT` for other models and architectures
  */
 export async function withLanguage<T>(
   opened: Opened,
-  options: Pick<WorkOptions, 'core' | 'signal'>,
+  options: LanguageOptions,
   use: (model: RunnableLanguage) => Promise<T>,
 ): Promise<T> {
   const { metadata, tensors } = await contentsOf(opened);
-  const load = await import('../core/load.js');
+  const { core, signal, workers = workersFor(tensors) } = options;
   const { files } = opened.model;
-  // Reading is a small share of the work, so that the calling thread does it.
-  return withRunner(
-    0,
-    { sources: files, sinks: [] },
-    { core: options.core, signal: options.signal, workers: 0 },
-    async (runner) => {
+  const start = async (hands: Hands): Promise<T> =>
+    // Reading is a small share of the work, so that the calling thread does it.
+    withRunner(0, { sources: files, sinks: [] }, { core, signal, workers: 0 }, async (runner) => {
       const rows = new LanguageRows(tensors, runner);
       // Phi-3 has other factors for contexts beyond the original one, which chunks do not reach by default.
       const named = ['rope_freqs.weight', 'rope_factors_short.weight'].find((name) => rows.has(name));
       const divisors = named === undefined ? undefined : await rows.read(named, 0, 1);
       const facts = languageFacts(metadata, divisors);
-      if (facts.experts > 0) {
-        throw new ScalepointError('UNKNOWN_FORMAT', 'models with experts cannot be run here yet');
-      }
-      const core = await load.instantiateCore('core', await load.compileCore('core', options.core));
-      try {
-        const forward = new LanguageForward(core, facts, rows);
-        return await use({ core, facts, forward, beginning: beginningOf(metadata, forward.vocabulary) });
-      } finally {
-        core.dispose();
-      }
-    },
-  );
+      const forward = new LanguageForward(hands, facts, rows);
+      return use({ hands, facts, forward, beginning: beginningOf(metadata, forward.vocabulary) });
+    });
+  return options.hands === undefined ? withHands(workers, options, start) : start(options.hands);
 }

@@ -38,7 +38,7 @@ export function sidecarNames(): string[] {
 }
 
 /** Options about texts and how they pass a model. */
-const textNames = ['chunkSize', 'maxTokens', 'tokenizer', 'core', 'onProgress', 'signal'];
+const textNames = ['chunkSize', 'maxTokens', 'tokenizer', ...workNames];
 
 /** The options of calls that make results or measure them, by the name of the call. */
 export function modelCalls() {

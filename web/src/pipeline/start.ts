@@ -35,7 +35,8 @@ export interface WorkOptions {
 /** Elements from which on workers save more time than starting them takes. */
 const elementsForWorkers = 1 << 22;
 
-function defaultWorkers(elements: number): number {
+/** The number of workers for that many elements, if the caller gives none. */
+export function defaultWorkers(elements: number): number {
   if (elements < elementsForWorkers) return 0;
   const processors =
     nodeModule('node:os')?.availableParallelism() ??
@@ -52,14 +53,26 @@ async function makeRunner(
   const load = await import('../core/load.js');
   const module = await load.compileCore('core', core);
   if (workers === 0) return CallingThread.start(module, files.sources);
+  const started = await startWorkers(workers, module, files, { worker, signal });
+  if (!(started instanceof Error)) return started;
+  const note = noteOf('noWorkers', {}, `without workers, which is slower: ${started.message}`);
+  return CallingThread.start(module, files.sources, note);
+}
+
+/** Starts workers. Returns the reason where the engine has none, so that the calling thread does the work. */
+export async function startWorkers(
+  count: number,
+  module: WebAssembly.Module,
+  files: WorkFiles,
+  { worker, signal }: Pick<WorkOptions, 'worker' | 'signal'>,
+): Promise<WorkerPool | ScalepointError> {
   try {
-    return await WorkerPool.start(workers, module, files, worker, signal);
+    return await WorkerPool.start(count, module, files, worker, signal);
   } catch (error) {
     // A worker that the caller gave must not fail silently.
     const isHarmless = error instanceof ScalepointError && ['WORKER', 'OUT_OF_MEMORY'].includes(error.code);
     if (worker !== undefined || signal?.aborted || !isHarmless) throw error;
-    const note = noteOf('noWorkers', {}, `without workers, which is slower: ${error.message}`);
-    return CallingThread.start(module, files.sources, note);
+    return error;
   }
 }
 

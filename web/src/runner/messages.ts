@@ -4,6 +4,7 @@ import { sumCount } from '../core/measure.js';
 import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
 import type { SourceReference } from '../files/bytes.js';
 import type { SinkReference } from '../files/sink.js';
+import { isAnswer, type TransformerAnswer, type TransformerJob } from '../transformer/jobs.js';
 import type { PackedBatch } from './packed-batch.js';
 import { type BatchResult, problemIn, TaskError } from './task.js';
 
@@ -26,6 +27,8 @@ export type WorkerRequest =
       /** Memory for an output that is sent back. */
       readonly spare: ArrayBuffer | undefined;
     }
+  /** A part of a language model's forward pass. */
+  | { readonly kind: 'job'; readonly id: number; readonly job: TransformerJob }
   /**
    * The next bytes of a batch from files that the worker did not open, in the order in which it puts them into its memory. Undefined if
    * reading failed.
@@ -37,6 +40,7 @@ export type WorkerReply =
   /** `locked`: whether it holds the lock. `reads`: for each source, whether the worker opened it. `writes`: whether it opened all sinks. */
   | { readonly kind: 'ready'; readonly locked: boolean; readonly reads: readonly boolean[]; readonly writes: boolean }
   | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult }
+  | { readonly kind: 'answer'; readonly id: number; readonly answer: TransformerAnswer }
   /** Memory of bytes that the worker has taken. */
   | { readonly kind: 'taken'; readonly memory: ArrayBuffer }
   /** `task`: index of the task in the batch. `writing`: whether writing its output failed. */
@@ -49,6 +53,7 @@ export type WorkerReply =
       readonly code?: ErrorCode;
       readonly message: string;
       readonly byteOffset?: number | undefined;
+      readonly tensor?: string | undefined;
     };
 
 /** An error of the system as plain data. */
@@ -83,15 +88,21 @@ export function failureOf(id: number | undefined, error: unknown): WorkerReply {
     writing: error instanceof TaskError && error.writing,
     message: messageOf(cause),
     ...(cause instanceof ScalepointError
-      ? { code: cause.code, byteOffset: cause.byteOffset, cause: systemErrorOf(cause.cause) }
+      ? { code: cause.code, byteOffset: cause.byteOffset, tensor: cause.tensor, cause: systemErrorOf(cause.cause) }
       : {}),
   };
 }
 
 /** The error that a message reports. */
-export function errorOf({ code, message, byteOffset, cause }: Extract<WorkerReply, { kind: 'failure' }>): Error {
+export function errorOf({
+  code,
+  message,
+  byteOffset,
+  tensor,
+  cause,
+}: Extract<WorkerReply, { kind: 'failure' }>): Error {
   if (code === undefined) return new Error(message);
-  const place = { byteOffset, cause: cause && Object.assign(new Error(cause.message), cause) };
+  const place = { byteOffset, tensor, cause: cause && Object.assign(new Error(cause.message), cause) };
   return new ScalepointError(code, message, place);
 }
 
@@ -109,6 +120,7 @@ export function isReply(reply: unknown): reply is WorkerReply {
   const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
   if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
   if (kind === 'result') return isResult(result);
+  if (kind === 'answer') return isAnswer((reply as { answer?: unknown }).answer);
   if (kind === 'taken') return isBuffer((reply as { memory?: unknown }).memory);
   return kind === 'ready' && Array.isArray((reply as { reads?: unknown }).reads);
 }

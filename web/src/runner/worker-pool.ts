@@ -5,6 +5,7 @@
 import { ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
+import type { TransformerAnswer, TransformerJob } from '../transformer/jobs.js';
 import { CacheOwners } from './cache-owners.js';
 import { Feed } from './feed.js';
 import {
@@ -117,10 +118,18 @@ interface PendingBatch {
   reject(reason: unknown): void;
 }
 
+/** The ends of a promise. */
+interface PromiseWithReason<T> {
+  resolve(value: T): void;
+  reject(reason: unknown): void;
+}
+
 /** A worker and its jobs. */
 interface Seat {
   readonly worker: WorkerLike;
   readonly jobs: Map<number, PendingBatch>;
+  /** Parts of a forward pass that it was asked for. */
+  readonly asked: Map<number, PromiseWithReason<TransformerAnswer>>;
   /** Sends the inputs that the worker cannot read. */
   readonly feed: Feed;
   /** The ranges that it was sent last. */
@@ -211,6 +220,8 @@ export class WorkerPool implements TileRunner {
         if (!isReply(reply)) stopped(`sent ${show(reply)}, which is not an answer`);
         else if (reply.kind === 'ready') started(reply);
         else if (reply.kind === 'taken') seat.feed.takeBack(reply.memory);
+        else if (reply.kind === 'answer') this.#answer(seat, reply.id, (ask) => ask.resolve(reply.answer));
+        else if (reply.kind === 'failure' && this.#answer(seat, reply.id, (ask) => ask.reject(errorOf(reply)))) return;
         else this.#receive(seat, reply, stopped);
       };
       listen(worker, receive, stopped);
@@ -224,6 +235,7 @@ export class WorkerPool implements TileRunner {
     const seat: Seat = {
       worker,
       jobs: new Map(),
+      asked: new Map(),
       feed: new Feed({
         files: this.#files.sources,
         isOpen: (file) => seat.reads[file] === true,
@@ -236,6 +248,39 @@ export class WorkerPool implements TileRunner {
       leave,
     };
     return seat;
+  }
+
+  /** Ends a question. Returns false if there is no such question. */
+  #answer(seat: Seat, id: number | undefined, end: (ask: PromiseWithReason<TransformerAnswer>) => void): boolean {
+    const ask = seat.asked.get(id ?? -1);
+    if (ask === undefined) return false;
+    seat.asked.delete(id ?? -1);
+    end(ask);
+    return true;
+  }
+
+  /** Number of workers. */
+  get count(): number {
+    return this.#seats.length;
+  }
+
+  /** Has a worker carry out a part of a forward pass. Those of one worker are carried out in the order of the calls. */
+  ask(worker: number, job: TransformerJob, transfer: ArrayBuffer[]): Promise<TransformerAnswer> {
+    return new Promise((resolve, reject) => {
+      if (this.#ended !== undefined) {
+        reject(this.#ended.reason);
+        return;
+      }
+      const seat = this.#seats[worker] as Seat;
+      const id = this.#nextId++;
+      seat.asked.set(id, { resolve, reject });
+      try {
+        this.#post(seat, { kind: 'job', id, job }, transfer);
+      } catch (error) {
+        seat.asked.delete(id);
+        reject(error);
+      }
+    });
   }
 
   /** Takes the result of a job, or its failure. */
@@ -329,11 +374,13 @@ export class WorkerPool implements TileRunner {
   dispose(reason: unknown = new ScalepointError('DISPOSED', 'the workers were disposed of')): void {
     if (this.#ended !== undefined) return;
     this.#ended = { reason };
-    for (const { worker, jobs, leave } of this.#seats) {
+    for (const { worker, jobs, asked, leave } of this.#seats) {
       leave(reason);
       quietly(() => worker.terminate());
       for (const job of jobs.values()) job.reject(new TaskError(0, reason));
       jobs.clear();
+      for (const ask of asked.values()) ask.reject(reason);
+      asked.clear();
     }
     for (const job of this.#queue) job.reject(new TaskError(0, reason));
     this.#queue.length = 0;

@@ -5,6 +5,8 @@
 import { instantiateCore } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
 import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../files/reference.js';
+import { TransformerHand } from '../transformer/hand.js';
+import { movable } from '../transformer/jobs.js';
 import { fileOutput, memoryOutput } from './batch-output.js';
 import { type GivenBytes, InputReader } from './input-reader.js';
 import { failureOf, type WorkerReply, type WorkerRequest } from './messages.js';
@@ -18,6 +20,7 @@ interface Port {
 }
 
 let converter: TileConverter | undefined;
+let hand: TransformerHand | undefined;
 /** Files that this worker opened. */
 let sources: readonly (ReadBytes | undefined)[] = [];
 let sinks: readonly WriteBytes[] = [];
@@ -116,13 +119,20 @@ async function carryOut(request: Exclude<WorkerRequest, { kind: 'bytes' }>, port
     isNear = request.sources.map((reference) => reference !== undefined && reference.kind !== 'blob');
     const opened = request.sinks.map((reference) => reference && writerOf(reference));
     sinks = opened.filter((write) => write !== undefined);
-    converter = new TileConverter(await instantiateCore('core', request.module));
+    const core = await instantiateCore('core', request.module);
+    converter = new TileConverter(core);
+    hand = new TransformerHand(core);
     const locked = request.lock !== undefined && (await holdLock(request.lock));
     const reads = sources.map((read) => read !== undefined);
     port.postMessage({ kind: 'ready', locked, reads, writes: sinks.length === opened.length }, []);
     return;
   }
-  if (converter === undefined) throw new Error('a batch came before the start');
+  if (converter === undefined || hand === undefined) throw new Error('a batch came before the start');
+  if (request.kind === 'job') {
+    const answer = hand.carryOut(request.job);
+    port.postMessage({ kind: 'answer', id: request.id, answer }, movable(answer));
+    return;
+  }
   await convertBatch(converter, request, port);
 }
 
@@ -151,8 +161,8 @@ function receive(request: WorkerRequest, port: Port): void {
     else if (request.bytes !== undefined) giveBack(request.bytes, port);
     return;
   }
-  const id = request.kind === 'batch' ? request.id : undefined;
-  if (id !== undefined) given.set(id, new Received(port));
+  const id = request.kind === 'start' ? undefined : request.id;
+  if (request.kind === 'batch') given.set(request.id, new Received(port));
   last = last.then(async () => {
     try {
       await carryOut(request, port);

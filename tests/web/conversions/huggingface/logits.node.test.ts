@@ -58,8 +58,8 @@ async function distance(
   const conversion = await convertHuggingface(folderOf(weights, files));
   const file = fileOf({ ...conversion, tensors: conversion.tensors.map(spoil) }, weights);
   const expected = decoderLogits(weights, model, tokens);
-  // Our own pass judges the second half of the text. It cannot run models with experts yet, and spoiled ones are for llama.cpp.
-  if (model.experts === undefined && spoil === unspoiled) {
+  // Our own pass judges the second half of the text. Spoiled models are for llama.cpp.
+  if (spoil === unspoiled) {
     const own = { encode: () => tokens };
     const judged = await evaluateModel(file, { text: 'any', tokenizer: own, chunkSize: tokens.length });
     const losses = tokens.slice(tokens.length / 2, -1).map((_, i) => lossOf(expected, tokens.length / 2 + i));

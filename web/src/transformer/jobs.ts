@@ -1,0 +1,147 @@
+/**
+ * Jobs of the forward pass of a language model, as messages to workers carry them. A hand, which is a worker or the calling thread, holds the
+ * weights of one layer, of one expert or of some rows of the head, and takes slices of tokens.
+ */
+import type { Gate, RotaryPairs } from '../core/door.js';
+
+/** Weights with the same inputs, one above the other. */
+export interface ProductSpec {
+  /** In llama.cpp's names. */
+  readonly names: readonly string[];
+  readonly outputs: number;
+  readonly inputs: number;
+}
+
+/** The rotary embedding of a layer. */
+export interface Rotary {
+  readonly pairs: RotaryPairs;
+  /** Radians for each position, one for each pair of elements. */
+  readonly frequencies: Float64Array<ArrayBuffer>;
+  /** Factor of the turned elements. */
+  readonly factor: number;
+}
+
+/** Products of a layer. Layers with experts have a router in place of `up` and `down`. */
+export type ProductName = 'together' | 'output' | 'up' | 'down' | 'router' | 'head';
+
+/** Norms of a layer, and the one in front of the head. */
+export type NormName =
+  | 'attentionNorm'
+  | 'queryNorm'
+  | 'keyNorm'
+  | 'attentionAfter'
+  | 'feedForwardNorm'
+  | 'feedForwardAfter'
+  | 'headNorm';
+
+/** Sizes and functions of a layer. */
+export interface LayerSpec {
+  readonly index: number;
+  readonly hidden: number;
+  readonly heads: number;
+  readonly keyHeads: number;
+  readonly headSize: number;
+  readonly epsilon: number;
+  readonly gate: Gate;
+  readonly attentionScale: number;
+  readonly attentionCap: number;
+  readonly window: number;
+  readonly rotary: Rotary | undefined;
+  readonly experts: number;
+  readonly usedExperts: number;
+}
+
+/** What a hand does. */
+export type TransformerJob =
+  /** Takes memory for weights. Those before are freed. */
+  | {
+      readonly kind: 'begin';
+      readonly products: Readonly<Partial<Record<ProductName, ProductSpec>>>;
+      readonly norms: Readonly<Partial<Record<NormName, Float32Array<ArrayBuffer>>>>;
+    }
+  /** Fills in rows of weights. */
+  | {
+      readonly kind: 'rows';
+      readonly product: ProductName;
+      readonly row: number;
+      readonly values: Float32Array<ArrayBuffer>;
+    }
+  /** Fills in a bias. */
+  | { readonly kind: 'bias'; readonly product: ProductName; readonly values: Float32Array<ArrayBuffer> }
+  /** Carries out a layer, up to the experts if it has some. */
+  | {
+      readonly kind: 'layer';
+      readonly layer: LayerSpec;
+      readonly states: Float32Array<ArrayBuffer>;
+      /** Tokens of a text; the last one may be shorter. */
+      readonly textSize: number;
+      readonly watch: Watch;
+    }
+  /** Carries out the feed-forward part of an expert on the rows that reach it. */
+  | {
+      readonly kind: 'expert';
+      readonly layer: LayerSpec;
+      readonly x: Float32Array<ArrayBuffer>;
+      readonly watch: Watch;
+    }
+  /** Logits of some tokens for the rows of the head that are in memory. */
+  | {
+      readonly kind: 'logits';
+      readonly states: Float32Array<ArrayBuffer>;
+      readonly epsilon: number;
+      /** Bound of logits, through tanh; 0 without one. */
+      readonly cap: number;
+    }
+  /** Adds the second moments of some inputs to the sums of that name, in the order of these jobs. */
+  | {
+      readonly kind: 'addMoments';
+      readonly name: string;
+      readonly x: Float32Array<ArrayBuffer>;
+      readonly columns: number;
+    }
+  /** Gives the means of the second moments, and frees the sums. */
+  | { readonly kind: 'takeMoments'; readonly name: string; readonly columns: number; readonly rows: number };
+
+/** What is collected of the inputs of products: sums of squares, and the inputs of the products with these first names. */
+export interface Watch {
+  readonly squares: boolean;
+  readonly inputs: readonly string[];
+}
+
+/** Inputs of a product that were watched. */
+export interface Watched {
+  /** The weights with these inputs. */
+  readonly names: readonly string[];
+  readonly rows: number;
+  readonly columns: number;
+  /** Sums of squares of each column. */
+  readonly squares: Float64Array<ArrayBuffer>;
+  /** The inputs themselves, if they were asked for. */
+  readonly x: Float32Array<ArrayBuffer> | undefined;
+}
+
+/** The result of a job. */
+export interface TransformerAnswer {
+  /** States behind a layer, outputs of an expert, logits, or moments. */
+  readonly values: Float32Array<ArrayBuffer>;
+  readonly watched: readonly Watched[];
+  /** Experts of each token, the shares of these, and their inputs. */
+  readonly routes?: {
+    readonly chosen: Uint32Array<ArrayBuffer>;
+    readonly shares: Float32Array<ArrayBuffer>;
+    readonly inputs: Float32Array<ArrayBuffer>;
+  };
+}
+
+/** Memory that moves with an answer. */
+export function movable({ values, watched, routes }: TransformerAnswer): ArrayBuffer[] {
+  const others = routes === undefined ? [] : [routes.chosen, routes.shares, routes.inputs];
+  const all = [values, ...others, ...watched.flatMap(({ squares, x }) => (x === undefined ? [squares] : [squares, x]))];
+  return all.map(({ buffer }) => buffer);
+}
+
+/** True if a worker that the caller made answers as the file `scalepoint/worker` does. */
+export function isAnswer(answer: unknown): answer is TransformerAnswer {
+  const { values, watched } = (answer ?? {}) as Partial<TransformerAnswer>;
+  return ArrayBuffer.isView(values) && Array.isArray(watched);
+}
