@@ -30,6 +30,8 @@ export interface Decoder {
   readonly usedExperts?: number;
   /** Names of a layer's experts and their router. */
   readonly experts?: { readonly router: string; readonly expert: (e: number) => readonly [string, string, string] };
+  /** Called with the inputs of each expert's matrix. */
+  readonly reached?: (name: string, x: Float64Array) => void;
   /** The head's name, if it is not the embedding. */
   readonly headName?: string;
 }
@@ -188,7 +190,7 @@ function feedForward(read: Reader, model: Decoder, prefix: string, x: Vector): V
 }
 
 /** The best experts, weighted by the softmax over their own scores. */
-function mixture(read: Reader, { experts, usedExperts }: Decoder, prefix: string, x: Vector): Vector {
+function mixture(read: Reader, { experts, usedExperts, reached }: Decoder, prefix: string, x: Vector): Vector {
   const scores = read.linear(`${prefix}${experts!.router}`, x);
   const best = [...scores.keys()].sort((a, b) => scores[b]! - scores[a]!).slice(0, usedExperts);
   const shares = softmax(best.map((e) => scores[e]!));
@@ -196,6 +198,8 @@ function mixture(read: Reader, { experts, usedExperts }: Decoder, prefix: string
     .map((e, i) => {
       const [gate, up, down] = experts!.expert(e).map((name) => prefix + name);
       const inner = multiply(silu(read.linear(gate!, x)), read.linear(up!, x));
+      reached?.(gate!, x);
+      reached?.(down!, inner);
       return read.linear(down!, inner).map((v) => v * shares[i]!);
     })
     .reduce(add);
