@@ -163,6 +163,7 @@ const texts = {
     about: 'tokens of a chunk (default 512, or fewer if the model was made for fewer)',
   },
   'max-tokens': { type: 'string', value: 'N', about: 'most tokens to use, from the start (default all)' },
+  workers,
 } as const;
 
 /** Flags of `evaluate`. */

@@ -11,7 +11,7 @@ import {
 import { whole } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
-import { filesOf, parseArguments } from './parse.js';
+import { filesOf, parseArguments, workersOf } from './parse.js';
 import { abortOnSignal, about, dataProgressLine, effort, peakBytes, printJson, UsageError } from './process.js';
 import { dimensionsOf } from './running.js';
 import { readText } from './side-file.js';
@@ -28,6 +28,7 @@ interface TextValues {
   readonly ids?: string;
   readonly 'chunk-size'?: string;
   readonly 'max-tokens'?: string;
+  readonly workers?: string;
 }
 
 /** The texts that a command line names. @throws UsageError, ScalepointError */
@@ -46,13 +47,13 @@ async function dataOf({ text = [], ids }: TextValues, command: string): Promise<
   return Uint32Array.from(words, Number);
 }
 
-function sizesOf(values: TextValues): Pick<TextOptions, 'chunkSize' | 'maxTokens'> {
+function sizesOf(values: TextValues): Pick<TextOptions, 'chunkSize' | 'maxTokens' | 'workers'> {
   const number = (flag: 'chunk-size' | 'max-tokens') => {
     const value = values[flag];
     if (value !== undefined && !/^\d{1,9}$/.test(value)) throw wrongFlag(flag, whole(4), value);
     return value === undefined ? undefined : Number(value);
   };
-  return { chunkSize: number('chunk-size'), maxTokens: number('max-tokens') };
+  return { chunkSize: number('chunk-size'), maxTokens: number('max-tokens'), workers: workersOf(values.workers) };
 }
 
 /** A number with its standard error, in digits that the error leaves. */
