@@ -169,6 +169,12 @@ const texts = {
 /** Flags of `evaluate`. */
 export const evaluateFlags = {
   ...texts,
+  resume: {
+    type: 'string',
+    value: 'STATE',
+    about:
+      'keep the state of the run in this file, and go on from it after an interruption; 4 bytes for each token and element of a hidden state',
+  },
   quiet,
   ...common(
     '{ a, b, tokens, counted, chunks, perplexity, peakBytes }; with B also { referencePerplexity, kl, sameTop, logDifference }',
@@ -197,7 +203,11 @@ export const calibrateFlags = {
     about:
       'also write OUT.moments.safetensors, the second moments for --method gptq: 4 K² bytes for inputs of K columns',
   },
-  force: { type: 'boolean', short: 'f', about: 'replace OUT if it exists' },
+  resume: {
+    type: 'boolean',
+    about: 'go on behind the last finished layer of an interrupted run; its state is in .OUT.resume beside OUT',
+  },
+  force: { type: 'boolean', short: 'f', about: 'replace OUT if it exists, and an interrupted run with other data' },
   quiet,
   ...common(
     '{ file, output, tokens, chunks, weights, size, peakBytes }; with --moments also { moments: { path, size } }; for ONNX also { unreached }',

@@ -94,7 +94,14 @@ export async function evaluate(args: string[]): Promise<number> {
   const progress = dataProgressLine(values.quiet ?? false);
   const judge = async (a: Input, b: Input | undefined): Promise<number> => {
     const found = await about(a.name, () =>
-      evaluateModel(a.file, { text, reference: b?.file, ...sizes, signal, onProgress: progress.update }),
+      evaluateModel(a.file, {
+        text,
+        reference: b?.file,
+        ...sizes,
+        resume: values.resume,
+        signal,
+        onProgress: progress.update,
+      }),
     ).finally(progress.clear);
     if (values.json) printJson({ a: a.name, b: b?.name ?? null, ...found, peakBytes: peakBytes() });
     else if (!values.quiet) {
@@ -126,20 +133,22 @@ export async function calibrate(args: string[]): Promise<number> {
     return 0;
   }
   const [file] = filesOf(positionals, ['MODEL'], 'calibrate') as [string];
-  const { output = 'imatrix.gguf', force = false, quiet = false } = values;
+  const { output = 'imatrix.gguf', force = false, quiet = false, resume = false } = values;
   const { data: files, dim, moments: wantsMoments } = values;
   if (files !== undefined && [values.text, values.ids].some((flag) => flag !== undefined)) {
     throw new UsageError('--data goes without --text and --ids');
   }
   const data = files === undefined ? await dataOf(values, 'calibrate') : { files };
   const sizes = { ...sizesOf(values), ...(dim === undefined ? {} : { run: { dimensions: dimensionsOf(dim) } }) };
-  const signal = abortOnSignal('interrupted, nothing was written');
+  const signal = abortOnSignal(
+    resume ? 'interrupted; --resume goes on behind the last finished layer' : 'interrupted, nothing was written',
+  );
   const progress = dataProgressLine(quiet);
   return withInput(
     file,
     async (input) => {
       const onProgress = progress.update;
-      const options = { ...sizes, output, overwrite: force, moments: wantsMoments, signal, onProgress };
+      const options = { ...sizes, output, overwrite: force, moments: wantsMoments, resume, signal, onProgress };
       const { tokens, chunks, weights, unreached, size, moments } = await about(input.name, () =>
         calibrateModel(input.file, data, options),
       ).finally(progress.clear);

@@ -10,6 +10,7 @@ import type { Hands } from '../pipeline/hands.js';
 import type { DataProgress } from '../pipeline/progress.js';
 import type { LanguageFacts } from './facts.js';
 import type { InputWatcher, LanguageForward } from './forward.js';
+import type { PassedModel } from './saved-state.js';
 
 /** A figure and the standard error of it. */
 export interface Estimate {
@@ -84,7 +85,12 @@ export interface JudgedModel extends Pick<RunnableLanguage, 'beginning'> {
   /** Number of passes over all tokens before the logits. */
   readonly passes: number;
   /** Passes all tokens. @param ids whole chunks */
-  prepare(ids: Uint32Array<ArrayBuffer>, chunkSize: number, onProgress: TokenProgress): Promise<TakeLogits>;
+  prepare(
+    ids: Uint32Array<ArrayBuffer>,
+    chunkSize: number,
+    onProgress: TokenProgress,
+    hooks: Pick<PassOptions, 'passed' | 'onLayer'>,
+  ): Promise<TakeLogits>;
 }
 
 /** Judges a model that is run a layer at a time. */
@@ -96,12 +102,20 @@ export function judgedLanguage(model: RunnableLanguage): JudgedModel {
     beginning,
     vocabulary: forward.vocabulary,
     passes: facts.layers,
-    async prepare(ids, chunkSize, onProgress) {
-      const states = await statesOf(model, ids, chunkSize, { onTokens: onProgress });
+    async prepare(ids, chunkSize, onProgress, hooks) {
+      const states = await statesOf(model, ids, chunkSize, { onTokens: onProgress, ...hooks });
       const { hidden } = facts;
       return (first, count) => forward.logits(states.slice(first * hidden, (first + count) * hidden));
     },
   };
+}
+
+/** How an evaluation goes on after an interruption. */
+export interface EvaluationResume {
+  /** Layers that an earlier run has passed. */
+  readonly passed?: PassedModel | undefined;
+  /** Called behind each layer. */
+  readonly save?: ((passed: PassedModel) => Promise<void>) | undefined;
 }
 
 /** Bytes of logits that are in memory together, of each model. */
@@ -183,6 +197,7 @@ export async function evaluateLanguage(
   ids: Uint32Array,
   chunkSize: number,
   onProgress: TokenProgress,
+  resume: EvaluationResume = {},
 ): Promise<LanguageEvaluation> {
   const models = reference === undefined ? [model] : [model, reference];
   const { vocabulary } = model;
@@ -196,10 +211,26 @@ export async function evaluateLanguage(
   const cut = beginTexts(ids.subarray(0, chunks * chunkSize), chunkSize, beginning);
   const takes: TakeLogits[] = [];
   const passes = models.reduce((sum, one) => sum + one.passes, 1);
+  const states = [...(resume.passed?.states ?? [])];
+  const hooksOf = (index: number): Pick<PassOptions, 'passed' | 'onLayer'> => {
+    const { passed, save } = resume;
+    const known = states[index];
+    // The models before the one that was interrupted have passed all layers.
+    const layer = index === passed?.model ? passed.layer : (models[index]?.passes ?? 0) - 1;
+    return {
+      passed: known && { layer, states: known },
+      onLayer:
+        save &&
+        ((layer, now) => {
+          states[index] = now;
+          return save({ model: index, layer, states });
+        }),
+    };
+  };
   let before = 0;
   for (const one of models) {
     const onTokens: TokenProgress = (progress) => onProgress({ ...progress, pass: before + progress.pass, passes });
-    takes.push(await one.prepare(cut, chunkSize, onTokens));
+    takes.push(await one.prepare(cut, chunkSize, onTokens, hooksOf(takes.length)));
     before += one.passes;
   }
 

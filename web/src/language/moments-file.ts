@@ -51,7 +51,12 @@ export class MomentsLayout {
   }
 
   /** Writes the numbers of some inputs. @param name of the first weight */
-  async write(to: ByteSink, name: string, moments: Float32Array<ArrayBuffer>, diagonal: Float32Array): Promise<void> {
+  async write(
+    to: Pick<ByteSink, 'write'>,
+    name: string,
+    moments: Float32Array<ArrayBuffer>,
+    diagonal: Float32Array,
+  ): Promise<void> {
     const place = this.#places.get(name);
     if (place === undefined) throw new Error(`no place for the moments of ${name}`);
     await to.write(place.diagonal, new Uint8Array(diagonal.slice().buffer));

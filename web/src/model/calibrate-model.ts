@@ -1,18 +1,15 @@
-import { typeError } from '../core/errors.js';
+import { rangeError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../files/sinks.js';
 import type { ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
-import type { TakeMoments } from '../language/collect.js';
 import type { LanguageData } from '../language/tokens.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { checkRunOptions } from './compare-models.js';
-import { checkTextOptions, chunkedTokens, type TextOptions, tokenProgress } from './evaluate-model.js';
-import { withLanguage } from './language.js';
+import { checkTextOptions, type TextOptions } from './evaluate-model.js';
 import { withModel } from './open.js';
 import { modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
-import { momentsEnd, withOutputs } from './statistics-output.js';
 import { checkOptions } from './work-options.js';
 
 /** Options of `calibrateModel`. */
@@ -21,6 +18,13 @@ export interface CalibrateModelOptions extends TextOptions {
   readonly output?: ModelOutput | undefined;
   /** Allows `output` to replace a file. @defaultValue false */
   readonly overwrite?: boolean | undefined;
+  /**
+   * True: goes on behind the last finished layer of an interrupted run, with the same result as that of a single run. Needs a path as `output`
+   * (Node). After each layer the hidden states go to a file beside it, `.NAME.resume`, and moments to `.NAME.resume.moments`; the end of the
+   * run removes both. For language models only.
+   * @defaultValue false
+   */
+  readonly resume?: boolean | undefined;
   /**
    * True: also collects second moments, for the method `gptq`: the mean of X'X for each distinct input of weights. With a path as `output`,
    * they go to the file `OUTPUT.moments.safetensors` beside it, otherwise to memory. For inputs of K columns they take 4 K² bytes of the
@@ -66,49 +70,33 @@ export async function calibrateModel(
   options: CalibrateModelOptions = {},
 ): Promise<ModelStatistics> {
   checkOptions(options, modelCalls().calibrateModel, modelCalls());
-  const { output, overwrite, moments, run = {}, ...others } = options;
+  const { output, overwrite, moments, resume, run = {}, ...others } = options;
+  if (resume !== undefined && typeof resume !== 'boolean') throw typeError('resume', ofType('boolean'), resume);
   if (moments !== undefined && typeof moments !== 'boolean') throw typeError('moments', ofType('boolean'), moments);
   checkRunOptions(run, ['runtime', 'dimensions']);
   checkTextOptions(others);
   if (data === undefined) throw typeError('data', ofType('string', 'Uint32Array', 'array'), data);
   others.signal?.throwIfAborted();
-  const collect = await import('../language/collect.js');
-  const { beginTexts } = await import('../language/evaluate.js');
+  if (resume === true) checkPath(output);
   return withCallbacks(others, (own) =>
     withModel(model, own, async (opened) => {
+      const all = { ...own, output, overwrite: overwrite === true, moments: moments === true };
       const runs = await opened.format.runs?.(opened.model);
       if (runs !== undefined) {
+        if (resume === true)
+          throw rangeError('resume', { kind: 'onlyFor', files: 'language models in folders and GGUF files' }, resume);
         const { calibrateRuns } = await import('./calibrate-runs.js');
-        const all = { ...own, output, overwrite: overwrite === true, moments: moments === true, run };
-        return calibrateRuns(opened, runs, data, all);
+        return calibrateRuns(opened, runs, data, { ...all, run });
       }
-      const { signal } = own;
-      const beside = moments === true ? [momentsEnd] : [];
-      return withOutputs(opened, { output, overwrite: overwrite === true, signal, beside }, ([main, second]) =>
-        withLanguage(opened, own, async (language) => {
-          const { forward, facts } = language;
-          const limits = { vocabulary: forward.vocabulary, context: facts.context };
-          const { ids, size } = await chunkedTokens('data', data as LanguageData, [opened], limits, own);
-          const texts = beginTexts(ids, size, language.beginning);
-          // Lay out the moments, and write those of each layer behind it.
-          let take: TakeMoments | undefined;
-          if (second !== undefined) {
-            const { MomentsLayout } = await import('../language/moments-file.js');
-            const shared = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i)).flat();
-            const layout = new MomentsLayout(shared, texts.length);
-            const sink = second.sized(layout.size);
-            await sink.write(0, layout.header);
-            take = (...numbers) => layout.write(sink, ...numbers);
-          }
-          const onProgress = tokenProgress(own, 'calibrate');
-          const sums = await collect.collectSums(language, texts, size, { onProgress, takeMoments: take });
-          const chunks = Math.ceil(texts.length / size);
-          const { file, weights } = collect.importanceOf(sums, chunks, size);
-          await main?.sized(file.length).write(0, file);
-          const { path: _, ...result } = (main as NonNullable<typeof main>).result();
-          return { tokens: texts.length, chunks, weights, ...result, ...(second && { moments: second.result() }) };
-        }),
-      );
+      const { calibrateLanguage } = await import('./calibrate-language.js');
+      return calibrateLanguage(opened, data as LanguageData, { ...all, resume: resume === true });
     }),
   );
+}
+
+/** @throws TypeError unless an interrupted run can go on beside the output */
+function checkPath(output: unknown): void {
+  if (typeof output === 'string' || output instanceof URL) return;
+  const message = 'an interrupted run goes on from a file beside it';
+  throw typeError('output', ofType('path'), output, { kind: 'because', message });
 }

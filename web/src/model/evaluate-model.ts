@@ -1,7 +1,13 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
 import type { RunOptions } from '../formats/run.js';
-import type { LanguageComparison, LanguageEvaluation, TokenProgress } from '../language/evaluate.js';
+import type {
+  EvaluationResume,
+  JudgedModel,
+  LanguageComparison,
+  LanguageEvaluation,
+  TokenProgress,
+} from '../language/evaluate.js';
 import { type LanguageData, type TextTokenizer, tokensOf } from '../language/tokens.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { DataProgress } from '../pipeline/progress.js';
@@ -33,6 +39,12 @@ export interface EvaluateModelOptions extends TextOptions {
   readonly reference?: ModelInput | undefined;
   /** For ONNX models: the runtime, and sizes of dimensions that tokens leave open, as for `compareModels`. @defaultValue the installed onnxruntime-web */
   readonly run?: Pick<RunOptions, 'runtime' | 'dimensions'> | undefined;
+  /**
+   * Path of a file for the state of the run (Node): the hidden states behind the last finished layer. A run that finds the file goes on from
+   * there, with the same result as that of a single run, whose end removes it. For GGUF files and folders only.
+   * @defaultValue no file: an interrupted run begins anew
+   */
+  readonly resume?: string | URL | undefined;
 }
 
 export function checkTextOptions({ chunkSize, maxTokens, tokenizer, onProgress, ...work }: TextOptions): void {
@@ -109,7 +121,10 @@ export function evaluateModel(
 export function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation>;
 export async function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation> {
   checkOptions(options, modelCalls().evaluateModel, modelCalls());
-  const { text, reference, run = {}, ...others } = options;
+  const { text, reference, resume, run = {}, ...others } = options;
+  if (resume !== undefined && typeof resume !== 'string' && !(resume instanceof URL)) {
+    throw typeError('resume', ofType('path'), resume);
+  }
   checkRunOptions(run, ['runtime', 'dimensions']);
   checkTextOptions(others);
   if (text === undefined) throw typeError('text', ofType('string', 'Uint32Array', 'array'), text);
@@ -117,23 +132,31 @@ export async function evaluateModel(model: ModelInput, options: EvaluateModelOpt
   // Loaded with the first call, as most apps do not run models.
   const judge = await import('../language/evaluate.js');
   const { withJudged } = await import('./judged.js');
-  return withCallbacks({ ...others, run }, (own) =>
-    withModel(model, own, (first) =>
+  return withCallbacks({ ...others, run }, (own) => {
+    const { signal } = own;
+    const judged = async (
+      opened: readonly Opened[],
+      models: readonly [JudgedModel, JudgedModel?],
+      context: number,
+    ): Promise<LanguageEvaluation> => {
+      const [made, other] = models;
+      const { ids, size } = await chunkedTokens('text', text, opened, { vocabulary: made.vocabulary, context }, own);
+      const progress = tokenProgress(own, 'evaluate');
+      const run = (state?: EvaluationResume) => judge.evaluateLanguage(made, other, ids, size, progress, state);
+      if (resume === undefined) return run();
+      const { withEvaluationState } = await import('./evaluate-resume.js');
+      const all = models.filter((one) => one !== undefined);
+      return withEvaluationState(resume, { opened, models: all, ids, size, signal }, run);
+    };
+    return withModel(model, own, (first) =>
       withJudged(first, own, async (made, context) => {
-        const progress = tokenProgress(own, 'evaluate');
-        const { vocabulary } = made;
-        if (reference === undefined) {
-          const { ids, size } = await chunkedTokens('text', text, [first], { vocabulary, context }, own);
-          return judge.evaluateLanguage(made, undefined, ids, size, progress);
-        }
+        if (reference === undefined) return judged([first], [made], context);
         return withModel(reference, own, (second) =>
-          withJudged(second, { ...own, hands: made.hands }, async (other, otherContext) => {
-            const limits = { vocabulary, context: Math.min(context, otherContext) };
-            const { ids, size } = await chunkedTokens('text', text, [first, second], limits, own);
-            return judge.evaluateLanguage(made, other, ids, size, progress);
-          }),
+          withJudged(second, { ...own, hands: made.hands }, (other, otherContext) =>
+            judged([first, second], [made, other], Math.min(context, otherContext)),
+          ),
         );
       }),
-    ),
-  );
+    );
+  });
 }

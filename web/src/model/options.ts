@@ -50,8 +50,8 @@ export function modelCalls() {
     measureTypes: [...planNames(), ...workNames],
     compareModels: ['run', ...workNames],
     verifyModel: [...sidecarNames(), 'onProgress', 'signal'],
-    evaluateModel: ['text', 'reference', 'run', ...textNames],
-    calibrateModel: ['output', 'overwrite', 'moments', 'run', ...textNames],
+    evaluateModel: ['text', 'reference', 'resume', 'run', ...textNames],
+    calibrateModel: ['output', 'overwrite', 'moments', 'resume', 'run', ...textNames],
   } satisfies CallOptions;
 }
 

@@ -1,0 +1,135 @@
+// Runs that go on after an interruption: the same bytes as those of a single run, and errors for states of other runs.
+import { mkdtempSync, readdirSync } from 'node:fs';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { calibrateModel, type DataProgress, evaluateModel, quantizeModel } from '../../../web/src/model.js';
+import { madeUpLlama } from '../support/made-up-llama.js';
+import { drawn } from '../support/tokens.js';
+
+const file = madeUpLlama({ layers: 4, width: 64 });
+const ids = drawn(600, 7);
+const chunkSize = 32;
+
+let folder = '';
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'scalepoint-resume-'));
+});
+afterEach(() => rm(folder, { recursive: true }));
+
+/** Options of a run that is stopped in a pass. */
+function stoppedIn(last: number) {
+  const controller = new AbortController();
+  const onProgress = ({ pass, done, total }: DataProgress) => {
+    if (pass === last && done < total) controller.abort(new Error('stopped'));
+  };
+  return { signal: controller.signal, onProgress };
+}
+
+describe('a calibration', () => {
+  it.each([0, 2])('goes on behind the last finished layer, with %i workers', async (workers) => {
+    const options = { chunkSize, moments: true, workers };
+    const whole = join(folder, 'whole.gguf');
+    await calibrateModel(file, ids, { ...options, output: whole });
+    const output = join(folder, 'parts.gguf');
+    for (const pass of [3, 4]) {
+      const call = calibrateModel(file, ids, { ...options, output, resume: true, ...stoppedIn(pass) });
+      await expect(call).rejects.toThrow('stopped');
+      const files = readdirSync(folder).filter((name) => !name.startsWith('whole'));
+      expect(files.sort()).toEqual(['.parts.gguf.resume', '.parts.gguf.resume.moments']);
+    }
+    const passes = new Set<number>();
+    const onProgress = ({ pass }: DataProgress) => passes.add(pass);
+    await calibrateModel(file, ids, { ...options, output, resume: true, onProgress });
+    expect([...passes]).toEqual([4]);
+    for (const end of ['', '.moments.safetensors']) {
+      expect((await readFile(output + end)).equals(await readFile(whole + end)), end).toBe(true);
+    }
+    expect(readdirSync(folder).length).toBe(4);
+  });
+
+  it('refuses the state of another run', async () => {
+    const output = join(folder, 'imatrix.gguf');
+    const stop = () =>
+      calibrateModel(file, ids, { chunkSize, workers: 0, output, resume: true, overwrite: true, ...stoppedIn(2) });
+    await expect(stop()).rejects.toThrow('stopped');
+    const options = { chunkSize, workers: 0, output, resume: true };
+    const other = madeUpLlama({ layers: 4, width: 64, spoiled: 'blk.3.ffn_up.weight' });
+    for (const [call, what] of [
+      [() => calibrateModel(file, ids.slice(0, 590), options), 'the data'],
+      [() => calibrateModel(file, ids, { ...options, chunkSize: 16 }), 'the options'],
+      [() => calibrateModel(file, ids, { ...options, moments: true }), 'the options'],
+      [() => calibrateModel(other, ids, options), 'the model'],
+    ] as const) {
+      await expect(call()).rejects.toMatchObject({ code: 'CHANGED', message: expect.stringContaining(what) });
+    }
+    // Begins anew where that is allowed.
+    const passes = new Set<number>();
+    const onProgress = ({ pass }: DataProgress) => passes.add(pass);
+    await calibrateModel(file, ids.slice(0, 590), { ...options, overwrite: true, onProgress });
+    expect([...passes]).toEqual([1, 2, 3, 4]);
+    expect(readdirSync(folder)).toEqual(['imatrix.gguf']);
+  });
+
+  it('refuses damaged states', async () => {
+    const output = join(folder, 'imatrix.gguf');
+    const options = { chunkSize, workers: 0, output, resume: true };
+    await expect(calibrateModel(file, ids, { ...options, ...stoppedIn(2) })).rejects.toThrow('stopped');
+    const path = join(folder, '.imatrix.gguf.resume');
+    const state = await readFile(path);
+    const changed = (from: string, to: string) => Buffer.from(state.toString('latin1').replace(from, to), 'latin1');
+    for (const bytes of [
+      new Uint8Array(0),
+      state.subarray(0, 7),
+      state.subarray(0, 100),
+      state.subarray(0, state.length - 1),
+      Buffer.concat([state, new Uint8Array(8)]),
+      changed('scalepoint.pass', 'scalepoint.pest'),
+      changed('{', '('),
+      changed('"layer":0', '"layer":9'),
+      changed('"columns":64', '"columns":65'),
+    ]) {
+      await writeFile(path, bytes);
+      await expect(calibrateModel(file, ids, options)).rejects.toMatchObject({ code: 'BAD_FILE' });
+      expect(readdirSync(folder)).toEqual(['.imatrix.gguf.resume']);
+    }
+    await writeFile(path, state);
+    expect((await calibrateModel(file, ids, options)).tokens).toBe(ids.length);
+  });
+
+  it('takes a path as output', async () => {
+    await expect(calibrateModel(file, ids, { resume: true })).rejects.toMatchObject({ option: 'output' });
+    await expect(calibrateModel(file, ids, { resume: 1 as never })).rejects.toMatchObject({ option: 'resume' });
+  });
+});
+
+describe('an evaluation', () => {
+  it.each([0, 2])('goes on behind the last finished layer, with %i workers', async (workers) => {
+    const quantized = await (await quantizeModel(file, { to: 'Q4_0', workers: 0 })).bytes();
+    const options = { text: ids, reference: file, chunkSize, workers };
+    const expected = await evaluateModel(quantized, options);
+    const resume = join(folder, 'state');
+    // In the model, in the reference, and while logits are judged.
+    for (const pass of [3, 7, 9]) {
+      await expect(evaluateModel(quantized, { ...options, resume, ...stoppedIn(pass) })).rejects.toThrow('stopped');
+      expect(readdirSync(folder)).toEqual(['state']);
+    }
+    const passes = new Set<number>();
+    const onProgress = ({ pass }: DataProgress) => passes.add(pass);
+    expect(await evaluateModel(quantized, { ...options, resume, onProgress })).toEqual(expected);
+    expect([...passes]).toEqual([9]);
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  it('refuses the state of another run', async () => {
+    const resume = join(folder, 'state');
+    const options = { text: ids, chunkSize, workers: 0, resume };
+    await expect(evaluateModel(file, { ...options, ...stoppedIn(2) })).rejects.toThrow('stopped');
+    await expect(evaluateModel(file, { ...options, reference: file })).rejects.toMatchObject({ code: 'CHANGED' });
+    await expect(evaluateModel(file, { ...options, chunkSize: 16 })).rejects.toMatchObject({ code: 'CHANGED' });
+    await expect(evaluateModel(file, { ...options, resume: true as never })).rejects.toMatchObject({
+      option: 'resume',
+    });
+  });
+});

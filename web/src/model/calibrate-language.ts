@@ -1,0 +1,95 @@
+/** Statistics of language models that are run a layer at a time. */
+import type { ModelOutput } from '../files/sinks.js';
+import type { MomentsFile } from '../formats/statistics.js';
+import { collectSums, importanceOf, type TakeMoments } from '../language/collect.js';
+import { beginTexts } from '../language/evaluate.js';
+import type { LanguageData } from '../language/tokens.js';
+import { chunkedTokens, type TextOptions, tokenProgress } from './evaluate-model.js';
+import { withLanguage } from './language.js';
+import type { Opened } from './open.js';
+import type { PassState } from './pass-state.js';
+import { momentsEnd, withOutputs } from './statistics-output.js';
+
+/** Options of `calibrateModel`, checked. */
+interface LanguageStatisticsOptions extends TextOptions {
+  readonly output: ModelOutput | undefined;
+  readonly overwrite: boolean;
+  readonly moments: boolean;
+  readonly resume: boolean;
+}
+
+/** Statistics, as `calibrateModel` gives them. */
+interface LanguageStatistics extends Omit<MomentsFile, 'path'> {
+  readonly tokens: number;
+  readonly chunks: number;
+  readonly weights: readonly string[];
+  readonly moments?: MomentsFile | undefined;
+}
+
+/** Collects statistics of a language model. See `calibrateModel`. */
+export async function calibrateLanguage(
+  opened: Opened,
+  data: LanguageData,
+  { output, overwrite, moments, resume, ...own }: LanguageStatisticsOptions,
+): Promise<LanguageStatistics> {
+  const { signal } = own;
+  const files = resume ? await import('./pass-state.js') : undefined;
+  const place = files?.besideOutput(output);
+  const saved = await import('../language/saved-state.js');
+  const beside = moments ? [momentsEnd] : [];
+  let state: PassState | undefined;
+  try {
+    const made = await withOutputs(opened, { output, overwrite, signal, beside }, ([main, second], waiting) =>
+      withLanguage(opened, own, async (language) => {
+        const { forward, facts } = language;
+        const limits = { vocabulary: forward.vocabulary, context: facts.context };
+        const { ids, size } = await chunkedTokens('data', data, [opened], limits, own);
+        const texts = beginTexts(ids, size, language.beginning);
+
+        // Find the state of an interrupted run.
+        if (files !== undefined && place !== undefined) {
+          const model = await files.stampsOf(opened.model.files);
+          const run = { model, data: await files.digestOfTokens(texts), options: { size, moments } };
+          state = await files.PassState.open(place, run, overwrite, waiting);
+        }
+        const found = state?.take();
+        const passed = found && saved.passFrom(found, texts.length * facts.hidden);
+        if (files !== undefined && found !== undefined && (passed === undefined || passed.layer >= facts.layers)) {
+          throw files.damaged(place as string);
+        }
+
+        // Lay out the moments, and write those of each layer behind it.
+        let take: TakeMoments | undefined;
+        let finishMoments = async () => {};
+        if (second !== undefined) {
+          const { MomentsLayout } = await import('../language/moments-file.js');
+          const shared = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i)).flat();
+          const layout = new MomentsLayout(shared, texts.length);
+          const sink = second.sized(layout.size);
+          const to = (await state?.moments(passed === undefined)) ?? sink;
+          if (passed === undefined) await to.write(0, layout.header);
+          take = (...numbers) => layout.write(to, ...numbers);
+          if (to !== sink) finishMoments = async () => state?.copyMoments(layout.size, sink);
+        }
+
+        // Run the model.
+        const sums = await collectSums(language, texts, size, {
+          onProgress: tokenProgress(own, 'calibrate'),
+          takeMoments: take,
+          passed,
+          onLayer: state && ((now) => (state as PassState).save(saved.savedPass(now))),
+        });
+        await finishMoments();
+        const chunks = Math.ceil(texts.length / size);
+        const { file, weights } = importanceOf(sums, chunks, size);
+        await main?.sized(file.length).write(0, file);
+        const { path: _, ...result } = (main as NonNullable<typeof main>).result();
+        return { tokens: texts.length, chunks, weights, ...result, ...(second && { moments: second.result() }) };
+      }),
+    );
+    await state?.remove();
+    return made;
+  } finally {
+    await state?.close();
+  }
+}
