@@ -3,21 +3,7 @@ import { importanceFile } from '../formats/gguf/importance-file.js';
 import type { Hands } from '../pipeline/hands.js';
 import { type RunnableLanguage, statesOf, type TokenProgress } from './evaluate.js';
 import type { InputWatcher } from './forward.js';
-
-/** Sums over the inputs that some weights share. */
-export interface InputSums {
-  /** The weights, in llama.cpp's names. */
-  readonly names: readonly string[];
-  readonly columns: number;
-  /** Number of matrices that share the columns. @defaultValue 1 */
-  readonly matrices?: number | undefined;
-  /** Rows that were counted. */
-  rows: number;
-  /** Rows that reached each matrix, for experts. @defaultValue `rows` for each */
-  readonly counts?: Float64Array<ArrayBuffer> | undefined;
-  /** Sum of squares of each column, of one matrix after the other. */
-  readonly squares: Float64Array<ArrayBuffer>;
-}
+import type { InputSums, PassedLayer } from './saved-state.js';
 
 /** Takes the moments of some inputs: means over rows, a square of their columns, and the diagonal of it. */
 export type TakeMoments = (name: string, moments: Float32Array<ArrayBuffer>, diagonal: Float32Array) => Promise<void>;
@@ -86,16 +72,7 @@ function addSums({ core }: Hands, more: Float64Array, sums: Float64Array): void 
   });
 }
 
-/** A layer that all tokens have passed. */
-export interface PassedLayer {
-  readonly layer: number;
-  /** States behind it. */
-  readonly states: Float32Array<ArrayBuffer>;
-  /** Sums so far. */
-  readonly sums: readonly InputSums[];
-}
-
-/** How to collect. */
+/** Options of `collectSums`. */
 export interface CollectOptions {
   readonly onProgress: TokenProgress;
   /** Called for the inputs of each layer behind it; undefined to collect squares alone. */

@@ -110,7 +110,7 @@ export function judgedLanguage(model: RunnableLanguage): JudgedModel {
   };
 }
 
-/** How an evaluation goes on after an interruption. */
+/** State of an interrupted evaluation, and a place for later ones. */
 export interface EvaluationResume {
   /** Layers that an earlier run has passed. */
   readonly passed?: PassedModel | undefined;
@@ -126,7 +126,7 @@ export type TokenProgress = (
   progress: Pick<DataProgress, 'pass' | 'passes' | 'done' | 'total'>,
 ) => void | Promise<void>;
 
-/** How all tokens pass all layers. */
+/** Options of `statesOf`. */
 interface PassOptions {
   readonly onTokens: TokenProgress;
   /** A layer that an earlier run has passed, and the states behind it. */

@@ -1,5 +1,27 @@
 /** States between layers as plain data, for files from which an interrupted run goes on. */
-import type { InputSums, PassedLayer } from './collect.js';
+/** Sums over the inputs that some weights share. */
+export interface InputSums {
+  /** The weights, in llama.cpp's names. */
+  readonly names: readonly string[];
+  readonly columns: number;
+  /** Number of matrices that share the columns. @defaultValue 1 */
+  readonly matrices?: number | undefined;
+  /** Rows that were counted. */
+  rows: number;
+  /** Rows that reached each matrix, for experts. @defaultValue `rows` for each */
+  readonly counts?: Float64Array<ArrayBuffer> | undefined;
+  /** Sum of squares of each column, of one matrix after the other. */
+  readonly squares: Float64Array<ArrayBuffer>;
+}
+
+/** A layer that all tokens have passed. */
+export interface PassedLayer {
+  readonly layer: number;
+  /** States behind it. */
+  readonly states: Float32Array<ArrayBuffer>;
+  /** Sums so far. */
+  readonly sums: readonly InputSums[];
+}
 
 /** Arrays of a state. */
 export type Numbers = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;

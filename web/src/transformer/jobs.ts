@@ -51,7 +51,7 @@ export interface LayerSpec {
   readonly usedExperts: number;
 }
 
-/** What a hand does. */
+/** Work of a hand. */
 export type TransformerJob =
   /** Takes memory for weights. Those before are freed. */
   | {
@@ -102,7 +102,7 @@ export type TransformerJob =
   /** Gives the means of the second moments, and frees the sums. */
   | { readonly kind: 'takeMoments'; readonly name: string; readonly columns: number; readonly rows: number };
 
-/** What is collected of the inputs of products: sums of squares, and the inputs of the products with these first names. */
+/** Statistics to collect of the inputs of products: sums of squares, and the inputs of the products with these first names. */
 export interface Watch {
   readonly squares: boolean;
   readonly inputs: readonly string[];
