@@ -32,6 +32,7 @@ export type {
   ModelInputs,
   ModelSample,
   ModelSamples,
+  RunInput,
   RunOptions,
   RunReport,
   Runtime,

@@ -72,7 +72,27 @@ function lookAt(session: ModelSession, name: string): void {
   });
 }
 
-function startChoosing(session: ModelSession): void {
+/** Sets up the section about outputs, which is loaded with the first plan. */
+function startOutputsLater(session: ModelSession, current: () => State) {
+  type Section = ReturnType<typeof import('./outputsview.js').startOutputs>;
+  let section: Section | undefined;
+  let loading: Promise<void> | undefined;
+  const load = async () => {
+    const { startOutputs } = await import('./outputsview.js');
+    section = startOutputs({ options: (choice) => session.options(choice) }, current);
+    section.draw();
+  };
+  return {
+    draw({ plan }: State): void {
+      section?.draw();
+      // Without a network, the page does without the section.
+      if (plan !== undefined) loading ??= load().catch(() => {});
+    },
+    take: (files: readonly File[]) => section?.take(files) ?? false,
+  };
+}
+
+function startChoosing(session: ModelSession, takes: (files: readonly File[]) => boolean): void {
   const picker = byId('file', HTMLInputElement);
   for (const id of ['choose', 'another']) {
     byId(id, HTMLButtonElement).addEventListener('click', () => picker.click());
@@ -90,7 +110,9 @@ function startChoosing(session: ModelSession): void {
     );
   });
   byId('close', HTMLButtonElement).addEventListener('click', () => session.close());
-  startDropping((files) => void session.open(files));
+  startDropping((files) => {
+    if (!takes(files)) void session.open(files);
+  });
 }
 
 function start(): void {
@@ -102,6 +124,7 @@ function start(): void {
   const session = new ModelSession(store);
   const runner = new Runner(store, session);
   const tensorEvents = { look: (name: string) => lookAt(session, name), keep: (name: string) => session.keep(name) };
+  const outputs = startOutputsLater(session, store.get);
   const onPreset = startOffers((preset) => {
     const { model, choice } = store.get();
     if (model === undefined || choice === undefined) return;
@@ -124,8 +147,9 @@ function start(): void {
     startWorst(tensorEvents),
     startTable(store, tensorEvents),
     startLookView((change) => session.compare(change), store.get),
+    outputs.draw,
   );
-  startChoosing(session);
+  startChoosing(session, outputs.take);
   const files = takeFiles();
   if (files !== undefined) void session.open(files);
 }

@@ -3,15 +3,13 @@ import {
   fitTypes,
   type ModelPlan,
   measureTypes,
-  type OptionProblem,
   type PlanOptions,
   planModel,
-  ScalepointError,
   sizeCurve,
   type TypeTable,
 } from 'scalepoint/model';
-import { type Hint, problemOf } from '../../src/tooling.js';
 import type { Fit } from './choice.js';
+import { type Failure, failureOf } from './failure.js';
 import { type SizeCurve, type SizeMark, worthChoosing } from './sizes.js';
 
 /** The part of a table that the page shows. */
@@ -44,15 +42,7 @@ export type SizeAnswer =
   | { readonly kind: 'progress'; readonly bytesDone: number; readonly bytesTotal: number }
   | { readonly kind: 'measured'; readonly sizes: SizeCurve }
   | { readonly kind: 'fit'; readonly id: number; readonly fit: Fit }
-  | {
-      readonly kind: 'failed';
-      readonly id?: number;
-      readonly message: string;
-      readonly problem?: OptionProblem;
-      readonly code?: ScalepointError['code'];
-      readonly tensor?: string;
-      readonly hint?: Hint;
-    };
+  | ({ readonly kind: 'failed'; readonly id?: number } & Failure);
 
 let files: readonly File[] = [];
 let table: TypeTable | undefined;
@@ -141,18 +131,6 @@ self.onmessage = ({ data }: MessageEvent<SizeQuestion>) => {
           answer({ kind: 'measured', sizes }),
         );
   work.catch((error: unknown) => {
-    // Error objects lose all but their messages on the way.
-    const { code, tensor, hint, statement } = error instanceof ScalepointError ? error : {};
-    const message = statement ?? (error instanceof Error ? error.message : String(error));
-    const problem = problemOf(error);
-    answer({
-      kind: 'failed',
-      message,
-      ...('id' in data && { id: data.id }),
-      ...(problem && { problem }),
-      ...(code && { code }),
-      ...(tensor !== undefined && { tensor }),
-      ...(hint && { hint }),
-    });
+    answer({ kind: 'failed', ...('id' in data && { id: data.id }), ...failureOf(error) });
   });
 };

@@ -1,8 +1,9 @@
-import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
+import { type PlanOptions, presetTarget } from 'scalepoint/model';
 import { presets } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { type Fit, formatFor, type ModelChoice, optionsOf, withSize, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
+import { errorOf } from './failure.js';
 import { presetTitles } from './offers.js';
 import type { SizeAnswer, SizeQuestion, SizeView } from './size-worker.js';
 import { bytesIn, type SizeCurve } from './sizes.js';
@@ -141,10 +142,8 @@ export class Sizer {
         this.#waiting.get(data.id)?.done(data.fit);
         this.#waiting.delete(data.id);
       } else {
-        const { id, message, problem, code, tensor, hint } = data;
-        const plain = problem && Object.assign(new RangeError(message), { option: problem.option, problem });
-        const error =
-          code === undefined ? (plain ?? new Error(message)) : new ScalepointError(code, message, { tensor, hint });
+        const { id } = data;
+        const error = errorOf(data);
         if (id === undefined) return failed(error);
         this.#waiting.get(id)?.fail(error);
         this.#waiting.delete(id);

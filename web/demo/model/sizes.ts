@@ -81,3 +81,12 @@ export function worthChoosing(curve: readonly SizePoint[], tensors: number): rea
 export function lossAt(curve: readonly SizePoint[], bytes: number): number | undefined {
   return curve.findLast((point) => point.bytes <= bytes)?.error;
 }
+
+/** The unit of the horizontal axis. */
+export function unitOf(bytes: number): { readonly unit: string; readonly factor: number } {
+  const units = [
+    { unit: 'GB', factor: 1e9 },
+    { unit: 'MB', factor: 1e6 },
+  ];
+  return units.find(({ factor }) => bytes >= factor) ?? { unit: 'kB', factor: 1e3 };
+}

@@ -2,7 +2,7 @@ import type { SizePoint } from 'scalepoint/model';
 import { byId, onResize, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
-import { bytesIn, decibelsOf, lossAt, type SizeCurve, sizeText, stopsOf } from './sizes.js';
+import { bytesIn, decibelsOf, lossAt, type SizeCurve, sizeText, stopsOf, unitOf } from './sizes.js';
 import type { State } from './state.js';
 import { formatSeconds } from './words.js';
 
@@ -17,15 +17,6 @@ interface SizeEvents {
 
 /** A pause of the slider, after which its size is taken. */
 const restMilliseconds = 150;
-
-/** The unit of the horizontal axis. */
-function unitOf(bytes: number): { readonly unit: string; readonly factor: number } {
-  const units = [
-    { unit: 'GB', factor: 1e9 },
-    { unit: 'MB', factor: 1e6 },
-  ];
-  return units.find(({ factor }) => bytes >= factor) ?? { unit: 'kB', factor: 1e3 };
-}
 
 /** Half the width of the slider's thumb, in pixels. */
 const halfThumb = 8;

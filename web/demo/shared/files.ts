@@ -1,4 +1,11 @@
-import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, ScalepointError } from 'scalepoint/model';
+import {
+  inspectModel,
+  type ModelFormat,
+  type ModelInfo,
+  type ModelTensor,
+  modelFormats,
+  ScalepointError,
+} from 'scalepoint/model';
 import { problemOf } from '../../src/tooling.js';
 import { FileError } from './file-error.js';
 
@@ -13,6 +20,8 @@ export interface ModelFile {
   /** One file, or an index and all of its shards, or a model and its data. */
   readonly files: readonly File[];
   readonly tensors: readonly ModelTensor[];
+  /** Everything that its header says. */
+  readonly info: ModelInfo;
 }
 
 /** The extensions of all model formats, as in a sentence: `.safetensors, .gguf, .onnx and .npy`. */
@@ -55,10 +64,11 @@ const claims = (name: string) =>
 export async function openModelFiles(files: readonly File[]): Promise<ModelFile | undefined> {
   const main = mainFile(files);
   try {
-    const { format, tensors, conversion } = await inspectModel(files);
+    const info = await inspectModel(files);
+    const { format, tensors, conversion } = info;
     if (tensors.length === 0) throw new FileError(`${main.name} is a model without tensors. Choose another file.`);
     const other = conversion && modelFormats().find(({ name }) => name === conversion.format)?.name;
-    return { name: main.name, format, ...(other && { other: other as ModelFormat }), files, tensors };
+    return { name: main.name, format, ...(other && { other: other as ModelFormat }), files, tensors, info };
   } catch (error) {
     if (error instanceof RangeError) {
       throw new FileError(

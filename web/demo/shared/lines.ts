@@ -23,8 +23,25 @@ export interface ChartMark {
   readonly isChosen?: boolean;
 }
 
+/** A vertical axis. */
+export interface VerticalAxis {
+  /** Shown at its top. */
+  readonly unit: string;
+  /** Positions of grid lines between two values, about `wanted` or fewer. */
+  ticks(low: number, high: number, wanted: number): number[];
+  /** Label of a grid line. */
+  label(tick: number): string;
+}
+
+/** SQNR in dB. */
+const decibels: VerticalAxis = { unit: 'dB', ticks, label: (tick) => formatLabel(tick) };
+
 /** Input of `drawLines`. */
 export interface LinesView {
+  /** The default is SQNR in dB. */
+  readonly vertical?: VerticalAxis;
+  /** Words for a chart without any point. */
+  readonly nothing?: string;
   readonly series: readonly Series[];
   readonly marks: readonly ChartMark[];
   /** Unit of the horizontal axis, shown at its right end. */
@@ -50,30 +67,30 @@ function domainOf(values: readonly number[], air: number): [number, number] {
 }
 
 /** Values of the grid lines. */
-const gridTicks = ({ height, top, bottom }: Frame, low: number, high: number) =>
-  ticks(low, high, (height - top - bottom) / 44);
+const gridTicks = (axis: VerticalAxis, { height, top, bottom }: Frame, low: number, high: number) =>
+  axis.ticks(low, high, (height - top - bottom) / 44);
 
-/** Draws horizontal grid lines, labeled in dB at their left ends. */
-function drawGrid(frame: Frame, at: AxisMap, low: number, high: number): SVGGElement {
+/** Draws horizontal grid lines, labeled at their left ends. */
+function drawGrid(axis: VerticalAxis, frame: Frame, at: AxisMap, low: number, high: number): SVGGElement {
   const group = svg('g', { class: 'grid' });
-  for (const tick of gridTicks(frame, low, high)) {
+  for (const tick of gridTicks(axis, frame, low, high)) {
     const y = at(tick);
     group.append(
       svg('line', { x1: frame.left, x2: frame.width - frame.right, y1: y, y2: y }),
-      svg('text', { x: frame.left - 6, y: y + 4, 'text-anchor': 'end' }, formatLabel(tick)),
+      svg('text', { x: frame.left - 6, y: y + 4, 'text-anchor': 'end' }, axis.label(tick)),
     );
   }
   return group;
 }
 
-/** Draws a line chart. y is an SQNR in dB; points where it is not finite are left out. Returns the scale of x. */
+/** Draws a line chart. Points whose y is not finite are left out. Returns the scale of x. */
 export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): AxisMap | undefined {
-  const { series, width, height, unit } = view;
+  const { series, width, height, unit, vertical = decibels } = view;
   // Leave out marks without any error: their SQNR is infinite.
   const marks = view.marks.filter((mark) => Number.isFinite(mark.y));
   const all = [...series.flatMap(({ points }) => points), ...marks].filter((point) => Number.isFinite(point.y));
   if (all.length === 0) {
-    const none = 'Every number is restored exactly.';
+    const none = view.nothing ?? 'Every number is restored exactly.';
     redraw(node, width, height, title, none, [note(none, width / 2, height / 2)]);
     return undefined;
   }
@@ -87,7 +104,7 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
   );
   // Labels of grid lines need the most room without marks, where there are the most lines.
   const bare: Frame = { width, height, left: 34, right: 16, top: 22, bottom: 24 };
-  const grid = gridTicks(bare, low, high).map((tick) => formatLabel(tick));
+  const grid = gridTicks(vertical, bare, low, high).map((tick) => vertical.label(tick));
   const margin = Math.max(bare.left, ...widthsOf(node, 'grid', grid).map((wide) => Math.ceil(wide) + 10));
   const x = place(left, right, margin, width - bare.right);
   const sorted = [...marks].sort((a, b) => a.x - b.x);
@@ -116,11 +133,11 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
     return group;
   });
   redraw(node, width, height, title, words, [
-    drawGrid(frame, y, low, high),
+    drawGrid(vertical, frame, y, low, high),
     ...lines,
     drawMarks(labels, lineHeight, frame, x, y),
     drawAxis(node, frame, x, left, right),
-    svg('text', { class: 'unit', x: frame.left - 6, y: 12, 'text-anchor': 'end' }, 'dB'),
+    svg('text', { class: 'unit', x: frame.left - 6, y: 12, 'text-anchor': 'end' }, vertical.unit),
     svg('text', { class: 'unit', x: width - frame.right, y: height - frame.bottom - 6, 'text-anchor': 'end' }, unit),
   ]);
   return x;

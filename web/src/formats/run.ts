@@ -81,8 +81,22 @@ export type SkippedOutputReason =
       readonly text: string;
     };
 
+/** An input of both models, as it was in the run. */
+export interface RunInput {
+  /** Its name in the models. */
+  readonly name: string;
+  /** Its shape in this run. */
+  readonly shape: readonly number[];
+  /** True if it was given, false if its values are random. */
+  readonly isGiven: boolean;
+}
+
 /** Comparison of two models on the same inputs. */
 export interface RunReport {
+  /** The inputs, in the order of a. */
+  readonly inputs: readonly RunInput[];
+  /** Sizes that neither the options nor the model state, by the name of the dimension or as `input.axis`. */
+  readonly guessedSizes: Readonly<Record<string, number>>;
   /** Compared outputs, in the order of a. */
   readonly outputs: readonly ComparedOutput[];
   /** Outputs of both that were not compared, with the reason. */

@@ -82,7 +82,7 @@ const traits: Readonly<Record<string, Traits>> = {
 };
 
 /** Architectures, in llama.cpp's spelling, whose outputs can be computed. */
-const languageArchitectures: readonly string[] = Object.keys(traits);
+export const languageArchitectures: readonly string[] = Object.keys(traits);
 
 function fail(message: string): never {
   throw new ScalepointError('UNKNOWN_FORMAT', message);

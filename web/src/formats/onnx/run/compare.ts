@@ -3,7 +3,7 @@
 import { measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
 import { type Hint, mention } from '../../../core/option-problem.js';
 import type { ReadOptionFile } from '../../format.js';
-import type { ComparedLayer, ComparedOutput, RunOptions, RunReport, SkippedOutputReason } from '../../run.js';
+import type { ComparedLayer, ComparedOutput, RunInput, RunOptions, RunReport, SkippedOutputReason } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { type Feeds, feedsOf, fromHalf } from './inputs.js';
 import { type GraphValue, type RunnableModel, runnableOf, withOutputs } from './runnable.js';
@@ -126,9 +126,14 @@ export async function compareRuns(
     else if (other !== undefined) outputs.push(compareValue(name, value, other));
   }
   for (const name of after.keys()) if (!before.has(name)) skippedOutputs.push({ name, reason: onlyInB });
-  if (options.layers !== true) return { outputs, skippedOutputs };
+  const { values: fed, guessed, given } = feeds as unknown as Feeds;
+  const inputs = Object.entries(fed).map(
+    ([name, { dims: shape }]): RunInput => ({ name, shape, isGiven: given.has(name) }),
+  );
+  const report = { inputs, guessedSizes: Object.fromEntries(guessed), outputs, skippedOutputs };
+  if (options.layers !== true) return report;
   const values = common(first, second);
   const names = values.filter(({ isOutput }) => !isOutput).map(({ name }) => name);
   const [inA, inB] = await runBoth([withOutputs(first, names), withOutputs(second, names)], 'disabled');
-  return { outputs, skippedOutputs, layers: layersOf(values, inA, inB) };
+  return { ...report, layers: layersOf(values, inA, inB) };
 }

@@ -275,6 +275,8 @@ export interface Feeds {
   readonly values: Record<string, RuntimeTensor>;
   /** Sizes of dimensions that neither the options nor the model state, by name or as `input.axis`. */
   readonly guessed: ReadonlyMap<string, number>;
+  /** Names of the inputs that the options give. */
+  readonly given: ReadonlySet<string>;
 }
 
 /** Given inputs of a model. */
@@ -324,7 +326,7 @@ export function feedsFrom(
     if (data.length !== count) throw rangeError(path(name), exactly(count, 'values'), data.length);
     values[name] = new Tensor(type, typed(type, data, path(name)), shape);
   }
-  return { values, guessed };
+  return { values, guessed, given: new Set(given.keys()) };
 }
 
 /** Makes the inputs of a model from options. @throws RangeError for invalid inputs; ScalepointError for files */

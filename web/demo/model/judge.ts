@@ -1,0 +1,247 @@
+import { type PlanOptions, presetTarget } from 'scalepoint/model';
+import type { ModelFile } from '../shared/files.js';
+import { recall, remember } from '../shared/remember.js';
+import { formatFor, infoOf, type ModelChoice, withTarget } from './choice.js';
+import { inPageWords } from './explain.js';
+import { errorOf } from './failure.js';
+import {
+  type JudgedType,
+  type Judgment,
+  type OutputsAnswer,
+  type OutputsData,
+  type OutputsProgress,
+  type OutputsQuestion,
+  rateOf,
+  secondsFor,
+  tokenChoices,
+  usualRate,
+} from './outputs.js';
+
+/** A type to compare. */
+export interface WantedType {
+  readonly key: string;
+  readonly label: string;
+  readonly choice: ModelChoice;
+}
+
+/** How the last request ended, if it did not give a result. */
+type Ending =
+  | { readonly kind: 'cancelled' }
+  | { readonly kind: 'failed'; readonly label: string; readonly message: string };
+
+/** Everything about comparing outputs of one model. */
+export interface JudgeState {
+  readonly data: OutputsData;
+  /** Every type that was compared, by key. */
+  readonly judged: ReadonlyMap<string, JudgedType>;
+  /** Keys of the types in the picture. */
+  readonly shown: ReadonlySet<string>;
+  /** The types to compare. The first one is being compared. */
+  readonly queue: readonly WantedType[];
+  readonly progress: OutputsProgress | undefined;
+  /** Time when the current step began, by `performance.now()`. */
+  readonly stepBegin: number;
+  readonly ending: Ending | undefined;
+}
+
+const initial: JudgeState = {
+  data: { text: undefined, tokenizer: [], tokens: tokenChoices[0] ?? 256, inputs: undefined },
+  judged: new Map(),
+  shown: new Set(),
+  queue: [],
+  progress: undefined,
+  stepBegin: 0,
+  ending: undefined,
+};
+
+/** Name under which the speed of this device is remembered. */
+const rateName = 'outputs-rate';
+
+const fileKey = (file: File | undefined) => file && [file.name, file.size, file.lastModified];
+
+/** Key of a choice with some data. */
+function keyOf({ to, words, rules, size, kept }: ModelChoice, { text, tokens, inputs }: OutputsData): string {
+  return JSON.stringify([to, words, rules, size, [...kept].sort(), fileKey(text), tokens, fileKey(inputs)]);
+}
+
+/** Name of a choice: `int4 group-size 32`. */
+function labelOf({ to, words, rules, size, kept }: ModelChoice): string {
+  const flags = Object.entries(words).flatMap(([name, value]) => (value === true ? [name] : [value]));
+  return [size ?? to, ...flags, ...(rules.length + kept.size > 0 ? ['with rules'] : [])].join(' ');
+}
+
+/** Compares outputs of one model, a type after the other. */
+export class Judge {
+  readonly #model: ModelFile;
+  readonly #kind: Judgment['kind'];
+  readonly #optionsOf: (choice: ModelChoice) => Promise<PlanOptions>;
+  readonly #draw: () => void;
+  #state = initial;
+  #worker: Worker | undefined;
+
+  /**
+   * @param optionsOf options of `quantizeModel` for a choice
+   * @param draw called whenever the state has changed
+   */
+  constructor(
+    model: ModelFile,
+    kind: Judgment['kind'],
+    optionsOf: (choice: ModelChoice) => Promise<PlanOptions>,
+    draw: () => void,
+  ) {
+    this.#model = model;
+    this.#kind = kind;
+    this.#optionsOf = optionsOf;
+    this.#draw = draw;
+  }
+
+  get state(): JudgeState {
+    return this.#state;
+  }
+
+  #set(change: Partial<JudgeState>): void {
+    this.#state = { ...this.#state, ...change };
+    this.#draw();
+  }
+
+  /** The files of a tokenizer: those of the model, or those that were chosen. */
+  get hasTokenizer(): boolean {
+    return [...this.#model.files, ...this.#state.data.tokenizer].some(({ name }) => name === 'tokenizer.json');
+  }
+
+  /** Number of weights in matrices, which a text passes. */
+  get #weights(): number {
+    const matrices = this.#model.tensors.filter(({ shape }) => shape.length > 1);
+    return matrices.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+  }
+
+  /** Estimated seconds of running both models; undefined if it cannot be predicted. */
+  get expectedSeconds(): number | undefined {
+    if (this.#kind === 'arrays') return [...this.#state.judged.values()].at(-1)?.seconds;
+    const rate = Number(recall(rateName)) || usualRate;
+    return secondsFor(this.#weights, this.#state.data.tokens, rate);
+  }
+
+  wanted(choice: ModelChoice): WantedType {
+    return { key: keyOf(choice, this.#state.data), label: labelOf(choice), choice };
+  }
+
+  /** The result for a choice, if it is known. */
+  resultOf(choice: ModelChoice): JudgedType | undefined {
+    return this.#state.judged.get(this.wanted(choice).key);
+  }
+
+  /** The usual types of the format, with the other settings of a choice. */
+  offered(choice: ModelChoice): readonly WantedType[] {
+    const format = formatFor(this.#model, choice.to);
+    const all = infoOf(format).targets.filter(({ copies }) => copies !== true);
+    const usual = all.filter(({ preset, isUsual }) => preset !== undefined || isUsual === true);
+    // A format with few targets does not say which ones are usual.
+    const offered = all.some(({ isUsual }) => isUsual) ? usual : all;
+    return offered.map(({ name }) => this.wanted(withTarget(format, choice, name as ModelChoice['to'])));
+  }
+
+  /** Runs with other data. Results for the former data are kept for the case that they come back. */
+  use(data: Partial<OutputsData>): void {
+    this.cancel(false);
+    this.#set({ data: { ...this.#state.data, ...data }, shown: new Set(), ending: undefined });
+  }
+
+  /** Puts a type into the picture: at once if it was compared before. */
+  add(wanted: WantedType): void {
+    const { judged, shown, queue } = this.#state;
+    if (queue.some(({ key }) => key === wanted.key)) return;
+    if (judged.has(wanted.key)) {
+      this.#set({ shown: new Set([...shown, wanted.key]) });
+      return;
+    }
+    this.#set({ queue: [...queue, wanted], ending: undefined });
+    if (queue.length === 0) void this.#next();
+  }
+
+  /** Takes a type out of the picture, or out of the queue. */
+  remove({ key }: WantedType): void {
+    const { shown, queue } = this.#state;
+    const left = new Set(shown);
+    left.delete(key);
+    this.#set({ shown: left, queue: queue.filter((one) => one.key !== key) });
+    if (queue[0]?.key !== key) return;
+    this.#end();
+    this.#set({ progress: undefined });
+    void this.#next();
+  }
+
+  /** Stops, and forgets the types that wait. */
+  cancel(isAsked = true): void {
+    const worked = this.#state.queue.length > 0;
+    this.#end();
+    if (worked) this.#set({ queue: [], progress: undefined, ...(isAsked && { ending: { kind: 'cancelled' } }) });
+  }
+
+  #end(): void {
+    this.#worker?.terminate();
+    this.#worker = undefined;
+  }
+
+  async #next(): Promise<void> {
+    const [wanted] = this.#state.queue;
+    if (wanted === undefined) {
+      this.#end();
+      return;
+    }
+    const { data } = this.#state;
+    this.#set({ progress: { step: 'quantize', share: 0 }, stepBegin: performance.now() });
+    try {
+      const options = await this.#optionsOf(wanted.choice);
+      if (this.#state.queue[0] !== wanted) return;
+      const format = formatFor(this.#model, wanted.choice.to);
+      const floats = presetTarget(format, 'safe');
+      const { judgment, bytes, seconds } = await this.#ask({
+        ...data,
+        kind: this.#kind,
+        files: this.#model.files,
+        options,
+        floats,
+      });
+      if (this.#state.queue[0] !== wanted) return;
+      if (judgment.kind === 'texts') {
+        const rate = rateOf(this.#weights, judgment.figures.tokens, seconds);
+        if (rate !== undefined) remember(rateName, rate.toExponential(2));
+      }
+      const { judged, shown, queue } = this.#state;
+      const one = { key: wanted.key, label: wanted.label, bytes, seconds, judgment };
+      this.#set({
+        judged: new Map([...judged, [wanted.key, one]]),
+        shown: new Set([...shown, wanted.key]),
+        queue: queue.slice(1),
+        progress: undefined,
+      });
+    } catch (error) {
+      if (this.#state.queue[0] !== wanted) return;
+      this.#set({
+        queue: this.#state.queue.slice(1),
+        progress: undefined,
+        ending: { kind: 'failed', label: wanted.label, message: inPageWords(error) },
+      });
+    }
+    void this.#next();
+  }
+
+  #ask(question: OutputsQuestion): Promise<OutputsAnswer & { kind: 'judged' }> {
+    return new Promise((done, fail) => {
+      this.#worker ??= new Worker(new URL('./outputs-worker.ts', import.meta.url), { type: 'module' });
+      const worker = this.#worker;
+      worker.onerror = () => fail(new Error('The browser did not start the worker that compares outputs.'));
+      worker.onmessage = ({ data }: MessageEvent<OutputsAnswer>) => {
+        if (data.kind === 'judged') done(data);
+        else if (data.kind === 'failed') fail(errorOf(data));
+        else {
+          const { kind: _, ...progress } = data;
+          const isNew = progress.step !== this.#state.progress?.step;
+          this.#set({ progress, ...(isNew && { stepBegin: performance.now() }) });
+        }
+      };
+      worker.postMessage(question);
+    });
+  }
+}

@@ -1,0 +1,103 @@
+// Quantizes a model into memory, and compares the outputs of the result with those of the original. It is started for one visitor's request,
+// and ended to cancel it.
+import { compareModels, evaluateModel, type PlanOptions, quantizeModel, ScalepointError } from 'scalepoint/model';
+import { filesBeside } from '../../src/tooling.js';
+import { failureOf } from './failure.js';
+import { chunkTokens, type JudgedType, type OutputsAnswer, type OutputsQuestion } from './outputs.js';
+import { savingWorkers } from './workers.js';
+
+const answer = (message: OutputsAnswer) => self.postMessage(message);
+
+const isBeside = ({ name }: File) => filesBeside.some((path) => path.split('/').at(-1) === name);
+
+/** Quantizes. Without workers of its own, this one does the work. */
+async function quantized(files: readonly File[], options: PlanOptions) {
+  const onProgress = ({ bytesDone, bytesTotal }: { bytesDone: number; bytesTotal: number }) =>
+    answer({ kind: 'progress', step: 'quantize', share: bytesDone / Math.max(1, bytesTotal) });
+  const work = (workers: number) => quantizeModel([...files], { ...options, workers, onProgress });
+  return work(savingWorkers).catch((error: unknown) => {
+    if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
+    return work(0);
+  });
+}
+
+/** The result, with the files that describe the model. Folders of codes are restored to floats, which hold the same values. */
+async function resultOf({ files, options, floats }: OutputsQuestion): Promise<{ result: File[]; bytes: number }> {
+  const { files: made, config, blob } = await quantized(files, options as PlanOptions);
+  const name = made[0]?.name ?? 'model';
+  let content = await blob();
+  const bytes = content.size;
+  if (config !== undefined) {
+    const restored = await quantizeModel(new File([content], name), {
+      to: floats as PlanOptions['to'],
+      requantize: true,
+      rules: [{ match: '.', keep: true }],
+      workers: 0,
+    } as PlanOptions);
+    content = await restored.blob();
+  }
+  return { result: [new File([content], name), ...files.filter(isBeside)], bytes };
+}
+
+/** Ids of a text's tokens. */
+async function idsOf({ files, tokenizer, text, tokens }: OutputsQuestion): Promise<Uint32Array<ArrayBuffer>> {
+  const { Tokenizer } = await import('@huggingface/tokenizers');
+  const json = async (name: string): Promise<object> => {
+    const file = [...tokenizer, ...files].find((one) => one.name === name);
+    return file === undefined ? {} : (JSON.parse(await file.text()) as object);
+  };
+  let encode: (text: string) => readonly number[];
+  try {
+    const made = new Tokenizer(await json('tokenizer.json'), await json('tokenizer_config.json'));
+    encode = (words) => made.encode(words, { add_special_tokens: false }).ids;
+  } catch {
+    throw new Error('tokenizer.json cannot be read as a tokenizer');
+  }
+  const words =
+    text === undefined ? await (await fetch(new URL('./story.txt', import.meta.url))).text() : await text.text();
+  const ids = Uint32Array.from(encode(words));
+  if (ids.length < 8) throw new Error(`the text has ${ids.length} tokens; choose one with more`);
+  return ids.subarray(0, tokens).slice();
+}
+
+async function judgeTexts(question: OutputsQuestion): Promise<Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>> {
+  // A text that cannot be read is found before the long part.
+  const ids = await idsOf(question);
+  const { result, bytes } = await resultOf(question);
+  const begin = performance.now();
+  const figures = await evaluateModel(result, {
+    reference: [...question.files],
+    text: ids,
+    chunkSize: Math.min(chunkTokens, ids.length),
+    onProgress: ({ bytesDone, bytesTotal }) => {
+      const share = bytesDone / Math.max(1, bytesTotal);
+      answer({ kind: 'progress', step: 'layers', tokens: ids.length, pass: 0, passes: 0, share });
+    },
+  });
+  return { bytes, seconds: (performance.now() - begin) / 1000, judgment: { kind: 'texts', figures } };
+}
+
+async function judgeArrays(question: OutputsQuestion): Promise<Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>> {
+  const { result, bytes } = await resultOf(question);
+  answer({ kind: 'progress', step: 'run' });
+  const runtime = await import('onnxruntime-web/wasm');
+  // Pages without cross-origin isolation have one thread.
+  runtime.env.wasm.numThreads = 1;
+  runtime.env.logLevel = 'fatal';
+  const begin = performance.now();
+  const { inputs } = question;
+  const report = await compareModels([...question.files], result, {
+    run: { runtime, ...(inputs && { inputs }) },
+    workers: 0,
+  });
+  const { inputs: used = [], guessedSizes = {}, outputs = [], skippedOutputs = [] } = report;
+  const figures = { inputs: used, guessedSizes, outputs, skippedOutputs };
+  return { bytes, seconds: (performance.now() - begin) / 1000, judgment: { kind: 'arrays', figures } };
+}
+
+self.onmessage = ({ data }: MessageEvent<OutputsQuestion>) => {
+  (data.kind === 'texts' ? judgeTexts(data) : judgeArrays(data)).then(
+    (judged) => answer({ kind: 'judged', ...judged }),
+    (error: unknown) => answer({ kind: 'failed', ...failureOf(error) }),
+  );
+};

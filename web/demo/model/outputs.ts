@@ -1,0 +1,203 @@
+import type { LanguageComparison, RunReport } from 'scalepoint/model';
+import type { VerticalAxis } from '../shared/lines.js';
+import type { Failure } from './failure.js';
+
+/** Data that both models are run on. */
+export interface OutputsData {
+  /** The text that the visitor chose; undefined for the built-in one. */
+  readonly text: File | undefined;
+  /** `tokenizer.json` and its configuration, as far as they were chosen apart from the model. */
+  readonly tokenizer: readonly File[];
+  /** Most tokens of the text. */
+  readonly tokens: number;
+  /** Arrays for an ONNX model; undefined for random ones. */
+  readonly inputs: File | undefined;
+}
+
+/** The outputs of a result beside those of the original. */
+export type Judgment =
+  | { readonly kind: 'texts'; readonly figures: LanguageComparison }
+  | { readonly kind: 'arrays'; readonly figures: RunReport };
+
+/** A type whose outputs were compared. */
+export interface JudgedType {
+  /** Key of the choice and of the data. */
+  readonly key: string;
+  readonly label: string;
+  /** Size of the result. */
+  readonly bytes: number;
+  /** Seconds of running the models, without quantizing. */
+  readonly seconds: number;
+  readonly judgment: Judgment;
+}
+
+/** A step of the work. */
+export type OutputsProgress =
+  | { readonly step: 'quantize'; readonly share: number }
+  | { readonly step: 'run' }
+  | {
+      readonly step: 'layers';
+      readonly tokens: number;
+      readonly pass: number;
+      readonly passes: number;
+      readonly share: number;
+    };
+
+/** A request to the worker: compare a result with the model that it is made of. */
+export interface OutputsQuestion extends Omit<OutputsData, 'tokenizer'> {
+  readonly kind: Judgment['kind'];
+  /** The files of the model, and those of a tokenizer. */
+  readonly files: readonly File[];
+  readonly tokenizer: readonly File[];
+  /** Options of `quantizeModel`. */
+  readonly options: object;
+  /** A target of floats in the format of the result, which restores codes. */
+  readonly floats: string;
+}
+
+export type OutputsAnswer =
+  | ({ readonly kind: 'progress' } & OutputsProgress)
+  | ({ readonly kind: 'judged' } & Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>)
+  | ({ readonly kind: 'failed' } & Failure);
+
+/** Choices of the number of tokens. */
+export const tokenChoices: readonly number[] = [256, 1024, 4096];
+
+/** Tokens of a chunk: short enough that a short text has several. */
+export const chunkTokens = 256;
+
+// ----------------------------------------------------------------------------------------------------------------------- duration
+
+/** Products of weights and activations that a processor makes in a second, until this device has been measured. */
+export const usualRate = 4e9;
+/** Seconds that every run takes. */
+const startSeconds = 0.5;
+
+/** Estimated seconds of running two models on a text. @param weights number of elements of the matrices of one */
+export function secondsFor(weights: number, tokens: number, rate: number): number {
+  return startSeconds + (2 * weights * tokens) / rate;
+}
+
+/** The rate that a run had; undefined if it was too short to tell. */
+export function rateOf(weights: number, tokens: number, seconds: number): number | undefined {
+  const own = seconds - startSeconds;
+  return own < 1 ? undefined : (2 * weights * tokens) / own;
+}
+
+// -------------------------------------------------------------------------------------------------------------------------- words
+
+/** A share as a number of places, in as many digits as its error leaves: `97 of 100`. */
+export function places(share: number): string {
+  if (share === 1) return 'all places';
+  const tenths = Math.round(share * 1000);
+  // Between 99.5 and 100 of 100 a digit more is needed, or all would be the same.
+  return tenths > 995 ? `${Math.min(999, tenths)} of 1,000 places` : `${Math.round(share * 100)} of 100 places`;
+}
+
+/** Two numbers in as few digits as show their difference, three at least. */
+export function pairText(a: number, b: number): readonly [string, string] {
+  for (let digits = 3; digits < 6; digits++) {
+    const texts = [a, b].map((value) => formatted(value, digits)) as [string, string];
+    if (texts[0] !== texts[1]) return texts;
+  }
+  return [formatted(a, 3), formatted(b, 3)];
+}
+
+const formatted = (value: number, digits: number) =>
+  value >= 10 ** digits
+    ? new Intl.NumberFormat('en', { maximumFractionDigits: 0 }).format(value)
+    : value.toLocaleString('en', { minimumSignificantDigits: digits, maximumSignificantDigits: digits });
+
+/** The perplexity before and after, as a clause. */
+function perplexityText({
+  perplexity: { value: after },
+  referencePerplexity: { value: before },
+}: LanguageComparison): string {
+  const [a, b] = pairText(before, after);
+  if (a === b) return `perplexity stays at ${a}`;
+  return `perplexity ${after > before ? 'rises' : 'falls'} from ${a} to ${b}`;
+}
+
+/** The error of an output in relation to it, as a percentage. */
+export function relativeText(share: number): string {
+  if (share === 0) return '0 %';
+  const percent = share * 100;
+  if (percent < 0.001) return 'less than 0.001 %';
+  return `${percent >= 100 ? Math.round(percent).toLocaleString('en') : Number(percent.toPrecision(2))} %`;
+}
+
+/** The output with the largest error in relation to it. */
+export function worstOutput({ outputs }: RunReport): RunReport['outputs'][number] | undefined {
+  return outputs.reduce<RunReport['outputs'][number] | undefined>(
+    (worst, one) => (worst === undefined || one.error.sqnrDb < worst.error.sqnrDb ? one : worst),
+    undefined,
+  );
+}
+
+/** One sentence about what a type does. */
+export function verdictOf(judgment: Judgment): string {
+  if (judgment.kind === 'texts') {
+    const { figures } = judgment;
+    const places_ = places(figures.sameTop.value);
+    const same =
+      figures.sameTop.value === 1
+        ? 'The next word that the model finds most likely stays the same in all places'
+        : `The next word that the model finds most likely is the same in ${places_}`;
+    return `${same}; ${perplexityText(figures)}.`;
+  }
+  const { figures } = judgment;
+  const worst = worstOutput(figures);
+  if (worst === undefined) return 'The models have no output that could be compared.';
+  const { sqnrDb, relativeL2 } = worst.error;
+  const bad = figures.outputs.reduce((sum, { mismatched }) => sum + mismatched, 0);
+  const ending = bad === 0 ? '' : ` ${bad} of the numbers are infinite or NaN in one model only.`;
+  if (sqnrDb === Number.POSITIVE_INFINITY) return `The outputs are exactly the same.${ending}`;
+  const many = figures.outputs.length > 1;
+  const name = many ? `The output that changes most, ${worst.name},` : `The output ${worst.name}`;
+  return `${name} differs by ${relativeText(relativeL2)} of its size.${ending}`;
+}
+
+/** A number with its standard error, in the digits that the error leaves. */
+export function withError(value: number, error: number, unit = ''): string {
+  const digits = error > 0 && Number.isFinite(error) ? Math.min(7, Math.max(0, 1 - Math.floor(Math.log10(error)))) : 3;
+  const text = (number: number) => number.toFixed(digits).replace('-', '\u2212');
+  return Number.isFinite(error) && error > 0 ? `${text(value)} ± ${text(error)}${unit}` : `${text(value)}${unit}`;
+}
+
+// -------------------------------------------------------------------------------------------------------------------------- chart
+
+/** Height of a judgment in the chart: log10 of the mean divergence, or the SQNR of the worst output. */
+export function heightOf(judgment: Judgment): number {
+  return judgment.kind === 'texts'
+    ? Math.log10(judgment.figures.kl.value)
+    : (worstOutput(judgment.figures)?.error.sqnrDb ?? Number.NaN);
+}
+
+/** The axis of divergences. Its positions are powers of ten. */
+export const divergenceAxis: VerticalAxis = {
+  unit: 'KL',
+  ticks(low, high, wanted) {
+    // 1, 2 and 5 in each decade, or 1 and 3, or 1 alone, or every second one.
+    for (const [steps, every] of [
+      [[1, 2, 5], 1],
+      [[1, 3], 1],
+      [[1], 1],
+      [[1], 2],
+      [[1], 3],
+    ] as const) {
+      const found: number[] = [];
+      for (let decade = Math.floor(low / every) * every; decade <= high; decade += every) {
+        for (const step of steps) {
+          const at = decade + Math.log10(step);
+          if (at >= low && at <= high) found.push(at);
+        }
+      }
+      if (found.length <= Math.max(2, wanted)) return found;
+    }
+    return [];
+  },
+  label(tick) {
+    const value = Number((10 ** tick).toPrecision(1));
+    return value >= 1e-4 ? String(value) : value.toExponential(0).replace('e-', 'e\u2212');
+  },
+};

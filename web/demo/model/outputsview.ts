@@ -1,0 +1,546 @@
+import type { PlanOptions } from 'scalepoint/model';
+import { type OutputsKind, outputsKind } from '../../src/tooling.js';
+import { byId, html, onResize, setText } from '../shared/dom.js';
+import { formatBytes, formatCount, formatDecibels, formatMany, formatReal } from '../shared/format.js';
+import { type ChartMark, drawLines } from '../shared/lines.js';
+import { announce } from '../shared/live.js';
+import type { ModelChoice } from './choice.js';
+import { Judge, type WantedType } from './judge.js';
+import {
+  divergenceAxis,
+  heightOf,
+  type JudgedType,
+  type OutputsData,
+  tokenChoices,
+  verdictOf,
+  withError,
+} from './outputs.js';
+import { unitOf } from './sizes.js';
+import type { State } from './state.js';
+import { formatSeconds } from './words.js';
+import './outputs.css';
+
+/** Results above this size are left to the command line: the page holds them in memory. */
+const mostBytes = 2e9;
+/** The share that is done before the time left is shown. */
+const leastShare = 0.02;
+/** Share of the bar that quantizing takes. */
+const quantizeShare = 0.2;
+
+/** Reason not to offer it; undefined if it is offered, an empty text if nobody expects it. */
+function whyNot({ model, plan }: State, kind: OutputsKind | undefined): string | undefined {
+  if (model === undefined || plan === undefined) return '';
+  if (kind === undefined) {
+    const isLanguage = model.tensors.some(({ name }) => /layers\.\d+\.self_attn\./.test(name));
+    return isLanguage
+      ? 'To see what a type does to the outputs, drop the whole folder of the model, with config.json and tokenizer.json.'
+      : '';
+  }
+  if (kind.kind === 'unknown') {
+    return `The outputs of ${kind.architecture} models cannot be compared here. Those of ${kind.known.join(', ')} can.`;
+  }
+  if (plan.totals.bytesAfter <= mostBytes) return undefined;
+  const size = formatBytes(plan.totals.bytesAfter);
+  return kind.kind === 'texts'
+    ? `The outputs of a result of ${size} are compared on the command line: npx scalepoint evaluate RESULT ${model.name} --text FILE`
+    : `The outputs of a result of ${size} are compared on the command line: npx scalepoint compare ${model.name} RESULT --run`;
+}
+
+// ----------------------------------------------------------------------------------------------------------------------- markup
+
+const fileInput = (id: string, accept: string, label: string) =>
+  html('input', {
+    type: 'file',
+    id,
+    accept,
+    class: 'hidden',
+    tabindex: -1,
+    'aria-label': label,
+    ...(id === 'outputs-tokenizer' && { multiple: '' }),
+  });
+
+/** The content of the section. Parts of other kinds of models are hidden. */
+function markup(): Node[] {
+  const radios = tokenChoices.map((count) => {
+    const radio = html('input', { type: 'radio', name: 'outputs-tokens', value: count });
+    return html('label', {}, radio, html('span', {}, formatCount(count)));
+  });
+  const button = (id: string, label: string, style: string | false = 'small') =>
+    html('button', { type: 'button', id, class: style }, label);
+  return [
+    html('p', { class: 'hint', id: 'outputs-why', hidden: '' }),
+    html(
+      'div',
+      { class: 'outputs-box', id: 'outputs-box' },
+      html(
+        'div',
+        { class: 'outputs-words' },
+        html('h2', { id: 'outputs-title' }, 'What does it do to the outputs?'),
+        html('p', { class: 'outputs-verdict', id: 'outputs-verdict', role: 'status' }),
+        html('p', { class: 'hint', id: 'outputs-basis' }),
+        html(
+          'div',
+          { class: 'outputs-data', id: 'outputs-data' },
+          html(
+            'div',
+            { class: 'outputs-source' },
+            html('span', { class: 'outputs-name', id: 'outputs-source' }),
+            button('outputs-choose', 'Choose…'),
+            button('outputs-usual', 'Built-in'),
+          ),
+          html(
+            'fieldset',
+            { class: 'segments', id: 'outputs-tokens' },
+            html('legend', {}, 'Tokens of the text'),
+            ...radios,
+          ),
+          fileInput('outputs-file', '', 'Text or inputs'),
+          fileInput('outputs-tokenizer', '.json', 'tokenizer.json'),
+        ),
+        html(
+          'div',
+          { class: 'outputs-work' },
+          html(
+            'div',
+            { class: 'row' },
+            button('outputs-run', 'Compare the outputs', false),
+            button('outputs-cancel', 'Stop', false),
+          ),
+          html('progress', { id: 'outputs-progress', max: 1, value: 0, 'aria-label': 'Progress of comparing outputs' }),
+          html('p', { class: 'hint', id: 'outputs-status' }),
+          html('p', { class: 'outputs-problem', id: 'outputs-problem', role: 'alert' }),
+        ),
+      ),
+      html(
+        'div',
+        { class: 'outputs-picture', id: 'outputs-picture', hidden: '' },
+        chartNode(),
+        html('p', { class: 'hint', id: 'outputs-caption' }),
+        html('div', {
+          class: 'outputs-types',
+          id: 'outputs-types',
+          role: 'group',
+          'aria-label': 'Types in the picture',
+        }),
+      ),
+      html(
+        'details',
+        { class: 'more outputs-figures', id: 'outputs-figures', hidden: '' },
+        html('summary', {}, 'All figures'),
+        html('div', { class: 'scroll', 'data-name': 'Figures of the outputs' }, html('table', { id: 'outputs-table' })),
+      ),
+    ),
+  ];
+}
+
+function chartNode(): SVGSVGElement {
+  const node = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  for (const [name, value] of Object.entries({ class: 'chart', id: 'outputs-chart', role: 'img' }))
+    node.setAttribute(name, value);
+  for (const name of ['title', 'desc']) node.append(document.createElementNS('http://www.w3.org/2000/svg', name));
+  return node;
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ figures
+
+type Row = readonly [name: string, ...values: string[]];
+
+const percent = ({ value, error }: { value: number; error: number }) => withError(value * 100, error * 100, ' %');
+
+/** The table of one result: its head, and its rows. */
+function tableOf({ judgment }: JudgedType): { head: Row; rows: Row[] } {
+  if (judgment.kind === 'texts') {
+    const { sameTop, referencePerplexity, perplexity, logDifference, kl } = judgment.figures;
+    return {
+      head: ['Figure', 'Value ± standard error'],
+      rows: [
+        ['Same most likely word', percent(sameTop)],
+        ['Perplexity of the original', withError(referencePerplexity.value, referencePerplexity.error)],
+        ['Perplexity of the result', withError(perplexity.value, perplexity.error)],
+        ['Difference of log perplexity', withError(logDifference.value, logDifference.error)],
+        ['KL divergence, mean', withError(kl.value, kl.error)],
+        ['KL divergence, median', formatReal(kl.median, 3)],
+        ['KL divergence, 99 % are below', formatReal(kl.percentile99, 3)],
+        ['KL divergence, largest', formatReal(kl.max, 3)],
+      ],
+    };
+  }
+  const { outputs, skippedOutputs } = judgment.figures;
+  return {
+    head: ['Output', 'Shape', 'SQNR', 'Largest error', 'Cosine'],
+    rows: [
+      ...outputs.map(
+        ({ name, shape, error }): Row => [
+          name,
+          shape.join(' × ') || 'scalar',
+          formatDecibels(error.sqnrDb),
+          formatReal(error.maxAbsoluteError, 3),
+          formatReal(Number(error.cosine.toFixed(6)), 6),
+        ],
+      ),
+      ...skippedOutputs.map(({ name, reason }): Row => [name, reason.text, '', '', '']),
+    ],
+  };
+}
+
+function drawTable(judged: JudgedType): void {
+  const { head, rows } = tableOf(judged);
+  const style = (i: number) => (i === 0 ? false : 'number');
+  byId('outputs-table', HTMLTableElement).replaceChildren(
+    html('thead', {}, html('tr', {}, ...head.map((name, i) => html('th', { scope: 'col', class: style(i) }, name)))),
+    html(
+      'tbody',
+      {},
+      ...rows.map(([name, ...values]) =>
+        html(
+          'tr',
+          {},
+          html('th', { scope: 'row' }, name),
+          ...values.map((value) => html('td', { class: 'number' }, value)),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Facts about the data of a result. */
+function basisOf({ judgment }: JudgedType, { text, inputs: file }: OutputsData): string {
+  if (judgment.kind === 'texts') {
+    const { tokens, counted } = judgment.figures;
+    const name = text === undefined ? 'the built-in story' : text.name;
+    return `Measured at ${formatMany(counted, 'place')} in ${formatMany(tokens, 'token')} of ${name}. A token is a word or a part of one.`;
+  }
+  const { inputs, guessedSizes } = judgment.figures;
+  const names = inputs.map(
+    ({ name, shape, isGiven }) => `${name} (${isGiven ? '' : 'random, '}${shape.join(' × ') || 'scalar'})`,
+  );
+  const guessed = Object.entries(guessedSizes).map(([name, size]) => `${name} = ${size}`);
+  return [
+    `Inputs${file === undefined ? '' : ` from ${file.name}`}: ${names.join(', ')}.`,
+    ...(guessed.length === 0 ? [] : [`Guessed: ${guessed.join(', ')}.`]),
+    ...(inputs.every(({ isGiven }) => isGiven) ? [] : ['Real inputs tell more.']),
+  ].join(' ');
+}
+
+// -------------------------------------------------------------------------------------------------------------------------- chart
+
+function drawChart(judge: Judge, current: string, kind: 'texts' | 'arrays'): void {
+  const node = byId('outputs-chart', SVGSVGElement);
+  const { width, height } = node.getBoundingClientRect();
+  if (width === 0) return;
+  const { judged, shown } = judge.state;
+  const points = [...shown].flatMap((key) => judged.get(key) ?? []).sort((a, b) => a.bytes - b.bytes);
+  const { unit, factor } = unitOf(Math.max(1, ...points.map(({ bytes }) => bytes)));
+  const place = ({ bytes, judgment }: JudgedType) => ({ x: bytes / factor, y: heightOf(judgment) });
+  const marks: ChartMark[] = points.map((one) => ({
+    ...place(one),
+    label: one.label,
+    ...(one.key === current && { isChosen: true }),
+  }));
+  const said = points.map((one) => {
+    const { judgment, label, bytes } = one;
+    const figure =
+      judgment.kind === 'texts' ? `KL ${formatReal(judgment.figures.kl.value, 2)}` : formatDecibels(heightOf(judgment));
+    return `${label}: ${formatBytes(bytes)}, ${figure}`;
+  });
+  const empty = points.length === 0;
+  node.classList.toggle('empty', empty);
+  drawLines(
+    node,
+    {
+      series: [{ name: 'Types', style: 1, points: points.map(place) }],
+      marks,
+      unit,
+      width,
+      height,
+      nothing: empty ? 'Each type becomes a point.' : 'The outputs are exactly the same.',
+      ...(kind === 'texts' && { vertical: divergenceAxis }),
+    },
+    kind === 'texts' ? 'Divergence against size' : 'SQNR of the outputs against size',
+    empty ? 'No type is compared yet.' : `${said.join('. ')}.`,
+  );
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ section
+
+/** Events of the page that the section causes. */
+interface OutputsEvents {
+  /** Options of `quantizeModel` for a choice. */
+  options(choice: ModelChoice): Promise<PlanOptions>;
+}
+
+/** Sets up the section. It is loaded with the first plan. */
+export function startOutputs(events: OutputsEvents, current: () => State) {
+  const section = byId('outputs', HTMLElement);
+  section.replaceChildren(...markup());
+  const judges = new WeakMap<object, { readonly judge: Judge; readonly kind: 'texts' | 'arrays' }>();
+  let active: { readonly judge: Judge; readonly kind: 'texts' | 'arrays' } | undefined;
+  let frame = 0;
+  const redraw = () => {
+    frame ||= requestAnimationFrame(() => {
+      frame = 0;
+      if (section.isConnected) draw();
+    });
+  };
+
+  /** The judge of the model; undefined if its outputs cannot be compared. */
+  const judgeOf = ({ model }: State, kind: OutputsKind | undefined) => {
+    if (model === undefined || kind === undefined || kind.kind === 'unknown') return undefined;
+    const known = judges.get(model);
+    if (known !== undefined) return known;
+    const made = { judge: new Judge(model, kind.kind, events.options, redraw), kind: kind.kind };
+    judges.set(model, made);
+    return made;
+  };
+
+  const now = () => {
+    const { choice } = current();
+    return active === undefined || choice === undefined ? undefined : { ...active, choice };
+  };
+  const onClick = (id: string, act: (here: NonNullable<ReturnType<typeof now>>) => void) =>
+    byId(id, HTMLButtonElement).addEventListener('click', () => {
+      const here = now();
+      if (here !== undefined) act(here);
+    });
+  const picker = byId('outputs-file', HTMLInputElement);
+  const tokenizer = byId('outputs-tokenizer', HTMLInputElement);
+  onClick('outputs-run', ({ judge, kind, choice }) => {
+    if (kind === 'texts' && !judge.hasTokenizer) return tokenizer.click();
+    judge.add(judge.wanted(choice));
+    announce('Comparing the outputs', 0);
+  });
+  onClick('outputs-cancel', ({ judge }) => {
+    judge.cancel();
+    announce('Stopped', 0);
+  });
+  onClick('outputs-choose', ({ kind }) => {
+    picker.accept = kind === 'texts' ? '.txt,.md,text/plain' : '.npz,.npy';
+    picker.click();
+  });
+  onClick('outputs-usual', ({ judge }) => judge.use({ text: undefined, inputs: undefined }));
+  for (const input of [picker, tokenizer]) {
+    input.addEventListener('change', () => {
+      const files = [...(input.files ?? [])];
+      input.value = '';
+      if (active !== undefined && files.length > 0) give(active, files, input === tokenizer);
+    });
+  }
+  for (const radio of section.querySelectorAll<HTMLInputElement>('input[type="radio"]')) {
+    radio.addEventListener('change', () => active?.judge.use({ tokens: Number(radio.value) }));
+  }
+  byId('outputs-types', HTMLElement).addEventListener('click', ({ target }) => {
+    const here = now();
+    const key = target instanceof Element ? target.closest('button')?.dataset.key : undefined;
+    const wanted = here?.judge.offered(here.choice).find((one) => one.key === key);
+    if (here === undefined || wanted === undefined) return;
+    const { shown, queue } = here.judge.state;
+    const isIn = shown.has(wanted.key) || queue.some((one) => one.key === wanted.key);
+    if (isIn) here.judge.remove(wanted);
+    else here.judge.add(wanted);
+  });
+  onResize(byId('outputs-picture', HTMLElement), () => redraw());
+
+  /** Uses files that were chosen or dropped. */
+  function give({ judge, kind }: NonNullable<typeof active>, files: readonly File[], isTokenizer: boolean): void {
+    const [file] = files;
+    if (file === undefined) return;
+    if (isTokenizer) {
+      // A single file under another name is still meant as the tokenizer.
+      const named = files.length === 1 ? [new File([file], 'tokenizer.json')] : files;
+      judge.use({ tokenizer: named });
+    } else judge.use(kind === 'texts' ? { text: file } : { inputs: file });
+    announce(`${file.name} is used`, 0);
+  }
+
+  let drawnVerdict: JudgedType | undefined;
+
+  /** Draws the section. */
+  function draw(): void {
+    const state = current();
+    const { model, plan, choice, run } = state;
+    const kind = model && outputsKind(model.info);
+    const why = whyNot(state, kind);
+    const before = active;
+    active = why === undefined ? judgeOf(state, kind) : undefined;
+    if (before !== active) before?.judge.cancel(false);
+    section.hidden = why === '';
+    const reason = byId('outputs-why', HTMLElement);
+    reason.hidden = why === undefined;
+    setText(reason, why ?? '');
+    byId('outputs-box', HTMLElement).hidden = active === undefined;
+    if (active === undefined || choice === undefined || plan === undefined) return;
+
+    const { judge } = active;
+    const { data, queue, ending, judged, shown } = judge.state;
+    const wanted = judge.wanted(choice);
+    const found = judged.get(wanted.key);
+    const works = queue.length > 0;
+    const saves = run.kind === 'running' || run.kind === 'asking';
+    const isText = active.kind === 'texts';
+    const lacksTokenizer = isText && !judge.hasTokenizer;
+    const nothing = plan.totals.quantized + plan.totals.cast === 0;
+
+    // The sentence.
+    setText(byId('outputs-verdict', HTMLElement), found === undefined ? '' : verdictOf(found.judgment));
+    setText(
+      byId('outputs-basis', HTMLElement),
+      found === undefined ? introduction(isText, lacksTokenizer) : basisOf(found, data),
+    );
+    const figures = byId('outputs-figures', HTMLDetailsElement);
+    figures.hidden = found === undefined;
+    if (found !== undefined && found !== drawnVerdict) {
+      drawTable(found);
+      if (!isText && drawnVerdict === undefined) figures.open = true;
+    }
+    drawnVerdict = found;
+
+    // The data.
+    drawData(data, isText, works, lacksTokenizer);
+
+    // The work.
+    const [start, stop] = [byId('outputs-run', HTMLButtonElement), byId('outputs-cancel', HTMLButtonElement)];
+    const focused = document.activeElement;
+    start.hidden = works || found !== undefined;
+    start.disabled = saves || nothing;
+    setText(start, lacksTokenizer ? 'Choose tokenizer.json…' : 'Compare the outputs');
+    stop.hidden = !works;
+    drawProgress(judge);
+    setText(
+      byId('outputs-status', HTMLElement),
+      nothing && !works ? 'These settings change nothing.' : statusOf(judge, found, lacksTokenizer),
+    );
+    const problem =
+      ending?.kind === 'failed' ? `${ending.label} could not be compared: ${ending.message.replace(/\.$/, '')}.` : '';
+    setText(byId('outputs-problem', HTMLElement), problem);
+
+    // The picture.
+    const picture = byId('outputs-picture', HTMLElement);
+    picture.hidden = !works && shown.size === 0;
+    byId('outputs-box', HTMLElement).classList.toggle('drawn', !picture.hidden);
+    if (!picture.hidden) {
+      setText(byId('outputs-caption', HTMLElement), captionOf(isText));
+      drawTypes(judge, wanted, saves);
+      drawChart(judge, wanted.key, active.kind);
+    }
+    // A button that is gone hands its focus on.
+    if (focused === start && start.hidden) (works ? stop : firstType()).focus({ preventScroll: true });
+    if (focused === stop && stop.hidden) (start.hidden ? firstType() : start).focus({ preventScroll: true });
+  }
+
+  const firstType = () =>
+    section.querySelector<HTMLButtonElement>('.outputs-types button') ?? byId('outputs-choose', HTMLButtonElement);
+
+  return {
+    draw: redraw,
+    /** Uses files that were dropped, if they are data for this section. Returns whether they are. */
+    take(files: readonly File[]): boolean {
+      if (active === undefined || files.length === 0) return false;
+      const isText = active.kind === 'texts';
+      const all = (pattern: RegExp) => files.every(({ name }) => pattern.test(name));
+      const tokenizers = isText && all(/tokenizer.*\.json$/i);
+      const texts = isText && files.length === 1 && (all(/\.(txt|md)$/i) || files[0]?.type === 'text/plain');
+      const arrays = !isText && files.length === 1 && all(/\.npz$/i);
+      if (!tokenizers && !texts && !arrays) return false;
+      give(active, files, tokenizers);
+      section.scrollIntoView({ block: 'nearest' });
+      return true;
+    },
+  };
+}
+
+/** The sentence before anything was compared. */
+function introduction(isText: boolean, lacksTokenizer: boolean): string {
+  if (lacksTokenizer) {
+    return 'This model comes without its tokenizer. Drop the tokenizer.json of the folder that it was made from, too.';
+  }
+  return isText
+    ? 'Both models read the same text, and their predictions of each next word are compared. Nothing leaves this device.'
+    : 'Both models are run on the same inputs, and their outputs are compared. Nothing leaves this device.';
+}
+
+const captionOf = (isText: boolean) =>
+  isText
+    ? 'Mean divergence of the predicted words from the original’s (KL, in nats) at each size. Lower is closer.'
+    : 'SQNR of the output that changes most, at each size. Higher is closer.';
+
+function drawData(
+  { text, inputs, tokens }: OutputsData,
+  isText: boolean,
+  works: boolean,
+  lacksTokenizer: boolean,
+): void {
+  byId('outputs-data', HTMLElement).hidden = lacksTokenizer;
+  const file = isText ? text : inputs;
+  const usual = isText ? 'A built-in story' : 'Random inputs';
+  setText(byId('outputs-source', HTMLElement), file?.name ?? usual);
+  const [choose, back] = [byId('outputs-choose', HTMLButtonElement), byId('outputs-usual', HTMLButtonElement)];
+  setText(choose, isText ? 'Choose a text…' : 'Choose a .npz…');
+  setText(back, isText ? 'Use the built-in story' : 'Use random inputs');
+  if (document.activeElement === back && file === undefined) choose.focus();
+  back.hidden = file === undefined;
+  choose.disabled = works;
+  back.disabled = works;
+  const choice = byId('outputs-tokens', HTMLFieldSetElement);
+  choice.hidden = !isText;
+  choice.disabled = works;
+  for (const radio of choice.querySelectorAll('input')) radio.checked = Number(radio.value) === tokens;
+}
+
+function drawProgress({ state: { queue, progress } }: Judge): void {
+  const bar = byId('outputs-progress', HTMLProgressElement);
+  bar.classList.toggle('resting', queue.length === 0);
+  bar.setAttribute('aria-hidden', String(queue.length === 0));
+  if (queue.length === 0 || progress === undefined) bar.value = 0;
+  else if (progress.step === 'run') bar.removeAttribute('value');
+  else
+    bar.value =
+      progress.step === 'quantize'
+        ? progress.share * quantizeShare
+        : quantizeShare + progress.share * (1 - quantizeShare);
+}
+
+/** The line below the button. */
+function statusOf(judge: Judge, found: JudgedType | undefined, lacksTokenizer: boolean): string {
+  const { queue, progress, stepBegin, ending } = judge.state;
+  const [first, ...others] = queue;
+  if (first !== undefined && progress !== undefined) {
+    const waiting = others.length === 0 ? '' : ` · then ${others.map(({ label }) => label).join(', ')}`;
+    return stepText(first, progress, (performance.now() - stepBegin) / 1000) + waiting;
+  }
+  const seconds = judge.expectedSeconds;
+  const time = seconds === undefined ? '' : `Takes about ${formatSeconds(seconds)}, and the time of quantizing.`;
+  if (lacksTokenizer || found !== undefined) return ending?.kind === 'cancelled' ? 'Stopped.' : '';
+  return `${ending?.kind === 'cancelled' ? 'Stopped. ' : ''}${time}`;
+}
+
+function stepText({ label }: WantedType, progress: NonNullable<Judge['state']['progress']>, seconds: number): string {
+  if (progress.step === 'run') return `${label}: running both models…`;
+  const { share } = progress;
+  const done = `${Math.floor(share * 100)}\u00a0%`;
+  const left = share > leastShare ? `, about ${formatSeconds((seconds / share) * (1 - share))} left` : '';
+  if (progress.step === 'quantize') return `${label}: quantizing, ${done}${left}`;
+  return `${label}: ${formatMany(progress.tokens, 'token')} in all layers, ${done}${left}`;
+}
+
+/** The buttons of the types. A pressed one is in the picture, or waits for its turn. */
+function drawTypes(judge: Judge, current: WantedType, isDisabled: boolean): void {
+  const box = byId('outputs-types', HTMLElement);
+  const { queue, shown, judged } = judge.state;
+  const offered = judge.offered(current.choice);
+  const old = [...box.querySelectorAll('button')];
+  const isSame = old.length === offered.length && offered.every(({ key }, i) => old[i]?.dataset.key === key);
+  const buttons = isSame
+    ? old
+    : offered.map(({ key, label }) => html('button', { type: 'button', class: 'small', 'data-key': key }, label));
+  if (!isSame) box.replaceChildren(html('span', { class: 'hint' }, 'Compare with'), ...buttons);
+  for (const [i, node] of buttons.entries()) {
+    const { key } = offered[i] as WantedType;
+    const at = queue.findIndex((one) => one.key === key);
+    node.setAttribute('aria-pressed', String(at >= 0 || shown.has(key)));
+    node.classList.toggle('waiting', at >= 0);
+    node.classList.toggle('current', key === current.key);
+    node.title =
+      at === 0 ? 'being compared' : at > 0 ? 'waits for its turn' : key === current.key ? 'the chosen type' : '';
+    node.disabled = isDisabled && !judged.has(key);
+  }
+}
