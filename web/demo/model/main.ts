@@ -76,7 +76,7 @@ function lookAt(session: ModelSession, name: string): void {
 function startOutputsLater(session: ModelSession, current: () => State) {
   type Section = ReturnType<typeof import('./outputsview.js').startOutputs>;
   let section: Section | undefined;
-  let loading: Promise<void> | undefined;
+  let isLoading = false;
   const load = async () => {
     const { startOutputs } = await import('./outputsview.js');
     section = startOutputs({ options: (choice) => session.options(choice) }, current);
@@ -86,7 +86,9 @@ function startOutputsLater(session: ModelSession, current: () => State) {
     draw({ plan }: State): void {
       section?.draw();
       // Without a network, the page does without the section.
-      if (plan !== undefined) loading ??= load().catch(() => {});
+      if (plan === undefined || isLoading) return;
+      isLoading = true;
+      void load().catch(() => {});
     },
     take: (files: readonly File[]) => section?.take(files) ?? false,
   };

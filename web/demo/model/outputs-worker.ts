@@ -69,9 +69,9 @@ async function judgeTexts(question: OutputsQuestion): Promise<Pick<JudgedType, '
     reference: [...question.files],
     text: ids,
     chunkSize: Math.min(chunkTokens, ids.length),
-    onProgress: ({ bytesDone, bytesTotal }) => {
-      const share = bytesDone / Math.max(1, bytesTotal);
-      answer({ kind: 'progress', step: 'layers', tokens: ids.length, pass: 0, passes: 0, share });
+    onProgress: ({ pass, passes, done, total }) => {
+      const share = (pass - 1 + done / Math.max(1, total)) / passes;
+      answer({ kind: 'progress', step: 'layers', tokens: total, share });
     },
   });
   return { bytes, seconds: (performance.now() - begin) / 1000, judgment: { kind: 'texts', figures } };

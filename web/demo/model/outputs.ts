@@ -38,8 +38,6 @@ export type OutputsProgress =
   | {
       readonly step: 'layers';
       readonly tokens: number;
-      readonly pass: number;
-      readonly passes: number;
       readonly share: number;
     };
 

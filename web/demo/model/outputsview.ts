@@ -1,6 +1,7 @@
-import type { PlanOptions } from 'scalepoint/model';
+import { type PlanOptions, planModel, presetTarget } from 'scalepoint/model';
 import { type OutputsKind, outputsKind } from '../../src/tooling.js';
 import { byId, html, onResize, setText } from '../shared/dom.js';
+import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatCount, formatDecibels, formatMany, formatReal } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
 import { announce } from '../shared/live.js';
@@ -263,6 +264,14 @@ function drawChart(judge: Judge, current: string, kind: 'texts' | 'arrays'): voi
 
 // ------------------------------------------------------------------------------------------------------------------------ section
 
+/** The architecture of a model that can be converted; undefined for other models, and if a conversion fails. */
+async function convertedArchitecture({ files, other }: ModelFile): Promise<string | undefined> {
+  if (other === undefined) return undefined;
+  const options = { to: presetTarget(other, 'safe'), missingBytes: 'keep' } as PlanOptions;
+  const plan = await planModel([...files], options).catch(() => undefined);
+  return plan?.architecture;
+}
+
 /** Events of the page that the section causes. */
 interface OutputsEvents {
   /** Options of `quantizeModel` for a choice. */
@@ -277,10 +286,24 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
   let active: { readonly judge: Judge; readonly kind: 'texts' | 'arrays' } | undefined;
   let frame = 0;
   const redraw = () => {
-    frame ||= requestAnimationFrame(() => {
+    if (frame !== 0) return;
+    frame = requestAnimationFrame(() => {
       frame = 0;
       if (section.isConnected) draw();
     });
+  };
+
+  /** Kinds of models, as far as they are known. */
+  const kinds = new WeakMap<ModelFile, OutputsKind | undefined>();
+  const kindOf = (model: ModelFile): OutputsKind | undefined => {
+    if (!kinds.has(model)) {
+      kinds.set(model, undefined);
+      void convertedArchitecture(model).then((architecture) => {
+        kinds.set(model, outputsKind(model.info, architecture));
+        redraw();
+      });
+    }
+    return kinds.get(model);
   };
 
   /** The judge of the model; undefined if its outputs cannot be compared. */
@@ -358,7 +381,7 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
   function draw(): void {
     const state = current();
     const { model, plan, choice, run } = state;
-    const kind = model && outputsKind(model.info);
+    const kind = model && kindOf(model);
     const why = whyNot(state, kind);
     const before = active;
     active = why === undefined ? judgeOf(state, kind) : undefined;

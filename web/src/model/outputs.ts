@@ -11,9 +11,15 @@ export type OutputsKind =
   /** A language model of an architecture that cannot be computed. */
   | { readonly kind: 'unknown'; readonly architecture: string; readonly known: readonly string[] };
 
-/** How the outputs of a model can be compared; undefined if they cannot, and it does not seem to be a language model. */
-export function outputsKind({ format, metadata, conversion }: ModelInfo): OutputsKind | undefined {
-  const architecture = conversion?.architecture ?? metadata['general.architecture'];
+/**
+ * How the outputs of a model can be compared; undefined if they cannot, and it does not seem to be a language model.
+ * @param converted its architecture as a plan of a conversion states it
+ */
+export function outputsKind(
+  { format, metadata }: Pick<ModelInfo, 'format' | 'metadata'>,
+  converted: string | undefined,
+): OutputsKind | undefined {
+  const architecture = converted ?? metadata['general.architecture'];
   if (typeof architecture === 'string') {
     const experts = metadata[`${architecture}.expert_count`];
     const isDense = typeof experts !== 'number' || experts === 0;

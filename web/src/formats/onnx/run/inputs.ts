@@ -326,7 +326,7 @@ export function feedsFrom(
     if (data.length !== count) throw rangeError(path(name), exactly(count, 'values'), data.length);
     values[name] = new Tensor(type, typed(type, data, path(name)), shape);
   }
-  return { values, guessed, given: new Set(given.keys()) };
+  return { values, guessed, given: new Set(arrays.keys()) };
 }
 
 /** Makes the inputs of a model from options. @throws RangeError for invalid inputs; ScalepointError for files */
