@@ -1,4 +1,4 @@
-import { type PlanOptions, presetTarget } from 'scalepoint/model';
+import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
 import { recall, remember } from '../shared/remember.js';
 import { formatFor, infoOf, type ModelChoice, withTarget } from './choice.js';
@@ -18,9 +18,7 @@ import {
 } from './outputs.js';
 
 /** A type to compare. */
-export interface WantedType {
-  readonly key: string;
-  readonly label: string;
+export interface WantedType extends Pick<JudgedType, 'key' | 'label' | 'settings'> {
   readonly choice: ModelChoice;
 }
 
@@ -64,10 +62,10 @@ function keyOf({ to, words, rules, size, kept }: ModelChoice, { text, tokens, in
   return JSON.stringify([to, words, rules, size, [...kept].sort(), fileKey(text), tokens, fileKey(inputs)]);
 }
 
-/** Name of a choice: `int4 group-size 32`. */
-function labelOf({ to, words, rules, size, kept }: ModelChoice): string {
-  const flags = Object.entries(words).flatMap(([name, value]) => (value === true ? [name] : [value]));
-  return [size ?? to, ...flags, ...(rules.length + kept.size > 0 ? ['with rules'] : [])].join(' ');
+/** The settings of a choice beside its type: `group-size 32, with rules`. */
+function settingsOf({ words, rules, kept }: ModelChoice): string {
+  const flags = Object.entries(words).map(([name, value]) => (value === true ? name : `${name} ${value}`));
+  return [...flags, ...(rules.length + kept.size > 0 ? ['with rules'] : [])].join(', ');
 }
 
 /** Compares outputs of one model, a type after the other. */
@@ -123,7 +121,12 @@ export class Judge {
   }
 
   wanted(choice: ModelChoice): WantedType {
-    return { key: keyOf(choice, this.#state.data), label: labelOf(choice), choice };
+    return {
+      key: keyOf(choice, this.#state.data),
+      label: choice.size ?? choice.to,
+      settings: settingsOf(choice),
+      choice,
+    };
   }
 
   /** The result for a choice, if it is known. */
@@ -178,6 +181,12 @@ export class Judge {
     if (worked) this.#set({ queue: [], progress: undefined, ...(isAsked && { ending: { kind: 'cancelled' } }) });
   }
 
+  #messageOf(error: unknown): string {
+    if (!(error instanceof ScalepointError && error.code === 'RUNTIME')) return inPageWords(error);
+    // Its hint is about options that the page does not have.
+    return `${error.statement}. A .npz file with inputs of other shapes may work`;
+  }
+
   #end(): void {
     this.#worker?.terminate();
     this.#worker = undefined;
@@ -209,10 +218,11 @@ export class Judge {
         if (rate !== undefined) remember(rateName, rate.toExponential(2));
       }
       const { judged, shown, queue } = this.#state;
-      const one = { key: wanted.key, label: wanted.label, bytes, seconds, judgment };
+      const { key, label, settings } = wanted;
+      const one = { key, label, settings, bytes, seconds, judgment };
       this.#set({
-        judged: new Map([...judged, [wanted.key, one]]),
-        shown: new Set([...shown, wanted.key]),
+        judged: new Map([...judged, [key, one]]),
+        shown: new Set([...shown, key]),
         queue: queue.slice(1),
         progress: undefined,
       });
@@ -221,7 +231,7 @@ export class Judge {
       this.#set({
         queue: this.#state.queue.slice(1),
         progress: undefined,
-        ending: { kind: 'failed', label: wanted.label, message: inPageWords(error) },
+        ending: { kind: 'failed', label: wanted.label, message: this.#messageOf(error) },
       });
     }
     void this.#next();

@@ -67,7 +67,9 @@ async function judgeTexts(question: OutputsQuestion): Promise<Pick<JudgedType, '
   const begin = performance.now();
   const figures = await evaluateModel(result, {
     reference: [...question.files],
-    text: ids,
+    // With a tokenizer in place of ids, an id that the model lacks is an error of the tokenizer.
+    text: 'tokenized',
+    tokenizer: { encode: () => ids },
     chunkSize: Math.min(chunkTokens, ids.length),
     onProgress: ({ pass, passes, done, total }) => {
       const share = (pass - 1 + done / Math.max(1, total)) / passes;

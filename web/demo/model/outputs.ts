@@ -23,7 +23,10 @@ export type Judgment =
 export interface JudgedType {
   /** Key of the choice and of the data. */
   readonly key: string;
+  /** The type, or the size of a mixture. */
   readonly label: string;
+  /** Settings beside the type, in words. */
+  readonly settings: string;
   /** Size of the result. */
   readonly bytes: number;
   /** Seconds of running the models, without quantizing. */
@@ -136,11 +139,7 @@ export function worstOutput({ outputs }: RunReport): RunReport['outputs'][number
 export function verdictOf(judgment: Judgment): string {
   if (judgment.kind === 'texts') {
     const { figures } = judgment;
-    const places_ = places(figures.sameTop.value);
-    const same =
-      figures.sameTop.value === 1
-        ? 'The next word that the model finds most likely stays the same in all places'
-        : `The next word that the model finds most likely is the same in ${places_}`;
+    const same = `The next word that the model finds most likely is the same in ${places(figures.sameTop.value)}`;
     return `${same}; ${perplexityText(figures)}.`;
   }
   const { figures } = judgment;
@@ -150,9 +149,10 @@ export function verdictOf(judgment: Judgment): string {
   const bad = figures.outputs.reduce((sum, { mismatched }) => sum + mismatched, 0);
   const ending = bad === 0 ? '' : ` ${bad} of the numbers are infinite or NaN in one model only.`;
   if (sqnrDb === Number.POSITIVE_INFINITY) return `The outputs are exactly the same.${ending}`;
-  const many = figures.outputs.length > 1;
-  const name = many ? `The output that changes most, ${worst.name},` : `The output ${worst.name}`;
-  return `${name} differs by ${relativeText(relativeL2)} of its size.${ending}`;
+  const off = `off by ${relativeText(relativeL2)}`;
+  return figures.outputs.length > 1
+    ? `Of the ${figures.outputs.length} outputs, ${worst.name} changes most: it is ${off}.${ending}`
+    : `The output ${worst.name} is ${off}.${ending}`;
 }
 
 /** A number with its standard error, in the digits that the error leaves. */
@@ -164,29 +164,31 @@ export function withError(value: number, error: number, unit = ''): string {
 
 // -------------------------------------------------------------------------------------------------------------------------- chart
 
-/** Height of a judgment in the chart: log10 of the mean divergence, or the SQNR of the worst output. */
+/** Height of a judgment in the chart: -log10 of the mean divergence, or the SQNR of the worst output. Infinite if nothing changes. */
 export function heightOf(judgment: Judgment): number {
   return judgment.kind === 'texts'
-    ? Math.log10(judgment.figures.kl.value)
+    ? -Math.log10(judgment.figures.kl.value)
     : (worstOutput(judgment.figures)?.error.sqnrDb ?? Number.NaN);
 }
 
-/** The axis of divergences. Its positions are powers of ten. */
+/** Grid lines of a logarithmic axis: steps within a decade, and every how many decades. */
+const grids: readonly (readonly [steps: readonly number[], every: number])[] = [
+  [[1, 2, 5], 1],
+  [[1, 3], 1],
+  [[1], 1],
+  [[1], 2],
+  [[1], 3],
+];
+
+/** The axis of divergences. Smaller ones are higher. */
 export const divergenceAxis: VerticalAxis = {
   unit: 'KL',
   ticks(low, high, wanted) {
-    // 1, 2 and 5 in each decade, or 1 and 3, or 1 alone, or every second one.
-    for (const [steps, every] of [
-      [[1, 2, 5], 1],
-      [[1, 3], 1],
-      [[1], 1],
-      [[1], 2],
-      [[1], 3],
-    ] as const) {
+    for (const [steps, every] of grids) {
       const found: number[] = [];
-      for (let decade = Math.floor(low / every) * every; decade <= high; decade += every) {
+      for (let decade = Math.floor(-high / every) * every; decade <= -low; decade += every) {
         for (const step of steps) {
-          const at = decade + Math.log10(step);
+          const at = -(decade + Math.log10(step));
           if (at >= low && at <= high) found.push(at);
         }
       }
@@ -195,7 +197,7 @@ export const divergenceAxis: VerticalAxis = {
     return [];
   },
   label(tick) {
-    const value = Number((10 ** tick).toPrecision(1));
+    const value = Number((10 ** -tick).toPrecision(1));
     return value >= 1e-4 ? String(value) : value.toExponential(0).replace('e-', 'e\u2212');
   },
 };

@@ -5,6 +5,7 @@ import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatCount, formatDecibels, formatMany, formatReal } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
 import { announce } from '../shared/live.js';
+import { watchScrollBoxes } from '../shared/scroll.js';
 import type { ModelChoice } from './choice.js';
 import { Judge, type WantedType } from './judge.js';
 import {
@@ -80,6 +81,16 @@ function markup(): Node[] {
         html('p', { class: 'outputs-verdict', id: 'outputs-verdict', role: 'status' }),
         html('p', { class: 'hint', id: 'outputs-basis' }),
         html(
+          'details',
+          { class: 'more outputs-figures', id: 'outputs-figures', hidden: '' },
+          html('summary', {}, 'All figures'),
+          html(
+            'div',
+            { class: 'scroll', 'data-name': 'Figures of the outputs' },
+            html('table', { id: 'outputs-table' }),
+          ),
+        ),
+        html(
           'div',
           { class: 'outputs-data', id: 'outputs-data' },
           html(
@@ -109,8 +120,8 @@ function markup(): Node[] {
           ),
           html('progress', { id: 'outputs-progress', max: 1, value: 0, 'aria-label': 'Progress of comparing outputs' }),
           html('p', { class: 'hint', id: 'outputs-status' }),
-          html('p', { class: 'outputs-problem', id: 'outputs-problem', role: 'alert' }),
         ),
+        html('p', { class: 'outputs-problem', id: 'outputs-problem', role: 'alert' }),
       ),
       html(
         'div',
@@ -123,12 +134,6 @@ function markup(): Node[] {
           role: 'group',
           'aria-label': 'Types in the picture',
         }),
-      ),
-      html(
-        'details',
-        { class: 'more outputs-figures', id: 'outputs-figures', hidden: '' },
-        html('summary', {}, 'All figures'),
-        html('div', { class: 'scroll', 'data-name': 'Figures of the outputs' }, html('table', { id: 'outputs-table' })),
       ),
     ),
   ];
@@ -207,9 +212,10 @@ function drawTable(judged: JudgedType): void {
 /** Facts about the data of a result. */
 function basisOf({ judgment }: JudgedType, { text, inputs: file }: OutputsData): string {
   if (judgment.kind === 'texts') {
-    const { tokens, counted } = judgment.figures;
+    const { tokens, counted, sameTop } = judgment.figures;
     const name = text === undefined ? 'the built-in story' : text.name;
-    return `Measured at ${formatMany(counted, 'place')} in ${formatMany(tokens, 'token')} of ${name}. A token is a word or a part of one.`;
+    const error = Math.ceil(sameTop.error * 100);
+    return `Measured at ${formatMany(counted, 'place')} (± ${error} of 100) in ${formatMany(tokens, 'token')} of ${name}. A token is a word or a part of one.`;
   }
   const { inputs, guessedSizes } = judgment.figures;
   const names = inputs.map(
@@ -225,6 +231,12 @@ function basisOf({ judgment }: JudgedType, { text, inputs: file }: OutputsData):
 
 // -------------------------------------------------------------------------------------------------------------------------- chart
 
+/** The name of a type. Settings tell types of one name apart. */
+function nameIn(points: readonly JudgedType[], { label, settings }: JudgedType): string {
+  const isAlone = points.filter((one) => one.label === label).length === 1;
+  return isAlone || settings === '' ? label : `${label} (${settings})`;
+}
+
 function drawChart(judge: Judge, current: string, kind: 'texts' | 'arrays'): void {
   const node = byId('outputs-chart', SVGSVGElement);
   const { width, height } = node.getBoundingClientRect();
@@ -235,14 +247,14 @@ function drawChart(judge: Judge, current: string, kind: 'texts' | 'arrays'): voi
   const place = ({ bytes, judgment }: JudgedType) => ({ x: bytes / factor, y: heightOf(judgment) });
   const marks: ChartMark[] = points.map((one) => ({
     ...place(one),
-    label: one.label,
+    label: nameIn(points, one),
     ...(one.key === current && { isChosen: true }),
   }));
   const said = points.map((one) => {
-    const { judgment, label, bytes } = one;
+    const { judgment, bytes } = one;
     const figure =
       judgment.kind === 'texts' ? `KL ${formatReal(judgment.figures.kl.value, 2)}` : formatDecibels(heightOf(judgment));
-    return `${label}: ${formatBytes(bytes)}, ${figure}`;
+    return `${nameIn(points, one)}: ${formatBytes(bytes)}, ${figure}`;
   });
   const empty = points.length === 0;
   node.classList.toggle('empty', empty);
@@ -282,6 +294,7 @@ interface OutputsEvents {
 export function startOutputs(events: OutputsEvents, current: () => State) {
   const section = byId('outputs', HTMLElement);
   section.replaceChildren(...markup());
+  watchScrollBoxes(section);
   const judges = new WeakMap<object, { readonly judge: Judge; readonly kind: 'texts' | 'arrays' }>();
   let active: { readonly judge: Judge; readonly kind: 'texts' | 'arrays' } | undefined;
   let frame = 0;
@@ -329,8 +342,8 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
   const tokenizer = byId('outputs-tokenizer', HTMLInputElement);
   onClick('outputs-run', ({ judge, kind, choice }) => {
     if (kind === 'texts' && !judge.hasTokenizer) return tokenizer.click();
-    judge.add(judge.wanted(choice));
-    announce('Comparing the outputs', 0);
+    if (judge.resultOf(choice) === undefined) judge.add(judge.wanted(choice));
+    else for (const one of judge.offered(choice)) judge.add(one);
   });
   onClick('outputs-cancel', ({ judge }) => {
     judge.cancel();
@@ -404,7 +417,8 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     const nothing = plan.totals.quantized + plan.totals.cast === 0;
 
     // The sentence.
-    setText(byId('outputs-verdict', HTMLElement), found === undefined ? '' : verdictOf(found.judgment));
+    const running = works ? `Comparing ${queue[0]?.label} with the original…` : '';
+    setText(byId('outputs-verdict', HTMLElement), found === undefined ? running : verdictOf(found.judgment));
     setText(
       byId('outputs-basis', HTMLElement),
       found === undefined ? introduction(isText, lacksTokenizer) : basisOf(found, data),
@@ -423,14 +437,18 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     // The work.
     const [start, stop] = [byId('outputs-run', HTMLButtonElement), byId('outputs-cancel', HTMLButtonElement)];
     const focused = document.activeElement;
-    start.hidden = works || found !== undefined;
+    const others = found === undefined ? [] : judge.offered(choice).filter(({ key }) => !judged.has(key));
+    start.hidden = works || (found !== undefined && others.length === 0);
     start.disabled = saves || nothing;
-    setText(start, lacksTokenizer ? 'Choose tokenizer.json…' : 'Compare the outputs');
+    const more = others.length === 1 ? 'Compare the other type' : `Compare the other ${others.length} types`;
+    setText(start, lacksTokenizer ? 'Choose tokenizer.json…' : found === undefined ? 'Compare the outputs' : more);
     stop.hidden = !works;
     drawProgress(judge);
     setText(
       byId('outputs-status', HTMLElement),
-      nothing && !works ? 'These settings change nothing.' : statusOf(judge, found, lacksTokenizer),
+      nothing && !works
+        ? 'These settings change nothing.'
+        : statusOf(judge, lacksTokenizer ? 0 : Math.max(1, others.length), state.expectedSeconds),
     );
     const problem =
       ending?.kind === 'failed' ? `${ending.label} could not be compared: ${ending.message.replace(/\.$/, '')}.` : '';
@@ -441,7 +459,7 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     picture.hidden = !works && shown.size === 0;
     byId('outputs-box', HTMLElement).classList.toggle('drawn', !picture.hidden);
     if (!picture.hidden) {
-      setText(byId('outputs-caption', HTMLElement), captionOf(isText));
+      setText(byId('outputs-caption', HTMLElement), captionOf(isText, judge.state));
       drawTypes(judge, wanted, saves);
       drawChart(judge, wanted.key, active.kind);
     }
@@ -481,10 +499,16 @@ function introduction(isText: boolean, lacksTokenizer: boolean): string {
     : 'Both models are run on the same inputs, and their outputs are compared. Nothing leaves this device.';
 }
 
-const captionOf = (isText: boolean) =>
-  isText
-    ? 'Mean divergence of the predicted words from the original’s (KL, in nats) at each size. Lower is closer.'
-    : 'SQNR of the output that changes most, at each size. Higher is closer.';
+/** The line below the picture. Types without any loss have no place in it. */
+function captionOf(isText: boolean, { judged, shown }: Judge['state']): string {
+  const same = [...shown]
+    .flatMap((key) => judged.get(key) ?? [])
+    .filter(({ judgment }) => heightOf(judgment) === Number.POSITIVE_INFINITY);
+  const words = isText
+    ? 'Mean divergence of the predictions (KL, in nats) at each size. Higher is closer to the original.'
+    : 'SQNR of the output that changes most, at each size. Higher is closer to the original.';
+  return same.length === 0 ? words : `${words} Exactly the same: ${same.map(({ label }) => label).join(', ')}.`;
+}
 
 function drawData(
   { text, inputs, tokens }: OutputsData,
@@ -522,8 +546,8 @@ function drawProgress({ state: { queue, progress } }: Judge): void {
         : quantizeShare + progress.share * (1 - quantizeShare);
 }
 
-/** The line below the button. */
-function statusOf(judge: Judge, found: JudgedType | undefined, lacksTokenizer: boolean): string {
+/** The line below the button. @param count of the types that the button adds @param quantizing seconds of making one of them */
+function statusOf(judge: Judge, count: number, quantizing = 0): string {
   const { queue, progress, stepBegin, ending } = judge.state;
   const [first, ...others] = queue;
   if (first !== undefined && progress !== undefined) {
@@ -531,9 +555,9 @@ function statusOf(judge: Judge, found: JudgedType | undefined, lacksTokenizer: b
     return stepText(first, progress, (performance.now() - stepBegin) / 1000) + waiting;
   }
   const seconds = judge.expectedSeconds;
-  const time = seconds === undefined ? '' : `Takes about ${formatSeconds(seconds)}, and the time of quantizing.`;
-  if (lacksTokenizer || found !== undefined) return ending?.kind === 'cancelled' ? 'Stopped.' : '';
-  return `${ending?.kind === 'cancelled' ? 'Stopped. ' : ''}${time}`;
+  const time =
+    seconds === undefined || count === 0 ? '' : `Takes about ${formatSeconds(count * (seconds + quantizing))}.`;
+  return ending?.kind === 'cancelled' ? `Stopped. ${time}` : time;
 }
 
 function stepText({ label }: WantedType, progress: NonNullable<Judge['state']['progress']>, seconds: number): string {

@@ -1,8 +1,8 @@
 /**
- * Makes the scrolling boxes of the page reachable by keyboard. A box gets a tab stop and a name only while its content overflows, so that
+ * Makes the scrolling boxes in a part of the page reachable by keyboard. A box gets a tab stop and a name only while its content overflows, so that
  * useless stops are avoided.
  */
-export function startScrollBoxes(): void {
+export function watchScrollBoxes(part: ParentNode): void {
   const update = (box: HTMLElement) => {
     const scrolls = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
     if (scrolls === box.hasAttribute('tabindex')) return;
@@ -21,7 +21,7 @@ export function startScrollBoxes(): void {
       if (box !== null) update(box);
     }
   });
-  for (const box of document.querySelectorAll<HTMLElement>('.scroll')) {
+  for (const box of part.querySelectorAll<HTMLElement>('.scroll')) {
     observer.observe(box);
     for (const child of box.children) observer.observe(child);
   }

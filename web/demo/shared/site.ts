@@ -1,6 +1,6 @@
 import type { Scalepoint } from 'scalepoint';
 import { byId, setText } from './dom.js';
-import { startScrollBoxes } from './scroll.js';
+import { watchScrollBoxes } from './scroll.js';
 import { startTheme } from './theme.js';
 
 /** The address of the site's front page. Read once, since moving to another page within this document changes the base of relative links. */
@@ -23,7 +23,7 @@ async function prepareOffline(): Promise<void> {
 /** Sets up the common parts of all pages: the theme, boxes that scroll, the link to the content, offline visits. */
 export function startSite(): void {
   startTheme();
-  startScrollBoxes();
+  watchScrollBoxes(document);
   byId('skip', HTMLAnchorElement).addEventListener('click', (event) => {
     // The hash of the address holds the settings, so the link must not change it.
     event.preventDefault();
