@@ -448,7 +448,7 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
       byId('outputs-status', HTMLElement),
       nothing && !works
         ? 'These settings change nothing.'
-        : statusOf(judge, lacksTokenizer ? 0 : Math.max(1, others.length), state.expectedSeconds),
+        : statusOf(judge, lacksTokenizer ? 0 : found === undefined ? 1 : others.length, state.expectedSeconds),
     );
     const problem =
       ending?.kind === 'failed' ? `${ending.label} could not be compared: ${ending.message.replace(/\.$/, '')}.` : '';
