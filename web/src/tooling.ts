@@ -42,7 +42,7 @@ export { modelInFolder } from './model/folder.js';
 export { urlOfText } from './model/given-input.js';
 export { ruleFrom, rulesFrom, rulesText } from './model/mixture-rules.js';
 export { type Preset, presets } from './model/names.js';
-export { type OutputsKind, outputsKind } from './model/outputs.js';
+export { languageArchitectures, type OutputsKind, outputsKind } from './model/outputs.js';
 export { withOptions } from './model/plan-model.js';
 export { isModelStart, modelStartBytes } from './model/recognize.js';
 export { checkFits, checkPlan } from './model/saved-plan.js';

@@ -1,4 +1,5 @@
 import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
+import type { OutputsKind } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { recall, remember } from '../shared/remember.js';
 import { formatFor, infoOf, type ModelChoice, withTarget } from './choice.js';
@@ -6,7 +7,6 @@ import { inPageWords } from './explain.js';
 import { errorOf } from './failure.js';
 import {
   type JudgedType,
-  type Judgment,
   type OutputsAnswer,
   type OutputsData,
   type OutputsProgress,
@@ -43,7 +43,7 @@ export interface JudgeState {
 }
 
 const initial: JudgeState = {
-  data: { text: undefined, tokenizer: [], tokens: tokenChoices[0] ?? 256, inputs: undefined },
+  data: { kind: 'texts', text: undefined, tokenizer: [], tokens: tokenChoices[0] ?? 256, inputs: undefined },
   judged: new Map(),
   shown: new Set(),
   queue: [],
@@ -52,14 +52,11 @@ const initial: JudgeState = {
   ending: undefined,
 };
 
-/** Name under which the speed of this device is remembered. */
-const rateName = 'outputs-rate';
-
 const fileKey = (file: File | undefined) => file && [file.name, file.size, file.lastModified];
 
 /** Key of a choice with some data. */
-function keyOf({ to, words, rules, size, kept }: ModelChoice, { text, tokens, inputs }: OutputsData): string {
-  return JSON.stringify([to, words, rules, size, [...kept].sort(), fileKey(text), tokens, fileKey(inputs)]);
+function keyOf({ to, words, rules, size, kept }: ModelChoice, { kind, text, tokens, inputs }: OutputsData): string {
+  return JSON.stringify([to, words, rules, size, [...kept].sort(), kind, fileKey(text), tokens, fileKey(inputs)]);
 }
 
 /** The settings of a choice beside its type: `group-size 32, with rules`. */
@@ -71,7 +68,8 @@ function settingsOf({ words, rules, kept }: ModelChoice): string {
 /** Compares outputs of one model, a type after the other. */
 export class Judge {
   readonly #model: ModelFile;
-  readonly #kind: Judgment['kind'];
+  /** The ways to compare its outputs. */
+  readonly kind: OutputsKind;
   readonly #optionsOf: (choice: ModelChoice) => Promise<PlanOptions>;
   readonly #draw: () => void;
   #state = initial;
@@ -83,14 +81,17 @@ export class Judge {
    */
   constructor(
     model: ModelFile,
-    kind: Judgment['kind'],
+    kind: OutputsKind,
     optionsOf: (choice: ModelChoice) => Promise<PlanOptions>,
     draw: () => void,
   ) {
     this.#model = model;
-    this.#kind = kind;
+    this.kind = kind;
     this.#optionsOf = optionsOf;
     this.#draw = draw;
+    // Without a tokenizer a text means nothing, so arrays are the usual data if the model takes both.
+    const usual = kind.takesTexts && (!kind.takesArrays || this.hasTokenizer) ? 'texts' : 'arrays';
+    this.#state = { ...initial, data: { ...initial.data, kind: usual } };
   }
 
   get state(): JudgeState {
@@ -107,6 +108,11 @@ export class Judge {
     return [...this.#model.files, ...this.#state.data.tokenizer].some(({ name }) => name === 'tokenizer.json');
   }
 
+  /** Name under which the speed of this device is remembered. */
+  get #rateName(): string {
+    return this.kind.takesArrays ? 'runtime-rate' : 'outputs-rate';
+  }
+
   /** Number of weights in matrices, which a text passes. */
   get #weights(): number {
     const matrices = this.#model.tensors.filter(({ shape }) => shape.length > 1);
@@ -115,8 +121,8 @@ export class Judge {
 
   /** Estimated seconds of running both models; undefined if it cannot be predicted. */
   get expectedSeconds(): number | undefined {
-    if (this.#kind === 'arrays') return [...this.#state.judged.values()].at(-1)?.seconds;
-    const rate = Number(recall(rateName)) || usualRate;
+    if (this.#state.data.kind === 'arrays') return [...this.#state.judged.values()].at(-1)?.seconds;
+    const rate = Number(recall(this.#rateName)) || usualRate;
     return secondsFor(this.#weights, this.#state.data.tokens, rate);
   }
 
@@ -207,7 +213,7 @@ export class Judge {
       const floats = presetTarget(format, 'safe');
       const { judgment, bytes, seconds } = await this.#ask({
         ...data,
-        kind: this.#kind,
+        needsRuntime: this.kind.takesArrays,
         files: this.#model.files,
         options,
         floats,
@@ -215,7 +221,7 @@ export class Judge {
       if (this.#state.queue[0] !== wanted) return;
       if (judgment.kind === 'texts') {
         const rate = rateOf(this.#weights, judgment.figures.tokens, seconds);
-        if (rate !== undefined) remember(rateName, rate.toExponential(2));
+        if (rate !== undefined) remember(this.#rateName, rate.toExponential(2));
       }
       const { judged, shown, queue } = this.#state;
       const { key, label, settings } = wanted;

@@ -60,13 +60,24 @@ async function idsOf({ files, tokenizer, text, tokens }: OutputsQuestion): Promi
   return ids.subarray(0, tokens).slice();
 }
 
+/** The site's own onnxruntime-web. */
+async function loadedRuntime() {
+  const runtime = await import('onnxruntime-web/wasm');
+  // Pages without cross-origin isolation have one thread.
+  runtime.env.wasm.numThreads = 1;
+  runtime.env.logLevel = 'fatal';
+  return runtime;
+}
+
 async function judgeTexts(question: OutputsQuestion): Promise<Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>> {
   // A text that cannot be read is found before the long part.
   const ids = await idsOf(question);
   const { result, bytes } = await resultOf(question);
+  const run = question.needsRuntime ? { runtime: await loadedRuntime() } : undefined;
   const begin = performance.now();
   const figures = await evaluateModel(result, {
     reference: [...question.files],
+    run,
     // With a tokenizer in place of ids, an id that the model lacks is an error of the tokenizer.
     text: 'tokenized',
     tokenizer: { encode: () => ids },
@@ -82,10 +93,7 @@ async function judgeTexts(question: OutputsQuestion): Promise<Pick<JudgedType, '
 async function judgeArrays(question: OutputsQuestion): Promise<Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>> {
   const { result, bytes } = await resultOf(question);
   answer({ kind: 'progress', step: 'run' });
-  const runtime = await import('onnxruntime-web/wasm');
-  // Pages without cross-origin isolation have one thread.
-  runtime.env.wasm.numThreads = 1;
-  runtime.env.logLevel = 'fatal';
+  const runtime = await loadedRuntime();
   const begin = performance.now();
   const { inputs } = question;
   const report = await compareModels([...question.files], result, {

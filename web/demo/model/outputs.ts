@@ -4,6 +4,7 @@ import type { Failure } from './failure.js';
 
 /** Data that both models are run on. */
 export interface OutputsData {
+  readonly kind: Judgment['kind'];
   /** The text that the visitor chose; undefined for the built-in one. */
   readonly text: File | undefined;
   /** `tokenizer.json` and its configuration, as far as they were chosen apart from the model. */
@@ -45,11 +46,11 @@ export type OutputsProgress =
     };
 
 /** A request to the worker: compare a result with the model that it is made of. */
-export interface OutputsQuestion extends Omit<OutputsData, 'tokenizer'> {
-  readonly kind: Judgment['kind'];
-  /** The files of the model, and those of a tokenizer. */
+export interface OutputsQuestion extends OutputsData {
+  /** True if the models run in onnxruntime-web. */
+  readonly needsRuntime: boolean;
+  /** The files of the model. */
   readonly files: readonly File[];
-  readonly tokenizer: readonly File[];
   /** Options of `quantizeModel`. */
   readonly options: object;
   /** A target of floats in the format of the result, which restores codes. */

@@ -1,5 +1,5 @@
-import { type PlanOptions, planModel, presetTarget } from 'scalepoint/model';
-import { type OutputsKind, outputsKind } from '../../src/tooling.js';
+import type { PlanOptions } from 'scalepoint/model';
+import { languageArchitectures, type OutputsKind, outputsKind } from '../../src/tooling.js';
 import { byId, html, onResize, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatCount, formatDecibels, formatMany, formatReal } from '../shared/format.js';
@@ -12,6 +12,7 @@ import {
   divergenceAxis,
   heightOf,
   type JudgedType,
+  type Judgment,
   type OutputsData,
   tokenChoices,
   verdictOf,
@@ -31,21 +32,21 @@ const quantizeShare = 0.2;
 
 /** Reason not to offer it; undefined if it is offered, an empty text if nobody expects it. */
 function whyNot({ model, plan }: State, kind: OutputsKind | undefined): string | undefined {
-  if (model === undefined || plan === undefined) return '';
-  if (kind === undefined) {
+  if (model === undefined || plan === undefined || kind === undefined) return '';
+  const { takesTexts, takesArrays, architecture } = kind;
+  if (!takesTexts && !takesArrays) {
+    if (architecture !== undefined) {
+      return `The outputs of this ${architecture} model cannot be compared here. Those of ${languageArchitectures.join(', ')} can, if they are dense.`;
+    }
     const isLanguage = model.tensors.some(({ name }) => /layers\.\d+\.self_attn\./.test(name));
     return isLanguage
       ? 'To see what a type does to the outputs, drop the whole folder of the model, with config.json and tokenizer.json.'
       : '';
   }
-  if (kind.kind === 'unknown') {
-    return `The outputs of ${kind.architecture} models cannot be compared here. Those of ${kind.known.join(', ')} can.`;
-  }
   if (plan.totals.bytesAfter <= mostBytes) return undefined;
-  const size = formatBytes(plan.totals.bytesAfter);
-  return kind.kind === 'texts'
-    ? `The outputs of a result of ${size} are compared on the command line: npx scalepoint evaluate RESULT ${model.name} --text FILE`
-    : `The outputs of a result of ${size} are compared on the command line: npx scalepoint compare ${model.name} RESULT --run`;
+  const [size, name] = [formatBytes(plan.totals.bytesAfter), model.name];
+  const command = takesTexts ? `evaluate RESULT ${name} --text FILE` : `compare ${name} RESULT --run`;
+  return `The outputs of a result of ${size} are compared on the command line: npx scalepoint ${command}`;
 }
 
 // ----------------------------------------------------------------------------------------------------------------------- markup
@@ -94,8 +95,21 @@ function markup(): Node[] {
           'div',
           { class: 'outputs-data', id: 'outputs-data' },
           html(
+            'fieldset',
+            { class: 'segments', id: 'outputs-kind' },
+            html('legend', {}, 'Compared on'),
+            ...(['texts', 'arrays'] as const).map((kind) =>
+              html(
+                'label',
+                {},
+                html('input', { type: 'radio', name: 'outputs-kind', value: kind }),
+                html('span', {}, kind === 'texts' ? 'A text' : 'Arrays'),
+              ),
+            ),
+          ),
+          html(
             'div',
-            { class: 'outputs-source' },
+            { class: 'outputs-source', id: 'outputs-source-row' },
             html('span', { class: 'outputs-name', id: 'outputs-source' }),
             button('outputs-choose', 'Choose…'),
             button('outputs-usual', 'Built-in'),
@@ -237,11 +251,12 @@ function nameIn(points: readonly JudgedType[], { label, settings }: JudgedType):
   return isAlone || settings === '' ? label : `${label} (${settings})`;
 }
 
-function drawChart(judge: Judge, current: string, kind: 'texts' | 'arrays'): void {
+function drawChart(judge: Judge, current: string): void {
   const node = byId('outputs-chart', SVGSVGElement);
   const { width, height } = node.getBoundingClientRect();
   if (width === 0) return;
-  const { judged, shown } = judge.state;
+  const { judged, shown, data } = judge.state;
+  const isText = data.kind === 'texts';
   const points = [...shown].flatMap((key) => judged.get(key) ?? []).sort((a, b) => a.bytes - b.bytes);
   const { unit, factor } = unitOf(Math.max(1, ...points.map(({ bytes }) => bytes)));
   const place = ({ bytes, judgment }: JudgedType) => ({ x: bytes / factor, y: heightOf(judgment) });
@@ -267,22 +282,14 @@ function drawChart(judge: Judge, current: string, kind: 'texts' | 'arrays'): voi
       width,
       height,
       nothing: empty ? 'Each type becomes a point.' : 'The outputs are exactly the same.',
-      ...(kind === 'texts' && { vertical: divergenceAxis }),
+      ...(isText && { vertical: divergenceAxis }),
     },
-    kind === 'texts' ? 'Divergence against size' : 'SQNR of the outputs against size',
+    isText ? 'Divergence against size' : 'SQNR of the outputs against size',
     empty ? 'No type is compared yet.' : `${said.join('. ')}.`,
   );
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ section
-
-/** The architecture of a model that can be converted; undefined for other models, and if a conversion fails. */
-async function convertedArchitecture({ files, other }: ModelFile): Promise<string | undefined> {
-  if (other === undefined) return undefined;
-  const options = { to: presetTarget(other, 'safe'), missingBytes: 'keep' } as PlanOptions;
-  const plan = await planModel([...files], options).catch(() => undefined);
-  return plan?.architecture;
-}
 
 /** Events of the page that the section causes. */
 interface OutputsEvents {
@@ -295,8 +302,8 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
   const section = byId('outputs', HTMLElement);
   section.replaceChildren(...markup());
   watchScrollBoxes(section);
-  const judges = new WeakMap<object, { readonly judge: Judge; readonly kind: 'texts' | 'arrays' }>();
-  let active: { readonly judge: Judge; readonly kind: 'texts' | 'arrays' } | undefined;
+  const judges = new WeakMap<ModelFile, Judge>();
+  let active: Judge | undefined;
   let frame = 0;
   const redraw = () => {
     if (frame !== 0) return;
@@ -311,27 +318,26 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
   const kindOf = (model: ModelFile): OutputsKind | undefined => {
     if (!kinds.has(model)) {
       kinds.set(model, undefined);
-      void convertedArchitecture(model).then((architecture) => {
-        kinds.set(model, outputsKind(model.info, architecture));
+      const found = (kind: OutputsKind) => {
+        kinds.set(model, kind);
         redraw();
-      });
+      };
+      // A model that cannot be opened has its message elsewhere.
+      outputsKind([...model.files]).then(found, () => {});
     }
     return kinds.get(model);
   };
 
-  /** The judge of the model; undefined if its outputs cannot be compared. */
-  const judgeOf = ({ model }: State, kind: OutputsKind | undefined) => {
-    if (model === undefined || kind === undefined || kind.kind === 'unknown') return undefined;
-    const known = judges.get(model);
-    if (known !== undefined) return known;
-    const made = { judge: new Judge(model, kind.kind, events.options, redraw), kind: kind.kind };
-    judges.set(model, made);
-    return made;
+  /** The judge of a model. */
+  const judgeOf = (model: ModelFile, kind: OutputsKind): Judge => {
+    const judge = judges.get(model) ?? new Judge(model, kind, events.options, redraw);
+    judges.set(model, judge);
+    return judge;
   };
 
   const now = () => {
     const { choice } = current();
-    return active === undefined || choice === undefined ? undefined : { ...active, choice };
+    return active === undefined || choice === undefined ? undefined : { judge: active, choice };
   };
   const onClick = (id: string, act: (here: NonNullable<ReturnType<typeof now>>) => void) =>
     byId(id, HTMLButtonElement).addEventListener('click', () => {
@@ -340,8 +346,8 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     });
   const picker = byId('outputs-file', HTMLInputElement);
   const tokenizer = byId('outputs-tokenizer', HTMLInputElement);
-  onClick('outputs-run', ({ judge, kind, choice }) => {
-    if (kind === 'texts' && !judge.hasTokenizer) return tokenizer.click();
+  onClick('outputs-run', ({ judge, choice }) => {
+    if (judge.state.data.kind === 'texts' && !judge.hasTokenizer) return tokenizer.click();
     if (judge.resultOf(choice) === undefined) judge.add(judge.wanted(choice));
     else for (const one of judge.offered(choice)) judge.add(one);
   });
@@ -349,8 +355,8 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     judge.cancel();
     announce('Stopped', 0);
   });
-  onClick('outputs-choose', ({ kind }) => {
-    picker.accept = kind === 'texts' ? '.txt,.md,text/plain' : '.npz,.npy';
+  onClick('outputs-choose', ({ judge }) => {
+    picker.accept = judge.state.data.kind === 'texts' ? '.txt,.md,text/plain' : '.npz,.npy';
     picker.click();
   });
   onClick('outputs-usual', ({ judge }) => judge.use({ text: undefined, inputs: undefined }));
@@ -362,7 +368,11 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     });
   }
   for (const radio of section.querySelectorAll<HTMLInputElement>('input[type="radio"]')) {
-    radio.addEventListener('change', () => active?.judge.use({ tokens: Number(radio.value) }));
+    radio.addEventListener('change', () =>
+      active?.use(
+        radio.name === 'outputs-kind' ? { kind: radio.value as Judgment['kind'] } : { tokens: Number(radio.value) },
+      ),
+    );
   }
   byId('outputs-types', HTMLElement).addEventListener('click', ({ target }) => {
     const here = now();
@@ -377,14 +387,14 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
   onResize(byId('outputs-picture', HTMLElement), () => redraw());
 
   /** Uses files that were chosen or dropped. */
-  function give({ judge, kind }: NonNullable<typeof active>, files: readonly File[], isTokenizer: boolean): void {
+  function give(judge: Judge, files: readonly File[], isTokenizer: boolean): void {
     const [file] = files;
     if (file === undefined) return;
     if (isTokenizer) {
       // A single file under another name is still meant as the tokenizer.
       const named = files.length === 1 ? [new File([file], 'tokenizer.json')] : files;
       judge.use({ tokenizer: named });
-    } else judge.use(kind === 'texts' ? { text: file } : { inputs: file });
+    } else judge.use(judge.state.data.kind === 'texts' ? { text: file } : { inputs: file });
     announce(`${file.name} is used`, 0);
   }
 
@@ -397,8 +407,8 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     const kind = model && kindOf(model);
     const why = whyNot(state, kind);
     const before = active;
-    active = why === undefined ? judgeOf(state, kind) : undefined;
-    if (before !== active) before?.judge.cancel(false);
+    active = why === undefined && model !== undefined && kind !== undefined ? judgeOf(model, kind) : undefined;
+    if (before !== active) before?.cancel(false);
     section.hidden = why === '';
     const reason = byId('outputs-why', HTMLElement);
     reason.hidden = why === undefined;
@@ -406,13 +416,13 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     byId('outputs-box', HTMLElement).hidden = active === undefined;
     if (active === undefined || choice === undefined || plan === undefined) return;
 
-    const { judge } = active;
+    const judge = active;
     const { data, queue, ending, judged, shown } = judge.state;
     const wanted = judge.wanted(choice);
     const found = judged.get(wanted.key);
     const works = queue.length > 0;
     const saves = run.kind === 'running' || run.kind === 'asking';
-    const isText = active.kind === 'texts';
+    const isText = data.kind === 'texts';
     const lacksTokenizer = isText && !judge.hasTokenizer;
     const nothing = plan.totals.quantized + plan.totals.cast === 0;
 
@@ -432,7 +442,7 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     drawnVerdict = found;
 
     // The data.
-    drawData(data, isText, works, lacksTokenizer);
+    drawData(judge, works);
 
     // The work.
     const [start, stop] = [byId('outputs-run', HTMLButtonElement), byId('outputs-cancel', HTMLButtonElement)];
@@ -461,7 +471,7 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     if (!picture.hidden) {
       setText(byId('outputs-caption', HTMLElement), captionOf(isText, judge.state));
       drawTypes(judge, wanted, saves);
-      drawChart(judge, wanted.key, active.kind);
+      drawChart(judge, wanted.key);
     }
     // A button that is gone hands its focus on.
     if (focused === start && start.hidden) (works ? stop : firstType()).focus({ preventScroll: true });
@@ -476,7 +486,7 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     /** Uses files that were dropped, if they are data for this section. Returns whether they are. */
     take(files: readonly File[]): boolean {
       if (active === undefined || files.length === 0) return false;
-      const isText = active.kind === 'texts';
+      const isText = active.state.data.kind === 'texts';
       const all = (pattern: RegExp) => files.every(({ name }) => pattern.test(name));
       const tokenizers = isText && all(/tokenizer.*\.json$/i);
       const texts = isText && files.length === 1 && (all(/\.(txt|md)$/i) || files[0]?.type === 'text/plain');
@@ -510,13 +520,14 @@ function captionOf(isText: boolean, { judged, shown }: Judge['state']): string {
   return same.length === 0 ? words : `${words} Exactly the same: ${same.map(({ label }) => label).join(', ')}.`;
 }
 
-function drawData(
-  { text, inputs, tokens }: OutputsData,
-  isText: boolean,
-  works: boolean,
-  lacksTokenizer: boolean,
-): void {
-  byId('outputs-data', HTMLElement).hidden = lacksTokenizer;
+function drawData({ state: { data }, kind: { takesTexts, takesArrays }, hasTokenizer }: Judge, works: boolean): void {
+  const { kind, text, inputs, tokens } = data;
+  const isText = kind === 'texts';
+  const lacksTokenizer = isText && !hasTokenizer;
+  const [kinds, counts] = [byId('outputs-kind', HTMLFieldSetElement), byId('outputs-tokens', HTMLFieldSetElement)];
+  kinds.hidden = !takesTexts || !takesArrays;
+  byId('outputs-data', HTMLElement).hidden = lacksTokenizer && kinds.hidden;
+  byId('outputs-source-row', HTMLElement).hidden = lacksTokenizer;
   const file = isText ? text : inputs;
   const usual = isText ? 'A built-in story' : 'Random inputs';
   setText(byId('outputs-source', HTMLElement), file?.name ?? usual);
@@ -527,10 +538,14 @@ function drawData(
   back.hidden = file === undefined;
   choose.disabled = works;
   back.disabled = works;
-  const choice = byId('outputs-tokens', HTMLFieldSetElement);
-  choice.hidden = !isText;
-  choice.disabled = works;
-  for (const radio of choice.querySelectorAll('input')) radio.checked = Number(radio.value) === tokens;
+  counts.hidden = !isText || lacksTokenizer;
+  for (const [choice, value] of [
+    [kinds, kind],
+    [counts, String(tokens)],
+  ] as const) {
+    choice.disabled = works;
+    for (const radio of choice.querySelectorAll('input')) radio.checked = radio.value === value;
+  }
 }
 
 function drawProgress({ state: { queue, progress } }: Judge): void {

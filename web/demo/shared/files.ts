@@ -1,11 +1,4 @@
-import {
-  inspectModel,
-  type ModelFormat,
-  type ModelInfo,
-  type ModelTensor,
-  modelFormats,
-  ScalepointError,
-} from 'scalepoint/model';
+import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, ScalepointError } from 'scalepoint/model';
 import { problemOf } from '../../src/tooling.js';
 import { FileError } from './file-error.js';
 
@@ -20,8 +13,6 @@ export interface ModelFile {
   /** One file, or an index and all of its shards, or a model and its data. */
   readonly files: readonly File[];
   readonly tensors: readonly ModelTensor[];
-  /** Everything that its header says. */
-  readonly info: ModelInfo;
 }
 
 /** The extensions of all model formats, as in a sentence: `.safetensors, .gguf, .onnx and .npy`. */
@@ -64,11 +55,10 @@ const claims = (name: string) =>
 export async function openModelFiles(files: readonly File[]): Promise<ModelFile | undefined> {
   const main = mainFile(files);
   try {
-    const info = await inspectModel(files);
-    const { format, tensors, conversion } = info;
+    const { format, tensors, conversion } = await inspectModel(files);
     if (tensors.length === 0) throw new FileError(`${main.name} is a model without tensors. Choose another file.`);
     const other = conversion && modelFormats().find(({ name }) => name === conversion.format)?.name;
-    return { name: main.name, format, ...(other && { other: other as ModelFormat }), files, tensors, info };
+    return { name: main.name, format, ...(other && { other: other as ModelFormat }), files, tensors };
   } catch (error) {
     if (error instanceof RangeError) {
       throw new FileError(

@@ -211,6 +211,8 @@ export interface LogitsOptions extends Pick<RunOptions, 'runtime' | 'dimensions'
 export interface ModelRuns {
   /** Number of tokens that it knows; undefined if it takes none. */
   readonly tokens: number | undefined;
+  /** True if it has an output named as logits are, with a row for each token. */
+  readonly hasLogits: boolean;
   /** A sample of a text. */
   sampleOf(ids: Uint32Array): ModelSample;
   /** Adds up sums over the inputs of weights. */

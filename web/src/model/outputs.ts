@@ -1,31 +1,40 @@
-import { formats } from '../formats/registry.js';
+import { convertersFrom } from '../conversions/registry.js';
 import { languageArchitectures } from '../language/facts.js';
-import type { ModelInfo } from './read.js';
+import { type Opened, withModel } from './open.js';
+import type { ModelInput } from './recognize.js';
 
-/** Ways to compare the outputs of a model with those of another. */
-export type OutputsKind =
-  /** A language model on texts, as `evaluateModel` does. */
-  | { readonly kind: 'texts' }
-  /** Any model on arrays, as `compareModels` does with `run`. */
-  | { readonly kind: 'arrays' }
-  /** A language model of an architecture that cannot be computed. */
-  | { readonly kind: 'unknown'; readonly architecture: string; readonly known: readonly string[] };
+/** The ways to compare the outputs of a model with those of another. */
+export interface OutputsKind {
+  /** True if it can be judged on texts, as `evaluateModel` does. */
+  readonly takesTexts: boolean;
+  /** True if it can be run on arrays, as `compareModels` does with `run`. Both then need onnxruntime-web. */
+  readonly takesArrays: boolean;
+  /** The architecture of a language model. */
+  readonly architecture?: string | undefined;
+}
 
-/**
- * How the outputs of a model can be compared; undefined if they cannot, and it does not seem to be a language model.
- * @param converted its architecture as a plan of a conversion states it
- */
-export function outputsKind(
-  { format, metadata }: Pick<ModelInfo, 'format' | 'metadata'>,
-  converted: string | undefined,
-): OutputsKind | undefined {
-  const architecture = converted ?? metadata['general.architecture'];
-  if (typeof architecture === 'string') {
-    const experts = metadata[`${architecture}.expert_count`];
-    const isDense = typeof experts !== 'number' || experts === 0;
-    if (isDense && languageArchitectures.includes(architecture)) return { kind: 'texts' };
-    return { kind: 'unknown', architecture, known: languageArchitectures };
+/** Architectures that can be judged on texts. */
+export { languageArchitectures };
+
+/** The architecture of a language model, in llama.cpp's spelling, and its number of experts; undefined for other models. */
+async function architectureOf({ format, model, beside }: Opened): Promise<readonly [string, unknown] | undefined> {
+  for (const converter of convertersFrom(format.name)) {
+    const converted = await converter.convert(model, beside, { missingBytes: 'keep' }).catch(() => undefined);
+    if (converted === undefined) continue;
+    const { architecture, contents } = converted;
+    return [architecture, contents?.view.metadata[`${architecture}.expert_count`]];
   }
-  const runs = formats().find(({ name }) => name === format)?.compareRuns !== undefined;
-  return runs ? { kind: 'arrays' } : undefined;
+  const architecture = model.metadata['general.architecture'];
+  return typeof architecture === 'string' ? [architecture, model.metadata[`${architecture}.expert_count`]] : undefined;
+}
+
+/** Finds the ways to compare the outputs of a model. Reads what plans read. @throws what `inspectModel` throws */
+export function outputsKind(input: ModelInput): Promise<OutputsKind> {
+  return withModel(input, {}, async (opened) => {
+    const runs = await opened.format.runs?.(opened.model);
+    if (runs !== undefined) return { takesTexts: runs.tokens !== undefined && runs.hasLogits, takesArrays: true };
+    const [architecture, experts = 0] = (await architectureOf(opened)) ?? [];
+    const isKnown = architecture !== undefined && languageArchitectures.includes(architecture);
+    return { takesTexts: isKnown && experts === 0, takesArrays: false, architecture };
+  });
 }

@@ -9,7 +9,7 @@ import { runnableOf } from './runnable.js';
 import { failed, loadRuntime, withSession } from './runtime.js';
 
 /** Name of the output, as in transformers.js. A model with one output may name it otherwise. */
-const outputName = 'logits';
+export const logitsName = 'logits';
 
 /**
  * Opens a model, and hands `use` a function for the logits of texts: rows of the vocabulary, one for each token. Caches are empty, and their
@@ -24,11 +24,11 @@ export async function withLogits<T>(
 ): Promise<T> {
   const { outputs } = model.proto.graph;
   const name =
-    outputs.find((output) => output.name === outputName)?.name ?? (outputs.length === 1 ? outputs[0]?.name : undefined);
+    outputs.find((output) => output.name === logitsName)?.name ?? (outputs.length === 1 ? outputs[0]?.name : undefined);
   if (name === undefined) {
     throw new ScalepointError(
       'UNKNOWN_FORMAT',
-      `the model has no output ${quoted(outputName)}, so that it cannot be judged on texts`,
+      `the model has no output ${quoted(logitsName)}, so that it cannot be judged on texts`,
     );
   }
   const runtime = await loadRuntime(given);

@@ -3,7 +3,7 @@ import type { InputArray, ModelRuns } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { Graphs } from '../graph/graph.js';
 import { collectSums } from './collect.js';
-import { withLogits } from './logits.js';
+import { logitsName, withLogits } from './logits.js';
 import { limitOf } from './runnable.js';
 
 /** Name of the input of tokens, as in transformers.js. */
@@ -21,6 +21,8 @@ export function runsOf(model: OnnxModel): ModelRuns {
   const names = graph.inputs.map(({ name }) => name);
   const runs: ModelRuns = {
     tokens: names.includes(idsName) ? (limitOf(new Graphs(model), graph, idsName) ?? 2 ** 32 - 1) : undefined,
+    // Classifiers have logits, too, a row for each text.
+    hasLogits: graph.outputs.some(({ name, shape }) => name === logitsName && (shape?.length ?? 3) === 3),
     sampleOf(ids) {
       const shape = [1, ids.length];
       const sample: Record<string, InputArray> = { [idsName]: { data: ids, shape } };
