@@ -3,6 +3,7 @@ import { relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
 import { guideHtml, guidePages } from './web/demo/guide/build.mjs';
+import { noticesText } from './web/demo/shared/notices.mjs';
 import { offlineWorker } from './web/demo/shared/offline.mjs';
 import { siteAddress, withShell } from './web/demo/shared/shell.mjs';
 
@@ -63,6 +64,15 @@ const stylesFirst: Plugin = {
   },
 };
 
+/** Adds the licenses of the packages that the site holds parts of. */
+const notices: Plugin = {
+  name: 'notices',
+  apply: 'build',
+  generateBundle() {
+    this.emitFile({ type: 'asset', fileName: 'notices.txt', source: noticesText() });
+  },
+};
+
 /** Adds the service worker, which knows the names of all files of the build. */
 const offline: Plugin = {
   name: 'offline',
@@ -96,7 +106,7 @@ export default defineConfig({
       { find: './huggingface/load.js', replacement: file('./web/src/conversions/huggingface/load-on-demand.ts') },
     ],
   },
-  plugins: [guide(), shell, stylesFirst, offline, withoutPolicy],
+  plugins: [guide(), shell, stylesFirst, notices, offline, withoutPolicy],
   worker: { format: 'es' },
   build: {
     outDir: file('./build/demo'),

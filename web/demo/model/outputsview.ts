@@ -579,7 +579,7 @@ function stepText({ label }: WantedType, progress: NonNullable<Judge['state']['p
   if (progress.step === 'run') return `${label}: running both models…`;
   const { share } = progress;
   const done = `${Math.floor(share * 100)}\u00a0%`;
-  const left = share > leastShare ? `, about ${formatSeconds((seconds / share) * (1 - share))} left` : '';
+  const left = share > leastShare && share < 1 ? `, about ${formatSeconds((seconds / share) * (1 - share))} left` : '';
   if (progress.step === 'quantize') return `${label}: quantizing, ${done}${left}`;
   return `${label}: ${formatMany(progress.tokens, 'token')} in all layers, ${done}${left}`;
 }

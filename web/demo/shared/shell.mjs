@@ -99,7 +99,7 @@ const header = (root, path) => `
 /** @param {string} root */
 const footer = (root) => `
     <footer class="foot">
-      <p>Scalepoint <span id="about-version">${version}</span><span id="about-tier"></span> · MIT license · <a href="${root}guide/">Guide</a> · <a href="${root}guide/limits/">Limits</a> · <a href="${root}speed/">Speed in this browser</a></p>
+      <p>Scalepoint <span id="about-version">${version}</span><span id="about-tier"></span> · MIT license (<a href="${root}notices.txt">and others</a>) · <a href="${root}guide/">Guide</a> · <a href="${root}guide/limits/">Limits</a> · <a href="${root}speed/">Speed in this browser</a></p>
       <p>Everything is computed in this browser, and no file or number leaves it. <span id="about-offline"></span></p>
     </footer>
     <p class="hidden" id="live" role="status"></p>

@@ -61,9 +61,18 @@ it('links to pages that exist, and only to those', async () => {
     for (const [, href = ''] of html.matchAll(/<a [^>]*href="([^"#]+)"/g)) {
       const target = new URL(href, base);
       if (target.origin !== base.origin) continue;
-      expect(pages, `${href} in ${name}`).toContain(target.pathname.replace('/sub/', ''));
+      expect([...pages, 'notices.txt'], `${href} in ${name}`).toContain(target.pathname.replace('/sub/', ''));
     }
   }
+});
+
+it('names the licenses of the packages that it holds', () => {
+  const text = readFileSync(path('build/demo/notices.txt'), 'utf8');
+  const { devDependencies } = JSON.parse(readFileSync(path('package.json'), 'utf8'));
+  for (const name of ['onnxruntime-web', '@huggingface/tokenizers'])
+    expect(text).toContain(`${name} ${devDependencies[name]}`);
+  expect(text).toContain('Copyright (c) Microsoft Corporation');
+  expect(text).toContain('Apache License');
 });
 
 it('works offline after the first visit, in any folder of a server', async () => {

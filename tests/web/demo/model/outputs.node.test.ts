@@ -1,0 +1,355 @@
+// The comparison of outputs on the page for model files, in a browser.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as ort from 'onnxruntime-web/wasm';
+import type { Page } from 'playwright';
+import { afterAll, describe, expect, it } from 'vitest';
+import {
+  divergenceAxis,
+  type Judgment,
+  pairText,
+  places,
+  rateOf,
+  relativeText,
+  secondsFor,
+  usualRate,
+  verdictOf,
+  withError,
+} from '../../../../web/demo/model/outputs.js';
+import { compareModels, evaluateModel, type LanguageComparison, quantizeModel } from '../../../../web/src/model.js';
+import * as onnx from '../../formats/onnx/encoder.js';
+import { safetensors } from '../../support/models.js';
+import { npy, zip } from '../../support/npz.js';
+import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
+import { tinyLlama } from '../../support/tiny-llama.js';
+import { startSite } from '../site.js';
+
+const site = startSite();
+const place = mkdtempSync(join(tmpdir(), 'scalepoint-outputs-'));
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+
+let page: Page;
+const text = (id: string) => page.textContent(`#${id}`);
+const fileOf = (name: string, content: Uint8Array | string) => ({ name, mimeType: '', buffer: Buffer.from(content) });
+
+/** A small language model as a folder, with a tokenizer of single bytes. */
+function folder(): string[] {
+  const tensors = [...decoderWeights()].map(([name, { shape, values }]) => [
+    name,
+    { dtype: 'F32', shape, data: values },
+  ]);
+  const files = {
+    'model.safetensors': safetensors(Object.fromEntries(tensors)),
+    'config.json': JSON.stringify(decoderConfig('LlamaForCausalLM')),
+    'tokenizer.json': JSON.stringify(plainTokenizer()),
+  };
+  return Object.entries(files).map(([name, content]) => {
+    writeFileSync(join(place, name), content);
+    return join(place, name);
+  });
+}
+
+/** Opens files and waits for the section. */
+async function openWith(
+  files: string | readonly string[] | ReturnType<typeof fileOf>,
+  address = 'model/',
+  ...more: unknown[]
+): Promise<void> {
+  page = await site.open(address, ...(more as []));
+  await page.setInputFiles('#file', files as string[]);
+  await page.waitForSelector('#outputs:visible');
+}
+
+/** Waits until nothing is being compared. */
+const ended = () => page.waitForSelector('#outputs-cancel', { state: 'hidden', timeout: 50_000 });
+/** Compares the outputs of the chosen type, or of all others. */
+async function compare(): Promise<void> {
+  await page.click('#outputs-run');
+  await ended();
+}
+/** The rows of the table of figures. */
+const rows = () =>
+  page.$$eval('#outputs-table tbody tr', (all) =>
+    all.map((row) => [...row.children].map(({ textContent }) => textContent)),
+  );
+/** Names of the points in the picture. */
+const points = () => page.$$eval('#outputs-chart .marks text', (all) => all.map(({ textContent }) => textContent));
+const pressed = () =>
+  page.$$eval('#outputs-types [aria-pressed="true"]', (all) => all.map(({ textContent }) => textContent));
+const focused = () => page.evaluate(() => document.activeElement?.id ?? '');
+
+/** Drops a file onto the page. */
+const drop = (name: string, content: string) =>
+  page.evaluate(
+    ([name, content]) => {
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File([content], name));
+      for (const type of ['dragover', 'drop'])
+        document
+          .querySelector('header')
+          ?.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
+    },
+    [name, content] as const,
+  );
+
+describe('words about outputs', () => {
+  const judged = (same: number, before: number, after: number): Judgment => {
+    const estimate = (value: number) => ({ value, error: 0.01 });
+    const figures = {
+      sameTop: estimate(same),
+      perplexity: estimate(after),
+      referencePerplexity: estimate(before),
+      kl: estimate(0.01),
+    };
+    return { kind: 'texts', figures: figures as unknown as LanguageComparison };
+  };
+
+  it('are one sentence', () => {
+    expect(verdictOf(judged(0.97, 8.1, 8.3))).toBe(
+      'The next word that the model finds most likely is the same in 97 of 100 places; perplexity rises from 8.10 to 8.30.',
+    );
+    expect(verdictOf(judged(1, 8.1, 8.1))).toBe(
+      'The next word that the model finds most likely is the same in all places; perplexity stays at 8.10.',
+    );
+    expect(verdictOf(judged(0.5, 12.3456, 12.3401))).toContain('perplexity falls from 12.346 to 12.340.');
+  });
+
+  it('never say that all is the same if it is not', () => {
+    expect([1, 0.9999, 0.996, 0.995, 0.5, 0].map(places)).toEqual(
+      [
+        'all places',
+        '999 of 1,000 places',
+        '996 of 1,000 places',
+        '100 of 100 places',
+        '50 of 100 places',
+        '0 of 100 places',
+      ].map((words, i) => (i === 3 ? '99 of 100 places' : words)),
+    );
+    expect(pairText(8, 8.00001)).toEqual(['8.00', '8.00']);
+    expect(pairText(12345.6, 12399)).toEqual(['12,346', '12,399']);
+    expect([0, 1e-7, 0.0081, 0.5, 12.3].map(relativeText)).toEqual([
+      '0 %',
+      'less than 0.001 %',
+      '0.81 %',
+      '50 %',
+      '1,230 %',
+    ]);
+  });
+
+  it('have the digits that the error leaves', () => {
+    expect(withError(88.1889, 2.876, ' %')).toBe('88.2 ± 2.9 %');
+    expect(withError(-0.00512, 0.0153)).toBe('\u22120.005 ± 0.015');
+    expect(withError(1, 0, ' %')).toBe('1.000 %');
+    expect(withError(7.25, Number.NaN)).toBe('7.250');
+  });
+
+  it('estimate a duration, and learn from one', () => {
+    expect(secondsFor(1e9, 1000, usualRate)).toBe(500.5);
+    expect(rateOf(1e9, 1000, 400.5)).toBe(5e9);
+    // A short run is all overhead.
+    expect(rateOf(1e6, 256, 1.2)).toBeUndefined();
+  });
+
+  it('label divergences by powers of ten', () => {
+    const labels = (low: number, high: number, wanted: number) =>
+      divergenceAxis.ticks(low, high, wanted).map((tick) => divergenceAxis.label(tick));
+    // Heights are -log10 of divergences: from 0.1 to 0.0001.
+    expect(labels(0.95, 4.05, 5).sort()).toEqual(['0.0001', '0.001', '0.01', '0.1']);
+    expect(labels(1.2, 2.1, 5).sort()).toEqual(['0.01', '0.02', '0.05']);
+    expect(labels(0.9, 9.2, 5).length).toBeLessThanOrEqual(5);
+    expect(divergenceAxis.label(5)).toBe('1e\u22125');
+  });
+});
+
+it('compares a language model on the built-in story, with the figures of the package', async () => {
+  const files = folder();
+  await openWith(files);
+  expect(await text('outputs-status')).toMatch(/^Takes about/);
+  expect(await page.isHidden('#outputs-picture')).toBe(true);
+  await page.focus('#outputs-run');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#outputs-picture:visible');
+  await ended();
+  const { Tokenizer } = await import('@huggingface/tokenizers');
+  const tokenizer = new Tokenizer(plainTokenizer(), {});
+  const story = readFileSync('web/demo/model/story.txt', 'utf8');
+  const ids = Uint32Array.from(tokenizer.encode(story, { add_special_tokens: false }).ids).slice(0, 256);
+  const small = await (await quantizeModel(files, { to: 'Q4_K_M', workers: 0 })).bytes();
+  const figures = await evaluateModel(small, { reference: files, text: ids, chunkSize: 256 });
+  expect(await text('outputs-verdict')).toBe(verdictOf({ kind: 'texts', figures }));
+  expect(await text('outputs-basis')).toMatch(
+    /^Measured at 127 places \(± \d+ of 100\) in 256 tokens of the built-in story/,
+  );
+  const { value, error } = figures.kl;
+  expect(await rows()).toContainEqual(['KL divergence, mean', withError(value, error)]);
+  expect(await points()).toEqual(['Q4_K_M']);
+  expect(await page.textContent('#outputs-chart .marks text.chosen')).toBe('Q4_K_M');
+  expect(await focused()).toBe('outputs-run');
+
+  // Another choice is judged anew, and the picture keeps both.
+  await page.check('input[value="safe"]', { force: true });
+  await expect.poll(() => text('outputs-verdict')).toBe('');
+  await compare();
+  expect(await text('outputs-verdict')).toMatch(/the same in /);
+  expect((await points()).sort()).toEqual(['Q4_K_M', 'Q8_0']);
+  expect(await page.textContent('#outputs-chart .marks text.chosen')).toBe('Q8_0');
+  // Going back needs no work.
+  await page.check('input[value="balanced"]', { force: true });
+  await expect.poll(() => text('outputs-verdict')).toBe(verdictOf({ kind: 'texts', figures }));
+});
+
+it('adds types one after the other, takes them out, and stops', async () => {
+  await openWith(folder());
+  await compare();
+  await page.click('#outputs-types button:text-is("Q2_K")');
+  await page.click('#outputs-types button:text-is("Q8_0")');
+  await ended();
+  expect((await points()).sort()).toEqual(['Q2_K', 'Q4_K_M', 'Q8_0']);
+  // The curve: more bytes, less divergence.
+  const heights = await page.$$eval('#outputs-chart circle', (all) =>
+    all.map((node) => [Number(node.getAttribute('cx')), Number(node.getAttribute('cy'))] as const),
+  );
+  heights.sort(([a], [b]) => a - b);
+  expect(heights.map(([, y]) => y)).toEqual(heights.map(([, y]) => y).sort((a, b) => b - a));
+  await page.click('#outputs-types button:text-is("Q2_K")');
+  await expect.poll(async () => (await points()).sort()).toEqual(['Q4_K_M', 'Q8_0']);
+  // Stopping forgets the types that wait.
+  await page.click('#outputs-run');
+  await page.click('#outputs-cancel');
+  await expect.poll(() => text('outputs-status')).toMatch(/^Stopped\./);
+  expect((await pressed()).length).toBeLessThan(10);
+  expect(await focused()).toBe('outputs-run');
+  await compare();
+  expect((await pressed()).length).toBe(10);
+});
+
+it('restores codes of folders, so that safetensors are compared, too', async () => {
+  await openWith(folder(), 'model/#to=int8');
+  await compare();
+  expect(await text('outputs-problem')).toBe('');
+  expect(await text('outputs-verdict')).toMatch(/the same in /);
+});
+
+it('reads a text that is dropped, and says what is wrong with one', async () => {
+  await openWith(folder());
+  await drop('tale.txt', 'ab cd '.repeat(30));
+  await expect.poll(() => text('outputs-source')).toBe('tale.txt');
+  await compare();
+  expect(await text('outputs-basis')).toContain('tokens of tale.txt');
+  await drop('short.txt', 'a');
+  await expect.poll(() => text('outputs-source')).toBe('short.txt');
+  await compare();
+  expect(await text('outputs-problem')).toBe(
+    'Q4_K_M could not be compared: the text has 1 tokens; choose one with more.',
+  );
+  await page.click('#outputs-usual');
+  await expect.poll(() => text('outputs-source')).toBe('A built-in story');
+  expect(await text('outputs-problem')).toBe('');
+});
+
+it('asks for the tokenizer of a GGUF file, and notices one that does not fit', async () => {
+  await openWith(fileOf('tiny.gguf', tinyLlama()));
+  expect(await text('outputs-basis')).toContain('without its tokenizer');
+  expect(await text('outputs-run')).toBe('Choose tokenizer.json…');
+  expect(await page.isHidden('#outputs-tokens')).toBe(true);
+  await drop('tokenizer.json', '{}');
+  await expect.poll(() => text('outputs-run')).toBe('Compare the outputs');
+  await compare();
+  expect(await text('outputs-problem')).toBe(
+    'Q4_K_M could not be compared: tokenizer.json cannot be read as a tokenizer.',
+  );
+  await page.setInputFiles('#outputs-tokenizer', fileOf('my-tokenizer.json', JSON.stringify(plainTokenizer())));
+  await compare();
+  expect(await text('outputs-problem')).toMatch(/the tokenizer gives the id \d+, and the model has \d+\.$/);
+});
+
+it('runs ONNX models with the runtime of the site, which is loaded then and kept for visits without a network', async () => {
+  const model = onnx.product('MatMul', [96, 64], ['n', 96] as unknown as number[], ['n', 64])();
+  const seen: string[] = [];
+  await openWith(fileOf('product.onnx', model), 'model/', { serviceWorkers: 'allow' }, async (page: Page) => {
+    page.on('request', (request) => seen.push(new URL(request.url()).pathname));
+  });
+  const runtimes = () => seen.filter((name) => name.includes('/ort'));
+  await expect.poll(() => page.textContent('#about-offline'), { timeout: 20_000 }).toContain('Works offline');
+  const stored = () =>
+    page.evaluate(async () => {
+      const [name = ''] = await caches.keys();
+      return (await (await caches.open(name)).keys()).filter(({ url }) => /ort.*[.]wasm$/.test(url)).length;
+    });
+  expect(runtimes()).toEqual([]);
+  expect(await stored()).toBe(0);
+  await compare();
+  expect(await text('outputs-problem')).toBe('');
+  expect(runtimes().length).toBeGreaterThan(0);
+  await expect.poll(stored).toBe(1);
+
+  ort.env.wasm.numThreads = 1;
+  const made = await (await quantizeModel(model, { to: 'q8', workers: 0 })).bytes();
+  const report = await compareModels(model, made, { run: { runtime: ort }, workers: 0 });
+  expect(await text('outputs-verdict')).toBe(
+    `The output y is off by ${relativeText(report.outputs?.[0]?.error.relativeL2 ?? 0)}.`,
+  );
+  expect(await text('outputs-basis')).toBe('Inputs: x (random, 1 × 96). Guessed: n = 1. Real inputs tell more.');
+  expect(await rows()).toHaveLength(1);
+
+  // Inputs of a file have the shape that it says.
+  const array = npy('<f4', '(3, 96)', Float32Array.from({ length: 288 }, (_, i) => Math.sin(i)).buffer);
+  const inputs = zip([['x.npy', array, 0]], (bytes) => bytes);
+  await page.setInputFiles('#outputs-file', fileOf('inputs.npz', inputs));
+  await compare();
+  expect(await text('outputs-basis')).toBe('Inputs from inputs.npz: x (3 × 96).');
+  await page.context().setOffline(true);
+  await page.check('input[value="small"]', { force: true });
+  await expect.poll(() => text('outputs-verdict')).toBe('');
+  await compare();
+  expect(await text('outputs-verdict')).toMatch(/^The output y is off by/);
+});
+
+it('says why a model is not offered, where that is expected', async () => {
+  const { Maker } = await import('../../support/tiny-huggingface.js');
+  const weights = new Maker(1).matrix('model.layers.0.self_attn.q_proj.weight', 64, 64).weights;
+  const tensors = [...weights].map(([name, { shape, values }]) => [name, { dtype: 'F32', shape, data: values }]);
+  await openWith(fileOf('model.safetensors', safetensors(Object.fromEntries(tensors))));
+  expect(await text('outputs')).toContain('drop the whole folder of the model');
+  expect(await page.isHidden('#outputs-box')).toBe(true);
+  // A model of another kind has no such section.
+  await page.setInputFiles('#file', 'web/demo/public/samples/digits.safetensors');
+  await page.waitForSelector('#outputs', { state: 'hidden' });
+});
+
+it('is usable at every width, in both themes, by everyone', async () => {
+  for (const [width, colorScheme] of [
+    [360, 'dark'],
+    [768, 'light'],
+    [1280, 'dark'],
+  ] as const) {
+    await openWith(folder(), 'model/', { viewport: { width, height: 800 }, colorScheme });
+    expect(await site.axe('#outputs')).toEqual([]);
+    await compare();
+    await page.click('#outputs-types button:text-is("Q2_K")');
+    await ended();
+    await page.click('#outputs-figures summary');
+    expect(await site.axe('#outputs')).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+    const [box, chart] = await Promise.all(
+      ['#outputs-box', '#outputs-chart'].map((name) => page.locator(name).boundingBox()),
+    );
+    expect(chart?.width).toBeLessThan(box?.width ?? 0);
+  }
+});
+
+it('keeps the page answering while it works', async () => {
+  await openWith(folder());
+  await page.check('#outputs-tokens input[value="1024"]', { force: true });
+  await page.click('#outputs-run');
+  const begin = await page.evaluate(() => performance.now());
+  let answers = 0;
+  while (await page.isVisible('#outputs-cancel')) {
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(done)));
+    answers++;
+  }
+  expect(await text('outputs-verdict')).toMatch(/the same in /);
+  expect(answers).toBeGreaterThan(2);
+  expect(begin).toBeGreaterThan(0);
+});
