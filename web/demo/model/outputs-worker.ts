@@ -50,13 +50,13 @@ async function idsOf({ files, tokenizer, text, tokens }: OutputsQuestion): Promi
   try {
     const made = new Tokenizer(await json('tokenizer.json'), await json('tokenizer_config.json'));
     encode = (words) => made.encode(words, { add_special_tokens: false }).ids;
-  } catch {
-    throw new Error('tokenizer.json cannot be read as a tokenizer');
+  } catch (error) {
+    throw new Error(`tokenizer.json cannot be read: ${error instanceof Error ? error.message : String(error)}`);
   }
   const words =
     text === undefined ? await (await fetch(new URL('./story.txt', import.meta.url))).text() : await text.text();
   const ids = Uint32Array.from(encode(words));
-  if (ids.length < 8) throw new Error(`the text has ${ids.length} tokens; choose one with more`);
+  if (ids.length < 8) throw new Error(`the text has ${ids.length} of the 8 tokens that are needed at least`);
   return ids.subarray(0, tokens).slice();
 }
 

@@ -91,9 +91,10 @@ export function rateOf(weights: number, tokens: number, seconds: number): number
 /** A share as a number of places, in as many digits as its error leaves: `97 of 100`. */
 export function places(share: number): string {
   if (share === 1) return 'all places';
-  const tenths = Math.round(share * 1000);
-  // Between 99.5 and 100 of 100 a digit more is needed, or all would be the same.
-  return tenths > 995 ? `${Math.min(999, tenths)} of 1,000 places` : `${Math.round(share * 100)} of 100 places`;
+  const hundredths = Math.round(share * 100);
+  if (hundredths < 100) return `${hundredths} of 100 places`;
+  // All would be the same in two digits.
+  return `${Math.min(999, Math.round(share * 1000))} of 1,000 places`;
 }
 
 /** Two numbers in as few digits as show their difference, three at least. */
