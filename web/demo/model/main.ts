@@ -9,12 +9,10 @@ import { startSite } from '../shared/site.js';
 import { createStore } from '../shared/store.js';
 import { startActions } from './actions.js';
 import { formatFor, infoOf, withTarget } from './choice.js';
-import { startLookView } from './lookview.js';
 import { startMore } from './more.js';
 import { startOffers } from './offers.js';
 import { Runner } from './run.js';
 import { ModelSession } from './session.js';
-import { startSizes } from './sizesview.js';
 import { initialState, type State } from './state.js';
 import { startTable } from './table.js';
 import { startWorst } from './worst.js';
@@ -72,25 +70,22 @@ function lookAt(session: ModelSession, name: string): void {
   });
 }
 
-/** Sets up the section about outputs, which is loaded with the first plan. */
-function startOutputsLater(session: ModelSession, current: () => State) {
-  type Section = ReturnType<typeof import('./outputsview.js').startOutputs>;
-  let section: Section | undefined;
+type Draw = (state: State, before: State | undefined) => void;
+
+/** A part of the page that is loaded with the first model. @param load sets it up, and returns what draws it */
+function later(load: () => Promise<Draw>, current: () => State): Draw {
+  let draw: Draw | undefined;
   let isLoading = false;
-  const load = async () => {
-    const { startOutputs } = await import('./outputsview.js');
-    section = startOutputs({ options: (choice) => session.options(choice) }, current);
-    section.draw();
+  const start = async () => {
+    draw = await load();
+    draw(current(), undefined);
   };
-  return {
-    draw({ plan }: State): void {
-      section?.draw();
-      // Without a network, the page does without the section.
-      if (plan === undefined || isLoading) return;
-      isLoading = true;
-      void load().catch(() => {});
-    },
-    take: (files: readonly File[]) => section?.take(files) ?? false,
+  return (state, before) => {
+    draw?.(state, before);
+    if (state.model === undefined || isLoading) return;
+    isLoading = true;
+    // Without a network, the page does without the part.
+    void start().catch(() => {});
   };
 }
 
@@ -119,14 +114,14 @@ function startChoosing(session: ModelSession, takes: (files: readonly File[]) =>
 
 function start(): void {
   startSite();
-  const parts: ((state: State, before: State | undefined) => void)[] = [];
+  const parts: Draw[] = [];
   const store = createStore(initialState, (state, before) => {
     for (const part of parts) part(state, before);
   });
   const session = new ModelSession(store);
   const runner = new Runner(store, session);
   const tensorEvents = { look: (name: string) => lookAt(session, name), keep: (name: string) => session.keep(name) };
-  const outputs = startOutputsLater(session, store.get);
+  let takesData: (files: readonly File[]) => boolean = () => false;
   const onPreset = startOffers((preset) => {
     const { model, choice } = store.get();
     if (model === undefined || choice === undefined) return;
@@ -138,20 +133,29 @@ function start(): void {
     onPreset,
     startMore({ choose: (choice) => session.choose(choice) }, store.get),
     startActions({ start: () => void runner.start(), cancel: () => runner.cancel() }, store.get),
-    startSizes(
-      {
+    later(async () => {
+      const { startSizes } = await import('./sizesview.js');
+      const events = {
         measure: () => session.measureSizes(),
         cancel: () => session.cancelSizes(),
-        choose: (size) => session.chooseSize(size),
-      },
-      store.get,
-    ),
+        choose: (size: string) => session.chooseSize(size),
+      };
+      return startSizes(events, store.get);
+    }, store.get),
     startWorst(tensorEvents),
     startTable(store, tensorEvents),
-    startLookView((change) => session.compare(change), store.get),
-    outputs.draw,
+    later(async () => {
+      const { startLookView } = await import('./lookview.js');
+      return startLookView((change) => session.compare(change), store.get);
+    }, store.get),
+    later(async () => {
+      const { startOutputs } = await import('./outputsview.js');
+      const { draw, take } = startOutputs({ options: (choice) => session.options(choice) }, store.get);
+      takesData = take;
+      return draw;
+    }, store.get),
   );
-  startChoosing(session, outputs.take);
+  startChoosing(session, (files) => takesData(files));
   const files = takeFiles();
   if (files !== undefined) void session.open(files);
 }

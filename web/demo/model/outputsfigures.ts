@@ -1,0 +1,141 @@
+import { byId, html } from '../shared/dom.js';
+import { formatBytes, formatDecibels, formatMany, formatReal } from '../shared/format.js';
+import { type ChartMark, drawLines } from '../shared/lines.js';
+import type { Judge } from './judge.js';
+import { divergenceAxis, heightOf, type JudgedType, type OutputsData, withError } from './outputs.js';
+import { unitOf } from './sizes.js';
+
+type Row = readonly [name: string, ...values: string[]];
+
+const percent = ({ value, error }: { value: number; error: number }) => withError(value * 100, error * 100, ' %');
+
+/** The table of one result: its head, and its rows. */
+function tableOf({ judgment }: JudgedType): { head: Row; rows: Row[] } {
+  if (judgment.kind === 'texts') {
+    const { sameTop, referencePerplexity, perplexity, logDifference, kl } = judgment.figures;
+    return {
+      head: ['Figure', 'Value ± standard error'],
+      rows: [
+        ['Same most likely word', percent(sameTop)],
+        ['Perplexity of the original', withError(referencePerplexity.value, referencePerplexity.error)],
+        ['Perplexity of the result', withError(perplexity.value, perplexity.error)],
+        ['Difference of log perplexity', withError(logDifference.value, logDifference.error)],
+        ['KL divergence, mean', withError(kl.value, kl.error)],
+        ['KL divergence, median', formatReal(kl.median, 3)],
+        ['KL divergence, 99 % are below', formatReal(kl.percentile99, 3)],
+        ['KL divergence, largest', formatReal(kl.max, 3)],
+      ],
+    };
+  }
+  const { outputs, skippedOutputs } = judgment.figures;
+  return {
+    head: ['Output', 'Shape', 'SQNR', 'Largest error', 'Cosine'],
+    rows: [
+      ...outputs.map(
+        ({ name, shape, error }): Row => [
+          name,
+          shape.join(' × ') || 'scalar',
+          formatDecibels(error.sqnrDb),
+          formatReal(error.maxAbsoluteError, 3),
+          formatReal(Number(error.cosine.toFixed(6)), 6),
+        ],
+      ),
+      ...skippedOutputs.map(({ name, reason }): Row => [name, reason.text, '', '', '']),
+    ],
+  };
+}
+
+export function drawTable(judged: JudgedType): void {
+  const { head, rows } = tableOf(judged);
+  const style = (i: number) => (i === 0 ? false : 'number');
+  byId('outputs-table', HTMLTableElement).replaceChildren(
+    html('thead', {}, html('tr', {}, ...head.map((name, i) => html('th', { scope: 'col', class: style(i) }, name)))),
+    html(
+      'tbody',
+      {},
+      ...rows.map(([name, ...values]) =>
+        html(
+          'tr',
+          {},
+          html('th', { scope: 'row' }, name),
+          ...values.map((value) => html('td', { class: 'number' }, value)),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Facts about the data of a result. */
+export function basisOf({ judgment }: JudgedType, { text, inputs: file }: OutputsData): string {
+  if (judgment.kind === 'texts') {
+    const { tokens, counted, sameTop } = judgment.figures;
+    const name = text === undefined ? 'the built-in story' : text.name;
+    const error = Math.ceil(sameTop.error * 100);
+    return `Measured at ${formatMany(counted, 'place')} (± ${error} of 100) in ${formatMany(tokens, 'token')} of ${name}. A token is a word or a part of one.`;
+  }
+  const { inputs, guessedSizes } = judgment.figures;
+  const names = inputs.map(
+    ({ name, shape, isGiven }) => `${name} (${isGiven ? '' : 'random, '}${shape.join(' × ') || 'scalar'})`,
+  );
+  const guessed = Object.entries(guessedSizes).map(([name, size]) => `${name} = ${size}`);
+  return [
+    `Inputs${file === undefined ? '' : ` from ${file.name}`}: ${names.join(', ')}.`,
+    ...(guessed.length === 0 ? [] : [`Guessed: ${guessed.join(', ')}.`]),
+    ...(inputs.every(({ isGiven }) => isGiven) ? [] : ['Real inputs tell more.']),
+  ].join(' ');
+}
+
+/** The name of a type. Settings tell types of one name apart. */
+function nameIn(points: readonly JudgedType[], { label, settings }: JudgedType): string {
+  const isAlone = points.filter((one) => one.label === label).length === 1;
+  return isAlone || settings === '' ? label : `${label} (${settings})`;
+}
+
+export function drawChart(judge: Judge, current: string): void {
+  const node = byId('outputs-chart', SVGSVGElement);
+  const { width, height } = node.getBoundingClientRect();
+  if (width === 0) return;
+  const { judged, shown, data } = judge.state;
+  const isText = data.kind === 'texts';
+  const points = [...shown].flatMap((key) => judged.get(key) ?? []).sort((a, b) => a.bytes - b.bytes);
+  const { unit, factor } = unitOf(Math.max(1, ...points.map(({ bytes }) => bytes)));
+  const place = ({ bytes, judgment }: JudgedType) => ({ x: bytes / factor, y: heightOf(judgment) });
+  const marks: ChartMark[] = points.map((one) => ({
+    ...place(one),
+    label: nameIn(points, one),
+    ...(one.key === current && { isChosen: true }),
+  }));
+  const said = points.map((one) => {
+    const { judgment, bytes } = one;
+    const figure =
+      judgment.kind === 'texts' ? `KL ${formatReal(judgment.figures.kl.value, 2)}` : formatDecibels(heightOf(judgment));
+    return `${nameIn(points, one)}: ${formatBytes(bytes)}, ${figure}`;
+  });
+  const empty = points.length === 0;
+  node.classList.toggle('empty', empty);
+  drawLines(
+    node,
+    {
+      series: [{ name: 'Types', style: 1, points: points.map(place) }],
+      marks,
+      unit,
+      width,
+      height,
+      nothing: empty ? 'Each type becomes a point.' : 'The outputs are exactly the same.',
+      ...(isText && { vertical: divergenceAxis }),
+    },
+    isText ? 'Divergence against size' : 'SQNR of the outputs against size',
+    empty ? 'No type is compared yet.' : `${said.join('. ')}.`,
+  );
+}
+
+/** The line below the picture. Types without any loss have no place in it. */
+export function captionOf(isText: boolean, { judged, shown }: Judge['state']): string {
+  const same = [...shown]
+    .flatMap((key) => judged.get(key) ?? [])
+    .filter(({ judgment }) => heightOf(judgment) === Number.POSITIVE_INFINITY);
+  const words = isText
+    ? 'Mean divergence of the predictions (KL, in nats) at each size. Higher is closer to the original.'
+    : 'SQNR of the output that changes most, at each size. Higher is closer to the original.';
+  return same.length === 0 ? words : `${words} Exactly the same: ${same.map(({ label }) => label).join(', ')}.`;
+}
