@@ -16,7 +16,6 @@ const config: KnipConfig = {
     'web/demo/public/*.js',
   ],
   ignoreDependencies: [
-    '@huggingface/tokenizers',
     '@arethetypeswrong/cli',
     '@node-llama-cpp/linux-x64',
     '@swc/core',

@@ -22,7 +22,7 @@ export interface WantedType extends Pick<JudgedType, 'key' | 'label' | 'settings
   readonly choice: ModelChoice;
 }
 
-/** How the last request ended, if it did not give a result. */
+/** The end of the last request, if it did not give a result. */
 type Ending =
   | { readonly kind: 'cancelled' }
   | { readonly kind: 'failed'; readonly label: string; readonly message: string };

@@ -130,7 +130,7 @@ export function relativeText(share: number): string {
 }
 
 /** The output with the largest error in relation to it. */
-export function worstOutput({ outputs }: RunReport): RunReport['outputs'][number] | undefined {
+function worstOutput({ outputs }: RunReport): RunReport['outputs'][number] | undefined {
   return outputs.reduce<RunReport['outputs'][number] | undefined>(
     (worst, one) => (worst === undefined || one.error.sqnrDb < worst.error.sqnrDb ? one : worst),
     undefined,
