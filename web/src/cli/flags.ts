@@ -134,7 +134,7 @@ export const compareFlags = {
   seed: { type: 'string', value: 'N', about: 'seed of random inputs' },
   quiet,
   ...common(
-    '{ a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }; with --run also { outputs, skippedOutputs, layers }',
+    '{ a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }; with --run also { inputs, guessedSizes, outputs, skippedOutputs, layers }',
   ),
 } as const;
 

@@ -19,6 +19,7 @@ import {
 } from '../../../../web/demo/model/outputs.js';
 import { compareModels, evaluateModel, type LanguageComparison, quantizeModel } from '../../../../web/src/model.js';
 import * as onnx from '../../formats/onnx/encoder.js';
+import { type LlamaConfig, llamaModel } from '../../support/llama-onnx.js';
 import { safetensors } from '../../support/models.js';
 import { npy, zip } from '../../support/npz.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
@@ -306,6 +307,30 @@ it('runs ONNX models with the runtime of the site, which is loaded then and kept
   await expect.poll(() => text('outputs-verdict')).toBe('');
   await compare();
   expect(await text('outputs-verdict')).toMatch(/^The output y is off by/);
+});
+
+describe.skipIf(process.env.SCALEPOINT_SAMPLES === undefined)('an ONNX language model', () => {
+  it('is compared on a text if its tokenizer is there, or on arrays', async () => {
+    const samples = join(process.env.SCALEPOINT_SAMPLES ?? '', 'tinystories-656k');
+    const read = (name: string) => readFileSync(join(samples, name));
+    const config = JSON.parse(read('config.json').toString()) as LlamaConfig;
+    const model = fileOf('model.onnx', llamaModel(config, read('model.safetensors')));
+    const files = [model, ...['config.json', 'tokenizer.json'].map((name) => fileOf(name, read(name)))];
+    await openWith(files as unknown as string[], 'model/#to=q4');
+    expect(await page.isChecked('#outputs-kind input[value="texts"]')).toBe(true);
+    await compare();
+    expect(await text('outputs-problem')).toBe('');
+    expect(await text('outputs-verdict')).toMatch(/the same in \d+ of 100 places; perplexity/);
+    await page.check('#outputs-kind input[value="arrays"]', { force: true });
+    await expect.poll(() => text('outputs-source')).toBe('Random inputs');
+    await compare();
+    expect(await text('outputs-verdict')).toMatch(/^The output logits is off by/);
+    // Without a tokenizer, arrays are what it can be run on at once.
+    await openWith(model);
+    expect(await page.isChecked('#outputs-kind input[value="arrays"]')).toBe(true);
+    await page.check('#outputs-kind input[value="texts"]', { force: true });
+    await expect.poll(() => text('outputs-run')).toBe('Choose tokenizer.json…');
+  });
 });
 
 it('says why a model is not offered, where that is expected', async () => {
