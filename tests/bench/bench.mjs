@@ -1,7 +1,7 @@
 // `npm run bench` builds, then compares the library with the memory limit, with onnxruntime-web and with plain JavaScript, in Node and in Chromium.
 // In Node it also compares the block types with ggml itself. (`scalepoint bench` measures without the peers.)
 //
-//   npm run bench [-- --node | --chromium] [--only elementwise,codes,ranges,linear,blocks,models] [--sizes 65536,1048576] [--readme]
+//   npm run bench [-- --node | --chromium] [--only elementwise,codes,ranges,linear,blocks,language,models] [--sizes 65536,1048576] [--readme]
 //
 // --readme writes the tables of the measured parts into the guide, and the best rows into README.md. Run it on a machine that does nothing else. Between runs the ratios agree
 // within a few percent; the times differ more.
@@ -17,6 +17,7 @@ import { serve } from '../../scripts/serve.mjs';
 import { blocks, nativeBlocks } from './blocks.mjs';
 import { codes } from './codes.mjs';
 import { elementwise } from './elementwise.mjs';
+import { language } from './language.mjs';
 import { linear } from './linear.mjs';
 import { models } from './models.mjs';
 import { ranges } from './ranges.mjs';
@@ -28,7 +29,7 @@ const { values: options } = parseArgs({
     node: { type: 'boolean', default: false },
     chromium: { type: 'boolean', default: false },
     readme: { type: 'boolean', default: false },
-    only: { type: 'string', default: 'elementwise,codes,ranges,linear,blocks,models' },
+    only: { type: 'string', default: 'elementwise,codes,ranges,linear,blocks,language,models' },
     sizes: { type: 'string', default: '65536,1048576,16777216' },
   },
 });
@@ -58,6 +59,10 @@ async function inNode() {
   if (wanted.includes('linear')) rows.push(...(await linear({ load, ort, report: print })));
   if (wanted.includes('blocks')) {
     rows.push(...(await blocks({ ...library, native: await nativeBlocks(), report: print })));
+  }
+  if (wanted.includes('language')) {
+    const model = await import('../../dist/model.js');
+    rows.push(...(await language({ load, ...model, report: print })));
   }
   return rows;
 }

@@ -1,11 +1,12 @@
 // Importance from our own forward pass, against what llama.cpp computes.
-import { existsSync, mkdtempSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { calibrateModel, type DataProgress, inspectModel, quantizeModel, readFloats } from '../../../web/src/model.js';
 import { importanceOf, madeUp, tinyStories } from '../support/divergence.js';
+import { madeUpLlama } from '../support/made-up-llama.js';
 import { needNative } from '../support/native.js';
 import { drawn } from '../support/tokens.js';
 
@@ -146,5 +147,39 @@ describe('calibrateModel', () => {
       });
     }
     await expect(calibrateModel(file, 'A text.')).rejects.toMatchObject({ code: 'BAD_FILE' });
+  });
+
+  it('leaves nothing behind where data or numbers are wrong', async () => {
+    const file = madeUpLlama({ layers: 1, width: 64 });
+    const folder = mkdtempSync(join(tmpdir(), 'scalepoint-calibrate-'));
+    try {
+      const output = join(folder, 'imatrix.gguf');
+      const options = { output, moments: true, workers: 0 };
+      const tokenizer = (...ids: number[]) => ({ ...options, tokenizer: { encode: () => ids } });
+      for (const [data, more] of [
+        ['', tokenizer()],
+        ['x', tokenizer(7)],
+        [['', ''], tokenizer()],
+        [[], options],
+        [[7], options],
+      ] as const) {
+        await expect(calibrateModel(file, data, more)).rejects.toMatchObject({ option: 'data' });
+      }
+      // Tokenizers of other models.
+      for (const wrong of [512, -1, 1.5, Number.NaN, undefined as never, '3' as never]) {
+        const call = calibrateModel(file, 'A text.', tokenizer(3, 4, 5, wrong));
+        await expect(call).rejects.toMatchObject({ code: 'BAD_FILE', message: expect.stringContaining('tokenizer') });
+      }
+      const failing = { ...options, tokenizer: { encode: () => Promise.reject(new Error('no text')) } };
+      await expect(calibrateModel(file, 'A text.', failing)).rejects.toThrow('no text');
+      const spoiled = madeUpLlama({ layers: 2, width: 64, spoiled: 'blk.1.attn_v.weight' });
+      await expect(calibrateModel(spoiled, drawn(64), options)).rejects.toMatchObject({
+        code: 'NON_FINITE',
+        tensor: 'blk.1.attn_output.weight',
+      });
+      expect(readdirSync(folder)).toEqual([]);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
   });
 });
