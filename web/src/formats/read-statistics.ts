@@ -3,11 +3,21 @@ import type { FileInput } from '../files/bytes.js';
 import type { ReadOptionFile } from './format.js';
 import { importanceIn } from './gguf/importance-matrix.js';
 import { inFile } from './shards.js';
-import { type ImportanceMatrix, type ModelMoments, momentsFileOf, type Statistics } from './statistics.js';
+import {
+  type ActivationRanges,
+  type ImportanceMatrix,
+  type ModelMoments,
+  momentsFileOf,
+  rangesFileOf,
+  type Statistics,
+  type StatisticsOfModel,
+} from './statistics.js';
 import type { StatisticsOptions } from './statistics-options.js';
 
 /** The options that name statistics. */
 interface StatisticsChoices extends Pick<StatisticsOptions, 'importance' | 'data'> {
+  /** Ranges of activations. */
+  readonly ranges?: FileInput | StatisticsOfModel | undefined;
   /** Parts of names: only entries with one of them count. */
   readonly includeWeights?: readonly string[] | undefined;
   /** Parts of names: entries with one of them do not count. */
@@ -40,6 +50,15 @@ function chosen(matrix: ImportanceMatrix, { includeWeights = [], excludeWeights 
   return entries.length === 0 ? undefined : { ...matrix, entries: new Map(entries) };
 }
 
+/** Reads ranges of activations. @throws ScalepointError `BAD_FILE`, `IO` */
+async function readRanges(
+  ranges: FileInput | StatisticsOfModel,
+  readOptionFile: ReadOptionFile,
+): Promise<ActivationRanges> {
+  const { rangesIn } = await import('./safetensors/ranges.js');
+  return readOptionFile(await rangesFileOf(ranges), (source) => inFile(source.name ?? 'ranges', rangesIn(source)));
+}
+
 /**
  * Reads the statistics that the options name. Without an importance matrix, the diagonals of the moments are the importance.
  * @throws ScalepointError `BAD_FILE`, `IO`
@@ -47,6 +66,7 @@ function chosen(matrix: ImportanceMatrix, { includeWeights = [], excludeWeights 
 export async function readStatistics(choices: StatisticsChoices, readOptionFile: ReadOptionFile): Promise<Statistics> {
   const { importance, data } = choices;
   const moments = data === undefined ? undefined : await readMoments(data, readOptionFile);
-  if (importance === undefined) return { importance: moments?.importance, moments };
-  return { importance: chosen(await readMatrix(importance, readOptionFile), choices), moments };
+  const ranges = choices.ranges === undefined ? undefined : await readRanges(choices.ranges, readOptionFile);
+  if (importance === undefined) return { importance: moments?.importance, moments, ranges };
+  return { importance: chosen(await readMatrix(importance, readOptionFile), choices), moments, ranges };
 }

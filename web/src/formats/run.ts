@@ -170,6 +170,8 @@ export interface CollectedSums {
   /** In the order of the graph. */
   readonly sums: readonly SummedInputs[];
   readonly unreached: readonly UnreachedWeight[];
+  /** The least and the largest element of activations, by the names of values. */
+  readonly ranges: ReadonlyMap<string, readonly [least: number, largest: number]>;
 }
 
 /** Options for collecting sums. */
@@ -178,6 +180,8 @@ export interface CollectOptions extends Pick<RunOptions, 'runtime' | 'dimensions
   readonly option: string;
   /** True to collect second moments. */
   readonly moments: boolean;
+  /** True to collect ranges of activations. */
+  readonly ranges: boolean;
   /** Opens files of samples. */
   readonly open: (input: FileInput) => Promise<ByteSource>;
   readonly signal: AbortSignal | undefined;

@@ -13,9 +13,10 @@ export interface MomentsFile {
   blob(): Promise<Blob>;
 }
 
-/** Statistics with second moments. */
+/** Statistics with second moments, or ranges of activations. */
 export interface StatisticsOfModel {
   readonly moments?: MomentsFile | undefined;
+  readonly ranges?: MomentsFile | undefined;
 }
 
 /** True for statistics with moments. */
@@ -26,6 +27,18 @@ export const hasMoments = (data: unknown): data is { readonly moments: MomentsFi
 export async function momentsFileOf(data: FileInput | StatisticsOfModel): Promise<FileInput> {
   return hasMoments(data) ? (data.moments.path ?? (await data.moments.blob())) : (data as FileInput);
 }
+
+/** True for statistics with ranges of activations. */
+export const hasRanges = (data: unknown): data is { readonly ranges: MomentsFile } =>
+  typeof data === 'object' && data !== null && typeof (data as Partial<StatisticsOfModel>).ranges?.blob === 'function';
+
+/** The file of ranges that the option `ranges` means. */
+export async function rangesFileOf(data: FileInput | StatisticsOfModel): Promise<FileInput> {
+  return hasRanges(data) ? (data.ranges.path ?? (await data.ranges.blob())) : (data as FileInput);
+}
+
+/** The least and the largest element of activations, by the names of values. */
+export type ActivationRanges = ReadonlyMap<string, readonly [least: number, largest: number]>;
 
 /** Importance of one weight. */
 export interface ImportanceEntry {
@@ -66,4 +79,5 @@ export interface ModelMoments {
 export interface Statistics {
   readonly importance?: ImportanceMatrix | undefined;
   readonly moments?: ModelMoments | undefined;
+  readonly ranges?: ActivationRanges | undefined;
 }

@@ -32,6 +32,12 @@ export interface CalibrateModelOptions extends TextOptions {
    * @defaultValue false
    */
   readonly moments?: boolean | undefined;
+  /**
+   * For ONNX models, true: also collects the least and the largest element of the activations around products, for the target
+   * `int8-static`. With a path as `output`, they go to the file `OUTPUT.ranges.safetensors` beside it, otherwise to memory.
+   * @defaultValue false
+   */
+  readonly ranges?: boolean | undefined;
   /** For ONNX models: sizes of dimensions that samples leave open, and the runtime, as for `compareModels`. @defaultValue none, and the installed onnxruntime-web */
   readonly run?: Pick<RunOptions, 'runtime' | 'dimensions'> | undefined;
 }
@@ -50,6 +56,8 @@ export interface ModelStatistics {
   readonly size: number;
   /** The second moments, if they were asked for. */
   readonly moments?: MomentsFile | undefined;
+  /** The ranges of activations, if they were asked for. */
+  readonly ranges?: MomentsFile | undefined;
   /** The file. @throws TypeError if it was written to `output` */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
   /** The same as a Blob. @throws TypeError if it was written to `output` */
@@ -70,9 +78,10 @@ export async function calibrateModel(
   options: CalibrateModelOptions = {},
 ): Promise<ModelStatistics> {
   checkOptions(options, modelCalls().calibrateModel, modelCalls());
-  const { output, overwrite, moments, resume, run = {}, ...others } = options;
-  if (resume !== undefined && typeof resume !== 'boolean') throw typeError('resume', ofType('boolean'), resume);
-  if (moments !== undefined && typeof moments !== 'boolean') throw typeError('moments', ofType('boolean'), moments);
+  const { output, overwrite, moments, ranges, resume, run = {}, ...others } = options;
+  for (const [name, value] of Object.entries({ resume, moments, ranges })) {
+    if (value !== undefined && typeof value !== 'boolean') throw typeError(name, ofType('boolean'), value);
+  }
   checkRunOptions(run, ['runtime', 'dimensions']);
   checkTextOptions(others);
   if (data === undefined) throw typeError('data', ofType('string', 'Uint32Array', 'array'), data);
@@ -86,8 +95,9 @@ export async function calibrateModel(
         if (resume === true)
           throw rangeError('resume', { kind: 'onlyFor', files: 'language models in folders and GGUF files' }, resume);
         const { calibrateRuns } = await import('./calibrate-runs.js');
-        return calibrateRuns(opened, runs, data, { ...all, run });
+        return calibrateRuns(opened, runs, data, { ...all, ranges: ranges === true, run });
       }
+      if (ranges === true) throw rangeError('ranges', { kind: 'onlyFor', files: 'ONNX' }, ranges);
       const { calibrateLanguage } = await import('./calibrate-language.js');
       return calibrateLanguage(opened, data as LanguageData, { ...all, resume: resume === true });
     }),

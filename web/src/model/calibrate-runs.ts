@@ -7,16 +7,18 @@ import type { ModelRuns, ModelSample, ModelSamples, RunOptions, UnreachedWeight 
 import type { MomentsFile } from '../formats/statistics.js';
 import { importanceOf } from '../language/collect.js';
 import { MomentsLayout } from '../language/moments-file.js';
+import { rangesFile } from '../language/ranges-file.js';
 import type { LanguageData } from '../language/tokens.js';
 import { chunkedTokens, type TextOptions } from './evaluate-model.js';
 import type { Opened } from './open.js';
-import { momentsEnd, withOutputs } from './statistics-output.js';
+import { momentsEnd, rangesEnd, withOutputs } from './statistics-output.js';
 
 /** Options of `calibrateModel`, checked. */
 interface RunsOptions extends TextOptions {
   readonly output: ModelOutput | undefined;
   readonly overwrite: boolean;
   readonly moments: boolean;
+  readonly ranges: boolean;
   readonly run: Pick<RunOptions, 'runtime' | 'dimensions'>;
 }
 
@@ -27,6 +29,7 @@ interface RunStatistics extends Omit<MomentsFile, 'path'> {
   readonly weights: readonly string[];
   readonly unreached: readonly UnreachedWeight[];
   readonly moments?: MomentsFile | undefined;
+  readonly ranges?: MomentsFile | undefined;
 }
 
 const isText = (one: unknown) => typeof one === 'string' || ArrayBuffer.isView(one) || Array.isArray(one);
@@ -59,16 +62,18 @@ export async function calibrateRuns(
   opened: Opened,
   runs: ModelRuns,
   data: LanguageData | ModelSamples,
-  { output, overwrite, moments, run, ...others }: RunsOptions,
+  { output, overwrite, moments, ranges, run, ...others }: RunsOptions,
 ): Promise<RunStatistics> {
   const { signal, onProgress } = others;
-  const beside = moments ? [momentsEnd] : [];
-  return withOutputs(opened, { output, overwrite, signal, beside }, async ([main, second], waiting) => {
+  const beside = [...(moments ? [momentsEnd] : []), ...(ranges ? [rangesEnd] : [])];
+  return withOutputs(opened, { output, overwrite, signal, beside }, async ([main, ...more], waiting) => {
+    const [second, third] = [moments ? more[0] : undefined, ranges ? more.at(-1) : undefined];
     const samples = isLanguageData(data) ? await samplesOfTexts(opened, runs, data, others) : data;
     const options = {
       ...run,
       option: 'data',
       moments,
+      ranges,
       signal,
       open: (input: Parameters<typeof openWithin>[1]) => openWithin(waiting, input),
     };
@@ -105,7 +110,15 @@ export async function calibrateRuns(
     const { unreached, samples: chunks } = found;
     const { size, bytes, blob } = (main as NonNullable<typeof main>).result();
     const made = { tokens, chunks, weights, unreached, size, bytes, blob };
-    return second === undefined ? made : { ...made, moments: second.result() };
+    if (third !== undefined) {
+      const file = rangesFile(found.ranges, chunks);
+      await third.sized(file.length).write(0, file);
+    }
+    return {
+      ...made,
+      ...(second === undefined ? {} : { moments: second.result() }),
+      ...(third === undefined ? {} : { ranges: third.result() }),
+    };
   });
 }
 

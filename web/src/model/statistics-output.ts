@@ -56,6 +56,9 @@ class OpenFile {
 /** End of the name of a file of moments, behind that of the statistics. */
 export const momentsEnd = '.moments.safetensors';
 
+/** The same for ranges of activations. */
+export const rangesEnd = '.ranges.safetensors';
+
 /** Options of the outputs. */
 interface OutputOptions {
   readonly output: ModelOutput | undefined;

@@ -157,6 +157,23 @@ export function integerCostNote(): Note {
   );
 }
 
+/** Products of integers between activations that are integers. */
+export function staticCostNote(): Note {
+  return noteOf(
+    'staticCost',
+    {},
+    'static ranges are for NPUs and TensorRT: in onnxruntime-web, convolutions take 0.7 to 2.3 times as long as with q8, and products as long; ' +
+      'inputs beyond the ranges of the samples saturate',
+  );
+}
+
+/** Products that stay floats, because the samples gave no ranges of their activations. @param weights at least one name */
+export function noRangesNote(weights: readonly string[]): Note {
+  const list = weights.slice(0, 3).join(', ') + (weights.length > 3 ? ', …' : '');
+  const products = weights.length === 1 ? '1 product has' : `${weights.length} products have`;
+  return noteOf('noRanges', { weights }, `${products} no ranges of activations, which stay floats: ${list}`);
+}
+
 /** Codes that are restored to floats when the model is loaded. */
 export function castCostNote(): Note {
   return noteOf(

@@ -1,8 +1,11 @@
 /** Options of ONNX results. */
 import { rangeError, typeError } from '../../core/errors.js';
-import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
+import { mention, ofType, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
+import type { FileInput } from '../../files/bytes.js';
+import { isFileInput } from '../../files/open.js';
 import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
+import { hasRanges, type StatisticsOfModel } from '../statistics.js';
 import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
@@ -31,6 +34,10 @@ export interface OnnxOptions extends StatisticsOptions {
    * @defaultValue 'linear'
    */
   readonly dequantize?: 'linear' | 'cast' | undefined;
+  /**
+   * ONNX, int8-static: ranges of activations, which `calibrateModel` collects with `ranges`: the result of it, or the file.
+   */
+  readonly ranges?: FileInput | StatisticsOfModel | undefined;
   /**
    * ONNX: true puts weights into a second file, named after the output with `_data` appended. transformers.js then needs
    * `use_external_data_format` in config.json. The output must be a path.
@@ -74,6 +81,14 @@ export const options = optionTable<OnnxOptions>({
       },
       read: (words) => words.dequantize,
     },
+    ranges: {
+      flags: [{ name: 'ranges', value: 'FILE', about: 'int8-static: the ranges of `calibrate --ranges`' }],
+      check(value, name) {
+        if (isFileInput(value) || hasRanges(value)) return;
+        throw typeError(name, ofType('file', 'result of calibrateModel with ranges'), value);
+      },
+      read: (words) => words.ranges,
+    },
     externalData: toggle({ name: 'external-data', about: 'weights in a second file, OUTPUT_data' }),
     zeroPoints: {
       flags: [
@@ -89,10 +104,22 @@ export const options = optionTable<OnnxOptions>({
     ...statisticsEntries,
   },
   check(choices) {
-    const { to, range, perTensor, blockSize, zeroPoints, dequantize, rules, importance, method, data, damping } =
-      choices;
+    const {
+      to,
+      range,
+      perTensor,
+      blockSize,
+      zeroPoints,
+      dequantize,
+      rules,
+      importance,
+      method,
+      data,
+      damping,
+      ranges,
+    } = choices;
     const target = targets.find(({ name }) => name === to);
-    const named = { range, perTensor, blockSize, zeroPoints, dequantize, importance, method, data, damping };
+    const named = { range, perTensor, blockSize, zeroPoints, dequantize, importance, method, data, damping, ranges };
     for (const [name, value] of Object.entries(named)) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
         throw rangeError(name, without('to', to), value);
@@ -110,7 +137,12 @@ export const options = optionTable<OnnxOptions>({
     if (looksAt !== undefined && range !== undefined && range !== 'mse') {
       throw rangeError('range', oneOf(['mse']), range, { kind: 'with', options: [mention(looksAt)] });
     }
+    if (target?.kind === 'static' && ranges === undefined) {
+      throw rangeError('ranges', { kind: 'required' }, undefined, { kind: 'with', options: [mention('to', to)] });
+    }
     checkRules(rules, ({ to: wanted, granularity }, path) => {
+      const isStatic = targets.find(({ name }) => name === wanted)?.kind === 'static';
+      if (isStatic && target?.kind !== 'static') throw rangeError(`${path}.to`, onlyWith('to', 'int8-static'), to);
       if (wanted !== undefined && !onnxTargets.includes(wanted as OnnxTarget)) {
         throw rangeError(`${path}.to`, oneOf(onnxTargets), wanted);
       }

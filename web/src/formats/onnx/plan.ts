@@ -1,11 +1,14 @@
 /** Plans ONNX results from the skeleton: reads the graphs, decides about each weight, and writes the result. */
+import { ScalepointError } from '../../core/errors.js';
 import type { Note } from '../../core/note.js';
+import { quoted } from '../../files/bytes.js';
 import type { FilePlan, PartsOf, SourceTensor } from '../format.js';
-import type { Statistics } from '../statistics.js';
+import type { ActivationRanges, Statistics } from '../statistics.js';
 import { elementCount } from '../tensors.js';
 import { type Decisions, decide } from './decide/decide.js';
 import { lowestHalf } from './decide/half-nodes.js';
 import { fewestElements } from './decide/sizes.js';
+import type { StaticDecision } from './decide/static.js';
 import type { OnnxModel } from './file/model.js';
 import {
   blockCostNote,
@@ -15,8 +18,10 @@ import {
   integerCostNote,
   noHalfNote,
   noInputsNote,
+  noRangesNote,
   nothingNote,
   restoredNote,
+  staticCostNote,
   type WhyNothing,
 } from './notes.js';
 import type { OnnxChoices } from './options.js';
@@ -65,8 +70,20 @@ function costNotes(target: TargetInfo, { dequantize }: OnnxChoices, codecs: Read
   if (hasBlocks && isForProducts) return [blockCostNote()];
   if (!codecs.has('dequantize-linear')) return [];
   if (target.kind === 'integers') return [integerCostNote()];
+  if (target.kind === 'static') return [staticCostNote()];
   if (target.kind !== 'restored') return [];
   return [dequantize === 'cast' ? castCostNote() : dequantizeCostNote(target.blockSize === undefined)];
+}
+
+/** True for a product without a range of its input or its output. */
+const isWithoutRange = ({ input, output }: StaticDecision) => input === undefined || output === undefined;
+
+/** Fails for ranges of another model. @throws ScalepointError `BAD_FILE` */
+function checkRanges({ statics }: Decisions, ranges: ActivationRanges): void {
+  if (statics.length === 0 || !statics.every(isWithoutRange)) return;
+  const [first = ''] = ranges.keys();
+  const text = `the ranges are those of another model: they have ${quoted(first)}, and no activations of its products`;
+  throw new ScalepointError('BAD_FILE', text);
 }
 
 /** Notes for users about a result. */
@@ -76,6 +93,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
   const restored = decisions.flatMap((one) =>
     one.kind === 'restored' && one.reason !== undefined ? [one.reason] : [],
   );
+  const without = made.statics.filter(isWithoutRange).map(({ product }) => product.weight.source.name);
   const codecs = new Set(tensors.flatMap(({ kept, form }) => (kept === undefined ? [form.codec] : [])));
   return [
     ...made.notes,
@@ -83,6 +101,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
     ...(isTooOldForHalf ? [noHalfNote(graphs.main.opsets.get(''), lowestHalf)] : []),
     ...(halves === undefined || halves.floats.size === 0 ? [] : [floatNodesNote(halves.floats)]),
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
+    ...(without.length === 0 ? [] : [noRangesNote(without)]),
     ...(codecs.size === 0 ? [nothingNote(whyNothing(model, made, target))] : costNotes(target, choices, codecs)),
   ];
 }
@@ -100,6 +119,7 @@ export function planOnnx(
   statistics: Statistics = {},
 ): FilePlan {
   const decisions = decide(model, choices, partsOf, statistics);
+  checkRanges(decisions, statistics.ranges ?? new Map());
   const written = (dataFile: string | undefined) => writeResult(model, decisions, partsOf, dataFile);
   const beside = output + dataSuffix;
   let plan = written(choices.externalData ? beside : undefined);

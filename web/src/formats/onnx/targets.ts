@@ -38,6 +38,14 @@ interface RestoredRow extends Row {
   readonly signed: boolean | 'withoutZeroPoints';
 }
 
+/** A target whose codes are restored to floats between activations that are integers, too, with ranges measured before. */
+interface StaticRow extends Row {
+  readonly kind: 'static';
+  readonly codec: 'dequantize-linear';
+  readonly bits: 8;
+  readonly signed: true;
+}
+
 /** A target of blocks that operators of onnxruntime read directly. */
 interface BlockRow extends Row {
   readonly kind: 'blocks';
@@ -62,7 +70,7 @@ interface HalfRow extends Row {
   readonly half: true;
 }
 
-type AnyRow = IntegerRow | RestoredRow | BlockRow | FloatBlockRow | HalfRow;
+type AnyRow = IntegerRow | RestoredRow | StaticRow | BlockRow | FloatBlockRow | HalfRow;
 
 const floats = ['F32'] as const;
 // onnxruntime scales integer codes in float32, and so does MatMulBnb4 on the CPU.
@@ -98,6 +106,15 @@ const rows = {
     mixed: ['int8-weights'],
   },
   'uint8-weights': { ...restored, about: 'the same with zero points', bits: 8, signed: false },
+  'int8-static': {
+    kind: 'static',
+    codec: 'dequantize-linear',
+    about: '8 bits for activations as well, by their ranges; for NPUs',
+    bits: 8,
+    signed: true,
+    takes: floats,
+    ranges: 'all',
+  },
   'int4-weights': {
     ...restored,
     about: '4 bits in blocks, for every runtime of opset 21',
@@ -157,6 +174,7 @@ function optionsOf({ kind, ranges, zeroPoints, blockSize }: AnyRow): string[] {
   return [
     ...(ranges === undefined ? [] : ['range', ...statisticsNames]),
     ...(kind === 'integers' ? ['perTensor'] : []),
+    ...(kind === 'static' ? ['ranges'] : []),
     ...(kind === 'restored' && blockSize === undefined ? ['dequantize'] : []),
     ...(blockSize === undefined ? [] : ['blockSize']),
     ...(zeroPoints === undefined ? [] : ['zeroPoints']),

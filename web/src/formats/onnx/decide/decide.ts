@@ -20,6 +20,7 @@ import { InputStatistics } from './inputs.js';
 import { decideIntegers, prefersSign } from './integers.js';
 import { decideRestored } from './restored.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
+import { decideActivations, decideStatic, type StaticDecision } from './static.js';
 
 /** Decisions about a model. */
 export interface Decisions {
@@ -37,6 +38,8 @@ export interface Decisions {
   readonly withoutInputs: readonly WithoutInputs[];
   /** Notes about entries of statistics. */
   readonly notes: readonly Note[];
+  /** Products whose activations become integers. */
+  readonly statics: readonly StaticDecision[];
 }
 
 /** Reason why the readers of a weight take no form of a target; undefined if some do. */
@@ -55,10 +58,11 @@ function whyNotRead(context: Context, reading: Reading, target: TargetInfo): Onn
 type Decider<Target = TargetInfo> = (context: Context, reading: Reading, target: Target) => WeightDecision;
 
 /** Functions that decide about weights worth codes, by kind of target. */
-const deciders: { readonly [Kind in 'blocks' | 'restored' | 'integers']: Decider<TargetOf<Kind>> } = {
+const deciders: { readonly [Kind in 'blocks' | 'restored' | 'integers' | 'static']: Decider<TargetOf<Kind>> } = {
   blocks: decideBlocks,
   restored: decideRestored,
   integers: decideIntegers,
+  static: decideStatic,
 };
 
 /** True if a weight that has no codes becomes float16. @param reading undefined if it is not worth another form */
@@ -152,5 +156,9 @@ export function decide(
     for (const one of weightsOfDecision(decision)) decided.add(one);
   }
   const { feedback, without: withoutInputs } = inputs;
-  return { graphs, opsets, halves, isTooOldForHalf, decisions, feedback, withoutInputs, notes: inputs.notes() };
+  const isStatic = (decision: WeightDecision) =>
+    weightsOfDecision(decision).every((weight) => context.targetOf(weight)?.kind === 'static');
+  const statics = decideActivations(graphs, decisions, isStatic, statistics.ranges ?? new Map());
+  const notes = inputs.notes();
+  return { graphs, opsets, halves, isTooOldForHalf, decisions, feedback, withoutInputs, statics, notes };
 }

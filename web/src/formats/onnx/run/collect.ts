@@ -4,6 +4,7 @@ import { mention } from '../../../core/option-problem.js';
 import { quoted } from '../../../files/bytes.js';
 import type { CollectedSums, CollectHooks, CollectOptions, ModelSamples, SummedInputs } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
+import { rangedValues } from '../graph/activations.js';
 import { Graphs } from '../graph/graph.js';
 import { feedsFrom } from './inputs.js';
 import { findInputs, reasonFor, type SharedInputs } from './product-inputs.js';
@@ -102,6 +103,23 @@ function addSums(
   }
 }
 
+/** Widens ranges by those of a sample. @throws ScalepointError `NON_FINITE` naming the value */
+function addRanges(
+  ranges: Map<string, readonly [number, number]>,
+  names: readonly string[],
+  { data }: RuntimeTensor,
+  path: string,
+): void {
+  for (const [i, name] of names.entries()) {
+    const [least, largest] = [data[i] as number, data[names.length + i] as number];
+    if (!Number.isFinite(least) || !Number.isFinite(largest)) {
+      throw new ScalepointError('NON_FINITE', `the value ${quoted(name)} is not finite in ${path}`, { tensor: name });
+    }
+    const [low, high] = ranges.get(name) ?? [least, largest];
+    ranges.set(name, [Math.min(low, least), Math.max(high, largest)]);
+  }
+}
+
 /** The means of products, as a whole square. */
 function meansOf({ columns, rows, moments }: OpenSums): Float32Array<ArrayBuffer> {
   const means = new Float32Array(columns * columns);
@@ -145,7 +163,7 @@ async function runAll(
 export async function collectSums(
   model: OnnxModel,
   data: ModelSamples,
-  { option, runtime: given, dimensions = {}, moments: wantsMoments, open, signal }: CollectOptions,
+  { option, runtime: given, dimensions = {}, moments: wantsMoments, ranges: wantsRanges, open, signal }: CollectOptions,
   { onSample, onSums, takeMoments }: CollectHooks,
 ): Promise<CollectedSums> {
   const inputs = model.proto.graph.inputs.filter(({ name }) => !model.weights.some(({ value }) => value === name));
@@ -166,6 +184,8 @@ export async function collectSums(
   signal?.throwIfAborted();
   let count = Array.isArray(data) ? data.length : 0;
   let left: readonly OpenSums[] = all;
+  const ranged = wantsRanges ? rangedValues(graphs, model.weights) : [];
+  const ranges = new Map<string, readonly [number, number]>();
   for (const [i, pass] of passes.entries()) {
     // Build the graph of this pass.
     const graph = new SumsGraph(model, graphs);
@@ -181,7 +201,9 @@ export async function collectSums(
         wanted.push({ sums, outputs: one.inputs.map((input) => graph.add(input, isMoments)) });
       }
     }
-    if (wanted.length === 0) continue;
+    const names = i === 0 ? ranged : [];
+    const rangesOutput = names.length === 0 ? undefined : graph.addRanges(names);
+    if (wanted.length === 0 && rangesOutput === undefined) continue;
     // Name the first layer whose inputs are not finite.
     wanted.sort((a, b) => all.indexOf(a.sums) - all.indexOf(b.sums));
     // Run it.
@@ -189,6 +211,7 @@ export async function collectSums(
       const done = await runAll(runtime, session, runnable, samples, dimensions, async (results, path, done) => {
         signal?.throwIfAborted();
         addSums(wanted, results, i === 0, path);
+        if (rangesOutput !== undefined) addRanges(ranges, names, results[rangesOutput] as RuntimeTensor, path);
         await onSample({ pass: i + 1, passes: passes.length, done, total: Math.max(count, done) });
         signal?.throwIfAborted();
       });
@@ -211,6 +234,7 @@ export async function collectSums(
   return {
     samples: count,
     sums: left,
+    ranges,
     unreached: [...unreached, ...idle.map((name) => ({ name, reason: reasonFor('notRun', '') }))],
   };
 }

@@ -269,6 +269,24 @@ export class SumsGraph {
     return made;
   }
 
+  /**
+   * Adds the least and the largest elements of values of the main graph, as one output: the least ones, then the largest ones. Returns the
+   * name of it.
+   */
+  addRanges(names: readonly string[]): string {
+    const graph = this.#main;
+    const one = this.#integers(1);
+    const ends = ['ReduceMin', 'ReduceMax'].flatMap((operator) =>
+      names.map((name) => {
+        this.#want(graph, name);
+        return this.#node(graph, 'Reshape', [this.#node(graph, operator, [name], { keepdims: 0 }), one]);
+      }),
+    );
+    const all = this.#node(graph, 'Concat', ends, { axis: 0 });
+    this.#output(graph, all, float, [ends.length]);
+    return all;
+  }
+
   // ------------------------------------------------------------------------------------------------------------------------ result
 
   /** Removes the nodes that no sum needs. */

@@ -8,18 +8,20 @@ import { intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/pr
 import type { ReadingNode } from '../graph/graph.js';
 import type { Builder } from './builder.js';
 
-/** Writes a weight as codes that are restored to floats. */
-export function writeRestored(builder: Builder, { weight, form, by }: Restored): void {
+/** Writes a weight as codes that are restored to floats. Returns their names if a DequantizeLinear restores them. */
+export function writeRestored(builder: Builder, { weight, form, by }: Restored): CodeNames | undefined {
   const { shape } = weight.source;
   if (by.kind === 'dequantize') {
-    addDequantize(builder, weight, form, storeCodes(builder, weight, form), by);
-    return;
+    const names = storeCodes(builder, weight, form);
+    addDequantize(builder, weight, form, names, by);
+    return names;
   }
   // Give scales extra dimensions: those of a table are gathered with its rows, others are multiplied by the codes.
   const broadcast = form.axis === undefined ? [] : shape.map((n, i) => (i === form.axis ? n : 1));
   const names = storeCodes(builder, weight, form, broadcast);
   if (by.kind === 'cast') addCast(builder, weight, form, names);
   else for (const reader of by.readers) gatherCodes(builder, reader, form, names);
+  return undefined;
 }
 
 /** Names of codes, scales and zero points. */

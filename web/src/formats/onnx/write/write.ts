@@ -2,7 +2,7 @@
 import type { FilePlan, PartsOf } from '../../format.js';
 import type { Decisions } from '../decide/decide.js';
 import type { WeightDecision } from '../decide/decision.js';
-import type { OnnxModel } from '../file/model.js';
+import type { OnnxModel, Weight } from '../file/model.js';
 import { writeBlocks } from './blocks.js';
 import { Builder } from './builder.js';
 import { writeHalf, writeKept } from './half.js';
@@ -10,6 +10,7 @@ import { writeHalfGraph } from './half-graph.js';
 import { IntegerWriter } from './integers.js';
 import { writeRestored } from './restored.js';
 import { rewriteRaised } from './rewrite.js';
+import { type WrittenCodes, writeStatic } from './static.js';
 import { writeTogether } from './together.js';
 
 /** Writer of each kind of decision. */
@@ -30,16 +31,21 @@ export function writeResult(
   const { halves } = decisions;
   const builder = new Builder(model, decisions, partsOf, dataFile);
   const [signed, unsigned] = [new IntegerWriter(builder), new IntegerWriter(builder)];
+  const written = new Map<Weight, WrittenCodes>();
   const writers: Writers = {
     keep: (decision) => writeKept(builder, decision),
     half: (decision) => writeHalf(builder, decision),
     blocks: (decision) => writeBlocks(builder, decision),
-    restored: (decision) => writeRestored(builder, decision),
+    restored: (decision) => {
+      const names = writeRestored(builder, decision);
+      if (names !== undefined) written.set(decision.weight, { form: decision.form, names });
+    },
     integers: (decision) => (decision.isSigned ? signed : unsigned).write(decision),
     together: (decision) => writeTogether(builder, decision),
   };
   if (halves !== undefined) writeHalfGraph(builder, halves);
   for (const decision of decisions.decisions) (writers[decision.kind] as (decision: WeightDecision) => void)(decision);
+  writeStatic(builder, decisions.statics, written);
   rewriteRaised(builder, halves);
   return builder.finish();
 }

@@ -1,0 +1,149 @@
+/**
+ * Writes QuantizeLinear and DequantizeLinear around products, and biases as int32.
+ * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization/qdq_quantizer.py. Tests run onnxruntime-web 1.30.0.
+ */
+import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { ActivationCodes, StaticDecision } from '../decide/static.js';
+import type { NewNode } from '../file/encode.js';
+import type { Weight } from '../file/model.js';
+import { contrib, floatOf, type OnnxGraph, onnxTypeNumber } from '../file/proto.js';
+import type { Builder, Position } from './builder.js';
+import type { CodeNames } from './restored.js';
+
+/** Codes of a written weight. */
+export interface WrittenCodes {
+  readonly form: DequantizeLinearForm;
+  readonly names: CodeNames;
+}
+
+/** First version of ai.onnx with a scale for each channel, and all operators that make biases. */
+const biasOpset = 13;
+
+/** The largest float32 below 2^31. */
+const mostBias = 2147483520;
+
+/** Writes the activations of all products. */
+export function writeStatic(
+  builder: Builder,
+  decisions: readonly StaticDecision[],
+  written: ReadonlyMap<Weight, WrittenCodes>,
+): void {
+  const { graphs } = builder;
+  /** Restored values by the names of those that were quantized. */
+  const restored = new Map<string, { readonly name: string; readonly scale: string }>();
+
+  /** Adds a pair of nodes, which quantizes a value and restores it under another name. */
+  const addPair = (
+    graph: OnnxGraph,
+    position: Position,
+    from: string,
+    to: string,
+    codes: ActivationCodes,
+    domain: string,
+  ) => {
+    const fresh = (what: string) => builder.freshValue(`${to}_${what}`);
+    const scale = builder.addFloat(graph, `${to}_scale`, codes.scale);
+    const [zeroPoint, quantized] = [fresh('zero_point'), fresh('quantized')];
+    builder.addConstant(graph, {
+      name: zeroPoint,
+      type: onnxTypeNumber('U8'),
+      shape: [],
+      data: { bytes: Uint8Array.of(codes.zeroPoint) },
+    });
+    builder.addNodes(position, [
+      {
+        opType: 'QuantizeLinear',
+        domain,
+        name: `${to}_QuantizeLinear`,
+        inputs: [from, scale, zeroPoint],
+        outputs: [quantized],
+      },
+      {
+        opType: 'DequantizeLinear',
+        domain,
+        name: `${to}_DequantizeLinear`,
+        inputs: [quantized, scale, zeroPoint],
+        outputs: [to],
+      },
+    ]);
+    return scale;
+  };
+
+  // Quantize outputs first: their restored values have their names, so that inputs that are such outputs are done.
+  const outputs = new Set<string>();
+  for (const { product, output, dequantizer } of decisions) {
+    if (output === undefined || outputs.has(product.output)) continue;
+    outputs.add(product.output);
+    const { graph, last } = product;
+    const raw = builder.freshValue(`${product.output}_float`);
+    builder.renameOutput(last, product.output, raw);
+    const scale = addPair(graph, builder.behind(graph, last), raw, product.output, output, dequantizer.domain);
+    restored.set(product.output, { name: product.output, scale });
+  }
+  // Quantize inputs, each once.
+  for (const { product, input, output, dequantizer } of decisions) {
+    if (input === undefined || output === undefined) continue;
+    const { node, graph, input: name } = product;
+    let made = restored.get(name);
+    if (made === undefined) {
+      const to = builder.freshValue(`${name}_restored`);
+      const position = builder.behind(graph, graphs.valueAt(graph, name)?.producer);
+      made = { name: to, scale: addPair(graph, position, name, to, input, dequantizer.domain) };
+      restored.set(name, made);
+    }
+    if (made.name !== name) builder.renameInput(node, 0, made.name);
+    const codes = written.get(product.weight);
+    if (codes !== undefined) writeBias(builder, { product, input, output, dequantizer }, made.scale, codes);
+  }
+}
+
+/**
+ * Stores a bias as int32 with the product of the scales of input and weight, as products of integers need it. The scales of weights are found
+ * while codes are written, so that nodes round the bias; runtimes fold them when they load the model.
+ */
+function writeBias(
+  builder: Builder,
+  { product, dequantizer }: StaticDecision,
+  inputScale: string,
+  { form, names }: WrittenCodes,
+): void {
+  const { node, graph } = product;
+  const bias = node.inputs[2] ?? '';
+  const weight = bias === '' ? undefined : builder.graphs.weightAt(graph, bias);
+  const isPlain = node.opType === 'Conv' || (floatOf(node, 'alpha', 1) === 1 && floatOf(node, 'beta', 1) === 1);
+  const [size, ...more] = weight?.source.shape ?? [];
+  const channels = form.axis === undefined ? size : product.weight.source.shape[form.axis];
+  const fits = weight?.source.dtype === 'F32' && weight.graph === graph && more.length === 0 && size === channels;
+  if (!fits || !isPlain || size === undefined || dequantizer.domain === contrib) return;
+  builder.raise(graph, biasOpset);
+  const fresh = (what: string) => builder.freshValue(`${bias}_${what}`);
+  const [scale, ratio, rounded, limited, codes, floats] = [
+    'scale',
+    'ratio',
+    'rounded',
+    'limited',
+    'quantized',
+    'restored',
+  ].map(fresh) as [string, string, string, string, string, string];
+  const [least, most] = [
+    builder.addFloat(graph, `${bias}_least`, -mostBias),
+    builder.addFloat(graph, `${bias}_most`, mostBias),
+  ];
+  const one = (
+    opType: string,
+    inputs: readonly string[],
+    output: string,
+    attributes: NewNode['attributes'] = {},
+  ): NewNode => {
+    return { opType, name: output, inputs, outputs: [output], attributes };
+  };
+  builder.addNodes({ graph, before: node }, [
+    one('Mul', [inputScale, names.scale], scale),
+    one('Div', [bias, scale], ratio),
+    one('Round', [ratio], rounded),
+    one('Clip', [rounded, least, most], limited),
+    one('Cast', [limited], codes, { to: onnxTypeNumber('I32') }),
+    one('DequantizeLinear', [codes, scale], floats, form.axis === undefined ? {} : { axis: 0 }),
+  ]);
+  builder.renameInput(node, 2, floats);
+}
