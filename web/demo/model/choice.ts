@@ -193,7 +193,9 @@ export function choiceOf(format: ModelFormat, hash: string): ModelChoice {
   const size = parameters.get('target-size') ?? '';
   const hasSize = bytesIn(size) !== undefined;
   const isAuto = hasSize && parameters.get('to') === 'auto';
-  const known = targets.find(({ name, copies }) => !copies && name === parameters.get('to'))?.name;
+  const known = targets.find(
+    ({ name, copies, needs }) => !copies && needs === undefined && name === parameters.get('to'),
+  )?.name;
   const to = isAuto ? 'auto' : (known ?? usual.to);
   const words: Record<string, string | true> = {};
   for (const { name, value } of optionNames(format, to).flatMap((option) => options.entries[option]?.flags ?? [])) {

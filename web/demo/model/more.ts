@@ -95,8 +95,10 @@ export function startMore(session: { choose(choice: ModelChoice): void }, curren
     if (model !== before?.model) {
       const lists = [model.format, ...(model.other === undefined ? [] : [model.other])].map((format) => {
         const { label, targets } = infoOf(format);
-        const names = targets.flatMap(({ name, about, copies }) =>
-          copies ? [] : html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
+        const names = targets.flatMap(({ name, about, copies, needs }) =>
+          copies || needs !== undefined
+            ? []
+            : html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
         );
         return { label, names };
       });

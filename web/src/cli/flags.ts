@@ -203,6 +203,10 @@ export const calibrateFlags = {
     about:
       'also write OUT.moments.safetensors, the second moments for --method gptq: 4 K² bytes for inputs of K columns',
   },
+  ranges: {
+    type: 'boolean',
+    about: 'ONNX: also write OUT.ranges.safetensors, the ranges of activations for --to int8-static',
+  },
   resume: {
     type: 'boolean',
     about: 'go on behind the last finished layer of an interrupted run; its state is in .OUT.resume beside OUT',
@@ -210,7 +214,7 @@ export const calibrateFlags = {
   force: { type: 'boolean', short: 'f', about: 'replace OUT if it exists, and an interrupted run with other data' },
   quiet,
   ...common(
-    '{ file, output, tokens, chunks, weights, size, peakBytes }; with --moments also { moments: { path, size } }; for ONNX also { unreached }',
+    '{ file, output, tokens, chunks, weights, size, peakBytes }; with --moments and --ranges also { moments: { path, size }, ranges: { path, size } }; for ONNX also { unreached }',
   ),
 } as const;
 

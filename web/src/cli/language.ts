@@ -134,7 +134,7 @@ export async function calibrate(args: string[]): Promise<number> {
   }
   const [file] = filesOf(positionals, ['MODEL'], 'calibrate') as [string];
   const { output = 'imatrix.gguf', force = false, quiet = false, resume = false } = values;
-  const { data: files, dim, moments: wantsMoments } = values;
+  const { data: files, dim } = values;
   if (files !== undefined && [values.text, values.ids].some((flag) => flag !== undefined)) {
     throw new UsageError('--data goes without --text and --ids');
   }
@@ -148,13 +148,19 @@ export async function calibrate(args: string[]): Promise<number> {
     file,
     async (input) => {
       const onProgress = progress.update;
-      const options = { ...sizes, output, overwrite: force, moments: wantsMoments, resume, signal, onProgress };
-      const { tokens, chunks, weights, unreached, size, moments } = await about(input.name, () =>
+      const wanted = { moments: values.moments, ranges: values.ranges };
+      const options = { ...sizes, ...wanted, output, overwrite: force, resume, signal, onProgress };
+      const { tokens, chunks, weights, unreached, size, moments, ranges } = await about(input.name, () =>
         calibrateModel(input.file, data, options),
       ).finally(progress.clear);
       const second = moments && { path: String(moments.path), size: moments.size };
+      const third = ranges && { path: String(ranges.path), size: ranges.size };
       if (values.json) {
-        const beside = { ...(second && { moments: second }), ...(unreached && { unreached }) };
+        const beside = {
+          ...(second && { moments: second }),
+          ...(third && { ranges: third }),
+          ...(unreached && { unreached }),
+        };
         printJson({ file: input.name, output, tokens, chunks, weights, size, ...beside, peakBytes: peakBytes() });
       } else if (!quiet) {
         const rows = unreached === undefined ? counted(tokens, 'token') : counted(chunks, 'sample');
@@ -169,6 +175,13 @@ export async function calibrate(args: string[]): Promise<number> {
           lines.push(
             `${path}: second moments, ${formatBytes(second.size)}`,
             `quantize with them: scalepoint ${printable(input.name)} --to ${blocks} --method gptq --data ${path}`,
+          );
+        }
+        if (third !== undefined) {
+          const path = printable(third.path);
+          lines.push(
+            `${path}: ranges of activations, ${formatBytes(third.size)}`,
+            `quantize with them: scalepoint ${printable(input.name)} --to int8-static --ranges ${path}`,
           );
         }
         if (values.verbose) lines.push(effort());

@@ -252,6 +252,8 @@ export interface Target {
   readonly copies?: boolean;
   /** Preset that offers it to users without a preference. */
   readonly preset?: 'small' | 'balanced' | 'safe';
+  /** Options with files that it cannot do without. */
+  readonly needs?: readonly string[];
   /** True for a common choice, which errors name before others. */
   readonly isUsual?: boolean;
 }

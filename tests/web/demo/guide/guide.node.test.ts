@@ -13,6 +13,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
+import * as onnx from '../../formats/onnx/encoder.js';
 import { blocksIn, type CodeBlock, isProgram } from '../../support/examples.js';
 import { activationsOf, matrixFile } from '../../support/importance.js';
 import { safetensors, weights } from '../../support/models.js';
@@ -43,6 +44,7 @@ async function putModels(): Promise<void> {
   mkdirSync(inFolder('my-model'), { recursive: true });
   for (const [name, bytes] of Object.entries(languageModel)) writeFileSync(inFolder(`my-model/${name}`), bytes);
   const flux = { 'double_blocks.0.img_attn.proj.weight': weights('BF16', [8, 256]) };
+  writeFileSync(inFolder('model.onnx'), onnx.product('MatMul', [64, 32], [1, 64], [1, 32])());
   writeFileSync(inFolder('flux1-dev.safetensors'), safetensors(flux));
   const llama = tinyLlama({ layers: 1, rows: 2 });
   writeFileSync(inFolder('llama.gguf'), llama);

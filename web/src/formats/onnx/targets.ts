@@ -3,7 +3,7 @@ import type { Target } from '../format.js';
 import { statisticsNames } from '../statistics-options.js';
 
 /** Members of all rows. */
-interface Row extends Pick<Target, 'about' | 'preset'> {
+interface Row extends Pick<Target, 'about' | 'preset' | 'needs'> {
   /** Accepted types of weights. */
   readonly takes: readonly ('F32' | 'F16')[];
   /** True if all other floats become float16. */
@@ -110,6 +110,7 @@ const rows = {
     kind: 'static',
     codec: 'dequantize-linear',
     about: '8 bits for activations as well, by their ranges; for NPUs',
+    needs: ['ranges'],
     bits: 8,
     signed: true,
     takes: floats,
