@@ -4,7 +4,7 @@ import { mention, ofType, onlyWith, without } from '../core/option-problem.js';
 import type { FileInput } from '../files/bytes.js';
 import { fileForm, isFileInput } from '../files/open.js';
 import { choiceOption, type OptionInfo, type PlanChoices } from './options.js';
-import { hasMoments, type StatisticsOfModel } from './statistics.js';
+import { hasMoments, type StatisticsName, type StatisticsOfModel } from './statistics.js';
 
 /** Options about statistics. */
 export interface StatisticsOptions {
@@ -76,10 +76,7 @@ export const statisticsEntries = {
       throw rangeError('--damping', { kind: 'number', min: 0, max: mostDamping }, text);
     },
   },
-} as const satisfies { readonly [Name in keyof Required<StatisticsOptions>]: OptionInfo };
-
-/** Names of the options, for targets that they apply to. */
-export const statisticsNames: readonly string[] = Object.keys(statisticsEntries);
+} as const satisfies { readonly [Name in keyof Required<StatisticsOptions> | StatisticsName]: OptionInfo };
 
 /** Checks the options together. @throws RangeError naming the option */
 export function checkStatistics({ to, importance, method, data, damping }: PlanChoices<StatisticsOptions>): void {

@@ -1,6 +1,13 @@
 /** Statistics of the inputs of a model's weights: as options take them, and as plans use them. */
 import type { FileInput } from '../files/bytes.js';
 
+/**
+ * Names of the options about statistics, for the targets that they apply to. They stand apart from the options' table, because apps that
+ * only name results load the targets.
+ */
+export const statisticsNames = ['importance', 'method', 'data', 'damping'] as const;
+export type StatisticsName = (typeof statisticsNames)[number];
+
 /** A file of second moments. */
 export interface MomentsFile {
   /** Size in bytes. */

@@ -3,7 +3,7 @@ import type { CastType } from '../../codecs/cast.js';
 import { type BlockType, blockTypes } from '../../core/blocks.js';
 import type { Target } from '../format.js';
 import { copyTarget, shardOptions } from '../shards.js';
-import { statisticsNames } from '../statistics-options.js';
+import { statisticsNames } from '../statistics.js';
 
 /** Target type of a tensor. */
 export type TargetType = CastType | BlockType;

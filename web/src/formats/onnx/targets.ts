@@ -1,6 +1,6 @@
 /** Targets of ONNX models, one row each. */
 import type { Target } from '../format.js';
-import { statisticsNames } from '../statistics-options.js';
+import { statisticsNames } from '../statistics.js';
 
 /** Members of all rows. */
 interface Row extends Pick<Target, 'about' | 'preset' | 'needs'> {
