@@ -19,9 +19,9 @@ export const budgets = {
   /** The JavaScript that an app which quantizes arrays loads at once, with the glue of the core. */
   javascript: 30_000,
   /** The JavaScript that saveTensors, loadTensors and resultName add to such an app, on demand as well. */
-  files: 21_500,
+  files: 20_000,
   /** The JavaScript of an app that inspects, plans, quantizes, compares and verifies model files, without the worker. */
-  models: 150_000,
+  models: 160_000,
 };
 
 /** Matches JavaScript that compiles code from a string, which a strict Content-Security-Policy forbids. */

@@ -4,7 +4,7 @@ import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../formats/format.js';
-import { defaultAlignment, type GgufTensor } from '../formats/gguf/header.js';
+import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
 import type { Conversion, Recipe } from './recipe.js';

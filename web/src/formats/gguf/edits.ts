@@ -5,7 +5,8 @@
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Expected, type Hint, ofType, whole } from '../../core/option-problem.js';
 import type { OptionInfo } from '../options.js';
-import { alignmentKey, type GgufHeader, type GgufPair, typeNameOf } from './header.js';
+import { alignmentKey, type GgufPair, typeNameOf } from './contents.js';
+import type { GgufHeader } from './header.js';
 import { pairOf } from './pairs.js';
 import { splitKeys } from './splits.js';
 

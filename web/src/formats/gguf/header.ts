@@ -10,76 +10,25 @@ import { show } from '../../core/show.js';
 import { allocate, type ByteSource, quoted } from '../../files/bytes.js';
 import type { MetadataValue } from '../format.js';
 import { elementCount } from '../tensors.js';
+import {
+  alignmentKey,
+  defaultAlignment,
+  type GgufPair,
+  type GgufTensor,
+  minTensorBytes,
+  padded,
+  type ValueType,
+  valueTypes,
+} from './contents.js';
 import { ggmlBytes, typesById } from './types.js';
 
 type MetadataScalar = Extract<MetadataValue, string | number | bigint | boolean>;
-
-// -------------------------------------------------------------------------------------------------------------------------- pairs
-
-/** Types of values, in the order of their numbers. `bytes`: size of a value, or of the prefix of a string or an array. */
-const valueTypes = [
-  { name: 'u8', bytes: 1, get: (view: DataView, at: number) => view.getUint8(at) },
-  { name: 'i8', bytes: 1, get: (view: DataView, at: number) => view.getInt8(at) },
-  { name: 'u16', bytes: 2, get: (view: DataView, at: number) => view.getUint16(at, true) },
-  { name: 'i16', bytes: 2, get: (view: DataView, at: number) => view.getInt16(at, true) },
-  { name: 'u32', bytes: 4, get: (view: DataView, at: number) => view.getUint32(at, true) },
-  { name: 'i32', bytes: 4, get: (view: DataView, at: number) => view.getInt32(at, true) },
-  { name: 'f32', bytes: 4, get: (view: DataView, at: number) => view.getFloat32(at, true) },
-  { name: 'bool', bytes: 1, get: (view: DataView, at: number) => view.getUint8(at) !== 0 },
-  { name: 'string', bytes: 8, get: undefined },
-  { name: 'array', bytes: 12, get: undefined },
-  { name: 'u64', bytes: 8, get: (view: DataView, at: number) => whole(view.getBigUint64(at, true)) },
-  { name: 'i64', bytes: 8, get: (view: DataView, at: number) => whole(view.getBigInt64(at, true)) },
-  { name: 'f64', bytes: 8, get: (view: DataView, at: number) => view.getFloat64(at, true) },
-] as const;
-type ValueType = (typeof valueTypes)[number];
-export type ValueTypeName = ValueType['name'];
-
-/** The number of a type of values. */
-export function ggmlTypeNumber(type: ValueTypeName): number {
-  return valueTypes.findIndex(({ name }) => name === type);
-}
-
-/** Type of a pair's value. */
-export function typeNameOf({ bytes }: GgufPair): ValueTypeName {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const number = view.getUint32(8 + Number(view.getBigUint64(0, true)), true);
-  return (valueTypes[number] as ValueType).name;
-}
-
-/** The value as a number if that is exact, else as a bigint. */
-function whole(value: bigint): number | bigint {
-  const number = Number(value);
-  return Number.isSafeInteger(number) ? number : value;
-}
 
 /** Longest array that is shown whole. Longer ones are cut to the first few elements. */
 const wholeArray = 64;
 const firstOfArray = 8;
 
-/** A key and its value as stored. */
-export interface GgufPair {
-  readonly key: string;
-  /** Key, type and value, as in the file. */
-  readonly bytes: Uint8Array<ArrayBuffer>;
-}
-
 // ------------------------------------------------------------------------------------------------------------------------- header
-
-/** A tensor in a file. */
-export interface GgufTensor {
-  readonly name: string;
-  /** Such as `F16` or `Q4_K`. */
-  readonly dtype: string;
-  /** Row-major: the dimensions of GGUF in reverse order. */
-  readonly shape: readonly number[];
-  /** Size in bytes. */
-  readonly bytes: number;
-  /** Offset of its first byte in its file. */
-  readonly byteOffset: number;
-  /** Index of its file in a split model, from 0. */
-  readonly file?: number;
-}
 
 /** A checked header. */
 export interface GgufHeader {
@@ -97,16 +46,13 @@ export interface GgufHeader {
   readonly dataOffset: number;
 }
 
-export const alignmentKey = 'general.alignment';
-export const defaultAlignment = 32;
 /** Largest header: the limit of safetensors. GGUF states no limit; the largest real headers have vocabularies of 20 MB. */
 const maxHeaderBytes = 100_000_000;
 /** Longest name. ggml accepts 63 bytes and 4 dimensions; files of diffusion models, for programs with their own readers, exceed both. */
 const maxNameBytes = 127;
 const maxDimensions = 5;
-/** Shortest pair: a key of one byte and a value of one byte. The shortest tensor has an empty name and no dimensions. */
+/** Shortest pair: a key of one byte and a value of one byte. */
 const minPairBytes = 8 + 1 + 4 + 1;
-export const minTensorBytes = 8 + 4 + 4 + 8;
 /**
  * Largest number of pairs or tensors, whose objects stay below 64 MiB. Real files have dozens of pairs and at most some ten thousand
  * tensors.
@@ -114,8 +60,6 @@ export const minTensorBytes = 8 + 4 + 4 + 8;
 const maxEntries = 100_000;
 /** Bytes of the first read. Later reads grow the buffer by half, so that it stays below twice the header. */
 const firstRead = 1 << 16;
-
-export const padded = (size: number, alignment: number) => Math.ceil(size / alignment) * alignment;
 
 /** Reads a header from its start, in steps. Errors are `BAD_FILE` with the offset. */
 class HeaderReader {

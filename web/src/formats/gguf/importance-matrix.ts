@@ -6,7 +6,8 @@
 import { ScalepointError } from '../../core/errors.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
 import type { ImportanceEntry, ImportanceMatrix } from '../statistics.js';
-import { type GgufHeader, type GgufTensor, readGguf } from './header.js';
+import type { GgufTensor } from './contents.js';
+import { type GgufHeader, readGguf } from './header.js';
 
 function fail(message: string, tensor?: string, byteOffset?: number): never {
   const place = tensor === undefined ? '' : `${quoted(tensor)}: `;

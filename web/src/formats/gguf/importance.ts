@@ -4,7 +4,7 @@
  */
 import type { ImportanceMatrix } from '../statistics.js';
 import type { MeasuredWeight } from '../weight-statistics.js';
-import type { GgufPair, GgufTensor } from './header.js';
+import type { GgufPair, GgufTensor } from './contents.js';
 import { pairOf, u32Pair } from './pairs.js';
 
 /** Longest text: llama-quantize keeps 128 bytes with a final 0. */

@@ -3,7 +3,8 @@
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp at 007dbbf, llama_tensor_get_type. Tests compare with v0.5.0.
  */
 import type { BlockType } from '../../core/blocks.js';
-import type { GgufHeader, GgufTensor } from './header.js';
+import type { GgufTensor } from './contents.js';
+import type { GgufHeader } from './header.js';
 import { type FileType, fileTypes, type TargetType } from './targets.js';
 import { ggmlType } from './types.js';
 

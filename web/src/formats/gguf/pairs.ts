@@ -1,6 +1,6 @@
 /** Key-value pairs of GGUF files to be written. */
 import type { MetadataValue } from '../format.js';
-import { type GgufPair, ggmlTypeNumber, type ValueTypeName } from './header.js';
+import { type GgufPair, ggmlTypeNumber, type ValueTypeName } from './contents.js';
 
 /** A key and its value, with a type of GGUF. */
 export type GgufKey = { readonly name: string } & (

@@ -6,7 +6,8 @@ import { rangeError, typeError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { ofType, whole } from '../../core/option-problem.js';
 import type { OptionInfo } from '../options.js';
-import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
+import type { GgufPair, GgufTensor } from './contents.js';
+import type { GgufHeader } from './header.js';
 import { u32Pair } from './pairs.js';
 
 /** Largest number of a layer accepted. */

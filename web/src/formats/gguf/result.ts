@@ -9,7 +9,7 @@ import type { Feedback, FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTen
 import type { Reason } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
-import { defaultAlignment, type GgufPair, type GgufTensor } from './header.js';
+import { defaultAlignment, type GgufPair, type GgufTensor } from './contents.js';
 import { type LayoutOptions, layoutGguf } from './layout.js';
 import type { GgufChoices } from './options.js';
 import { mostSplits, splitPairs, storedSize } from './splits.js';

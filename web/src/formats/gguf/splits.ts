@@ -9,7 +9,8 @@ import { exactly } from '../../core/option-problem.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
 import type { OpenFile, OpenInput } from '../format.js';
 import { besideFile, inFile, shardSuffix } from '../shards.js';
-import { defaultAlignment, type GgufHeader, type GgufPair, type GgufTensor, padded, readGguf } from './header.js';
+import { defaultAlignment, type GgufPair, type GgufTensor, padded } from './contents.js';
+import { type GgufHeader, readGguf } from './header.js';
 import { pairOf } from './pairs.js';
 
 const numberKey = 'split.no';
