@@ -4,7 +4,8 @@
 //   SCALEPOINT_SAMPLES=FOLDER node tests/bench/outputs-onnx.mjs
 import { join } from 'node:path';
 import * as ort from 'onnxruntime-web';
-import { quantizeModel } from '../../dist/model.js';
+import { calibrateModel, quantizeModel } from '../../dist/model.js';
+import { digitSamples, digitsModel } from '../web/support/digits-model.mjs';
 import {
   divergence,
   drawTexts,
@@ -65,6 +66,35 @@ const line = (name, { value, error }, than = value) =>
 const stored = { ...weights };
 for (const name of sharedInputs.flat()) stored[name] = nearest(weights[name]);
 const tool = divergence(reference, await logitsOf(storyModel(stored, length)));
+
+// The network that reads digits: squared errors of its scores, as a share of their squares.
+{
+  const model = digitsModel();
+  const seen = digitSamples(1000, 2);
+  const others = digitSamples(1000, 3);
+  const collected = await calibrateModel(model, [{ images: seen }], { moments: true });
+  const scoresOf = async (file) => {
+    const session = await ort.InferenceSession.create(file.slice(), {
+      graphOptimizationLevel: 'all',
+      logSeverityLevel: 3,
+    });
+    const { scores } = await session.run({ images: new ort.Tensor('float32', others.data, others.shape) });
+    await session.release();
+    return scores.data;
+  };
+  const expected = await scoresOf(model);
+  const squares = expected.reduce((sum, v) => sum + v * v, 0);
+  for (const to of ['q4', 'q2', 'int4-weights', 'int8-weights']) {
+    const judge = async (options) => {
+      const found = await scoresOf(await (await quantizeModel(model, { to, workers: 0, ...options })).bytes());
+      return { value: found.reduce((sum, v, i) => sum + (v - expected[i]) ** 2, 0) / squares, error: 0 };
+    };
+    const mse = await judge({ range: 'mse' });
+    line(`digits, ${to}: mse`, mse);
+    line(`digits, ${to}: importance`, await judge({ importance: await collected.blob() }), mse.value);
+    line(`digits, ${to}: gptq`, await judge({ method: 'gptq', data: collected }), mse.value);
+  }
+}
 
 for (const [to, options] of [
   ['q4', {}],

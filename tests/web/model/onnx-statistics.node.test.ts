@@ -16,6 +16,7 @@ import {
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as onnx from '../formats/onnx/encoder.js';
 import { run } from '../formats/onnx/ort.js';
+import { digitSamples, digitsModel } from '../support/digits-model.mjs';
 import { divergence, drawTexts, momentsFile, StoryMoments, storyModel, storyWeights } from '../support/story-model.mjs';
 
 const folder = await mkdtemp(join(tmpdir(), 'scalepoint-onnx-statistics-'));
@@ -288,6 +289,25 @@ describe('statistics of ONNX models', () => {
     await rejects({ importance: new Blob([network]) }, { code: 'BAD_FILE' });
     // The range that it has anyway.
     await quantizeModel(network, { to: 'q4', importance, range: 'mse', workers: 0 });
+  });
+});
+
+describe('the network that reads digits', () => {
+  it.each(['q4', 'q2', 'int4-weights'] as const)('loses less of its scores as %s', async (to) => {
+    const model = digitsModel();
+    const collected = await calibrateModel(model, [{ images: digitSamples(1000, 2) }], { moments: true });
+    const others = digitSamples(500, 3);
+    const scoresOf = async (file: Uint8Array) => {
+      const images = new ort.Tensor('float32', others.data, others.shape);
+      return (await run(file, 'all', { images })).scores as Float32Array;
+    };
+    const scores = await scoresOf(model);
+    const errorOf = async (options: object) => {
+      const made = await quantizeModel(model, { to, workers: 0, ...options } as Parameters<typeof quantizeModel>[1]);
+      return squared(scores, await scoresOf(await made.bytes()));
+    };
+    const mse = await errorOf({ range: 'mse' });
+    expect(await errorOf({ method: 'gptq', data: collected })).toBeLessThan(0.7 * mse);
   });
 });
 

@@ -16,12 +16,19 @@ const [begin, end] = [1, 2];
 /** @typedef {Record<string, { shape: number[], data: Float32Array<ArrayBuffer> }>} Weights */
 
 /**
- * The tensors of a safetensors file in float32.
+ * The tensors of the network.
  * @param {string} folder the sample
  * @returns {Weights}
  */
-export function storyWeights(folder) {
-  const bytes = readFileSync(join(folder, 'model.safetensors'));
+export const storyWeights = (folder) => weightsIn(join(folder, 'model.safetensors'));
+
+/**
+ * The tensors of a file in float32.
+ * @param {string} path
+ * @returns {Weights}
+ */
+export function weightsIn(path) {
+  const bytes = readFileSync(path);
   const length = Number(bytes.readBigUInt64LE(0));
   const header = JSON.parse(bytes.subarray(8, 8 + length).toString());
   delete header.__metadata__;
@@ -252,7 +259,7 @@ const int = (/** @type {number} */ number, /** @type {number} */ value) =>
 const message = (/** @type {Uint8Array[]} */ ...parts) => Buffer.concat(parts);
 
 /** Collects nodes and tensors of a graph. */
-class Graph {
+export class Graph {
   /** @type {Buffer[]} */
   #nodes = [];
   /** @type {Buffer[]} */
