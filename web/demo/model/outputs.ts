@@ -173,20 +173,17 @@ export function heightOf(judgment: Judgment): number {
     : (worstOutput(judgment.figures)?.error.sqnrDb ?? Number.NaN);
 }
 
-/** Grid lines of a logarithmic axis: steps within a decade, and every how many decades. */
-const grids: readonly (readonly [steps: readonly number[], every: number])[] = [
-  [[1, 2, 5], 1],
-  [[1, 3], 1],
-  [[1], 1],
-  [[1], 2],
-  [[1], 3],
-];
+/** Steps within a decade, where there is room for them. */
+const decadeSteps: readonly (readonly number[])[] = [[1, 2, 5], [1, 3], [1]];
 
 /** The axis of divergences. Smaller ones are higher. */
 export const divergenceAxis: VerticalAxis = {
   unit: 'KL',
   ticks(low, high, wanted) {
-    for (const [steps, every] of grids) {
+    // With less room, every second or third decade has a line.
+    for (let every = 1, i = 0; ; i++) {
+      const steps = decadeSteps[i] ?? [1];
+      if (i >= decadeSteps.length) every++;
       const found: number[] = [];
       for (let decade = Math.floor(-high / every) * every; decade <= -low; decade += every) {
         for (const step of steps) {
@@ -196,7 +193,6 @@ export const divergenceAxis: VerticalAxis = {
       }
       if (found.length <= Math.max(2, wanted)) return found;
     }
-    return [];
   },
   label(tick) {
     const value = Number((10 ** -tick).toPrecision(1));

@@ -199,9 +199,14 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     const [start, stop] = [byId('outputs-run', HTMLButtonElement), byId('outputs-cancel', HTMLButtonElement)];
     const focused = document.activeElement;
     const others = found === undefined ? [] : judge.offered(choice).filter(({ key }) => !judged.has(key));
-    start.hidden = works || (found !== undefined && others.length === 0);
-    start.disabled = saves || nothing;
-    const more = others.length === 1 ? 'Compare the other type' : `Compare the other ${others.length} types`;
+    start.hidden = works;
+    const isWhole = found !== undefined && others.length === 0;
+    start.disabled = saves || nothing || isWhole;
+    const more = isWhole
+      ? 'Every type is compared'
+      : others.length === 1
+        ? 'Compare the other type'
+        : `Compare the other ${others.length} types`;
     setText(start, lacksTokenizer ? 'Choose tokenizer.json…' : found === undefined ? 'Compare the outputs' : more);
     stop.hidden = !works;
     drawProgress(judge);
@@ -226,7 +231,7 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
     }
     // A button that is gone hands its focus on.
     if (focused === start && start.hidden) (works ? stop : firstType()).focus({ preventScroll: true });
-    if (focused === stop && stop.hidden) (start.hidden ? firstType() : start).focus({ preventScroll: true });
+    if (focused === stop && stop.hidden) (start.disabled ? firstType() : start).focus({ preventScroll: true });
   }
 
   const firstType = () =>

@@ -65,8 +65,11 @@ async function openWith(
   await page.waitForSelector('#outputs:visible');
 }
 
-/** Waits until nothing is being compared. */
-const ended = () => page.waitForSelector('#outputs-cancel', { state: 'hidden', timeout: 50_000 });
+/** Waits until the page is drawn, and nothing is being compared. */
+async function ended(): Promise<void> {
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  await page.waitForSelector('#outputs-cancel', { state: 'hidden', timeout: 50_000 });
+}
 /** Compares the outputs of the chosen type, or of all others. */
 async function compare(): Promise<void> {
   await page.click('#outputs-run');
@@ -161,6 +164,8 @@ describe('words about outputs', () => {
     expect(labels(0.95, 4.05, 5).sort()).toEqual(['0.0001', '0.001', '0.01', '0.1']);
     expect(labels(1.2, 2.1, 5).sort()).toEqual(['0.01', '0.02', '0.05']);
     expect(labels(0.9, 9.2, 5).length).toBeLessThanOrEqual(5);
+    // However little room there is, a wide range has a line.
+    expect(labels(0.1, 7, 1).length).toBeGreaterThan(0);
     expect(divergenceAxis.label(5)).toBe('1e\u22125');
   });
 });
