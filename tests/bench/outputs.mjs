@@ -1,0 +1,101 @@
+// Measures the outputs of quantized language models on texts that they were not calibrated on: the divergence of the next token from the original.
+//
+//   npm run build && SCALEPOINT_SAMPLES=... node tests/bench/outputs.mjs [--model FOLDER ...] [--types Q4_K_M,Q2_K] [--ways plain,importance,gptq]
+//                                                                        [--seeds 3] [--tokens 4096]
+//
+// A model is a folder of a small llama; without one, TinyStories of the samples. (teach_llama.mjs makes another one.) Each seed draws texts of
+// 256 tokens from the model: `tokens` to calibrate, and as many others to judge. Embeddings and the output stay float16. Columns: mean
+// divergence with the standard error over texts; difference from the first way, and ratio to it, with standard errors of the paired texts; the
+// ratio of each seed.
+
+import { basename, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { parseArgs } from 'node:util';
+import { calibrateModel, quantizeModel } from '../../dist/model.js';
+import { divergences, drawTexts, joined, meanOf, ratioOf, show } from './stories.mjs';
+
+/** Embeddings and outputs in float16, so that the linear weights decide. */
+export const rules = [{ match: '^(token_embd|output)\\.', to: 'F16' }];
+
+/** Length of a text in tokens. */
+export const textLength = 256;
+
+/** Options of `quantizeModel` for each way. `importance` and `statistics` are those of the seed. */
+export const ways = {
+  plain: () => ({}),
+  importance: ({ importance }) => ({ importance }),
+  best: () => ({ search: 'best' }),
+  'best+importance': ({ importance }) => ({ search: 'best', importance }),
+  gptq: ({ statistics }) => ({ method: 'gptq', data: statistics }),
+};
+
+export const types = ['Q4_K_M', 'Q3_K_M', 'Q2_K', 'Q5_K_M', 'Q6_K', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0'];
+
+/**
+ * Draws texts and calibrates for each seed.
+ * @param {string} folder @param {{ seeds: number, tokens: number }} options
+ */
+export async function prepared(folder, { seeds, tokens }) {
+  const file = await (await quantizeModel(folder, { to: 'F32', missingBytes: 'keep' })).bytes();
+  const cases = [];
+  for (let seed = 1; seed <= seeds; seed++) {
+    const all = await drawTexts(folder, { seed, texts: (2 * tokens) / textLength, length: textLength });
+    const half = all.length / 2;
+    const statistics = await calibrateModel(file, joined(all.slice(0, half)), { chunkSize: textLength, moments: true });
+    const importance = new Blob([await statistics.bytes()]);
+    cases.push({ statistics, importance, texts: all.slice(half) });
+  }
+  return { file, cases };
+}
+
+/**
+ * Prints a line for each way of a type, and returns the divergences of all texts.
+ * @param {string} label @param {Record<string, number[][]>} found by way: the divergences of the texts of each seed
+ */
+export function report(label, found) {
+  const [first] = Object.values(found);
+  for (const [way, seeds] of Object.entries(found)) {
+    const [own, base] = [seeds.flat(), first.flat()];
+    const difference = meanOf(own.map((value, i) => value - base[i]));
+    const each = seeds.map((values, i) => ratioOf(values, first[i]).value.toFixed(3)).join(' ');
+    const compared =
+      seeds === first ? '' : `${show(difference, 5).padStart(20)}  ${show(ratioOf(own, base), 3)}  (${each})`;
+    console.log(`${label.padEnd(8)} ${way.padEnd(16)} ${show(meanOf(own), 5)}  ${compared}`);
+  }
+}
+
+/** Measures types of GGUF. */
+async function main() {
+  const { values } = parseArgs({
+    options: {
+      model: {
+        type: 'string',
+        multiple: true,
+        default: [join(process.env.SCALEPOINT_SAMPLES ?? '', 'tinystories-656k')],
+      },
+      types: { type: 'string', default: types.join() },
+      ways: { type: 'string', default: 'importance,plain,gptq' },
+      seeds: { type: 'string', default: '3' },
+      tokens: { type: 'string', default: '4096' },
+    },
+  });
+  for (const folder of values.model) {
+    const { file, cases } = await prepared(folder, { seeds: Number(values.seeds), tokens: Number(values.tokens) });
+    const judged = cases.length * cases[0].texts.length;
+    console.log(`\n${basename(folder)}: ${cases.length} seeds, ${judged} texts of ${textLength} tokens\n`);
+    for (const to of values.types.split(',')) {
+      /** @type {Record<string, number[][]>} */
+      const found = {};
+      for (const way of values.ways.split(',')) {
+        found[way] = [];
+        for (const one of cases) {
+          const made = await quantizeModel(file, { to, rules, ...ways[way](one) });
+          found[way].push(await divergences(await made.bytes(), file, one.texts));
+        }
+      }
+      report(to, found);
+    }
+  }
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) await main();
