@@ -153,13 +153,29 @@ void finish_moments(const double* moments, uint32_t columns, double rows, float*
   }
 }
 
-/// moments: columns * columns floats. feedback: the same; weights: one for each column.
-Status factor_moments(const float* moments, uint32_t columns, double damping, double* scratch, float* feedback, float* weights,
-                      FactorDamping& result) {
+/// Sizes of the groups of a type with feedback.
+void feedback_groups(BlockType type, FeedbackGroups& result) { result = scalepoint::feedback_groups(type); }
+
+/// moments: columns * columns floats; NaN and infinities count as 0. scratch: 3 doubles for each column. order: one number for each column.
+void falling_order(const float* moments, uint32_t columns, const FeedbackGroups& groups, double* scratch, uint32_t* order) {
+  auto* const diagonal = reinterpret_cast<float*>(scratch + 2 * size_t{columns});
+  for (size_t i = 0; i < columns; i++) {
+    const float square = moments[i * columns + i];
+    diagonal[i] = std::isfinite(square) ? square : 0;
+  }
+  scalepoint::falling_order({diagonal, columns}, groups, {scratch, 2 * size_t{columns}}, {order, columns});
+}
+
+/// moments: columns * columns floats. feedback: the same; weights: one for each column. order: null, or that of falling_order.
+Status factor_moments(const float* moments, uint32_t columns, double damping, const uint32_t* order, double* scratch,
+                      float* feedback, float* weights, FactorDamping& result) {
   const size_t size = size_t{columns} * columns;
   for (size_t i = 0; i < size; i++) {
     if (!std::isfinite(moments[i])) return Status::kNonFinite;
-    scratch[i] = moments[i];
+  }
+  for (size_t j = 0; j < columns; j++) {
+    const float* const row = moments + (order == nullptr ? j : order[j]) * columns;
+    for (size_t i = 0; i < columns; i++) scratch[j * columns + i] = row[order == nullptr ? i : order[i]];
   }
   return scalepoint::factor_moments({scratch, size}, columns, damping, {scratch + size, factor_scratch_size(columns)},
                                     {feedback, size}, {weights, columns}, result.used);

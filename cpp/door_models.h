@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "calibration/block_grids.h"
 #include "calibration/factor.h"
 #include "calibration/moments.h"
 #include "codecs/cast.h"

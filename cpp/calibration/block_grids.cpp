@@ -128,8 +128,13 @@ bool has_feedback(BlockType type) noexcept {
   return facts != nullptr && facts->feedback;
 }
 
+FeedbackGroups feedback_groups(BlockType type) noexcept {
+  const Facts& facts = facts_of(type);
+  return {static_cast<uint32_t>(facts.group), static_cast<uint32_t>(is_super(facts) ? kSuper : 0)};
+}
+
 BlockFeedbackGrid::BlockFeedbackGrid(BlockType type, size_t columns, BlockNumbers* numbers)
-    : FeedbackGrid(facts_of(type).group, is_super(facts_of(type)) ? kSuper : 0),
+    : FeedbackGrid(feedback_groups(type).group, feedback_groups(type).outer),
       type_(type),
       blocks_(columns / block_size(type).elements),
       numbers_(numbers) {}

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "calibration/factor.h"
 #include "calibration/feedback.h"
 #include "ggml/ggml_types.h"
 
@@ -12,6 +13,9 @@ namespace scalepoint {
 
 /// True for Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K.
 [[nodiscard]] bool has_feedback(BlockType type) noexcept;
+
+/// Sizes of the groups of such a type.
+[[nodiscard]] FeedbackGroups feedback_groups(BlockType type) noexcept;
 
 /// Numbers of a row's groups: scales and minimums of blocks of 32; of super-blocks their inner scales and minimums, and d and dmin.
 struct BlockNumbers {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "calibration/factor_loops.h"
 
@@ -118,6 +119,34 @@ Status factor_moments(std::span<double> moments, size_t columns, double damping,
     weights[j] = static_cast<float>(row[j]);
   }
   return Status::kOk;
+}
+
+void falling_order(std::span<const float> diagonal, FeedbackGroups groups, std::span<double> sums,
+                   std::span<uint32_t> order) noexcept {
+  const size_t columns = diagonal.size();
+  const size_t group = groups.group == 0 ? columns : std::min<size_t>(groups.group, columns);
+  const size_t outer = std::min(std::max<size_t>(groups.outer, group), columns);
+  double *const group_sums = sums.data(), *const outer_sums = group_sums + columns;
+  std::fill_n(group_sums, 2 * columns, 0.0);
+  for (size_t i = 0; i < columns; i++) {
+    group_sums[i / group] += diagonal[i];
+    outer_sums[i / outer] += diagonal[i];
+  }
+  // Shorter groups come last.
+  if (columns % group != 0) group_sums[columns / group] = -1;
+  if (columns % outer != 0) outer_sums[columns / outer] = -1;
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    if (a / outer != b / outer) {
+      const double x = outer_sums[a / outer], y = outer_sums[b / outer];
+      return x != y ? x > y : a < b;
+    }
+    if (a / group != b / group) {
+      const double x = group_sums[a / group], y = group_sums[b / group];
+      return x != y ? x > y : a < b;
+    }
+    return diagonal[a] != diagonal[b] ? diagonal[a] > diagonal[b] : a < b;
+  });
 }
 
 }  // namespace scalepoint

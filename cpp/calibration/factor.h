@@ -30,4 +30,21 @@ namespace scalepoint {
                                     std::span<float> feedback, std::span<float> weights, double& used) noexcept;
 inline constexpr double kMostDamping = 10;
 
+/// Sizes of the groups of neighboring columns that share a grid: see FeedbackGrid.
+struct FeedbackGroups {
+  uint32_t group = 0;
+  uint32_t outer = 0;
+};
+
+/// The order of columns in which rounding loses less than from left to right, because the columns with the largest inputs come first and
+/// pass their errors on to all others. Groups stay together, so that their grids can be chosen when their first column is reached: outer
+/// groups with a larger sum of the diagonal come first, so do groups within them, and columns within these. Of equals the first one comes
+/// first. Shorter groups at the end of a row stay there.
+///   diagonal  of H: mean squares of the inputs
+///   groups    sizes as FeedbackGrid takes them
+///   sums      scratch memory, 2 for each column
+///   order     a permutation: the columns in that order
+void falling_order(std::span<const float> diagonal, FeedbackGroups groups, std::span<double> sums,
+                   std::span<uint32_t> order) noexcept;
+
 }  // namespace scalepoint

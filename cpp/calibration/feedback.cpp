@@ -25,24 +25,26 @@ struct Form {
 class Quantizer {
  public:
   Quantizer(std::span<const float> w, const Form& form, FeedbackGrid& grid, const float* feedback, const float* weights,
-            float* scratch, uint8_t* codes)
+            const uint32_t* order, float* scratch, uint8_t* codes)
       : w_(w.data()),
         rows_(w.size() / form.columns),
         form_(form),
         grid_(grid),
         feedback_(feedback),
         weights_(weights),
+        order_(order),
         codes_(codes) {
     errors_ = scratch;
     outer_ = errors_ + padded(rows_) * form.columns;
     x_ = outer_ + padded(rows_) * form.outer;
-    within_ = x_ + kFeedbackRows * kSpan;
+    original_ = x_ + kFeedbackRows * kSpan;
+    within_ = original_ + kFeedbackRows * kSpan;
     line_ = within_ + kSpan * kSpan;
     grids_ = reinterpret_cast<RowGrid*>(line_ + form.outer);
   }
 
   [[nodiscard]] static size_t scratch_size(size_t rows, const Form& form) {
-    return padded(rows) * (form.columns + form.outer) + kFeedbackRows * kSpan + kSpan * kSpan + form.outer +
+    return padded(rows) * (form.columns + form.outer) + 2 * kFeedbackRows * kSpan + kSpan * kSpan + form.outer +
            rows * (sizeof(RowGrid) / sizeof(float));
   }
 
@@ -64,10 +66,14 @@ class Quantizer {
         at += span;
       }
     }
+    if (order_ != nullptr) restore_order();
     return Status::kOk;
   }
 
  private:
+  /// The column that is rounded as number i.
+  [[nodiscard]] size_t column(size_t i) const { return order_ == nullptr ? i : order_[i]; }
+
   [[nodiscard]] static size_t padded(size_t rows) { return (rows + kFeedbackRows - 1) / kFeedbackRows * kFeedbackRows; }
 
   /// The columns that share scales, of four rows: column after column, four rows each.
@@ -75,18 +81,22 @@ class Quantizer {
 
   bool begin_outer(size_t row, size_t begin, size_t n) {
     float* const to = outer(row);
-    for (size_t j = 0; j < n; j++) {
-      for (size_t r = 0; r < kFeedbackRows; r++) {
-        to[j * kFeedbackRows + r] = row + r < rows_ ? w_[(row + r) * form_.columns + begin + j] : 0;
-      }
-    }
+    gather(row, begin, n, to);
     loops::pass_errors_on(errors_ + row * form_.columns, form_.columns, feedback_ + begin * form_.columns, form_.columns, begin,
                           n, to);
     if (grid_.outer_size() == 0) return true;
     for (size_t r = 0; r < kFeedbackRows && row + r < rows_; r++) {
-      if (!take_line(to, r, n) || !grid_.begin(row + r, begin / form_.outer, line_, weights_ + begin, n)) return false;
+      if (!take_line(to, r, n) || !grid_.begin(row + r, column(begin) / form_.outer, line_, weights_ + begin, n)) return false;
     }
     return true;
+  }
+
+  /// Copies the original weights of n columns of four rows, laid out as outer().
+  void gather(size_t row, size_t first, size_t n, float* to) const {
+    for (size_t j = 0; j < n; j++) {
+      const float* const from = w_ + column(first + j);
+      for (size_t r = 0; r < kFeedbackRows; r++) *to++ = row + r < rows_ ? from[(row + r) * form_.columns] : 0;
+    }
   }
 
   /// Copies n values of row r to line_. False if one is not finite.
@@ -113,7 +123,7 @@ class Quantizer {
       for (size_t r = 0; r < kFeedbackRows && row + r < rows_; r++) {
         RowGrid& chosen = grids_[row + r] = {};
         if (!take_line(x, r, size)) return false;
-        if (!grid_.choose(row + r, first / form_.group, line_, weights_ + first, size, chosen)) return false;
+        if (!grid_.choose(row + r, column(first) / form_.group, line_, weights_ + first, size, chosen)) return false;
         chosen.inverse = 1 / chosen.scale;
         if (!std::isfinite(chosen.scale) || !std::isfinite(chosen.inverse)) return false;
       }
@@ -128,9 +138,19 @@ class Quantizer {
       grids.high[r] = grid.high;
       grids.offset[r] = grid.offset;
     }
-    loops::round_span(x_, within_, span, grids, w_ + row * form_.columns + first, errors_ + row * form_.columns + first,
+    gather(row, first, span, original_);
+    loops::round_span(x_, within_, span, grids, original_, errors_ + row * form_.columns + first,
                       codes_ + row * form_.columns + first, form_.columns, std::min(kFeedbackRows, rows_ - row));
     return true;
+  }
+
+  /// Puts codes back in the order of columns.
+  void restore_order() {
+    auto* const line = reinterpret_cast<uint8_t*>(errors_);
+    for (uint8_t* codes = codes_; codes < codes_ + rows_ * form_.columns; codes += form_.columns) {
+      std::copy_n(codes, form_.columns, line);
+      for (size_t i = 0; i < form_.columns; i++) codes[order_[i]] = line[i];
+    }
   }
 
   /// within_ = the feedback of a span's columns to each other.
@@ -146,8 +166,9 @@ class Quantizer {
   FeedbackGrid& grid_;
   const float* feedback_;
   const float* weights_;
+  const uint32_t* order_;
   uint8_t* codes_;
-  float *errors_, *outer_, *x_, *within_, *line_;
+  float *errors_, *outer_, *x_, *original_, *within_, *line_;
   RowGrid* grids_;
 };
 
@@ -168,16 +189,19 @@ size_t feedback_scratch_size(size_t rows, size_t columns, const FeedbackGrid& gr
 }
 
 Status quantize_with_feedback(std::span<const float> w, size_t columns, FeedbackGrid& grid, std::span<const float> feedback,
-                              std::span<const float> weights, std::span<float> scratch, std::span<uint8_t> codes) noexcept {
+                              std::span<const float> weights, std::span<float> scratch, std::span<uint8_t> codes,
+                              std::span<const uint32_t> order) noexcept {
   if (columns == 0) return Status::kBadLayout;
   const Form form(columns, grid);
   const size_t rows = w.size() / columns;
   if (w.size() % columns != 0 || feedback.size() != columns * columns || weights.size() != columns || codes.size() != w.size() ||
-      scratch.size() < feedback_scratch_size(rows, columns, grid)) {
+      (!order.empty() && order.size() != columns) || scratch.size() < feedback_scratch_size(rows, columns, grid)) {
     return Status::kSizeMismatch;
   }
   if (rows == 0) return Status::kOk;
-  return Quantizer(w, form, grid, feedback.data(), weights.data(), scratch.data(), codes.data()).run();
+  return Quantizer(w, form, grid, feedback.data(), weights.data(), order.empty() ? nullptr : order.data(), scratch.data(),
+                   codes.data())
+      .run();
 }
 
 }  // namespace scalepoint

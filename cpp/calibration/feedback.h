@@ -80,11 +80,13 @@ class LinearFeedbackGrid final : public FeedbackGrid {
 /// and the errors that have been passed on to them by then.
 ///   w         rows * columns, row by row, finite
 ///   feedback  columns * columns, and weights, one for each column: of factor_moments
-///   codes     rows * columns, code - low of its grid
+///   order     the columns in the order of rounding, which `feedback` and `weights` are in: see falling_order. Empty: as they are
+///   codes     rows * columns, code - low of its grid, in the order of w
 /// Rows do not depend on each other, so a matrix may be quantized a few rows at a time with the same result.
 /// Status:  kBadLayout if there are no columns; kSizeMismatch; kOverflow if passed-on errors leave float32, or the grid returns false.
 [[nodiscard]] Status quantize_with_feedback(std::span<const float> w, size_t columns, FeedbackGrid& grid,
                                             std::span<const float> feedback, std::span<const float> weights,
-                                            std::span<float> scratch, std::span<uint8_t> codes) noexcept;
+                                            std::span<float> scratch, std::span<uint8_t> codes,
+                                            std::span<const uint32_t> order = {}) noexcept;
 
 }  // namespace scalepoint

@@ -57,9 +57,8 @@ void round_span(float* x, const float* within, size_t span, const RowGrids& grid
   const F32x4 offset = load(grids.offset);
   for (size_t i = 0; i < span; i++, within += span) {
     const F32x4 code = pmin(pmax(nearest(mul(add(load(x + i * kFeedbackRows), offset), inverse)), low), high);
-    float original[kFeedbackRows] = {}, made[kFeedbackRows], lost[kFeedbackRows];
-    for (size_t r = 0; r < rows; r++) original[r] = w[r * stride + i];
-    const F32x4 error = sub(load(original), sub(mul(code, scale), offset));
+    float made[kFeedbackRows], lost[kFeedbackRows];
+    const F32x4 error = sub(load(w + i * kFeedbackRows), sub(mul(code, scale), offset));
     store(made, sub(code, low));
     store(lost, error);
     for (size_t r = 0; r < rows; r++) {

@@ -94,10 +94,11 @@ void measure(const Tile& tile, uint64_t first, const float* x, const float* y, s
 
 /// The second moments of the inputs of a matrix, and their factor: see factor_moments.
 struct Moments {
-  const float* moments;   ///< columns * columns, symmetric
-  const float* feedback;  ///< columns * columns
-  const float* weights;   ///< one for each column
-  double damping = 0;     ///< that was used
+  const float* moments;             ///< columns * columns, symmetric
+  const float* feedback;            ///< columns * columns
+  const float* weights;             ///< one for each column
+  double damping = 0;               ///< that was used
+  const uint32_t* order = nullptr;  ///< that feedback and weights are in: see falling_order. Null: columns as they are
 };
 
 /// A rectangle of a tensor in the form of a codec.

@@ -103,7 +103,7 @@ Status encode_with_feedback(const Tile& tile, const Ggml& ggml, const Moments& m
 
   // Encode with feedback.
   Status status = quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns},
-                                         scratch, {codes, size});
+                                         scratch, {codes, size}, {moments.order, moments.order == nullptr ? 0 : columns});
   if (status == Status::kOverflow) {
     if (tile.measure) result.sums = sums;
     return Status::kOk;

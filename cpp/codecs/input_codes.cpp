@@ -146,8 +146,8 @@ struct FeedbackRoom {
 
 /// Replaces the codes of the rows whose outputs get better by passing errors on.
 /// @param y memory for restored values, which holds those of `plain`
-Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, const FeedbackRoom& room, const InputCodes& plain, float* y,
-                      ErrorSums& sums) {
+Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, const FeedbackRoom& room, const InputCodes& plain,
+                      float* y, ErrorSums& sums) {
   const Moments& moments = *matrix.moments;
   const size_t rows = matrix.rows, columns = matrix.columns;
   const std::span<const float> squares(moments.moments, columns * columns);
@@ -159,8 +159,9 @@ Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, const
   sums.output_before = sums.output_error = errors_of(y, room.before);
   sums.damping = moments.damping;
   const Status status = with_grid(matrix, room.made, [&](FeedbackGrid& grid) {
-    return quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns}, room.scratch,
-                                  {room.made.codes, w.size()});
+    return quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns},
+                                  room.scratch, {room.made.codes, w.size()},
+                                  {moments.order, moments.order == nullptr ? 0 : columns});
   });
   // Weights that leave float32 on the way keep their codes.
   if (status != Status::kOk) return status == Status::kOverflow ? Status::kOk : status;

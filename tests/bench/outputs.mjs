@@ -27,6 +27,7 @@ export const ways = {
   best: () => ({ search: 'best' }),
   'best+importance': ({ importance }) => ({ search: 'best', importance }),
   gptq: ({ statistics }) => ({ method: 'gptq', data: statistics }),
+  stored: ({ statistics }) => ({ method: 'gptq', data: statistics, order: 'stored' }),
 };
 
 export const types = ['Q4_K_M', 'Q3_K_M', 'Q2_K', 'Q5_K_M', 'Q6_K', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0'];

@@ -187,14 +187,15 @@ struct GridChoice {
   bool search = true;
 };
 
-Quantized quantize(const std::vector<float>& w, size_t columns, const GridChoice& grid, const Factored& factored) {
+Quantized quantize(const std::vector<float>& w, size_t columns, const GridChoice& grid, const Factored& factored,
+                   const std::vector<uint32_t>& order = {}) {
   const size_t rows = w.size() / columns, groups = grid.group_size == 0 ? 1 : (columns + grid.group_size - 1) / grid.group_size;
   Buffer<uint8_t> codes(w.size());
   Buffer<float> scales(rows * groups), zero_points(rows * groups);
   LinearFeedbackGrid linear(grid.codes, grid.group_size, groups, grid.search, scales.data(), zero_points.data());
   Buffer<float> scratch(feedback_scratch_size(rows, columns, linear));
   const Status status = quantize_with_feedback(Buffer<float>(w), columns, linear, Buffer<float>(factored.feedback),
-                                               Buffer<float>(factored.weights), scratch, codes);
+                                               Buffer<float>(factored.weights), scratch, codes, order);
   return {codes.values(), scales.values(), zero_points.values(), status};
 }
 
@@ -264,6 +265,60 @@ TEST(Feedback, RoundsWeightsAndPassedOnErrors) {
               ASSERT_LE(std::fabs(code - nearest), 0.5 + slack) << columns << " columns, group " << group << ", element " << i;
             }
           }
+        }
+      }
+    }
+  }
+}
+
+std::vector<uint32_t> order_of(const std::vector<float>& diagonal, FeedbackGroups groups) {
+  Buffer<uint32_t> order(diagonal.size());
+  Buffer<double> sums(2 * diagonal.size());
+  falling_order(Buffer<float>(diagonal), groups, sums, order);
+  return order.values();
+}
+
+TEST(Feedback, OrdersGroupsAndColumnsByTheirInputs) {
+  using Order = std::vector<uint32_t>;
+  EXPECT_EQ(order_of({1, 3, 3, 2}, {0, 0}), (Order{1, 2, 3, 0}));
+  // Sums of 5, 9 and 9, and a shorter group with more.
+  EXPECT_EQ(order_of({2, 3, 9, 0, 4, 5, 70}, {2, 0}), (Order{2, 3, 5, 4, 1, 0, 6}));
+  // Outer sums of 5 and 7. Within them, groups of 1 and 4, and of 5 and 2.
+  EXPECT_EQ(order_of({0, 1, 2, 2, 0, 5, 1, 1}, {2, 4}), (Order{5, 4, 6, 7, 2, 3, 1, 0}));
+  EXPECT_EQ(order_of({1, 1, 1, 9, 9, 9}, {2, 4}), (Order{3, 2, 0, 1, 4, 5}));
+  EXPECT_EQ(order_of({5}, {32, 256}), (Order{0}));
+}
+
+/// Rounding in an order is rounding a matrix whose columns are in that order.
+TEST(Feedback, RoundsInAnOrder) {
+  for (const size_t columns : {size_t{5}, size_t{64}, size_t{70}, size_t{300}}) {
+    const std::vector<double> h = moments_of(correlated(2 * columns, columns, 5), columns);
+    std::vector<float> diagonal(columns);
+    for (size_t i = 0; i < columns; i++)
+      diagonal[i] = static_cast<float>(h[i * columns + i]) * static_cast<float>(1 + i * 7 % 11);
+    const size_t rows = 6;
+    const std::vector<float> w = Random(4).uniform_values(rows * columns, -1, 1);
+    for (const size_t group : {size_t{0}, size_t{32}}) {
+      const std::vector<uint32_t> order = order_of(diagonal, {static_cast<uint32_t>(group), 0});
+      std::vector<double> moved_h(columns * columns);
+      std::vector<float> moved_w(w.size());
+      for (size_t j = 0; j < columns; j++) {
+        for (size_t i = 0; i <= j; i++) {
+          const size_t a = std::max(order[i], order[j]), b = std::min(order[i], order[j]);
+          moved_h[j * columns + i] = h[a * columns + b];
+        }
+        for (size_t row = 0; row < rows; row++) moved_w[row * columns + j] = w[row * columns + order[j]];
+      }
+      const Factored factored = factor(moved_h, columns, 0.01);
+      const GridChoice grid = grid_of(3, true, group);
+      const Quantized made = quantize(w, columns, grid, factored, order), moved = quantize(moved_w, columns, grid, factored);
+      ASSERT_EQ(made.status, Status::kOk);
+      const size_t size = group == 0 ? columns : group, groups = (columns + size - 1) / size;
+      for (size_t row = 0; row < rows; row++) {
+        for (size_t j = 0; j < columns; j++) {
+          ASSERT_EQ(made.codes[row * columns + order[j]], moved.codes[row * columns + j])
+              << columns << " columns, group " << group;
+          ASSERT_EQ(made.scales[row * groups + order[j] / size], moved.scales[row * groups + j / size]);
         }
       }
     }
@@ -372,8 +427,13 @@ TEST(BlockGrids, WriteWhatWasRounded) {
   for (const BlockType type : kFeedbackTypes) {
     EXPECT_TRUE(has_feedback(type));
     for (const size_t columns : {256, 512}) {
+      // Any order that keeps groups together.
+      std::vector<float> diagonal(columns);
+      for (size_t i = 0; i < columns; i++) diagonal[i] = static_cast<float>(i * 37 % 101);
+      const std::vector<uint32_t> order = order_of(diagonal, feedback_groups(type));
       const Factored factored = factor(moments_of(correlated(2 * columns, columns, 5), columns), columns, 0.01);
-      for (const size_t rows : {size_t{columns == 256 ? 5u : 1u}}) {
+      for (const bool falling : {false, true}) {
+        const size_t rows = columns == 256 ? 5 : 1;
         const std::vector<float> w = block_weights(rows * columns, static_cast<uint32_t>(columns + rows));
         const size_t blocks = columns / block_size(type).elements, bytes = blocks_bytes(type, columns);
         std::vector<BlockNumbers> numbers(rows * blocks);
@@ -382,7 +442,8 @@ TEST(BlockGrids, WriteWhatWasRounded) {
         Recorder grid(form, groups);
         Buffer<uint8_t> codes(w.size());
         Buffer<float> scratch(feedback_scratch_size(rows, columns, grid));
-        ASSERT_EQ(quantize_with_feedback(Buffer<float>(w), columns, grid, factored.feedback, factored.weights, scratch, codes),
+        ASSERT_EQ(quantize_with_feedback(Buffer<float>(w), columns, grid, factored.feedback, factored.weights, scratch, codes,
+                                         falling ? order : std::vector<uint32_t>()),
                   Status::kOk);
         for (size_t row = 0; row < rows; row++) {
           Buffer<std::byte> made(bytes);

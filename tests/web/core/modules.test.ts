@@ -224,6 +224,8 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       addMoments: true,
       finishMoments: true,
       factorMoments: true,
+      fallingOrder: true,
+      feedbackGroups: true,
       rmsNorm: true,
       rotate: true,
       attend: true,

@@ -101,24 +101,41 @@ describe('quantizeModel with gptq', () => {
     }
   });
 
-  it.each(['Q4_0', 'Q2_K', 'Q3_K_M', 'Q6_K'] as const)('makes the same bytes in every way, as %s', async (to) => {
-    const { file, statistics } = caseOf('made up');
-    const options = { to, method: 'gptq', data: statistics, rules } as const;
-    const bytes = await (await quantizeModel(file, { ...options, workers: 0 })).bytes();
-    const others = [
-      { ...options, workers: 2 },
-      { ...options, workers: 0, core: { simd: 'off' as const } },
-      { ...options, workers: 1, data: new Blob([await statistics.moments!.bytes()]) },
-    ];
-    for (const other of others) {
-      const made = await (await quantizeModel(file, other)).bytes();
-      expect(Buffer.compare(made, bytes)).toBe(0);
+  it.each(['Q4_0', 'Q2_K', 'Q3_K_M', 'Q6_K'] as const)(
+    'makes the same bytes in every way, as %s',
+    async (to) => {
+      const { file, statistics } = caseOf('made up');
+      const options = { to, method: 'gptq', data: statistics, rules } as const;
+      const bytes = await (await quantizeModel(file, { ...options, workers: 0 })).bytes();
+      const others = [
+        { ...options, workers: 2 },
+        { ...options, workers: 0, order: 'falling' as const, core: { simd: 'off' as const } },
+        { ...options, workers: 1, data: new Blob([await statistics.moments!.bytes()]) },
+      ];
+      for (const other of others) {
+        const made = await (await quantizeModel(file, other)).bytes();
+        expect(Buffer.compare(made, bytes)).toBe(0);
+      }
+      // llama.cpp computes what our forward pass does.
+      using model = new NativeModel(bytes);
+      const ids = [...drawn(24, 3)];
+      const theirs = model.logits(ids);
+      expect(theirs.every((row) => row.every(Number.isFinite))).toBe(true);
+    },
+    120_000,
+  );
+
+  it.each(['made up', 'TinyStories'] as const)('loses less with the largest inputs first: %s', async (name) => {
+    const { file, statistics } = caseOf(name);
+    const options = { to: 'Q4_0', method: 'gptq', data: statistics, rules, workers: 0 } as const;
+    const sums = [];
+    for (const order of ['falling', 'stored'] as const) {
+      const outputs = outputsOf(await quantizeModel(file, { ...options, order }));
+      for (const { name: tensor, before, after } of outputs) expect(after, tensor).toBeLessThanOrEqual(before);
+      // Matrices differ in their errors by powers of ten.
+      sums.push(outputs.reduce((sum, { after }) => sum + Math.log(after), 0) / outputs.length);
     }
-    // llama.cpp computes what our forward pass does.
-    using model = new NativeModel(bytes);
-    const ids = [...drawn(24, 3)];
-    const theirs = model.logits(ids);
-    expect(theirs.every((row) => row.every(Number.isFinite))).toBe(true);
+    expect(sums[0]).toBeLessThan(sums[1] as number);
   });
 
   it('takes folders', async () => {
@@ -160,6 +177,8 @@ describe('quantizeModel with gptq', () => {
     await rejects({ method: 'best' }, { option: 'method' });
     await rejects({ data: statistics }, { option: 'data' });
     await rejects({ damping: 0.1 }, { option: 'damping' });
+    await rejects({ order: 'stored' }, { option: 'order' });
+    await rejects({ method: 'gptq', data: statistics, order: 'rising' }, { option: 'order' });
     await rejects({ method: 'gptq', data: statistics, damping: -1 }, { option: 'damping' });
     await rejects({ method: 'gptq', data: statistics, damping: 11 }, { option: 'damping' });
     await rejects({ method: 'gptq', data: { moments: 1 } }, { option: 'data' });

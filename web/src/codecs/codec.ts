@@ -126,6 +126,13 @@ export interface Tile {
   readonly moments?: TileMoments | undefined;
 }
 
+/** Sizes of the groups of neighboring columns that share a grid. 0: none. */
+export interface FeedbackGroups {
+  readonly group: number;
+  /** Of groups that share numbers. */
+  readonly outer: number;
+}
+
 /** The second moments of a matrix's inputs in wasm memory, and their factor. */
 export interface TileMoments {
   /** Addresses of floats. */
@@ -134,6 +141,8 @@ export interface TileMoments {
   readonly weights: number;
   /** The damping that was used. */
   readonly damping: number;
+  /** Address of the order of columns that feedback and weights are in; 0: as they are. */
+  readonly order: number;
 }
 
 /** Bytes in wasm memory. */
@@ -219,6 +228,8 @@ export interface Codec<F extends Form = Form> {
   cuts(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
+  /** Sizes of the groups of columns that share a grid, if rounding may pass errors on in an order of its own. */
+  feedbackGroups?(core: Core, form: F): FeedbackGroups;
   /** Observes the sets of a tile, for a SetsCut. Undefined if the codec makes no SetsCut. */
   observe?(core: Core, tile: Tile, form: F, arena: Arena): Observed;
   /** Bytes of parts to floats. Returns the address of the floats. Undefined for elements that are not floats. */

@@ -332,6 +332,8 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
   runs: partRuns,
   cuts: cutsOf,
 
+  feedbackGroups: (_core, { blockSize = 0 }) => ({ group: blockSize, outer: 0 }),
+
   encode(core, whole, form, arena) {
     // Without elements, a tile needs memory for one row or column only.
     const line = form.sharing === 'columns' ? { rows: 1 } : { columns: 1 };

@@ -1,6 +1,6 @@
 /** Blocks of ggml along the last dimension. The arithmetic is in cpp/codecs/ggml.cpp. */
 import { type BlockType, blockFacts, blockTypeInfo } from '../core/blocks.js';
-import { BlockSearch, Ggml, ScaleForm } from '../core/door.js';
+import { BlockSearch, FeedbackGroups, Ggml, ScaleForm } from '../core/door.js';
 import { encodeTileByInputs, floats } from './calls.js';
 import { type BitCheck, blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
@@ -57,6 +57,14 @@ export const ggml: Codec<GgmlForm> = {
   checks: (_shape, { to }) => scaleChecks(to),
 
   overflow: ({ to }) => `, whose block of ${to} would need a scale beyond float16`,
+
+  feedbackGroups(core, { to }) {
+    const result = core.pushRoom(FeedbackGroups.bytes);
+    core.models.feedbackGroups(blockTypeInfo(to).id, result);
+    const groups = FeedbackGroups.read(core.module, result);
+    core.popRecord(result);
+    return groups;
+  },
 
   encode(core, tile, { to, importance, best = false }, arena) {
     const search = best ? BlockSearch.best : BlockSearch.usual;

@@ -101,6 +101,8 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
     return cutInPieces(shape, roles, form.blockSize, source?.prefersWide === true ? ofColumn : undefined);
   },
 
+  feedbackGroups: (_core, { blockSize }) => ({ group: blockSize, outer: 0 }),
+
   encode(core, tile, form, arena) {
     return core.withRecord(MatMulNBits, codesOf(form, tile.piece), (codes) =>
       encodeTileByInputs(core, tile, form.importance, arena, {

@@ -127,12 +127,17 @@ export interface PlannedTensor {
   readonly feedback?: Feedback | undefined;
 }
 
+/** The order in which rounding goes through the columns of a matrix: as they are stored, or those with the largest inputs first. */
+export type ColumnOrder = 'stored' | 'falling';
+
 /** Second moments of the inputs of a matrix: float32 in the `data` of the plan, a square of the matrix's columns. */
 export interface Feedback {
   readonly byteOffset: number;
   readonly columns: number;
   /** Share of the mean of the diagonal that is added to it. */
   readonly damping: number;
+  /** The order in which columns are rounded. */
+  readonly order: ColumnOrder;
 }
 
 /** Bytes of a file of the input. */

@@ -3,6 +3,7 @@ import { rangeError, typeError } from '../core/errors.js';
 import { mention, ofType, onlyWith, without } from '../core/option-problem.js';
 import type { FileInput } from '../files/bytes.js';
 import { fileForm, isFileInput } from '../files/open.js';
+import type { ColumnOrder } from './format.js';
 import { choiceOption, type OptionInfo, type PlanChoices } from './options.js';
 import { hasMoments, type StatisticsName, type StatisticsOfModel } from './statistics.js';
 
@@ -33,6 +34,12 @@ export interface StatisticsOptions {
    * @defaultValue 0.01
    */
   readonly damping?: number | undefined;
+  /**
+   * GGUF and ONNX: the order in which the method `gptq` rounds the columns of a matrix. `falling`: groups with the largest inputs first, and so within
+   * groups, so that more columns make up for the errors that count most. `stored`: from left to right.
+   * @defaultValue 'falling'
+   */
+  readonly order?: ColumnOrder | undefined;
 }
 
 /** Largest value of `damping`. */
@@ -76,16 +83,28 @@ export const statisticsEntries = {
       throw rangeError('--damping', { kind: 'number', min: 0, max: mostDamping }, text);
     },
   },
+  order: choiceOption(['falling', 'stored'], {
+    name: 'order',
+    value: 'ORDER',
+    about: 'for --method gptq: of columns; stored: from left to right (default falling: largest inputs first)',
+  }),
 } as const satisfies { readonly [Name in keyof Required<StatisticsOptions> | StatisticsName]: OptionInfo };
 
 /** Checks the options together. @throws RangeError naming the option */
-export function checkStatistics({ to, importance, method, data, damping }: PlanChoices<StatisticsOptions>): void {
+export function checkStatistics({
+  to,
+  importance,
+  method,
+  data,
+  damping,
+  order,
+}: PlanChoices<StatisticsOptions>): void {
   if (to === 'copy' && importance !== undefined) throw rangeError('importance', without('to', 'copy'));
   if (to === 'copy' && method === 'gptq') throw rangeError('method', without('to', 'copy'), method);
   if (method === 'gptq' && data === undefined) {
     throw rangeError('data', { kind: 'required' }, undefined, { kind: 'with', options: [mention('method', 'gptq')] });
   }
-  for (const [name, value] of Object.entries({ data, damping })) {
+  for (const [name, value] of Object.entries({ data, damping, order })) {
     if (value !== undefined && method !== 'gptq') throw rangeError(name, onlyWith('method', 'gptq'));
   }
 }

@@ -5,7 +5,7 @@ import type { FileInput } from '../files/bytes.js';
  * Names of the options about statistics, for the targets that they apply to. They stand apart from the options' table, because apps that
  * only name results load the targets.
  */
-export const statisticsNames = ['importance', 'method', 'data', 'damping'] as const;
+export const statisticsNames = ['importance', 'method', 'data', 'damping', 'order'] as const;
 export type StatisticsName = (typeof statisticsNames)[number];
 
 /** A file of second moments. */

@@ -40,13 +40,13 @@ function entryOf<T>(entries: ReadonlyMap<string, T> | undefined, { name, names =
 /** The statistics of a model's weights. */
 export class WeightStatistics {
   readonly #statistics: Statistics;
-  readonly #choices: Pick<StatisticsOptions, 'method' | 'damping'>;
+  readonly #choices: Pick<StatisticsOptions, 'method' | 'damping' | 'order'>;
   readonly #used = new Set<string>();
   readonly #without: string[] = [];
   readonly #partial: string[] = [];
   readonly #plain: string[] = [];
 
-  constructor(statistics: Statistics, choices: Pick<StatisticsOptions, 'method' | 'damping'>) {
+  constructor(statistics: Statistics, choices: Pick<StatisticsOptions, 'method' | 'damping' | 'order'>) {
     this.#statistics = statistics;
     this.#choices = choices;
   }
@@ -82,11 +82,11 @@ export class WeightStatistics {
    * @param takesFeedback false if its form is always rounded to the nearest
    */
   feedbackOf(weight: MeasuredWeight, takesFeedback: boolean): Feedback | undefined {
-    const { method, damping = usualDamping } = this.#choices;
+    const { method, damping = usualDamping, order = 'falling' } = this.#choices;
     if (method !== 'gptq') return undefined;
     const moments = entryOf(this.#statistics.moments?.weights, weight)?.entry;
     const fits = moments?.columns === weight.columns && (weight.matrices ?? 1) === 1;
-    if (moments !== undefined && fits && takesFeedback) return { ...moments, damping };
+    if (moments !== undefined && fits && takesFeedback) return { ...moments, damping, order };
     this.#plain.push(weight.name);
     return undefined;
   }

@@ -115,13 +115,14 @@ function tileOf(
   const inputs = [{ form: source.form, parts: inputPartsFor(tensor, pattern) }] as const;
   let task: TileStep['task'];
   if (moments !== undefined) {
-    const { damping } = tensor.feedback as Feedback;
+    const { damping, order } = tensor.feedback as Feedback;
     task = {
       kind: 'encode',
       rows,
       columns,
       inputs: [...inputs, moments],
       damping,
+      order,
       to: form,
       outputs: [],
       measures,

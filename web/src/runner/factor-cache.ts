@@ -1,17 +1,28 @@
 /**
- * Factors of second moments, by which rounding passes errors on. Tiles of one matrix, and matrices with the same inputs, share a factor, so the
- * last one stays in memory.
+ * Factors of second moments, by which rounding passes errors on. Tiles of one matrix, and matrices with the same inputs, share a factor, so some
+ * stay in memory.
  */
-import type { TileMoments } from '../codecs/codec.js';
-import { FactorDamping, Status } from '../core/door.js';
+import type { FeedbackGroups, TileMoments } from '../codecs/codec.js';
+import { codecOf } from '../codecs/registry.js';
+import { FactorDamping, FeedbackGroups as GroupsRecord, Status } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import type { EncodeTask } from './task.js';
 
-/** Keeps the last factor. For K columns it takes 4 K² bytes, and 8 K² more while it is made. */
+/** A factor in memory. */
+interface KeptFactor extends Omit<TileMoments, 'moments'> {
+  readonly key: string;
+  readonly bytes: number;
+}
+
+/** Memory of factors that stay besides the last one. Enough for the queries and keys of 2,048 columns, with another matrix between them. */
+const mostBytes = 48 * 2 ** 20;
+
+/** Keeps the last factors. For K columns each takes 4 K² bytes, and 8 K² more while it is made. */
 export class FactorCache {
   readonly #core: Core;
-  #last: (Omit<TileMoments, 'moments'> & { readonly key: string }) | undefined;
+  /** The last one that was used comes last. */
+  #kept: KeptFactor[] = [];
 
   constructor(core: Core) {
     this.#core = core;
@@ -21,38 +32,58 @@ export class FactorCache {
    * The moments of a task with their factor. @param moments address of the second input of the task
    * @throws ScalepointError `BAD_FILE` for numbers that cannot be moments, `OUT_OF_MEMORY`
    */
-  momentsOf({ inputs: [, input], damping = 0 }: EncodeTask, moments: number): TileMoments {
+  momentsOf({ inputs: [, input], damping = 0, order, to }: EncodeTask, moments: number): TileMoments {
     // They are the square of the number of inputs, in float32.
     const columns = Math.sqrt((input?.parts[0]?.bytes ?? 0) / 4);
-    const key = input?.parts.map(({ file, begin }) => `${file} ${begin} ${damping}`).join() ?? '';
-    if (this.#last?.key !== key) {
-      this.#release();
-      this.#last = { key, ...this.#factor(moments, columns, damping) };
+    const groups = order === 'falling' ? codecOf(to).feedbackGroups?.(this.#core, to) : undefined;
+    const part = input?.parts[0];
+    const key = [part?.file, part?.begin, damping, groups?.group, groups?.outer].join();
+    const factor = this.#kept.find((kept) => kept.key === key) ?? this.#make(key, moments, columns, damping, groups);
+    this.#kept = [...this.#kept.filter((kept) => kept !== factor), factor];
+    const { feedback, weights, damping: used, order: columnsOrder } = factor;
+    return { moments, feedback, weights, damping: used, order: columnsOrder };
+  }
+
+  /** Frees old factors until another one has room. */
+  #makeRoom(bytes: number): void {
+    let sum = this.#kept.reduce((all, kept) => all + kept.bytes, bytes);
+    while (sum > mostBytes) {
+      const oldest = this.#kept.shift();
+      if (oldest === undefined) return;
+      this.#core.release(oldest.feedback);
+      sum -= oldest.bytes;
     }
-    const { feedback, weights, damping: used } = this.#last;
-    return { moments, feedback, weights, damping: used };
   }
 
-  #release(): void {
-    if (this.#last !== undefined) this.#core.release(this.#last.feedback);
-    this.#last = undefined;
-  }
-
-  #factor(moments: number, columns: number, damping: number) {
+  #make(
+    key: string,
+    moments: number,
+    columns: number,
+    damping: number,
+    groups: FeedbackGroups | undefined,
+  ): KeptFactor {
     const core = this.#core;
     const { models } = core;
-    const feedback = core.allocate(4 * columns * (columns + 1));
+    const bytes = 4 * columns * (columns + 2);
+    this.#makeRoom(bytes);
+    const feedback = core.allocate(bytes);
     const weights = feedback + 4 * columns * columns;
+    const order = groups === undefined ? 0 : weights + 4 * columns;
     const result = core.pushRoom(FactorDamping.bytes);
     try {
-      const status = core.withMemory(Number(models.factorScratchBytes(columns)), (scratch) =>
-        models.factorMoments(moments, columns, damping, scratch, feedback, weights, result),
-      );
+      const status = core.withMemory(Number(models.factorScratchBytes(columns)), (scratch) => {
+        if (groups !== undefined) {
+          core.withRecord(GroupsRecord, groups, (sizes) =>
+            models.fallingOrder(moments, columns, sizes, scratch, order),
+          );
+        }
+        return models.factorMoments(moments, columns, damping, order, scratch, feedback, weights, result);
+      });
       if (status === Status.nonFinite) {
         throw new ScalepointError('BAD_FILE', 'the second moments of its inputs are not those of numbers');
       }
       checkStatus(status);
-      return { feedback, weights, damping: FactorDamping.read(core.module, result).used };
+      return { key, bytes, feedback, weights, order, damping: FactorDamping.read(core.module, result).used };
     } catch (error) {
       core.release(feedback);
       throw error;

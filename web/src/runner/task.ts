@@ -3,6 +3,7 @@
  * tasks travel together, so that a model of many small tensors takes few messages.
  */
 import { type ByteRuns, type Form, type Problem, type Role, tileElements, type ValueRange } from '../codecs/codec.js';
+import type { ColumnOrder } from '../formats/format.js';
 
 /** The bytes of one part of a stored tensor that a tile takes. */
 export interface InputPart extends Omit<ByteRuns, 'offset'> {
@@ -68,6 +69,8 @@ export interface EncodeTask {
   readonly inputs: readonly [TileInput] | readonly [TileInput, TileInput];
   /** Damping of these moments. */
   readonly damping?: number | undefined;
+  /** The order in which columns are rounded. */
+  readonly order?: ColumnOrder | undefined;
   readonly to: Form;
   readonly outputs: readonly OutputPart[];
   /** True if to add up the errors. */
