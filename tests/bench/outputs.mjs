@@ -9,19 +9,18 @@
 // ratio of each seed.
 
 import { basename, join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { calibrateModel, quantizeModel } from '../../dist/model.js';
 import { divergences, drawTexts, joined, meanOf, ratioOf, show } from './stories.mjs';
 
 /** Embeddings and outputs in float16, so that the linear weights decide. */
-export const rules = [{ match: '^(token_embd|output)\\.', to: 'F16' }];
+const rules = [{ match: '^(token_embd|output)\\.', to: 'F16' }];
 
 /** Length of a text in tokens. */
-export const textLength = 256;
+const textLength = 256;
 
 /** Options of `quantizeModel` for each way. `importance` and `statistics` are those of the seed. */
-export const ways = {
+const ways = {
   plain: () => ({}),
   importance: ({ importance }) => ({ importance }),
   best: () => ({ search: 'best' }),
@@ -30,13 +29,13 @@ export const ways = {
   stored: ({ statistics }) => ({ method: 'gptq', data: statistics, order: 'stored' }),
 };
 
-export const types = ['Q4_K_M', 'Q3_K_M', 'Q2_K', 'Q5_K_M', 'Q6_K', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0'];
+const types = ['Q4_K_M', 'Q3_K_M', 'Q2_K', 'Q5_K_M', 'Q6_K', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0'];
 
 /**
  * Draws texts and calibrates for each seed.
  * @param {string} folder @param {{ seeds: number, tokens: number }} options
  */
-export async function prepared(folder, { seeds, tokens }) {
+async function prepared(folder, { seeds, tokens }) {
   const file = await (await quantizeModel(folder, { to: 'F32', missingBytes: 'keep' })).bytes();
   const cases = [];
   for (let seed = 1; seed <= seeds; seed++) {
@@ -53,7 +52,7 @@ export async function prepared(folder, { seeds, tokens }) {
  * Prints a line for each way of a type, and returns the divergences of all texts.
  * @param {string} label @param {Record<string, number[][]>} found by way: the divergences of the texts of each seed
  */
-export function report(label, found) {
+function report(label, found) {
   const [first] = Object.values(found);
   for (const [way, seeds] of Object.entries(found)) {
     const [own, base] = [seeds.flat(), first.flat()];
@@ -99,4 +98,4 @@ async function main() {
   }
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) await main();
+await main();

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { evaluateModel, readFloats } from '../../dist/model.js';
 
 /** A seeded generator of numbers from 0 to 1 (mulberry32). @param {number} seed */
-export function generator(seed) {
+function generator(seed) {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

@@ -56,7 +56,8 @@ const work = mkdtempSync(join(tmpdir(), 'scalepoint-teach-'));
 try {
   const program = join(work, 'teach');
   const source = fileURLToPath(new URL('teach_llama.cpp', import.meta.url));
-  execFileSync('c++', ['-O3', '-march=native', '-ffast-math', '-fopenmp', '-std=c++20', source, '-o', program]);
+  const compiler = process.env.CXX ?? 'c++';
+  execFileSync(compiler, ['-O3', '-march=native', '-ffast-math', '-fopenmp', '-std=c++20', source, '-o', program]);
   const [teacher, student] = [join(work, 'teacher'), join(work, 'student')];
   const parts = [];
   for (const [name] of weightsOf(config)) {
