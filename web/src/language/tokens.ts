@@ -26,8 +26,10 @@ const isIds = (value: unknown): value is Uint32Array | Int32Array | readonly num
   (Array.isArray(value) && value.every((id) => typeof id === 'number'));
 
 /**
- * The ids of all texts, one after the other.
+ * The ids of all texts, one after the other. If the first is given as characters, the model's first token stands in front of it, as with
+ * llama-perplexity and llama-imatrix (github.com/ggml-org/llama.cpp, tools/perplexity/perplexity.cpp at 050fc7f).
  * @param option name of the argument, for errors
+ * @param beginning the model's first token, if it has one
  * @param tokenizer asked for where a text is given
  * @throws TypeError or RangeError naming the option
  */
@@ -35,6 +37,7 @@ export async function tokensOf(
   option: string,
   data: unknown,
   vocabulary: number,
+  beginning: number | undefined,
   tokenizer: () => Promise<TextTokenizer>,
 ): Promise<Uint32Array<ArrayBuffer>> {
   const texts: readonly unknown[] =
@@ -57,5 +60,6 @@ export async function tokensOf(
       ids.push(id);
     }
   }
+  if (beginning !== undefined && typeof texts[0] === 'string' && ids.length > 0) ids.unshift(beginning);
   return Uint32Array.from(ids);
 }

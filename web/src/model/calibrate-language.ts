@@ -42,7 +42,7 @@ export async function calibrateLanguage(
     const made = await withOutputs(opened, { output, overwrite, signal, beside }, ([main, second], waiting) =>
       withLanguage(opened, own, async (language) => {
         const { forward, facts } = language;
-        const limits = { vocabulary: forward.vocabulary, context: facts.context };
+        const limits = { vocabulary: forward.vocabulary, context: facts.context, beginning: language.beginning };
         const { ids, size } = await chunkedTokens('data', data, [opened], limits, own);
         const texts = beginTexts(ids, size, language.beginning);
 

@@ -66,7 +66,7 @@ export async function chunkedTokens(
   path: string,
   data: LanguageData,
   opened: readonly Opened[],
-  limits: { readonly vocabulary: number; readonly context: number },
+  limits: { readonly vocabulary: number; readonly context: number; readonly beginning?: number | undefined },
   { chunkSize, maxTokens, tokenizer }: TextOptions,
 ): Promise<{ ids: Uint32Array<ArrayBuffer>; size: number }> {
   let made: Promise<TextTokenizer> | undefined;
@@ -75,7 +75,7 @@ export async function chunkedTokens(
     for (const one of opened) if ((await one.beside.file('tokenizer.json')) !== undefined) return folderTokenizer(one);
     return folderTokenizer(opened[0] as Opened);
   };
-  const all = await tokensOf(path, data, limits.vocabulary, () => (made ??= tokenizerOf()));
+  const all = await tokensOf(path, data, limits.vocabulary, limits.beginning, () => (made ??= tokenizerOf()));
   const ids = maxTokens === undefined ? all : all.slice(0, maxTokens);
   const size = chunkSize ?? Math.min(512, limits.context, ids.length);
   if (size < 4 || ids.length < size) {
@@ -140,7 +140,8 @@ export async function evaluateModel(model: ModelInput, options: EvaluateModelOpt
       context: number,
     ): Promise<LanguageEvaluation> => {
       const [made, other] = models;
-      const { ids, size } = await chunkedTokens('text', text, opened, { vocabulary: made.vocabulary, context }, own);
+      const limits = { vocabulary: made.vocabulary, context, beginning: made.beginning ?? other?.beginning };
+      const { ids, size } = await chunkedTokens('text', text, opened, limits, own);
       const progress = tokenProgress(own, 'evaluate');
       const run = (state?: EvaluationResume) => judge.evaluateLanguage(made, other, ids, size, progress, state);
       if (resume === undefined) return run();
