@@ -65,6 +65,11 @@ Status encode_compressed_tensors(const codecs::Tile& tile, const codecs::Compres
   return encode(tile, codes, *arena, result);
 }
 
+Status encode_compressed_tensors_with_feedback(const codecs::Tile& tile, const codecs::CompressedTensors& codes,
+                                               const codecs::Moments& moments, codecs::Arena* arena, codecs::Encoded& result) {
+  return encode_with_feedback(tile, codes, moments, *arena, result);
+}
+
 /// Floats of codes.
 Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::CompressedTensors& codes, codecs::Arena* arena,
                                  DecodedTile& result) {

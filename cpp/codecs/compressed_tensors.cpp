@@ -11,6 +11,7 @@
 #include "arrays/minifloat_loops.h"
 #include "arrays/pack_bits.h"
 #include "arrays/pack_bits_loops.h"
+#include "codecs/input_codes.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -348,9 +349,88 @@ void read_parameters(const Stored& stored, const Form& form, uint64_t first, siz
   }
 }
 
+// ------------------------------------------------------------------------------------------------------------------- inputs
+
+/// Stores the codes of a matrix in the parts that are wanted.
+void store_input_codes(const Form& form, const InputCodes& made, std::byte* data, std::byte* scales, std::byte* zero_points) {
+  const auto columns = static_cast<size_t>(form.columns), runs = static_cast<size_t>(form.runs());
+  const auto row_bytes = static_cast<size_t>(form.row_bytes(columns)),
+             used = static_cast<size_t>(packed_bytes(columns, form.codes.bits));
+  for (size_t row = 0; data != nullptr && row < form.rows; row++) {
+    const uint8_t* const codes = made.codes + row * columns;
+    std::byte* const to = data + row * row_bytes;
+    if (form.codes.packed) {
+      loops::pack_codes(codes, columns, form.codes.bits, loops::CodeForm::kUnsigned, uint8s(to));
+      std::memset(to + used, 0, row_bytes - used);
+    } else {
+      for (size_t i = 0; i < columns; i++) to[i] = static_cast<std::byte>(codes[i] - form.middle());
+    }
+  }
+  if (scales != nullptr && form.scale.converts()) {
+    form.scale.narrow(made.scales, runs, reinterpret_cast<uint16_t*>(scales));
+  } else if (scales != nullptr) {
+    std::memcpy(scales, made.scales, runs * sizeof(float));
+  }
+  if (zero_points == nullptr) return;
+  std::memset(zero_points, 0, static_cast<size_t>(form.zero_point_bytes()));
+  for (size_t run = 0; run < runs; run++) {
+    const auto code = static_cast<uint32_t>(made.zero_points[run]);
+    if (form.codes.packed) {
+      reinterpret_cast<uint32_t*>(zero_points)[form.word_of(run)] |= code << form.shift_of(run);
+    } else {
+      zero_points[run] = static_cast<std::byte>(static_cast<int32_t>(code) - form.middle());
+    }
+  }
+}
+
+/// Encodes a tile by data about the inputs, which all lie in it. @param moments null: rounding passes no errors on
+Status encode_by_inputs(const Tile& tile, const CompressedTensors& codes, const Moments* moments, Arena& arena, Encoded& result) {
+  Form form = {.codes = codes};
+  if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
+  if (codes.float8) return Status::kBadDType;
+  if (tile.ranges != nullptr) return Status::kBadLayout;
+  if (const Status status = check(tile); status != Status::kOk) return status;
+  result = {};
+  std::byte* const data = take_part(tile, Role::kData, form.data_bytes(form.size), arena, result.data);
+  std::byte* const scales = take_part(tile, Role::kScale, form.runs() * form.scale.bytes, arena, result.scale);
+  std::byte* const zero_points = take_part(tile, Role::kZeroPoint, form.zero_point_bytes(), arena, result.zero_point);
+  // Encode from the smallest to the largest values, which finds problems.
+  CompressedTensors plain = codes;
+  plain.search = false;
+  Tile whole = tile;
+  whole.importance = nullptr;
+  whole.wanted = 1;
+  whole.measure = true;
+  Encoded found;
+  if (const Status status = encode(whole, plain, arena, found); status != Status::kOk) return status;
+  result.problem = found.problem;
+  if (result.problem.kind != ProblemKind::kNone) return Status::kOk;
+  // Make the codes.
+  const float* w = nullptr;
+  if (const Status status = take_input_rows(tile, false, arena, w); status != Status::kOk) return status;
+  const InputMatrix matrix = {.rows = static_cast<size_t>(form.rows),
+                              .columns = static_cast<size_t>(form.columns),
+                              .group_size = codes.group_size,
+                              .bits = codes.bits,
+                              .symmetric = codes.symmetric,
+                              .scale = codes.scale,
+                              .importance = tile.importance,
+                              .moments = moments};
+  InputCodes made;
+  const Status status = make_input_codes({w, matrix.size()}, matrix, arena, made, tile.measure ? &result.sums : nullptr);
+  if (status == Status::kOk) store_input_codes(form, made, data, scales, zero_points);
+  return status;
+}
+
 }  // namespace
 
+Status encode_with_feedback(const Tile& tile, const CompressedTensors& codes, const Moments& moments, Arena& arena,
+                            Encoded& result) noexcept {
+  return tile.importance == nullptr ? Status::kBadLayout : encode_by_inputs(tile, codes, &moments, arena, result);
+}
+
 Status encode(const Tile& tile, const CompressedTensors& codes, Arena& arena, Encoded& result) noexcept {
+  if (tile.importance != nullptr) return encode_by_inputs(tile, codes, nullptr, arena, result);
   Form form = {.codes = codes};
   if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
   if (tile.ranges == nullptr || tile.wants(Role::kData)) {

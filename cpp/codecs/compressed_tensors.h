@@ -37,6 +37,9 @@ struct CompressedTensors {
 /// Search:  scales and zero points of search_qparams. kMse takes them only if they restore the run with a smaller error than those of the
 ///          whole range. It compares the scales as they are stored, and tries both neighbors of a searched scale of 16 bits, too.
 ///
+/// Inputs:  with the importance of columns, for integers of whole rows: scales and zero points of make_input_codes, as they are stored, with
+///          codes for them. A run of zeros has any scale.
+///
 /// Parts:   data        plain: one byte a code. packed: words of 32 / bits codes, lowest bits first, as code - qmin. A row that
 ///                      does not fill its last word ends with zeros.
 ///          scale       one for each run, row by row.
@@ -47,6 +50,11 @@ struct CompressedTensors {
 /// Status:  those of check, Arena and search_qparams; kBadDType for unsupported codes or scales; kBadLayout if the tile is empty, if a row
 ///          does not hold whole groups, or if there are ranges of rows but groups are smaller.
 [[nodiscard]] Status encode(const Tile& tile, const CompressedTensors& codes, Arena& arena, Encoded& result) noexcept;
+
+/// The same with importance and moments: whole rows that pass their errors on. A row whose output gets no better keeps the codes of `encode`.
+/// A measured tile has the errors of outputs before and after.
+[[nodiscard]] Status encode_with_feedback(const Tile& tile, const CompressedTensors& codes, const Moments& moments, Arena& arena,
+                                          Encoded& result) noexcept;
 
 /// Restores floats: scale * (code - zero point). Does not read the zero point if symmetric.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadScale if a scale is not finite and positive.

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "arrays/minifloat_loops.h"
 #include "calibration/feedback.h"
 #include "calibration/output_error.h"
 #include "codecs/block_codes.h"
 #include "codecs/block_codes_loops.h"
 #include "codecs/block_fit.h"
+#include "ranges/range_search.h"
 #include "ranges/range_weighted.h"
 #include "ranges/range_weighted_loops.h"
 
@@ -16,6 +18,12 @@ namespace scalepoint::codecs {
 namespace {
 
 float as_half(float x) { return stored_scale(x, ElementType::kF16); }
+float as_brain(float x) {
+  uint16_t bits = 0;
+  loops::float32_to_bfloat16(&x, 1, &bits);
+  loops::bfloat16_to_float32(&bits, 1, &x);
+  return x;
+}
 
 /// Shares of the whole range that float zero points begin with.
 constexpr float kShares[] = {1.0f, 0.9f, 0.8f, 0.7f};
@@ -76,14 +84,68 @@ auto with_grid(const InputMatrix& matrix, const InputCodes& made, F f) {
       .asymmetric = !matrix.symmetric,
       .zero_point = static_cast<float>(1 << (matrix.bits - 1)),
       .negative = matrix.symmetric && matrix.negative,
-      .store = matrix.scale == ElementType::kF16 ? as_half : nullptr,
+      .store = matrix.scale == ElementType::kF16    ? as_half
+               : matrix.scale == ElementType::kBF16 ? as_brain
+                                                    : nullptr,
   };
   LinearFeedbackGrid grid(codes, matrix.group_size, matrix.groups(), true, made.scales, made.zero_points);
   return f(grid);
 }
 
+/// Scales and zero points of the search for the least weighted error. It takes longer than that of a grid, and knows its bounds.
+class ProvenSearch {
+ public:
+  ProvenSearch(const InputMatrix& matrix, Arena& arena)
+      : matrix_(matrix), is_used_(!matrix.float_zero_points), layout_{Granularity::kPerGroup, matrix.columns, 1, matrix.group()} {
+    const size_t sets = is_used_ ? matrix.sets() : 0;
+    scales_ = arena.take<float>(sets);
+    zero_points_ = arena.take<int32_t>(sets);
+    const uint64_t bytes = is_used_ ? search_scratch_bytes(matrix.size(), layout_, true) : 0;
+    scratch_ = {arena.take<std::byte>(bytes), static_cast<size_t>(bytes)};
+  }
+
+  Status run(std::span<const float> w) {
+    if (!is_used_ || w.empty()) return Status::kOk;
+    const QuantizationSpec spec = {.dtype = {matrix_.bits, false},
+                                   .scheme = matrix_.symmetric ? Scheme::kSymmetric : Scheme::kAsymmetric,
+                                   .symmetric_range = SymmetricRange::kFull};
+    return search_qparams(w, layout_, spec, RangeMethod::kMse, 100, scratch_, {scales_, matrix_.sets()}, {zero_points_, matrix_.sets()},
+                          {matrix_.importance, matrix_.columns});
+  }
+
+  /// Takes the result for a set, as it is stored, if it has a smaller error than that of the grid.
+  void take_better(size_t set, const float* x, const float* weights, size_t n, RowGrid& grid, const InputCodes& made) const {
+    if (!is_used_) return;
+    const float scale = stored(scales_[set]), inverse = 1 / scale, highest = grid.high - grid.low;
+    const auto zero_point = static_cast<float>(zero_points_[set]);
+    if (!(scale > 0) || !std::isfinite(scale) || !std::isfinite(inverse)) return;
+    const auto error_of = [&](float s, float low) {
+      return loops::sum_weighted_codes(x, weights, n, s, 1 / s, low, low + highest).error;
+    };
+    if (!(error_of(scale, -zero_point) < error_of(grid.scale, grid.low))) return;
+    grid.scale = scale;
+    grid.low = -zero_point;
+    grid.high = highest - zero_point;
+    made.scales[set] = scale;
+    made.zero_points[set] = zero_point;
+  }
+
+ private:
+  [[nodiscard]] float stored(float scale) const {
+    if (matrix_.scale == ElementType::kF16) return as_half(scale);
+    return matrix_.scale == ElementType::kBF16 ? as_brain(scale) : scale;
+  }
+
+  const InputMatrix& matrix_;
+  bool is_used_;
+  Layout layout_;
+  float* scales_;
+  int32_t* zero_points_;
+  std::span<std::byte> scratch_;
+};
+
 /// Rounds each weight to the nearest.
-void round_matrix(const float* w, const InputMatrix& matrix, const InputCodes& made) {
+void round_matrix(const float* w, const InputMatrix& matrix, const ProvenSearch& proven, const InputCodes& made) {
   with_grid(matrix, made, [&](FeedbackGrid& grid) {
     const float* x = w;
     uint8_t* codes = made.codes;
@@ -92,6 +154,7 @@ void round_matrix(const float* w, const InputMatrix& matrix, const InputCodes& m
         const size_t n = std::min(matrix.group(), matrix.columns - first);
         RowGrid chosen;
         (void)grid.choose(row, group, x, matrix.importance + first, n, chosen);
+        proven.take_better(row * matrix.groups() + group, x, matrix.importance + first, n, chosen, made);
         const float inverse = 1 / chosen.scale;
         for (size_t i = 0; i < n; i++) {
           const float code = std::nearbyint((x[i] + chosen.offset) * inverse);
@@ -187,9 +250,11 @@ Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Are
   if (matrix.float_zero_points && matrix.group() > kMostLine) return Status::kBadLayout;
   result = take_codes(matrix, arena);
   auto* const y = arena.take<float>(matrix.size());
+  ProvenSearch proven(matrix, arena);
   if (matrix.moments == nullptr) {
     if (arena.status() != Status::kOk) return arena.status();
-    round_matrix(w.data(), matrix, result);
+    if (const Status status = proven.run(w); status != Status::kOk) return status;
+    round_matrix(w.data(), matrix, proven, result);
     if (sums == nullptr) return Status::kOk;
     restore(matrix, result, y);
     measure_weights(w.data(), y, matrix, *sums);
@@ -197,7 +262,8 @@ Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Are
   }
   const FeedbackRoom room(matrix, arena);
   if (arena.status() != Status::kOk) return arena.status();
-  round_matrix(w.data(), matrix, result);
+  if (const Status status = proven.run(w); status != Status::kOk) return status;
+  round_matrix(w.data(), matrix, proven, result);
   restore(matrix, result, y);
   ErrorSums found;
   const Status status = pass_errors_on(w, matrix, room, result, y, found);

@@ -21,7 +21,7 @@ struct InputMatrix {
   bool negative = false;
   /// True if zero points are floats of the scales' type. Only without `symmetric`, for groups of at most 256.
   bool float_zero_points = false;
-  ElementType scale = ElementType::kF32;  ///< kF32 or kF16
+  ElementType scale = ElementType::kF32;  ///< kF32, kF16 or kBF16, the latter without float zero points
   const float* importance = nullptr;      ///< weights of the squared errors, one for each column
   const Moments* moments = nullptr;       ///< null: rounding passes no errors on
 
@@ -42,8 +42,8 @@ struct InputCodes {
 /// Makes the codes of a matrix, in the arena.
 ///   w     rows * columns, finite, and so are the scales of their whole ranges
 ///   sums  if not null: their errors; with moments also the errors of outputs
-/// Scales and zero points have the least weighted error among those that search_weighted_scale tries, as they are stored. With moments,
-/// a row whose output gets no better by passing errors on keeps the codes without it.
+/// Scales and zero points have the least weighted error among those that search_weighted_scale tries and that of search_qparams, as they are
+/// stored. With moments, a row whose output gets no better by passing errors on keeps the codes without it.
 /// Status:  kBadLayout for float zero points of longer groups; those of Arena.
 [[nodiscard]] Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Arena& arena, InputCodes& result,
                                       ErrorSums* sums) noexcept;

@@ -1,8 +1,9 @@
-// Codes of ONNX by data about the inputs of a weight: weighted scales, and rounding that passes errors on. Judged by what decoding restores,
+// Codes by data about the inputs of a weight: weighted scales, and rounding that passes errors on. Judged by what decoding restores,
 // with sums in double.
 #include <cmath>
 
 #include "calibration/factor.h"
+#include "codecs/compressed_tensors.h"
 #include "codecs/dequantize_linear.h"
 #include "codecs/matmul_nbits.h"
 #include "codecs_helpers.h"
@@ -10,6 +11,7 @@
 namespace scalepoint::tests {
 namespace {
 
+using codecs::CompressedTensors;
 using codecs::DequantizeLinear;
 using codecs::MatMulNBits;
 using codecs::Moments;
@@ -98,6 +100,7 @@ struct Made {
 };
 
 /// True if the tile of a form is [inputs, outputs].
+bool is_turned(const CompressedTensors&) { return false; }
 bool is_turned(const MatMulNBits& codes) { return !codes.transposed; }
 bool is_turned(const DequantizeLinear& codes) {
   return codes.sharing == Sharing::kColumns || codes.sharing == Sharing::kColumnBlocks;
@@ -177,6 +180,24 @@ std::vector<DequantizeLinear> linear_forms() {
   return forms;
 }
 
+std::vector<CompressedTensors> compressed_forms() {
+  std::vector<CompressedTensors> forms;
+  for (const int32_t bits : {4, 8}) {
+    for (const uint32_t group_size : {0u, 24u}) {
+      for (const ElementType scale : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
+        for (const bool symmetric : {true, false}) {
+          for (const bool packed : {true, false}) {
+            if (packed || (bits == 8 && group_size == 0)) {
+              forms.push_back({.bits = bits, .symmetric = symmetric, .group_size = group_size, .packed = packed, .scale = scale});
+            }
+          }
+        }
+      }
+    }
+  }
+  return forms;
+}
+
 /// Checks the errors of a form.
 template <class Codes>
 void check_form(const Case& given, const Codes& codes) {
@@ -210,6 +231,49 @@ TEST(InputCodes, lose_less_of_outputs_in_linear_codes) {
   for (const DequantizeLinear& codes : linear_forms()) {
     SCOPED_TRACE(testing::Message() << codes.bits << codes.is_signed << codes.symmetric << static_cast<int>(codes.sharing));
     check_form(given, codes);
+  }
+}
+
+TEST(InputCodes, lose_less_of_outputs_in_compressed_tensors) {
+  const Case given(11, 72, 9);
+  for (CompressedTensors codes : compressed_forms()) {
+    SCOPED_TRACE(testing::Message() << codes.bits << codes.symmetric << codes.group_size << codes.packed
+                                    << static_cast<int>(codes.scale));
+    check_form(given, codes);
+    // The search without importance has no smaller weighted error. Sums are in float32.
+    codes.search = true;
+    const double searched = given.weighted_error(made(given, codes, How::kPlain).rows);
+    EXPECT_LE(given.weighted_error(made(given, codes, How::kWeighted).rows), searched * (1 + 1e-3));
+  }
+}
+
+/// Rows of a tile that ends within a word of zero points, and rows that end within a word of codes.
+TEST(InputCodes, are_the_same_in_tiles_of_compressed_tensors) {
+  const Case given(13, 60, 10);
+  const std::vector<float> x = given.as_tile(false);
+  const std::vector<uint8_t> source = byte_values(std::as_bytes(std::span(x)));
+  for (const bool symmetric : {true, false}) {
+    const CompressedTensors codes = {.bits = 4, .symmetric = symmetric, .group_size = 20, .packed = true, .scale = ElementType::kBF16};
+    for (const How how : {How::kWeighted, How::kFed}) {
+      const Made whole = made(given, codes, how);
+      std::vector<uint8_t> parts[3];
+      for (size_t row = 0; row < 13; row += 8) {
+        Tile tile = tile_of_case(given, source, false, how);
+        tile.rows = static_cast<uint32_t>(std::min<size_t>(8, 13 - row));
+        tile.source = {tile.source.data + row * 60 * 4, tile.rows * 60 * 4};
+        Encoded result;
+        const auto memory = run_in_memory([&](Arena& arena) {
+          return how == How::kFed ? encode_with_feedback(tile, codes, given.moments, arena, result) : encode(tile, codes, arena, result);
+        });
+        for (const auto& [part, bytes] : {std::pair{0, result.data}, {1, result.scale}, {2, result.zero_point}}) {
+          const std::vector<uint8_t> values = byte_values(bytes);
+          parts[part].insert(parts[part].end(), values.begin(), values.end());
+        }
+      }
+      EXPECT_EQ(parts[0], whole.data);
+      EXPECT_EQ(parts[1], whole.scale);
+      EXPECT_EQ(parts[2], whole.zero_point);
+    }
   }
 }
 

@@ -213,6 +213,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       decodeDequantizeLinear: true,
       observeDequantizeLinear: true,
       encodeMatmulNbits: true,
+      encodeCompressedTensorsWithFeedback: true,
       encodeMatmulNbitsWithFeedback: true,
       decodeMatmulNbits: true,
       encodeMatmulBnb4: true,

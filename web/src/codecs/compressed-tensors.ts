@@ -13,7 +13,7 @@ import { CompressedTensors, ElementType, Stored } from '../core/door.js';
 import { noteOf } from '../core/note.js';
 import { mention } from '../core/option-problem.js';
 import { mseSearch, type SearchedRange, searchedMembers, searchOf } from '../core/range.js';
-import { decodeTile, encodeTile, readsElements, storedRecord } from './calls.js';
+import { decodeTile, encodeTileByInputs, readsElements, storedRecord } from './calls.js';
 import type { CastType } from './cast.js';
 import { type BitCheck, floatsFinite } from './checks.js';
 import {
@@ -43,6 +43,8 @@ export interface CompressedForm extends Form {
   readonly scale: CastType;
   /** For integers: the search for the ranges of rows that fit into a tile. Undefined: from the smallest to the largest value. */
   readonly range?: SearchedRange | undefined;
+  /** For integers: weights of the squared errors of each column. Scales are then searched for. See canWeigh. */
+  readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
 
 /** Bytes of n neighboring codes. */
@@ -131,6 +133,11 @@ function matrixOf(shape: readonly number[], form: CompressedForm, source?: Grid)
     /** Columns of a tile in that case. A single group may be larger than a tile. */
     segment: Math.max(1, Math.floor(tileElements / perWord / unit)) * unit,
   };
+}
+
+/** True if a form can take the importance of columns: tiles hold whole rows of a matrix. */
+export function canWeigh(shape: readonly number[], form: CompressedForm): boolean {
+  return form.type === 'int' && shape.length === 2 && elementsOf(shape) > 0 && matrixOf(shape, form).rowsPerTile > 0;
 }
 
 /** True if rows that share a scale are longer than a tile. */
@@ -266,7 +273,10 @@ export const compressedTensors: Codec<CompressedForm> = {
     // Without elements, a tile needs no memory for its columns.
     const tile = readsElements(whole) ? whole : { ...whole, columns: 1 };
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
-      encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeCompressedTensors(at, codes, ...addresses)),
+      encodeTileByInputs(core, tile, form.importance, arena, {
+        plain: (at, ...rest) => core.models.encodeCompressedTensors(at, codes, ...rest),
+        fed: (at, moments, ...rest) => core.models.encodeCompressedTensorsWithFeedback(at, codes, moments, ...rest),
+      }),
     );
   },
 
