@@ -1,8 +1,10 @@
-// --method gptq, --data and --damping for ONNX models, from samples to codes.
+// --method gptq, --data and --damping for ONNX models, from samples to codes, and for safetensors.
 import { readFile, writeFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { quantizeModel } from '../../../web/src/model.js';
+import { quantizeModel, saveTensors } from '../../../web/src/model.js';
 import * as onnx from '../formats/onnx/encoder.js';
+import { momentsFile } from '../support/story-model.mjs';
+import { Random } from '../support/support.js';
 import { path, run, useFolder } from './support.js';
 
 useFolder();
@@ -59,5 +61,40 @@ describe('--method gptq', () => {
     await refused(['--to', 'fp16', '--imatrix', 's.gguf'], { code: 2, text: '--imatrix' });
     await refused(['--to', 'q4', '--imatrix', 's.gguf', '--range', 'min-max'], { code: 2, text: '--range' });
     await refused(['--to', 'q4', '--method', 'gptq', '--data', 's.gguf'], { code: 1, text: 's.gguf' });
+  });
+});
+
+describe('--method gptq for safetensors', () => {
+  it('gives the file that the API gives', async () => {
+    const columns = 64;
+    const random = new Random(31);
+    const data = Float32Array.from(random.bell(48 * columns));
+    const model = await saveTensors({ 'a.weight': { data, shape: [48, columns] } as never });
+    await writeFile(path('m.safetensors'), model);
+    // Neighboring inputs go together.
+    const value = (i: number, j: number) => Math.exp(-Math.abs(i - j) / 8) * (1 + (i % 4)) * (1 + (j % 4));
+    const moments = Float32Array.from({ length: columns ** 2 }, (_, i) => value(Math.floor(i / columns), i % columns));
+    const statistics = momentsFile([{ names: ['a.weight'], columns, moments }], 100);
+    await writeFile(path('s.safetensors'), statistics);
+    const words = [
+      'm.safetensors',
+      '--to',
+      'int4',
+      '--group-size',
+      '32',
+      '--method',
+      'gptq',
+      '--data',
+      's.safetensors',
+    ];
+    expect(await run([...words, '-o', 'out.safetensors'])).toMatchObject({ code: 0 });
+    const granularity = { kind: 'per-group', groupSize: 32 } as const;
+    const options = { to: 'int4', granularity, method: 'gptq', data: new Blob([statistics]), workers: 0 } as const;
+    const result = await quantizeModel(model, options);
+    expect(Buffer.compare(await readFile(path('out.safetensors')), await result.bytes())).toBe(0);
+    const { before = 0, after = 1 } = result.report.tensors[0]?.error?.output ?? {};
+    expect(after).toBeLessThan(0.9 * before);
+    const refused = await run(['m.safetensors', '--to', 'int4', '--method', 'gptq', '-o', 'other.safetensors']);
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('--data') });
   });
 });

@@ -5,6 +5,7 @@
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, ReadOptionFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import type { Reason } from '../formats/reason.js';
+import type { WeightNames } from '../formats/weight-names.js';
 import type { Carried } from './carry-out.js';
 
 /** Files beside a model. */
@@ -55,6 +56,11 @@ export interface Converter extends ConverterInfo {
   readonly condition: string;
   /** Words, a few, for its own reasons to keep a tensor; undefined for other reasons. */
   reasonText?(reason: Reason): string | undefined;
+  /**
+   * The names that tensors of a model have in the other format, for statistics that name them so; undefined if the conversion does not
+   * know the model.
+   */
+  weightNames?(model: OpenModel, beside: Beside): Promise<WeightNames | undefined>;
   /** Architecture that a model seems to have, such as `flux`; undefined if nothing marks it as a model of the other format's kind. */
   detect(model: OpenModel, beside: Beside): Promise<string | undefined>;
   /**

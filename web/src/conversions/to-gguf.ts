@@ -18,6 +18,7 @@ import {
 import { diffusionReasonText } from './diffusion/reasons.js';
 import type { ConvertOptions } from './huggingface/convert.js';
 import { loadConversion } from './huggingface/load.js';
+import type { Folder } from './recipe.js';
 
 /** Names of tensors of adapters, such as LoRA, which are not models themselves. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
@@ -43,18 +44,16 @@ async function architectureIn(bytes: Uint8Array<ArrayBuffer>): Promise<string | 
   }
 }
 
+/** A model as a folder. */
+function folderOf(model: OpenModel, beside: Beside, name: string | undefined): Folder {
+  const metadata = model.metadata as Readonly<Record<string, string>>;
+  return { name, tensors: model.tensors, metadata, file: (path) => beside.file(path) };
+}
+
 /** The contents of the GGUF file that a folder becomes. */
 async function carriedOut(model: OpenModel, beside: Beside, name: string | undefined, options: ConvertOptions) {
   const { convertHuggingface } = await loadConversion();
-  const conversion = await convertHuggingface(
-    {
-      name,
-      tensors: model.tensors,
-      metadata: model.metadata as Readonly<Record<string, string>>,
-      file: (path) => beside.file(path),
-    },
-    options,
-  );
+  const conversion = await convertHuggingface(folderOf(model, beside, name), options);
   const { architecture, notes } = conversion;
   return { architecture, notes, ...carryOutAll(model, conversion) };
 }
@@ -106,6 +105,18 @@ export const toGguf: Converter = {
   reasonText: diffusionReasonText,
 
   readers: (architecture, file) => (isDiffusion(architecture) ? diffusionReaders(file) : undefined),
+
+  async weightNames(model, beside) {
+    if ((await beside.file('config.json')) === undefined) return undefined;
+    const { weightNames } = await loadConversion();
+    try {
+      return await weightNames(folderOf(model, beside, undefined));
+    } catch (error) {
+      // Statistics of other models may have the names of the tensors themselves.
+      if (error instanceof ScalepointError) return undefined;
+      throw error;
+    }
+  },
 
   async detect({ tensors }, beside) {
     const diffusion = detectDiffusion(tensors)?.name;

@@ -8,6 +8,7 @@ import type { ByteSource, FileInput } from '../files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
 import type { Reason } from './reason.js';
 import type { ModelRuns, RunOptions, RunReport } from './run.js';
+import type { WeightNames } from './weight-names.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
 
@@ -366,6 +367,7 @@ export interface Format<
   /**
    * Chooses a form for each tensor, and lays out the result. `choices` are valid.
    * @param output the name of the result without its folder, if it has one
+   * @param weightNames names that statistics may have for tensors, besides their own
    */
   plan(
     model: Model,
@@ -373,6 +375,7 @@ export interface Format<
     partsOf: PartsOf,
     output: string | undefined,
     readOptionFile: ReadOptionFile,
+    weightNames: () => Promise<WeightNames>,
   ): FilePlan | Promise<FilePlan>;
   /** Words, a few, for its own reasons to keep a tensor; undefined for other reasons. */
   reasonText?(reason: Reason): string | undefined;

@@ -1,6 +1,6 @@
 /** Options about statistics of a model's inputs. Formats whose results look at data share their meaning, flags and check. */
 import { rangeError, typeError } from '../core/errors.js';
-import { mention, ofType, onlyWith, without } from '../core/option-problem.js';
+import { mention, ofType, oneOf, onlyWith, without } from '../core/option-problem.js';
 import type { FileInput } from '../files/bytes.js';
 import { fileForm, isFileInput } from '../files/open.js';
 import type { ColumnOrder } from './format.js';
@@ -10,27 +10,28 @@ import { hasMoments, type StatisticsName, type StatisticsOfModel } from './stati
 /** Options about statistics. */
 export interface StatisticsOptions {
   /**
-   * GGUF and ONNX: an importance matrix of llama.cpp, in GGUF or the older form, or that of `calibrateModel`. Columns of high importance get
-   * smaller errors. In GGUF, the mixture of types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added. In ONNX, scales of
-   * products are searched for by it, as if `range` were 'mse'.
+   * safetensors (integers), GGUF and ONNX: an importance matrix of llama.cpp, in GGUF or the older form, or that of `calibrateModel`. Columns of
+   * high importance get smaller errors. In GGUF, the mixture of types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added.
+   * Elsewhere, scales are searched for by it, as if `range` were 'mse'. Tensors of a folder have entries under their own names, or under
+   * those of llama.cpp.
    * @defaultValue all columns are alike
    */
   readonly importance?: FileInput | undefined;
   /**
-   * GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `data`, which takes about twice
-   * the time. Each row takes these codes only if its output gets better on the tokens of `data`. The report has the errors of outputs. Types
-   * without it, such as IQ4_XS, and weights without moments are rounded to the nearest. A note names them, and in ONNX the weights of other
-   * nodes than MatMul and Gemm. Tasks take 16 K² bytes more memory for K columns: 67 MB for 2,048.
+   * safetensors (integers), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `data`,
+   * which takes about twice the time. Each row takes these codes only if its output gets better on the tokens of `data`. The report has the
+   * errors of outputs. Types without it, such as IQ4_XS, and weights without moments are rounded to the nearest. A note names them, and in
+   * ONNX the weights of other nodes than MatMul and Gemm. Tasks take 16 K² bytes more memory for K columns: 67 MB for 2,048.
    * @defaultValue 'nearest'
    */
   readonly method?: 'nearest' | 'gptq' | undefined;
   /**
-   * GGUF and ONNX: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They also give the
-   * importance, unless `importance` is given.
+   * safetensors (integers), GGUF and ONNX: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They
+   * also give the importance, unless `importance` is given.
    */
   readonly data?: FileInput | StatisticsOfModel | undefined;
   /**
-   * GGUF and ONNX: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
+   * safetensors (integers), GGUF and ONNX: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
    * @defaultValue 0.01
    */
   readonly damping?: number | undefined;
@@ -107,4 +108,11 @@ export function checkStatistics({
   for (const [name, value] of Object.entries({ data, damping, order })) {
     if (value !== undefined && method !== 'gptq') throw rangeError(name, onlyWith('method', 'gptq'));
   }
+}
+
+/** Checks that a given range is the one that statistics count in. @throws RangeError naming `range` */
+export function checkStatisticsRange(range: unknown, { importance, data }: StatisticsOptions): void {
+  const given = importance !== undefined ? 'importance' : data !== undefined ? 'data' : undefined;
+  if (given === undefined || range === undefined || range === 'mse') return;
+  throw rangeError('range', oneOf(['mse']), range, { kind: 'with', options: [mention(given)] });
 }

@@ -3,15 +3,16 @@ import { ScalepointError } from '../core/errors.js';
 import { type Note, noteOf } from '../core/note.js';
 import { quoted, quotedNames } from '../files/bytes.js';
 import type { Feedback } from './format.js';
-import type { Statistics } from './statistics.js';
+import type { ImportanceEntry, Statistics } from './statistics.js';
 import type { StatisticsOptions } from './statistics-options.js';
+import type { WeightName } from './weight-names.js';
 
 /** A weight, as statistics describe it. */
 export interface MeasuredWeight {
   /** Name of its tensor, for messages. */
   readonly name: string;
-  /** Names that statistics may have for it; the first one found counts. Undefined: its own. */
-  readonly names?: readonly string[] | undefined;
+  /** Further names that statistics may have for it. Its own counts first. */
+  readonly names?: readonly WeightName[] | undefined;
   /** Columns of each of its matrices: the inputs of its product. */
   readonly columns: number;
   /** Number of matrices with inputs of their own, such as experts. Undefined: 1. */
@@ -29,12 +30,20 @@ function fail(weight: MeasuredWeight, what: string, count: number, expected: num
 }
 
 /** The entry of a weight, under the first of its names that there is. */
-function entryOf<T>(entries: ReadonlyMap<string, T> | undefined, { name, names = [name] }: MeasuredWeight) {
-  for (const own of names) {
-    const entry = entries?.get(own);
-    if (entry !== undefined) return { name: own, entry };
+function entryOf<T>(entries: ReadonlyMap<string, T> | undefined, { name, names = [] }: MeasuredWeight) {
+  for (const known of [{ name, matrix: undefined }, ...names]) {
+    const entry = entries?.get(known.name);
+    if (entry !== undefined) return { ...known, entry };
   }
   return undefined;
+}
+
+/** The importance of one of an entry's matrices. */
+function matrixOf({ matrix, entry }: { matrix?: WeightName['matrix']; entry: ImportanceEntry }) {
+  if (matrix === undefined) return entry.values;
+  const [index, of] = matrix;
+  const columns = entry.values.length / of;
+  return Number.isInteger(columns) ? entry.values.slice(index * columns, (index + 1) * columns) : entry.values;
 }
 
 /** The statistics of a model's weights. */
@@ -53,7 +62,8 @@ export class WeightStatistics {
 
   /** Importance of the columns of a weight whose result does not depend on it; undefined without a fitting entry. */
   seen(weight: MeasuredWeight): Float32Array<ArrayBuffer> | undefined {
-    const values = entryOf(this.#statistics.importance?.entries, weight)?.entry.values;
+    const found = entryOf(this.#statistics.importance?.entries, weight);
+    const values = found && matrixOf(found);
     return values?.length === weight.columns * (weight.matrices ?? 1) ? values : undefined;
   }
 
@@ -67,13 +77,13 @@ export class WeightStatistics {
     const found = entryOf(importance.entries, weight);
     const size = weight.columns * (weight.matrices ?? 1);
     if (found !== undefined) this.#used.add(found.name);
-    if (found === undefined || (found.entry.values.length !== size && weight.isTable)) {
+    const values = found && matrixOf(found);
+    if (found === undefined || values === undefined || (values.length !== size && weight.isTable)) {
       this.#without.push(weight.name);
       return undefined;
     }
-    const { values, isPartial } = found.entry;
     if (values.length !== size) fail(weight, 'importance matrix has', values.length, size);
-    if (isPartial) this.#partial.push(weight.name);
+    if (found.entry.isPartial) this.#partial.push(weight.name);
     return values;
   }
 
@@ -84,9 +94,9 @@ export class WeightStatistics {
   feedbackOf(weight: MeasuredWeight, takesFeedback: boolean): Feedback | undefined {
     const { method, damping = usualDamping, order = 'falling' } = this.#choices;
     if (method !== 'gptq') return undefined;
-    const moments = entryOf(this.#statistics.moments?.weights, weight)?.entry;
-    const fits = moments?.columns === weight.columns && (weight.matrices ?? 1) === 1;
-    if (moments !== undefined && fits && takesFeedback) return { ...moments, damping, order };
+    const found = entryOf(this.#statistics.moments?.weights, weight);
+    const fits = found?.entry.columns === weight.columns && found.matrix === undefined && (weight.matrices ?? 1) === 1;
+    if (found !== undefined && fits && takesFeedback) return { ...found.entry, damping, order };
     this.#plain.push(weight.name);
     return undefined;
   }

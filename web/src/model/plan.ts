@@ -6,8 +6,10 @@ import { urlFileName } from '../files/url.js';
 import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';
+import type { WeightNames } from '../formats/weight-names.js';
 import { storedBytes } from '../pipeline/logical-tensor.js';
 import { type KeptFor, type KeptReason, keptIn } from './kept.js';
+import { makersFor } from './maker.js';
 import type { Opened } from './open.js';
 import { checkChoices, targetError } from './options.js';
 import { ruleNotes } from './rules.js';
@@ -74,6 +76,15 @@ export function nameOf(output: unknown): string | undefined {
   return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }
 
+/** The names that statistics may have for tensors: those that conversions give them. */
+async function weightNames({ format, model, beside }: Opened): Promise<WeightNames> {
+  for (const { converter } of makersFor(format)) {
+    const names = await converter?.weightNames?.(model, beside);
+    if (names !== undefined) return names;
+  }
+  return new Map();
+}
+
 /**
  * Plans the conversion of an open model.
  * @param output the name of the result, if it has one
@@ -83,8 +94,9 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   const maker = checkChoices(opened.format, choices);
   const { format, converter } = maker;
   let plan: FilePlan | undefined;
-  if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output, opened.readOptionFile);
-  else {
+  if (converter === undefined) {
+    plan = await format.plan(opened.model, choices, partsOf, output, opened.readOptionFile, () => weightNames(opened));
+  } else {
     const converted = await converter.convert(opened.model, opened.beside, choices);
     if (converted)
       plan = {

@@ -6,6 +6,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { quoted } from '../../files/bytes.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
+import type { WeightName, WeightNames } from '../../formats/weight-names.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
 import { type Model, readModel } from './architectures.js';
 import { Config } from './config.js';
@@ -117,18 +118,36 @@ function nameNotes({ name = '' }: Folder, keys: readonly GgufKey[]): Note[] {
   return [noteOf('nameNeedsTokens', { name, missing }, text)];
 }
 
-/**
- * Converts a folder of Hugging Face to GGUF. The result equals that of llama.cpp's converter; folders that it would convert wrongly are
- * refused.
- */
-export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
+/** The model that a folder describes, without its tokenizer. */
+async function modelOf(folder: Folder) {
   const bytes = await folder.file('config.json');
   if (bytes === undefined) return badFolderFile('config.json', 'the folder has none');
   const keys = parseObject('config.json', bytes);
   await checkKind(folder, keys);
   const config = new Config(keys);
   const model = readModel(config, embeddingRows(folder));
-  const tensors = tensorsOf(folder, model, config);
+  return { config, model, tensors: tensorsOf(folder, model, config) };
+}
+
+/** llama.cpp's names of the tensors of a folder, for statistics. Experts are matrices of one tensor there. */
+export async function weightNames(folder: Folder): Promise<WeightNames> {
+  const { tensors } = await modelOf(folder);
+  const names = new Map<string, WeightName[]>();
+  for (const { name, sources } of tensors) {
+    for (const [index, source] of sources.entries()) {
+      const matrix = sources.length > 1 ? ([index, sources.length] as const) : undefined;
+      names.set(source, [...(names.get(source) ?? []), { name, matrix }]);
+    }
+  }
+  return names;
+}
+
+/**
+ * Converts a folder of Hugging Face to GGUF. The result equals that of llama.cpp's converter; folders that it would convert wrongly are
+ * refused.
+ */
+export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
+  const { config, model, tensors } = await modelOf(folder);
   const pooling = await readPooling(folder, model.architecture);
   const tokenizer = await readTokenizer(folder, {
     config,

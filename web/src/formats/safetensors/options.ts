@@ -19,6 +19,12 @@ import {
   type Words,
 } from '../options.js';
 import { checkCopy, part, type ShardOptions, shardSize } from '../shards.js';
+import {
+  checkStatistics,
+  checkStatisticsRange,
+  type StatisticsOptions,
+  statisticsEntries,
+} from '../statistics-options.js';
 import { checkConfig, configSidecar } from './config.js';
 import { codesOf, integersOf, isTarget, safetensorsTargets } from './targets.js';
 
@@ -39,7 +45,7 @@ function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranula
 // ------------------------------------------------------------------------------------------------------------------------ options
 
 /** Options of a safetensors result. */
-export interface SafetensorsOptions extends ShardOptions {
+export interface SafetensorsOptions extends ShardOptions, StatisticsOptions {
   /**
    * safetensors, integers: symmetric, or with zero points. llama.cpp's converter ignores the zero points of codes that are not packed.
    * @defaultValue 'symmetric'
@@ -56,7 +62,7 @@ export interface SafetensorsOptions extends ShardOptions {
   /**
    * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
    * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
-   * @defaultValue 'min-max'
+   * @defaultValue 'min-max', but 'mse' for weights with statistics (`importance`, `data`)
    */
   readonly range?: 'min-max' | SearchedRange | undefined;
   /**
@@ -179,6 +185,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
     }),
     granularity,
     range: searchedRange,
+    ...statisticsEntries,
     packed,
     activations: choiceOption(['int8-dynamic'], {
       name: 'activations',
@@ -199,6 +206,8 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
   check(choices) {
     checkRules(choices.rules, checkRule);
     checkCopy(choices);
+    checkStatistics(choices);
+    checkStatisticsRange(choices.range, choices);
     checkOneForm(choices);
     checkUse(choices);
     for (const weights of weightsOf(choices)) checkForm(choices, weights);
@@ -242,7 +251,7 @@ function targetsIn({ to, rules = [] }: Choices): string[] {
 
 /** Refuses options that do not apply to any of the targets. */
 function checkUse(choices: Choices): void {
-  const { to, scheme, granularity, range, packed, activations, include } = choices;
+  const { to, scheme, granularity, range, packed, activations, include, importance, method } = choices;
   const all = targetsIn(choices);
   // Rules select their weights themselves.
   if (include !== undefined && codesOf(to) === undefined) throw rangeError('include', onlyWith('to', ...withCodes), to);
@@ -265,6 +274,8 @@ function checkUse(choices: Choices): void {
     if (packed !== undefined) refuse('packed', ...integers);
   }
   if (range !== undefined) refuse('range', ...integers);
+  if (importance !== undefined) refuse('importance', ...integers);
+  if (method !== undefined) refuse('method', ...integers);
   if (activations !== undefined) refuse('activations', 'int8');
 }
 

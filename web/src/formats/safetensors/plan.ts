@@ -19,9 +19,12 @@ import {
 import { type PlanChoices, type Rule, ruleFor } from '../options.js';
 import { cachedReason, dtypeReason, nonFloatReason, type Reason, rankReason, reasons } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
+import type { Statistics } from '../statistics.js';
 import { type Copies, compareNames, convertedLogical, elementCount, keptTensor } from '../tensors.js';
+import type { WeightNames } from '../weight-names.js';
 import { describe } from './config.js';
 import type { TensorDType } from './header.js';
+import { InputStatistics } from './inputs.js';
 import { keeperByName, linearOnly } from './keep.js';
 import { type Left, notesOf } from './notes.js';
 import { granularityOf, hasSharedGranularity, isPlain, type SafetensorsOptions } from './options.js';
@@ -107,9 +110,18 @@ class Planner {
   readonly #keptByName: (name: string) => Reason | undefined;
   readonly #notLinear: (name: string, shape: readonly number[]) => Reason | undefined;
 
+  readonly #inputs: InputStatistics | undefined;
+
   /** @param isModel true if names have meaning */
-  constructor(tensors: readonly LogicalTensor[], choices: SafetensorsChoices, isModel: boolean, partsOf: PartsOf) {
+  constructor(
+    tensors: readonly LogicalTensor[],
+    choices: SafetensorsChoices,
+    isModel: boolean,
+    partsOf: PartsOf,
+    inputs: InputStatistics | undefined,
+  ) {
     this.#choices = choices;
+    this.#inputs = inputs;
     this.#isModel = isModel;
     this.#makeParts = partsOf;
     this.#tensors = tensors;
@@ -138,7 +150,8 @@ class Planner {
         left.push({ source, bytes, reason, by: 'groups', groups });
         return this.#keep(wish, reason);
       }
-      return convertedLogical(source, form, this.#partsOf(source.shape, form));
+      const converted = convertedLogical(source, form, this.#partsOf(source.shape, form));
+      return this.#inputs?.weighed(converted, form) ?? converted;
     });
     return { planned, left };
   }
@@ -328,6 +341,12 @@ class Planner {
   }
 }
 
+/** Statistics of the inputs of a model's weights, and the names that they have for them. */
+interface NamedStatistics {
+  readonly statistics: Statistics;
+  readonly names?: WeightNames | undefined;
+}
+
 /** Joins consecutive known bytes. */
 function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(list.reduce((sum, { length }) => sum + length, 0));
@@ -452,7 +471,7 @@ function filesOf(
  * @param tensors plain tensors, and codes together with their scales if they are to be quantized again
  * @param isModel false for a bare array, whose name has no meaning and which has no configuration
  * @param output the name of the result, from which those of its files derive
- * @throws ScalepointError `BAD_FILE` if the header is too long
+ * @throws ScalepointError `BAD_FILE` if the header is too long, or if the statistics are those of another model
  */
 export function planSafetensors(
   tensors: readonly LogicalTensor[],
@@ -461,14 +480,18 @@ export function planSafetensors(
   partsOf: PartsOf,
   isModel = true,
   output = `model${extension}`,
+  { statistics, names }: NamedStatistics = { statistics: {} },
 ): FilePlan {
-  const { planned, left } = new Planner(tensors, choices, isModel, partsOf).decide();
+  const inputs = statistics.importance && new InputStatistics(statistics, choices, names);
+  const { planned, left } = new Planner(tensors, choices, isModel, partsOf, inputs).decide();
   const quantizationConfig = isModel ? describe(planned, choices.activations) : undefined;
   return {
     format: 'safetensors',
     files: filesOf(planned, metadata, choices, output),
     tensors: planned,
+    ...(planned.some(({ feedback }) => feedback !== undefined) ? { data: statistics.moments?.file } : {}),
     notes: [
+      ...(inputs?.notes() ?? []),
       ...(isModel && choices.to !== 'copy' ? notesOf(planned, left, choices) : []),
       ...largeNote(
         choices,

@@ -1,5 +1,6 @@
 /** safetensors files, and models in several of them. */
 import type { Format } from '../format.js';
+import { readStatistics } from '../read-statistics.js';
 import { plainTensor } from '../tensors.js';
 import { logicalTensors } from './logical.js';
 import { openSafetensors } from './open.js';
@@ -45,10 +46,12 @@ export const safetensors: Format<
   verify: verifySafetensors,
   reasonText: safetensorsReasonText,
 
-  async plan(model, choices, partsOf, output) {
+  async plan(model, choices, partsOf, output, readOptionFile, weightNames) {
     const { to, requantize = false } = choices;
     const tensors = to === 'copy' ? model.tensors.map(plainTensor) : await tensorsAsFloats(model, requantize);
     const metadata = model.metadata as Readonly<Record<string, string>>;
-    return planSafetensors(tensors, metadata, choices, partsOf, true, output);
+    const statistics = await readStatistics(choices, readOptionFile);
+    const names = statistics.importance === undefined ? undefined : await weightNames();
+    return planSafetensors(tensors, metadata, choices, partsOf, true, output, { statistics, names });
   },
 };

@@ -3,6 +3,7 @@ import type { CastType } from '../../codecs/cast.js';
 import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
 import type { Target } from '../format.js';
 import { copyTarget, shardOptions } from '../shards.js';
+import { statisticsNames } from '../statistics.js';
 
 /** Integer codes. */
 export interface IntegerCodes {
@@ -33,7 +34,7 @@ interface TargetFacts extends Omit<Target, 'name'> {
 
 const floatOptions = ['requantize', ...shardOptions];
 const codeOptions = ['include', 'config', ...floatOptions];
-const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...codeOptions];
+const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...statisticsNames, ...codeOptions];
 
 const table = {
   int8: {

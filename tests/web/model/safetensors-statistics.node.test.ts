@@ -1,0 +1,184 @@
+// Integers of compressed-tensors by data about the inputs: outputs on other texts, weighted errors in float64, names, wrong data.
+import { existsSync, mkdtempSync } from 'node:fs';
+import { cp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { load } from 'scalepoint';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  calibrateModel,
+  evaluateModel,
+  inspectModel,
+  type ModelStatistics,
+  planModel,
+  type QuantizeModelOptions,
+  type QuantizeModelResult,
+  quantizeModel,
+  readFloats,
+  type SavableTensor,
+  saveTensors,
+} from '../../../web/src/model.js';
+import { Random } from '../support/support.js';
+
+const samples = process.env.SCALEPOINT_SAMPLES;
+const source = join(samples ?? '', 'tinystories-656k');
+const isThere = samples !== undefined && existsSync(source);
+
+/** Ids that are drawn evenly. */
+const drawn = (n: number, seed: number) => {
+  const random = new Random(seed);
+  return Uint32Array.from(random.bell(n), (v) => 3 + (Math.floor(Math.abs(v * 1e5)) % 500));
+};
+const chunkSize = 64;
+const granularity = { kind: 'per-group', groupSize: 32 } as const;
+
+describe.runIf(isThere)('integers of a folder by data', () => {
+  let folder = '';
+  let statistics: ModelStatistics;
+  let matrix: Blob;
+  let names: string[] = [];
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'scalepoint-'));
+    await cp(source, join(folder, 'model'), { recursive: true });
+    statistics = await calibrateModel(source, drawn(4096, 5), { chunkSize, moments: true });
+    matrix = new Blob([await statistics.bytes()]);
+    const { tensors } = await inspectModel(join(source, 'model.safetensors'));
+    names = tensors.map(({ name }) => name);
+  }, 120_000);
+  afterAll(() => rm(folder, { recursive: true }));
+
+  const made = (options: Partial<QuantizeModelOptions>) =>
+    quantizeModel(source, { to: 'int4', granularity, workers: 0, ...options } as QuantizeModelOptions);
+
+  /** The folder with the restored weights of a result. */
+  async function restored(result: QuantizeModelResult): Promise<string> {
+    const bytes = await result.bytes();
+    const tensors: Record<string, SavableTensor> = {};
+    for (const name of names) {
+      const { data, shape } = await readFloats(bytes, name);
+      tensors[name] = { data, shape } as SavableTensor;
+    }
+    await writeFile(join(folder, 'model', 'model.safetensors'), await saveTensors(tensors));
+    return join(folder, 'model');
+  }
+  const outputsOf = ({ report }: QuantizeModelResult) =>
+    report.tensors.flatMap(({ name, error }) => (error?.output === undefined ? [] : [{ name, ...error.output }]));
+
+  it.each(['symmetric', 'asymmetric'] as const)('is closer on other texts: %s', async (scheme) => {
+    const kl = async (options: Partial<QuantizeModelOptions>) => {
+      const file = await restored(await made({ scheme, ...options }));
+      const { kl: found } = await evaluateModel(file, { text: drawn(2048, 77), reference: source, chunkSize });
+      return found as NonNullable<typeof found>;
+    };
+    const plain = await kl({ range: 'mse' });
+    const fed = await kl({ method: 'gptq', data: statistics });
+    expect(fed.value + 2 * Math.hypot(plain.error, fed.error)).toBeLessThan(plain.value);
+    const { report } = await made({ scheme, method: 'gptq', data: statistics });
+    const outputs = outputsOf({ report } as QuantizeModelResult);
+    expect(outputs.length).toBe(14);
+    for (const { name, before, after } of outputs) expect(after, name).toBeLessThan(before);
+  });
+
+  it.each([
+    { to: 'int4', granularity, scheme: 'symmetric' },
+    { to: 'int4', granularity, scheme: 'asymmetric' },
+    { to: 'int8', granularity: { kind: 'per-channel' }, scheme: 'asymmetric', packed: false },
+    { to: 'int8', granularity, scheme: 'symmetric' },
+  ] as const)('stores the codes whose errors it reports: %o', async (options) => {
+    const importance = new Map<string, Float32Array>();
+    const moments = await (statistics.moments as NonNullable<ModelStatistics['moments']>).bytes();
+    const read = async (name: string) => (await readFloats(moments, `${name}.diagonal`)).data;
+    importance.set('model.layers.0.self_attn.q_proj.weight', await read('blk.0.attn_q.weight'));
+    importance.set('model.layers.1.mlp.down_proj.weight', await read('blk.1.ffn_down.weight'));
+    const plain = await made({ ...options, range: 'mse' });
+    const weighted = await made({ ...options, importance: matrix });
+    for (const [name, weights] of importance) {
+      const x = (await readFloats(join(source, 'model.safetensors'), name)).data;
+      const errorOf = async (result: QuantizeModelResult) => {
+        const y = (await readFloats(await result.bytes(), name)).data;
+        let [error, all] = [0, 0];
+        for (const [i, v] of x.entries()) {
+          const w = weights[i % weights.length] as number;
+          error += w * (v - (y[i] as number)) ** 2;
+          all += w * v * v;
+        }
+        return Math.sqrt(error / all);
+      };
+      const found = await errorOf(weighted);
+      expect(found).toBeLessThan(await errorOf(plain));
+      const said = weighted.report.tensors.find((tensor) => tensor.name === name)?.error?.weightedL2;
+      // Sums of 512 products in float32.
+      expect(Math.abs((said as number) / found - 1)).toBeLessThan(1e-4);
+    }
+  });
+
+  it.each([
+    { to: 'int4', granularity, scheme: 'asymmetric' },
+    { to: 'int8', granularity, scheme: 'symmetric' },
+    { to: 'int8', granularity: { kind: 'per-channel' }, scheme: 'asymmetric', packed: false },
+  ] as const)('makes the same bytes in every way: %o', async (options) => {
+    for (const more of [{ importance: matrix }, { method: 'gptq', data: statistics }] as const) {
+      const bytes = await (await made({ ...options, ...more })).bytes();
+      for (const other of [{ workers: 2 }, { core: { simd: 'off' as const } }]) {
+        const same = await (await made({ ...options, ...more, ...other })).bytes();
+        expect(Buffer.compare(same, bytes)).toBe(0);
+      }
+    }
+  });
+
+  it('takes the own names of tensors first', async () => {
+    using sp = await load();
+    const importance = sp.importance();
+    const name = 'model.layers.0.self_attn.q_proj.weight';
+    const x = Float32Array.from({ length: 128 }, (_, i) => (i < 8 ? 10 : 0.01));
+    importance.add(name, x, { columns: 128 });
+    importance.add('blk.0.attn_q.weight', x.toReversed(), { columns: 128 });
+    const result = await made({ importance: new Blob([await importance.file()]) });
+    const { notes, tensors } = result.report;
+    expect(notes.find(({ kind }) => kind === 'unusedImportance')?.tensors).toEqual(['blk.0.attn_q.weight']);
+    expect(notes.find(({ kind }) => kind === 'noImportance')?.tensors).toHaveLength(13);
+    expect(tensors.find((tensor) => tensor.name === name)?.error?.weightedL2).toBeLessThan(0.1);
+  });
+
+  it('refuses wrong options and data', async () => {
+    const rejects = (options: object, problem: object) => expect(made(options)).rejects.toMatchObject(problem);
+    const data = statistics;
+    await rejects({ method: 'gptq' }, { option: 'data' });
+    await rejects({ data }, { option: 'data' });
+    await rejects({ damping: 0.1 }, { option: 'damping' });
+    await rejects({ importance: 7 }, { option: 'importance' });
+    await rejects({ importance: matrix, range: 'min-max' }, { option: 'range' });
+    await rejects({ method: 'gptq', data, range: 'entropy' }, { option: 'range' });
+    await rejects({ to: 'float16', granularity: undefined, importance: matrix }, { option: 'importance' });
+    await rejects({ to: 'float8e4m3fn', granularity: undefined, method: 'gptq', data }, { option: 'method' });
+    await rejects({ to: 'copy', granularity: undefined, importance: matrix }, { option: 'importance' });
+    await rejects({ importance: new Blob([new Uint8Array(64)]) }, { code: 'BAD_FILE' });
+    await rejects({ method: 'gptq', data: matrix }, { code: 'BAD_FILE' });
+    await rejects(
+      { method: 'gptq', data: new Blob([await readFile(join(source, 'model.safetensors'))]) },
+      { code: 'BAD_FILE' },
+    );
+    // Statistics of another model: other columns, and other names.
+    using sp = await load();
+    const matrixOf = async (name: string, columns: number) => {
+      const importance = sp.importance();
+      importance.add(name, new Float32Array(columns).fill(1), { columns });
+      return new Blob([await importance.file()]);
+    };
+    await rejects(
+      { importance: await matrixOf('blk.0.attn_q.weight', 64) },
+      { code: 'BAD_FILE', tensor: 'model.layers.0.self_attn.q_proj.weight' },
+    );
+    await rejects({ importance: await matrixOf('blk.0.other.weight', 128) }, { code: 'BAD_FILE' });
+  });
+
+  it('plans the same sizes', async () => {
+    const plan = await planModel(source, { to: 'int4', granularity, method: 'gptq', data: statistics });
+    const plain = await planModel(source, { to: 'int4', granularity });
+    expect(plan.totals).toEqual(plain.totals);
+    expect(plan.quantizationConfig).toMatchObject({ config_groups: { group_0: { weights: { observer: 'mse' } } } });
+    const result = await made({ method: 'gptq', data: statistics });
+    expect((await result.bytes()).length).toBe(plan.totals.bytesAfter);
+  });
+});
