@@ -267,6 +267,7 @@ export const compressedTensors: Codec<CompressedForm> = {
   parts: partsOf,
   grid: (shape, form) => ({ rows: shape[0], rowUnit: rowsPerWord(form), columnUnit: form.groupSize ?? 1 }),
   runs: (_shape, form, role, rectangle) => partRuns(form, role, rectangle),
+  feedbackGroups: (_core, { groupSize = 0 }) => ({ group: groupSize, outer: 0 }),
   cuts: cutsOf,
 
   encode(core, whole, form, arena) {

@@ -36,8 +36,8 @@ export interface StatisticsOptions {
    */
   readonly damping?: number | undefined;
   /**
-   * GGUF and ONNX: the order in which the method `gptq` rounds the columns of a matrix. `falling`: groups with the largest inputs first, and so within
-   * groups, so that more columns make up for the errors that count most. `stored`: from left to right.
+   * safetensors (integers), GGUF and ONNX: the order in which the method `gptq` rounds the columns of a matrix. `falling`: groups with the
+   * largest inputs first, and so within groups, so that more columns make up for the errors that count most. `stored`: from left to right.
    * @defaultValue 'falling'
    */
   readonly order?: ColumnOrder | undefined;
