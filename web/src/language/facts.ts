@@ -51,8 +51,14 @@ interface Traits {
   readonly slides?: (layer: number) => boolean;
   /** True for layers without a rotary embedding. */
   readonly turnless?: (layer: number) => boolean;
+  /** True if layers with a window have rotary frequencies of their own. */
+  readonly turnsLocally?: true;
   /** The number of layers of the model whose attention is scaled by hidden / heads. */
   readonly largest?: number;
+  /** Bound of attention scores unless the metadata state another. */
+  readonly attentionCap?: number;
+  /** Bound of logits unless the metadata state another. */
+  readonly finalCap?: number;
 }
 
 const { halves, neighbors } = RotaryPairs;
@@ -70,12 +76,15 @@ const traits: Readonly<Record<string, Traits>> = {
     scalesEmbedding: true,
     slides: (layer) => layer % 2 === 0,
     largest: 46,
+    attentionCap: 50,
+    finalCap: 30,
   },
   gemma3: {
     pairs: halves,
     gate: Gate.geluTanh,
     scalesEmbedding: true,
     slides: (layer) => layer % 6 !== 5,
+    turnsLocally: true,
     largest: 62,
   },
   phi3: { pairs: halves, slides: () => true },
@@ -168,7 +177,7 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array): Lang
   };
   const localBase = number('rope.freq_base_swa', 10000);
   const local: Rotary =
-    architecture === 'gemma3'
+    own.turnsLocally === true
       ? { pairs: own.pairs, factor: 1, frequencies: frequenciesOf(number, undefined, turning, localBase).frequencies }
       : scaled;
 
@@ -189,8 +198,8 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array): Lang
     epsilon: number('attention.layer_norm_rms_epsilon'),
     embeddingScale: own.scalesEmbedding === true ? Math.sqrt(hidden) : 1,
     attentionScale: 1 / Math.sqrt(layers === own.largest ? hidden / heads : headSize),
-    attentionCap: architecture === 'gemma2' ? number('attn_logit_softcapping', 50) : 0,
-    finalCap: number('final_logit_softcapping', architecture === 'gemma2' ? 30 : 0),
+    attentionCap: own.attentionCap === undefined ? 0 : number('attn_logit_softcapping', own.attentionCap),
+    finalCap: number('final_logit_softcapping', own.finalCap ?? 0),
     gate: own.gate ?? Gate.silu,
     experts,
     usedExperts,
