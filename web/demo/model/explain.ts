@@ -1,8 +1,9 @@
+// Problems of the page: errors of the library in words that name its controls.
 import { ScalepointError } from 'scalepoint/model';
 import { problemOf, sayHint, sayProblem } from '../../src/tooling.js';
 import { FileError } from '../shared/files.js';
 import { messageOf, type PageProblem } from '../shared/problems.js';
-import { pageWords } from './options.js';
+import { pageWords } from './controls.js';
 
 /** Error codes of the package, explained to someone with a file. */
 const titles: Readonly<Record<string, string>> = {

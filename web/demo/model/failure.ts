@@ -1,3 +1,4 @@
+// Errors on their way from a worker to the page.
 import { type OptionProblem, ScalepointError } from 'scalepoint/model';
 import { type Hint, problemOf } from '../../src/tooling.js';
 

@@ -1,3 +1,4 @@
+// The queue of comparisons of outputs, and the worker that makes them.
 import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
 import type { OutputsKind } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';

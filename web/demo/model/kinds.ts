@@ -1,3 +1,4 @@
+// Ways to store a single tensor, for the picture of its numbers.
 import {
   type BlockType,
   blockTypeInfo,

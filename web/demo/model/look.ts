@@ -1,3 +1,4 @@
+// The look into a single tensor: its choice, and the worker that reads it.
 import type { ErrorMeasures } from 'scalepoint';
 import type { PlannedTensorInfo } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';

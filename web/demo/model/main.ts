@@ -1,3 +1,4 @@
+// Starts the page *Your model* and its panels.
 import { presetTarget } from 'scalepoint/model';
 import { byId, html, setName, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
@@ -7,15 +8,15 @@ import { messageOf, showProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
 import { startSite } from '../shared/site.js';
 import { createStore } from '../shared/store.js';
-import { startActions } from './actions.js';
+import { startActions } from './actions-panel.js';
 import { formatFor, infoOf, withTarget } from './choice.js';
-import { startMore } from './more.js';
-import { startOffers } from './offers.js';
+import { startOffers } from './offers-panel.js';
 import { Runner } from './run.js';
 import { ModelSession } from './session.js';
+import { startMore } from './settings-panel.js';
 import { initialState, type State } from './state.js';
-import { startTable } from './table.js';
-import { startWorst } from './worst.js';
+import { startTable } from './tensors-panel.js';
+import { startWorst } from './worst-panel.js';
 
 /** Draws the file: name, format, and its parts if there are several. */
 function drawFile(state: State, before: State | undefined): void {
@@ -134,7 +135,7 @@ function start(): void {
     startMore({ choose: (choice) => session.choose(choice) }, store.get),
     startActions({ start: () => void runner.start(), cancel: () => runner.cancel() }, store.get),
     later(async () => {
-      const { startSizes } = await import('./sizesview.js');
+      const { startSizes } = await import('./sizes-panel.js');
       const events = {
         measure: () => session.measureSizes(),
         cancel: () => session.cancelSizes(),
@@ -145,11 +146,11 @@ function start(): void {
     startWorst(tensorEvents),
     startTable(store, tensorEvents),
     later(async () => {
-      const { startLookView } = await import('./lookview.js');
+      const { startLookView } = await import('./look-panel.js');
       return startLookView((change) => session.compare(change), store.get);
     }, store.get),
     later(async () => {
-      const { startOutputs } = await import('./outputsview.js');
+      const { startOutputs } = await import('./outputs-panel.js');
       const { draw, take } = startOutputs({ options: (choice) => session.options(choice) }, store.get);
       takesData = take;
       return draw;

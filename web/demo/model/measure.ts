@@ -1,3 +1,4 @@
+// Measures the errors of tensors in the background.
 import {
   estimateModel,
   type ModelPlan,
@@ -13,7 +14,7 @@ import { escaped, formatFor, type ModelChoice, optionsOf, withTarget } from './c
 import { inPageWords } from './explain.js';
 import type { Sizer } from './sizer.js';
 import type { Errors, MeasuredError, Offer } from './state.js';
-import { sentence } from './words.js';
+import { sentence } from './wording.js';
 
 /** A model up to this size is measured as a whole, after the sample. */
 const wholeBytes = 2 ** 28;

@@ -1,3 +1,4 @@
+// Comparisons of outputs, as data: models that offer it, choices, and estimates of time.
 import type { LanguageComparison, RunReport } from 'scalepoint/model';
 import type { VerticalAxis } from '../shared/lines.js';
 import type { Failure } from './failure.js';

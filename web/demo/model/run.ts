@@ -1,3 +1,4 @@
+// Runs the conversion that saves.
 import { type Progress, type QuantizeModelResult, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { announce } from '../shared/live.js';
 import type { Store } from '../shared/store.js';

@@ -1,3 +1,4 @@
+// Places to save to: a file that the visitor picks, or a download.
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { download } from '../shared/copy.js';
 

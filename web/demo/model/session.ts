@@ -1,3 +1,4 @@
+// The open model: reads it, plans it anew after each choice, and keeps its state.
 import { type ModelPlan, type PlanOptions, presetTarget } from 'scalepoint/model';
 import { type Preset, presets } from '../../src/tooling.js';
 import {

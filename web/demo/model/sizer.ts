@@ -1,10 +1,11 @@
+// Fits the types of tensors to a size, in a worker.
 import { type PlanOptions, presetTarget } from 'scalepoint/model';
 import { presets } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { type Fit, formatFor, type ModelChoice, optionsOf, withSize, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
 import { errorOf } from './failure.js';
-import { presetTitles } from './offers.js';
+import { presetTitles } from './offers-panel.js';
 import type { SizeAnswer, SizeQuestion, SizeView } from './size-worker.js';
 import { bytesIn, type SizeCurve } from './sizes.js';
 

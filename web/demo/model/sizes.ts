@@ -1,3 +1,4 @@
+// Sizes of results, as data: stops of the slider, and their words.
 import type { SizePoint } from 'scalepoint/model';
 
 /** Loss of a preset, by the same measure as the curve. */

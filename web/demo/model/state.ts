@@ -1,3 +1,4 @@
+// The state of the page, and figures that follow from it.
 import type { ErrorMeasures } from 'scalepoint';
 import type { ModelPlan, PlannedTensorInfo, QuantizeModelResult } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';

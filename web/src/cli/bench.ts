@@ -1,3 +1,4 @@
+/** The command `bench`. */
 import { cpus } from 'node:os';
 import { type BenchOptions, type BenchPart, type BenchRow, benchParts, runBench } from '../bench.js';
 import { benchFlags } from './flags.js';

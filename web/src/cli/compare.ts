@@ -1,3 +1,4 @@
+/** The command `compare`. */
 import { type ComparedTensor, type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
 import { compareFlags } from './flags.js';
 import { withInput } from './input.js';

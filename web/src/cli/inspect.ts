@@ -1,3 +1,4 @@
+/** The command `inspect`. */
 import { inspectModel, type MetadataValue, type ModelInfo, type ModelTensor } from '../model.js';
 import { type FormatInfo, formats, NamePattern } from '../tooling.js';
 import { inspectFlags } from './flags.js';

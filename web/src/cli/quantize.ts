@@ -1,3 +1,4 @@
+/** The commands that convert: `quantize`, `plan`, `split` and `merge`. */
 import {
   inspectModel,
   type ModelPlan,

@@ -1,3 +1,4 @@
+/** The command `verify`. */
 import { stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { type Finding, inspectModel, type VerifyReport, verifyModel } from '../model.js';

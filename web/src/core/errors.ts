@@ -1,3 +1,4 @@
+/** Errors that the library throws. */
 import { nearestValue } from './nearest.js';
 import { type Expected, type Hint, type OptionProblem, sayHint, sayProblem } from './option-problem.js';
 

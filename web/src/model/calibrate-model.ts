@@ -1,3 +1,4 @@
+/** `calibrateModel`: collects statistics of the inputs of weights. */
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../files/sinks.js';

@@ -1,3 +1,4 @@
+/** `compareModels`: compares the tensors or the outputs of two models. */
 import { checkKeys } from '../core/check.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';

@@ -1,3 +1,4 @@
+/** `estimateModel`: estimates errors from a sample of each tensor. */
 import { rangeError } from '../core/errors.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './estimate.js';

@@ -1,3 +1,4 @@
+/** `evaluateModel`: judges a language model on texts. */
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
 import type { RunOptions } from '../formats/run.js';

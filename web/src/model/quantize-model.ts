@@ -1,3 +1,4 @@
+/** `quantizeModel`: converts a model file, or carries out a plan. */
 import { typeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
 import { inMemory } from '../files/sinks.js';

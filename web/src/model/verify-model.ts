@@ -1,3 +1,4 @@
+/** `verifyModel`: checks a model file. */
 import { typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import type { FormatSidecars } from '../formats/registry.js';

@@ -1,3 +1,4 @@
+// Panel *What does it do to the outputs?*
 import type { PlanOptions } from 'scalepoint/model';
 import { languageArchitectures, type OutputsKind, outputsKind } from '../../src/tooling.js';
 import { byId, html, onResize, setText } from '../shared/dom.js';
@@ -8,10 +9,10 @@ import { watchScrollBoxes } from '../shared/scroll.js';
 import type { ModelChoice } from './choice.js';
 import { Judge, type WantedType } from './judge.js';
 import { type JudgedType, type Judgment, verdictOf } from './outputs.js';
-import { basisOf, captionOf, drawChart, drawTable } from './outputsfigures.js';
-import { markup } from './outputsmarkup.js';
+import { basisOf, captionOf, drawChart, drawTable } from './outputs-figures.js';
+import { markup } from './outputs-markup.js';
 import type { State } from './state.js';
-import { formatSeconds } from './words.js';
+import { formatSeconds } from './wording.js';
 import './outputs.css';
 
 /** Results above this size are left to the command line: the page holds them in memory. */

@@ -1,3 +1,4 @@
+// Elements of the panel *What does it do to the outputs?*
 import { html, svg } from '../shared/dom.js';
 import { formatCount } from '../shared/format.js';
 import { tokenChoices } from './outputs.js';

@@ -1,3 +1,4 @@
+// Durations, closeness and reports as text.
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { formatDecibels } from '../shared/format.js';
 

@@ -1,12 +1,13 @@
+// Panel of the buttons that save or stop, and of their progress.
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { converters, noteText } from '../../src/tooling.js';
 import { copy, download } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { formatFor, infoOf, outputName } from './choice.js';
-import { pageWords } from './options.js';
+import { pageWords } from './controls.js';
 import type { SavingState, State } from './state.js';
-import { csvOf, formatSeconds, sentence } from './words.js';
+import { csvOf, formatSeconds, sentence } from './wording.js';
 import { savingWorkers } from './workers.js';
 
 /** Memory that each worker takes at most, in bytes. */

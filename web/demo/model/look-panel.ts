@@ -1,3 +1,4 @@
+// Panel of a single tensor: pictures of its numbers before and after.
 import type { PlannedTensorInfo } from 'scalepoint/model';
 import { drawAxis, type Frame, place } from '../shared/axis.js';
 import { redraw } from '../shared/charts.js';

@@ -1,3 +1,4 @@
+// Panel of all settings: target, options and rules.
 import type { ModelFormat } from 'scalepoint/model';
 import { problemOf, ruleFrom, sayProblem } from '../../src/tooling.js';
 import { copy } from '../shared/copy.js';
@@ -12,7 +13,7 @@ import {
   usualFormat,
   withTarget,
 } from './choice.js';
-import { type Control, controlsFor, valueAt, withValue } from './options.js';
+import { type Control, controlsFor, valueAt, withValue } from './controls.js';
 import type { State } from './state.js';
 
 /** A control for an option, at its value. */

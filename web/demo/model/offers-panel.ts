@@ -1,9 +1,10 @@
+// Panel of the three presets.
 import { type Preset, presets } from '../../src/tooling.js';
 import { byId, html } from '../shared/dom.js';
 import { formatBytes } from '../shared/format.js';
 import { formatFor, infoOf } from './choice.js';
 import { type Offer, type State, totalSqnr } from './state.js';
-import { closeness, shortDecibels } from './words.js';
+import { closeness, shortDecibels } from './wording.js';
 
 export const presetTitles: Readonly<Record<Preset, string>> = { small: 'Small', balanced: 'Balanced', safe: 'Safe' };
 

@@ -1,3 +1,4 @@
+// Panel of the table of tensors.
 import type { PlannedTensorInfo } from 'scalepoint/model';
 import { byId, html, onResize, replaceKeepingFocus, setName, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from '../shared/format.js';

@@ -1,3 +1,4 @@
+// Controls of the options of a format, and their words on the page.
 import type { ModelFormat } from 'scalepoint/model';
 import { formats, type OptionWords, show } from '../../src/tooling.js';
 import { infoOf, type ModelChoice, optionNames } from './choice.js';

@@ -1,10 +1,11 @@
+// Panel of the size slider.
 import type { SizePoint } from 'scalepoint/model';
 import { byId, onResize, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
 import { bytesIn, decibelsOf, lossAt, type SizeCurve, sizeText, stopsOf, unitOf } from './sizes.js';
 import type { State } from './state.js';
-import { formatSeconds } from './words.js';
+import { formatSeconds } from './wording.js';
 
 type MeasuredSizes = SizeCurve & { kind: 'measured' };
 

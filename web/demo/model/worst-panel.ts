@@ -1,3 +1,4 @@
+// Panel of the tensors that lose most.
 import { byId, html, replaceKeepingFocus, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
 import { type State, worstOf } from './state.js';

@@ -1,3 +1,4 @@
+// Table and chart of the panel *What does it do to the outputs?*
 import { byId, html } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
