@@ -39,9 +39,11 @@ const library = [
   // Tests of the package that run in this project, too.
   ...['policy.browser', 'small', 'tensors'].map((name) => `tests/web/package/${name}.test.ts`),
   // Words of the page that are compared with those of the library.
-  ...['model/choice', 'model/options', 'model/sizes', 'shared/file-error', 'shared/files'].map(
+  ...['model/choice', 'model/controls', 'model/sizes', 'shared/file-error', 'shared/files'].map(
     (name) => `web/demo/${name}.ts`,
   ),
+  // The network of the front page, which tests run in onnxruntime.
+  ...['shared/digits.mjs', 'public/samples/digits.safetensors'].map((name) => `web/demo/${name}`),
 ];
 
 /** @type {Project[]} */
@@ -67,7 +69,7 @@ const apart = [
     include: ['tests/web/demo/**/*.test.ts'],
     reads: [
       ...['web', 'dist', 'build/demo', 'vite.config.ts', ...settings],
-      ...['tests/web/demo', 'tests/web/support', 'tests/web/cli/support.ts'],
+      ...['tests/web/demo', 'tests/web/support', 'tests/web/cli/support.ts', 'tests/web/formats/onnx/encoder.ts'],
     ],
   },
   {

@@ -60,8 +60,7 @@ async function distance(
   const expected = decoderLogits(weights, model, tokens);
   // Our own pass judges the second half of the text. Spoiled models are for llama.cpp.
   if (spoil === unspoiled) {
-    const own = { encode: () => tokens };
-    const judged = await evaluateModel(file, { text: 'any', tokenizer: own, chunkSize: tokens.length });
+    const judged = await evaluateModel(file, { text: tokens, chunkSize: tokens.length });
     const losses = tokens.slice(tokens.length / 2, -1).map((_, i) => lossOf(expected, tokens.length / 2 + i));
     const mean = losses.reduce((a, b) => a + b) / losses.length;
     // Logits within 2e-5 of the largest, which is near 2, move a loss by at most twice as much.
