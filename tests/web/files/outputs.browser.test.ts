@@ -1,6 +1,6 @@
 // Files of the browser's private file system as outputs.
 import { quantizeModel } from 'scalepoint/model';
-import { expect, it } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import * as onnx from '../formats/onnx/encoder.js';
 import { rejectionOf, safetensors, weights } from '../support/models.js';
 
@@ -60,6 +60,14 @@ it('a file is as before after an error, and can be written again', async () => {
   expect(await textOf(output)).toBe('');
   await quantizeModel(model, { to: 'int8', output });
   expect(await bytesOf(output)).toEqual(await quantized());
+});
+
+/** Other tests of this origin list what they leave. */
+afterEach(async () => {
+  const root = await navigator.storage.getDirectory();
+  const names: string[] = [];
+  for await (const name of (root as unknown as { keys(): AsyncIterable<string> }).keys()) names.push(name);
+  for (const name of names) if (name.startsWith('folder-')) await root.removeEntry(name, { recursive: true });
 });
 
 it('a folder takes all files of a result, or stays as it was', async () => {

@@ -88,7 +88,7 @@ describe('the README', () => {
     const expected = isReleased ? [`npm install ${name}`] : ['npm pack', `npm install ./${name}-${version}.tgz`];
     expect([language, ...commands]).toEqual(['sh', ...expected, '']);
     // The same is true of the guide.
-    const bundlers = readFileSync(new URL('../../../web/demo/guide/09-bundlers.md', import.meta.url), 'utf8');
+    const bundlers = readFileSync(new URL('../../../web/demo/guide/10-bundlers.md', import.meta.url), 'utf8');
     expect(bundlers.includes('No release is on npm yet')).toBe(!isReleased);
   });
 
@@ -103,11 +103,11 @@ describe('the README', () => {
   });
 
   it('has the best rows of the tables of the guide', () => {
-    const guide = readFileSync(new URL('../../../web/demo/guide/11-limits.md', import.meta.url), 'utf8');
+    const guide = readFileSync(new URL('../../../web/demo/guide/12-limits.md', import.meta.url), 'utf8');
     expect(readme).toContain(`<!-- best: start -->\n${bestTable(guide)}\n<!-- best: end -->`);
   });
 
-  it.each(['README.md', 'web/demo/guide/11-limits.md', 'web/demo/index.html'])(
+  it.each(['README.md', 'web/demo/guide/12-limits.md', 'web/demo/index.html'])(
     '%s states the size that is held',
     (page) => {
       const text = readFileSync(new URL(`../../../${page}`, import.meta.url), 'utf8');
@@ -117,7 +117,7 @@ describe('the README', () => {
     },
   );
 
-  it.each(['README.md', 'web/demo/guide/09-bundlers.md'])('%s names what the matrix of consumers tries', (page) => {
+  it.each(['README.md', 'web/demo/guide/10-bundlers.md'])('%s names what the matrix of consumers tries', (page) => {
     const text = readFileSync(new URL(`../../../${page}`, import.meta.url), 'utf8');
     const [, table = ''] = /^\| Where .*\n\|.*\n((?:\|.*\n)+)/m.exec(text) ?? [];
     const names = [...new Set(environments.map(({ name }) => (/^[a-z-]+/.exec(name) ?? [''])[0]))];

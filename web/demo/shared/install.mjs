@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 
 const { name, version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
 
-/** True once a release is on npm: the first release sets it, together with the words of README.md and of guide/09-bundlers.md. */
+/** True once a release is on npm: the first release sets it, together with the words of README.md and of guide/10-bundlers.md. */
 export const isReleased = false;
 
 /** A command that works today. */

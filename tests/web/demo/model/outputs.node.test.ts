@@ -184,7 +184,13 @@ it('compares a language model on the built-in story, with the figures of the pac
   const story = readFileSync('web/demo/model/story.txt', 'utf8');
   const ids = Uint32Array.from(tokenizer.encode(story, { add_special_tokens: false }).ids).slice(0, 256);
   const small = await (await quantizeModel(files, { to: 'Q4_K_M', workers: 0 })).bytes();
-  const figures = await evaluateModel(small, { reference: files, text: ids, chunkSize: 256 });
+  // The story is characters, so the model's first token stands in front.
+  const figures = await evaluateModel(small, {
+    reference: files,
+    text: 'the story',
+    tokenizer: { encode: () => ids },
+    chunkSize: 256,
+  });
   expect(await text('outputs-verdict')).toBe(verdictOf({ kind: 'texts', figures }));
   expect(await text('outputs-basis')).toMatch(
     /^Measured at 127 places \(± \d+ of 100\) in 256 tokens of the built-in story/,
@@ -375,7 +381,7 @@ it('keeps the page answering while it works', async () => {
   await openWith(folder());
   await page.check('#outputs-tokens input[value="1024"]', { force: true });
   await page.click('#outputs-run');
-  const begin = await page.evaluate(() => performance.now());
+  await page.waitForSelector('#outputs-cancel', { state: 'visible' });
   let answers = 0;
   while (await page.isVisible('#outputs-cancel')) {
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(done)));
@@ -383,5 +389,4 @@ it('keeps the page answering while it works', async () => {
   }
   expect(await text('outputs-verdict')).toMatch(/the same in /);
   expect(answers).toBeGreaterThan(2);
-  expect(begin).toBeGreaterThan(0);
 });

@@ -65,8 +65,9 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
     }),
 
   async compareRuns(a, b, options, readOptionFile, signal) {
-    const { compareRuns } = await import('./run/compare.js');
-    return compareRuns(a, b, options, readOptionFile, signal);
+    // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
+    const compare = await import('./run/compare.js');
+    return compare.compareRuns(a, b, options, readOptionFile, signal);
   },
 
   async runs(model) {
