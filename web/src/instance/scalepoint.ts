@@ -345,8 +345,9 @@ export class Scalepoint {
    */
   importance(): Importance {
     return new Importance(this.#core, async (weights, options) => {
-      const { importanceFile } = await import('../formats/gguf/importance-file.js');
-      return importanceFile(weights, options);
+      // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
+      const files = await import('../formats/gguf/importance-file.js');
+      return files.importanceFile(weights, options);
     });
   }
 
