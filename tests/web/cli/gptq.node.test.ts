@@ -37,10 +37,15 @@ describe('--method gptq', () => {
       '-o',
       'out.onnx',
     ];
-    expect(await run(words)).toMatchObject({ code: 0 });
+    const outcome = await run(words);
+    expect(outcome.code).toBe(0);
     const data = new Blob([await readFile(path(moments))]);
     const result = await quantizeModel(model, { to: 'q4', method: 'gptq', data, damping: 0.05, workers: 0 });
     expect(Buffer.compare(await readFile(path('out.onnx')), await result.bytes())).toBe(0);
+    const { before, after } = result.report.tensors.flatMap(({ error }) => error?.output ?? [])[0]!;
+    expect(outcome.stdout).toContain(
+      `\nsquared errors of outputs on the data: ${(after / before).toFixed(2)} of those without GPTQ\n`,
+    );
     expect(await run(['m.onnx', '--to', 'q4', '--imatrix', 's.gguf', '-o', 'weighted.onnx'])).toMatchObject({
       code: 0,
     });

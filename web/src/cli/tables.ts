@@ -11,6 +11,7 @@ import {
   formatShape,
   lowestLine,
   nameText,
+  outputLine,
   painter,
   printable,
   type TableColumn,
@@ -111,6 +112,12 @@ export function reportText(
     return [{ cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] }];
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(stream), paint), ''];
-  lines.push(...totalsText(file, tensors, totals), ...fitLines(fit), ...lowestLine(tensors), ...leftOutLine(tensors));
+  lines.push(
+    ...totalsText(file, tensors, totals),
+    ...fitLines(fit),
+    ...lowestLine(tensors),
+    ...outputLine(tensors),
+    ...leftOutLine(tensors),
+  );
   return lines;
 }

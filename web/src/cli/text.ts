@@ -114,6 +114,25 @@ export function lowestLine(tensors: readonly MeasuredTensor[]): string[] {
   return worst === undefined ? [] : [`lowest SQNR ${withDecibels(worst.db)}: ${nameText(worst.name)}`];
 }
 
+/** The line about the errors of outputs with GPTQ; empty without. Matrices whose outputs were exact before do not count. */
+export function outputLine(
+  tensors: readonly {
+    readonly error?: { readonly output?: { readonly before: number; readonly after: number } | undefined } | undefined;
+  }[],
+): string[] {
+  const shares = tensors
+    .flatMap(({ error }) => error?.output ?? [])
+    .filter(({ before }) => before > 0)
+    .map(({ before, after }) => after / before)
+    .sort((a, b) => a - b);
+  if (shares.length === 0) return [];
+  const share = (at: number) => (shares[at] as number).toFixed(2);
+  const middle = share(Math.floor((shares.length - 1) / 2));
+  const range =
+    shares.length === 1 ? '' : ` (${share(0)} to ${share(shares.length - 1)}, ${counted(shares.length, 'tensor')})`;
+  return [`squared errors of outputs on the data: ${middle} of those without GPTQ${range}`];
+}
+
 /** The magnitude of an error, with two digits. */
 export function formatError(error: number): string {
   return error === 0 ? '0' : error.toExponential(1);

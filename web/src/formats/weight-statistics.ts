@@ -115,7 +115,7 @@ export class WeightStatistics {
       ...noteOn('unusedImportance', 'in the importance matrix but not quantized by it:', unused),
       ...noteOn(
         'noFeedback',
-        'rounded to the nearest, for want of moments or of a type that passes errors on:',
+        'rounded to the nearest, because the data lacks their moments or their type lacks GPTQ:',
         this.#plain,
       ),
     ];
