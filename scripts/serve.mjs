@@ -5,7 +5,6 @@ import { readFileSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join, sep } from 'node:path';
-import sirv from 'sirv';
 
 /** Number of ports that are tried after the first one. */
 const portsToTry = 50;
@@ -45,6 +44,8 @@ async function isInside(folder, path) {
  * @returns {Promise<{ url: string, close: () => Promise<void> }>}
  */
 export async function serve({ folder, port = 8080, policy = policyOf(folder) }) {
+  // Imported here, because `npm start` loads this file before it installs packages.
+  const { default: sirv } = await import('sirv');
   const realFolder = await realpath(folder);
   const files = sirv(realFolder, { dev: true, extensions: [] });
   const server = createServer(async (request, response) => {
