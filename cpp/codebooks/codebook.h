@@ -24,7 +24,7 @@ struct Blocks {
   [[nodiscard]] uint64_t count(uint64_t n) const { return n == 0 ? 0 : (offset + n - 1) / size + 1; }
 };
 
-/// The 4-bit codebooks of bitsandbytes. Source: github.com/bitsandbytes-foundation/bitsandbytes, csrc/kernels.cu.
+/// The 4-bit codebooks of bitsandbytes. Source: github.com/bitsandbytes-foundation/bitsandbytes 95f9af3, csrc/kernels.cu.
 enum class PublishedCodebook : int32_t { kNf4 = 0, kFp4 = 1 };
 
 /// The 16 values of a published codebook by code: nf4 in ascending order, fp4 with the sign in the upper bit of the code.

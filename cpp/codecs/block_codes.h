@@ -1,5 +1,5 @@
 // Blocks of codes as onnxruntime's MatMulNBits quantizer makes them.
-// Source: microsoft/onnxruntime core/mlas/lib/q4_dq.cpp.
+// Source: github.com/microsoft/onnxruntime 0400008, onnxruntime/core/mlas/lib/q4_dq.cpp.
 #pragma once
 
 #include <cmath>

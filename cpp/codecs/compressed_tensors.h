@@ -1,5 +1,5 @@
 // Codes with scales in the layout of compressed-tensors, which vLLM and transformers load.
-// Source: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors and quantization/utils/helpers.py.
+// Source: github.com/vllm-project/compressed-tensors 04a58ff, src/compressed_tensors: compressors, and quantization/utils/helpers.py.
 #pragma once
 
 #include "codecs/codec.h"

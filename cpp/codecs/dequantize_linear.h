@@ -1,5 +1,6 @@
 // Codes with scales as ONNX's DequantizeLinear takes them, made as onnxruntime's quantization tools make them.
-// Sources: onnx/onnx docs/Operators.md; microsoft/onnxruntime python/tools/quantization/quant_utils.py (compute_scale_zp).
+// Sources: DequantizeLinear-25 of ONNX; github.com/microsoft/onnxruntime 1.20, onnxruntime/python/tools/quantization/quant_utils.py
+// (compute_scale_zp).
 #pragma once
 
 #include "codecs/codec.h"

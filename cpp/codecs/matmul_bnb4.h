@@ -1,5 +1,6 @@
 // Blocks of 4-bit floats as the operator MatMulBnb4 of onnxruntime takes them.
-// Sources: microsoft/onnxruntime docs/ContribOperators.md, contrib_ops/cpu/quantization/blockwise_quant_block_bnb4.h.
+// Source: github.com/microsoft/onnxruntime 2944c6f, docs/ContribOperators.md and
+// onnxruntime/contrib_ops/cpu/quantization/blockwise_quant_block_bnb4.h.
 #pragma once
 
 #include "codebooks/codebook.h"

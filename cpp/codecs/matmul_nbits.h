@@ -1,5 +1,5 @@
 // Blocks of codes as the operator MatMulNBits of onnxruntime takes them, made as its quantizer makes them.
-// Sources: microsoft/onnxruntime docs/ContribOperators.md, core/mlas/lib/q4_dq.cpp.
+// Source: github.com/microsoft/onnxruntime 0400008, docs/ContribOperators.md and onnxruntime/core/mlas/lib/q4_dq.cpp.
 #pragma once
 
 #include "codecs/codec.h"

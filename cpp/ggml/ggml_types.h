@@ -5,7 +5,7 @@
 
 namespace scalepoint {
 
-/// Block types with loops here, with ggml's numbers (ggml_type of github.com/ggml-org/ggml, include/ggml.h).
+/// Block types with loops here, with ggml's numbers (ggml_type of github.com/ggml-org/ggml d99724f, include/ggml.h).
 enum class BlockType : int32_t {
   kQ4_0 = 2,
   kQ4_1 = 3,
@@ -86,7 +86,7 @@ struct BlockFacts {
   uint32_t layer_bits = 0;  ///< bits of the codes in layers; 0 if layers have no kernel for the type
 };
 
-/// Every block type, in the order of ggml's numbers. Source: github.com/ggml-org/ggml, src/ggml-common.h and ggml_quantize_chunk.
+/// Every block type, in the order of ggml's numbers. Source: github.com/ggml-org/ggml d99724f, src/ggml-common.h and ggml_quantize_chunk.
 inline constexpr BlockFacts kBlockTypes[] = {
     {.type = BlockType::kQ4_0, .size = {32, 18}, .searched = true, .feedback = true, .layer_bits = 4},
     {.type = BlockType::kQ4_1, .size = {32, 20}, .searched = true, .feedback = true, .scale = {.minimum = true}},

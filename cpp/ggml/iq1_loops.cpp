@@ -1,4 +1,4 @@
-// ggml's types with a grid of three levels and a shift: IQ1_S and IQ1_M. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
+// ggml's types with a grid of three levels and a shift: IQ1_S and IQ1_M. Source: github.com/ggml-org/ggml d99724f, src/ggml-quants.c.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>

@@ -1,4 +1,4 @@
-// ggml's types with grids and signs: IQ3_XXS, IQ3_S, IQ2_XXS, IQ2_XS and IQ2_S. Source: github.com/ggml-org/ggml,
+// ggml's types with grids and signs: IQ3_XXS, IQ3_S, IQ2_XXS, IQ2_XS and IQ2_S. Source: github.com/ggml-org/ggml d99724f,
 // src/ggml-quants.c.
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// ggml's types with 16 uneven levels: IQ4_NL, IQ4_XS and MXFP4. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
+// ggml's types with 16 uneven levels: IQ4_NL, IQ4_XS and MXFP4. Source: github.com/ggml-org/ggml d99724f, src/ggml-quants.c.
 #include <cmath>
 
 #include "ggml/blocks32_loops.h"

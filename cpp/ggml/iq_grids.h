@@ -1,5 +1,5 @@
 // The grids of ggml's types with one code for several elements: IQ3_XXS, IQ3_S, IQ2_XXS, IQ2_XS, IQ2_S, IQ1_S and
-// IQ1_M. Source: github.com/ggml-org/ggml, src/ggml-common.h and src/ggml-quants.c.
+// IQ1_M. Source: github.com/ggml-org/ggml d99724f, src/ggml-common.h and src/ggml-quants.c.
 //
 // A grid is a list of points, in each of them a level for each of four or eight elements. Levels are 0 to 7 in points of four, and 0
 // to 2 in points of eight. The code of a point is the number whose digits are its levels, the first one lowest. A search rounds elements to

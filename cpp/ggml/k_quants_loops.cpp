@@ -1,5 +1,5 @@
 // ggml's super-blocks: the layouts of Q2_K to Q6_K, and the making of super-blocks from the scales of their sub-blocks. The searches
-// for those scales are in k_quants_search_loops.h. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
+// for those scales are in k_quants_search_loops.h. Source: github.com/ggml-org/ggml d99724f, src/ggml-quants.c.
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -1,5 +1,5 @@
 // ggml's types for models that were trained with weights of two or three values: Q1_0, Q2_0, TQ1_0 and TQ2_0. Source:
-// github.com/ggml-org/ggml, src/ggml-quants.c.
+// github.com/ggml-org/ggml d99724f, src/ggml-quants.c.
 #include <cstring>
 
 #include "ggml/blocks32_loops.h"

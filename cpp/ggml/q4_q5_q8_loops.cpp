@@ -1,4 +1,4 @@
-// ggml's blocks of 32 with evenly spaced levels: Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1. Source: github.com/ggml-org/ggml,
+// ggml's blocks of 32 with evenly spaced levels: Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1. Source: github.com/ggml-org/ggml d99724f,
 // src/ggml-quants.c.
 #include "ggml/blocks32_loops.h"
 #include "ggml/ggml_loops.h"

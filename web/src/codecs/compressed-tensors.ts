@@ -7,7 +7,7 @@
  *   X_zero_point       likewise, if not symmetric. Packed down the columns if the codes are packed
  *   X_shape            of packed codes: the shape, as int64
  * Other programs read packed codes of two dimensions only. Tensors of more dimensions are packed as the matrix.
- * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors.
+ * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors at ac8e2ba8.
  */
 import { CompressedTensors, ElementType, Stored } from '../core/door.js';
 import { noteOf } from '../core/note.js';

@@ -1,6 +1,6 @@
 /**
  * Reads tokenizer.model: the few fields of SentencePiece's protobuf that a conversion needs. Others are skipped.
- * Reference: github.com/google/sentencepiece, src/sentencepiece_model.proto.
+ * Reference: github.com/google/sentencepiece, src/sentencepiece_model.proto at 05db089.
  */
 import { badFolderFile } from './errors.js';
 

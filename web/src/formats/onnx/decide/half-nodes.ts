@@ -1,6 +1,6 @@
 /**
  * Chooses the nodes of a graph that compute in float16, like the usual converters.
- * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/transformers/float16.py;
+ * Reference: github.com/microsoft/onnxruntime 0c17f27, onnxruntime/python/tools/transformers/float16.py;
  * github.com/microsoft/onnxconverter-common, onnxconverter_common/float16.py at 28b00d4. Tests run onnxruntime-web 1.30.0.
  */
 import type { OnnxGraph, OnnxNode } from '../file/proto.js';

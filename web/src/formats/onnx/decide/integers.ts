@@ -1,6 +1,6 @@
 /**
  * Chooses weights that become 8-bit integers, which are multiplied directly: activations are quantized while the model runs, weights now.
- * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization/operators;
+ * Reference: github.com/microsoft/onnxruntime 103f80c, onnxruntime/python/tools/quantization/operators;
  * github.com/huggingface/transformers.js, scripts/quantize.py at 4e1b4b6^. Tests run onnxruntime-web 1.30.0.
  */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';

@@ -1,7 +1,7 @@
 /**
  * Decides about weights of static quantization: codes that are restored to floats, and integers for the activations around their products, with
  * ranges that were measured before. Runtimes fuse the restored floats and the products to products of integers.
- * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization/qdq_quantizer.py. Tests run onnxruntime-web 1.30.0.
+ * Reference: github.com/microsoft/onnxruntime 1.20, onnxruntime/python/tools/quantization/qdq_quantizer.py. Tests run onnxruntime-web 1.30.0.
  */
 
 import type { ActivationRanges } from '../../statistics.js';

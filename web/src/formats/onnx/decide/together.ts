@@ -1,6 +1,6 @@
 /**
  * Chooses nodes that are replaced once all their weights are codes: recurrent layers, and the embeddings of transformers.
- * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization/operators. Tests run onnxruntime-web 1.30.0.
+ * Reference: github.com/microsoft/onnxruntime 103f80c, onnxruntime/python/tools/quantization/operators. Tests run onnxruntime-web 1.30.0.
  */
 import { canSearch, type DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import type { SearchedRange } from '../../../core/range.js';

@@ -1,6 +1,6 @@
 /**
  * Infers element types of values from operators, and knows the operators that compute in float16.
- * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/transformers/float16.py. Tests run onnxruntime-web 1.30.0.
+ * Reference: github.com/microsoft/onnxruntime 0c17f27, onnxruntime/python/tools/transformers/float16.py. Tests run onnxruntime-web 1.30.0.
  */
 
 import { intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';

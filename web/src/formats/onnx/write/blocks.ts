@@ -1,6 +1,6 @@
 /**
  * Writes blocks: MatMulNBits or MatMulBnb4 in place of MatMul and Gemm, and look-ups of rows in place of Gather.
- * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization. Tests run onnxruntime-web 1.30.0.
+ * Reference: github.com/microsoft/onnxruntime 1.20, onnxruntime/python/tools/quantization. Tests run onnxruntime-web 1.30.0.
  */
 import { addsC } from '../decide/blocks.js';
 import type { Blocks } from '../decide/decision.js';

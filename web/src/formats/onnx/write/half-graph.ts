@@ -1,7 +1,7 @@
 /**
  * Writes a graph that computes in float16, like the usual converters: tensors and values are float16, inputs and outputs of the model stay
  * float32, and nodes that need float32 stand between casts. Inputs and outputs of subgraphs keep their types.
- * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/transformers/float16.py. Tests run onnxruntime-web 1.30.0.
+ * Reference: github.com/microsoft/onnxruntime 0c17f27, onnxruntime/python/tools/transformers/float16.py. Tests run onnxruntime-web 1.30.0.
  */
 import type { HalfNodes } from '../decide/half-nodes.js';
 import { castNode, type NewNode } from '../file/encode.js';

@@ -1,7 +1,7 @@
 /**
  * Writes 8-bit integers that are multiplied directly: activations are quantized while the model runs, weights now. The pattern of operators
  * is that of onnxruntime's quantize_dynamic, which onnxruntime recognizes and fuses.
- * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization/operators. Tests run onnxruntime-web 1.30.0.
+ * Reference: github.com/microsoft/onnxruntime 103f80c, onnxruntime/python/tools/quantization/operators. Tests run onnxruntime-web 1.30.0.
  */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import type { Integers } from '../decide/decision.js';

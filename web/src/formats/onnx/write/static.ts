@@ -1,6 +1,6 @@
 /**
  * Writes QuantizeLinear and DequantizeLinear around products, and biases as int32.
- * Reference: github.com/microsoft/onnxruntime 1.2x, onnxruntime/python/tools/quantization/qdq_quantizer.py. Tests run onnxruntime-web 1.30.0.
+ * Reference: github.com/microsoft/onnxruntime 1.20, onnxruntime/python/tools/quantization/qdq_quantizer.py. Tests run onnxruntime-web 1.30.0.
  */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import type { ActivationCodes, StaticDecision } from '../decide/static.js';
