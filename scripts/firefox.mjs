@@ -1,4 +1,4 @@
-// `npm run test:firefox`: what a visitor does first on each page of the site, in the Firefox of this machine. It is no part of `npm test`.
+// `npm run test:firefox`: what a visitor does first on each page of the site, in the Firefox of this machine. `npm test` does not run it.
 //
 //   FIREFOX=/path/to/firefox npm run test:firefox        without FIREFOX, firefox-esr or firefox on PATH
 

@@ -1,5 +1,5 @@
 // The parts of a transformer between its products: norms, rotary positions, attention, gates. Products are layers (layers/layer.h).
-// Rows are tokens.
+// Rows are tokens. Formulas are those of github.com/ggml-org/llama.cpp 1f08e2d, ggml/src/ggml-cpu/ops.cpp.
 #pragma once
 
 #include <cstddef>

@@ -98,7 +98,7 @@ export const targetOf = (type) => type.replace(/^const /, '').replace(/[*&]$/, '
 /** The expression that a variable, a field or an enum value begins with. @param {Node} node */
 const initializerOf = ({ inner = [] }) => inner.find(({ kind }) => !/Comment$|Attr$/.test(kind));
 
-/** Namespaces that are no part of the door. */
+/** Namespaces outside of the door. */
 const inside = ['loops', 'lanes'];
 
 /** The declarations of C++ sources. */

@@ -14,14 +14,18 @@ const files = ['cpp', 'web/src'].flatMap((folder) =>
 /** Comments that name a repository, each up to its end or the next repository. */
 function references(text: string): string[] {
   const joined = text.replace(/\n\s*(\*|\/\/\/?) /g, ' ');
-  return [...joined.matchAll(/github\.com\/[\w-]+\/[\w.-]+?[^\n]*?(?=github\.com\/|\*\/|\n|$)/g)].map(([found]) => found);
+  return [...joined.matchAll(/github\.com\/[\w-]+\/[\w.-]+?[^\n]*?(?=github\.com\/|\*\/|\n|$)/g)].map(
+    ([found]) => found,
+  );
 }
 
 const namesState = (reference: string) => /(^|[ (^])[0-9a-f]{7,40}\b|\b[vb]?\d+\.\d+|\bb\d{4}\b/.test(reference);
 
 describe('references to other projects', () => {
   it('name a commit or a version', () => {
-    const found = files.flatMap((file) => references(readFileSync(join(root, file), 'utf8')).map((text) => ({ file, text })));
+    const found = files.flatMap((file) =>
+      references(readFileSync(join(root, file), 'utf8')).map((text) => ({ file, text })),
+    );
     expect(found.length).toBeGreaterThan(50);
     expect(found.filter(({ text }) => !namesState(text))).toEqual([]);
   });

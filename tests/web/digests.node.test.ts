@@ -14,6 +14,7 @@ import {
   readTensor,
 } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { commandAbouts } from '../../web/src/cli/flags.js';
 import { ggufTargets } from '../../web/src/formats/gguf/targets.js';
 import { mergeConfig } from '../../web/src/formats/safetensors/config.js';
 import { safetensorsTargets } from '../../web/src/formats/safetensors/targets.js';
@@ -909,7 +910,7 @@ describe('the command line', () => {
 // The help has a group of its own, since its wording changes more often than results do.
 describe('the help of the command line', () => {
   it('is the same as before', async () => {
-    const commands = ['inspect', 'plan', 'quantize', 'compare', 'verify', 'split', 'merge', 'bench', 'completions'];
+    const commands = Object.keys(commandAbouts);
     const digests: Digests = {};
     for (const line of ['--help', ...commands.map((command) => `${command} --help`)]) {
       const { code, stdout, stderr } = await run(line.split(' '), {}, folder);

@@ -9,7 +9,7 @@ export type Attributes = Readonly<Record<string, string | number | false>>;
  */
 export function byId<T extends Element>(id: string, type: abstract new (...args: never[]) => T): T {
   const found = document.getElementById(id);
-  if (!(found instanceof type)) throw new TypeError(`#${id} is no ${type.name}`);
+  if (!(found instanceof type)) throw new TypeError(`#${id} is not a ${type.name}`);
   return found;
 }
 

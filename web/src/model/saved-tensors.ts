@@ -221,7 +221,7 @@ function meaningsOf({ metadata }: OpenModel): Meanings {
   try {
     found = JSON.parse(text);
   } catch (error) {
-    throw bad('the metadata of saveTensors are no JSON', undefined, error);
+    throw bad('the metadata of saveTensors are not JSON', undefined, error);
   }
   const { version, tensors } = (found ?? {}) as { version?: unknown; tensors?: unknown };
   if (version !== formatVersion) throw bad(`saveTensors wrote version ${formatVersion}, not ${show(version)}`);

@@ -299,7 +299,7 @@ export class WorkerPool implements TileRunner {
       this.#owners.add(reply.result, seat);
       job.resolve(reply.result);
     } else {
-      stopped('sent a result that is none of what it was asked for');
+      stopped('sent a result that nobody asked for');
       return;
     }
     seat.jobs.delete(reply.id ?? -1);
