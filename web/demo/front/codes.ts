@@ -58,10 +58,12 @@ export function startCodes(set: (change: Partial<State>) => void, current: () =>
 
   const draw = ({ core, bend }: State) => {
     size = sizeOf(figure);
+    // Ask the core for NF4 once.
     if (core !== undefined && nf4 === undefined) {
       const q = core.quantizeCodebook(bell.subarray(0, blockSize), { codebook: 'nf4', blockSize });
       nf4 = Float32Array.from(q.codebook);
     }
+    // Draw the histogram and the levels.
     const ground = size.height - 26;
     bars.setAttribute(
       'd',
@@ -75,6 +77,7 @@ export function startCodes(set: (change: Partial<State>) => void, current: () =>
       svg('line', { class: 'base', x1: 8, x2: size.width - 8, y1: ground, y2: ground }),
       svg('line', { class: 'track', x1: from, x2: to, y1: 34, y2: 34 }),
     );
+    // Say it.
     const words = core === undefined ? '' : wordsOf(core, levels, bend);
     handle.place(from + (to - from) * bend, 34, bend, words);
     setText(byId('fig-codes-words', HTMLElement), words);

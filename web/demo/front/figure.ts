@@ -23,6 +23,7 @@ export interface HandleOptions {
 /** Makes a handle. The whole figure takes the pointer, so that fingers find it. */
 export function makeHandle(figure: SVGSVGElement, options: HandleOptions): Handle {
   const { label, min, max, step, valueAt, current, onChange } = options;
+  // Draw the handle, a slider for assistive technology.
   const node = svg('g', { class: 'handle', role: 'slider', tabindex: 0, 'aria-label': label });
   node.append(
     svg('circle', { class: 'halo', r: 18 }),
@@ -33,6 +34,7 @@ export function makeHandle(figure: SVGSVGElement, options: HandleOptions): Handl
   node.setAttribute('aria-valuemax', String(max));
   const set = (value: number) => onChange(Math.max(min, Math.min(max, value)));
   const drag = (event: PointerEvent) => set(valueAt(event.clientX - figure.getBoundingClientRect().left));
+  // Follow the pointer.
   figure.addEventListener('pointerdown', (event) => {
     if (event.button !== 0) return;
     figure.setPointerCapture(event.pointerId);
@@ -42,6 +44,7 @@ export function makeHandle(figure: SVGSVGElement, options: HandleOptions): Handl
   figure.addEventListener('pointermove', (event) => {
     if (figure.hasPointerCapture(event.pointerId)) drag(event);
   });
+  // Follow the keys.
   node.addEventListener('keydown', (event) => {
     const steps: Readonly<Record<string, number>> = {
       ArrowLeft: -1,

@@ -65,9 +65,11 @@ export function startRound(set: (change: Partial<State>) => void, current: () =>
   });
 
   const draw = ({ number }: State) => {
+    // Round.
     const { code, value } = restored(number);
     const error = value - number;
     const words = `${formatLabel(number, 3)} becomes code ${formatLabel(code)}, which stands for ${formatLabel(value, 3)}`;
+    // Draw the number, its level, and the error.
     const ground = size.height - 26;
     const y = 44;
     handle.place(at(number), y, number, words);

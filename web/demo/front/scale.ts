@@ -55,6 +55,7 @@ export function startScale(set: (change: Partial<State>) => void, current: () =>
 
   const draw = ({ core, scale }: State) => {
     size = sizeOf(figure);
+    // Draw the histogram and the levels over it.
     const ground = size.height - 96;
     bars.setAttribute(
       'd',
@@ -66,6 +67,7 @@ export function startScale(set: (change: Partial<State>) => void, current: () =>
       if (x >= 0 && x <= size.width) levels.push(`M${x.toFixed(1)} 34V${ground}`);
     }
     if (core !== undefined && curve.length === 0) curve = curveOf(core);
+    // Draw the curve of the quality, and where it is now.
     const floor = size.height - 20;
     const yOf = (sqnr: number) => floor - (Math.max(0, sqnr) / 22) * 58;
     const line = curve.map(
@@ -80,6 +82,7 @@ export function startScale(set: (change: Partial<State>) => void, current: () =>
       svg('text', { x: 8, y: floor - 44 }, 'quality'),
       ...(sqnr === undefined ? [] : [svg('circle', { class: 'spot', cx: at(scale * qmax), cy: yOf(sqnr), r: 6 })]),
     );
+    // Count the clipped numbers, and say it.
     let beyond = 0;
     for (const x of bell) if (x > 7.5 * scale || x < -8.5 * scale) beyond++;
     const words = `Scale ${formatLabel(scale, 2)}: ${sqnr === undefined ? '' : `quality ${formatDecibels(sqnr)}, `}${formatShare(beyond / bell.length)} clipped`;

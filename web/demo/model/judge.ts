@@ -206,6 +206,7 @@ export class Judge {
       return;
     }
     const { data } = this.#state;
+    // Make and run the result.
     this.#set({ progress: { step: 'quantize', share: 0 }, stepBegin: performance.now() });
     try {
       const options = await this.#optionsOf(wanted.choice);
@@ -220,6 +221,7 @@ export class Judge {
         floats,
       });
       if (this.#state.queue[0] !== wanted) return;
+      // Keep the rate for later estimates, and the result.
       if (judgment.kind === 'texts') {
         const rate = rateOf(this.#weights, judgment.figures.tokens, seconds);
         if (rate !== undefined) remember(this.#rateName, rate.toExponential(2));
@@ -234,6 +236,7 @@ export class Judge {
         progress: undefined,
       });
     } catch (error) {
+      // Show the failure, and go on.
       if (this.#state.queue[0] !== wanted) return;
       this.#set({
         queue: this.#state.queue.slice(1),

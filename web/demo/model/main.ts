@@ -115,6 +115,7 @@ function startChoosing(session: ModelSession, takes: (files: readonly File[]) =>
 
 function start(): void {
   startSite();
+  // Make the state and what changes it.
   const parts: Draw[] = [];
   const store = createStore(initialState, (state, before) => {
     for (const part of parts) part(state, before);
@@ -128,6 +129,7 @@ function start(): void {
     if (model === undefined || choice === undefined) return;
     session.choose(withTarget(formatFor(model, choice.to), choice, presetTarget(formatFor(model, choice.to), preset)));
   });
+  // Start the panels; some are loaded when first needed.
   parts.push(
     drawFile,
     drawProblem,
@@ -156,6 +158,7 @@ function start(): void {
       return draw;
     }, store.get),
   );
+  // Take files that another page handed over.
   startChoosing(session, (files) => takesData(files));
   const files = takeFiles();
   if (files !== undefined) void session.open(files);

@@ -16,12 +16,14 @@ const fileInput = (id: string, accept: string, label: string) =>
 
 /** The content of the section. Parts of other kinds of models are hidden. */
 export function markup(): Node[] {
+  // Make the parts that repeat.
   const radios = tokenChoices.map((count) => {
     const radio = html('input', { type: 'radio', name: 'outputs-tokens', value: count });
     return html('label', {}, radio, html('span', {}, formatCount(count)));
   });
   const button = (id: string, label: string, style: string | false = 'small') =>
     html('button', { type: 'button', id, class: style }, label);
+  // Lay out the section.
   return [
     html('p', { class: 'hint', id: 'outputs-why', hidden: '' }),
     html(

@@ -198,6 +198,7 @@ export class ModelSession {
     const { choice, measurer, sizer } = opened;
     const known = measurer.known(choice)?.errors ?? new Map();
     try {
+      // Plan, and show the plan.
       const plan = await measurer.plan(choice);
       const fit = choice.size === undefined ? undefined : await sizer.fit(choice);
       if (signal.aborted) return;
@@ -205,6 +206,7 @@ export class ModelSession {
       if (isNew) this.#lookAtFirst();
       else this.#followPlan();
       await this.#offers(opened, signal);
+      // Measure samples, then the presets and the time.
       if (!measurer.isMeasured(choice, plan)) {
         this.#store.set({ measuring: 'sample' });
         const { errors } = await measurer.measure(choice, undefined, signal);
@@ -214,6 +216,7 @@ export class ModelSession {
       await measurer.time(choice, plan, signal).catch(() => {});
       if (signal.aborted) return;
       this.#store.set({ expectedSeconds: expectedSeconds(measurer, plan) });
+      // Measure everything where that is quick.
       if (plan.totals.quantized + plan.totals.cast > 0 && measurer.canBeExact(choice)) {
         this.#store.set({ measuring: 'all' });
         const { errors } = await measurer.measure(choice, Number.POSITIVE_INFINITY, signal);
@@ -222,6 +225,7 @@ export class ModelSession {
       }
       if (sizer.isQuick && !signal.aborted) await sizer.measure(choice).catch(() => {});
     } catch (error) {
+      // Explain the error, and drop a plan that does not belong to the choice.
       if (signal.aborted) return;
       const keep = (name: string) => this.keep(name);
       this.#store.set({ problem: explain(error, keep) });

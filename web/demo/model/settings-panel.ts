@@ -60,6 +60,7 @@ export function startMore(session: { choose(choice: ModelChoice): void }, curren
     const { model, choice } = current();
     return model === undefined || choice === undefined ? undefined : { model, choice };
   };
+  // Follow the visitor.
   target.addEventListener('change', () => {
     const there = now();
     if (there)
@@ -93,6 +94,7 @@ export function startMore(session: { choose(choice: ModelChoice): void }, curren
     const { model, choice, run } = state;
     byId('more-fields', HTMLFieldSetElement).disabled = run.kind === 'running' || run.kind === 'asking';
     if (model === undefined || choice === undefined || choice === before?.choice) return;
+    // List the targets of a new model.
     if (model !== before?.model) {
       const lists = [model.format, ...(model.other === undefined ? [] : [model.other])].map((format) => {
         const { label, targets } = infoOf(format);
@@ -107,6 +109,7 @@ export function startMore(session: { choose(choice: ModelChoice): void }, curren
       const mixed = html('option', { value: 'mixed', id: 'model-mixed' });
       target.replaceChildren(mixed, ...(lists.length > 1 ? groups : lists.flatMap(({ names }) => names)));
     }
+    // Show the choice. Keep the focus where controls are drawn anew.
     const mixed = byId('model-mixed', HTMLOptionElement);
     mixed.hidden = choice.size === undefined;
     mixed.disabled = mixed.hidden;

@@ -62,6 +62,7 @@ function startPage(client: Client): void {
     row: { start: 0 },
     bar: undefined,
   };
+  // Follow changes of the settings.
   const change = (settings: Settings, control: string, moving = false) => {
     state.settings = settings;
     address.commit(settings, control);
@@ -72,6 +73,7 @@ function startPage(client: Client): void {
     useIntegers: () => change({ ...state.settings, codes: 'integers' }, 'integers'),
   };
   const controls = startControls(() => state.settings, change);
+  // Draw when something changed.
   const loop = new Loop(client, state, {
     openSections,
     draw: () => draw(state, controls, ways),
@@ -83,6 +85,7 @@ function startPage(client: Client): void {
     sources.show(wanted.data === 'own' && state.own !== undefined ? 'own' : 'generated');
     loop.schedule();
   });
+  // Take data of the visitor.
   const sources = startSources(client, {
     onGenerate: () => change({ ...state.settings, data: 'generated' }, 'source'),
     onData(data) {

@@ -47,6 +47,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   const source = sourceOf(core, x, options.from, 'x');
   const job = jobOf(options, source.length, source.shape);
   const { info, layout } = job;
+  // Make the outputs, or take those given.
   const { out } = options;
   const places = placesOf(out);
   const dataName = places === out ? 'out.data' : 'out';
@@ -57,6 +58,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
     : new Sink(core, info.storage, source.length, data, dataName);
   const scale = new Sink(core, 'float32', layout.parameters, ownScale, 'out.scale');
   const zeroPoint = new Sink(core, 'int32', layout.parameters, ownZeroPoint, 'out.zeroPoint');
+  // Refuse memory that overlaps.
   checkApart(x, data, dataName);
   checkApart(x, ownScale, 'out.scale');
   checkApart(x, ownZeroPoint, 'out.zeroPoint');
@@ -67,6 +69,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   if (errors !== undefined && !(errors instanceof ErrorSum)) {
     throw typeError('errors', { kind: 'returnedBy', call: 'sp.errorSum()' }, errors);
   }
+  // Quantize in the fewest passes that the range allows.
   const sinks = { codes, scale, zeroPoint };
   const runs = job.range.kind === 'min-max' && source.length > 0 ? runsOf(layout) : undefined;
   if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);

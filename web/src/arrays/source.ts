@@ -312,6 +312,7 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     throw rangeError('from', oneOf(['float16', 'bfloat16']), from);
   }
   if (x instanceof OwnedWasmArray) return sourceOfWasmArray(core, x, from, what, to);
+  // Take a tensor of another library apart.
   if (isTensor(x)) {
     const { data, shape, size, format, named } = partsOfTensor(x, what);
     if (from !== undefined && format !== undefined)
@@ -325,10 +326,12 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     source.shape = shape;
     return source;
   }
+  // Take an array of numbers.
   if (Array.isArray(x)) {
     if (from !== undefined) throw bitsError(what, from, x);
     return new CopiedSource(core, numbersOf(x, what), what, to);
   }
+  // Take a typed array.
   const name = typedArrayName(x);
   if (name === undefined) {
     refuseStored(x, what);

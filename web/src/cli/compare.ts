@@ -136,6 +136,7 @@ function missed(report: CompareReport, limit: number): ScalepointError | undefin
 
 function compareText(a: string, b: string, report: CompareReport): string[] {
   const paint = painter(process.stdout);
+  // List the tensors.
   const { tensors, total, skipped, onlyInA, onlyInB } = report;
   const columns: TableColumn[] = [
     { title: 'tensor', align: 'left' },
@@ -156,6 +157,7 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
     ],
   }));
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
+  // Sum up.
   lines.push(`${printable(a)} and ${printable(b)}: ${counted(tensors.length, 'tensor')} compared`);
   if (tensors.length > 0) {
     lines.push(
@@ -163,6 +165,7 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
     );
     lines.push(...lowestLine(tensors));
   }
+  // Name what was left out.
   if (total.nonFinite > 0) lines.push(`${counted(total.nonFinite, 'pair')} left out: NaN or infinite`);
   const mismatched = tensors.filter((tensor) => tensor.mismatched > 0);
   for (const { name, mismatched: pairs } of mismatched.slice(0, mostNames)) {

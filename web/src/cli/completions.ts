@@ -77,6 +77,7 @@ const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
 function bashScript(): string {
   const all = Object.entries(flagsByCommand());
+  // Values by command and flag, then flags by command.
   const cases = all.flatMap(([command, flags]) => {
     const values = Object.entries(flags).flatMap((entry) => {
       const [, { type, choices }] = entry;

@@ -132,6 +132,7 @@ export async function calibrate(args: string[]): Promise<number> {
     process.stdout.write(calibrateUsage());
     return 0;
   }
+  // Read the flags and the data.
   const [file] = filesOf(positionals, ['MODEL'], 'calibrate') as [string];
   const { output = 'imatrix.gguf', force = false, quiet = false, resume = false } = values;
   const { data: files, dim } = values;
@@ -148,11 +149,13 @@ export async function calibrate(args: string[]): Promise<number> {
     file,
     async (input) => {
       const onProgress = progress.update;
+      // Run the model.
       const wanted = { moments: values.moments, ranges: values.ranges };
       const options = { ...sizes, ...wanted, output, overwrite: force, resume, signal, onProgress };
       const { tokens, chunks, weights, unreached, size, moments, ranges } = await about(input.name, () =>
         calibrateModel(input.file, data, options),
       ).finally(progress.clear);
+      // Print the files, and how to use them.
       const second = moments && { path: String(moments.path), size: moments.size };
       const third = ranges && { path: String(ranges.path), size: ranges.size };
       if (values.json) {

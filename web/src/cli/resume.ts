@@ -205,12 +205,14 @@ export async function makeParts(run: ResumableRun, work: PartWork): Promise<Quan
   for (let number = 1; number <= run.count; number++) {
     // The part that is made last writes the index.
     const needsIndex = number === run.count && last === undefined && index !== undefined;
+    // Take a part that an earlier run finished.
     const known = needsIndex && !(await hasIndex(work)) ? undefined : await run.done(number, folder);
     if (known !== undefined) {
       records.push(known);
       bytesBefore += known.report.tensors.reduce((sum, tensor) => sum + tensor.bytesBefore, 0);
       continue;
     }
+    // Make it.
     const overwrite = work.force || run.owns(number);
     await run.begin(number);
     let bytesOfPart = 0;
@@ -223,6 +225,7 @@ export async function makeParts(run: ResumableRun, work: PartWork): Promise<Quan
         work.onProgress({ ...progress, bytesDone: Math.min(bytesBefore + progress.bytesDone, bytesTotal), bytesTotal });
       },
     });
+    // Write down that it is whole.
     bytesBefore += bytesOfPart;
     const record = recordOf(last, sidecars);
     await run.end(

@@ -59,6 +59,7 @@ export async function handleSource(
 ): Promise<ByteSource> {
   const status = await statusOf(handle, label);
   const { size } = status;
+  // Read some bytes; a file may give fewer than asked for.
   const readSome = async (position: number, target: Uint8Array, done: number): Promise<number> => {
     const left = target.length - done;
     let count: unknown;
@@ -72,6 +73,7 @@ export async function handleSource(
     if ((await statusOf(handle, label)).size <= position) throw shorterError(label, position);
     throw new ScalepointError('IO', `cannot read ${label}: no more bytes came`, { byteOffset: position });
   };
+  // Read on until the target is full.
   const readInto = async (begin: number, target: Uint8Array) => {
     checkRange(begin, begin + target.length, size);
     for (let done = 0; done < target.length; ) done += await readSome(begin + done, target, done);

@@ -74,6 +74,7 @@ function blobSink(): MemorySink {
   const pending = new Map<number, PendingBytes>();
   let waiting = 0;
   let finished = false;
+  // Join neighboring chunks before they become blobs.
   const flush = () => {
     for (const { position, chunks } of pending.values()) blobs.push({ position, blob: new Blob(chunks) });
     pending.clear();

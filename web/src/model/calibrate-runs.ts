@@ -68,6 +68,7 @@ export async function calibrateRuns(
   const beside = [...(moments ? [momentsEnd] : []), ...(ranges ? [rangesEnd] : [])];
   return withOutputs(opened, { output, overwrite, signal, beside }, async ([main, ...more], waiting) => {
     const [second, third] = [moments ? more[0] : undefined, ranges ? more.at(-1) : undefined];
+    // Tokenize texts.
     const samples = isLanguageData(data) ? await samplesOfTexts(opened, runs, data, others) : data;
     const options = {
       ...run,
@@ -77,6 +78,7 @@ export async function calibrateRuns(
       signal,
       open: (input: Parameters<typeof openWithin>[1]) => openWithin(waiting, input),
     };
+    // Run the samples. Write second moments when their pass ends.
     let layout: MomentsLayout | undefined;
     let rested = performance.now();
     const found = await runs.collect(samples, options, {
@@ -104,6 +106,7 @@ export async function calibrateRuns(
         'no inputs of weights were reached: the model has no such products, or no sample runs them',
       );
     }
+    // Write the importance, then the ranges.
     const tokens = mostRows(found.sums);
     const { file, weights } = importanceOf(found.sums, found.samples, Math.ceil(tokens / found.samples));
     await main?.sized(file.length).write(0, file);

@@ -121,6 +121,7 @@ export function evaluateModel(
 ): Promise<LanguageComparison>;
 export function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation>;
 export async function evaluateModel(model: ModelInput, options: EvaluateModelOptions): Promise<LanguageEvaluation> {
+  // Check the options.
   checkOptions(options, modelCalls().evaluateModel, modelCalls());
   const { text, reference, resume, run = {}, ...others } = options;
   if (resume !== undefined && typeof resume !== 'string' && !(resume instanceof URL)) {
@@ -135,6 +136,7 @@ export async function evaluateModel(model: ModelInput, options: EvaluateModelOpt
   const { withJudged } = await import('./judged.js');
   return withCallbacks({ ...others, run }, (own) => {
     const { signal } = own;
+    // Judge one model, or two that are open.
     const judged = async (
       opened: readonly Opened[],
       models: readonly [JudgedModel, JudgedModel?],
@@ -150,6 +152,7 @@ export async function evaluateModel(model: ModelInput, options: EvaluateModelOpt
       const all = models.filter((one) => one !== undefined);
       return withEvaluationState(resume, { opened, models: all, ids, size, signal }, run);
     };
+    // Open the model, and the reference if there is one.
     return withModel(model, own, (first) =>
       withJudged(first, own, async (made, context) => {
         if (reference === undefined) return judged([first], [made], context);

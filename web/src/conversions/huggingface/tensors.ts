@@ -197,6 +197,7 @@ export function recipes(
       'config.json',
       `there are only ${tensors.length} tensors, too few for ${plural(sizes.layers, experts)}${assumed}`,
     );
+  // Match each tensor with its place in the table.
   const all = places(table, sizes);
   const found = new Map<string, string>();
   const stacks = new Map<string, Stack>();
@@ -218,11 +219,13 @@ export function recipes(
       result.push(recipe(place, sizes, [tensor.name]));
       continue;
     }
+    // Collect experts until their stack is whole.
     const stack = stacks.get(place.to) ?? (Array.from({ length: sizes.experts }) as Stack);
     stacks.set(place.to, stack);
     stack[place.expert] = tensor.name;
     if (!stack.includes(undefined)) result.push(recipe(place, sizes, stack as string[]));
   }
+  // Name the first missing tensor.
   for (const [name, { required }] of all)
     if (required && !found.has(name)) badFolderFile('safetensors', `the tensor ${quoted(name)} is missing`, name);
   return result;

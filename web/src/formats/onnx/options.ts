@@ -118,6 +118,7 @@ export const options = optionTable<OnnxOptions>({
       damping,
       ranges,
     } = choices;
+    // Refuse options that the target does not take.
     const target = targets.find(({ name }) => name === to);
     const named = { range, perTensor, blockSize, zeroPoints, dequantize, importance, method, data, damping, ranges };
     for (const [name, value] of Object.entries(named)) {
@@ -125,6 +126,7 @@ export const options = optionTable<OnnxOptions>({
         throw rangeError(name, without('to', to), value);
       }
     }
+    // Check options against each other.
     checkStatistics(choices);
     if (zeroPoints === 'float' && target?.zeroPoints?.includes('float') !== true) {
       const others = targets.filter((one) => one.zeroPoints?.includes('float')).map(({ name }) => name);
@@ -140,6 +142,7 @@ export const options = optionTable<OnnxOptions>({
     if (target?.kind === 'static' && ranges === undefined) {
       throw rangeError('ranges', { kind: 'required' }, undefined, { kind: 'with', options: [mention('to', to)] });
     }
+    // Check the rules.
     checkRules(rules, ({ to: wanted, granularity }, path) => {
       const isStatic = targets.find(({ name }) => name === wanted)?.kind === 'static';
       if (isStatic && target?.kind !== 'static') throw rangeError(`${path}.to`, onlyWith('to', 'int8-static'), to);

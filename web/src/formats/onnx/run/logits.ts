@@ -22,6 +22,7 @@ export async function withLogits<T>(
   { runtime: given, dimensions = {}, signal }: LogitsOptions,
   use: (logits: LogitsOf, vocabulary: number) => Promise<T>,
 ): Promise<T> {
+  // Find the output.
   const { outputs } = model.proto.graph;
   const name =
     outputs.find((output) => output.name === logitsName)?.name ?? (outputs.length === 1 ? outputs[0]?.name : undefined);
@@ -35,6 +36,7 @@ export async function withLogits<T>(
   const runnable = await runnableOf(model);
   signal?.throwIfAborted();
   return withSession(runtime, runnable, 'the model', 'all', async (session) => {
+    // Run one text.
     const run = async (ids: Uint32Array) => {
       const arrays = new Map(Object.entries(sampleOf(ids)));
       const pathOf = (input: string) => `inputs[${quoted(input)}]`;
@@ -53,6 +55,7 @@ export async function withLogits<T>(
       }
       throw failed('the model', 'run', `no output ${quoted(name)}`);
     };
+    // Check the shape of the logits.
     const check = ({ dims }: Awaited<ReturnType<typeof run>>, tokens: number): number => {
       const [batch, rows, vocabulary] = dims;
       if (dims.length === 3 && batch === 1 && rows === tokens && vocabulary !== undefined) return vocabulary;

@@ -108,6 +108,7 @@ function writeBias(
   { form, names }: WrittenCodes,
 ): void {
   const { node, graph } = product;
+  // Leave biases that have no scale for each channel, or that the node scales.
   const bias = node.inputs[2] ?? '';
   const weight = bias === '' ? undefined : builder.graphs.weightAt(graph, bias);
   const isPlain = node.opType === 'Conv' || (floatOf(node, 'alpha', 1) === 1 && floatOf(node, 'beta', 1) === 1);
@@ -115,6 +116,7 @@ function writeBias(
   const channels = form.axis === undefined ? size : product.weight.source.shape[form.axis];
   const fits = weight?.source.dtype === 'F32' && weight.graph === graph && more.length === 0 && size === channels;
   if (!fits || !isPlain || size === undefined || dequantizer.domain === contrib) return;
+  // Name the new values, and add the limits of int32.
   builder.raise(graph, biasOpset);
   const fresh = (what: string) => builder.freshValue(`${bias}_${what}`);
   const [scale, ratio, rounded, limited, codes, floats] = [
@@ -137,6 +139,7 @@ function writeBias(
   ): NewNode => {
     return { opType, name: output, inputs, outputs: [output], attributes };
   };
+  // Round in the graph, and restore.
   builder.addNodes({ graph, before: node }, [
     one('Mul', [inputScale, names.scale], scale),
     one('Div', [bias, scale], ratio),
