@@ -18,7 +18,7 @@ function rowsIn(page, name) {
 }
 
 /**
- * What README.md shows of the guide's tables: a text, the table, its row, and which of its columns say how fast it is and how much faster than
+ * Rows of the guide's tables that README.md shows: a text, the table, its row, and which of its columns say how fast it is and how much faster than
  * another library.
  * @type {readonly (readonly [text: string, table: string, row: string, ours: string, peer: string, library: string])[]}
  */

@@ -30,7 +30,7 @@ function freePort() {
   });
 }
 
-/** What Vite 8 needs to build a worker that works on model files, and what the development servers before it need. */
+/** Settings for Vite 8 to build a worker for model files, and for the development servers before it. */
 const viteConfig = (/** @type {number} */ version) =>
   `export default { base: './', ${version < 8 ? "optimizeDeps: { exclude: ['scalepoint'] }" : "worker: { format: 'es' }"} };`;
 
@@ -161,7 +161,7 @@ const bundlers = [
   ),
 ];
 
-/** What a page needs whose bundler copies no files. @param {Place} place @param {string} folder */
+/** Files of a page whose bundler copies none. @param {Place} place @param {string} folder */
 function copyFiles(place, folder) {
   mkdirSync(join(place.folder, folder), { recursive: true });
   const dist = join(place.folder, 'node_modules/scalepoint/dist');
@@ -258,7 +258,7 @@ const servers = [
   },
 ];
 
-/** What a server answers once it listens. @param {string} address @returns {Promise<Results>} */
+/** The answer of a server once it listens. @param {string} address @returns {Promise<Results>} */
 async function answerOf(address) {
   for (let attempt = 0; ; attempt++) {
     try {

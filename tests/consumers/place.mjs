@@ -14,7 +14,7 @@ const app = fileURLToPath(new URL('app', import.meta.url));
 
 /** @typedef {{ hash: string, note: string }[]} Results of the app: of all threads that ran it */
 
-/** What pages of ours are allowed: nothing but what the package needs. */
+/** Content security policy of the pages: only what the package needs. */
 export const strictPolicy =
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'; img-src data:";
 /** The same for scalepoint/inline, whose workers have addresses of their own. */
@@ -155,7 +155,7 @@ export class Place {
     return this.run(join(this.folder, 'node_modules/.bin', name), args, env);
   }
 
-  /** What a program prints, as results. @param {Promise<string>} printed @returns {Promise<Results>} */
+  /** Results in the output of a program. @param {Promise<string>} printed @returns {Promise<Results>} */
   async results(printed) {
     const line = (await printed).split('\n').find((each) => each.startsWith('[{'));
     if (line === undefined) throw new Error('it printed no results');

@@ -30,7 +30,7 @@ async function attempt({ packages, run }) {
   }
 }
 
-// What all have to give is what this Node gives.
+// All have to give the results of this Node.
 const [expected] = await attempt({
   name: 'this Node',
   packages: [],

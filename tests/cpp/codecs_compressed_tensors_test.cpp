@@ -277,7 +277,7 @@ TEST(EncodeCompressedTensors, names_the_element_whose_code_would_stand_for_an_in
         return compressed(tile_of(source, 27, 1536, ElementType::kF32), codes).encoded.problem;
       };
       EXPECT_TRUE(same_problem({ProblemKind::kOverflow, index, -kLargest}, problem_of())) << name(codes);
-      // What is not finite comes first.
+      // Values that are not finite come first.
       values[30000] = kInfinity;
       EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 30000, kInfinity}, problem_of())) << name(codes);
       values[30000] = 0;

@@ -136,7 +136,7 @@ TEST(Decode, adds_in_float32) {
       tile.add = 1;
       const float* y = nullptr;
       const auto memory = run_in_memory([&](Arena& arena) { return decode(tile, arena, y); });
-      // What is read may be read again.
+      // Reading twice gives the same.
       EXPECT_TRUE(n == 0 || reinterpret_cast<const std::byte*>(y) != tile.source.data);
       EXPECT_TRUE(same(expected, {y, y + n}));
     }

@@ -1,4 +1,4 @@
-// What the tests of the codecs share: memory that ends where it should, and values that are hard to store.
+// Shared by the tests of the codecs: memory that ends where it should, and values that are hard to store.
 #pragma once
 
 #include "arrays/metrics.h"

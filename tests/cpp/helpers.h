@@ -1,4 +1,4 @@
-// What the tests share: tables of types, lengths and layouts, buffers that notice stray writes, random numbers, comparisons.
+// Shared by the tests: tables of types, lengths and layouts, buffers that notice stray writes, random numbers, comparisons.
 #pragma once
 
 #include <gtest/gtest.h>

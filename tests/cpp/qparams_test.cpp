@@ -121,7 +121,7 @@ TEST(ChooseQparams, follows_the_formulas_for_every_type_scheme_and_range) {
   for (const QuantizationSpec& spec : all_specs()) {
     for (const auto& [min, max] : ranges()) {
       const reference::Parameters expected = reference::choose_qparams(min, max, spec);
-      // What nears the limit of zero points, and tiny constants, have tests of their own.
+      // Values near the limit of zero points, and tiny constants, have tests of their own.
       if (std::fabs(expected.zero_point) > kMaxZeroPoint - 0x1p18 || tiny_constant(min, max, spec)) continue;
       const Chosen chosen = choose(min, max, spec);
       const std::string about = name(spec) + ", range " + exact(min) + " to " + exact(max);

@@ -731,7 +731,7 @@ TEST(TakeBetter, takes_what_restores_a_run_better) {
   std::vector<int32_t> zero = {0};
   EXPECT_EQ(take_better(x, 2, {4, true}, scale, zero, std::vector<float>{1}, std::vector<int32_t>{-7}), Status::kOk);
   EXPECT_EQ(zero[0], -7);
-  // What is no scale is left alone.
+  // Values that are not scales stay.
   for (const float no_scale : {0.0f, -1.0f, kNan, std::numeric_limits<float>::infinity()}) {
     EXPECT_EQ(take_better(x, 2, {4, true}, scale, zero, std::vector<float>{no_scale}, std::vector<int32_t>{0}), Status::kOk);
     EXPECT_EQ(scale[0], 1);

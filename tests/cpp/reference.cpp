@@ -349,7 +349,7 @@ uint8_t encode_minifloat(float x, Minifloat format, Overflow overflow) {
     const double far = std::fabs(values[nearest] - size), near = std::fabs(values[code] - size);
     if (near < far || (near == far && code % 2 == 0)) nearest = code;
   }
-  // What would be the next number if they went on: as far above the largest as that is above the one before it.
+  // The next number if they went on: as far above the largest as that is above the one before it.
   const double last = values[largest], middle = last + (last - values[largest - 1]) / 2;
   const bool escapes = size > middle || (size == middle && largest % 2 == 1);
   if (escapes && overflow == Overflow::kEscape && (e4m3 || e5m2)) nearest = largest + 1;

@@ -1,4 +1,4 @@
-// What the oracles of IQ4_NL and IQ4_XS share: their sixteen values, and how a scale is searched for them.
+// Shared by the oracles of IQ4_NL and IQ4_XS: their sixteen values, and how a scale is searched for them.
 #pragma once
 #include "helpers.h"
 

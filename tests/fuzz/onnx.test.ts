@@ -159,7 +159,7 @@ interface Field {
   number: number;
   wire: number;
   value: Message | Uint8Array | bigint;
-  /** What its length says too much. */
+  /** Bytes by which its length is too large. */
   lie: number;
 }
 interface Message {
@@ -400,7 +400,7 @@ async function convert(files: readonly File[], options: PlanOptions) {
   return { error, closed, result: new File(pieces, 'result.onnx') };
 }
 
-/** What a damaged model comes to: `made`, or the code of the error. */
+/** The outcome of a damaged model: `made`, or the code of the error. */
 async function attempt(files: readonly File[], options: PlanOptions): Promise<string> {
   const size = files.reduce((most, file) => Math.max(most, file.size), 0);
   const check = (error: unknown): string => {

@@ -1,4 +1,4 @@
-// What users write, in every supported version of TypeScript, with and without the DOM library. Nothing here runs.
+// Programs of users, in every supported version of TypeScript, with and without the DOM library. Nothing here runs.
 import {
   type BlockTensor,
   type CodebookTensor,

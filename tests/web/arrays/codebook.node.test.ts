@@ -361,7 +361,7 @@ describeBuilds('codebooks', (sp) => {
     expect(sp.compare(x, learned).relativeL2).toBeLessThan(error);
     const published = sp.quantizeCodebook(x, { codebook: 'nf4', ...options });
     expect(sp.compare(x, published).relativeL2).toBeLessThan(error);
-    // What it takes to store them: codes of 4 bits, an int8 absmax for 16 of them, a bfloat16 for 256 of these, the codebook in float32.
+    // Stored size: codes of 4 bits, an int8 absmax for 16 of them, a bfloat16 for 256 of these, the codebook in float32.
     const { length } = x;
     for (const q of [learned, published]) {
       const scales = sp.quantize(q.absmax, {

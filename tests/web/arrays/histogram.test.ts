@@ -41,7 +41,7 @@ describeBuilds('histogram', (sp) => {
     });
   });
 
-  it('has 256 bins over the range of the values unless told otherwise', () => {
+  it('has 256 bins over the range of the values by default', () => {
     const x = new Random(80).bell(1000);
     const h = sp.histogram(x);
     expect(h.counts.length).toBe(256);

@@ -1,4 +1,4 @@
-// What holds for any input. fast-check prints the seed and the smallest counterexample of a failure.
+// Properties of any input. fast-check prints the seed and the smallest counterexample of a failure.
 import fc from 'fast-check';
 import type { CodeArray, DType, Granularity, QuantizeOptions } from 'scalepoint';
 import { expect, it, vi } from 'vitest';

@@ -18,7 +18,7 @@ import {
   type Scheme,
 } from '../support/support.js';
 
-/** What `compare` may be off by, relative to a sum in exact arithmetic: cpp/scalepoint.h says 70 roundings at most. */
+/** Largest error of `compare`, relative to a sum in exact arithmetic: cpp/scalepoint.h says 70 roundings at most. */
 const sumError = 70 * epsilon;
 
 // ------------------------------------------------------------------------------------------------------------------- PyTorch
@@ -208,7 +208,7 @@ function extremesOf(line: Line): { low: number; high: number }[] {
   return extremes;
 }
 
-/** Whether the line's rule gives that range the same scale and zero point as ours, by what the golden page says. */
+/** True if the line's rule gives that range the same scale and zero point as ours, as the golden page says. */
 function sameRule(line: Line, { low, high }: { low: number; high: number }, scale: number): boolean {
   // Ours is computed in double, and never below 2^-127.
   if (line.config.params === 'onnx' || scale < 2 ** -127) return false;

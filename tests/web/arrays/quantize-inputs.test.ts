@@ -1,4 +1,4 @@
-// What values may come from, and where results may go.
+// Sources of values, and destinations of results.
 import type { FloatInput, QuantizeOptions, WasmArray } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import {
@@ -241,7 +241,7 @@ describeBuilds('outputs of quantize', (sp) => {
     for (const array of [out, restored] as WasmArray[]) array.dispose();
   });
 
-  it('of dequantize go where they are told', () => {
+  it('of dequantize go to the given memory', () => {
     const x = new Random(32).bell(300);
     const q = sp.quantize(x);
     const { restored } = expected(x, {});

@@ -45,7 +45,7 @@ function halvesFor(dtype: DType, zeroPoint: number): number[] {
 }
 
 describeBuilds('quantize', (sp) => {
-  it('makes int8 codes around 0 with one scale unless told otherwise', () => {
+  it('makes int8 codes around 0 with one scale by default', () => {
     const x = new Float32Array([-1, -0.5, 0, 0.25, 2]);
     const q = sp.quantize(x);
     expect(q).toEqual({

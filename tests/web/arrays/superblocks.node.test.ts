@@ -25,7 +25,7 @@ type Make = (random: Random, i: number, f: number) => number;
 const bell = (random: Random) => random.bell(1)[0]!;
 const zero = (random: Random) => random.pick([0, -0]);
 
-/** What makes the sub-blocks of a super-block differ from each other, and what leads the searches astray. */
+/** Values that make sub-blocks of a super-block differ, and values that lead searches astray. */
 const makers: Record<string, Make> = {
   'sub-blocks of other sizes': (random, i) => bell(random) * 2 ** (3 * (i >> 4) - 36),
   'elements of other sizes': (random) => bell(random) * 2 ** (random.below(64) - 60),

@@ -92,7 +92,7 @@ describeBuilds('a quantized tensor', (sp) => {
     }
   });
 
-  it('takes a group along the last axis unless told otherwise', () => {
+  it('takes a group along the last axis by default', () => {
     const x = [1, 2, 3, 4, 5, 6];
     const q = sp.quantize(x, { shape: [2, 3], granularity: { kind: 'per-group', groupSize: 2 } });
     expectSame(q.scale, new Float32Array([2, 3, 5, 6].map((v) => v / 127)));

@@ -31,7 +31,7 @@ interface Case {
   readonly x: Float32Array;
   readonly importance: Float32Array;
   readonly blocks: Uint8Array;
-  /** Whether ggml restores finite floats. If not, llama-quantize refuses the file. */
+  /** True if ggml restores finite floats. If not, llama-quantize refuses the file. */
   readonly isGood: boolean;
 }
 
@@ -106,7 +106,7 @@ describeLarge('quantizeBlocks with weights', (sp) => {
     expectSame(got.data, ggmlQuantize('Q4_0', x, weights));
   });
 
-  it('refuses weights that are none, by name', () => {
+  it('refuses values that are not weights, by name', () => {
     const x = new Random(5).bell(512);
     const wrong = (weights: unknown) => () =>
       sp.quantizeBlocks(x, 'Q4_K', { weights: weights as Float32Array, shape: [2, 256] });

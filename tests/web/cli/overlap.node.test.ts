@@ -119,7 +119,7 @@ describe('--save-rules', () => {
     expect(await readFile(path('tokenizer.json'), 'utf8')).toBe('{}');
   });
 
-  it('is not what the shell opened', async () => {
+  it('is not a file that the shell opened', async () => {
     const args = ['-', ...fit, '-o', 'out.gguf', '--force', '--save-rules', 'tiny.gguf'];
     const { spawn } = await import('node:child_process');
     const { openSync, closeSync } = await import('node:fs');

@@ -122,7 +122,7 @@ afterAll(async () => {
 export const programFile = async (place?: string) => join(place ?? (await program()), 'cli.mjs');
 
 export interface ProcessOutcome extends Outcome {
-  /** What stdout was given. */
+  /** The text on stdout. */
   readonly bytes: Buffer;
 }
 

@@ -180,7 +180,7 @@ describe('a very long name', () => {
     }
   });
 
-  it('is cut short wherever it is told, and whole in the result and with --json', async () => {
+  it('is cut short in messages, and whole in the result and with --json', async () => {
     await put('m.safetensors', { [name]: [[4, 4], wave], other: [[4, 4], wave] });
     const { code, stdout } = await run(['m.safetensors', '--to', 'float16', '--rule', 'x=float16']);
     expect(code).toBe(0);

@@ -202,7 +202,7 @@ beforeAll(async () => {
   return () => rm(folder, { recursive: true });
 });
 
-/** What another reader finds in a result. */
+/** Contents of a result, by another reader. */
 async function parsed(bytes: Uint8Array) {
   const path = join(folder, 'result.gguf');
   await writeFile(path, bytes);

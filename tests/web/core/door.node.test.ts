@@ -98,7 +98,7 @@ describe('the door', () => {
 
   it('has the values of enums, with their comments', () => {
     expect(door).toContain(`/**
- * What happened: a < b & c.
+ * Something happened: a < b & c.
  * A second line.
  *
  *   a table

@@ -1,4 +1,4 @@
-// What `load` says where the wasm file is not found, in the words of each engine.
+// Messages of `load` where the wasm file is not found, for the messages of each engine.
 import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
 

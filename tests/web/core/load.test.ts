@@ -13,7 +13,7 @@ import {
   wasmFiles,
 } from '../support/support.js';
 
-/** What load rejects with. */
+/** The error of load. */
 async function refusedLoad(options: unknown): Promise<unknown> {
   return load(options as LoadOptions).then(
     () => expect.fail('it loaded'),

@@ -45,7 +45,7 @@ const inLargeModule = (type: BlockType) => ({
 /** Types that only the large module has. */
 const largeTypes = blockTypes.filter((type) => type !== 'Q8_0' && type !== 'Q4_0');
 
-/** What a layer, an index and importance make of the same inputs. */
+/** Results of a layer, an index and importance for the same inputs. */
 function layerResults(sp: Scalepoint, q: QuantizedTensor): unknown[] {
   const results: unknown[] = [];
   for (const activations of ['float32', 'int8'] as const) {

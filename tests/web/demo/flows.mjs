@@ -1,4 +1,4 @@
-// What a visitor does first on each page of the site, in any browser. The Firefox run and a test in Chromium share it.
+// First steps of a visitor on each page of the site, in any browser. The Firefox run and a test in Chromium share it.
 
 /** @typedef {import('playwright').Page} Page */
 

@@ -201,7 +201,7 @@ it('closes a file that was opened too late', async () => {
 });
 
 it('the first Ctrl-C ends a command that hangs', async () => {
-  // What hangs is a call to the system that no signal of the library reaches: a pipe without a writer.
+  // A pipe without a writer hangs in a call to the system, which no signal of the library reaches.
   const pipe = join(folder, 'stuck');
   await promisify(execFile)('mkfifo', [pipe]);
   const script = `

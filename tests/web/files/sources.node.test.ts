@@ -1,4 +1,4 @@
-// What readers give is checked after every read: nothing that was in memory before reaches a result, and nothing waits for ever.
+// Every read of a reader is checked: nothing that was in memory before reaches a result, and nothing waits for ever.
 import { mkdtemp, open, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -193,7 +193,7 @@ test('an answer that is longer than asked for is cut off at once', async () => {
       message: expect.stringMatching(/more than the \d+ bytes asked for/),
     });
     await ended;
-    // What was asked for, and what the system had sent ahead.
+    // The requested bytes, and those that the system had sent ahead.
     expect(sent).toBeLessThan(16 * 2 ** 20);
   }
 });

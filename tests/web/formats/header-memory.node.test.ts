@@ -11,7 +11,7 @@ import { fileWith } from '../support/models.js';
 
 /** Size of a header, about. */
 const size = 6 * 2 ** 20;
-/** What the engine takes by itself in mebibytes, with young objects. */
+/** Memory of the engine alone, in MiB, with young objects. */
 const base = 24;
 
 let folder = '';

@@ -64,7 +64,7 @@ describeBuilds('importance', (sp) => {
       ...squaresOf(expert, 32).map(Math.fround),
     ]);
     expect([...found.get('blk.0.ffn_up_exps.weight.counts')!]).toEqual([0, 0, 4]);
-    // To be watched changes nothing.
+    // Watching changes nothing.
     expect(layer.forward(first)).toEqual(y);
     layer.dispose();
   });
@@ -102,7 +102,7 @@ describeBuilds('importance', (sp) => {
     const layer = sp.matmulFloat(x, { shape: [1, 64] });
     expectRefusal(() => importance.watch(layer), RangeError, 'names');
     expectRefusal(() => importance.watch(layer, 'a'), RangeError, 'columns');
-    // What is refused leaves nothing behind: the length of its rows is not known from it.
+    // A refused call leaves nothing behind: the length of its rows is not known from it.
     expectCode(() => importance.add('b', bad, { columns: 64 }), 'NON_FINITE');
     expectRefusal(() => importance.watch(layer, 'b', 'a'), RangeError, 'columns');
     expect(importance.names).toEqual(['a']);

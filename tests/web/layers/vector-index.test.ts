@@ -135,7 +135,7 @@ describeBuilds('index', (sp) => {
     inside.dispose();
   });
 
-  it('finds ten unless told otherwise, and all of fewer', () => {
+  it('finds ten by default, and all of fewer', () => {
     const vectors = new Random(5).bell(12 * 16);
     const query = vectors.subarray(0, 16);
     const index = sp.index(vectors, { shape: [12, 16] });

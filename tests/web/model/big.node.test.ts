@@ -67,7 +67,7 @@ async function quantize(
   const args = ['quantize', path, '--to', to, ...options, '--output', output, '--workers', '2'];
   const { peakBytes, totals } = await run(...args);
   const seconds = ((performance.now() - begin) / 1000).toFixed(1);
-  // What a tensor takes is told for models of very many. Those of few are held to the rest.
+  // The guide states the memory of a tensor for models with very many. Models with few are held to the rest.
   const bound = base + 2 * 64 * mebibyte + 4 * headerBytes + 1024 * tensors;
   const inMebibytes = (bytes: number) => `${(bytes / mebibyte).toFixed(0)} MiB`;
   console.log(

@@ -51,7 +51,7 @@ describe('the worker option', () => {
   }
 
   const ready = { kind: 'ready', locked: false, reads: [false], writes: false };
-  /** What a good result of two tasks holds beside its output. */
+  /** A good result of two tasks, without its output. */
   const findings = { done: 2, measured: new Uint8Array(2), sums: new Float64Array(0), answers: [] };
   it.each<[string, (request: { id: number; batch: { outputBytes: number } }) => unknown]>([
     ['null', () => null],

@@ -1,4 +1,4 @@
-// What a conversion would lose, measured without writing anything.
+// The loss of a conversion, measured without writing anything.
 import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
 import {

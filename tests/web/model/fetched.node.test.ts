@@ -61,7 +61,7 @@ describe('what is looked at first comes from a server once', () => {
   ] as const)('%s', async (_what, options, workers) => {
     const times = await fetched(file, { ...options, workers });
     expect(times).toBeGreaterThan(0.99);
-    // What tells the tensors from each other comes in windows of its own.
+    // The parts that differ between tensors come in windows of their own.
     expect(times).toBeLessThan(1.05);
   });
 

@@ -1,4 +1,4 @@
-// Whether types that are chosen by the errors of weights make a better model: llama.cpp computes the logits of the original, of the mixtures of
+// Types chosen by the errors of weights have to make a better model: llama.cpp computes the logits of the original, of the mixtures of
 // llama-quantize, and of results of the same size. What counts is the divergence between the distributions of the next token.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ needNative();
 const samples = process.env.SCALEPOINT_SAMPLES;
 const recipes = ['Q3_K_M', 'Q4_K_M', 'Q5_K_M'] as const;
 
-/** What a result lost, as a table counts it: embeddings and the output layer eight times. */
+/** The loss of a result, as a table counts it: embeddings and the output layer eight times. */
 const lossOf = ({ tensors }: ModelReport) =>
   tensors.reduce((sum, { name, error }) => {
     const weight = /^(token_embd|output)\.weight$/.test(name) ? 8 : 1;

@@ -22,7 +22,7 @@ const llama = tinyLlama({ layers: 3, rows: 8 });
 const table = await measureTypes(llama, { to: 'auto' });
 const [smallest, largest] = [sizeCurve(table)[0]!.bytes, sizeCurve(table).at(-1)!.bytes];
 
-/** What a result lost, as the table counts it: embeddings and the output layer eight times. */
+/** The loss of a result, as the table counts it: embeddings and the output layer eight times. */
 const lossOf = ({ tensors }: ModelReport) =>
   tensors.reduce((sum, { name, error }) => {
     const weight = /^(token_embd|output)\.weight$/.test(name) ? 8 : 1;
@@ -67,7 +67,7 @@ describe('a GGUF result of a given size', () => {
     expect(lossOf(report)).toBeLessThan(lossOf(recipe.report));
   });
 
-  it('has at most so many bits for each weight', async () => {
+  it('has at most the given bits for each weight', async () => {
     const { totals, fit } = await planModel(llama, { to: 'auto', targetBitsPerWeight: 4.5 });
     expect(totals.bitsPerWeight).toBeLessThanOrEqual(4.5);
     expect(fit?.bytes).toBe(totals.bytesAfter);
@@ -208,7 +208,7 @@ describe('with an importance matrix', async () => {
   });
 });
 
-it('gives the same table whoever measures', async () => {
+it('gives the same table with any workers', async () => {
   for (const workers of [0, 2]) expect(await measureTypes(llama, { to: 'auto', workers })).toEqual(table);
   expect(structuredClone(table)).toEqual(table);
 });

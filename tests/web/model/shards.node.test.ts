@@ -118,7 +118,7 @@ describe('a safetensors result in several files', () => {
     expect(names.filter((name) => name !== '__metadata__')).toHaveLength(40);
   });
 
-  it('is told by the plan, and is one file if that is enough', async () => {
+  it('is stated by the plan, and is one file if that is enough', async () => {
     const plan = await planModel(model, { to: 'int8', shardSize: 13_500 });
     const { files } = await quantizeModel(model, plan, { workers: 0, output: path('model.safetensors') });
     expect(plan.files).toEqual(files);

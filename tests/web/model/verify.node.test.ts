@@ -308,7 +308,7 @@ describe('verifyModel', () => {
     await expect(verifyModel(llama.slice(0, -1))).rejects.toMatchObject({ code: 'BAD_FILE' });
   });
 
-  it('checks its options, and stops when it is told to', async () => {
+  it('checks its options, and stops on its signal', async () => {
     const bad = (options: object) => expect(verifyModel(model(), options)).rejects;
     await bad({ config: [] }).toMatchObject({ problem: { option: 'config', expected: { kind: 'type' } } });
     await bad({ confg: {} }).toMatchObject({ problem: { option: 'confg', hint: { names: ['config'] } } });

@@ -1,4 +1,4 @@
-// What a contributor's machine needs: lockfiles that install on any system, and any Emscripten.
+// A contributor's machine: lockfiles that install on any system, and any Emscripten.
 import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,7 +43,7 @@ function put(path: string, text = '', mode = 0o644): void {
   chmodSync(full, mode);
 }
 
-/** What `findEmscripten` finds with these variables. */
+/** The result of `findEmscripten` with these variables. */
 function find(variables: Record<string, string>): { version: string; folder: string; binaries: string } | undefined {
   const url = JSON.stringify(new URL('../../../scripts/emscripten.mjs', import.meta.url).href);
   const code = `const { findEmscripten } = await import(${url}); console.log(JSON.stringify(findEmscripten() ?? null));`;

@@ -18,7 +18,7 @@ const folder = mkdtempSync(join(tmpdir(), 'scalepoint-inline-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const model = safetensors({ 'a.weight': weights('F32', [64, 256]), 'b.weight': weights('F32', [32, 256], 2) });
-/** What the program below gives: codes, the digest of a model made with two workers, and its notes. */
+/** The output of the program below: codes, the digest of a model made with two workers, and its notes. */
 async function expected(): Promise<unknown> {
   const { bytes } = await quantizeModel(model, { to: 'int8', workers: 0 });
   return [[42, 85, -127], true, [...(await bytes())].join()];

@@ -32,7 +32,7 @@ const compilers: Readonly<Record<string, string>> = {
   '7.0': join(root, 'node_modules/typescript/bin/tsc'),
 };
 
-/** What a compiler says of the program; '' if nothing. */
+/** Messages of a compiler about the program; '' without any. */
 async function check(version: string, name: string, options: object, files = ['use.mts']): Promise<string> {
   const compilerOptions = { noEmit: true, strict: true, target: 'es2022', types: [], skipLibCheck: false, ...options };
   const config = join(folder, `${name}.json`);

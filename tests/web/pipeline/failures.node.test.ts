@@ -202,7 +202,7 @@ describe('a cancelled call', { timeout: 60_000 }, () => {
     const handle = await open(path);
     const never = new Promise<never>(() => {});
     for (const workers of [0, 2]) {
-      /** What is to happen some time after nothing goes on. */
+      /** The event that follows once nothing goes on. */
       let whenStuck = () => {};
       const stuck = () => {
         setTimeout(whenStuck, 20);

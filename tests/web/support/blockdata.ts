@@ -147,7 +147,7 @@ export function sample(elements: number): Float32Array {
 /** Types with grids, which take a hundred times as long as the others. */
 export const isGrid = (type: BlockType) => /^IQ[123]_/.test(type);
 
-/** What types need to be made from n elements: those that do not go without importance of columns get rows in which all count alike. */
+/** Options that types need for n elements: types that require importance get the same importance for all columns. */
 export function needsOf(type: BlockType, n: number): Pick<BlockOptions, 'shape' | 'weights'> {
   const { elements, needsWeights } = blockTypeInfo(type);
   return needsWeights ? { shape: [n / elements, elements], weights: new Float32Array(elements).fill(1) } : {};

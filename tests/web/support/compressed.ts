@@ -13,7 +13,7 @@ export interface StoredTensor {
 export interface CompressedWeight {
   /** `int`, or `float` for float8e4m3fn. */
   type: string;
-  /** Whether the file holds the codes packed into int32 words, or else one byte for each code. */
+  /** True if the file packs codes into int32 words; else one byte holds each code. */
   packed: boolean;
   bits: number;
   symmetric: boolean;

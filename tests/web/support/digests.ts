@@ -86,7 +86,7 @@ export async function digestOf(...values: unknown[]): Promise<string> {
   return [...hash.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** What programs see of an error, without its message: its name, the option or code, and where it happened. */
+/** Data of an error, without its message: its name, the option or code, and where it happened. */
 export function factsOf(error: unknown): string {
   if (!(error instanceof Error)) return `thrown: ${String(error)}`;
   const values = error as Error & Record<string, unknown>;
@@ -105,7 +105,7 @@ export async function outcomeOf<T>(f: () => T | Promise<T>): Promise<{ value: T 
   }
 }
 
-/** Whether digests are recorded instead of compared. The variable is in the environment of Node. */
+/** True if digests are recorded instead of compared. The variable is in the environment of Node. */
 const isRecording = typeof process !== 'undefined' && process.env?.SCALEPOINT_RECORD !== undefined;
 
 /** A file of recorded digests. */

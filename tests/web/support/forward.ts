@@ -1,8 +1,8 @@
-// What models compute, in float64, written from the definitions of Hugging Face's transformers: their names, and rotary halves. It shares
+// Forward passes of models in float64, written from the definitions of Hugging Face's transformers: their names, and rotary halves. It shares
 // no code with the package.
 import type { Weights } from './recipes.js';
 
-/** What a decoder computes beyond Llama. */
+/** Differences of a decoder from Llama. */
 export interface Decoder {
   readonly layers: number;
   readonly heads: number;
@@ -16,7 +16,7 @@ export interface Decoder {
   readonly rotaryFactor?: number;
   /** Elements of a head that rotate. All of them by default. */
   readonly rotated?: number;
-  /** Whether a layer has a rotary embedding. */
+  /** True if a layer has a rotary embedding. */
   readonly rotates?: (layer: number) => boolean;
   /** The base of a layer's frequencies, where it differs from `theta`, and the divisor of all of its frequencies. */
   readonly local?: (layer: number) => { readonly theta: number; readonly divisor: number };
@@ -227,7 +227,7 @@ export function decoderLogits(weights: Weights, model: Decoder, tokens: readonly
   return norm('model.norm', x).map((one) => read.linear(head, one).map((v) => cap(v, model.finalCap)));
 }
 
-/** What an encoder computes. */
+/** The parts of an encoder. */
 export interface Encoder {
   readonly layers: number;
   readonly heads: number;

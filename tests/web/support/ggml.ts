@@ -53,7 +53,7 @@ const requiresImportance = once(
   () => ggml().func('bool ggml_quantize_requires_imatrix(int type)') as (type: number) => boolean,
 );
 
-/** Whether ggml refuses to quantize without the importance of columns. */
+/** True if ggml refuses to quantize without the importance of columns. */
 export function ggmlRequiresImportance(type: BlockType): boolean {
   return requiresImportance()(blockTypeInfo(type).id);
 }

@@ -2,7 +2,7 @@
 import { Random } from './support.js';
 import { ggufFile, type Pair, type Stored } from './tiny-llama.js';
 
-/** What is known of a weight: sums of squares for each column, of one matrix after the other, and how often each matrix was used. */
+/** Statistics of a weight: sums of squares for each column, of one matrix after the other, and how often each matrix was used. */
 export interface Activations {
   readonly name: string;
   readonly sums: Float32Array;

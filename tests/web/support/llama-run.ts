@@ -47,7 +47,7 @@ const library = once(() => {
       unregister(call: object): void;
       address(pointer: object): bigint;
     },
-    /** Whether a tensor that was computed is wanted, or what to do with it. */
+    /** True if a computed tensor is wanted; else takes it. */
     Evaluate: koffi.pointer(koffi.proto('bool (void *tensor, bool ask, void *data)')),
     takeLog: () => {
       const text = log;

@@ -93,7 +93,7 @@ export const fileTypes: Readonly<Record<string, number>> = {
 export interface NativeOptions {
   pure?: boolean;
   requantize?: boolean;
-  /** Whether output.weight stays as it is. */
+  /** True if output.weight stays as it is. */
   leaveOutput?: boolean;
   /** Layers that are left out, in rising order. */
   prune?: readonly number[];
@@ -103,7 +103,7 @@ export interface NativeOptions {
   metadata?: readonly (readonly [key: string, value: string | boolean | number | bigint])[];
   /** The other files of a split model whose first one is given. */
   splits?: readonly Uint8Array[];
-  /** Whether the result is in as many files. They are given one after the other, with their numbers. */
+  /** True if the result is in as many files as the input. They are given one after the other, with their numbers. */
   keepSplit?: boolean;
   /** Patterns (std::regex) with the number of a type each, as in --tensor-type. */
   overrides?: readonly (readonly [pattern: string, type: number])[];

@@ -163,7 +163,7 @@ export const ways: readonly Pick<
   { to: 'int8', include: 'all', scheme: 'asymmetric' },
 ];
 
-/** Whether two arrays hold the same bytes. */
+/** True if two arrays hold the same bytes. */
 function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   if (a.length !== b.length) return false;
   const [left, right] = [a, b].map((bytes) => new DataView(bytes.buffer, bytes.byteOffset, bytes.length)) as [

@@ -11,7 +11,7 @@ export function expectSameFile(bytes: Uint8Array, expected: Uint8Array, what: st
   expect.fail(`${what}: ${bytes.length} bytes instead of ${expected.length}, the first difference at ${at}`);
 }
 
-/** What llama-quantize makes of a file; fails if it refuses. */
+/** The result of llama-quantize; fails if it refuses. */
 export function native(file: Uint8Array, to: GgufTarget, options?: NativeOptions): Uint8Array<ArrayBuffer> {
   const result = llamaQuantize(file, fileTypes[to]!, options);
   return typeof result === 'string' ? expect.fail(`llama-quantize refused ${to}: ${result}`) : result;

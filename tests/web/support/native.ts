@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { beforeEach } from 'vitest';
 
-/** What the tests need of koffi. */
+/** The part of koffi that tests use. */
 interface Koffi {
   load(path: string): { func(name: string, result?: unknown, parameters?: readonly unknown[]): unknown };
   struct(fields: Record<string, unknown>): unknown;

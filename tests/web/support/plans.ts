@@ -78,7 +78,7 @@ export function flat({ files, tensors, notes, sidecars }: FilePlan): FlatPlan {
   };
 }
 
-/** What decides about a GGUF result beside its target. */
+/** Options that decide about a GGUF result beside its target. */
 export type GgufOptions = Omit<GgufChoices, 'to'>;
 
 /** The plan of a GGUF result; its options are not checked. */

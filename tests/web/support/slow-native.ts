@@ -1,4 +1,4 @@
-// What the native library makes where it takes seconds to get ready: digests of its bytes, recorded in tests/golden/ggml.json (Node only).
+// Results of the native library where it takes seconds to get ready: digests of its bytes, recorded in tests/golden/ggml.json (Node only).
 import { readFileSync, writeFileSync } from 'node:fs';
 import type { BlockType } from 'scalepoint';
 import { expect } from 'vitest';
@@ -6,9 +6,9 @@ import type { GgufTarget } from '../../../web/src/formats/gguf/targets.js';
 import { digestOf } from './digests.js';
 import { expectSame } from './support.js';
 
-/** Whether ggml sorts all points of a grid for each of 43,000 codes before it makes a block: 1 to 9 seconds. */
+/** True if ggml sorts all points of a grid for each of 43,000 codes before it makes a block: 1 to 9 seconds. */
 export const isSlow = (type: BlockType) => /^IQ[12]_/.test(type);
-/** Whether a file of it has such blocks. */
+/** True if a file of it has such blocks. */
 export const isSlowFile = (to: GgufTarget) => /^(IQ[12]_|IQ3_XXS$)/.test(to);
 
 const path = new URL('../../golden/ggml.json', import.meta.url);

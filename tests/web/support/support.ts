@@ -245,7 +245,7 @@ function codeFor(
   return Math.min(Math.max(code, qmin), qmax) + 0;
 }
 
-/** What the oracle computes for an array. */
+/** Results of the oracle for an array. */
 export interface Expected {
   data: Codes;
   scale: Float32Array;

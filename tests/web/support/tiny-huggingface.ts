@@ -60,7 +60,7 @@ export interface DecoderOptions {
   readonly headNorms?: boolean;
   readonly tied?: boolean;
   readonly gemma?: boolean;
-  /** Whether queries, keys and values are one matrix, and gate and up are. */
+  /** True if queries, keys and values are one matrix, and gate and up another. */
   readonly fused?: boolean;
   /** Experts under their names, instead of one feed-forward. */
   readonly experts?: {

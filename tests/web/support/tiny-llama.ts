@@ -199,11 +199,11 @@ export interface TinyOptions {
   heads?: number;
   headsKv?: number | readonly number[];
   vocabulary?: number;
-  /** Whether output.weight is left out, as in models with tied embeddings. */
+  /** True if output.weight is left out, as in models with tied embeddings. */
   tied?: boolean;
   source?: 'F32' | 'F16' | 'BF16';
   alignment?: number;
-  /** Whether attn_qkv replaces attn_q, attn_k and attn_v. */
+  /** True if attn_qkv replaces attn_q, attn_k and attn_v. */
   qkv?: boolean;
   biases?: boolean;
   /** Number of experts. If it is above 0, the feed-forward weights are 3-D and there are routers. */

@@ -52,7 +52,7 @@ export function realTokenizer(name: 'llama2' | 'qwen3'): { tokenizer: Json; sett
   return { tokenizer: read('tokenizer.json'), settings: read('tokenizer_config.json') };
 }
 
-/** What the files of a tokenizer become. */
+/** Metadata from the files of a tokenizer. */
 export async function convertTokenizer(
   files: Json,
   wish: Partial<TokenizerInput> & { readonly size: number },

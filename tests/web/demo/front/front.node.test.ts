@@ -28,7 +28,7 @@ const slide = (id: string, value: number) =>
     [id, value] as const,
   );
 
-/** What the package makes of the network, in percent. */
+/** Accuracy of the network by the package, in percent. */
 async function accuracyOf(storage: Storage): Promise<number> {
   const core = await load();
   const file = readFileSync(sample);

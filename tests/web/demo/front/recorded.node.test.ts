@@ -10,7 +10,7 @@ import { path, sample } from '../site.js';
 
 /** The source of web/demo/front/recorded.ts. */
 const sourceOf = (readings: typeof recorded) => `/**
- * What the network takes each of the test digits for, and its bytes, by its bits. The page shows this until it has computed the same.
+ * Readings of the test digits by the network, and its bytes, by its bits. The page shows them until it has computed the same.
  * A test compares it with the package. \`SCALEPOINT_RECORD=1 npx vitest run tests/web/demo/front/recorded\` writes it anew.
  */
 export const recorded: Readonly<Record<number, { readonly bytes: number; readonly read: string }>> = {

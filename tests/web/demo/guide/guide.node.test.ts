@@ -63,7 +63,7 @@ const browserBlocks = blocks.flatMap(({ language, code }, i) => {
   return [{ code, name: /^\/\/ ([\w-]+)\.ts\n/.exec(code)?.[1] ?? `block-${i}` }];
 });
 
-/** What a block says that it prints: comments after console.log, or after a loop with one. */
+/** The output that a block states: comments after console.log, or after a loop with one. */
 function promised(code: string): string[] {
   const lines = code.split('\n');
   const first = lines.findIndex((line) => line.includes('console.log'));
@@ -94,7 +94,7 @@ const react = (() => {
 })();
 
 const modules: Readonly<Record<string, unknown>> = { scalepoint, 'scalepoint/model': model, 'scalepoint/bench': bench };
-/** What the code of the guide may import. The inline module is there once the package is built. */
+/** Modules that code of the guide may import. The inline module is there once the package is built. */
 const imports = { ...modules, react, 'scalepoint/inline': await import(pathToFileURL(root('dist/inline.js')).href) };
 
 /** Runs the blocks of a page one after the other, in one scope or, if they stand alone, in one inside of it. Returns what each printed. */

@@ -306,7 +306,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(asked.filter((name) => !/^\/(numbers\/|theme\.js|assets\/[\w.-]+\.(js|css|wasm|svg))$/.test(name))).toEqual(
       [],
     );
-    // What a closed section shows is computed when it is opened.
+    // A closed section is computed when it is opened.
     await page.click('#closer-ladder > summary');
     await page.waitForSelector('#ladder tr');
   });
@@ -1012,7 +1012,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
       const text = Array.from({ length: 1_000_000 }, (_, i) => (i % 1000) / 8).join('\n');
       Object.assign(window, { text });
     });
-    // What reading half of the text takes at least, if the page does it itself. It is near 50 ms on a desktop computer.
+    // Least time to read half of the text, if the page does it itself. It is near 50 ms on a desktop computer.
     const reading = await longest(async () => {
       await page.evaluate(() => {
         const { text } = window as unknown as { text: string };
@@ -1034,7 +1034,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
         await page.focus(`#${slider}`);
         for (let i = 0; i < 3; i++) await page.keyboard.press(key);
       }
-      // What a million numbers take at rest is computed once.
+      // Figures of a million numbers at rest are computed once.
       await rested();
     });
     const pasted = await longest(async () => {

@@ -1,4 +1,4 @@
-// What all pages of the site have in common, in a browser.
+// Common parts of all pages of the site, in a browser.
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { serve } from '../../../../scripts/serve.mjs';

@@ -35,7 +35,7 @@ const grids = all.filter((to) => /^IQ[123]_/.test(to));
 
 const activations = async (file: Uint8Array) => activationsOf((await readGguf(await openSource(file))).tensors);
 
-/** What llama-quantize, the program, adds about a matrix. */
+/** Metadata about a matrix that llama-quantize, the program, adds. */
 const facts = (count: number, chunks = 123n, dataset = 'calibration.txt') =>
   [
     ['quantize.imatrix.dataset', dataset],
@@ -60,7 +60,7 @@ it('takes a matrix of sp.importance as the one of llama-imatrix', async () => {
     }
     return all;
   });
-  // What was never used is not in the file. Of a weight with matrices, those that were never used count alike.
+  // Weights that were never used are not in the file. Of a weight with matrices, those that were never used count alike.
   const used = counted.filter(({ counts }) => counts.some((count) => count > 0));
   expect(used.length).toBeGreaterThan(3);
   const named = used.toSorted((a, b) => (a.name < b.name ? -1 : 1));
@@ -250,7 +250,7 @@ describe('an importance matrix', () => {
       expect(await refusal(whole.slice(0, length)), `${length}`).toBeDefined();
     }
     expect(await refusal(whole)).toBeUndefined();
-    // What follows the entries may be cut off anywhere.
+    // The bytes behind the entries may be cut off anywhere.
     const tail = oldTail();
     for (let length = 0; length <= tail.length; length++) {
       expect(await refusal(oldMatrixFile(small, tail.slice(0, length))), `${length}`).toBeUndefined();

@@ -21,7 +21,7 @@ const quantized = ggufTargets.filter((to) => !['F32', 'F16', 'BF16'].includes(to
 
 const read = async (file: Uint8Array) => readGguf(await openSource(file));
 
-/** What llama-quantize makes of a file; fails if it refuses. */
+/** The result of llama-quantize; fails if it refuses. */
 function native(file: Uint8Array, to: string, options?: NativeOptions): Uint8Array<ArrayBuffer> {
   const result = llamaQuantize(file, fileTypes[to]!, options);
   return typeof result === 'string' ? expect.fail(`llama-quantize refused ${to}: ${result}`) : result;
@@ -247,7 +247,7 @@ describe('a GGUF plan beside llama-quantize', () => {
   it.each(['Q8_0', 'Q4_K_M', 'Q5_0', 'Q2_K', 'Q3_K_L', 'IQ4_NL', 'BF16'])('equals it on a file in %s', async (from) => {
     const file = native(tinyLlama({ layers: 9, source: 'F32', feedForward: 288 }), from);
     await expectNative(file, ggufTargets, { requantize: true }, { requantize: true });
-    // To floats, quantized tensors go without being asked for.
+    // Targets of floats take quantized tensors without `requantize`.
     const header = await read(file);
     const planned = planGguf(header, 'F32');
     expect(planned).toEqual(planGguf(header, 'F32', { requantize: true }));
@@ -331,7 +331,7 @@ describe('memory', () => {
     let most = 0;
     collect();
     const before = used();
-    // What is in use at each read, without what is garbage already.
+    // Memory in use at each read, without garbage.
     const source: ByteSource = {
       ...opened,
       async read(begin, end) {
@@ -347,7 +347,7 @@ describe('memory', () => {
     expect(header.dataOffset).toBeGreaterThan(10_000_000);
     expect(most).toBeLessThan(4 * header.dataOffset);
     // The views of the pairs keep the buffer, which is half as long again at most.
-    // What Blobs gave is let go of in turns of the event loop.
+    // The engine frees bytes of Blobs in turns of the event loop.
     await expect
       .poll(() => {
         collect();

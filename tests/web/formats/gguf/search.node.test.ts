@@ -44,7 +44,7 @@ it.each(['Q5_1', 'Q8_0', 'IQ4_XS', 'Q2_K', 'Q3_K_M', 'Q4_K_M'] as const)(
   },
 );
 
-it('gives the same whoever does the work', async () => {
+it('gives the same with any workers', async () => {
   const [here, there] = await Promise.all(
     [0, 2].map(async (workers) => (await quantizeModel(file, { to: 'Q4_K_M', search: 'best', workers })).bytes()),
   );

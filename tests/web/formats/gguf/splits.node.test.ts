@@ -84,7 +84,7 @@ describe('a GGUF result in several files', () => {
     }
   });
 
-  it('is told by the plan, names and sizes', async () => {
+  it('is stated by the plan, names and sizes', async () => {
     const plan = await planModel(whole, { to: 'Q8_0', shardSize });
     expect(plan.files.length).toBeGreaterThan(1);
     expect(plan.totals.bytesAfter).toBe(plan.files.reduce((sum, { bytes }) => sum + bytes, 0));

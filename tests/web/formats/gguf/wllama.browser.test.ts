@@ -93,7 +93,7 @@ test.each(targets)(
   60_000,
 );
 
-/** What a model says to a prompt. */
+/** The answer of a model to a prompt. */
 async function answerOf(
   files: readonly Blob[],
   { prompt = 'abc def', tokens = 8, context = 64 } = {},

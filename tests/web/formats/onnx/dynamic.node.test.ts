@@ -18,7 +18,7 @@ async function check(file: Uint8Array<ArrayBuffer>, options: PlanOptions) {
       expect(cosine(output, after[name] as Float32Array), `${level} ${name}`).toBeGreaterThan(0.99);
     }
   }
-  // What the report says of each tensor is what the file holds.
+  // The report and the file agree on each tensor.
   const { tensors } = await compareModels(file, result.made);
   for (const { name, error } of tensors) {
     const reported = result.report.tensors.find((tensor) => tensor.name === name);

@@ -18,7 +18,7 @@ it('in onnxruntime-node', async ({ skip }) => {
 it('batches that are moved in front of a product, which crash it in float16', async ({ skip }) => {
   if (!existsSync(`${packages}onnxruntime-node`)) skip(howToInstall);
   const { InferenceSession, Tensor } = createRequire(packages)('onnxruntime-node') as typeof import('onnxruntime-web');
-  // What exporters make of an LSTM with the batch first, and of a product behind it.
+  // An LSTM with the batch first and a product behind it, as exporters write them.
   const file = onnx.model({
     nodes: [
       { op: 'Transpose', in: ['x'], out: ['t'], attributes: { perm: [1, 0, 2] } },

@@ -6,7 +6,7 @@ import * as onnx from './encoder.js';
 import { cosine, feedsFor } from './ort.js';
 import { encoderModel } from './transformer.js';
 
-/** What tests need of a build. */
+/** The part of a build that tests use. */
 export type Engine = Pick<typeof Ort, 'InferenceSession'>;
 
 /** The least cosine of outputs to those of float32, as for the build that runs all cases. */

@@ -32,7 +32,7 @@ interface Case {
   readonly attributes: NonNullable<onnx.TestNode['attributes']>;
   /** The shape of C. Undefined: there is none. */
   readonly c?: readonly number[];
-  /** What all elements of C are. */
+  /** The value of all elements of C. */
   readonly value?: number;
 }
 
@@ -73,7 +73,7 @@ const turnedFeeds: Feeds = {
   ),
 };
 
-/** What a Gemm makes of a product. */
+/** The output of a Gemm from a product. */
 function finished(product: Float32Array, asked: Case): Float32Array {
   const [alpha, beta] = (['alpha', 'beta'] as const).map((name) => {
     const factor = asked.attributes[name] as { float: number } | undefined;

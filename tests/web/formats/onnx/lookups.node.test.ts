@@ -62,7 +62,7 @@ const choices: PlanOptions[] = (['q4', 'q4f16', 'q2', 'q2f16', 'q8-blocks'] as c
 
 describe('rows of blocks', () => {
   it.each(choices)('$to, $blockSize, zero points $zeroPoints', async (choice) => {
-    // What MatMulNBits makes of a tied table shows the values, which have to be the same to the last bit or two.
+    // MatMulNBits of a tied table shows the values, which have to be the same to the last bit or two.
     const tied = await (await quantizeModel(lookup(['n'], 17, true), { ...choice, workers: 0 })).bytes();
     const { data: table } = await readFloats(tied, 'e');
     const alone = await (await quantizeModel(lookup(['n'], 17, false), { ...choice, workers: 0 })).bytes();

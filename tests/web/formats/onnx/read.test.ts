@@ -1,4 +1,4 @@
-// What is read of ONNX files, and which files are refused.
+// Reading ONNX files, and refusing damaged ones.
 import { inspectModel, planModel, quantizeModel, readTensor, verifyModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { signatures } from '../../../../web/src/formats/signatures.js';

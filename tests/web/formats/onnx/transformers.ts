@@ -14,7 +14,7 @@ interface Loaded {
 }
 type FromPretrained<T> = { from_pretrained(name: string, options?: object): Promise<T> };
 
-/** What tests use of transformers.js. It may not be installed, so TypeScript does not know it. */
+/** The part of transformers.js that tests use. It may not be installed, so TypeScript does not know it. */
 export interface Transformers {
   readonly env: {
     allowRemoteModels: boolean;

@@ -1,4 +1,4 @@
-// What is written: tensors larger than a tile, bytes that stay as they are, sequential outputs.
+// Written files: tensors larger than a tile, bytes that stay as they are, sequential outputs.
 import { mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

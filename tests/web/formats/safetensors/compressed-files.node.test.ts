@@ -95,7 +95,7 @@ describe.each(['F32', 'F16', 'BF16'] as const)('weights in %s', (dtype) => {
       expect(weight.scale).toEqual(expected.scale);
       expect(weight.zeroPoint).toEqual(expected.zeroPoint);
       expect(weight.codes).toEqual(expected.codes);
-      // What a reader restores is what the report speaks of.
+      // The report is about the values that a reader restores.
       let noise = 0;
       let signal = 0;
       for (const [i, v] of values.entries()) {

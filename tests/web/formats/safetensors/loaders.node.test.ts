@@ -31,7 +31,7 @@ interface Config {
 
 type Tensors = ReadonlyMap<string, { dtype: string; shape: number[] }>;
 
-/** What a model is made of: the class of each module, and the shape of its weight. */
+/** Modules of a model: the class of each module, and the shape of its weight. */
 type Modules = Readonly<Record<string, readonly [type: string, ...shape: number[]]>>;
 
 /** Keys that compressed-tensors knows. It refuses all others. */
@@ -60,7 +60,7 @@ function expectedTensors(module: string, { weights: args }: Group, format: strin
   return { [`${module}.weight`]: format === 'float-quantized' ? 'F8_E4M3' : 'I8', ...scale };
 }
 
-/** What compressed-tensors takes a module for that says nothing about its form. */
+/** The class that compressed-tensors assumes if a module does not state its form. */
 function inferred(group: Group): string {
   const { weights: args, input_activations: activations } = group;
   if (args.type === 'int') return activations === null ? 'pack-quantized' : 'int-quantized';

@@ -33,7 +33,7 @@ function planOf(tensors: Tensors, choices: SafetensorsChoices, isModel = true): 
   return flat(planSafetensors(sources(tensors).map(plainTensor), {}, choices, partsOf, isModel));
 }
 
-/** What became of each tensor: why it was kept, or the names, types and shapes of its parts. */
+/** The fate of each tensor: why it was kept, or the names, types and shapes of its parts. */
 function outcome(plan: FlatPlan): Record<string, Reason | string[]> {
   const told = ({ kept, parts }: FlatPlan['tensors'][number]) =>
     kept ?? parts.map(({ role, name, dtype, shape }) => `${role} ${name} ${dtype} [${shape}]`);
@@ -45,7 +45,7 @@ const notesOf = ({ notes }: FlatPlan) => notes.map(({ text: _, parts: __, ...dat
 
 const formOf = (plan: FlatPlan, index = 0) => plan.tensors[index]!.form;
 
-/** What the tests look at of a quantization_config. */
+/** The keys of a quantization_config that tests read. */
 interface Config {
   format: string;
   ignore: string[];

@@ -21,7 +21,7 @@ const raw = (dtype: string, shape: readonly number[], bytes: number): TestTensor
 
 const scale = (...shape: number[]): TestTensor => weights('F32', shape, 9);
 
-/** What quantized models hold, by who makes them. */
+/** Contents of quantized models, by the tool that made them. */
 const strangers: Record<string, { tensors: Record<string, TestTensor>; by: string }> = {
   GPTQ: {
     tensors: {

@@ -158,7 +158,7 @@ describe('two models on the same inputs', () => {
     });
   });
 
-  it('refuse inputs that are none', async () => {
+  it('refuse values that are not inputs', async () => {
     const other = npy('<f4', '(1, 3)', Float32Array.of(1, 2, 3).buffer);
     const cases: [inputs: Parameters<typeof zip>[0] | Uint8Array<ArrayBuffer>, message: RegExp][] = [
       [[['z.npy', two, 0]], /^inputs: expected 'x', got "z"/],
