@@ -247,7 +247,7 @@ export const commandAbouts = {
   compare: 'measure the error of B against A',
   verify: 'read all of a model, find damage',
   evaluate: 'judge a language model on a text',
-  calibrate: 'find the importance of weights on texts or samples',
+  calibrate: 'collect statistics on your data',
   bench: 'measure speed on this machine',
   completions: 'complete commands by the tab key',
 } as const;

@@ -15,6 +15,7 @@ import {
 import {
   benchFlags,
   type CommandFlag,
+  type CommandName,
   calibrateFlags,
   commandAbouts,
   compareFlags,
@@ -91,21 +92,30 @@ const text = (lines: readonly string[]) => `${lines.join('\n')}\n`;
 
 // ---------------------------------------------------------------------------------------------------------------------- overview
 
+/** The usual line of each command. */
+const usageOf: Readonly<Record<CommandName, (to: string) => string>> = {
+  quantize: (to) => `[quantize] FILE --to ${to} [-o OUT]`,
+  inspect: () => 'inspect FILE',
+  plan: (to) => `plan FILE --to ${to}`,
+  split: () => 'split FILE --split-size 1.9GB',
+  merge: () => 'merge FILE [-o OUT]',
+  compare: () => 'compare A B',
+  verify: () => 'verify FILE',
+  evaluate: () => 'evaluate A [B] --text FILE',
+  calibrate: () => 'calibrate FILE --text FILE',
+  bench: () => 'bench',
+  completions: () => 'completions bash|zsh|fish',
+};
+
 export function usage(): string {
   const extensions = formats().flatMap(({ extensions: all }) => all);
   const to = first().targets[0]?.name;
   return text([
     'scalepoint: make models smaller',
     '',
-    ...explained(`scalepoint [quantize] FILE --to ${to} [-o OUT]`, commandAbouts.quantize, 48),
-    ...explained('scalepoint inspect FILE', commandAbouts.inspect, 48),
-    ...explained(`scalepoint plan FILE --to ${to}`, commandAbouts.plan, 48),
-    ...explained('scalepoint split FILE --split-size 1.9GB', commandAbouts.split, 48),
-    ...explained('scalepoint merge FILE [-o OUT]', commandAbouts.merge, 48),
-    ...explained('scalepoint compare A B', commandAbouts.compare, 48),
-    ...explained('scalepoint verify FILE', commandAbouts.verify, 48),
-    ...explained('scalepoint bench', commandAbouts.bench, 48),
-    ...explained('scalepoint completions bash|zsh|fish', commandAbouts.completions, 48),
+    ...(Object.keys(commandAbouts) as CommandName[]).flatMap((name) =>
+      explained(`scalepoint ${usageOf[name](to ?? '')}`, commandAbouts[name], 48),
+    ),
     '',
     ...wrapped(
       `FILE is a ${listed(extensions)} file; its content decides, not its name. It may be a folder that holds a model, ` +
