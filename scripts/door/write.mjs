@@ -17,12 +17,22 @@ function comment(doc, indent = '') {
   return `${indent}/**\n${lines.map((line) => `${indent} * ${line}`.trimEnd()).join('\n')}\n${indent} */\n`;
 }
 
+// The API has names such as DType and BlockType, too. Suffixes tell apart what passes through the door.
+/** The name of a struct in TypeScript. @param {{ name: string }} struct */
+const recordName = ({ name }) => `${name}Record`;
+/** The name of an enum in TypeScript: its values are numbers. @param {{ name: string }} type */
+const enumName = ({ name }) => `${name}Id`;
+/** The name of an array of structs in TypeScript. @param {{ name: string }} table */
+const tableName = ({ name }) => `${spell(name)}Table`;
+
 /** @param {Door} door @param {string} type */
 function typeScriptType(door, type) {
   const target = targetOf(type);
-  const known = door.isEnum(target) || door.record(target) !== undefined;
-  if (/[*&]$/.test(type)) return `Address<${known ? unqualified(target) : `'${target}'`}>`;
-  if (type === 'void' || known) return unqualified(type);
+  const plain = { name: unqualified(target) };
+  const known = door.isEnum(target) ? enumName(plain) : door.record(target) && recordName(plain);
+  if (/[*&]$/.test(type)) return `Address<${known ?? `'${target}'`}>`;
+  if (known !== undefined) return known;
+  if (type === 'void') return type;
   return type === 'bool' ? 'boolean' : 'number';
 }
 
@@ -69,7 +79,7 @@ function nested({ offset }) {
 /** @param {Field} field */
 function writeField(field) {
   const value = `value.${spell(field.name)}`;
-  if (field.record !== undefined) return [`${field.record.name}.write(heaps, ${nested(field)}, ${value});`];
+  if (field.record !== undefined) return [`${recordName(field.record)}.write(heaps, ${nested(field)}, ${value});`];
   if (field.kind === 'bool') return [`${element(field)} = ${value} ? 1 : 0;`];
   if (field.kind === 'u64') return [`${element(field)} = ${value};`, `${element(field, 4)} = ${value} / 2 ** 32;`];
   return [`${element(field)} = ${value};`];
@@ -77,7 +87,7 @@ function writeField(field) {
 
 /** @param {Door} door @param {Field} field */
 function readField(door, field) {
-  if (field.record !== undefined) return `${field.record.name}.read(heaps, ${nested(field)})`;
+  if (field.record !== undefined) return `${recordName(field.record)}.read(heaps, ${nested(field)})`;
   if (field.kind === 'bool') return `${element(field)} !== 0`;
   if (field.kind === 'u64') return `(${element(field)} as number) + (${element(field, 4)} as number) * 2 ** 32`;
   if (field.kind !== 'i32') return `${element(field)} as number`;
@@ -85,19 +95,19 @@ function readField(door, field) {
 }
 
 /** The fields of a record as a type. @param {Door} door @param {Record} record */
-function interfaceText(door, { name, doc, fields }) {
-  const lines = fields.map(
+function interfaceText(door, record) {
+  const lines = record.fields.map(
     (field) => `${comment(field.doc, '  ')}  readonly ${spell(field.name)}: ${typeScriptType(door, field.type)};\n`,
   );
-  return `${comment(doc)}export interface ${name} {
+  return `${comment(record.doc)}export interface ${recordName(record)} {
 ${lines.join('')}}
 `;
 }
 
 /** @param {Door} door @param {Record} record @param {{ written: boolean, read: boolean }} use */
 function recordText(door, record, { written, read }) {
-  const { name, bytes } = record;
-  const parts = [`  bytes: ${bytes},\n`];
+  const name = recordName(record);
+  const parts = [`  bytes: ${record.bytes},\n`];
   if (written) {
     const lines = record.fields.flatMap(writeField).map((line) => `    ${line}\n`);
     parts.push(`  /** Fills the record at an address. */
@@ -153,7 +163,8 @@ function valueText(value) {
 
 /** web/src/core/door.ts. @param {Door} door */
 export function typeScriptOf(door) {
-  const enums = door.enums.map(({ name, doc, values }) => {
+  const enums = door.enums.map(({ values, doc, ...type }) => {
+    const name = enumName(type);
     const lines = values.map((value) => `${comment(value.doc, '  ')}  ${spell(value.name)}: ${value.value},\n`);
     return `${comment(doc)}export const ${name} = {
 ${lines.join('')}} as const;
@@ -163,9 +174,9 @@ export type ${name} = (typeof ${name})[keyof typeof ${name}];
   const constants = door.constants.map(
     ({ name, doc, value }) => `${comment(doc)}export const ${spell(name)} = ${value};\n`,
   );
-  const tables = door.tables.map(({ name, doc, record, rows }) => {
+  const tables = door.tables.map(({ doc, record, rows, ...table }) => {
     const lines = rows.map((row) => `  ${valueText(row)},\n`).join('');
-    return `${comment(doc)}export const ${spell(name)}: readonly ${record.name}[] = [\n${lines}];\n`;
+    return `${comment(doc)}export const ${tableName(table)}: readonly ${recordName(record)}[] = [\n${lines}];\n`;
   });
   const rows = door.rows.map((record) => interfaceText(door, record));
   const records = [...uses(door)].map(([record, use]) => recordText(door, record, use));

@@ -3,7 +3,7 @@
 import { blockTypeInfo, blockTypes } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import { blockFacts } from '../../../web/src/core/blocks.js';
-import { Importance, ScaleForm } from '../../../web/src/core/door.js';
+import { ImportanceId, ScaleFormId } from '../../../web/src/core/door.js';
 import { ggmlDequantize, ggmlQuantize, ggmlRequiresImportance } from '../support/ggml.js';
 import { needNative } from '../support/native.js';
 import { isSlow } from '../support/slow-native.js';
@@ -19,7 +19,7 @@ describe.each(blockTypes)('%s', (type) => {
   const { importance, scale } = blockFacts(type);
 
   it('takes the importance of columns as ggml does', () => {
-    expect(importance === Importance.needed).toBe(ggmlRequiresImportance(type));
+    expect(importance === ImportanceId.needed).toBe(ggmlRequiresImportance(type));
     // grids.node.test.ts compares their bytes.
     if (isSlow(type)) return;
     const x = new Random(7).uniform(8 * elements);
@@ -30,15 +30,15 @@ describe.each(blockTypes)('%s', (type) => {
         Float32Array.from({ length: elements }, (_, i) => (i % 3 === 0 ? largest : 1)),
       );
     const isIgnored = Buffer.from(made(1)).equals(made(1000));
-    expect(importance === Importance.ignored).toBe(isIgnored);
+    expect(importance === ImportanceId.ignored).toBe(isIgnored);
   });
 
   /** Stores the scale of a block or its minimum. */
   function put(block: Uint8Array, value: keyof typeof float16, at: number): void {
     const view = new DataView(block.buffer);
     const bits = float16[value];
-    if (scale.form === ScaleForm.float16) view.setUint16(at, bits, true);
-    else if (scale.form === ScaleForm.powerOfTwo) block[at] = value === 'one' ? 127 : 128;
+    if (scale.form === ScaleFormId.float16) view.setUint16(at, bits, true);
+    else if (scale.form === ScaleFormId.powerOfTwo) block[at] = value === 'one' ? 127 : 128;
     else {
       for (let i = 0; i < 4; i++) {
         const word = view.getUint16(at + 2 * i, true);
@@ -59,7 +59,7 @@ describe.each(blockTypes)('%s', (type) => {
       for (const at of fields) put(twice, 'two', at);
       expect(ggmlDequantize(type, twice)).toEqual(restored.map((v) => 2 * v));
       // ggml reads the byte of a power of two that stands for NaN as a number.
-      if (scale.form === ScaleForm.powerOfTwo) continue;
+      if (scale.form === ScaleFormId.powerOfTwo) continue;
       for (const at of fields) {
         const wrong = block.slice();
         put(wrong, 'nan', at);

@@ -7,7 +7,13 @@ import { Declarations, type Part } from '../../../scripts/door/compiler.mjs';
 import { Door } from '../../../scripts/door/model.mjs';
 import { exportsOf, typeScriptOf } from '../../../scripts/door/write.mjs';
 import { readDoor } from '../../../scripts/make_door.mjs';
-import { blockTypes, ErrorSums, LinearJob, maxZeroPoint, Status } from '../../../web/src/core/door.js';
+import {
+  blockTypesTable,
+  ErrorSumsRecord,
+  LinearJobRecord,
+  maxZeroPoint,
+  StatusId,
+} from '../../../web/src/core/door.js';
 
 /** The door of a header and of calls. */
 function doorOf(header: string, calls = '', part: Part = 'arrays'): Door {
@@ -103,7 +109,7 @@ describe('the door', () => {
  *
  *   a table
  */
-export const Status = {
+export const StatusId = {
   ok: 0,
   /**
    * not a type
@@ -125,7 +131,7 @@ export const Status = {
     expect(door).toContain('export const below = -0.1;');
     expect(door).not.toContain('hidden');
     expect(door).toContain('  /** in the table */\n  readonly last: boolean;');
-    expect(door).toContain(`export const rows: readonly Row[] = [
+    expect(door).toContain(`export const rowsTable: readonly RowRecord[] = [
   { kind: 1, size: { elements: 32, bytes: 18 }, last: false },
   { kind: 2, size: { elements: 1, bytes: 4 }, last: true },
 ];`);
@@ -144,7 +150,7 @@ export const Status = {
 
   it('gives calls the names of their parameters', () => {
     expect(door).toContain(`  /** Makes codes. */
-  makeCodes(outer: Address<Outer>, x: Address<'float'>, n: number, start: number, kind: Kind, fast: boolean, codesAt: Address<'std::byte'>): Status;
+  makeCodes(outer: Address<OuterRecord>, x: Address<'float'>, n: number, start: number, kind: KindId, fast: boolean, codesAt: Address<'std::byte'>): StatusId;
   _quick(): number;
   clear(x: Address<'float'>): void;
   allocate(bytes: number): Address<'std::byte'>;`);
@@ -211,10 +217,10 @@ void nine(${Array.from({ length: 9 }, (_, i) => `double x${i}`).join(', ')}) {}`
     expect(door.calls.length).toBeGreaterThan(40);
     for (const { parameters } of door.calls) expect(parameters.length).toBeLessThanOrEqual(8);
     expect(door.enums.find(({ name }) => name === 'Status')?.values.map(({ value }) => value)).toEqual(
-      Object.values(Status),
+      Object.values(StatusId),
     );
     expect(door.constants.find(({ name }) => name === 'kMaxZeroPoint')?.value).toBe(maxZeroPoint);
-    expect(door.tables.find(({ name }) => name === 'kBlockTypes')?.rows).toHaveLength(blockTypes.length);
+    expect(door.tables.find(({ name }) => name === 'kBlockTypes')?.rows).toHaveLength(blockTypesTable.length);
   });
 });
 
@@ -234,7 +240,7 @@ describe('records', () => {
 
   it('are written field by field, 64-bit counts exactly', () => {
     heaps.HEAPU8.fill(0xaa);
-    LinearJob.write(heaps, 8, {
+    LinearJobRecord.write(heaps, 8, {
       layout: { granularity: 2, axisSize: 2 ** 53 - 1, innerSize: 1, groupSize: 2 ** 32 },
       spec: {
         dtype: { bits: 4, isSigned: true },
@@ -260,12 +266,12 @@ describe('records', () => {
     expect(view.getUint32(72, true)).toBe(0x1234);
     expect(view.getUint32(76, true)).toBe(7);
     expect(view.getUint8(80)).toBe(0xaa);
-    expect(8 + LinearJob.bytes).toBe(80);
+    expect(8 + LinearJobRecord.bytes).toBe(80);
   });
 
   it('are read field by field', () => {
     heaps.HEAPF64.set([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], 2);
-    expect(ErrorSums.read(heaps, 16)).toEqual({
+    expect(ErrorSumsRecord.read(heaps, 16)).toEqual({
       squaredError: 1,
       absoluteError: 2,
       maxAbsoluteError: 3,
@@ -281,6 +287,6 @@ describe('records', () => {
       outputError: 13,
       damping: 14,
     });
-    expect(ErrorSums.bytes).toBe(112);
+    expect(ErrorSumsRecord.bytes).toBe(112);
   });
 });

@@ -1,6 +1,6 @@
 // An instance's memory: allocations, records and views.
 import { describe, expect, it } from 'vitest';
-import { Layout } from '../../../web/src/core/door.js';
+import { LayoutRecord } from '../../../web/src/core/door.js';
 import { loadCore } from '../../../web/src/core/load.js';
 import { forEachTile, stepSize, tileParameters, tileSize } from '../../../web/src/core/memory.js';
 import { expectCode } from '../support/support.js';
@@ -16,7 +16,7 @@ describe('memory', async () => {
     const sizes = [tileSize * 4, tileSize * 4, tileSize * 2, tileParameters * 4, tileParameters * 4];
     for (const [i, size] of sizes.entries()) expect((ends[i + 1] as number) - (ends[i] as number)).toBe(size);
     for (const address of ends) expect(address % 16).toBe(0);
-    core.withRecord(Layout, layout, (record) => {
+    core.withRecord(LayoutRecord, layout, (record) => {
       expect(record).toBeGreaterThanOrEqual(sums + 56);
     });
   });
@@ -24,7 +24,7 @@ describe('memory', async () => {
   it('stacks records, whatever happens', () => {
     const addresses: number[] = [];
     const nest = (depth: number): void =>
-      core.withRecord(Layout, { ...layout, axisSize: depth }, (record) => {
+      core.withRecord(LayoutRecord, { ...layout, axisSize: depth }, (record) => {
         expect(record % 8).toBe(0);
         addresses.push(record);
         if (depth < 10) nest(depth + 1);
@@ -33,15 +33,15 @@ describe('memory', async () => {
     expect(() => nest(1)).toThrow('deep');
     const { HEAPU32 } = core.module;
     for (const [i, record] of addresses.entries()) expect(HEAPU32[record / 4 + 2]).toBe(i + 1);
-    core.withRecord(Layout, layout, (record) => {
+    core.withRecord(LayoutRecord, layout, (record) => {
       expect(record).toBe(addresses[0]);
     });
   });
 
   it('refuses records without end', () => {
-    const nest = (): never => core.withRecord(Layout, layout, nest);
+    const nest = (): never => core.withRecord(LayoutRecord, layout, nest);
     expect(nest).toThrow('too many records');
-    core.withRecord(Layout, layout, () => {});
+    core.withRecord(LayoutRecord, layout, () => {});
   });
 
   it('is given back when a call ends, and when it fails', () => {

@@ -13,7 +13,7 @@ import {
   isBlockType,
 } from '../core/blocks.js';
 import { checkShape, sizeOfShape } from '../core/check.js';
-import { BlockSearch as Searches, Status } from '../core/door.js';
+import { BlockSearchId, StatusId } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, stepSize, tileSize } from '../core/memory.js';
 import { exactly, type Hint, mention, oneOf } from '../core/option-problem.js';
@@ -71,7 +71,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length, 'shape') * bytes, out, 'out');
   checkApart(x, out, 'out');
   const search = searchOf(core, options.search, info);
-  if (options.weights !== undefined || search === Searches.best) {
+  if (options.weights !== undefined || search === BlockSearchId.best) {
     const weights = options.weights === undefined ? undefined : weightsOf(core, options.weights, shape);
     quantizeRows(core, source, info, { weights, columns: weights?.length ?? info.elements, search }, blocks);
     return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
@@ -83,7 +83,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
     const at = (start / elements) * bytes;
     const from = source.at(start, count);
     const status = core.module._quantizeBlocks(from, count, info.id, blocks.at(at, tile));
-    if (status !== Status.ok) fail(source, core, status, info, from, count, start);
+    if (status !== StatusId.ok) fail(source, core, status, info, from, count, start);
     blocks.put(at, (count / elements) * bytes, tile);
   });
   return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
@@ -94,16 +94,16 @@ const inLargeModule: Hint = { kind: 'load', option: mention('blocks', true) };
 
 /** @throws RangeError naming the option if the module has no blocks of that type */
 function checkBlocks(core: Core, { id, name }: BlockTypeInfo, option: string): void {
-  if (!core.hasBlocks(id, Searches.usual)) throw rangeError(option, oneOf(['Q8_0', 'Q4_0']), name, inLargeModule);
+  if (!core.hasBlocks(id, BlockSearchId.usual)) throw rangeError(option, oneOf(['Q8_0', 'Q4_0']), name, inLargeModule);
 }
 
 /** The number of a search. @throws RangeError naming `search` */
-function searchOf(core: Core, search: BlockSearch | undefined, { id, name }: BlockTypeInfo): Searches {
-  if (search === undefined || search === 'usual') return Searches.usual;
+function searchOf(core: Core, search: BlockSearch | undefined, { id, name }: BlockTypeInfo): BlockSearchId {
+  if (search === undefined || search === 'usual') return BlockSearchId.usual;
   if (search !== 'best') throw rangeError('search', oneOf(['usual', 'best']), search);
   checkSearched(name, 'type');
-  if (!core.hasBlocks(id, Searches.best)) throw rangeError('search', oneOf(['usual']), search, inLargeModule);
-  return Searches.best;
+  if (!core.hasBlocks(id, BlockSearchId.best)) throw rangeError('search', oneOf(['usual']), search, inLargeModule);
+  return BlockSearchId.best;
 }
 
 /** Options for quantizing rows. */
@@ -111,7 +111,7 @@ interface RowOptions {
   readonly weights: Float32Array | undefined;
   /** Elements that are quantized together: a row if weights are given. */
   readonly columns: number;
-  readonly search: Searches;
+  readonly search: BlockSearchId;
 }
 
 /** The importance of the columns. @throws RangeError or TypeError naming `weights` */
@@ -146,14 +146,14 @@ function quantizeRows(core: Core, source: Source, info: BlockTypeInfo, options: 
         const from = addressOf(core, source, start, count, 4, x);
         const to = blocks.at(bytesOf(start), tile);
         const status = core.module.quantizeWeightedBlocks(from, count, info.id, memory, counted, search, to);
-        if (status === Status.overflow) {
+        if (status === StatusId.overflow) {
           const where = `x[${start}] to x[${start + count - 1}]`;
           throw new ScalepointError(
             'OVERFLOW',
             `${where}: too large for ${info.name} blocks, which would restore infinities`,
           );
         }
-        if (status !== Status.ok) fail(source, core, status, info, from, count, start);
+        if (status !== StatusId.ok) fail(source, core, status, info, from, count, start);
         blocks.put(bytesOf(start), bytesOf(count), tile);
       },
       step,
@@ -165,21 +165,21 @@ function quantizeRows(core: Core, source: Source, info: BlockTypeInfo, options: 
 function fail(
   source: Source,
   core: Core,
-  status: Status,
+  status: StatusId,
   info: BlockTypeInfo,
   x: number,
   count: number,
   start: number,
 ): never {
   const { module, scratch } = core;
-  if (status === Status.nonFinite) {
+  if (status === StatusId.nonFinite) {
     throw nonFiniteError(source, core, x, count, start, "ggml's blocks hold finite values only");
   }
-  if (status === Status.overflow) {
+  if (status === StatusId.overflow) {
     // Find the block in question: quantize the blocks one by one.
     const { elements, id, name } = info;
     let at = 0;
-    while (module._quantizeBlocks(x + at * 4, elements, id, scratch.y) === Status.ok) at += elements;
+    while (module._quantizeBlocks(x + at * 4, elements, id, scratch.y) === StatusId.ok) at += elements;
     const where = `x[${start + at}] to x[${start + at + elements - 1}]`;
     throw new ScalepointError('OVERFLOW', `${where}: too large for a ${name} block, which would restore infinities`);
   }

@@ -1,7 +1,7 @@
 // Floats to the bits of narrower floats, and back.
 
 import { checkBoolean } from '../core/check.js';
-import { type CoreModule, Minifloat as MinifloatId, Overflow, type Status } from '../core/door.js';
+import { type CoreModule, MinifloatId, OverflowId, type StatusId } from '../core/door.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
@@ -36,8 +36,8 @@ export interface WidenOptions<Data extends Float32Array | WasmArray = Float32Arr
 
 interface FloatFormatInfo {
   readonly storage: 'uint8' | 'uint16';
-  narrow(module: CoreModule, x: number, n: number, overflow: Overflow, bits: number): Status;
-  widen(module: CoreModule, bits: number, n: number, x: number): Status;
+  narrow(module: CoreModule, x: number, n: number, overflow: OverflowId, bits: number): StatusId;
+  widen(module: CoreModule, bits: number, n: number, x: number): StatusId;
 }
 
 function minifloat(id: MinifloatId): FloatFormatInfo {
@@ -90,7 +90,7 @@ export function castFloat(
   const { from, out } = options;
   const saturate = options.saturate === undefined || checkBoolean(options.saturate, 'saturate');
   const source = sourceOf(core, x, from, 'x');
-  const overflow = saturate ? Overflow.saturate : Overflow.escape;
+  const overflow = saturate ? OverflowId.saturate : OverflowId.escape;
   const bits = new Sink(core, format.storage, source.length, out, 'out');
   checkApart(x, out, 'out');
   const { module } = core;

@@ -1,6 +1,6 @@
 // Codes of a codebook: checks and restores those of a caller.
 import { checkNumber, checkOwnShape, checkWhole, sizeOfShape } from '../core/check.js';
-import { CodebookJob, Decision, maxCodebookSize, Status } from '../core/door.js';
+import { CodebookJobRecord, DecisionId, maxCodebookSize, StatusId } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { exactly, ofType, whole } from '../core/option-problem.js';
@@ -55,12 +55,12 @@ export interface CodebookAddresses {
 export function withCodebookMemory<T>(
   core: Core,
   blocks: number,
-  { blockSize, values, decision }: Pick<CodebookJob, 'blockSize' | 'values' | 'decision'>,
+  { blockSize, values, decision }: Pick<CodebookJobRecord, 'blockSize' | 'values' | 'decision'>,
   f: (at: CodebookAddresses) => T,
 ): T {
   return core.withMemory((maxCodebookSize + blocks) * 4, (codebook) => {
     const absmax = codebook + maxCodebookSize * 4;
-    return core.withRecord(CodebookJob, { blockSize, absmax, codebook, values, decision }, (job) =>
+    return core.withRecord(CodebookJobRecord, { blockSize, absmax, codebook, values, decision }, (job) =>
       f({ job, codebook, absmax }),
     );
   });
@@ -113,7 +113,7 @@ export class GivenCodebook implements GivenTensor {
   /** Calls f with the address of a CodebookJob of this tensor. */
   #withJob<T>(f: (job: number) => T): T {
     const core = this.#core;
-    const record = { blockSize: this.#blockSize, values: this.#values.length, decision: Decision.nearest };
+    const record = { blockSize: this.#blockSize, values: this.#values.length, decision: DecisionId.nearest };
     return withCodebookMemory(core, this.#absmax.length, record, ({ job, codebook, absmax }) => {
       checkUnchanged(this.#absmax, Math.ceil(this.length / this.#blockSize), `${this.#what}.absmax`);
       core.module.HEAPF32.set(this.#values, codebook / 4);
@@ -131,8 +131,8 @@ export class GivenCodebook implements GivenTensor {
     throw rangeError(`${this.#what}.data[${start + index}]`, whole(0, length - 1), all[index]);
   }
 
-  #check(status: Status, codes: number, count: number, start: number): void {
-    if (status === Status.badRange) this.#failCode(codes, count, start);
+  #check(status: StatusId, codes: number, count: number, start: number): void {
+    if (status === StatusId.badRange) this.#failCode(codes, count, start);
     checkStatus(status);
   }
 
@@ -162,7 +162,7 @@ export class GivenCodebook implements GivenTensor {
     const bits = bitsOf(length);
     return packTiles(this.#core, this.#codes, bits, out, (from, count, to, start) => {
       const status = module._packCodebook(from, count, length, bits, to);
-      if (status === Status.badRange) this.#failCode(from, count, start);
+      if (status === StatusId.badRange) this.#failCode(from, count, start);
       return status;
     });
   }

@@ -1,7 +1,7 @@
 // Error measures of a quantized tensor or an array against the original floats.
 
 import { checkShape, choiceIndex } from '../core/check.js';
-import { ErrorSums, Layout as LayoutRecord } from '../core/door.js';
+import { ErrorSumsRecord, LayoutRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
@@ -146,7 +146,7 @@ function measureEach(
   other: (start: number, count: number) => number,
 ): ErrorMeasures[] {
   const { parameters } = layout;
-  const bytes = parameters * ErrorSums.bytes;
+  const bytes = parameters * ErrorSumsRecord.bytes;
   const measure = (record: number, sums: number) => {
     core.module.HEAPU8.fill(0, sums, sums + bytes);
     // Use the same tiles for any source, because the last bits of float32 sums depend on them.

@@ -1,6 +1,13 @@
 // Checks the options of `quantize`, and turns them into a job for the core.
 import { checkBoolean, checkNumber, checkShape, enumChoice } from '../core/check.js';
-import { maxZeroPoint, NonFinite, type QuantizationSpec, Rounding, Scheme, SymmetricRange } from '../core/door.js';
+import {
+  maxZeroPoint,
+  NonFiniteId,
+  type QuantizationSpecRecord,
+  RoundingId,
+  SchemeId,
+  SymmetricRangeId,
+} from '../core/door.js';
 import { outOfMemory, rangeError, typeError } from '../core/errors.js';
 import { type Expected, exactly, ofType, oneOf, onlyWith, whole } from '../core/option-problem.js';
 import { type RangeSearch, rangeNames, searchOf } from '../core/range.js';
@@ -15,7 +22,7 @@ export interface Job {
   readonly shape: number[];
   readonly granularity: Granularity;
   readonly layout: Layout;
-  readonly spec: QuantizationSpec;
+  readonly spec: QuantizationSpecRecord;
   readonly range: ResolvedRange;
 }
 
@@ -27,26 +34,26 @@ type ResolvedRange =
   | { readonly kind: 'given'; readonly scale: Float32Array; readonly zeroPoint: Int32Array };
 
 /** A spec for calls that read only its type. */
-export function specOfDType({ bits, signed }: DTypeInfo): QuantizationSpec {
+export function specOfDType({ bits, signed }: DTypeInfo): QuantizationSpecRecord {
   return {
     dtype: { bits, isSigned: signed },
-    scheme: Scheme.symmetric,
-    symmetricRange: SymmetricRange.restricted,
+    scheme: SchemeId.symmetric,
+    symmetricRange: SymmetricRangeId.restricted,
     includeZero: true,
-    rounding: Rounding.onnx,
-    nonFinite: NonFinite.error,
+    rounding: RoundingId.onnx,
+    nonFinite: NonFiniteId.error,
   };
 }
 
-function specOf(options: QuantizeOptions, { bits, signed }: DTypeInfo): QuantizationSpec {
+function specOf(options: QuantizeOptions, { bits, signed }: DTypeInfo): QuantizationSpecRecord {
   const includeZero = options.includeZero === undefined || checkBoolean(options.includeZero, 'includeZero');
   return {
     dtype: { bits, isSigned: signed },
-    scheme: enumChoice(options, 'scheme', Scheme, Scheme.symmetric),
-    symmetricRange: enumChoice(options, 'symmetricRange', SymmetricRange, SymmetricRange.restricted),
+    scheme: enumChoice(options, 'scheme', SchemeId, SchemeId.symmetric),
+    symmetricRange: enumChoice(options, 'symmetricRange', SymmetricRangeId, SymmetricRangeId.restricted),
     includeZero,
-    rounding: enumChoice(options, 'rounding', Rounding, Rounding.onnx),
-    nonFinite: enumChoice(options, 'nonFinite', NonFinite, NonFinite.error),
+    rounding: enumChoice(options, 'rounding', RoundingId, RoundingId.onnx),
+    nonFinite: enumChoice(options, 'nonFinite', NonFiniteId, NonFiniteId.error),
   };
 }
 

@@ -43,7 +43,7 @@ export interface Weights {
   readonly inputs: number;
   /** Inputs that share a scale. */
   readonly groupSize: number;
-  /** Bits of a code: 4, 8 or 32, as in LayerSpec of the door. */
+  /** Bits of a code: 4, 8 or 32, as in LayerSpecRecord. */
   readonly bits: number;
   /** True if every scale has its own zero point. */
   readonly zeroPoints: boolean;

@@ -1,7 +1,7 @@
 // The layout of scales and zero points over the elements of an array.
 
 import { checkKind, checkNumber, checkWhole } from '../core/check.js';
-import { Granularity as Granularities, type Layout as LayoutRecord } from '../core/door.js';
+import { GranularityId, type LayoutRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { whole } from '../core/option-problem.js';
 import { granularityKinds } from './calls.js';
@@ -58,7 +58,7 @@ export function resolveMembers(
 
 /** One scale and zero point for all elements. */
 export const perTensor: LayoutRecord = {
-  granularity: Granularities.perTensor,
+  granularity: GranularityId.perTensor,
   axisSize: 1,
   innerSize: 1,
   groupSize: 1,
@@ -69,7 +69,7 @@ export function layoutOf(granularity: Granularity, shape: readonly number[], siz
   if (granularity.kind === 'per-tensor') {
     // Written out because object spread would slow down calls on small arrays.
     return {
-      granularity: Granularities.perTensor,
+      granularity: GranularityId.perTensor,
       axisSize: 1,
       innerSize: 1,
       groupSize: 1,
@@ -83,7 +83,7 @@ export function layoutOf(granularity: Granularity, shape: readonly number[], siz
   for (let i = axis + 1; i < shape.length; i++) innerSize *= shape[i] ?? 1;
   if (granularity.kind === 'per-channel') {
     return {
-      granularity: Granularities.perChannel,
+      granularity: GranularityId.perChannel,
       axisSize,
       innerSize,
       groupSize: 1,
@@ -94,7 +94,7 @@ export function layoutOf(granularity: Granularity, shape: readonly number[], siz
   const groupSize = Math.max(1, Math.min(granularity.groupSize, axisSize));
   const outerSize = size === 0 ? 0 : size / (axisSize * innerSize);
   const parameters = outerSize * Math.ceil(axisSize / groupSize) * innerSize;
-  return { granularity: Granularities.perGroup, axisSize, innerSize, groupSize, size, parameters };
+  return { granularity: GranularityId.perGroup, axisSize, innerSize, groupSize, size, parameters };
 }
 
 /** Number of elements that share a parameter. */
@@ -102,8 +102,8 @@ export function sizeOfParameter(
   { size, granularity, axisSize, innerSize, groupSize }: Layout,
   parameter: number,
 ): number {
-  if (granularity === Granularities.perTensor) return size;
-  if (granularity === Granularities.perChannel) return size / axisSize;
+  if (granularity === GranularityId.perTensor) return size;
+  if (granularity === GranularityId.perChannel) return size / axisSize;
   const group = Math.floor(parameter / innerSize) % Math.ceil(axisSize / groupSize);
   return Math.min(groupSize, axisSize - group * groupSize);
 }
@@ -116,8 +116,8 @@ export interface Runs {
 
 /** The runs of a layout in which neighboring elements share each scale; undefined for other layouts. */
 export function runsOf({ size, granularity, axisSize, innerSize, groupSize }: Layout): Runs | undefined {
-  if (granularity === Granularities.perTensor) return { line: size, run: size };
-  if (granularity === Granularities.perGroup) return innerSize === 1 ? { line: axisSize, run: groupSize } : undefined;
+  if (granularity === GranularityId.perTensor) return { line: size, run: size };
+  if (granularity === GranularityId.perGroup) return innerSize === 1 ? { line: axisSize, run: groupSize } : undefined;
   return innerSize > 1 && size === axisSize * innerSize ? { line: innerSize, run: innerSize } : undefined;
 }
 

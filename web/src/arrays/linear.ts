@@ -1,6 +1,6 @@
 // Integers with scales and zero points: checks and restores those of a caller.
 import { checkBoolean, checkOwnShape, sizeOfShape } from '../core/check.js';
-import { LinearJob, type QuantizationSpec } from '../core/door.js';
+import { LinearJobRecord, type QuantizationSpecRecord } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { exactly, ofType, whole } from '../core/option-problem.js';
@@ -55,7 +55,7 @@ export class GivenLinear implements GivenTensor {
   readonly #info: DTypeInfo;
   readonly #granularity: Granularity;
   readonly #layout: Layout;
-  readonly #spec: QuantizationSpec;
+  readonly #spec: QuantizationSpecRecord;
   readonly #scale: Float32Array;
   readonly #zeroPoint: Int32Array;
 
@@ -87,7 +87,7 @@ export class GivenLinear implements GivenTensor {
     checkUnchanged(this.#zeroPoint, parameters, `${this.#what}.zeroPoint`);
   }
 
-  /** Calls f with the address of a LinearJob of this tensor. */
+  /** Calls f with the address of a LinearJobRecord of this tensor. */
   #withJob<T>(f: (job: number) => T): T {
     const core = this.#core;
     return withParameters(core, this.#layout, this.#spec, ({ job, scale, zeroPoint }) => {
@@ -166,7 +166,7 @@ export class GivenLinear implements GivenTensor {
         const codes = addressOf(core, this.#codes, row * inputs, rows * inputs, 1, own + 8 * n);
         this.#checkCodes(codes, row * inputs, rows * inputs);
         const job = { layout: perTensor, spec: this.#spec, scale: own, zeroPoint: own + 4 * n, parameters: n };
-        core.withRecord(LinearJob, job, (record) =>
+        core.withRecord(LinearJobRecord, job, (record) =>
           checkStatus(core.module.setLayerCodes(layer, row, codes, rows * inputs, record)),
         );
       },

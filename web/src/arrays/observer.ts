@@ -1,7 +1,7 @@
 // Calibration: chooses scale and zero point for values that arrive in batches, in bounded memory.
 import { bindMethods } from '../core/bind.js';
 import { checkKind, checkNumber, checkShape, choiceIndex } from '../core/check.js';
-import { Layout as LayoutRecord, RangeMethod, Scheme } from '../core/door.js';
+import { LayoutRecord, RangeMethodId, SchemeId } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { exactly, oneOf, onlyWith, without } from '../core/option-problem.js';
@@ -235,13 +235,13 @@ export class Observer {
     let { min, max }: Ends = ends;
     if (job.range.kind === 'search' && histogram !== undefined) {
       const { method, percentile } = job.range.search;
-      if (method === RangeMethod.percentile) {
+      if (method === RangeMethodId.percentile) {
         const pairs = this.#pairs(histogram, ends);
-        const symmetric = job.spec.scheme === Scheme.symmetric;
+        const symmetric = job.spec.scheme === SchemeId.symmetric;
         const high = this.#percentile(pairs, percentile / 100, symmetric ? Math.abs : Number);
         min = Float32Array.of(symmetric ? -high : this.#percentile(pairs, 1 - percentile / 100, Number));
         max = Float32Array.of(high);
-      } else if (method === RangeMethod.entropy || job.info.bits <= 8) {
+      } else if (method === RangeMethodId.entropy || job.info.bits <= 8) {
         return this.#search(this.#pairs(histogram, ends), job, method);
       }
     }
@@ -257,7 +257,7 @@ export class Observer {
   }
 
   /** Finds parameters for the values of the histogram. */
-  #search(pairs: readonly number[], { layout, spec }: Job, method: RangeMethod): NewParameters {
+  #search(pairs: readonly number[], { layout, spec }: Job, method: RangeMethodId): NewParameters {
     const core = this.#core;
     return withParameters(core, layout, spec, ({ job, scale, zeroPoint }) => {
       const bytes = core.withRecord(LayoutRecord, layout, (at) => core.module.searchScratchBytes(at, 0, false));

@@ -1,6 +1,6 @@
 // Dense packing, tile by tile: code i takes the bits [i * bits, (i + 1) * bits).
 
-import { DType as DTypeRecord, type Status } from '../core/door.js';
+import { DTypeRecord, type StatusId } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, elementBytes, forEachTile } from '../core/memory.js';
 import { exactly } from '../core/option-problem.js';
@@ -28,7 +28,7 @@ export function packTiles(
   codes: CodeReader,
   bits: number,
   out: unknown,
-  pack: (from: number, count: number, to: number, start: number) => Status,
+  pack: (from: number, count: number, to: number, start: number) => StatusId,
 ): Uint8Array | WasmArray {
   const packed = new Sink(core, 'uint8', packedSize(codes.length, bits), out, 'out');
   const tile = core.scratch.x;
@@ -49,7 +49,7 @@ export function unpackTiles(
   bits: number,
   storage: DTypeInfo['storage'],
   out: unknown,
-  unpack: (from: number, count: number, to: number) => Status,
+  unpack: (from: number, count: number, to: number) => StatusId,
 ): CodeArray | WasmArray {
   const packed = bytesOfCodes(core, bytes, n, bits, 'bytes');
   const codes = new Sink(core, storage, n, out, 'out');

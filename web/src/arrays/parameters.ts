@@ -1,6 +1,6 @@
 // Scales and zero points in wasm memory: allocates and finds them.
 
-import { Layout as LayoutRecord, LinearJob, NonFinite, type QuantizationSpec, Status } from '../core/door.js';
+import { LayoutRecord, LinearJobRecord, NonFiniteId, type QuantizationSpecRecord, StatusId } from '../core/door.js';
 import { type Core, checkStatus, forEachTile, tileParameters } from '../core/memory.js';
 import { checkOptionsOf } from './calls.js';
 import { type Job, jobOf, specOfDType } from './job.js';
@@ -12,7 +12,7 @@ import { dtypeInfo } from './tensor.js';
 
 /** Addresses in wasm memory. Each array has one element for each parameter of a layout. */
 export interface Parameters {
-  /** A LinearJob of these scales and zero points. */
+  /** A LinearJobRecord of these scales and zero points. */
   readonly job: number;
   readonly scale: number;
   readonly zeroPoint: number;
@@ -22,10 +22,15 @@ export interface Parameters {
 }
 
 /** Calls f with memory for the parameters of a layout. */
-export function withParameters<T>(core: Core, layout: Layout, spec: QuantizationSpec, f: (at: Parameters) => T): T {
+export function withParameters<T>(
+  core: Core,
+  layout: Layout,
+  spec: QuantizationSpecRecord,
+  f: (at: Parameters) => T,
+): T {
   const n = layout.parameters;
   const use = (scale: number, zeroPoint: number, min: number, max: number) =>
-    core.withRecord(LinearJob, { layout, spec, scale, zeroPoint, parameters: n }, (job) =>
+    core.withRecord(LinearJobRecord, { layout, spec, scale, zeroPoint, parameters: n }, (job) =>
       f({ job, scale, zeroPoint, min, max }),
     );
   const { scale, zeroPoint } = core.scratch;
@@ -38,12 +43,12 @@ export function withParameters<T>(core: Core, layout: Layout, spec: Quantization
 export function failQuantizing(
   source: Source,
   core: Core,
-  status: Status,
+  status: StatusId,
   x: number,
   count: number,
   start: number,
 ): never {
-  if (status === Status.nonFinite) {
+  if (status === StatusId.nonFinite) {
     const advice = "pass nonFinite: 'saturate' to quantize the rest and saturate such values";
     throw nonFiniteError(source, core, x, count, start, advice);
   }
@@ -77,7 +82,7 @@ export function findParameters(core: Core, source: Source, { range, layout }: Jo
           columns > 0
             ? module._searchImportantQparams(at.job, x, n, weights, columns, scratch, bytes)
             : module.searchQparams(at.job, x, n, search.method, search.percentile, scratch, bytes);
-        if (status !== Status.ok) failQuantizing(source, core, status, x, n, 0);
+        if (status !== StatusId.ok) failQuantizing(source, core, status, x, n, 0);
       });
       return;
     }
@@ -97,14 +102,14 @@ export function observeRange(core: Core, source: Source, layout: Layout, { job, 
   forEachTile(source.length, source.inPlace, (start, count) => {
     const x = source.at(start, count);
     const status = core.module._observe(job, x, count, start, min, max);
-    if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
+    if (status !== StatusId.ok) failQuantizing(source, core, status, x, count, start);
   });
 }
 
 /** The range of the finite values; [0, 0] without finite values. */
 export function finiteRange(core: Core, source: Source): { readonly min: number; readonly max: number } {
   const layout = layoutOf({ kind: 'per-tensor' }, [source.length], source.length);
-  const spec = { ...specOfDType(dtypeInfo('int8')), nonFinite: NonFinite.saturate };
+  const spec = { ...specOfDType(dtypeInfo('int8')), nonFinite: NonFiniteId.saturate };
   return withParameters(core, layout, spec, (at) => {
     observeRange(core, source, layout, at);
     const { HEAPF32 } = core.module;

@@ -1,7 +1,7 @@
 // Quantizes floats to codes of a codebook: blocks with one scale each, called absmax, and one list of values for all blocks.
 
 import { checkKeys, checkShape, checkWhole, choiceIndex } from '../core/check.js';
-import { Decision, PublishedCodebook, Status } from '../core/door.js';
+import { DecisionId, PublishedCodebookId, StatusId } from '../core/door.js';
 import { typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
 import { type Expected, ofType, oneOf } from '../core/option-problem.js';
@@ -66,7 +66,7 @@ const defaultBlockSize = 64;
 interface Codebook {
   /** Number of values. */
   readonly count: number;
-  readonly decision: Decision;
+  readonly decision: DecisionId;
   readonly learned: boolean;
   /** Writes the values to an address, unless they are learned. */
   fill(core: Core, at: number): void;
@@ -85,22 +85,22 @@ function codebookOf(codebook: unknown): Codebook {
   if (codebook === 'nf4' || codebook === 'fp4') {
     return {
       count: publishedCount,
-      decision: Decision[codebook],
+      decision: DecisionId[codebook],
       learned: false,
-      fill: (core, at) => core.module.publishedCodebook(PublishedCodebook[codebook], at),
+      fill: (core, at) => core.module.publishedCodebook(PublishedCodebookId[codebook], at),
     };
   }
   if (typeof codebook === 'object' && codebook !== null && 'learn' in codebook) {
     checkKeys(codebook, ['learn'], 'codebook');
     const count = checkCount(codebook.learn, 'codebook.learn');
-    return { count, decision: Decision.nearest, learned: true, fill() {} };
+    return { count, decision: DecisionId.nearest, learned: true, fill() {} };
   }
   if (typeof codebook === 'string') throw typeNameError('codebook', codebookNames, codebook, codebookForm);
   if (!ArrayBuffer.isView(codebook)) throw typeError('codebook', codebookForm, codebook);
   const values = valuesOf(codebook, 'codebook');
   return {
     count: values.length,
-    decision: Decision.nearest,
+    decision: DecisionId.nearest,
     learned: false,
     fill: (core, at) => core.module.HEAPF32.set(values, at / 4),
   };
@@ -193,7 +193,7 @@ function walk(run: CodebookRun, source: Source, step: TileVisitor): void {
 function observe({ core, source, job }: CodebookRun): TileVisitor {
   return (x, count, start) => {
     const status = core.module._observeAbsmax(job, x, count, start);
-    if (status === Status.nonFinite) {
+    if (status === StatusId.nonFinite) {
       throw nonFiniteError(source, core, x, count, start, 'codes of a codebook stand for finite values only');
     }
     checkStatus(status);

@@ -1,6 +1,6 @@
 // Quantizes floats to integers with scales and zero points.
 import { checkBoolean, checkKeys } from '../core/check.js';
-import { QuantizationSpec, Status } from '../core/door.js';
+import { QuantizationSpecRecord, StatusId } from '../core/door.js';
 import { typeError } from '../core/errors.js';
 import { type Core, forEachTile, stepSize, tileParameters, tileSize } from '../core/memory.js';
 import { type Expected, ofType } from '../core/option-problem.js';
@@ -92,7 +92,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
 function quantizeRuns(
   core: Core,
   source: Source,
-  spec: QuantizationSpec,
+  spec: QuantizationSpecRecord,
   { line, run }: Runs,
   { codes, scale, zeroPoint }: Sinks,
 ): void {
@@ -105,7 +105,7 @@ function quantizeRuns(
   const whole = lines >= 1 && runsPerLine <= tileParameters;
   const linesAtATime = whole ? Math.min(lines, Math.max(1, Math.floor(tileParameters / runsPerLine))) : 1;
   const step = whole ? linesAtATime * line : Math.max(1, Math.floor(most / run)) * run;
-  const record = core.pushRecord(QuantizationSpec, spec);
+  const record = core.pushRecord(QuantizationSpecRecord, spec);
   try {
     for (let start = 0, parameter = 0; start < n; ) {
       const count = whole ? Math.min(step, n - start) : Math.min(step, line - (start % line));
@@ -122,7 +122,7 @@ function quantizeRuns(
         scratch.zeroPoint,
         codes.at(start, scratch.y),
       );
-      if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
+      if (status !== StatusId.ok) failQuantizing(source, core, status, x, count, start);
       // Copy its results to the sinks.
       codes.put(start, count, scratch.y);
       scale.copy(parameter, used, scratch.scale);
@@ -162,7 +162,7 @@ function quantizeInPasses(core: Core, given: Source, job: Job, sinks: Sinks, sum
           sums === undefined
             ? core.module._quantizeLinear(at.job, x, count, start, to)
             : core.module._quantizeLinearMeasured(at.job, x, count, start, to, sums);
-        if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
+        if (status !== StatusId.ok) failQuantizing(source, core, status, x, count, start);
         codes.put(start, count, tile);
       });
     });

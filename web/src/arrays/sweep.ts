@@ -1,7 +1,7 @@
 // The errors of many settings at once.
 
 import { checkKeys, checkShape } from '../core/check.js';
-import { ErrorSums, LinearJob, Scheme, Status } from '../core/door.js';
+import { ErrorSumsRecord, LinearJobRecord, SchemeId, StatusId } from '../core/door.js';
 import { typeError, within } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, forEachTile } from '../core/memory.js';
@@ -59,7 +59,7 @@ const wideZeroPointBits = 32;
 /** See SweepMeasures. */
 function bitsPerNumber({ info, layout, spec, range }: Job): number {
   const narrow = spec.includeZero && range.kind !== 'given';
-  const hasZeroPoints = spec.scheme === Scheme.asymmetric || range.kind === 'given';
+  const hasZeroPoints = spec.scheme === SchemeId.asymmetric || range.kind === 'given';
   const zeroPointBits = !hasZeroPoints ? 0 : narrow ? info.bits : wideZeroPointBits;
   return layout.size === 0 ? 0 : info.bits + (layout.parameters * (floatBits + zeroPointBits)) / layout.size;
 }
@@ -73,11 +73,11 @@ interface SweepAddresses {
 function writeJob(core: Core, source: Source, job: Job, sums: number): SweepAddresses {
   const { layout, spec } = job;
   const n = layout.parameters;
-  const record = sums + ErrorSums.bytes;
-  const scale = record + LinearJob.bytes;
+  const record = sums + ErrorSumsRecord.bytes;
+  const scale = record + LinearJobRecord.bytes;
   const zeroPoint = scale + n * 4;
-  core.module.HEAPU8.fill(0, sums, sums + ErrorSums.bytes);
-  LinearJob.write(core.module, record, { layout, spec, scale, zeroPoint, parameters: n });
+  core.module.HEAPU8.fill(0, sums, sums + ErrorSumsRecord.bytes);
+  LinearJobRecord.write(core.module, record, { layout, spec, scale, zeroPoint, parameters: n });
   core.withMemory(n * 8, (min) =>
     findParameters(core, source, job, { job: record, scale, zeroPoint, min, max: min + n * 4 }),
   );
@@ -89,7 +89,7 @@ function measureJobs(core: Core, source: Source, jobs: readonly Job[]): ErrorMea
   const allocated: number[] = [];
   try {
     const written = jobs.map((job) => {
-      const sums = core.allocate(ErrorSums.bytes + LinearJob.bytes + job.layout.parameters * 8);
+      const sums = core.allocate(ErrorSumsRecord.bytes + LinearJobRecord.bytes + job.layout.parameters * 8);
       allocated.push(sums);
       return writeJob(core, source, job, sums);
     });
@@ -97,7 +97,7 @@ function measureJobs(core: Core, source: Source, jobs: readonly Job[]): ErrorMea
       const x = source.at(start, count);
       for (const { sums, record } of written) {
         const status = core.module._quantizeLinearMeasured(record, x, count, start, core.scratch.y, sums);
-        if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
+        if (status !== StatusId.ok) failQuantizing(source, core, status, x, count, start);
       }
     });
     return written.map(({ sums }) =>

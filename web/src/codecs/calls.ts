@@ -1,19 +1,19 @@
 /** Calls of the core that codecs share. Addresses are in bytes of wasm memory. */
 import { blockTypeInfo, isBlockType } from '../core/blocks.js';
 import {
-  DecodedTile,
-  ElementType,
-  Encoded as EncodedRecord,
-  ErrorSums,
+  DecodedTileRecord,
+  ElementTypeId,
+  EncodedRecord,
+  ErrorSumsRecord,
   type Heaps,
-  Moments,
-  ObservedSets,
-  ObservedTile,
-  ProblemKind,
-  type Problem as ProblemRecord,
-  Role as RoleNumber,
-  Status,
-  Tile as TileRecord,
+  MomentsRecord,
+  ObservedSetsRecord,
+  ObservedTileRecord,
+  ProblemKindId,
+  type ProblemRecord,
+  RoleId,
+  StatusId,
+  TileRecord,
 } from '../core/door.js';
 import { outOfMemory, ScalepointError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
@@ -22,16 +22,17 @@ import type { Bytes, Encoded, Observed, Problem, Role, Tile, ValueRange } from '
 import { bytesOfElements } from './elements.js';
 
 /** A call, with the addresses of the arena of the core and of its result. */
-type CoreCall = (arena: number, result: number) => Status;
+type CoreCall = (arena: number, result: number) => StatusId;
 
 /** The same of a tile. */
-type TileCall = (tile: number, ...addresses: Parameters<CoreCall>) => Status;
+type TileCall = (tile: number, ...addresses: Parameters<CoreCall>) => StatusId;
 
 /** Checks the status of a call whose arguments are right. A failure is a bug of this package, except for scales from a file and full memory. */
-function check(status: Status): void {
-  if (status === Status.badScale) throw new ScalepointError('BAD_FILE', 'a scale is not a positive and finite number');
-  if (status === Status.outOfMemory) throw outOfMemory('the results of a tile');
-  if (status !== Status.ok) throw new Error(`the core refused a tile with status ${status}`);
+function check(status: StatusId): void {
+  if (status === StatusId.badScale)
+    throw new ScalepointError('BAD_FILE', 'a scale is not a positive and finite number');
+  if (status === StatusId.outOfMemory) throw outOfMemory('the results of a tile');
+  if (status !== StatusId.ok) throw new Error(`the core refused a tile with status ${status}`);
 }
 
 /** Runs a call that takes its memory from the arena. Returns its result. */
@@ -52,7 +53,7 @@ function inArena<R>(
 
 /** The core's number of an element type. */
 function numberOf(type: string): number {
-  return isBlockType(type) ? blockTypeInfo(type).id : ElementType[type as keyof typeof ElementType];
+  return isBlockType(type) ? blockTypeInfo(type).id : ElementTypeId[type as keyof typeof ElementTypeId];
 }
 
 const noRanges = new Float32Array(0);
@@ -71,7 +72,7 @@ function placeRanges(core: Core, { ranges = noRanges }: Tile, arena: Arena): num
 
 /** The bit of a part that the core makes. */
 function bitOf(role: string): number {
-  const number = (RoleNumber as Readonly<Record<string, number | undefined>>)[role];
+  const number = (RoleId as Readonly<Record<string, number | undefined>>)[role];
   if (number === undefined)
     throw new Error(`scalepoint: the core makes no part '${role}'; see Role in cpp/codecs/codec.h`);
   return 1 << number;
@@ -108,10 +109,10 @@ function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) =
 }
 
 const problemKinds = {
-  [ProblemKind.none]: undefined,
-  [ProblemKind.nonFinite]: 'non-finite',
-  [ProblemKind.beyondFloat32]: 'beyond float32',
-  [ProblemKind.overflow]: 'overflow',
+  [ProblemKindId.none]: undefined,
+  [ProblemKindId.nonFinite]: 'non-finite',
+  [ProblemKindId.beyondFloat32]: 'beyond float32',
+  [ProblemKindId.overflow]: 'overflow',
 } as const;
 
 function problemOf({ kind, index, value }: ProblemRecord): { problem?: Problem } {
@@ -130,7 +131,7 @@ export function encodeTile(core: Core, tile: Tile, arena: Arena, call: TileCall,
     const { data, size } = bytes[role as keyof typeof bytes];
     parts[role] = { address: data, bytes: size };
   }
-  if (problem.kind !== ProblemKind.none) return { parts, ...problemOf(problem) };
+  if (problem.kind !== ProblemKindId.none) return { parts, ...problemOf(problem) };
   return tile.measures ? { parts, sums: Object.values(sums) } : { parts };
 }
 
@@ -138,7 +139,7 @@ export function encodeTile(core: Core, tile: Tile, arena: Arena, call: TileCall,
 interface InputCalls {
   readonly plain: TileCall;
   /** Passes errors on. */
-  readonly fed: (tile: number, moments: number, ...addresses: Parameters<CoreCall>) => Status;
+  readonly fed: (tile: number, moments: number, ...addresses: Parameters<CoreCall>) => StatusId;
 }
 
 /** Encodes a tile, passing errors on if it has moments. @param importance that of the inputs */
@@ -151,14 +152,14 @@ export function encodeTileByInputs(
 ): Encoded {
   const { moments } = tile;
   if (moments === undefined) return encodeTile(core, tile, arena, plain, importance);
-  return core.withRecord(Moments, moments, (record) =>
+  return core.withRecord(MomentsRecord, moments, (record) =>
     encodeTile(core, tile, arena, (at, ...rest) => fed(at, record, ...rest), importance),
   );
 }
 
 /** Decodes a tile with the call of a codec. Returns the address of the floats. */
 export function decodeTile(core: Core, arena: Arena, call: CoreCall): number {
-  return inArena(core, arena, DecodedTile, call).x;
+  return inArena(core, arena, DecodedTileRecord, call).x;
 }
 
 /** A tile of elements without any parts to make. */
@@ -191,7 +192,7 @@ export function observe(
   source: number,
 ): { readonly range?: ValueRange; readonly problem?: Problem } {
   const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
-    inArena(core, arena, ObservedTile, (...addresses) => core.models.observeTile(tile, ...addresses)),
+    inArena(core, arena, ObservedTileRecord, (...addresses) => core.models.observeTile(tile, ...addresses)),
   );
   const { range, problem } = result;
   return { range: [range.min, range.max], ...problemOf(problem) };
@@ -200,7 +201,7 @@ export function observe(
 /** Observes the sets of a tile. For a tile in pieces, the last piece has the result. */
 export function observeSets(core: Core, tile: Tile, arena: Arena, call: TileCall): Observed {
   const result = withTile(core, tile, 0, (at) =>
-    inArena(core, arena, ObservedSets, (...addresses) => call(at, ...addresses)),
+    inArena(core, arena, ObservedSetsRecord, (...addresses) => call(at, ...addresses)),
   );
   const { ranges, count, problem } = result;
   const { piece } = tile;
@@ -225,7 +226,7 @@ export function storedRecord(
 
 /** The sums of the errors of n floats at y against those at x. */
 export function errorsOf({ module, scratch }: Core, x: number, y: number, n: number): Float64Array<ArrayBuffer> {
-  const [begin, end] = [scratch.sums / 8, (scratch.sums + ErrorSums.bytes) / 8];
+  const [begin, end] = [scratch.sums / 8, (scratch.sums + ErrorSumsRecord.bytes) / 8];
   module.HEAPF64.fill(0, begin, end);
   check(module._accumulateError(x, y, n, scratch.sums));
   return module.HEAPF64.slice(begin, end) as Float64Array<ArrayBuffer>;

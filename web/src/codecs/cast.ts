@@ -1,5 +1,5 @@
 /** Casts floats to another type. The arithmetic is in cpp/codecs/cast.cpp. */
-import { Cast as CastRecord, ElementType } from '../core/door.js';
+import { CastRecord, ElementTypeId } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
@@ -47,7 +47,7 @@ export const cast: Codec<CastForm> = {
   overflow: ({ to }) => `, too large for ${to}`,
 
   encode(core, tile, { to, saturate = false, importance }, arena) {
-    return core.withRecord(CastRecord, { to: ElementType[to], saturate }, (cast) =>
+    return core.withRecord(CastRecord, { to: ElementTypeId[to], saturate }, (cast) =>
       encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeCast(at, cast, ...addresses), importance),
     );
   },

@@ -9,7 +9,7 @@
  * Other programs read packed codes of two dimensions only. Tensors of more dimensions are packed as the matrix.
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors at ac8e2ba8.
  */
-import { CompressedTensors, ElementType, Stored } from '../core/door.js';
+import { CompressedTensorsRecord, ElementTypeId, StoredRecord } from '../core/door.js';
 import { noteOf } from '../core/note.js';
 import { mention } from '../core/option-problem.js';
 import { mseSearch, type SearchedRange, searchedMembers, searchOf } from '../core/range.js';
@@ -248,14 +248,14 @@ function checksOf(shape: readonly number[], form: CompressedForm, role: Role): r
 // --------------------------------------------------------------------------------------------------------------- in the core
 
 /** The record of a form for the core. */
-function codesOf({ type, bits, symmetric, groupSize, packed, scale, range }: CompressedForm): CompressedTensors {
+function codesOf({ type, bits, symmetric, groupSize, packed, scale, range }: CompressedForm): CompressedTensorsRecord {
   return {
     float8: type === 'float',
     bits,
     symmetric,
     groupSize: groupSize ?? 0,
     packed,
-    scale: ElementType[scale],
+    scale: ElementTypeId[scale],
     search: range !== undefined,
     ...(searchOf(range, [searchedMembers]) ?? mseSearch),
   };
@@ -273,7 +273,7 @@ export const compressedTensors: Codec<CompressedForm> = {
   encode(core, whole, form, arena) {
     // Without elements, a tile needs no memory for its columns.
     const tile = readsElements(whole) ? whole : { ...whole, columns: 1 };
-    return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
+    return core.withRecord(CompressedTensorsRecord, codesOf(form), (codes) =>
       encodeTileByInputs(core, tile, form.importance, arena, {
         plain: (at, ...rest) => core.models.encodeCompressedTensors(at, codes, ...rest),
         fed: (at, moments, ...rest) => core.models.encodeCompressedTensorsWithFeedback(at, codes, moments, ...rest),
@@ -287,8 +287,8 @@ export const compressedTensors: Codec<CompressedForm> = {
       const { bytes, count } = partRuns(form, role, rectangle);
       return bytes * count;
     });
-    return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
-      core.withRecord(Stored, stored, (at) =>
+    return core.withRecord(CompressedTensorsRecord, codesOf(form), (codes) =>
+      core.withRecord(StoredRecord, stored, (at) =>
         decodeTile(core, arena, (...addresses) => core.models.decodeCompressedTensors(at, codes, ...addresses)),
       ),
     );

@@ -2,7 +2,7 @@
  * Codes with scales as ONNX's DequantizeLinear takes them: one scale for a tensor, for each index of an axis, or for blocks along an axis.
  * The arithmetic is in cpp/codecs/dequantize_linear.cpp.
  */
-import { DequantizeLinear, ElementType, Sharing, Stored } from '../core/door.js';
+import { DequantizeLinearRecord, ElementTypeId, SharingId, StoredRecord } from '../core/door.js';
 import { mseSearch, type SearchedRange, searchedMembers, searchOf } from '../core/range.js';
 import { decodeTile, encodeTileByInputs, observeSets, readsElements, storedRecord } from './calls.js';
 import {
@@ -304,14 +304,14 @@ function setsCutOf(
 function codesOf(
   { bits, signed, symmetric, sharing, blockSize, scale, range }: DequantizeLinearForm,
   piece?: Tile['piece'],
-): DequantizeLinear {
+): DequantizeLinearRecord {
   return {
     bits,
     isSigned: signed,
     symmetric,
-    sharing: Sharing[sharing],
+    sharing: SharingId[sharing],
     blockSize: blockSize ?? 0,
-    scale: ElementType[scale],
+    scale: ElementTypeId[scale],
     search: range !== undefined,
     ...(searchOf(range, [searchedMembers]) ?? mseSearch),
     goesOn: piece !== undefined && piece.row > 0,
@@ -338,7 +338,7 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
     // Without elements, a tile needs memory for one row or column only.
     const line = form.sharing === 'columns' ? { rows: 1 } : { columns: 1 };
     const tile = readsElements(whole) ? whole : { ...whole, ...line };
-    return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
+    return core.withRecord(DequantizeLinearRecord, codesOf(form), (codes) =>
       encodeTileByInputs(core, tile, form.importance, arena, {
         plain: (at, ...rest) => core.models.encodeDequantizeLinear(at, codes, ...rest),
         fed: (at, moments, ...rest) => core.models.encodeDequantizeLinearWithFeedback(at, codes, moments, ...rest),
@@ -347,7 +347,7 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
   },
 
   observe(core, tile, form, arena) {
-    return core.withRecord(DequantizeLinear, codesOf(form, tile.piece), (codes) =>
+    return core.withRecord(DequantizeLinearRecord, codesOf(form, tile.piece), (codes) =>
       observeSets(core, tile, arena, (at, ...addresses) =>
         core.models.observeDequantizeLinear(at, codes, ...addresses),
       ),
@@ -356,8 +356,8 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
 
   decode(core, { rows, columns, parts }, form, arena) {
     const stored = storedRecord(rows, columns, parts, (role) => sizeOf(form, rows, columns, role));
-    return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
-      core.withRecord(Stored, stored, (at) =>
+    return core.withRecord(DequantizeLinearRecord, codesOf(form), (codes) =>
+      core.withRecord(StoredRecord, stored, (at) =>
         decodeTile(core, arena, (...addresses) => core.models.decodeDequantizeLinear(at, codes, ...addresses)),
       ),
     );

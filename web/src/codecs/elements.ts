@@ -1,12 +1,12 @@
 /** Elements as files store them: single floats, or blocks of ggml. Every codec makes its parts from them. */
 import { blockTypeInfo, isBlockType } from '../core/blocks.js';
-import { ElementType } from '../core/door.js';
+import { ElementTypeId } from '../core/door.js';
 import { listedTypes } from '../core/listed-types.js';
 import { type ByteRuns, type Cuts, type Form, type Grid, type Rectangle, type Role, tileElements } from './codec.js';
 
 /** Bytes of one element of the types that are floats. Those of 8 bits are not ggml's. */
 const floatBytes: Readonly<Record<string, number>> = Object.fromEntries(
-  Object.entries(ElementType).map(([name, id]) => [name, listedTypes.find((type) => type.id === id)?.bytes ?? 1]),
+  Object.entries(ElementTypeId).map(([name, id]) => [name, listedTypes.find((type) => type.id === id)?.bytes ?? 1]),
 );
 
 /** Bytes of elements of a type that can be decoded to floats. */

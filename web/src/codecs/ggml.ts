@@ -1,6 +1,6 @@
 /** Blocks of ggml along the last dimension. The arithmetic is in cpp/codecs/ggml.cpp. */
 import { type BlockType, blockFacts, blockTypeInfo } from '../core/blocks.js';
-import { BlockSearch, FeedbackGroups, Ggml, ScaleForm } from '../core/door.js';
+import { BlockSearchId, FeedbackGroupsRecord, GgmlRecord, ScaleFormId } from '../core/door.js';
 import { encodeTileByInputs, floats } from './calls.js';
 import { type BitCheck, blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
@@ -20,12 +20,12 @@ function scaleChecks(type: BlockType): BitCheck[] {
   const { size, scale } = blockFacts(type);
   const finite = (float: string, what: string, at: number) => blockFinite(float, what, at, size.bytes);
   switch (scale.form) {
-    case ScaleForm.powerOfTwo:
+    case ScaleFormId.powerOfTwo:
       return [finite('F8_E8M0', 'block scale', scale.at)];
-    case ScaleForm.scattered:
+    case ScaleFormId.scattered:
       // The exponent lies in the last two of the four words.
       return [{ ...finite('F16', 'block scale', scale.at + 4), unit: 4, mask: 0x7000c000 }];
-    case ScaleForm.float16: {
+    case ScaleFormId.float16: {
       const check = finite('F16', 'block scale', scale.at);
       return scale.minimum ? [check, finite('F16', 'block minimum', scale.at + 2)] : [check];
     }
@@ -59,17 +59,17 @@ export const ggml: Codec<GgmlForm> = {
   overflow: ({ to }) => `, whose block of ${to} would need a scale beyond float16`,
 
   feedbackGroups(core, { to }) {
-    const result = core.pushRoom(FeedbackGroups.bytes);
+    const result = core.pushRoom(FeedbackGroupsRecord.bytes);
     core.models.feedbackGroups(blockTypeInfo(to).id, result);
-    const groups = FeedbackGroups.read(core.module, result);
+    const groups = FeedbackGroupsRecord.read(core.module, result);
     core.popRecord(result);
     return groups;
   },
 
   encode(core, tile, { to, importance, best = false }, arena) {
-    const search = best ? BlockSearch.best : BlockSearch.usual;
+    const search = best ? BlockSearchId.best : BlockSearchId.usual;
     const { models } = core;
-    return core.withRecord(Ggml, { to: blockTypeInfo(to).id, search }, (blocks) =>
+    return core.withRecord(GgmlRecord, { to: blockTypeInfo(to).id, search }, (blocks) =>
       encodeTileByInputs(core, tile, importance, arena, {
         plain: (at, ...rest) => models.encodeGgml(at, blocks, ...rest),
         fed: (at, moments, ...rest) => models.encodeGgmlWithFeedback(at, blocks, moments, ...rest),

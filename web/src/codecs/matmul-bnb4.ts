@@ -2,7 +2,7 @@
  * Blocks of 4-bit floats as the operator MatMulBnb4 of onnxruntime takes them: the columns of a matrix B [K, N] one after the other, each cut
  * into blocks with a scale. The arithmetic is in cpp/codecs/matmul_bnb4.cpp.
  */
-import { MatMulBnb4, PublishedCodebook, Stored } from '../core/door.js';
+import { MatMulBnb4Record, PublishedCodebookId, StoredRecord } from '../core/door.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
@@ -18,8 +18,8 @@ export interface MatMulBnb4Form extends Form {
   readonly transposed: boolean;
 }
 
-function codesOf({ blockSize, transposed }: MatMulBnb4Form): MatMulBnb4 {
-  return { book: PublishedCodebook.nf4, blockSize, transposed };
+function codesOf({ blockSize, transposed }: MatMulBnb4Form): MatMulBnb4Record {
+  return { book: PublishedCodebookId.nf4, blockSize, transposed };
 }
 
 /** Bytes of a part. */
@@ -28,7 +28,7 @@ function bytesOfPart(role: Role, elements: number, blockSize: number): number {
 }
 
 function encodeWhole(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena): Encoded {
-  return core.withRecord(MatMulBnb4, codesOf(form), (codes) =>
+  return core.withRecord(MatMulBnb4Record, codesOf(form), (codes) =>
     encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeMatmulBnb4(at, codes, ...addresses)),
   );
 }
@@ -98,8 +98,8 @@ export const matMulBnb4: Codec<MatMulBnb4Form> = {
   decode(core, { rows, columns, parts }, form, arena) {
     const n = rows * columns;
     const stored = storedRecord(rows, columns, parts, (role) => bytesOfPart(role, n, form.blockSize));
-    return core.withRecord(MatMulBnb4, codesOf(form), (codes) =>
-      core.withRecord(Stored, stored, (at) =>
+    return core.withRecord(MatMulBnb4Record, codesOf(form), (codes) =>
+      core.withRecord(StoredRecord, stored, (at) =>
         decodeTile(core, arena, (...addresses) => core.models.decodeMatmulBnb4(at, codes, ...addresses)),
       ),
     );

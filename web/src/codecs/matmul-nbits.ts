@@ -2,7 +2,7 @@
  * Blocks of codes as the operator MatMulNBits of onnxruntime takes them: the columns of a matrix B [K, N] one after the other, each cut into
  * blocks with a scale. The arithmetic is in cpp/codecs/matmul_nbits.cpp.
  */
-import { ElementType, MatMulNBits, Stored } from '../core/door.js';
+import { ElementTypeId, MatMulNBitsRecord, StoredRecord } from '../core/door.js';
 import { decodeTile, encodeTileByInputs, storedRecord } from './calls.js';
 import type { Codec, Form, Part, Role, Tile } from './codec.js';
 import { cutColumns, cutInPieces, cutInputs, readsAnyRows } from './columns.js';
@@ -59,14 +59,14 @@ function partsOf(shape: readonly number[], form: MatMulNBitsForm): Part[] {
 }
 
 /** The record of a form for the core. */
-function codesOf(form: MatMulNBitsForm, piece?: Tile['piece']): MatMulNBits {
+function codesOf(form: MatMulNBitsForm, piece?: Tile['piece']): MatMulNBitsRecord {
   const { bits, blockSize, zeroPoint, floatZeroPoint = false, transposed, scale, range } = form;
   return {
     bits,
     blockSize,
     symmetric: !zeroPoint,
     transposed,
-    scale: ElementType[scale],
+    scale: ElementTypeId[scale],
     search: range !== undefined,
     floatZeroPoints: floatZeroPoint,
     row: piece?.row ?? 0,
@@ -104,7 +104,7 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
   feedbackGroups: (_core, { blockSize }) => ({ group: blockSize, outer: 0 }),
 
   encode(core, tile, form, arena) {
-    return core.withRecord(MatMulNBits, codesOf(form, tile.piece), (codes) =>
+    return core.withRecord(MatMulNBitsRecord, codesOf(form, tile.piece), (codes) =>
       encodeTileByInputs(core, tile, form.importance, arena, {
         plain: (at, ...rest) => core.models.encodeMatmulNbits(at, codes, ...rest),
         fed: (at, moments, ...rest) => core.models.encodeMatmulNbitsWithFeedback(at, codes, moments, ...rest),
@@ -115,8 +115,8 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
   decode(core, { rows, columns, parts }, form, arena) {
     const { n, bytes } = sizesOf([rows, columns], form);
     const stored = storedRecord(rows, columns, parts, (role) => n * (bytes[role] as number));
-    return core.withRecord(MatMulNBits, codesOf(form), (codes) =>
-      core.withRecord(Stored, stored, (at) =>
+    return core.withRecord(MatMulNBitsRecord, codesOf(form), (codes) =>
+      core.withRecord(StoredRecord, stored, (at) =>
         decodeTile(core, arena, (...addresses) => core.models.decodeMatmulNbits(at, codes, ...addresses)),
       ),
     );

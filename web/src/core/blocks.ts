@@ -1,17 +1,17 @@
 // ggml's block types: their names, numbers and sizes.
-import { type BlockFacts, Importance, BlockType as ids, blockTypes as table } from './door.js';
+import { type BlockFactsRecord, BlockTypeId, blockTypesTable, ImportanceId } from './door.js';
 import { rangeError } from './errors.js';
 import { mention, oneOf, onlyWith } from './option-problem.js';
 
 /** A block type, in ggml's spelling. */
-export type BlockType = keyof typeof ids;
+export type BlockType = keyof typeof BlockTypeId;
 
 /** Name, number and sizes of a block type. */
 export interface BlockTypeInfo {
   /** ggml's name of the type. */
   readonly name: BlockType;
   /** ggml's number of it (ggml_type). */
-  readonly id: (typeof ids)[BlockType];
+  readonly id: (typeof BlockTypeId)[BlockType];
   /** Elements of a block: the last dimension of a tensor is a multiple of it. */
   readonly elements: number;
   /** Bytes of a block. */
@@ -20,20 +20,23 @@ export interface BlockTypeInfo {
   readonly needsWeights: boolean;
 }
 
-const allFacts = new Map<string, BlockFacts>(
-  Object.entries(ids).map(([name, id]) => [name, table.find(({ type }) => type === id) as BlockFacts]),
+const allFacts = new Map<string, BlockFactsRecord>(
+  Object.entries(BlockTypeId).map(([name, id]) => [
+    name,
+    blockTypesTable.find(({ type }) => type === id) as BlockFactsRecord,
+  ]),
 );
 
 const infos = new Map<string, BlockTypeInfo>(
   [...allFacts].map(([name, { type: id, size, importance }]) => {
-    const needsWeights = importance === Importance.needed;
+    const needsWeights = importance === ImportanceId.needed;
     return [name, Object.freeze({ name: name as BlockType, id, ...size, needsWeights })];
   }),
 );
 
 /** Facts of a block type, from the table of the core (cpp/ggml/ggml_types.h). */
-export function blockFacts(type: BlockType): BlockFacts {
-  return allFacts.get(type) as BlockFacts;
+export function blockFacts(type: BlockType): BlockFactsRecord {
+  return allFacts.get(type) as BlockFactsRecord;
 }
 
 /** Number of blocks in a row-major array of that shape. @throws RangeError naming the option unless each row holds whole blocks */
@@ -49,7 +52,7 @@ export function blocksOfShape(info: BlockTypeInfo, shape: readonly number[], siz
 }
 
 /** Every block type, in the order of ggml's numbers. */
-export const blockTypes: readonly BlockType[] = Object.freeze(Object.keys(ids) as BlockType[]);
+export const blockTypes: readonly BlockType[] = Object.freeze(Object.keys(BlockTypeId) as BlockType[]);
 
 /** The search for the scales of blocks: ggml's own, or a longer one with lower errors. */
 export type BlockSearch = 'usual' | 'best';

@@ -1,5 +1,5 @@
 // ggml's types without loops in the core: plain numbers, and blocks that can only be listed and copied.
-import { type ListedFacts, ListedType, listedTypes as table } from './door.js';
+import { type ListedFactsRecord, ListedTypeId, listedTypesTable } from './door.js';
 
 /** Name, number and size of a type of ggml. */
 export interface GgmlType {
@@ -14,7 +14,7 @@ export interface GgmlType {
 }
 
 /** Every type that is not a BlockType, in the order of ggml's numbers. */
-export const listedTypes: readonly GgmlType[] = Object.entries(ListedType).map(([name, id]) => {
-  const { size } = table.find(({ type }) => type === id) as ListedFacts;
+export const listedTypes: readonly GgmlType[] = Object.entries(ListedTypeId).map(([name, id]) => {
+  const { size } = listedTypesTable.find(({ type }) => type === id) as ListedFactsRecord;
   return { name, id, ...size };
 });

@@ -1,5 +1,5 @@
 // Error measures, and the sums that they come from.
-import { ErrorSums } from './door.js';
+import { ErrorSumsRecord } from './door.js';
 
 /** Error measures of y against x, with e = x - y. */
 export interface ErrorMeasures {
@@ -41,10 +41,10 @@ export interface OutputErrors {
 }
 
 /** Number of sums. They are doubles in the order of the door's ErrorSums. */
-export const sumCount = ErrorSums.bytes / 8;
+export const sumCount = ErrorSumsRecord.bytes / 8;
 
 /** The index of each sum. */
-export const sumIndex = ErrorSums.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
+export const sumIndex = ErrorSumsRecord.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
 
 /** Sums in the order of the door's ErrorSums. */
 export type Sums = Float64Array | number[];
@@ -84,7 +84,7 @@ export function mismatchesOf(x: ArrayLike<number>, y: ArrayLike<number>): number
 
 /** The measures that follow from the sums of `length` pairs. */
 export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
-  const all = ErrorSums.read({ HEAPF64: sums }, 0);
+  const all = ErrorSumsRecord.read({ HEAPF64: sums }, 0);
   const { squaredError, absoluteError, maxAbsoluteError, squaredX, squaredY, product, nonFinite, saturated } = all;
   const n = length - nonFinite;
   const mse = n === 0 ? 0 : squaredError / n;

@@ -1,13 +1,13 @@
 // An instance of the wasm core and its memory: fixed places for tiles, allocations, records of the door, and views. Only files that talk to
 // the core see addresses.
 import {
-  type BlockSearch,
-  type BlockType,
+  type BlockSearchId,
+  type BlockTypeId,
   type CoreModule,
-  ErrorSums,
+  ErrorSumsRecord,
   type ModelsModule,
   type RecordType,
-  Status,
+  StatusId,
 } from './door.js';
 import { disposedError, outOfMemory } from './errors.js';
 
@@ -95,14 +95,14 @@ export class Core {
 
   constructor(module: CoreModule) {
     this.#module = module;
-    const x = align(this.allocate(tileSize * 10 + tileParameters * 8 + ErrorSums.bytes + recordBytes + 32));
+    const x = align(this.allocate(tileSize * 10 + tileParameters * 8 + ErrorSumsRecord.bytes + recordBytes + 32));
     const y = x + tileSize * 4;
     const bits = y + tileSize * 4;
     const scale = bits + tileSize * 2;
     const zeroPoint = scale + tileParameters * 4;
     const sums = zeroPoint + tileParameters * 4;
     this.scratch = { elements: tileSize, x, y, bits, scale, zeroPoint, sums };
-    this.#record = align(sums + ErrorSums.bytes);
+    this.#record = align(sums + ErrorSumsRecord.bytes);
     this.#recordsEnd = this.#record + recordBytes;
   }
 
@@ -130,7 +130,7 @@ export class Core {
   }
 
   /** True if the module restores blocks of a type of ggml, and makes them with that search. */
-  hasBlocks(type: BlockType, search: BlockSearch): boolean {
+  hasBlocks(type: BlockTypeId, search: BlockSearchId): boolean {
     const key = type * 2 + search;
     const known = this.#blocks.get(key);
     if (known !== undefined) return known;
@@ -192,8 +192,8 @@ export class Core {
   /**
    * Calls f with the address of a record of the door, which is valid until f returns. Such calls may nest, ten deep and more.
    *
-   * A record with a longer life goes into memory of the caller's: `LinearJob.write(core.module, address, job)`, where address is a multiple
-   * of 8 with LinearJob.bytes of room. In calls on small arrays, write all fields in one literal: object spread takes some microseconds.
+   * A record with a longer life goes into memory of the caller's: `LinearJobRecord.write(core.module, address, job)`, where address is a multiple
+   * of 8 with LinearJobRecord.bytes of room. In calls on small arrays, write all fields in one literal: object spread takes some microseconds.
    */
   withRecord<T, R>(type: RecordType<T>, record: T, f: (address: number) => R): R {
     const address = this.pushRecord(type, record);
@@ -247,8 +247,8 @@ export class Core {
 }
 
 /** Checks the status of a call whose arguments are right. Any status but kOk is a bug of this package. */
-export function checkStatus(status: Status): void {
-  if (status !== Status.ok) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
+export function checkStatus(status: StatusId): void {
+  if (status !== StatusId.ok) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
 }
 
 /** Calls f for consecutive tiles of n elements. @param whole true: one tile holds all of them */

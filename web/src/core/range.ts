@@ -1,21 +1,21 @@
 // Ranges that are searched for, by arrays and model files alike.
 import { checkForms, checkNumber } from './check.js';
-import { RangeMethod } from './door.js';
+import { RangeMethodId } from './door.js';
 import { rangeError } from './errors.js';
 import { type Expected, oneOf } from './option-problem.js';
 
 /** A search as the core takes it: the method, and the percentile for the method that needs one. */
 export interface RangeSearch {
-  readonly method: RangeMethod;
+  readonly method: RangeMethodId;
   readonly percentile: number;
 }
 
-export const mseSearch: RangeSearch = { method: RangeMethod.mse, percentile: 100 };
+export const mseSearch: RangeSearch = { method: RangeMethodId.mse, percentile: 100 };
 
 /** The searches that need a name only. */
 const namedSearches = {
   mse: mseSearch,
-  entropy: { method: RangeMethod.entropy, percentile: 100 },
+  entropy: { method: RangeMethodId.entropy, percentile: 100 },
 } as const satisfies Record<string, RangeSearch>;
 
 type NamedSearch = keyof typeof namedSearches;
@@ -60,5 +60,5 @@ export function searchOf(range: unknown, forms: readonly (readonly string[])[]):
   if (!(percentile > 50 && percentile <= 100)) {
     throw rangeError('range.percentile', { kind: 'number', above: 50, max: 100 }, percentile);
   }
-  return { method: RangeMethod.percentile, percentile };
+  return { method: RangeMethodId.percentile, percentile };
 }

@@ -3,7 +3,7 @@
  * cut into chunks; in each the first token becomes the one that begins texts, where the model has one, and the second half counts.
  * Reference: github.com/ggml-org/llama.cpp, tools/perplexity/perplexity.cpp at commit 050fc7f32de16858ac667d775b43a51ed8976e6f.
  */
-import { Status, TokenJudgment } from '../core/door.js';
+import { StatusId, TokenJudgmentRecord } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import type { Hands } from '../pipeline/hands.js';
@@ -256,12 +256,12 @@ export async function evaluateLanguage(
           const row = (all: Float32Array) => all.subarray(token * vocabulary, (token + 1) * vocabulary);
           const index = chunk * each + at + token;
           const next = cut[begin + token + 1] as number;
-          const judge = (a: number, b: number): TokenJudgment => {
-            const record = core.pushRoom(TokenJudgment.bytes);
+          const judge = (a: number, b: number): TokenJudgmentRecord => {
+            const record = core.pushRoom(TokenJudgmentRecord.bytes);
             const status = core.models.judgeToken(a, b, vocabulary, next, record);
-            const judgment = TokenJudgment.read(core.module, record);
+            const judgment = TokenJudgmentRecord.read(core.module, record);
             core.popRecord(record);
-            if (status === Status.nonFinite) {
+            if (status === StatusId.nonFinite) {
               throw new ScalepointError('NON_FINITE', `the logits of token ${begin + token} are not finite`);
             }
             checkStatus(status);

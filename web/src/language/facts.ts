@@ -4,7 +4,7 @@
  * Reference: github.com/ggml-org/llama.cpp, src/llama-model.cpp at commit a5410f046c01d01330c8a42f13b64a211fedf2c3, and
  * ggml/src/ggml-cpu/ops.cpp at commit 1f08e2d662715ead7987c365eced4f273d90e431 (rope_yarn, ggml_rope_cache_init).
  */
-import { Gate, RotaryPairs } from '../core/door.js';
+import { GateId, RotaryPairsId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import type { Rotary } from '../transformer/jobs.js';
 
@@ -31,7 +31,7 @@ export interface LanguageFacts {
   readonly attentionCap: number;
   /** Bound of logits, through tanh; 0 without one. */
   readonly finalCap: number;
-  readonly gate: Gate;
+  readonly gate: GateId;
   /** Experts of each layer, and those that a token uses. 0 in dense models. */
   readonly experts: number;
   readonly usedExperts: number;
@@ -43,8 +43,8 @@ export interface LanguageFacts {
 
 /** Traits of an architecture that its metadata do not state. */
 interface Traits {
-  readonly pairs: RotaryPairs;
-  readonly gate?: Gate;
+  readonly pairs: RotaryPairsId;
+  readonly gate?: GateId;
   /** True if the embedding is multiplied by the root of its length. */
   readonly scalesEmbedding?: true;
   /** True for layers that see a window only. */
@@ -61,7 +61,7 @@ interface Traits {
   readonly finalCap?: number;
 }
 
-const { halves, neighbors } = RotaryPairs;
+const { halves, neighbors } = RotaryPairsId;
 
 /** Known architectures. To add one, add a line here, and its tensors to forward.ts if they differ. */
 const traits: Readonly<Record<string, Traits>> = {
@@ -72,7 +72,7 @@ const traits: Readonly<Record<string, Traits>> = {
   qwen3moe: { pairs: halves },
   gemma2: {
     pairs: halves,
-    gate: Gate.geluTanh,
+    gate: GateId.geluTanh,
     scalesEmbedding: true,
     slides: (layer) => layer % 2 === 0,
     largest: 46,
@@ -81,7 +81,7 @@ const traits: Readonly<Record<string, Traits>> = {
   },
   gemma3: {
     pairs: halves,
-    gate: Gate.geluTanh,
+    gate: GateId.geluTanh,
     scalesEmbedding: true,
     slides: (layer) => layer % 6 !== 5,
     turnsLocally: true,
@@ -200,7 +200,7 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array): Lang
     attentionScale: 1 / Math.sqrt(layers === own.largest ? hidden / heads : headSize),
     attentionCap: own.attentionCap === undefined ? 0 : number('attn_logit_softcapping', own.attentionCap),
     finalCap: number('final_logit_softcapping', own.finalCap ?? 0),
-    gate: own.gate ?? Gate.silu,
+    gate: own.gate ?? GateId.silu,
     experts,
     usedExperts,
     window: (layer) => (slides(layer) ? window : 0),

@@ -2,16 +2,16 @@
 import type { Weights } from '../arrays/kind.js';
 import { checkMatrix } from '../arrays/layout.js';
 import { addressOf, type Source } from '../arrays/source.js';
-import { ActivationType, LayerSpec, PackedLayer } from '../core/door.js';
+import { ActivationTypeId, LayerSpecRecord, PackedLayerRecord } from '../core/door.js';
 import { disposedError, outOfMemory, rangeError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
 
 /** The form of a layer, which decides about its size and its arithmetic. */
-type LayerForm = Omit<LayerSpec, 'rows' | 'columns'> & { readonly outputs: number; readonly inputs: number };
+type LayerForm = Omit<LayerSpecRecord, 'rows' | 'columns'> & { readonly outputs: number; readonly inputs: number };
 
 /** The form of float weights. */
 export function floatForm(outputs: number, inputs: number): LayerForm {
-  return { outputs, inputs, groupSize: inputs, bits: 32, zeroPoints: false, activations: ActivationType.float32 };
+  return { outputs, inputs, groupSize: inputs, bits: 32, zeroPoints: false, activations: ActivationTypeId.float32 };
 }
 
 /** Bound of outputs and inputs. More do not fit into wasm memory. */
@@ -46,10 +46,10 @@ export class LayerMemory {
       throw outOfMemory(`${outputs} x ${inputs} weights`);
     }
     const spec = { rows: outputs, columns: inputs, groupSize, bits, zeroPoints, activations };
-    this.bytes = core.withRecord(LayerSpec, spec, (at) => core.module.layerBytes(at));
-    this.layer = core.allocate(PackedLayer.bytes + this.bytes);
-    const weights = this.layer + PackedLayer.bytes;
-    PackedLayer.write(core.module, this.layer, { spec, weights, bytes: this.bytes });
+    this.bytes = core.withRecord(LayerSpecRecord, spec, (at) => core.module.layerBytes(at));
+    this.layer = core.allocate(PackedLayerRecord.bytes + this.bytes);
+    const weights = this.layer + PackedLayerRecord.bytes;
+    PackedLayerRecord.write(core.module, this.layer, { spec, weights, bytes: this.bytes });
     checkStatus(core.module.makeLayer(this.layer, zeroPoint));
   }
 

@@ -8,7 +8,7 @@ import { addressOf, type FloatInput, type HalfFormat, type Source, sourceOf } fr
 import type { QuantizedTensor } from '../arrays/tensor.js';
 import { bindMethods } from '../core/bind.js';
 import { checkWhole, choiceIndex } from '../core/check.js';
-import { ActivationType } from '../core/door.js';
+import { ActivationTypeId } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import { exactly, mention, oneOf, onlyWith } from '../core/option-problem.js';
@@ -162,18 +162,23 @@ function biasOf(core: Core, bias: FloatInput | undefined, outputs: number): Sour
   return source;
 }
 
-function activationsOf(options: LinearOptions): ActivationType {
+function activationsOf(options: LinearOptions): ActivationTypeId {
   const int8 = choiceIndex(options, 'activations', ['float32', 'int8']) === 1;
   const asymmetric = choiceIndex(options, 'activationScheme', ['symmetric', 'asymmetric']) === 1;
   if (!int8 && options.activationScheme !== undefined) {
     throw rangeError('activationScheme', onlyWith('activations', 'int8'), options.activations);
   }
-  if (!int8) return ActivationType.float32;
-  return asymmetric ? ActivationType.int8Asymmetric : ActivationType.int8Symmetric;
+  if (!int8) return ActivationTypeId.float32;
+  return asymmetric ? ActivationTypeId.int8Asymmetric : ActivationTypeId.int8Symmetric;
 }
 
 /** Makes a layer of weights. Frees its memory after an error. */
-function layerOf(core: Core, weights: Weights, bias: FloatInput | undefined, activations: () => ActivationType): Layer {
+function layerOf(
+  core: Core,
+  weights: Weights,
+  bias: FloatInput | undefined,
+  activations: () => ActivationTypeId,
+): Layer {
   const { outputs, inputs, groupSize, bits, zeroPoints, zeroPoint } = weights;
   const added = biasOf(core, bias, outputs);
   const form = { outputs, inputs, groupSize, bits, zeroPoints, activations: activations() };
@@ -194,7 +199,7 @@ export function quantizedLayer(core: Core, q: QuantizedTensor, options: LinearOp
   checkOptionsOf('linear', options);
   return layerOf(core, weights, options.bias, () => {
     const activations = activationsOf(options);
-    if (weights.bits === 32 && activations !== ActivationType.float32) {
+    if (weights.bits === 32 && activations !== ActivationTypeId.float32) {
       // No kernel multiplies these codes with int8.
       throw rangeError('activations', oneOf(['float32']), options.activations, { kind: 'as', option: 'q' });
     }
@@ -211,5 +216,5 @@ export function floatLayer(core: Core, w: FloatInput, options: FloatLinearOption
     throw typeError('shape', { kind: 'shape', dimensions: ['outputs', 'inputs'] }, shape);
   }
   const weights = floatWeights(core, source, shape);
-  return layerOf(core, weights, options.bias, () => ActivationType.float32);
+  return layerOf(core, weights, options.bias, () => ActivationTypeId.float32);
 }

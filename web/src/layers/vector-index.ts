@@ -12,7 +12,7 @@ import { dtypeInfo, type LinearQuantizedTensor, plain, type QuantizedTensor } fr
 import { isTensor } from '../arrays/tensor-like.js';
 import { bindMethods } from '../core/bind.js';
 import { checkWhole, choiceIndex } from '../core/check.js';
-import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
+import { ActivationTypeId, LinearJobRecord, QuantizationSpecRecord, StatusId } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import { exactly, oneOf, without } from '../core/option-problem.js';
@@ -90,7 +90,7 @@ class IndexSegment {
   /** Vectors in it. */
   count = 0;
 
-  constructor(core: Core, capacity: number, dimension: number, activations: ActivationType) {
+  constructor(core: Core, capacity: number, dimension: number, activations: ActivationTypeId) {
     const form = {
       outputs: capacity,
       inputs: dimension,
@@ -204,7 +204,7 @@ export class VectorIndex {
     let fresh: IndexSegment | undefined;
     try {
       if (fit < given.count) {
-        const activations = this.#int8 ? ActivationType.int8Symmetric : ActivationType.float32;
+        const activations = this.#int8 ? ActivationTypeId.int8Symmetric : ActivationTypeId.float32;
         fresh = new IndexSegment(this.#core, Math.max(given.count - fit, capacity), given.dimension, activations);
         added.push([fresh, fit, given.count - fit]);
       }
@@ -225,9 +225,9 @@ export class VectorIndex {
     const step = rowsToFill(dimension);
     const most = Math.min(count, step);
     // Lay out the floats, the record, a sum of squares, a scale and a zero point for each row, then the codes.
-    core.withMemory(most * (dimension * 5 + 16) + LinearJob.bytes + 24, (own) => {
+    core.withMemory(most * (dimension * 5 + 16) + LinearJobRecord.bytes + 24, (own) => {
       const job = align(own + most * dimension * 4);
-      const sums = job + LinearJob.bytes;
+      const sums = job + LinearJobRecord.bytes;
       const scale = sums + most * 8;
       const zeroPoint = scale + most * 4;
       const room = zeroPoint + most * 4;
@@ -248,7 +248,7 @@ export class VectorIndex {
         // The layer gives the dot products of codes. Scales are in the factors.
         module.HEAPF32.fill(1, scale / 4, scale / 4 + rows);
         module.HEAP32.fill(0, zeroPoint / 4, zeroPoint / 4 + rows);
-        LinearJob.write(module, job, { layout: perTensor, spec: int8, scale, zeroPoint, parameters: rows });
+        LinearJobRecord.write(module, job, { layout: perTensor, spec: int8, scale, zeroPoint, parameters: rows });
         checkStatus(module.setLayerCodes(segment.memory.layer, at, codes, n, job));
         row += rows;
       }
@@ -272,10 +272,10 @@ export class VectorIndex {
     }
     const n = rows * dimension;
     const from = addressOf(core, given.source, row * dimension, n, 4, own);
-    const status = core.withRecord(QuantizationSpec, int8, (spec) =>
+    const status = core.withRecord(QuantizationSpecRecord, int8, (spec) =>
       module._quantizeRuns(spec, from, n, dimension, dimension, scale, zeroPoint, room),
     );
-    if (status === Status.nonFinite) {
+    if (status === StatusId.nonFinite) {
       const index = row * dimension + module.firstNonFinite(from, n);
       const where = `element ${index % dimension} of vector ${Math.floor(index / dimension)}`;
       throw new ScalepointError('NON_FINITE', `vectors: ${where} is not finite`);
@@ -359,7 +359,7 @@ export class VectorIndex {
     }
     const scale = room + 8;
     const codes = scale + 8;
-    this.#core.withRecord(QuantizationSpec, int8, (spec) =>
+    this.#core.withRecord(QuantizationSpecRecord, int8, (spec) =>
       checkStatus(module._quantizeRuns(spec, query, dimension, dimension, dimension, scale, scale + 4, codes)),
     );
     return this.#factor(scale, codes);

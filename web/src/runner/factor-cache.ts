@@ -4,7 +4,7 @@
  */
 import type { FeedbackGroups, TileMoments } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
-import { FactorDamping, FeedbackGroups as GroupsRecord, Status } from '../core/door.js';
+import { FactorDampingRecord, FeedbackGroupsRecord, StatusId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import type { EncodeTask } from './task.js';
@@ -69,21 +69,21 @@ export class FactorCache {
     const feedback = core.allocate(bytes);
     const weights = feedback + 4 * columns * columns;
     const order = groups === undefined ? 0 : weights + 4 * columns;
-    const result = core.pushRoom(FactorDamping.bytes);
+    const result = core.pushRoom(FactorDampingRecord.bytes);
     try {
       const status = core.withMemory(Number(models.factorScratchBytes(columns)), (scratch) => {
         if (groups !== undefined) {
-          core.withRecord(GroupsRecord, groups, (sizes) =>
+          core.withRecord(FeedbackGroupsRecord, groups, (sizes) =>
             models.fallingOrder(moments, columns, sizes, scratch, order),
           );
         }
         return models.factorMoments(moments, columns, damping, order, scratch, feedback, weights, result);
       });
-      if (status === Status.nonFinite) {
+      if (status === StatusId.nonFinite) {
         throw new ScalepointError('BAD_FILE', 'the second moments of its inputs are not those of numbers');
       }
       checkStatus(status);
-      return { key, bytes, feedback, weights, order, damping: FactorDamping.read(core.module, result).used };
+      return { key, bytes, feedback, weights, order, damping: FactorDampingRecord.read(core.module, result).used };
     } catch (error) {
       core.release(feedback);
       throw error;

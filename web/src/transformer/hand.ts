@@ -1,5 +1,5 @@
 /** Carries out jobs of the forward pass in the memory of one core. */
-import { AttentionSpec, RotarySpec, Status } from '../core/door.js';
+import { AttentionSpecRecord, RotarySpecRecord, StatusId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import type { LayerSpec, NormName, ProductName, TransformerAnswer, TransformerJob, Watch, Watched } from './jobs.js';
@@ -132,7 +132,7 @@ export class TransformerHand {
       this.#norm('queryNorm', q, tokens * queries, epsilon, q);
       this.#norm('keyNorm', k, tokens * keys, epsilon, k);
       this.#rotate(layer, tokens, textSize, q, k, work);
-      const attention: AttentionSpec = {
+      const attention: AttentionSpecRecord = {
         heads,
         keyHeads,
         headSize,
@@ -143,7 +143,7 @@ export class TransformerHand {
         textSize,
       };
       const scratch = work.floats(textSize);
-      core.withRecord(AttentionSpec, attention, (record) =>
+      core.withRecord(AttentionSpecRecord, attention, (record) =>
         checkStatus(models.attend(q, k, v, tokens, record, scratch, mixed)),
       );
       this.#apply('output', mixed, tokens, normed, watch, watched);
@@ -180,7 +180,7 @@ export class TransformerHand {
       [k, keyHeads],
     ] as const) {
       const spec = { heads: count, headSize, pairs: rotary.pairs, factor: rotary.factor };
-      core.withRecord(RotarySpec, spec, (record) =>
+      core.withRecord(RotarySpecRecord, spec, (record) =>
         checkStatus(core.models.rotate(at, tokens, record, positions, frequencies, n)),
       );
     }
@@ -211,7 +211,7 @@ export class TransformerHand {
     const n = tokens * usedExperts;
     const [chosen, shares] = [work.bytes(n * 4), work.floats(n)];
     const status = core.models.routeExperts(scores, tokens, experts, usedExperts, chosen, shares);
-    if (status === Status.nonFinite) {
+    if (status === StatusId.nonFinite) {
       throw new ScalepointError('NON_FINITE', `the scores of the experts of layer ${index} are not finite`);
     }
     checkStatus(status);
@@ -278,7 +278,7 @@ export class TransformerHand {
       const status = core.withMemory(Number(core.models.momentsScratchBytes(columns)), (scratch) =>
         core.models.addMoments(at, x.length / columns, columns, scratch, to),
       );
-      if (status === Status.nonFinite) {
+      if (status === StatusId.nonFinite) {
         throw new ScalepointError('NON_FINITE', `the moments of the inputs of ${name} are not finite`, {
           tensor: name,
         });

@@ -2,7 +2,7 @@
  * Jobs of the forward pass of a language model, as messages to workers carry them. A hand, which is a worker or the calling thread, holds the
  * weights of one layer, of one expert or of some rows of the head, and takes slices of tokens.
  */
-import type { Gate, RotaryPairs } from '../core/door.js';
+import type { GateId, RotaryPairsId } from '../core/door.js';
 
 /** Weights with the same inputs, one above the other. */
 export interface ProductSpec {
@@ -14,7 +14,7 @@ export interface ProductSpec {
 
 /** The rotary embedding of a layer. */
 export interface Rotary {
-  readonly pairs: RotaryPairs;
+  readonly pairs: RotaryPairsId;
   /** Radians for each position, one for each pair of elements. */
   readonly frequencies: Float64Array<ArrayBuffer>;
   /** Factor of the turned elements. */
@@ -42,7 +42,7 @@ export interface LayerSpec {
   readonly keyHeads: number;
   readonly headSize: number;
   readonly epsilon: number;
-  readonly gate: Gate;
+  readonly gate: GateId;
   readonly attentionScale: number;
   readonly attentionCap: number;
   readonly window: number;
