@@ -106,7 +106,7 @@ Status quantize_linear_measured(std::span<const float> x, const Layout& layout, 
   if (const Status s = check_parameters(layout, start, x.size(), scale, zero_point); s != Status::kOk) return s;
   bool finite = true;
   for (size_t i = 0; i < x.size();) {
-    const Part part = part_at(layout, start + i, x.size() - i);
+    const MeasuredStretch part = measured_stretch_at(layout, start + i, x.size() - i);
     const std::span<const float> from = x.subspan(i, part.size);
     const std::span<std::byte> to = codes.subspan(i * bytes, part.size * bytes);
     const loops::Runs runs = {part.run_size, &scale[part.parameter], &zero_point[part.parameter]};

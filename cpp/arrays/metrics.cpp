@@ -21,14 +21,14 @@ Status accumulate_code_error(std::span<const float> x, std::span<const std::byte
   if (codes.size() != x.size() * bytes) return Status::kSizeMismatch;
   if (const Status s = check_parameters(layout, start, x.size(), scale, zero_point); s != Status::kOk) return s;
   for (size_t i = 0; i < x.size();) {
-    const Part part = part_at(layout, start + i, x.size() - i);
+    const MeasuredStretch part = measured_stretch_at(layout, start + i, x.size() - i);
     const float* from = x.data() + i;
     const std::span<const std::byte> given = codes.subspan(i * bytes, part.size * bytes);
     if (part.run_size > 0) {
       const loops::Runs runs = {part.run_size, &scale[part.parameter], &zero_point[part.parameter]};
       loops::accumulate_code_error(from, given.data(), dtype, part.size, runs, sums);
     } else {
-      float y[kPartSize];
+      float y[kMeasuredSize];
       const Status status = dequantize_linear(given, dtype, layout, start + i, scale, zero_point, {y, part.size});
       if (status != Status::kOk) return status;
       loops::accumulate_error(from, y, part.size, sums);

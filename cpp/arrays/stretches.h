@@ -67,12 +67,12 @@ inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
   return first;
 }
 
-/// Elements of a part without a common parameter: 8 KiB of floats, which stay in the first-level cache between two passes.
-inline constexpr size_t kPartSize = 4 * loops::kErrorBlock;
+/// Elements of a measured stretch without a common parameter: 8 KiB of floats, which stay in the first-level cache between two passes.
+inline constexpr size_t kMeasuredSize = 4 * loops::kErrorBlock;
 
 /// Elements that the error sums take at a time: whole blocks with one parameter, or whole blocks with a parameter for each run of a size
-/// that divides loops::kErrorBlock, or else kPartSize elements of any parameters. Blocks begin at the start of the piece.
-struct Part {
+/// that divides loops::kErrorBlock, or else kMeasuredSize elements of any parameters. Blocks begin at the start of the piece.
+struct MeasuredStretch {
   size_t size;
   uint64_t parameter;  ///< the first
   size_t run_size;     ///< elements that share a parameter. The next ones use the next parameter. 0 if it is not so.
@@ -90,8 +90,8 @@ inline size_t size_of_runs(const Layout& layout, const Stretch& run, size_t size
   return length < size ? static_cast<size_t>(length) : size;
 }
 
-/// The first part of the elements [start, start + size). size > 0.
-inline Part part_at(const Layout& layout, uint64_t start, size_t size) {
+/// The first measured stretch of the elements [start, start + size). size > 0.
+inline MeasuredStretch measured_stretch_at(const Layout& layout, uint64_t start, size_t size) {
   using loops::kErrorBlock;
   const Stretch s = stretch_at(layout, start, size);
   if (s.uniform && s.size == size) return {size, s.parameter, size};
@@ -101,7 +101,7 @@ inline Part part_at(const Layout& layout, uint64_t start, size_t size) {
                  taken = runs == size && size % s.size == 0 ? size : runs - runs % kErrorBlock;
     if (taken > 0) return {taken, s.parameter, s.size};
   }
-  return {size < kPartSize ? size : kPartSize, 0, 0};
+  return {size < kMeasuredSize ? size : kMeasuredSize, 0, 0};
 }
 
 }  // namespace scalepoint

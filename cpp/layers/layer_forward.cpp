@@ -195,7 +195,7 @@ bool run_alone(const Layer& layer, const float* x, const Workspace& work, uint64
   constexpr size_t kTogether = loops::kTilesTogether;
   for (; !is_float(spec) && spec.bits == 8 && t + kTogether <= end_tile; t += kTogether) {
     double total[kTogether * kTileRows] = {};
-    loops::Tile tiles[kTogether];
+    loops::LayerTile tiles[kTogether];
     for (size_t i = 0; i < kTogether; i++) tiles[i] = layer.tile(t + i);
     loops::accumulate_int8_tiles(tiles, a, total);
     for (size_t i = 0; i < kTogether; i++) f(t + i, total + i * kTileRows, scale);
@@ -267,7 +267,7 @@ void run_tile(const Layer& layer, uint64_t t, uint32_t count, const Panel& panel
   const bool take_zero = !spec.zero_points && std::fabs(layer.head->common_zero) <= 127;
   const auto less = static_cast<int16_t>(take_zero ? layer.head->common_zero : 0);
   std::memset(work.total, 0, count * kTileRows * sizeof(double));
-  loops::Tile tile = layer.tile(t);
+  loops::LayerTile tile = layer.tile(t);
   const std::byte* const weights = tile.weights;
   if (take_zero) tile.common_zero = 0;
   for (uint64_t i = 0, end = 0; i < layer.form.segments; i = end) {

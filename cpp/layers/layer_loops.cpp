@@ -67,7 +67,7 @@ inline void add_to(double* total, F64x2 low, F64x2 high) {
 
 /// Adds the sums of segment i to the totals. kPlanes rows of integers make one row of activations. kScaled is true if groups have scales.
 template <int kRows, int kPlanes, bool kScaled>
-inline void add_segment(const Dots<kRows>& dots, const Tile& tile, const Activations& x, size_t i, double* total) {
+inline void add_segment(const Dots<kRows>& dots, const LayerTile& tile, const Activations& x, size_t i, double* total) {
   constexpr int kVectors = kRows / kPlanes;
   for (int half = 0; half < 2; half++) {
     const size_t lanes = x.segments[i].group * kTileRows + 4 * half;
@@ -117,7 +117,7 @@ inline void add_segment(const Dots<kRows>& dots, const Tile& tile, const Activat
 
 /// kRows rows of integers.
 template <int kBits, int kRows, int kPlanes, bool kScaled>
-void accumulate_with(const Tile& tile, const Activations& x, double* total) {
+void accumulate_with(const LayerTile& tile, const Activations& x, double* total) {
   const int16_t* values = x.values;
   for (size_t i = 0, n = static_cast<size_t>(x.count); i < n; i++) {
     const Segment& segment = x.segments[i];
@@ -145,7 +145,7 @@ inline void dots_of_tiles(const std::byte* weights, size_t stride, size_t column
 }
 
 template <bool kScaled>
-void accumulate_tiles_with(const Tile* tiles, const Activations& x, double* total) {
+void accumulate_tiles_with(const LayerTile* tiles, const Activations& x, double* total) {
   const int16_t* values = x.values;
   const auto stride = static_cast<size_t>(tiles[1].weights - tiles[0].weights);
   for (size_t i = 0, n = static_cast<size_t>(x.count); i < n; i++) {
@@ -160,7 +160,7 @@ void accumulate_tiles_with(const Tile* tiles, const Activations& x, double* tota
 #endif
 
 template <int kBits, int kRows, int kPlanes>
-void accumulate(const Tile& tile, const Activations& x, double* total) {
+void accumulate(const LayerTile& tile, const Activations& x, double* total) {
   if (tile.scale != nullptr)
     accumulate_with<kBits, kRows, kPlanes, true>(tile, x, total);
   else
@@ -270,7 +270,7 @@ void accumulate_floats(const float* w, size_t columns, const float* x, float* to
 
 }  // namespace
 
-void accumulate_int8(int bits, const Tile& tile, const Activations& x, double* total) {
+void accumulate_int8(int bits, const LayerTile& tile, const Activations& x, double* total) {
   if (bits == 16)
     accumulate<16, 4, 1>(tile, x, total);
   else if (bits == 8)
@@ -279,7 +279,7 @@ void accumulate_int8(int bits, const Tile& tile, const Activations& x, double* t
     accumulate<4, 1, 1>(tile, x, total);
 }
 
-void accumulate_int8_tiles(const Tile* tiles, const Activations& x, double* total) {
+void accumulate_int8_tiles(const LayerTile* tiles, const Activations& x, double* total) {
 #ifdef SCALEPOINT_SIMD_LANES
   (tiles->scale != nullptr ? accumulate_tiles_with<true> : accumulate_tiles_with<false>)(tiles, x, total);
 #else
@@ -288,7 +288,7 @@ void accumulate_int8_tiles(const Tile* tiles, const Activations& x, double* tota
 #endif
 }
 
-void accumulate_float32(int bits, const Tile& tile, const Activations& x, double* total) {
+void accumulate_float32(int bits, const LayerTile& tile, const Activations& x, double* total) {
   if (bits == 16)
     accumulate<16, 4, 2>(tile, x, total);
   else if (bits == 8)

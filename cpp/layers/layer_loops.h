@@ -30,7 +30,7 @@ struct Segment {
 };
 
 /// Eight rows of weights.
-struct Tile {
+struct LayerTile {
   const std::byte* weights;
   const float* scale;  ///< eight for each group; null if rows have one scale each, which the caller multiplies with
   const float* zero;   ///< eight for each group; null if all share common_zero
@@ -50,15 +50,15 @@ struct Activations {
 /// 32 bits, in which that of a segment has to fit. The outer sum is in double, in order.
 /// float32: a row of x is two rows of integers, integer = 2^15 high + low.
 /// bits: 4 or 8 for weights as they are stored, and one row of x. 16 for wide weights, and four rows of int8 or two of float32.
-void accumulate_int8(int bits, const Tile& tile, const Activations& x, double* total);
-void accumulate_float32(int bits, const Tile& tile, const Activations& x, double* total);
+void accumulate_int8(int bits, const LayerTile& tile, const Activations& x, double* total);
+void accumulate_float32(int bits, const LayerTile& tile, const Activations& x, double* total);
 
 /// Tiles that one row of x passes at once. Their weights are as many streams from memory, which processors fetch ahead of their use better
 /// than a single one.
 inline constexpr size_t kTilesTogether = 4;
 
 /// accumulate_int8 for kTilesTogether adjacent tiles of 8 bits and one row of x. total: eight sums for each tile.
-void accumulate_int8_tiles(const Tile* tiles, const Activations& x, double* total);
+void accumulate_int8_tiles(const LayerTile* tiles, const Activations& x, double* total);
 
 /// Rows [first, first + count) of a tile, and columns of one group.
 struct TilePart {

@@ -27,7 +27,7 @@ Layer::Layer(const LayerSpec& spec, std::byte* base) : form(spec) {
   size = parts.used();
 }
 
-loops::Tile Layer::tile(uint64_t tile) const {
+loops::LayerTile Layer::tile(uint64_t tile) const {
   const uint64_t at = tile * form.groups * kTileRows;
   return {.weights = tile_weights(tile),
           .scale = form.groups > 1 ? scale + at : nullptr,

@@ -58,7 +58,7 @@ struct Layer {
   }
   [[nodiscard]] const LayerSpec& spec() const { return head->spec; }
   [[nodiscard]] std::byte* tile_weights(uint64_t tile) const { return weights + tile * tile_bytes(spec(), form); }
-  [[nodiscard]] loops::Tile tile(uint64_t tile) const;
+  [[nodiscard]] loops::LayerTile tile(uint64_t tile) const;
 
   /// True if rows [row, row + count) are rows of the layer.
   [[nodiscard]] bool holds(uint32_t row, uint64_t count) const { return row <= spec().rows && count <= spec().rows - row; }

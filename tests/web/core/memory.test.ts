@@ -1,8 +1,8 @@
 // An instance's memory: allocations, records and views.
 import { describe, expect, it } from 'vitest';
-import { LayoutRecord } from '../../../web/src/core/door.js';
+import { LayoutRecord, stepSize } from '../../../web/src/core/door.js';
 import { loadCore } from '../../../web/src/core/load.js';
-import { forEachTile, stepSize, tileParameters, tileSize } from '../../../web/src/core/memory.js';
+import { forEachTile, tileParameters, tileSize } from '../../../web/src/core/memory.js';
 import { expectCode } from '../support/support.js';
 
 const layout = { granularity: 0, axisSize: 1, innerSize: 1, groupSize: 1 } as const;

@@ -13,9 +13,9 @@ import {
   isBlockType,
 } from '../core/blocks.js';
 import { checkShape, sizeOfShape } from '../core/check.js';
-import { BlockSearchId, StatusId } from '../core/door.js';
+import { BlockSearchId, StatusId, stepSize } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
-import { type Core, checkStatus, forEachTile, stepSize, tileSize } from '../core/memory.js';
+import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
 import { exactly, type Hint, mention, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';

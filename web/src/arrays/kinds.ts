@@ -1,7 +1,8 @@
 // The kinds of quantized tensors. To add one, write its file and add it to the table here.
 
+import { stepSize } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
-import { type Core, checkStatus, forEachTile, stepSize } from '../core/memory.js';
+import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { GivenBlocks } from './blocks.js';
 import { checkOptionsOf } from './calls.js';

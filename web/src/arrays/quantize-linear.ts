@@ -1,8 +1,8 @@
 // Quantizes floats to integers with scales and zero points.
 import { checkBoolean, checkKeys } from '../core/check.js';
-import { QuantizationSpecRecord, StatusId } from '../core/door.js';
+import { QuantizationSpecRecord, StatusId, stepSize } from '../core/door.js';
 import { typeError } from '../core/errors.js';
-import { type Core, forEachTile, stepSize, tileParameters, tileSize } from '../core/memory.js';
+import { type Core, forEachTile, tileParameters, tileSize } from '../core/memory.js';
 import { type Expected, ofType } from '../core/option-problem.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';

@@ -8,6 +8,7 @@ import {
   type ModelsModule,
   type RecordType,
   StatusId,
+  stepSize,
 } from './door.js';
 import { disposedError, outOfMemory } from './errors.js';
 
@@ -41,12 +42,6 @@ export const elementBytes: Readonly<Record<WasmDType, number>> = {
  * arrays without memory of their own.
  */
 export const tileSize = 1 << 17;
-/**
- * Floats that loops over arrays copy into the scratch memory at a time: 64 KiB, which stays in the nearest caches together with its codes.
- * With cold caches, quantizing 2^20 floats is 12 % faster than with 2^17 at a time, and dequantizing 18 %; with warm caches, both take the
- * same time. A multiple of the 512 elements over which error sums are blocked, so that sums do not depend on the size of tiles.
- */
-export const stepSize = 1 << 14;
 /** Scales and zero points that the scratch memory takes at a time. */
 export const tileParameters = 1 << 14;
 
