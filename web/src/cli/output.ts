@@ -22,7 +22,7 @@ export const standardOutput = '-';
 
 /** Path of a result: as given by -o, or in that folder or beside the input with the target in its name. */
 export function outputOf({ name, isPath, fileName }: Input, asked: string | undefined, plan: ModelPlan): string {
-  if (asked !== undefined && !(fileName !== undefined && isFolder(asked))) return asked;
+  if (asked !== undefined && !(fileName !== undefined && isFolderPath(asked))) return asked;
   if (fileName === undefined)
     throw new UsageError('quantize needs -o OUT for a model from standard input; -o - is standard output');
   const usual = resultName(fileName, plan);
@@ -69,7 +69,7 @@ export function partNote(part: string | undefined, { files, isWhole }: QuantizeM
 }
 
 /** True if a path ends like that of a folder. */
-export function isFolder(path: string): boolean {
+export function isFolderPath(path: string): boolean {
   return path.endsWith('/') || path.endsWith(sep);
 }
 
@@ -78,7 +78,7 @@ const isThere = async (path: string): Promise<boolean> =>
 
 /** The requested output. The path of a folder gets a separator at its end. */
 export async function insideOf(asked: string | undefined): Promise<string | undefined> {
-  if (asked === undefined || asked === standardOutput || isFolder(asked)) return asked;
+  if (asked === undefined || asked === standardOutput || isFolderPath(asked)) return asked;
   return (await isThere(asked)) ? asked + sep : asked;
 }
 
@@ -90,7 +90,7 @@ export async function folderOf(asked: string | undefined, types: number): Promis
   if (!(await isThere(asked))) {
     throw wrongFlag('output', ofType('existing folder for several types'), asked);
   }
-  return isFolder(asked) ? asked : asked + sep;
+  return isFolderPath(asked) ? asked : asked + sep;
 }
 
 /** Fails if one of several files exists. @throws ScalepointError `EXISTS` */

@@ -90,7 +90,7 @@ async function readFiles({ name, file, isPath }: Input, words: Words): Promise<r
  * @param written the rules and the plan last
  * @throws UsageError
  */
-export async function checkApart(
+export async function checkFilesApart(
   written: readonly WrittenFile[],
   input: Input,
   { words }: { readonly words: Words },

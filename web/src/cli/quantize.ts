@@ -55,7 +55,7 @@ import {
   fewOf,
   folderOf,
   insideOf,
-  isFolder,
+  isFolderPath,
   named,
   nothingToDo,
   outputOf,
@@ -64,10 +64,10 @@ import {
   standardOutput,
   standardOutputStream,
 } from './output.js';
-import { checkApart, type WrittenFile } from './overlap.js';
+import { checkFilesApart, type WrittenFile } from './overlap.js';
 import { choiceOf, decibelsOf, filesOf, parseArguments, targetOf, workersOf } from './parse.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { makeParts, ResumableRun, stampsOf } from './resume.js';
+import { fileStampsOf, makeParts, ResumableRun } from './resume.js';
 import { placeOf, placeOfCopy, readSidecars, type SidecarPlace, sidecarPath, sidecarPlace, write } from './sidecars.js';
 import {
   checkSavedFree,
@@ -279,14 +279,14 @@ async function writtenFiles(
 
 /** The value of -o if it is the name of a file. */
 function namedOutput(asked: string | undefined): string | undefined {
-  return asked === undefined || asked === standardOutput || isFolder(asked) ? undefined : asked;
+  return asked === undefined || asked === standardOutput || isFolderPath(asked) ? undefined : asked;
 }
 
 /** Compares the names that are given, before the measuring for a size, which takes long. @throws UsageError */
 async function checkGiven(line: Line, { input, asked }: ResultRequest): Promise<void> {
   if (writtenSaves(line).length === 0) return;
   const path = namedOutput(asked);
-  await checkApart([...(path ? [{ flag: 'output', path } as const] : []), ...writtenSaves(line)], input, line);
+  await checkFilesApart([...(path ? [{ flag: 'output', path } as const] : []), ...writtenSaves(line)], input, line);
 }
 
 /** Plans, and checks the output. Errors about options are those of the command line. */
@@ -342,7 +342,7 @@ async function showPlan(line: Line, request: ResultRequest): Promise<object[]> {
   const hasName = input.fileName !== undefined || request.asked !== undefined;
   const output = hasName ? outputOf(input, request.asked, called(planned, sizeLabel(values))) : null;
   if (writtenSaves(line).length > 0) {
-    await checkApart(await writtenFiles(line, request, planned, output ?? standardOutput), input, line);
+    await checkFilesApart(await writtenFiles(line, request, planned, output ?? standardOutput), input, line);
     await saveRules(values, planned.options.rules ?? [], force);
     await savePlan(values, planned, force);
   }
@@ -519,7 +519,7 @@ async function prepare(
   const planned = await planFor(line, request, work);
   const output = outputOf(input, request.asked, called(planned, sizeLabel(line.values)));
   const isFile = output !== standardOutput;
-  await checkApart(await writtenFiles(line, request, planned, output), input, line);
+  await checkFilesApart(await writtenFiles(line, request, planned, output), input, line);
   // A conversion to another format has an effect, even if no tensor changes.
   const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
   if (planned.totals.quantized + planned.totals.cast === 0 && !force && !isMeant)
@@ -550,7 +550,7 @@ async function runOf(
 ): Promise<ResumableRun> {
   const others = fileFlags().flatMap((flag) => (typeof words[flag] === 'string' ? [words[flag]] : []));
   const options = { ...planned.options, sidecars: sidecars.map(({ path }) => path), files: planned.files };
-  const model = await stampsOf(input.name, planned, others);
+  const model = await fileStampsOf(input.name, planned, others);
   return about(input.name, () => ResumableRun.open(output, planned, { model, options }, values.force ?? false));
 }
 

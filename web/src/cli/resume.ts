@@ -171,7 +171,7 @@ const besideModel = /\.(json|model|txt|jinja2?)$/;
  * The stamps of the files that decide about a result.
  * @param others files that flags name
  */
-export async function stampsOf(model: string, plan: ModelPlan, others: readonly string[]): Promise<FileStamp[]> {
+export async function fileStampsOf(model: string, plan: ModelPlan, others: readonly string[]): Promise<FileStamp[]> {
   const folder = dirname(model);
   const { files } = await inspectModel(model);
   const names = plan.architecture === undefined ? [] : (await readdir(folder)).filter((name) => besideModel.test(name));

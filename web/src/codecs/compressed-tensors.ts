@@ -43,7 +43,7 @@ export interface CompressedForm extends Form {
   readonly scale: CastType;
   /** For integers: the search for the ranges of rows that fit into a tile. Undefined: from the smallest to the largest value. */
   readonly range?: SearchedRange | undefined;
-  /** For integers: weights of the squared errors of each column. Scales are then searched for. See canWeigh. */
+  /** For integers: weights of the squared errors of each column. Scales are then searched for. See canWeighCompressedTensors. */
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
 
@@ -136,7 +136,7 @@ function matrixOf(shape: readonly number[], form: CompressedForm, source?: Grid)
 }
 
 /** True if a form can take the importance of columns: tiles hold whole rows of a matrix. */
-export function canWeigh(shape: readonly number[], form: CompressedForm): boolean {
+export function canWeighCompressedTensors(shape: readonly number[], form: CompressedForm): boolean {
   return form.type === 'int' && shape.length === 2 && elementsOf(shape) > 0 && matrixOf(shape, form).rowsPerTile > 0;
 }
 

@@ -47,7 +47,7 @@ export interface DequantizeLinearForm extends Form {
   readonly range?: SearchedRange | undefined;
   /**
    * Weights of the squared errors, one for each input of the matrix: each row if columns share scales, else each column. Scales are then
-   * searched for. Only if canWeigh.
+   * searched for. Only if canWeighDequantizeLinear.
    */
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
@@ -97,7 +97,7 @@ export function canSearch(
 const isByColumns = (sharing: ScaleSharing) => sharing === 'columns' || sharing === 'columnBlocks';
 
 /** True for a matrix whose tiles can hold all inputs of some outputs, which share no scale. */
-export function canWeigh(shape: readonly number[], form: DequantizeLinearForm): boolean {
+export function canWeighDequantizeLinear(shape: readonly number[], form: DequantizeLinearForm): boolean {
   const matrix = matrixOf(shape, form);
   const { sharing, rows, columns, period } = matrix;
   if (sharing === 'tile' || shape.length !== 2 || rows !== period) return false;

@@ -175,7 +175,7 @@ export interface CollectedSums {
 }
 
 /** Options for collecting sums. */
-export interface CollectOptions extends Pick<RunOptions, 'runtime' | 'dimensions'> {
+export interface CollectRunsOptions extends Pick<RunOptions, 'runtime' | 'dimensions'> {
   /** Name of the argument with the samples, for errors. */
   readonly option: string;
   /** True to collect second moments. */
@@ -220,7 +220,7 @@ export interface ModelRuns {
   /** A sample of a text. */
   sampleOf(ids: Uint32Array): ModelSample;
   /** Adds up sums over the inputs of weights. */
-  collect(samples: ModelSamples, options: CollectOptions, hooks: CollectHooks): Promise<CollectedSums>;
+  collect(samples: ModelSamples, options: CollectRunsOptions, hooks: CollectHooks): Promise<CollectedSums>;
   /** Opens a language model to give logits, and closes it behind `use`. */
   withLogits<T>(options: LogitsOptions, use: (logits: LogitsOf, vocabulary: number) => Promise<T>): Promise<T>;
 }

@@ -72,8 +72,8 @@ function addSums({ core }: Hands, more: Float64Array, sums: Float64Array): void 
   });
 }
 
-/** Options of `collectSums`. */
-export interface CollectOptions {
+/** Options of `collectFromTexts`. */
+export interface CollectTextsOptions {
   readonly onProgress: TokenProgress;
   /** Called for the inputs of each layer behind it; undefined to collect squares alone. */
   readonly takeMoments?: TakeMoments | undefined;
@@ -87,11 +87,11 @@ export interface CollectOptions {
  * Runs a model on texts and adds up the squares of the inputs of each product.
  * @throws ScalepointError `NON_FINITE` naming the weight or the layer
  */
-export async function collectSums(
+export async function collectFromTexts(
   model: RunnableLanguage,
   ids: Uint32Array,
   textSize: number,
-  { onProgress, takeMoments, passed, onLayer }: CollectOptions,
+  { onProgress, takeMoments, passed, onLayer }: CollectTextsOptions,
 ): Promise<InputSums[]> {
   const { hands, forward, facts } = model;
   const all = new Map(passed?.sums.map((sums) => [sums.names[0] as string, sums]));

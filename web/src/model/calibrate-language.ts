@@ -1,14 +1,14 @@
 /** Statistics of language models that are run a layer at a time. */
 import type { ModelOutput } from '../files/sinks.js';
 import type { MomentsFile } from '../formats/statistics.js';
-import { collectSums, importanceOf, type TakeMoments } from '../language/collect.js';
+import { collectFromTexts, importanceOf, type TakeMoments } from '../language/collect.js';
 import { beginTexts } from '../language/evaluate.js';
 import type { LanguageData } from '../language/tokens.js';
 import { chunkedTokens, type TextOptions, tokenProgress } from './evaluate-model.js';
 import { withLanguage } from './language.js';
 import type { Opened } from './open.js';
 import type { PassState } from './pass-state.js';
-import { momentsEnd, withOutputs } from './statistics-output.js';
+import { momentsEnd, withOutputFiles } from './statistics-output.js';
 
 /** Options of `calibrateModel`, checked. */
 interface LanguageStatisticsOptions extends TextOptions {
@@ -39,7 +39,7 @@ export async function calibrateLanguage(
   const beside = moments ? [momentsEnd] : [];
   let state: PassState | undefined;
   try {
-    const made = await withOutputs(opened, { output, overwrite, signal, beside }, ([main, second], waiting) =>
+    const made = await withOutputFiles(opened, { output, overwrite, signal, beside }, ([main, second], waiting) =>
       withLanguage(opened, own, async (language) => {
         const { forward, facts } = language;
         const limits = { vocabulary: forward.vocabulary, context: facts.context, beginning: language.beginning };
@@ -73,7 +73,7 @@ export async function calibrateLanguage(
         }
 
         // Run the model.
-        const sums = await collectSums(language, texts, size, {
+        const sums = await collectFromTexts(language, texts, size, {
           onProgress: tokenProgress(own, 'calibrate'),
           takeMoments: take,
           passed,

@@ -11,7 +11,7 @@ import { rangesFile } from '../language/ranges-file.js';
 import type { LanguageData } from '../language/tokens.js';
 import { chunkedTokens, type TextOptions } from './evaluate-model.js';
 import type { Opened } from './open.js';
-import { momentsEnd, rangesEnd, withOutputs } from './statistics-output.js';
+import { momentsEnd, rangesEnd, withOutputFiles } from './statistics-output.js';
 
 /** Options of `calibrateModel`, checked. */
 interface RunsOptions extends TextOptions {
@@ -66,7 +66,7 @@ export async function calibrateRuns(
 ): Promise<RunStatistics> {
   const { signal, onProgress } = others;
   const beside = [...(moments ? [momentsEnd] : []), ...(ranges ? [rangesEnd] : [])];
-  return withOutputs(opened, { output, overwrite, signal, beside }, async ([main, ...more], waiting) => {
+  return withOutputFiles(opened, { output, overwrite, signal, beside }, async ([main, ...more], waiting) => {
     const [second, third] = [moments ? more[0] : undefined, ranges ? more.at(-1) : undefined];
     // Tokenize texts.
     const samples = isLanguageData(data) ? await samplesOfTexts(opened, runs, data, others) : data;

@@ -69,7 +69,7 @@ interface OutputOptions {
 }
 
 /** Opens the files, hands them to `use`, and finishes them in order, or discards all. */
-export async function withOutputs<T>(
+export async function withOutputFiles<T>(
   { model }: Opened,
   { output, overwrite, signal, beside }: OutputOptions,
   use: (files: readonly OpenFile[], waiting: Waiting) => Promise<T>,

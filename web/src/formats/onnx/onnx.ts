@@ -2,7 +2,7 @@
 import type { Format, OpenFile, OpenModel } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import { type OnnxModel, openOnnx } from './file/model.js';
-import { logicalTensors } from './graph/logical.js';
+import { onnxLogicalTensors } from './graph/logical.js';
 import { type OnnxOptions, options } from './options.js';
 import { planOnnx } from './plan.js';
 import { reasonText } from './reasons.js';
@@ -50,7 +50,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
 
   open: ([file, ...others], open) => openOnnx(file as OpenFile, others, open),
 
-  tensors: async (model) => logicalTensors(model),
+  tensors: async (model) => onnxLogicalTensors(model),
 
   async plan(model, choices, partsOf, output, readOptionFile) {
     return planOnnx(model, choices, partsOf, output, await readStatistics(choices, readOptionFile));
@@ -71,7 +71,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   },
 
   async runs(model) {
-    const { runsOf } = await import('./run/runs.js');
-    return runsOf(model);
+    const { modelRunsOf } = await import('./run/runs.js');
+    return modelRunsOf(model);
   },
 };

@@ -1,5 +1,5 @@
 /** Gives weights with integer codes the statistics of their inputs. */
-import { type CompressedForm, canWeigh } from '../../codecs/compressed-tensors.js';
+import { type CompressedForm, canWeighCompressedTensors } from '../../codecs/compressed-tensors.js';
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { quotedNames } from '../../files/bytes.js';
@@ -10,7 +10,7 @@ import type { WeightNames } from '../weight-names.js';
 import { WeightStatistics } from '../weight-statistics.js';
 
 /** Adds statistics to planned weights. */
-export class InputStatistics {
+export class SafetensorsInputStatistics {
   readonly #known: WeightStatistics;
   readonly #names: WeightNames | undefined;
   readonly #notMatrices: string[] = [];
@@ -27,7 +27,7 @@ export class InputStatistics {
   weighed(planned: PlannedTensor, form: CompressedForm): PlannedTensor {
     const { name, shape } = planned.source;
     if (form.type === 'float') return planned;
-    if (!canWeigh(shape, form)) {
+    if (!canWeighCompressedTensors(shape, form)) {
       this.#notMatrices.push(name);
       return planned;
     }

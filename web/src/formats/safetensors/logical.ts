@@ -22,7 +22,7 @@ interface Candidate {
 const scaleTypes: readonly string[] = ['F32', 'F16', 'BF16'];
 
 /** The tensors of a model, codes together with their scales. */
-export async function logicalTensors(model: OpenModel): Promise<LogicalTensor[]> {
+export async function safetensorsLogicalTensors(model: OpenModel): Promise<LogicalTensor[]> {
   const stored = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
   const found: LogicalTensor[] = [];
   const taken = new Set<string>();

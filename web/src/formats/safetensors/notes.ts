@@ -5,7 +5,7 @@ import { mention, type OptionMention } from '../../core/option-problem.js';
 import type { LogicalTensor, PlannedTensor } from '../format.js';
 import type { Reason } from '../reason.js';
 import { linearOnly } from './keep.js';
-import { isPlain, type SafetensorsOptions } from './options.js';
+import { hasByteCodes, type SafetensorsOptions } from './options.js';
 import { usualGroupSizes } from './targets.js';
 
 /** A kept weight that an option or a rule would convert. */
@@ -140,7 +140,7 @@ function notesOnReaders(
   const special = converted.filter(({ source: { name, shape } }) => notLinear(name, shape) !== undefined);
   if (special.length > 0) notes.push(specialLayersNote(special));
   const forms = new Set(converted.map(({ form }) => form as CompressedForm));
-  if ([...forms].some(({ type }) => type === 'int') && isPlain(choices) && choices.activations === undefined) {
+  if ([...forms].some(({ type }) => type === 'int') && hasByteCodes(choices) && choices.activations === undefined) {
     notes.push(plainNote(choices));
   }
   const rows = converted.filter(({ source, form }) => {

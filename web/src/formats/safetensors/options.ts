@@ -33,13 +33,13 @@ const withCodes = safetensorsTargets.filter((to) => codesOf(to) !== undefined);
 const integers = withCodes.filter((to) => integersOf(to) !== undefined);
 
 /** True if codes are stored one per byte; otherwise integers are packed. */
-export function isPlain({ packed, activations }: SafetensorsOptions): boolean {
+export function hasByteCodes({ packed, activations }: SafetensorsOptions): boolean {
   return packed === false || activations !== undefined;
 }
 
 /** Default granularity. */
 function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranularity['kind'] {
-  return bits === 8 && isPlain(choices) ? 'per-channel' : 'per-group';
+  return bits === 8 && hasByteCodes(choices) ? 'per-channel' : 'per-group';
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ options

@@ -24,10 +24,10 @@ import { type Copies, compareNames, convertedLogical, elementCount, keptTensor }
 import type { WeightNames } from '../weight-names.js';
 import { describe } from './config.js';
 import type { TensorDType } from './header.js';
-import { InputStatistics } from './inputs.js';
+import { SafetensorsInputStatistics } from './inputs.js';
 import { keeperByName, linearOnly } from './keep.js';
 import { type Left, notesOf } from './notes.js';
-import { granularityOf, hasSharedGranularity, isPlain, type SafetensorsOptions } from './options.js';
+import { granularityOf, hasByteCodes, hasSharedGranularity, type SafetensorsOptions } from './options.js';
 import { own } from './reasons.js';
 import {
   castOf,
@@ -110,7 +110,7 @@ class Planner {
   readonly #keptByName: (name: string) => Reason | undefined;
   readonly #notLinear: (name: string, shape: readonly number[]) => Reason | undefined;
 
-  readonly #inputs: InputStatistics | undefined;
+  readonly #inputs: SafetensorsInputStatistics | undefined;
 
   /** @param isModel true if names have meaning */
   constructor(
@@ -118,7 +118,7 @@ class Planner {
     choices: SafetensorsChoices,
     isModel: boolean,
     partsOf: PartsOf,
-    inputs: InputStatistics | undefined,
+    inputs: SafetensorsInputStatistics | undefined,
   ) {
     this.#choices = choices;
     this.#inputs = inputs;
@@ -282,7 +282,7 @@ class Planner {
   /** True if a weight gets groups of a default size. */
   #hasChoice(wish: Wish): boolean {
     const sizes = integersOf(wish.to)?.groupSizes.length ?? 0;
-    return sizes > 1 && !isPlain(this.#choices) && this.#asked(wish) === undefined;
+    return sizes > 1 && !hasByteCodes(this.#choices) && this.#asked(wish) === undefined;
   }
 
   /** Requested granularity. */
@@ -300,7 +300,7 @@ class Planner {
 
   /** @param usual group size if the options leave it open; undefined for whole rows */
   #formOf(wish: Wish, usual: number | undefined): CompressedForm {
-    const hasGroups = integersOf(wish.to) !== undefined && !isPlain(this.#choices);
+    const hasGroups = integersOf(wish.to) !== undefined && !hasByteCodes(this.#choices);
     return this.#formWith(wish, hasGroups ? this.#groupSizeOf(wish, usual) : undefined);
   }
 
@@ -324,7 +324,7 @@ class Planner {
       bits,
       symmetric: scheme === 'symmetric' || float,
       groupSize,
-      packed: !float && !isPlain(this.#choices),
+      packed: !float && !hasByteCodes(this.#choices),
       scale: dtype === 'F64' ? 'F32' : (dtype as CastType),
       ...(range === 'min-max' || float ? {} : { range }),
     };
@@ -482,7 +482,7 @@ export function planSafetensors(
   output = `model${extension}`,
   { statistics, names }: NamedStatistics = { statistics: {} },
 ): FilePlan {
-  const inputs = statistics.importance && new InputStatistics(statistics, choices, names);
+  const inputs = statistics.importance && new SafetensorsInputStatistics(statistics, choices, names);
   const { planned, left } = new Planner(tensors, choices, isModel, partsOf, inputs).decide();
   const quantizationConfig = isModel ? describe(planned, choices.activations) : undefined;
   return {

@@ -12,7 +12,7 @@ import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
 import { plainTensor } from '../tensors.js';
-import { logicalTensors } from './logical.js';
+import { safetensorsLogicalTensors } from './logical.js';
 
 /** Method by which a weight was quantized, derived from names. */
 type Method =
@@ -139,7 +139,7 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
   const found = findQuantized(model.tensors);
   if (found === undefined) return model.tensors.map(plainTensor);
   const { name, method } = found;
-  const logical = requantize || mayBeDecoded(method) ? await logicalTensors(model) : [];
+  const logical = requantize || mayBeDecoded(method) ? await safetensorsLogicalTensors(model) : [];
   const codes = logical.filter(({ form }) => form.codec === 'compressed-tensors');
   const parts = new Set(codes.flatMap((tensor) => tensor.parts.map(({ tensor }) => tensor.name)));
   const rest = findQuantized(model.tensors.filter((tensor) => !parts.has(tensor.name)));

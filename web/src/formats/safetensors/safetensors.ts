@@ -2,7 +2,7 @@
 import type { Format } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import { plainTensor } from '../tensors.js';
-import { logicalTensors } from './logical.js';
+import { safetensorsLogicalTensors } from './logical.js';
 import { openSafetensors } from './open.js';
 import { options, readers, type SafetensorsOptions, type SafetensorsSidecars } from './options.js';
 import { planSafetensors } from './plan.js';
@@ -42,7 +42,7 @@ export const safetensors: Format<
   readers,
 
   open: openSafetensors,
-  tensors: logicalTensors,
+  tensors: safetensorsLogicalTensors,
   verify: verifySafetensors,
   reasonText: safetensorsReasonText,
 

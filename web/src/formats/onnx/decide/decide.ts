@@ -16,7 +16,7 @@ import { decideBlocks, floatsRead } from './blocks.js';
 import { type Context, type WeightDecision, weightsOfDecision } from './decision.js';
 import { decideHalf } from './half.js';
 import { HalfNodes, lowestHalf } from './half-nodes.js';
-import { InputStatistics } from './inputs.js';
+import { OnnxInputStatistics } from './inputs.js';
 import { decideIntegers, prefersSign } from './integers.js';
 import { decideRestored } from './restored.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
@@ -147,7 +147,7 @@ export function decide(
       return rule?.to === undefined ? target : targetNamed(rule.to);
     },
   };
-  const inputs = new InputStatistics(graphs, statistics, choices);
+  const inputs = new OnnxInputStatistics(graphs, statistics, choices);
   const decisions: WeightDecision[] = [];
   for (const weight of model.weights) {
     if (decided.has(weight)) continue;

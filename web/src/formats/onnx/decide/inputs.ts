@@ -1,5 +1,5 @@
 /** Gives the weights of products their statistics: which dimension the inputs lie along, and which forms take them. */
-import { canWeigh, type DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import { canWeighDequantizeLinear, type DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
 import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
 import { ScalepointError } from '../../../core/errors.js';
 import type { Note } from '../../../core/note.js';
@@ -33,11 +33,11 @@ function inputsOf(graphs: Graphs, weight: Weight, form: WeighedForm): number | N
   const hasInputsInRows = form.sharing === 'rows' || form.sharing === 'rowBlocks';
   const agree = products.every((reader) => transposes(reader) === hasInputsInRows);
   if (!agree) return { kind: 'alongInputs' };
-  return canWeigh(shape, form) ? inputs : { kind: 'tooLong', inputs };
+  return canWeighDequantizeLinear(shape, form) ? inputs : { kind: 'tooLong', inputs };
 }
 
 /** Adds statistics to decisions about weights. */
-export class InputStatistics {
+export class OnnxInputStatistics {
   readonly #graphs: Graphs;
   readonly #known: WeightStatistics;
   readonly #has: boolean;

@@ -235,7 +235,7 @@ function axisOf({ node, path }: ReadingNode, { source }: Weight): number {
 }
 
 /** Tensors of a model, codes together with their scales. Codes with several readers appear once. */
-export function logicalTensors(model: OnnxModel): LogicalTensor[] {
+export function onnxLogicalTensors(model: OnnxModel): LogicalTensor[] {
   const taken = new Set<Weight>();
   const names = new Set<string>();
   const result: LogicalTensor[] = [];

@@ -2,12 +2,12 @@
 import { rangeError, ScalepointError } from '../../../core/errors.js';
 import { mention } from '../../../core/option-problem.js';
 import { quoted } from '../../../files/bytes.js';
-import type { CollectedSums, CollectHooks, CollectOptions, ModelSamples, SummedInputs } from '../../run.js';
+import type { CollectedSums, CollectHooks, CollectRunsOptions, ModelSamples, SummedInputs } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { rangedValues } from '../graph/activations.js';
 import { Graphs } from '../graph/graph.js';
 import { feedsFrom } from './inputs.js';
-import { findInputs, reasonFor, type SharedInputs } from './product-inputs.js';
+import { findInputs, type JointInputs, reasonFor } from './product-inputs.js';
 import { type RunnableModel, runnableOf } from './runnable.js';
 import { failed, loadRuntime, type RuntimeTensor, type Session, type TypedRuntime, withSession } from './runtime.js';
 import { type Samples, samplesOf } from './samples.js';
@@ -21,7 +21,7 @@ const mostEntries = 2 ** 25;
 
 /** Sums over all samples so far. */
 interface OpenSums extends SummedInputs {
-  readonly shared: SharedInputs;
+  readonly shared: JointInputs;
   /** Operator of the first product, for errors. */
   rows: number;
   /** Upper triangle of the sums of products, row by row; undefined if they are not wanted in this pass. */
@@ -35,7 +35,7 @@ interface Pass {
 }
 
 /** Inputs of convolutions have importance alone: products of all columns would be those of patches. */
-const hasMoments = ({ inputs }: SharedInputs) => inputs.every(({ place }) => place !== 'channels');
+const hasMoments = ({ inputs }: JointInputs) => inputs.every(({ place }) => place !== 'channels');
 
 /** Splits the work into passes. */
 function passesOf(all: readonly OpenSums[], wantsMoments: boolean): Pass[] {
@@ -160,10 +160,18 @@ async function runAll(
 }
 
 /** Collects sums over the inputs of weights. See `calibrateModel`. */
-export async function collectSums(
+export async function collectFromRuns(
   model: OnnxModel,
   data: ModelSamples,
-  { option, runtime: given, dimensions = {}, moments: wantsMoments, ranges: wantsRanges, open, signal }: CollectOptions,
+  {
+    option,
+    runtime: given,
+    dimensions = {},
+    moments: wantsMoments,
+    ranges: wantsRanges,
+    open,
+    signal,
+  }: CollectRunsOptions,
   { onSample, onSums, takeMoments }: CollectHooks,
 ): Promise<CollectedSums> {
   const inputs = model.proto.graph.inputs.filter(({ name }) => !model.weights.some(({ value }) => value === name));

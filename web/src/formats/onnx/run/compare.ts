@@ -6,7 +6,7 @@ import type { ReadOptionFile } from '../../format.js';
 import type { ComparedLayer, ComparedOutput, RunInput, RunOptions, RunReport, SkippedOutputReason } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { type Feeds, feedsOf, fromHalf } from './inputs.js';
-import { type GraphValue, type RunnableModel, runnableOf, withOutputs } from './runnable.js';
+import { type GraphValue, type RunnableModel, runnableOf, withGraphOutputs } from './runnable.js';
 import { failed, type Loadable, loadRuntime, type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
 import { sumsOf } from './sums.js';
 
@@ -16,7 +16,7 @@ const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
 type Values = ReadonlyMap<string, RuntimeTensor>;
 
 /** Numbers of a numeric tensor. */
-export function numbersOf({ type, data }: RuntimeTensor): ArrayLike<number> {
+export function runtimeNumbers({ type, data }: RuntimeTensor): ArrayLike<number> {
   if (type === 'float16' && data instanceof Uint16Array) return Float32Array.from(data, fromHalf);
   if (type === 'int64' || type === 'uint64') return Float64Array.from(data as ArrayLike<bigint>, Number);
   return data as ArrayLike<number>;
@@ -34,7 +34,7 @@ function whyNotCompared(a: RuntimeTensor, b: RuntimeTensor): SkippedOutputReason
 
 /** Compares two values of a name that can be compared. */
 function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor): ComparedOutput {
-  const [x, y] = [numbersOf(a), numbersOf(b)] as const;
+  const [x, y] = [runtimeNumbers(a), runtimeNumbers(b)] as const;
   const sums = sumsOf(x, y);
   const mismatched = nonFiniteOf(sums) > 0 ? mismatchesOf(x, y) : 0;
   return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
@@ -134,6 +134,6 @@ export async function compareRuns(
   if (options.layers !== true) return report;
   const values = common(first, second);
   const names = values.filter(({ isOutput }) => !isOutput).map(({ name }) => name);
-  const [inA, inB] = await runBoth([withOutputs(first, names), withOutputs(second, names)], 'disabled');
+  const [inA, inB] = await runBoth([withGraphOutputs(first, names), withGraphOutputs(second, names)], 'disabled');
   return { ...report, layers: layersOf(values, inA, inB) };
 }

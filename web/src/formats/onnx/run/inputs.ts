@@ -9,13 +9,14 @@ import type { InputMetadata, RuntimeTensor, TypedRuntime } from './runtime.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- given
 
-export const isPlain = (value: unknown): value is object =>
+export const isPlainObject = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && [Object.prototype, null].includes(Object.getPrototypeOf(value));
 
-export const isArray = (value: unknown): value is InputArray => isPlain(value) && 'data' in value && 'shape' in value;
+export const isArray = (value: unknown): value is InputArray =>
+  isPlainObject(value) && 'data' in value && 'shape' in value;
 
 /** The numbers of an array in a file. @param path of the input, for errors */
-export function numbersOf({ dtype, bytes }: NumpyArray, path: string): ArrayLike<number | bigint> {
+export function numpyNumbers({ dtype, bytes }: NumpyArray, path: string): ArrayLike<number | bigint> {
   const { buffer } = bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
   const [at, length] = [bytes.byteOffset % 8 === 0 ? bytes.byteOffset : 0, bytes.byteLength];
   const make = {
@@ -62,10 +63,10 @@ async function givenArrays(
     };
     for (const [key, array] of await readOptionFile(file, (source) => readArrays(source, check))) {
       const name = nameOf(key);
-      found.set(name, { data: numbersOf(array, pathOf(name)), shape: array.shape });
+      found.set(name, { data: numpyNumbers(array, pathOf(name)), shape: array.shape });
     }
   };
-  if (!isPlain(given)) await add(given, undefined);
+  if (!isPlainObject(given)) await add(given, undefined);
   else {
     for (const [name, value] of Object.entries(given)) {
       checkedName(name);

@@ -3,7 +3,7 @@ import { ScalepointError } from '../../../core/errors.js';
 import { quoted } from '../../../files/bytes.js';
 import type { LogitsOf, LogitsOptions, ModelSample } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { numbersOf } from './compare.js';
+import { runtimeNumbers } from './compare.js';
 import { feedsFrom } from './inputs.js';
 import { runnableOf } from './runnable.js';
 import { failed, loadRuntime, withSession } from './runtime.js';
@@ -67,7 +67,7 @@ export async function withLogits<T>(
     const logits: LogitsOf = async (ids) => {
       const result = await run(ids);
       check(result, ids.length);
-      const numbers = numbersOf(result);
+      const numbers = runtimeNumbers(result);
       return numbers instanceof Float32Array ? (numbers as Float32Array<ArrayBuffer>) : Float32Array.from(numbers);
     };
     return use(logits, vocabulary);

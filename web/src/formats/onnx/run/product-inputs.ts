@@ -22,7 +22,7 @@ export interface ProductInputs {
 }
 
 /** Weights with the same inputs. A weight of several products has several. */
-export interface SharedInputs {
+export interface JointInputs {
   /** Names of the weights. */
   readonly names: string[];
   readonly columns: number;
@@ -33,7 +33,7 @@ export interface SharedInputs {
 /** The inputs of all weights. */
 export interface FoundInputs {
   /** In the order of the nodes that read them first. */
-  readonly shared: readonly SharedInputs[];
+  readonly shared: readonly JointInputs[];
   readonly unreached: readonly UnreachedWeight[];
 }
 
@@ -157,7 +157,7 @@ export function findInputs(model: OnnxModel, graphs: Graphs): FoundInputs {
   const parents = parentsOf(graphs);
   const numbers = new Map(graphs.nodes.map(({ node }, i) => [node, i]));
   const valueKeys = new Map<Value, number>();
-  const shared = new Map<string, SharedInputs & { readonly order: number }>();
+  const shared = new Map<string, JointInputs & { readonly order: number }>();
   const unreached: UnreachedWeight[] = [];
   for (const weight of model.weights) {
     const { name, dtype, shape } = weight.source;

@@ -132,7 +132,7 @@ function field(number: number, bytes: readonly number[]): number[] {
 }
 
 /** The model with more outputs, in the last message of the graph. Their types follow from the nodes. */
-export function withOutputs(model: RunnableModel, names: readonly string[]): Loadable {
+export function withGraphOutputs(model: RunnableModel, names: readonly string[]): Loadable {
   const encoder = new TextEncoder();
   const outputs = names.map((name) => Uint8Array.from(field(12, field(1, [...encoder.encode(name)]))));
   const size = outputs.reduce((sum, { length }) => sum + length, 0);

@@ -2,7 +2,7 @@
 import type { InputArray, ModelRuns } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { Graphs } from '../graph/graph.js';
-import { collectSums } from './collect.js';
+import { collectFromRuns } from './collect.js';
 import { logitsName, withLogits } from './logits.js';
 import { limitOf } from './runnable.js';
 
@@ -16,7 +16,7 @@ const besides: Readonly<Record<string, (i: number) => number>> = {
   position_ids: (i) => i,
 };
 
-export function runsOf(model: OnnxModel): ModelRuns {
+export function modelRunsOf(model: OnnxModel): ModelRuns {
   const { graph } = model.proto;
   const names = graph.inputs.map(({ name }) => name);
   const runs: ModelRuns = {
@@ -31,7 +31,7 @@ export function runsOf(model: OnnxModel): ModelRuns {
       }
       return sample;
     },
-    collect: (samples, options, hooks) => collectSums(model, samples, options, hooks),
+    collect: (samples, options, hooks) => collectFromRuns(model, samples, options, hooks),
     withLogits: (options, use) => withLogits(model, runs.sampleOf, options, use),
   };
   return runs;

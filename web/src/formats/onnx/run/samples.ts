@@ -7,7 +7,7 @@ import { openNpy } from '../../npy/header.js';
 import { npyMagic } from '../../npy/signature.js';
 import type { InputArray, ModelSample, ModelSamples, SampleFiles } from '../../run.js';
 import type { OnnxValue } from '../file/proto.js';
-import { isArray, isPlain, numbersOf } from './inputs.js';
+import { isArray, isPlainObject, numpyNumbers } from './inputs.js';
 import { readArrays } from './npz.js';
 
 /** A sample, and its path for errors. */
@@ -61,7 +61,7 @@ function declaredAs(name: string, inputs: DeclaredInputs, sample: string): Decla
 }
 
 function checkedSample(sample: unknown, inputs: DeclaredInputs, path: string): NamedSample {
-  if (!isPlain(sample)) throw typeError(path, { kind: 'object', keys: inputs.map(({ name }) => name) }, sample);
+  if (!isPlainObject(sample)) throw typeError(path, { kind: 'object', keys: inputs.map(({ name }) => name) }, sample);
   const found = new Map<string, InputArray>();
   for (const [name, array] of Object.entries(sample)) {
     found.set(name, checkArray(array, declaredAs(name, inputs, path), path));
@@ -134,7 +134,7 @@ async function* fromNpy(source: ByteSource, inputs: DeclaredInputs, path: string
   for (let i = 0; i < count; i++) {
     const one = { dtype: tensor.dtype, shape, bytes: await read(i * bytes, (i + 1) * bytes) };
     const at = split === undefined ? path : `${path}[${i}]`;
-    const array = { data: numbersOf(one, pathIn(at, input.name)), shape };
+    const array = { data: numpyNumbers(one, pathIn(at, input.name)), shape };
     yield { path: at, inputs: new Map([[input.name, checkArray(array, input, at)]]) };
   }
 }
@@ -174,7 +174,7 @@ async function* linesOf(source: ByteSource): AsyncGenerator<{ readonly text: str
 
 /** Numbers of nested lists, row by row. @throws ScalepointError `BAD_FILE` */
 function arrayOf(value: unknown, fail: (text: string) => never): InputArray {
-  if (isPlain(value)) {
+  if (isPlainObject(value)) {
     const { data, shape } = value as Partial<Record<'data' | 'shape', unknown>>;
     if (!Array.isArray(data) || !Array.isArray(shape)) fail('an input is neither lists of numbers nor { data, shape }');
     return { data: data.map((one) => numberOf(one, fail)), shape };
@@ -215,7 +215,7 @@ async function* fromLines(source: ByteSource, inputs: DeclaredInputs, path: stri
     } catch (cause) {
       fail('the line is not JSON', cause);
     }
-    if (!isPlain(parsed)) return fail('the line is not an object');
+    if (!isPlainObject(parsed)) return fail('the line is not an object');
     const arrays: Record<string, InputArray> = Object.create(null);
     for (const [name, value] of Object.entries(parsed)) {
       const array = arrayOf(value, fail);
@@ -237,7 +237,7 @@ async function* fromFile(source: ByteSource, inputs: DeclaredInputs, path: strin
       for (const name of names) declaredAs(name, inputs, path);
     });
     const arrays = [...found].map(([name, array]): [string, InputArray] => {
-      return [name, { data: numbersOf(array, pathIn(path, name)), shape: array.shape }];
+      return [name, { data: numpyNumbers(array, pathIn(path, name)), shape: array.shape }];
     });
     yield* fromArchive(new Map(arrays), inputs, path);
   }
@@ -245,7 +245,7 @@ async function* fromFile(source: ByteSource, inputs: DeclaredInputs, path: strin
 
 // ------------------------------------------------------------------------------------------------------------------------- samples
 
-const isFiles = (data: ModelSamples): data is SampleFiles => isPlain(data) && Object.hasOwn(data, 'files');
+const isFiles = (data: ModelSamples): data is SampleFiles => isPlainObject(data) && Object.hasOwn(data, 'files');
 
 /**
  * The samples of what a caller gives.
