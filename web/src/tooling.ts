@@ -9,6 +9,7 @@ export { converters } from './conversions/registry.js';
 export { problemOf } from './core/errors.js';
 export { standsForInfinity } from './core/measure.js';
 export { didYouMean } from './core/nearest.js';
+export type { NodeFileHandle } from './core/node.js';
 export { noteText, type Sentence } from './core/note.js';
 export {
   type Expected,
@@ -26,7 +27,7 @@ export {
   without,
 } from './core/option-problem.js';
 export { show } from './core/show.js';
-export type { FormatInfo, Target } from './formats/format.js';
+export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { NamePattern } from './formats/name-pattern.js';
 export {
   aFile,
@@ -37,12 +38,15 @@ export {
   type Words,
 } from './formats/options.js';
 export { formats } from './formats/registry.js';
-export type { ComparedLayer, ComparedOutput } from './formats/run.js';
+export type { ComparedLayer, ComparedOutput, InputArray, RunReport, UnreachedWeight } from './formats/run.js';
+export type { ComparedTensor } from './model/compare.js';
+export type { SizePoint, TypeFit } from './model/fit.js';
 export { modelInFolder } from './model/folder.js';
 export { urlOfText } from './model/given-input.js';
 export { ruleFrom, rulesFrom, rulesText } from './model/mixture-rules.js';
 export { type Preset, presets } from './model/names.js';
 export { languageArchitectures, type OutputsKind, outputsKind } from './model/outputs.js';
+export type { ModelTotals } from './model/plan.js';
 export { withOptions } from './model/plan-model.js';
 export { isModelStart, modelStartBytes } from './model/recognize.js';
 export { checkFits, checkPlan } from './model/saved-plan.js';

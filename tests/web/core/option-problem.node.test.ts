@@ -1,5 +1,5 @@
 // The sentences about wrong options, made from their data by the package, the command line and the page.
-import type { OptionProblem } from 'scalepoint/model';
+import type { OptionProblem } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import { pageWords } from '../../../web/demo/model/controls.js';
 import { commandWords, commandWordsFor } from '../../../web/src/cli/wording.js';

@@ -9,7 +9,6 @@ import {
   planModel,
   quantizeModel,
   readTensor,
-  type SizeOptions,
   sizeCurve,
 } from '../../../web/src/model.js';
 import { rulesFrom, rulesText } from '../../../web/src/tooling.js';
@@ -257,7 +256,7 @@ it.each(['150kB', '200kB', '400kB'])(
   },
 );
 
-it.each<[SizeOptions, string, object]>([
+it.each<[Parameters<typeof fitTypes>[1], string, object]>([
   [{ targetSize: 'big' }, 'targetSize', { expected: { kind: 'anyOf' }, got: 'big' }],
   [{ targetSize: 0 }, 'targetSize', { got: 0 }],
   [{ targetBitsPerWeight: 0 }, 'targetBitsPerWeight', { expected: { kind: 'number', above: 0, max: 64 }, got: 0 }],

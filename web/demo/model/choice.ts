@@ -1,6 +1,6 @@
 // The choice of a target and its options, as data: what a format offers, what applies, and the names of results.
-import { type ModelFormat, type PlanOptions, presetTarget, resultName, type TypeFit } from 'scalepoint/model';
-import { type FormatInfo, formats, ruleFrom } from '../../src/tooling.js';
+import { type ModelFormat, type PlanOptions, presetTarget, resultName } from 'scalepoint/model';
+import { type FormatInfo, formats, ruleFrom, type TypeFit } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { bytesIn } from './sizes.js';
 

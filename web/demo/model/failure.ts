@@ -1,6 +1,6 @@
 // Errors on their way from a worker to the page.
-import { type OptionProblem, ScalepointError } from 'scalepoint/model';
-import { type Hint, problemOf } from '../../src/tooling.js';
+import { ScalepointError } from 'scalepoint/model';
+import { type Hint, type OptionProblem, problemOf } from '../../src/tooling.js';
 
 /** An error as data. Error objects lose all but their messages on the way from a worker. */
 export interface Failure {

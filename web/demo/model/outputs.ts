@@ -1,5 +1,7 @@
 // Comparisons of outputs, as data: models that offer it, choices, and estimates of time.
-import type { LanguageComparison, RunReport } from 'scalepoint/model';
+
+import type { LanguageComparison } from 'scalepoint/model';
+import type { RunReport } from '../../src/tooling.js';
 import type { VerticalAxis } from '../shared/lines.js';
 import type { Failure } from './failure.js';
 

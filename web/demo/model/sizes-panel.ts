@@ -1,5 +1,5 @@
 // Panel of the size slider.
-import type { SizePoint } from 'scalepoint/model';
+import type { SizePoint } from '../../src/tooling.js';
 import { byId, onResize, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';

@@ -1,5 +1,5 @@
 // Sizes of results, as data: stops of the slider, and their words.
-import type { SizePoint } from 'scalepoint/model';
+import type { SizePoint } from '../../src/tooling.js';
 
 /** Loss of a preset, by the same measure as the curve. */
 export interface SizeMark extends SizePoint {

@@ -1,5 +1,7 @@
 /** The command `compare`. */
-import { type ComparedTensor, type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
+
+import { type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
+import type { ComparedTensor } from '../tooling.js';
 import { compareFlags } from './flags.js';
 import { withInput } from './input.js';
 import { choiceOf, decibelsOf, filesOf, parseArguments, workersOf } from './parse.js';

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { type FileInput, type NodeFileHandle, ScalepointError } from '../model.js';
-import { isModelStart, modelInFolder, modelStartBytes, problemOf, urlOfText } from '../tooling.js';
+import { type FileInput, ScalepointError } from '../model.js';
+import { isModelStart, modelInFolder, modelStartBytes, type NodeFileHandle, problemOf, urlOfText } from '../tooling.js';
 import { UsageError } from './process.js';
 import { systemText } from './system-text.js';
 

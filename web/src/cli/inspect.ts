@@ -1,6 +1,6 @@
 /** The command `inspect`. */
-import { inspectModel, type MetadataValue, type ModelInfo, type ModelTensor } from '../model.js';
-import { type FormatInfo, formats, NamePattern } from '../tooling.js';
+import { inspectModel, type ModelInfo, type ModelTensor } from '../model.js';
+import { type FormatInfo, formats, type MetadataValue, NamePattern } from '../tooling.js';
 import { inspectFlags } from './flags.js';
 import { asUsage } from './format-flags.js';
 import { withInput } from './input.js';

@@ -1,14 +1,12 @@
 /** `evaluate` and `calibrate`: language models on texts. */
 import {
   calibrateModel,
-  type Estimate,
+  type EvaluateModelOptions,
   evaluateModel,
   type LanguageData,
   type LanguageEvaluation,
-  type TextOptions,
-  type UnreachedWeight,
 } from '../model.js';
-import { whole } from '../tooling.js';
+import { type UnreachedWeight, whole } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments, workersOf } from './parse.js';
@@ -47,7 +45,7 @@ async function dataOf({ text = [], ids }: TextValues, command: string): Promise<
   return Uint32Array.from(words, Number);
 }
 
-function sizesOf(values: TextValues): Pick<TextOptions, 'chunkSize' | 'maxTokens' | 'workers'> {
+function sizesOf(values: TextValues): Pick<EvaluateModelOptions, 'chunkSize' | 'maxTokens' | 'workers'> {
   const number = (flag: 'chunk-size' | 'max-tokens') => {
     const value = values[flag];
     if (value !== undefined && !/^\d{1,9}$/.test(value)) throw wrongFlag(flag, whole(4), value);
@@ -57,7 +55,7 @@ function sizesOf(values: TextValues): Pick<TextOptions, 'chunkSize' | 'maxTokens
 }
 
 /** A number with its standard error, in digits that the error leaves. */
-function withError({ value, error }: Estimate): string {
+function withError({ value, error }: LanguageEvaluation['perplexity']): string {
   if (!Number.isFinite(error)) return value.toPrecision(5);
   const digits = error > 0 ? Math.min(8, Math.max(0, 2 - Math.ceil(Math.log10(error)))) : 4;
   return `${value.toFixed(digits)} ± ${error.toFixed(digits)}`;

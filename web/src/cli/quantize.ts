@@ -12,7 +12,6 @@ import {
   type QuantizeModelOptions,
   quantizeModel,
   type Rule,
-  type WorkOptions,
 } from '../model.js';
 import {
   aFile,
@@ -293,7 +292,7 @@ async function checkGiven(line: Line, { input, asked }: ResultRequest): Promise<
 async function planFor(
   { values, words }: Line,
   { input, asked, plan, saved }: ResultRequest,
-  work: Pick<WorkOptions, 'signal' | 'onProgress'> = {},
+  work: Pick<QuantizeModelOptions, 'signal' | 'onProgress'> = {},
 ): Promise<ModelPlan> {
   const workers = workersOf(values.workers);
   // Without a type, the name of the output decides about the format.
@@ -504,7 +503,7 @@ function whatOf({ values }: Line, { input, plan }: ResultRequest): string {
 async function prepare(
   line: Line,
   request: ResultRequest,
-  work: Pick<WorkOptions, 'signal' | 'onProgress'>,
+  work: Pick<QuantizeModelOptions, 'signal' | 'onProgress'>,
 ): Promise<PreparedResult> {
   const { force = false } = line.values;
   const { input, plan } = request;

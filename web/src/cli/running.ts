@@ -1,7 +1,7 @@
 /** Options and output of `compare --run`. */
-import type { CompareReport, InputArray, RunOptions } from '../model.js';
+import type { CompareReport, RunOptions } from '../model.js';
 import { ScalepointError } from '../model.js';
-import { type ComparedLayer, type ComparedOutput, oneOf } from '../tooling.js';
+import { type ComparedLayer, type ComparedOutput, type InputArray, oneOf } from '../tooling.js';
 import { wholeOf } from './parse.js';
 import { UsageError } from './process.js';
 import {

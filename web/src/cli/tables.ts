@@ -1,7 +1,7 @@
 /** Tables of plans and reports. */
 import { basename } from 'node:path';
-import type { ModelPlan, ModelReport, ModelTotals, PlannedTensorInfo, TensorReport } from '../model.js';
-import type { ModelFit } from '../tooling.js';
+import type { ModelPlan, ModelReport, PlannedTensorInfo, TensorReport } from '../model.js';
+import type { ModelFit, ModelTotals } from '../tooling.js';
 import {
   columnsOf,
   counted,

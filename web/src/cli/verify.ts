@@ -1,8 +1,8 @@
 /** The command `verify`. */
 import { stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { type Finding, inspectModel, type VerifyReport, verifyModel } from '../model.js';
-import { type FormatInfo, formats, type Sidecar, type Words } from '../tooling.js';
+import { inspectModel, type VerifyReport, verifyModel } from '../model.js';
+import { type Finding, type FormatInfo, formats, type Sidecar, type Words } from '../tooling.js';
 import { verifyFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments } from './parse.js';

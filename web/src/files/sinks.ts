@@ -11,7 +11,6 @@ import { allocate, type FileIdentity, fileIdOf, ioError, quoted } from './bytes.
 import { pathSink, writeAll } from './path-sink.js';
 import type { ByteSink } from './sink.js';
 
-export type { NodeWritableHandle } from '../core/node.js';
 export type { ByteSink } from './sink.js';
 
 /** A sink whose bytes stay in memory. */

@@ -13,7 +13,7 @@ import type { InputWatcher, LanguageForward } from './forward.js';
 import type { PassedModel } from './saved-state.js';
 
 /** A figure and the standard error of it. */
-export interface Estimate {
+interface Estimate {
   /** The figure: a mean, or made of one. */
   readonly value: number;
   /** Its standard error; NaN for one token. */
@@ -21,7 +21,7 @@ export interface Estimate {
 }
 
 /** Divergences of Kullback and Leibler of the reference's next token from the model's, in nats. */
-export interface DivergenceFigures extends Estimate {
+interface DivergenceFigures extends Estimate {
   /** Half of the tokens are below it. */
   readonly median: number;
   /** Below it are 99 % of the tokens. */

@@ -22,7 +22,7 @@ import type { SizeOptions } from './sizes.js';
 // ------------------------------------------------------------------------------------------------------------------------- tables
 
 /** A type that a tensor may have in a result, with its size and its error. */
-export interface TypeOption {
+interface TypeOption {
   /** Name of the type in rules; `keep` for a tensor that stays as it is. */
   readonly to: string;
   /** Bytes in the file, padding included. */

@@ -1,11 +1,11 @@
 // Edits of the metadata of GGUF files.
 import { describe, expect, it } from 'vitest';
-import { inspectModel, type MetadataEdits, planModel, quantizeModel } from '../../../../web/src/model.js';
+import { inspectModel, type PlanOptions, planModel, quantizeModel } from '../../../../web/src/model.js';
 import { expectBytes, rejectionOf } from '../../support/models.js';
 import { everyPair, tinyLlama } from '../../support/tiny-llama.js';
 
 const file = tinyLlama({ layers: 1, pairs: everyPair });
-const copied = async (metadata: MetadataEdits, from = file) =>
+const copied = async (metadata: PlanOptions['metadata'], from = file) =>
   (await quantizeModel(from, { to: 'copy', metadata, workers: 0 })).bytes();
 
 describe('edits of metadata', () => {
@@ -87,7 +87,7 @@ describe('edits of metadata', () => {
     ['general.name', TypeError, 'metadata', { kind: 'type', types: ['object'] }],
   ])('%j are refused', async (metadata, type, option, expected) => {
     for (const call of [planModel, quantizeModel]) {
-      const error = await rejectionOf(call(file, { to: 'Q8_0', metadata: metadata as MetadataEdits }));
+      const error = await rejectionOf(call(file, { to: 'Q8_0', metadata: metadata as PlanOptions['metadata'] }));
       expect(error).toBeInstanceOf(type);
       expect(error).toMatchObject({ option, problem: { option, expected } });
     }

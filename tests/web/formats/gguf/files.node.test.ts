@@ -7,7 +7,7 @@ import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
-import { type MetadataEdits, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
+import { type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
 import { activationsOf, matrixFile, meansOf } from '../../support/importance.js';
 import { fileTypes, llamaQuantize, type NativeOptions, splitHeaders } from '../../support/llama.js';
 import { expectBytes } from '../../support/models.js';
@@ -120,7 +120,7 @@ describe('a split GGUF file', () => {
 describe('the metadata of a GGUF file', () => {
   it('is edited as llama-quantize does it with --override-kv', async () => {
     const file = tinyLlama({ layers: 1, pairs: everyPair });
-    const metadata: MetadataEdits = {
+    const metadata: NonNullable<QuantizeModelOptions['metadata']> = {
       'llama.context_length': { int: 4096 },
       'general.name': 'Ein Name 🙂',
       'llama.attention.layer_norm_rms_epsilon': { float: 1e-6 },

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deflateRawSync } from 'node:zlib';
-import { compareModels, quantizeModel, type Runtime } from 'scalepoint/model';
+import { compareModels, quantizeModel, type RunOptions } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { npy, zip as zipOf } from '../../../support/npz.js';
 import * as onnx from '../encoder.js';
@@ -208,7 +208,9 @@ describe('two models on the same inputs', () => {
 
   it('say what is missing', async () => {
     const nothing = { InferenceSession: { create: () => Promise.reject(new Error('no memory')) }, Tensor: class {} };
-    await expect(compareModels(identity, identity, { run: { runtime: nothing as Runtime } })).rejects.toMatchObject({
+    await expect(
+      compareModels(identity, identity, { run: { runtime: nothing as RunOptions['runtime'] } }),
+    ).rejects.toMatchObject({
       code: 'RUNTIME',
       message: 'onnxruntime-web cannot load A: no memory',
     });
