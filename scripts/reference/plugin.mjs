@@ -1,7 +1,16 @@
 // A plugin of TypeDoc, for the parts of the site's reference that its options cannot express: addresses, order, overloads under one
-// description, types as the source writes them, and the check for missing doc comments.
+// description, types as the source writes them, types that no entry point exports, and the check for missing doc comments.
 
-import { Application, Comment, Converter, LiteralType, ReflectionKind } from 'typedoc';
+import {
+  Application,
+  Comment,
+  CommentTag,
+  Converter,
+  Context as ConverterContext,
+  LiteralType,
+  makeRecursiveVisitor,
+  ReflectionKind,
+} from 'typedoc';
 import { MarkdownTheme, MarkdownThemeContext, ModuleRouter } from 'typedoc-plugin-markdown';
 import ts from 'typescript';
 
@@ -107,8 +116,84 @@ function needsDoc(reflection) {
   return true;
 }
 
+/** Heading of the types that members have, and that no entry point exports. */
+const nestedGroup = 'Types of members';
+
+/**
+ * The references in the types of a module, without the interfaces that others extend: their members are shown where they are inherited.
+ * @param {import('typedoc').DeclarationReflection} module
+ */
+function referencesIn(module) {
+  /** @type {import('typedoc').ReferenceType[]} */
+  const found = [];
+  const visitor = makeRecursiveVisitor({
+    reference: (type) => void found.push(type),
+    reflection: ({ declaration }) => visit(declaration),
+  });
+  /** @param {import('typedoc').Reflection} reflection */
+  function visit(reflection) {
+    reflection.type?.visit(visitor);
+    reflection.default?.visit(visitor);
+    reflection.traverse((child) => void visit(child));
+  }
+  visit(module);
+  return found;
+}
+
+/** True for a symbol of this package with a doc comment. @param {ts.Symbol} symbol @param {ts.TypeChecker} checker */
+function isDocumented(symbol, checker) {
+  const isOwn = symbol.declarations?.some((declaration) => {
+    const isType = ts.isInterfaceDeclaration(declaration) || ts.isTypeAliasDeclaration(declaration);
+    return isType && !declaration.getSourceFile().fileName.includes('/node_modules/');
+  });
+  const isValue = (symbol.flags & ts.SymbolFlags.Value) !== 0;
+  return isOwn === true && !isValue && symbol.getDocumentationComment(checker).length > 0;
+}
+
+/**
+ * Adds the types that members of exported types have, and that no entry point exports. Programs reach them by the member, as in
+ * `CompareReport['tensors'][number]`.
+ * @param {Application} app
+ */
+function addNestedTypes(app) {
+  /** @type {WeakMap<import('typedoc').ReferenceType, ts.Symbol>} */
+  const symbols = new WeakMap();
+  const create = ConverterContext.prototype.createSymbolReference;
+  ConverterContext.prototype.createSymbolReference = function (symbol, ...rest) {
+    const reference = create.call(this, symbol, ...rest);
+    symbols.set(reference, symbol);
+    return reference;
+  };
+  app.converter.on(Converter.EVENT_RESOLVE_BEGIN, (context) => {
+    const [program] = context.programs;
+    context.setActiveProgram(program);
+    const added = new Set();
+    for (const module of context.project.children ?? []) {
+      // Types of the added types, too.
+      for (let before = -1; before !== added.size; ) {
+        before = added.size;
+        for (const reference of referencesIn(module)) {
+          const found = symbols.get(reference);
+          if (found === undefined || reference.reflection !== undefined) continue;
+          const symbol = found.flags & ts.SymbolFlags.Alias ? context.checker.getAliasedSymbol(found) : found;
+          if (added.has(symbol) || context.getReflectionFromSymbol(symbol) || !isDocumented(symbol, context.checker))
+            continue;
+          added.add(symbol);
+          const known = new Set(module.children);
+          context.converter.convertSymbol(context.withScope(module), symbol);
+          for (const child of module.children ?? [])
+            if (!known.has(child))
+              child.comment?.blockTags.push(new CommentTag('@group', [{ kind: 'text', text: nestedGroup }]));
+        }
+      }
+    }
+    context.setActiveProgram(undefined);
+  });
+}
+
 /** @param {Application} app */
 export function load(app) {
+  addNestedTypes(app);
   app.renderer.defineRouter('scalepoint', Router);
   app.renderer.defineTheme('scalepoint', Theme);
   // Types are shown as the source writes them. TypeScript would spell out some of those that have a name.

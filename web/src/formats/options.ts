@@ -57,6 +57,27 @@ export type Rule =
       readonly granularity?: ModelGranularity | undefined;
     };
 
+/** An option of formats whose integers have ranges. */
+export interface RangeOptions {
+  /**
+   * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
+   * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
+   * @defaultValue 'min-max'; safetensors: 'mse' for weights with statistics (`importance`, `data`)
+   */
+  readonly range?: 'min-max' | SearchedRange | undefined;
+}
+
+/** An option of formats that read codes of their own results as floats. */
+export interface RequantizeOptions {
+  /**
+   * GGUF and safetensors: true quantizes weights again that are quantized already, which adds to their errors. In safetensors, codes in
+   * compressed-tensors' layout are read as floats, which can also be stored as float16 or bfloat16. Weights that are kept are then stored
+   * as floats, too.
+   * @defaultValue false: such a file is an error
+   */
+  readonly requantize?: boolean | undefined;
+}
+
 /** The patterns of rules whose expressions are text. */
 const patterns = new WeakMap<Rule, NamePattern>();
 

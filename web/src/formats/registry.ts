@@ -35,10 +35,10 @@ type SidecarsOf<F> = F extends Format<infer _N, infer _T, infer _R, infer _O, in
 export type ModelTarget = TargetOf<BuiltIn>;
 
 /** The options of all formats that decide about results. */
-export type FormatOptions = Intersection<OptionsOf<BuiltIn>>;
+export interface FormatOptions extends Intersection<OptionsOf<BuiltIn>> {}
 
 /** The options of all formats about files beside results. */
-export type FormatSidecars = Intersection<SidecarsOf<BuiltIn>>;
+export interface FormatSidecars extends Intersection<SidecarsOf<BuiltIn>> {}
 
 const all: Format[] = [...(builtIn as readonly unknown[] as readonly Format[])];
 

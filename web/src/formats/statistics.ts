@@ -22,7 +22,9 @@ export interface MomentsFile {
 
 /** Statistics with second moments, or ranges of activations. */
 export interface StatisticsOfModel {
+  /** Second moments of inputs, which GPTQ needs. */
   readonly moments?: MomentsFile | undefined;
+  /** The least and the largest element of activations. */
   readonly ranges?: MomentsFile | undefined;
 }
 

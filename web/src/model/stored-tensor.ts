@@ -17,7 +17,7 @@ export type TensorData =
   | BigInt64Array
   | BigUint64Array;
 
-/** The array of each element type. Types that are not listed are bytes. */
+// The array of each element type. Types that are not listed are bytes.
 interface ElementArrays {
   F32: Float32Array<ArrayBuffer>;
   F64: Float64Array<ArrayBuffer>;

@@ -9,6 +9,7 @@ import {
   type OptionInfo,
   optionTable,
   type PlanChoices,
+  type RequantizeOptions,
   toggle,
 } from '../options.js';
 import { checkCopy, part, type ShardOptions, shardSize } from '../shards.js';
@@ -18,14 +19,9 @@ import { pruneLayers } from './prune.js';
 import { aliases, type FileType, fileTypes, type GgufTarget, isCastType, ruleTargets } from './targets.js';
 
 /** Options of a GGUF result. */
-export interface GgufOptions extends ShardOptions, StatisticsOptions {
+export interface GgufOptions extends ShardOptions, StatisticsOptions, RequantizeOptions {
   /** GGUF: every weight in the type of the target, without llama-quantize's mixture. @defaultValue false */
   readonly pure?: boolean | undefined;
-  /**
-   * GGUF: true allows quantizing weights that are quantized already, which adds to their errors.
-   * @defaultValue false
-   */
-  readonly requantize?: boolean | undefined;
   /**
    * GGUF: llama-quantize pads to 32 bytes but copies `general.alignment`. If that states another value, programs look for the tensors in
    * the wrong places. true states 32; false gives the same bytes as llama-quantize, and a note.

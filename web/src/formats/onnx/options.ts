@@ -1,22 +1,15 @@
 /** Options of ONNX results. */
 import { rangeError, typeError } from '../../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../../core/option-problem.js';
-import type { SearchedRange } from '../../core/range.js';
 import type { FileInput } from '../../files/bytes.js';
 import { isFileInput } from '../../files/open.js';
-import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
+import { checkRules, optionTable, type PlanChoices, type RangeOptions, searchedRange, toggle } from '../options.js';
 import { hasRanges, type StatisticsOfModel } from '../statistics.js';
 import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** Options of an ONNX result. */
-export interface OnnxOptions extends StatisticsOptions {
-  /**
-   * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
-   * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
-   * @defaultValue 'min-max'
-   */
-  readonly range?: 'min-max' | SearchedRange | undefined;
+export interface OnnxOptions extends StatisticsOptions, RangeOptions {
   /** ONNX, q8, int8 and uint8: one scale for each weight, as quantize_dynamic does by default. @defaultValue a scale for each channel */
   readonly perTensor?: boolean | undefined;
   /** ONNX, blocks: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32; bnb4: 64 */

@@ -14,27 +14,77 @@ type OwnReason =
   /** It is an output of its graph, and nodes in float16 read a copy. */
   | { readonly kind: 'alsoOutput' }
   /** A node of this operator reads it, which does not take codes. */
-  | { readonly kind: 'readBy'; readonly operator: string }
+  | {
+      readonly kind: 'readBy';
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+    }
   /** A node of this operator reads it, besides nodes that take codes. */
-  | { readonly kind: 'alsoReadBy'; readonly operator: string }
+  | {
+      readonly kind: 'alsoReadBy';
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+    }
   /** Attributes of the reader, or of a node before it, are those of a function. */
-  | { readonly kind: 'openAttributes'; readonly operator: string }
+  | {
+      readonly kind: 'openAttributes';
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+    }
   /** It is the first input of a product. */
-  | { readonly kind: 'firstInput'; readonly operator: string }
+  | {
+      readonly kind: 'firstInput';
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+    }
   /** Its reader is in a function. */
-  | { readonly kind: 'inFunction'; readonly operator: string }
+  | {
+      readonly kind: 'inFunction';
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+    }
   /** Nodes of these operators move its elements before the reader. */
-  | { readonly kind: 'moved'; readonly operator: string; readonly movers: readonly string[] }
+  | {
+      readonly kind: 'moved';
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+      /** Names of the operators. */
+      readonly movers: readonly string[];
+    }
   /** Its reader multiplies by a number that float16 does not hold. */
-  | { readonly kind: 'factor'; readonly operator: string }
+  | {
+      readonly kind: 'factor';
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+    }
   /** Its readers see elements of these types. */
-  | { readonly kind: 'readAs'; readonly types: readonly string[] }
+  | {
+      readonly kind: 'readAs';
+      /** Their names, such as `FLOAT`. */
+      readonly types: readonly string[];
+    }
   /** Blocks do not divide the rows of a table. */
-  | { readonly kind: 'tableRows'; readonly operator: string; readonly length: number; readonly by: number }
+  | {
+      readonly kind: 'tableRows';
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+      /** Length of a row, in elements. */
+      readonly length: number;
+      /** Elements of a block. */
+      readonly by: number;
+    }
   /** Blocks do not divide the columns of a matrix. */
-  | { readonly kind: 'matrixRows'; readonly rows: number }
+  | {
+      readonly kind: 'matrixRows';
+      /** Number of rows. */
+      readonly rows: number;
+    }
   /** It holds the scales of codes. */
-  | { readonly kind: 'scales'; readonly operator: string }
+  | {
+      readonly kind: 'scales';
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+    }
   | Obstacle;
 
 /** Obstacles to raising the version of ai.onnx. */
@@ -42,9 +92,19 @@ export type Obstacle =
   /** The model imports no version of it. */
   | { readonly kind: 'noOpset' }
   /** Functions keep their versions. */
-  | { readonly kind: 'functionOpset'; readonly opset: number }
+  | {
+      readonly kind: 'functionOpset';
+      /** The version. */
+      readonly opset: number;
+    }
   /** A newer version changes the meaning of the operator. */
-  | { readonly kind: 'opset'; readonly opset: number; readonly operator: string };
+  | {
+      readonly kind: 'opset';
+      /** The version. */
+      readonly opset: number;
+      /** Name of the operator, such as `Gather`. */
+      readonly operator: string;
+    };
 
 /** A reason of this format, or one that formats share. */
 export type OnnxReason = OwnReason | SharedReason;

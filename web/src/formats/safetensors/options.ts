@@ -3,7 +3,7 @@ import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
 import { checkKind } from '../../core/check.js';
 import { rangeError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
-import { modelGranularityNames, type SearchedRange } from '../../core/range.js';
+import { modelGranularityNames } from '../../core/range.js';
 import type { Reader } from '../format.js';
 import {
   checkRules,
@@ -13,6 +13,8 @@ import {
   type OptionInfo,
   optionTable,
   type PlanChoices,
+  type RangeOptions,
+  type RequantizeOptions,
   type Rule,
   searchedRange,
   toggle,
@@ -45,7 +47,7 @@ function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranula
 // ------------------------------------------------------------------------------------------------------------------------ options
 
 /** Options of a safetensors result. */
-export interface SafetensorsOptions extends ShardOptions, StatisticsOptions {
+export interface SafetensorsOptions extends ShardOptions, StatisticsOptions, RangeOptions, RequantizeOptions {
   /**
    * safetensors, integers: symmetric, or with zero points. llama.cpp's converter ignores the zero points of codes that are not packed.
    * @defaultValue 'symmetric'
@@ -59,12 +61,6 @@ export interface SafetensorsOptions extends ShardOptions, StatisticsOptions {
    *   per channel where codes are not packed
    */
   readonly granularity?: ModelGranularity | undefined;
-  /**
-   * safetensors and ONNX, integers: method to find the range of each channel or group, as for arrays. 'mse' uses the scales as stored, and
-   * is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
-   * @defaultValue 'min-max', but 'mse' for weights with statistics (`importance`, `data`)
-   */
-  readonly range?: 'min-max' | SearchedRange | undefined;
   /**
    * safetensors, integers: true packs codes into int32 words (`pack-quantized`), which most loaders of integers expect. false stores int8
    * codes (`naive-quantized`), which vLLM loads only with `activations`.
@@ -83,12 +79,6 @@ export interface SafetensorsOptions extends ShardOptions, StatisticsOptions {
    * @defaultValue 'linear'
    */
   readonly include?: 'linear' | 'all' | undefined;
-  /**
-   * safetensors: true reads weights with codes in compressed-tensors' layout as floats, to quantize them again or to store them as float16
-   * or bfloat16. Weights that are kept are stored as floats, too.
-   * @defaultValue false: such a file is an error
-   */
-  readonly requantize?: boolean | undefined;
 }
 
 /** Contents of files beside a safetensors result. */
