@@ -86,12 +86,12 @@ describe('scalepoint', () => {
       ],
       [['inspect'], /inspect needs a FILE; see scalepoint inspect --help/],
       [['inspect', 'a', 'b'], /inspect takes one FILE, got "b" as well/],
-      [['inspect', 'a', '--to', 'int8'], /there is no option --to; see scalepoint inspect --help/],
+      [['inspect', 'a', '--to', 'int8'], /--to: unknown option; see scalepoint inspect --help/],
       [['quantize', 'model.safetensors'], /quantize needs --to int8, Q8_0, q8 or/],
-      [['quantize', 'model.safetensors', '--to'], /--to needs a value/],
+      [['quantize', 'model.safetensors', '--to'], /--to: expected a value, got nothing; see/],
       [
         ['quantize', 'model.safetensors', '--to', 'int3'],
-        /--to: there is no type "int3"; a safetensors file can become int8, int4, .*, bfloat16, copy; see/,
+        /--to: expected int8, int4, .*, bfloat16 or copy for a safetensors file, got "int3"; see/,
       ],
       [['quantize', '--to', 'int8'], /quantize needs a FILE/],
       [['quantize', 'model.safetensors', '--to', 'int8', '-o', ''], /--output: expected a name of a file or -/],
@@ -167,7 +167,7 @@ describe('scalepoint', () => {
       [['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', ''], /--min-sqnr/],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--frce'],
-        /there is no option --frce; did you mean --force\? See scalepoint quantize --help/,
+        /--frce: unknown option; did you mean --force\? See scalepoint quantize --help/,
       ],
     ];
     await Promise.all(

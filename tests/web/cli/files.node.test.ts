@@ -109,7 +109,7 @@ describe('--output', () => {
         const { code, stdout, stderr } = await run(['model.safetensors', '--to', 'int8', '-o', output, ...more]);
         expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
         expect(stderr).toBe(
-          `scalepoint: --output: ${JSON.stringify(output)} is the input itself; choose another name; see scalepoint quantize --help\n`,
+          `scalepoint: --output: expected a name of another file, got ${JSON.stringify(output)}: it is the input itself; see scalepoint quantize --help\n`,
         );
       }
     }
@@ -129,15 +129,27 @@ describe('a file that a flag names', () => {
     const model = ['model.safetensors', '--to', 'int8', '--force'];
     const fit = ['--target-bpw', '20', '--save-rules'];
     const cases: [string[], string][] = [
-      [[...model, '-o', 'config.txt', '--config', 'config.txt'], '--output: "config.txt" is the file of --config'],
-      [[...model, '-o', 'rules.txt', '--rules', 'rules.txt'], '--output: "rules.txt" is the file of --rules'],
-      [[...model, ...fit, 'model.safetensors', '-o', 'x'], '--save-rules: "model.safetensors" is the input itself'],
-      [['plan', ...model, ...fit, 'model.safetensors'], '--save-rules: "model.safetensors" is the input itself'],
-      [['plan', ...model, ...fit, 'rules.txt', '--rules', './rules.txt'], '"rules.txt" is the file of --rules'],
+      [
+        [...model, '-o', 'config.txt', '--config', 'config.txt'],
+        '--output: expected a name of another file, got "config.txt": it is the file of --config',
+      ],
+      [
+        [...model, '-o', 'rules.txt', '--rules', 'rules.txt'],
+        '--output: expected a name of another file, got "rules.txt": it is the file of --rules',
+      ],
+      [
+        [...model, ...fit, 'model.safetensors', '-o', 'x'],
+        '--save-rules: expected a name of another file, got "model.safetensors": it is the input itself',
+      ],
+      [
+        ['plan', ...model, ...fit, 'model.safetensors'],
+        '--save-rules: expected a name of another file, got "model.safetensors": it is the input itself',
+      ],
+      [['plan', ...model, ...fit, 'rules.txt', '--rules', './rules.txt'], '"rules.txt": it is the file of --rules'],
     ];
     for (const [args, message] of cases) {
       const { code, stderr } = await run(args);
-      expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(`${message}; choose another name`) });
+      expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
     }
     expect(await readFile(path('model.safetensors'))).toEqual(before);
     expect(await readFile(path('config.txt'), 'utf8')).toBe('{"a": 1}');
@@ -251,7 +263,7 @@ describe('standard input and output', () => {
     const { outcome } = await start(['-', '--to', 'int8'], { stdin });
     expect(await outcome).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('needs -o OUT for a model from standard input'),
+      stderr: expect.stringContaining('--output: required: a model from standard input has no name'),
     });
   });
 });

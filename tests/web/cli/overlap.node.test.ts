@@ -31,7 +31,8 @@ async function refused(args: readonly string[], message: string): Promise<void> 
   }
 }
 
-const result = (name: string) => `--save-rules: ${JSON.stringify(name)} is a file of the result; choose another name`;
+const result = (name: string) =>
+  `--save-rules: expected a name of another file, got ${JSON.stringify(name)}: it is a file of the result`;
 
 describe('--save-rules', () => {
   it.each([
@@ -106,9 +107,9 @@ describe('--save-rules', () => {
     const args = ['tiny.gguf', ...fit, '-o', 'out.gguf', '--force', '--save-rules'];
     const beside = 'is a file that the input is read with';
     for (const [words, message] of [
-      [[...args, 'tiny.gguf'], '"tiny.gguf" is the input itself'],
-      [[...args, 'rules.txt', '--rules', './rules.txt'], '"rules.txt" is the file of --rules'],
-      [[...args, 'types.txt', '--tensor-type-file', 'types.txt'], '"types.txt" is the file of --tensor-type-file'],
+      [[...args, 'tiny.gguf'], '"tiny.gguf": it is the input itself'],
+      [[...args, 'rules.txt', '--rules', './rules.txt'], '"rules.txt": it is the file of --rules'],
+      [[...args, 'types.txt', '--tensor-type-file', 'types.txt'], '"types.txt": it is the file of --tensor-type-file'],
       [['model.safetensors', '--to', 'int8', ...args.slice(1), 'tokenizer.json'], `"tokenizer.json" ${beside}`],
       [['model.safetensors', '--to', 'int8', ...args.slice(1), 'soft.json'], `"soft.json" ${beside}`],
     ] as const)
@@ -134,11 +135,14 @@ describe('--save-rules', () => {
         });
         child.on('close', (code) => resolve([code, text]));
       });
-    expect(await ended(args, input, 'pipe')).toEqual([2, expect.stringContaining('"tiny.gguf" is the input itself')]);
+    expect(await ended(args, input, 'pipe')).toEqual([
+      2,
+      expect.stringContaining('"tiny.gguf": it is the input itself'),
+    ]);
     const piped = ['tiny.gguf', ...fit, '-o', '-', '--force', '--save-rules', 'copy.gguf'];
     expect(await ended(piped, input, output)).toEqual([
       2,
-      expect.stringContaining('"copy.gguf" is standard output; choose another name'),
+      expect.stringContaining('"copy.gguf": it is standard output'),
     ]);
     closeSync(input);
     closeSync(output);
@@ -169,11 +173,11 @@ describe('a result', () => {
     const args = ['model.safetensors', '--to', 'int8'];
     await refused(
       [...args, '-o', 'tokenizer.model'],
-      '--output: "tokenizer.model" is a file that the input is read with',
+      '--output: expected a name of another file, got "tokenizer.model": it is a file that the input is read with',
     );
     const before = await names();
     const { code, stderr } = await run([...args, '-o', 'out.safetensors', '--rules', 'out.config.json', '--force']);
-    expect([code, stderr]).toEqual([2, expect.stringContaining('"out.config.json" is the file of --rules')]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('"out.config.json": it is the file of --rules')]);
     expect(await names()).toEqual(before);
   });
 

@@ -73,7 +73,7 @@ it('replaces a saved plan with --force only, and never the model', async () => {
   expect(await failure(...args, 'plan.json')).toMatch(/^1 .*"plan\.json" exists already.*--force replaces it\n$/);
   expect(await run([...args, 'plan.json', '-f'])).toEqual(quiet);
   expect(await failure(...args, 'model.safetensors', '-f')).toMatch(
-    /^2 .*--save-plan: "model\.safetensors" is the input itself/,
+    /^2 .*--save-plan: expected a name of another file, got "model\.safetensors": it is the input itself/,
   );
   expect(await failure('model.safetensors', '--to', 'int8,int4', '--save-plan', 'p.json')).toMatch(
     /^2 .*--to: expected 1 type with --save-plan, got 2/,

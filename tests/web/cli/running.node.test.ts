@@ -54,7 +54,10 @@ describe('scalepoint compare --run', () => {
     for (const [flags, message] of [
       [['--dim', '3'], /--dim: expected NAME=N, got "3"/],
       [['--dim', 'n=x'], /--dim: expected a whole number/],
-      [['--input', 'a.npz', '--input', 'b.npz'], /--input: with several, each is NAME=FILE.npy/],
+      [
+        ['--input', 'a.npz', '--input', 'b.npz'],
+        /--input: expected NAME=FILE such as x=x.npy with --input given several times, got "a.npz"/,
+      ],
     ] as const) {
       const { code, stderr } = await run(['compare', 'a', 'b', ...flags]);
       expect(code).toBe(2);

@@ -96,8 +96,8 @@ describe('several types', () => {
   });
 
   it.each([
-    ['q8,q3', [], /--to: there is no type "q3"/],
-    ['q8,', [], /--to: there is no type ""/],
+    ['q8,q3', [], /--to: expected .*, got "q3"/],
+    ['q8,', [], /--to: expected .*, got ""/],
     ['q8,q4', ['-o', 'x.onnx'], /--output: expected an existing folder for several types, got "x.onnx"/],
     ['q8,q4', ['-o', '-'], /--to: expected 1 type with --output -, got 2/],
   ] as const)('%s with %j is an error', async (to, more, message) => {

@@ -84,8 +84,14 @@ describe('scalepoint split and merge', () => {
       [['split', 'm.gguf', '--split-size', '1G', '--shard-size', '1G'], '--split-size: not together with --shard-size'],
       [['split', 'm.gguf', '--split-size', '1G', '--split-tensors', '3'], '--split-tensors'],
       [['split', 'm.gguf', '--split-tensors', '0'], '--split-tensors: expected a whole number from 1'],
-      [['split', 'm.gguf', '--split-size', '1G', '--to', 'Q8_0'], '--to: split converts nothing'],
-      [['merge', 'm.gguf', '--split-size', '1G'], '--split-size: merge makes one file'],
+      [
+        ['split', 'm.gguf', '--split-size', '1G', '--to', 'Q8_0'],
+        '--to: expected nothing, got "Q8_0"; scalepoint quantize takes --to',
+      ],
+      [
+        ['merge', 'm.gguf', '--split-size', '1G'],
+        '--split-size: expected nothing, got "1G"; scalepoint split takes --split-size',
+      ],
       [['merge'], 'merge needs a FILE'],
       [['m.gguf', '--to', 'Q8_0', '--part', '4/3'], '--part: expected a string such as 1/16'],
       [['m.gguf', '--to', 'Q8_0', '--split-size', '1K', '-o', '-'], '--output'],

@@ -100,18 +100,18 @@ describe('a wrong command line', () => {
     [['model.gguf', '--to', 'Q8_0', '--rule', 'x=Q4_K_M'], /^--rule "x=Q4_K_M": .*; did you mean Q4_K\?/],
     [['model.safetensors', '--to', 'int8', '--rule', 'x=q4'], /^--rule "x=q4": .*; did you mean int4\?/],
     [['model.safetensors', '--to', 'int8', '--scheme', 'asymetric'], /^--scheme: .*; did you mean asymmetric\?/],
-    [
-      ['model.safetensors', '--to', 'int8', '--grup-size', '8'],
-      /^there is no option --grup-size; did you mean --group-/,
-    ],
-    [['model.safetensors', '-x'], /^there is no option -x; see scalepoint quantize --help/],
+    [['model.safetensors', '--to', 'int8', '--grup-size', '8'], /^--grup-size: unknown option; did you mean --group-/],
+    [['model.safetensors', '-x'], /^-x: unknown option; see scalepoint quantize --help/],
     [
       ['model.safetensors', '--to', 'int8', '--workers', '-1'],
       /^--workers: expected a whole number of at least 0, got "-1"/,
     ],
-    [['model.safetensors', '--to', '--json'], /^--to needs a value before --json; --to=--json takes --json itself/],
-    [['model.safetensors', '--to=int8', '--force=yes'], /^--force takes no value, got "yes"/],
-    [['inspect', '--json', '--nothing'], /^there is no option --nothing; see scalepoint inspect --help/],
+    [
+      ['model.safetensors', '--to', '--json'],
+      /^--to: expected a value, got "--json"; --to=--json takes --json itself; see/,
+    ],
+    [['model.safetensors', '--to=int8', '--force=yes'], /^--force: expected nothing, got "yes"/],
+    [['inspect', '--json', '--nothing'], /^--nothing: unknown option; see scalepoint inspect --help/],
     [['model.safetensors', '--to', 'bfloat16', '--scheme', 'symmetric', '--packed', '--range', 'mse'], /^--/],
   ];
 

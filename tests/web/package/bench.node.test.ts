@@ -160,7 +160,7 @@ describe('scalepoint bench', () => {
     [['--size', '100'], '--size: expected a multiple of 256'],
     [['--width', 'wide'], '--width: expected a whole number'],
     [['file.gguf'], 'bench takes no file'],
-    [['--fast'], 'there is no option --fast'],
+    [['--fast'], '--fast: unknown option'],
   ])('refuses %j', async (args, words) => {
     const { code, stdout, stderr } = await run(...args);
     expect([code, stdout]).toEqual([2, '']);

@@ -2,7 +2,7 @@
 import { ScalepointError } from 'scalepoint/model';
 import { problemOf, sayHint, sayProblem } from '../../src/tooling.js';
 import { FileError } from '../shared/files.js';
-import { messageOf, type PageProblem } from '../shared/problems.js';
+import { asSentence, messageOf, type PageProblem } from '../shared/problems.js';
 import { pageWords } from './controls.js';
 
 /** Error codes of the package, explained to someone with a file. */
@@ -37,7 +37,7 @@ export function explain(error: unknown, keep?: (name: string) => void): PageProb
   if (error instanceof FileError) return { title: 'That cannot be opened here', text: error.message };
   const { code, byteOffset, tensor } = error instanceof ScalepointError ? error : {};
   const place = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
-  const words = `${inPageWords(error).replace(/\.$/, '')}${place}.`;
+  const words = asSentence(inPageWords(error), place);
   const text = `${words[0]?.toUpperCase()}${words.slice(1)} ${advice[code ?? ''] ?? ''}`.trim();
   const action =
     tensor !== undefined && keep !== undefined

@@ -5,6 +5,7 @@ import { byId, html, onResize, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
+import { asSentence } from '../shared/problems.js';
 import { watchScrollBoxes } from '../shared/scroll.js';
 import type { ModelChoice } from './choice.js';
 import { Judge, type WantedType } from './judge.js';
@@ -218,7 +219,7 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
         : statusOf(judge, lacksTokenizer ? 0 : found === undefined ? 1 : others.length, state.expectedSeconds),
     );
     const problem =
-      ending?.kind === 'failed' ? `${ending.label} could not be compared: ${ending.message.replace(/\.$/, '')}.` : '';
+      ending?.kind === 'failed' ? asSentence(`${ending.label} could not be compared: ${ending.message}`) : '';
     setText(byId('outputs-problem', HTMLElement), problem);
 
     // The picture.

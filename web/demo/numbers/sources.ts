@@ -3,7 +3,7 @@ import { startDropping } from '../shared/drop.js';
 import { FileError } from '../shared/file-error.js';
 import { formatBytes, formatMany, formatShape } from '../shared/format.js';
 import { takeFiles } from '../shared/handover.js';
-import { messageOf, type PageProblem } from '../shared/problems.js';
+import { asSentence, messageOf, type PageProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
 import { type Client, WorkerError } from './client.js';
 import { countOf } from './data.js';
@@ -282,6 +282,6 @@ function explainFile(error: unknown, what: string): PageProblem {
   const place = where.length > 0 ? ` (${where.join(', ')})` : '';
   return {
     title: `Could not read ${what}`,
-    text: `${messageOf(error).replace(/\.$/, '')}${place}. The numbers shown before are still here. Choose another tensor or file.`,
+    text: `${asSentence(messageOf(error), place)} The numbers shown before are still here. Choose another tensor or file.`,
   };
 }

@@ -54,6 +54,11 @@ export function showProblem(slot: ProblemSlot, problem?: PageProblem): void {
   if (slot === 'file') card.scrollIntoView({ block: 'nearest' });
 }
 
+/** A message as a sentence, with the place of the error before the full stop. Messages of browsers may have a full stop already. */
+export function asSentence(message: string, place = ''): string {
+  return `${message.replace(/\.$/, '')}${place}.`;
+}
+
 /** The message of a thrown value of any type. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
@@ -67,7 +72,7 @@ export function explainLoading(error: unknown): PageProblem {
     title: 'The core did not load, so nothing can be quantized here',
     text: csp
       ? 'The server of this page forbids WebAssembly: the script-src of its Content-Security-Policy lacks “wasm-unsafe-eval”.'
-      : `${messageOf(error).replace(/\.$/, '')}. Check the connection and load the page again; a current browser is needed.`,
+      : `${asSentence(messageOf(error))} Check the connection and load the page again; a current browser is needed.`,
     action: { label: 'Load again', run: () => location.reload() },
   };
 }

@@ -1,11 +1,14 @@
 /** The command `bench`. */
+
 import { cpus } from 'node:os';
 import { type BenchOptions, type BenchPart, type BenchRow, benchParts, runBench } from '../bench.js';
+import { problemOf } from '../tooling.js';
 import { benchFlags } from './flags.js';
 import { choiceOf, parseArguments, wholeOf } from './parse.js';
 import { abortOnSignal, effort, printJson, UsageError } from './process.js';
 import { painter, printLines } from './text.js';
 import { benchUsage } from './usage.js';
+import { usageError } from './wording.js';
 
 const titles: Readonly<Record<BenchPart, string>> = {
   arrays: 'Arrays in wasm memory',
@@ -102,8 +105,8 @@ async function measured(options: BenchOptions) {
   try {
     return await runBench(options);
   } catch (error) {
-    const { option } = error as { option?: unknown };
-    if (!(error instanceof RangeError) || (option !== 'size' && option !== 'width')) throw error;
-    throw new UsageError(`--${error.message}`);
+    const problem = problemOf(error);
+    if (problem?.option !== 'size' && problem?.option !== 'width') throw error;
+    throw usageError({ ...problem, option: `--${problem.option}` });
   }
 }

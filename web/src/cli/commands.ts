@@ -1,7 +1,7 @@
 /** Chooses the command of a command line, and prints errors. */
 import { existsSync } from 'node:fs';
 import { QualityError, ScalepointError } from '../model.js';
-import { didYouMean, sayHint } from '../tooling.js';
+import { didYouMean, isQuestion, sayHint } from '../tooling.js';
 import { bench } from './bench.js';
 import { compareCommand } from './compare.js';
 import { completions } from './completions.js';
@@ -39,8 +39,8 @@ function split(args: readonly string[]): { readonly name: string; readonly rest:
   if (Object.hasOwn(commands, name)) return { name, rest };
   // A single word that is not a file is a misspelled command.
   if (/^[a-z]+$/i.test(name) && !existsSync(name)) {
-    const hint = sayHint(didYouMean(name, names));
-    throw new UsageError(`${wanted}, got ${JSON.stringify(name)}${hint}`);
+    const hint = didYouMean(name, names);
+    throw new UsageError(`${wanted}, got ${JSON.stringify(name)}${sayHint(hint)}`, { hint });
   }
   return { name: 'quantize', rest: [...args] };
 }
@@ -89,7 +89,7 @@ export function printFailure(error: unknown, args: readonly string[]): number {
     if (error.code === 'EXISTS') text += '; --force replaces it';
   }
   const isUsage = error instanceof UsageError;
-  if (isUsage) text += `${text.endsWith('?') ? ' See' : '; see'} ${helpFor(args)}`;
+  if (isUsage) text += `${isQuestion(error.hint) ? ' See' : '; see'} ${helpFor(args)}`;
   // The report of a missed quality gate has been printed with the error.
   if (args.includes('--json') && !(error instanceof QualityError))
     printJson({ file: file ?? pathOf(error), error: errorJson(error, message) });

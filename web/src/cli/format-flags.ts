@@ -8,9 +8,8 @@ import {
   type Sidecar,
   type Words,
 } from '../tooling.js';
-import { UsageError } from './process.js';
 import { readText } from './side-file.js';
-import { inFlags, wrongFlag } from './wording.js';
+import { asUsage, wrongFlag } from './wording.js';
 
 /** A table of options, and the formats that share it. */
 export interface SharedTable {
@@ -150,12 +149,4 @@ export function sidecarsOf(words: Words, to: string): readonly SidecarOption[] {
     found.push({ option, sidecar, path: path === undefined ? undefined : String(path) });
   }
   return found;
-}
-
-// ------------------------------------------------------------------------------------------------------------------------- errors
-
-/** An error of the model functions about an option, as an error of the command line; other errors as they are. */
-export function asUsage(error: unknown, words: Words, rules: readonly string[] = []): unknown {
-  const message = inFlags(error, words, rules);
-  return message === undefined ? error : Object.assign(new UsageError(message), { cause: error });
 }

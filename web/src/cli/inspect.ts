@@ -1,8 +1,8 @@
 /** The command `inspect`. */
+
 import { inspectModel, type ModelInfo, type ModelTensor } from '../model.js';
 import { type FormatInfo, formats, type MetadataValue, NamePattern } from '../tooling.js';
 import { inspectFlags } from './flags.js';
-import { asUsage } from './format-flags.js';
 import { withInput } from './input.js';
 import { choiceOf, filesOf, parseArguments } from './parse.js';
 import { about, effort, peakBytes, printJson } from './process.js';
@@ -19,6 +19,7 @@ import {
   table,
 } from './text.js';
 import { inspectUsage } from './usage.js';
+import { asUsage } from './wording.js';
 
 /** Lists the content of a file. Returns the exit code. */
 export async function inspect(args: string[]): Promise<number> {

@@ -6,7 +6,7 @@ import {
   type LanguageData,
   type LanguageEvaluation,
 } from '../model.js';
-import { type UnreachedWeight, whole } from '../tooling.js';
+import { type UnreachedWeight, whole, without } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments, workersOf } from './parse.js';
@@ -38,7 +38,7 @@ async function dataOf({ text = [], ids }: TextValues, command: string): Promise<
       );
     return Promise.all(text.map((path) => readText(path, mostText)));
   }
-  if (text.length > 0) throw new UsageError('--ids goes without --text');
+  if (text.length > 0) throw wrongFlag('ids', without('--text'));
   const words = (await readText(ids, mostText)).split(/[\s,[\]]+/).filter((word) => word !== '');
   const wrong = words.find((word) => !/^\d{1,9}$/.test(word));
   if (wrong !== undefined) throw wrongFlag('ids', whole(0), wrong.slice(0, 40));
@@ -134,9 +134,8 @@ export async function calibrate(args: string[]): Promise<number> {
   const [file] = filesOf(positionals, ['MODEL'], 'calibrate') as [string];
   const { output = 'imatrix.gguf', force = false, quiet = false, resume = false } = values;
   const { data: files, dim } = values;
-  if (files !== undefined && [values.text, values.ids].some((flag) => flag !== undefined)) {
-    throw new UsageError('--data goes without --text and --ids');
-  }
+  const other = (['text', 'ids'] as const).find((flag) => values[flag] !== undefined);
+  if (files !== undefined && other !== undefined) throw wrongFlag('data', without(`--${other}`));
   const data = files === undefined ? await dataOf(values, 'calibrate') : { files };
   const sizes = { ...sizesOf(values), ...(dim === undefined ? {} : { run: { dimensions: dimensionsOf(dim) } }) };
   const signal = abortOnSignal(

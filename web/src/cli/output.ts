@@ -11,7 +11,7 @@ import {
 } from '../model.js';
 import { aFile, exactly, mention, noteText, ofType, without } from '../tooling.js';
 import type { Input } from './input.js';
-import { Interrupted, UsageError } from './process.js';
+import { Interrupted } from './process.js';
 import { ruleTexts } from './sizes.js';
 import { systemText } from './system-text.js';
 import { counted, listed, printable } from './text.js';
@@ -24,7 +24,10 @@ export const standardOutput = '-';
 export function outputOf({ name, isPath, fileName }: Input, asked: string | undefined, plan: ModelPlan): string {
   if (asked !== undefined && !(fileName !== undefined && isFolderPath(asked))) return asked;
   if (fileName === undefined)
-    throw new UsageError('quantize needs -o OUT for a model from standard input; -o - is standard output');
+    throw wrongFlag('output', { kind: 'required' }, undefined, {
+      kind: 'because',
+      message: 'a model from standard input has no name; -o - is standard output',
+    });
   const usual = resultName(fileName, plan);
   // A copy beside its input needs another name.
   const isTaken = asked === undefined && resultFiles(usual, plan).includes(fileName);
@@ -123,7 +126,10 @@ export function checkName(output: string, { format: name }: ModelPlan): void {
 /** Fails if a model cannot go to standard output. @throws UsageError */
 export function checkStandardOutput({ json, minSqnr }: { json: boolean; minSqnr: boolean }): void {
   if (process.stdout.isTTY)
-    throw new UsageError('--output: standard output is a terminal; name a file, or use > or a pipe');
+    throw wrongFlag('output', ofType('name of a file'), standardOutput, {
+      kind: 'because',
+      message: 'standard output is a terminal, unless > or a pipe sends it elsewhere',
+    });
   if (json) throw wrongFlag('json', without('output', standardOutput));
   if (minSqnr) {
     throw wrongFlag('min-sqnr', without('output', standardOutput), undefined, {

@@ -1,12 +1,13 @@
 /** Compares the names of all files that a run writes with each other, and with those of all files that it reads. */
+
 import { fstatSync } from 'node:fs';
 import { lstat, readlink, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { inspectModel } from '../model.js';
-import { filesBeside, type Words } from '../tooling.js';
+import { filesBeside, ofType, type Words } from '../tooling.js';
 import { fileFlags, sidecarFlags } from './format-flags.js';
 import type { Input } from './input.js';
-import { UsageError } from './process.js';
+import { wrongFlag } from './wording.js';
 
 /** A file that a run writes. */
 export interface WrittenFile {
@@ -95,8 +96,8 @@ export async function checkFilesApart(
   input: Input,
   { words }: { readonly words: Words },
 ): Promise<void> {
-  const fail = ({ flag, path }: WrittenFile, what: string): never => {
-    throw new UsageError(`--${flag}: ${JSON.stringify(path)} ${what}; choose another name`);
+  const fail = ({ flag, path }: WrittenFile, message: string): never => {
+    throw wrongFlag(flag, ofType('name of another file'), path, { kind: 'because', message });
   };
   // Compare existing files with those that are read.
   const ids: (string | undefined)[] = [];
@@ -109,7 +110,7 @@ export async function checkFilesApart(
       const same = others.find(
         ({ id, isConfiguration }) => id !== undefined && id === ids[i] && !(file.isSidecar && isConfiguration),
       );
-      if (same !== undefined) fail(file, `is ${same.what}`);
+      if (same !== undefined) fail(file, `it is ${same.what}`);
     }
   }
   // Compare the rules and the plan with the files of the result, which have names of their own.
@@ -117,7 +118,7 @@ export async function checkFilesApart(
   for (const [i, file] of written.entries()) {
     const [place, id] = [folded(await placeOf(file.path)), ids[i]];
     const isSame = places.has(place) || (id !== undefined && ids.indexOf(id) < i);
-    if (isSame && file.flag !== 'output') fail(file, 'is a file of the result');
+    if (isSame && file.flag !== 'output') fail(file, 'it is a file of the result');
     places.add(place);
   }
 }

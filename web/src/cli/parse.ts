@@ -1,9 +1,20 @@
 /** From the words of a command line to the options of the model functions. */
 import { parseArgs } from 'node:util';
 import type { Rule } from '../model.js';
-import { didYouMean, type Expected, formats, maxWorkers, oneOf, ruleFrom, sayHint, whole } from '../tooling.js';
+import {
+  didYouMean,
+  type Expected,
+  formats,
+  type Hint,
+  maxWorkers,
+  mention,
+  ofType,
+  oneOf,
+  ruleFrom,
+  whole,
+} from '../tooling.js';
 import { UsageError } from './process.js';
-import { inFlags, wrongFlag } from './wording.js';
+import { asUsage, usageError, wrongFlag } from './wording.js';
 
 type OptionsConfig = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>;
 
@@ -23,17 +34,18 @@ function checkFlag(token: OptionToken, options: OptionsConfig): void {
   const option = Object.hasOwn(options, name) ? options[name] : undefined;
   if (option === undefined) {
     const { names } = didYouMean(rawName.replace(/^-+/, ''), Object.keys(options));
-    const hint = sayHint({ kind: 'didYouMean', names: names.map((known) => `--${known}`) });
-    throw new UsageError(`there is no option ${rawName}${hint}`);
+    const hint: Hint = { kind: 'didYouMean', names: names.map((known) => `--${known}`) };
+    throw usageError({ option: rawName, expected: { kind: 'knownOption', names: [] }, got: undefined, hint });
   }
   if (option.type === 'boolean') {
-    if (value !== undefined) throw new UsageError(`--${name} takes no value, got ${JSON.stringify(value)}`);
+    if (value !== undefined) throw wrongFlag(name, { kind: 'absent' }, value);
     return;
   }
-  if (value === undefined) throw new UsageError(`--${name} needs a value`);
+  if (value === undefined) throw wrongFlag(name, ofType('value'));
   // Most likely the value was forgotten, and this is the next option. Numbers may be negative.
   if (inlineValue || !/^-[^\d.]/.test(value)) return;
-  throw new UsageError(`--${name} needs a value before ${value}; --${name}=${value} takes ${value} itself`);
+  const literal = mention(`--${name}=${value}`);
+  throw wrongFlag(name, ofType('value'), value, { kind: 'try', option: literal, effect: `takes ${value} itself` });
 }
 
 /** Splits a command line. @throws UsageError */
@@ -129,7 +141,6 @@ export function parseRule(text: string): Rule {
   try {
     return spelledRule(ruleFrom(text, '--rule'));
   } catch (error) {
-    const message = inFlags(error);
-    throw message === undefined ? error : new UsageError(message);
+    throw asUsage(error);
   }
 }

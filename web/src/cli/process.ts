@@ -1,12 +1,27 @@
 /** The process around a command: signals, the line of progress, memory, output for machines, errors. */
+
 import { readFileSync } from 'node:fs';
 import type { DataProgress, Progress } from '../model.js';
 import { ScalepointError } from '../model.js';
+import type { Hint, OptionProblem } from '../tooling.js';
 import { jsonText } from './json.js';
 import { columnsOf, formatBytes, formatSeconds, printable } from './text.js';
 
-/** Wrong usage of the command line: exit code 2. `wrongFlag` makes those about the value of a flag. */
-export class UsageError extends Error {}
+/**
+ * Wrong usage of the command line: exit code 2. `usageError` makes those about an option, from data. Sentences of their own are for command
+ * lines on which no option is wrong: a file, a command or a choice of options is missing, or there is a file too many.
+ */
+export class UsageError extends Error {
+  /** The wrong option, if one is. */
+  readonly problem: OptionProblem | undefined;
+  /** Advice at the end of the message. */
+  readonly hint: Hint | undefined;
+  constructor(message: string, about: Pick<UsageError, 'cause'> & Partial<Pick<UsageError, 'problem' | 'hint'>> = {}) {
+    super(message, about.cause === undefined ? undefined : { cause: about.cause });
+    this.problem = about.problem;
+    this.hint = about.hint ?? about.problem?.hint;
+  }
+}
 
 /** A signal ended the work. The exit code is 128 plus its number. */
 export class Interrupted extends Error {

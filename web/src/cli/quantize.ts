@@ -25,7 +25,6 @@ import {
   oneOf,
   type Preset,
   presets,
-  sayHint,
   urlOfText,
   type Words,
   withOptions,
@@ -34,7 +33,6 @@ import {
 import { convertingFlags, quantizeFlags } from './flags.js';
 import {
   acceptsTarget,
-  asUsage,
   choiceFlags,
   choicesOf,
   fileFlags,
@@ -86,7 +84,7 @@ import {
 import { planText, reportText } from './tables.js';
 import { counted, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
-import { commandWordsFor, wrongFlag } from './wording.js';
+import { asUsage, commandWordsFor, wrongFlag } from './wording.js';
 
 type LineValues = ReturnType<typeof parseArguments<typeof quantizeFlags>>['values'];
 
@@ -173,10 +171,9 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const format = await formatOf();
   const { label, targets } = formats().find((known) => known.name === format) as FormatInfo;
   const names = targets.map((known) => known.name);
-  const hint = sayHint(didYouMean(to, names));
+  const hint = didYouMean(to, names);
   // List all types only if there is no similar name.
-  const what = `there is no type ${JSON.stringify(to)}`;
-  throw new UsageError(`--to: ${what}${hint === '' ? `; ${aFile(label)} can become ${names.join(', ')}` : hint}`);
+  throw wrongFlag('to', hint.names.length > 0 ? ofType('type') : oneOf(names, aFile(label)), to, hint);
 }
 
 /** Reads the command line: a request for each type. @throws UsageError */
@@ -242,7 +239,13 @@ export async function copyCommand(
     return 0;
   }
   const other = convertingFlags.find((name) => values[name] !== undefined);
-  if (other !== undefined) throw new UsageError(`--${other}: ${command} converts nothing; scalepoint quantize does`);
+  if (other !== undefined) {
+    throw wrongFlag(other, { kind: 'absent' }, values[other], {
+      kind: 'takenBy',
+      call: 'scalepoint quantize',
+      name: `--${other}`,
+    });
+  }
   check(words);
   const line: Line = { values: { ...values, to: 'copy' }, words, positionals };
   return values['dry-run'] ? dryRun(line, command) : convert(line, command);
@@ -509,7 +512,7 @@ async function prepare(
   const { input, plan } = request;
   const isCopy = plan.to === 'copy';
   if (isCopy && request.sidecars.some(({ path }) => path !== undefined)) {
-    throw new UsageError('--config: copies need no other configuration than the model');
+    throw wrongFlag('config', without('to', 'copy'));
   }
   const sidecars = await readSidecars(request.sidecars);
   // Fail before the work begins if a file of the plan exists.

@@ -1,9 +1,8 @@
 /** Options and output of `compare --run`. */
 import type { CompareReport, RunOptions } from '../model.js';
 import { ScalepointError } from '../model.js';
-import { type ComparedLayer, type ComparedOutput, type InputArray, oneOf } from '../tooling.js';
+import { type ComparedLayer, type ComparedOutput, type InputArray, mention, oneOf } from '../tooling.js';
 import { wholeOf } from './parse.js';
-import { UsageError } from './process.js';
 import {
   columnsOf,
   formatDecibels,
@@ -37,7 +36,12 @@ function inputsOf(given: readonly string[]): RunOptions['inputs'] {
   const named: Record<string, string | InputArray> = {};
   for (const one of given) {
     const [name, file] = split(one);
-    if (name === '' && given.length > 1) throw new UsageError('--input: with several, each is NAME=FILE.npy');
+    if (name === '' && given.length > 1) {
+      throw wrongFlag('input', { kind: 'text', form: 'NAME=FILE', examples: ['x=x.npy'] }, one, {
+        kind: 'with',
+        options: [mention('--input', 'given several times')],
+      });
+    }
     if (name === '') return file;
     named[name] = file;
   }

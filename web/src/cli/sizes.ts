@@ -8,20 +8,19 @@ import {
   mention,
   ofType,
   oneOf,
+  onlyWith,
   problemOf,
   rulesFrom,
   rulesText,
-  sayProblem,
   without,
   writeSidecar,
 } from '../tooling.js';
 import { jsonText } from './json.js';
 import { parseRule, spelledRule } from './parse.js';
-import { UsageError } from './process.js';
 import { readText } from './side-file.js';
 import { checkReplaceable } from './sidecars.js';
 import { printable } from './text.js';
-import { commandWords, wrongFlag } from './wording.js';
+import { usageError, wrongFlag } from './wording.js';
 
 /** Values of flags about sizes and rules. */
 export interface SizeValues {
@@ -49,7 +48,8 @@ export function checkSizes(values: SizeValues, types: number): void {
     throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('--save-plan')] });
   if (path === undefined) return;
   if (path === '') throw wrongFlag('save-rules', ofType('name of a file'), path);
-  if (!isSized(values)) throw new UsageError('--save-rules goes with --target-size or --target-bpw');
+  if (!isSized(values))
+    throw wrongFlag('save-rules', { kind: 'anyOf', of: [onlyWith('targetSize'), onlyWith('targetBitsPerWeight')] });
   if (types > 1) throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('--save-rules')] });
 }
 
@@ -92,7 +92,7 @@ export async function rulesOf({ rule = [], rules: path }: SizeValues): Promise<r
   } catch (error) {
     const problem = problemOf(error);
     if (problem === undefined) throw error;
-    throw new UsageError(`--rules: ${problem.option}: ${sayProblem(problem, commandWords)}`);
+    throw usageError({ ...problem, option: `--rules: ${problem.option}` });
   }
 }
 

@@ -1,8 +1,10 @@
 /** Models in several files, and in one again. Both are copies, which `quantize` makes. */
+
 import { formats } from '../tooling.js';
 import { UsageError } from './process.js';
 import { copyCommand } from './quantize.js';
 import { mergeUsage, splitUsage } from './usage.js';
+import { wrongFlag } from './wording.js';
 
 /** Flags that cut a result into several files. */
 function cuts(): string[] {
@@ -23,6 +25,11 @@ export function split(args: string[]): Promise<number> {
 export function merge(args: string[]): Promise<number> {
   return copyCommand(args, 'merge', mergeUsage, (words) => {
     const cut = [...cuts(), 'part'].find((name) => words[name] !== undefined);
-    if (cut !== undefined) throw new UsageError(`--${cut}: merge makes one file; scalepoint split makes several`);
+    if (cut === undefined) return;
+    throw wrongFlag(cut, { kind: 'absent' }, words[cut], {
+      kind: 'takenBy',
+      call: 'scalepoint split',
+      name: `--${cut}`,
+    });
   });
 }

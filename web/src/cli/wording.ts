@@ -6,6 +6,7 @@ import {
   formats,
   type Hint,
   type OptionInfo,
+  type OptionProblem,
   type OptionWords,
   problemOf,
   sayHint,
@@ -93,6 +94,7 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
       return `${flagOf(path) ?? path} ${text}`;
     },
     value: String,
+    given: (value) => (value === undefined ? 'nothing' : show(value)),
     isSwitch: (path) => {
       const name = flagOf(path)?.slice(2);
       return infoOf(path)?.flags.some((flag) => flag.name === name && flag.value === undefined) ?? false;
@@ -104,18 +106,26 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
 export const commandWords: OptionWords = commandWordsFor({});
 
 /** Message of an error about an option, in flags; undefined for options without a flag. */
-export function inFlags(error: unknown, given: Words = {}, rules: readonly string[] = []): string | undefined {
+function inFlags(error: unknown, words: OptionWords): string | undefined {
   const problem = problemOf(error);
-  const words = commandWordsFor(given, rules);
   if (problem === undefined) return undefined;
   const name = words.option(problem.option);
   return name.startsWith('--') ? `${name}: ${sayProblem(problem, words)}` : undefined;
 }
 
+/** The error for a wrong option, named as the command line does. */
+export function usageError(problem: OptionProblem): UsageError {
+  return new UsageError(`${problem.option}: ${sayProblem(problem, commandWords)}`, { problem });
+}
+
 /** The error for a flag with a wrong value, or with others that exclude it. @param flag name without the dashes */
-export function wrongFlag(flag: string, expected: Expected, got?: unknown, hint?: Hint): UsageError {
-  const problem = { option: `--${flag}`, expected, got, hint };
-  return new UsageError(`${problem.option}: ${sayProblem(problem, commandWords)}`);
+export const wrongFlag = (flag: string, expected: Expected, got?: unknown, hint?: Hint): UsageError =>
+  usageError({ option: `--${flag}`, expected, got, hint });
+
+/** An error of the model functions about an option, as an error of the command line; other errors as they are. */
+export function asUsage(error: unknown, given: Words = {}, rules: readonly string[] = []): unknown {
+  const message = inFlags(error, commandWordsFor(given, rules));
+  return message === undefined ? error : new UsageError(message, { problem: problemOf(error), cause: error });
 }
 
 /** Message of an error, with options as flags. */
@@ -124,5 +134,5 @@ export function commandMessage(error: unknown): string {
   // Leave out the word "file": the command line puts the name of the file before the message.
   if (problem?.option === 'file') return sayProblem(problem, commandWords);
   if (error instanceof ScalepointError) return error.statement + sayHint(error.hint, commandWords);
-  return inFlags(error) ?? (error instanceof Error ? error.message : String(error));
+  return inFlags(error, commandWords) ?? (error instanceof Error ? error.message : String(error));
 }

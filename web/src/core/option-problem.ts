@@ -126,7 +126,7 @@ export type Expected =
   /** One of the known options. */
   | {
       readonly kind: 'knownOption';
-      /** The known options. */
+      /** The known options; empty if there are too many to list. */
       readonly names: readonly string[];
     }
   /** Nothing: the value follows from something else. */
@@ -253,6 +253,8 @@ export interface OptionWords {
   withValues(path: string, values: readonly unknown[]): string;
   /** A value that was expected. */
   value(value: unknown): string;
+  /** The value that was given. @defaultValue as code */
+  given?(value: unknown): string;
   /** True if the name of an option implies its value. */
   isSwitch?(path: string): boolean;
 }
@@ -288,14 +290,15 @@ const states: Readonly<Record<ArgumentState, string>> = {
 function sayNumber({ whole, finite, is, min, max, above, multipleOf, unit }: Expected & { kind: 'number' }): string {
   const counted = unit === undefined ? '' : ` ${unit}`;
   if (is !== undefined) return is + counted;
+  const isRange = min !== undefined && max !== undefined;
   const most = max === undefined ? '' : `at most ${max}`;
-  const range = min === undefined ? most : most && `from ${min} to ${max}`;
-  const bounds = range || (min === undefined ? '' : `at least ${min}`);
+  const least = min === undefined ? '' : `at least ${min}`;
+  const bounds = isRange ? `from ${min} to ${max}` : most || least;
   if (multipleOf === undefined && counted) return (bounds || 'a number of') + counted;
   const base =
     multipleOf === undefined ? `a ${finite ? 'finite ' : whole ? 'whole ' : ''}number` : `a multiple of ${multipleOf}`;
   if (above !== undefined) return `${base} above ${above}${most && ` and ${most}`}`;
-  return base + counted + (bounds && ` ${bounds.startsWith('from') ? '' : 'of '}${bounds}`);
+  return base + counted + (bounds && ` ${isRange ? '' : 'of '}${bounds}`);
 }
 
 function sayShape({ dimensions, elements, maxElements, lastMultipleOf }: Expected & { kind: 'shape' }): string {
@@ -344,7 +347,7 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
     case 'without':
       return [sayMention(expected.other, words)];
     case 'knownOption':
-      return [expected.names.map(words.option).join(', ')];
+      return expected.names.length === 0 ? [] : [`; there are ${expected.names.map(words.option).join(', ')}`];
     case 'onlyFor':
       return [expected.files];
     case 'required':
@@ -354,16 +357,27 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
 
 /** Beginnings of the sentences that are not about the value. */
 const openings: { readonly [Kind in Expected['kind']]?: string } = {
-  knownOption: 'unknown option; there are ',
+  knownOption: 'unknown option',
   required: 'required',
   onlyWith: 'only with ',
   without: 'not together with ',
   onlyFor: 'only for ',
 };
 
+/** The kind that decides the form of a sentence: alternatives are of one form. */
+function formOf(expected: Expected): Expected {
+  const [first] = expected.kind === 'anyOf' ? expected.of : [];
+  return first?.kind === 'onlyWith' ? first : expected;
+}
+
+/** True for advice that ends with a question mark. */
+export function isQuestion(hint: Hint | undefined): boolean {
+  return hint?.kind === 'didYouMean' && hint.names.length > 0;
+}
+
 /** The advice at the end of a sentence; empty if it belongs into the middle. */
 export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): string {
-  if (hint?.kind === 'didYouMean') return hint.names.length === 0 ? '' : `; did you mean ${hint.names.join(' or ')}?`;
+  if (hint?.kind === 'didYouMean') return isQuestion(hint) ? `; did you mean ${hint.names.join(' or ')}?` : '';
   if (hint?.kind === 'takenBy') return `; ${hint.call} takes ${hint.name}`;
   if (hint?.kind === 'try') return `; ${sayMention(hint.option, words)} ${hint.effect}`;
   if (hint?.kind === 'load') return `; use an instance made with load({ ${sayMention(hint.option, words)} })`;
@@ -371,7 +385,8 @@ export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): 
 }
 
 /** The given value, at the end of a sentence. */
-function sayGot({ option, expected, got }: OptionProblem, words: OptionWords): string {
+function sayGot({ option, expected: given, got }: OptionProblem, words: OptionWords): string {
+  const expected = formOf(given);
   switch (expected.kind) {
     case 'knownOption':
     case 'required':
@@ -382,14 +397,14 @@ function sayGot({ option, expected, got }: OptionProblem, words: OptionWords): s
     case 'without':
       return got === undefined || words.isSwitch?.(option) ? '' : `, got ${show(got)}`;
     default:
-      return `, got ${show(got)}`;
+      return `, got ${words.given?.(got) ?? show(got)}`;
   }
 }
 
 /** The sentence about a mistake, without the option's name: `expected a number, got "a"`. */
 export function sayProblem(problem: OptionProblem, words: OptionWords = apiWords): string {
   const { expected, hint } = problem;
-  let text = (openings[expected.kind] ?? 'expected ') + listed(alternatives(expected, words));
+  let text = (openings[formOf(expected).kind] ?? 'expected ') + listed(alternatives(expected, words));
   if (hint?.kind === 'as') text += ` as in ${words.option(hint.option)}`;
   if (hint?.kind === 'with') text += ` with ${hint.options.map((one) => sayMention(one, words)).join(' and ')}`;
   return text + sayGot(problem, words) + sayHint(hint, words);
