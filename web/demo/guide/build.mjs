@@ -77,6 +77,11 @@ const references = [
   },
 ];
 
+/** The group of the types that no entry point exports (scripts/reference/plugin.mjs), and words about it. */
+const nestedTypes = 'Types of members';
+const aboutNested =
+  "The package does not export these. Programs name them by the member that has them, such as `CompareReport['tensors'][number]`.";
+
 /** A heading with its id, as TypeDoc writes them. */
 const namedHeading = / ?\{#([^}]+)\}$/;
 
@@ -95,7 +100,8 @@ function referencePages() {
       .split(/^(?=## )/m)
       .map((group) => {
         const links = namesIn(group).map((each) => `[\`${each}\`](#${each})`);
-        return group.replace(/^## .*\n/, (heading) => `${heading}\n${links.join(' ')}\n`);
+        const intro = group.startsWith(`## ${nestedTypes}\n`) ? `\n${aboutNested}\n` : '';
+        return group.replace(/^## .*\n/, (heading) => `${heading}${intro}\n${links.join(' ')}\n`);
       });
     const title = `API: ${from}`;
     const html = bodyOf([`# ${title}\n\n${about}\n`, ...groups].join('\n'), '../');
