@@ -35,7 +35,7 @@ function doorOf(header: string, calls = '', part: Part = 'arrays'): Door {
 
 /** Declarations of each kind. */
 const header = `
-/// What happened: a < b & c.
+/// Something happened: a < b & c.
 /// A second line.
 ///
 ///   a table
