@@ -128,10 +128,29 @@ async function packing(sp, n, add) {
   tile.dispose();
 }
 
+/** Measures an index of 2^17 vectors that are codes already, and reading it, against a copy of the codes. */
+async function indexing(sp, add) {
+  const shape = [1 << 17, 128];
+  const n = shape[0] * shape[1];
+  const q = sp.quantize(benchWeights(n), { dtype: 'int8', granularity: { kind: 'per-channel', axis: 0 }, shape });
+  const copies = () => {
+    const to = new Int8Array(n);
+    to.set(q.data);
+    return to;
+  };
+  const index = sp.index(q);
+  const ratios = (ms) => ({ copies: ms.ours / ms.copies });
+  let ms = await race({ ours: () => sp.index(q).dispose(), copies });
+  add('index of int8 codes, 128 columns', ms, ratios(ms), n);
+  ms = await race({ ours: () => index.tensor(), copies });
+  add('codes of an index, 128 columns', ms, ratios(ms), n);
+  index.dispose();
+}
+
 /**
- * Measures the casts, the codebooks and the packing of codes.
+ * Measures the casts, the codebooks, the packing of codes, and indexes of codes.
  * @param {{ load: Function, n?: number, report?: (row: object) => void }} options n: number of floats; the codes to pack are as many,
- *   and then 2^24
+ *   and then 2^24, as are those of an index
  * @returns {Promise<object[]>} rows like those of elementwise.mjs
  */
 export async function codes({ load, n = 1 << 20, report = () => {} }) {
@@ -201,6 +220,7 @@ export async function codes({ load, n = 1 << 20, report = () => {} }) {
   );
   for (const array of [x, y, bytes, halves]) array.dispose();
   for (const size of [n, 1 << 24]) await packing(sp, size, add);
+  await indexing(sp, add);
   sp.dispose();
   return rows;
 }

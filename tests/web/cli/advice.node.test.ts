@@ -2,10 +2,18 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type ModelPlan, type PlanModelOptions, planModel } from 'scalepoint/model';
+import {
+  type ModelPlan,
+  type ModelTarget,
+  type PlanModelOptions,
+  planModel,
+  quantizeModel,
+  verifyModel,
+} from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { floatTensor, model, tensor } from '../formats/onnx/encoder.js';
 import { safetensors, weights } from '../support/models.js';
+import { ggufFile, tinyLlama } from '../support/tiny-llama.js';
 import { run } from './support.js';
 
 type Dtype = Parameters<typeof weights>[0];
@@ -275,6 +283,91 @@ describe('targets that an ONNX note names', () => {
     for (const other of others) {
       expect(note?.text).toContain(other);
       expect(keptOf(await planModel(file, { to: other } as PlanModelOptions)), other).toEqual(new Set());
+    }
+  });
+});
+
+/** A GGUF model that a plan has advice about, and the option that the advice names, in code and as a flag. */
+interface GgufCase {
+  readonly file: () => Uint8Array<ArrayBuffer> | Promise<Uint8Array<ArrayBuffer>>;
+  readonly to: ModelTarget;
+  /** The text of the note, or of the error. */
+  readonly says: RegExp;
+  readonly advised: Partial<PlanModelOptions>;
+  readonly flags: RegExp;
+}
+
+/** A model with a tensor whose rows of 48 no block divides, and one of a type that is not converted. */
+const odd = (dtype: string, ne: readonly number[]) => () =>
+  ggufFile({
+    pairs: [['general.architecture', 'string', 'llama']],
+    tensors: [
+      { name: 'blk.0.attn_q.weight', dtype: 'F32', ne: [256, 8] },
+      { name: 'blk.0.odd.weight', dtype, ne },
+    ],
+  });
+const keepOdd = { rules: [{ match: /^blk\.0\.odd\.weight$/, keep: true }] } as const;
+
+const ggufCases: Readonly<Record<string, GgufCase>> = {
+  'another alignment': {
+    file: () => tinyLlama({ alignment: 64 }),
+    to: 'Q4_K_M',
+    says: /^general\.alignment says 64, .* fixAlignment: true states 32$/,
+    advised: { fixAlignment: true },
+    flags: /(--fix-alignment) states 32/,
+  },
+  'codes of another quantization': {
+    file: async () => (await quantizeModel(tinyLlama(), { to: 'Q8_0', workers: 0 })).bytes(),
+    to: 'Q4_0',
+    says: /it is quantized already, as Q8_0; requantize: true quantizes it again/,
+    advised: { requantize: true },
+    flags: /(--\S+) quantizes it again/,
+  },
+  'rows that no block divides': {
+    file: odd('F32', [48, 8]),
+    to: 'Q1_0',
+    says: /rows of 48 are not a multiple of Q1_0's blocks of 128, .*; .*keep: true.* copies it/,
+    advised: keepOdd,
+    flags: /(--rule 'REGEX=keep') copies it/,
+  },
+  'a type that is not converted': {
+    file: odd('I8', [256, 8]),
+    to: 'Q8_0',
+    says: /I8 cannot be converted to Q8_0; .*keep: true.* copies it/,
+    advised: keepOdd,
+    flags: /(--rule 'REGEX=keep') copies it/,
+  },
+};
+
+describe('plans of GGUF', () => {
+  const noted = /alignment/;
+  const said = (file: Uint8Array<ArrayBuffer>, options: PlanModelOptions) =>
+    planModel(file, options).then(
+      ({ notes }) => notes.flatMap(({ text }) => (noted.test(text) ? [text] : [])).join('\n'),
+      ({ message }: Error) => message,
+    );
+
+  it.each(Object.entries(ggufCases))('%s: the option that they name helps', async (_, { file, to, says, advised }) => {
+    const bytes = await file();
+    expect(await said(bytes, { to })).toMatch(says);
+    expect(await said(bytes, { to, ...advised })).toBe('');
+    const made = await quantizeModel(bytes, { to, ...advised, workers: 0 });
+    expect((await verifyModel(await made.bytes())).problems).toEqual([]);
+  });
+
+  it.each(Object.entries(ggufCases))('%s: the flag that they name helps', async (_, { file, to, flags }) => {
+    const folder = await mkdtemp(join(tmpdir(), 'scalepoint-advice-'));
+    try {
+      await writeFile(join(folder, 'x.gguf'), await file());
+      const first = await run(['x.gguf', '--to', to as string, '-o', 'a.gguf'], {}, folder);
+      const [, flag = ''] = flags.exec(first.stderr) ?? [];
+      expect(flag, first.stderr).not.toBe('');
+      const words = flag.replace('REGEX', '^blk\\.0\\.odd\\.weight$').replaceAll("'", '').split(' ');
+      const { code, stderr } = await run(['x.gguf', '--to', to as string, ...words, '-o', 'b.gguf'], {}, folder);
+      expect(code, stderr).toBe(0);
+      expect(stderr).not.toMatch(flags);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
     }
   });
 });

@@ -5,8 +5,10 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { load } from 'scalepoint';
 import {
+  calibrateModel,
   compareModels,
   estimateModel,
+  evaluateModel,
   inspectModel,
   loadTensors,
   measureTypes,
@@ -23,11 +25,15 @@ import {
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as onnx from '../formats/onnx/encoder.js';
 import { activationsOf, matrixFile, oldMatrixFile } from '../support/importance.js';
+import { madeUpLlama } from '../support/made-up-llama.js';
 import { safetensors, weights } from '../support/models.js';
 import { npy, zip } from '../support/npz.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../support/tiny-huggingface.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 
+const small = madeUpLlama({ layers: 1, width: 64 });
+const ids = Uint32Array.from({ length: 16 }, (_, i) => 3 + i);
+const text = 'ab c '.repeat(6);
 const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 const model = safetensors({ 'a.weight': weights('F32', [8, 64]), 'b.weight': weights('F32', [8, 64], 2) });
 const llama = tinyLlama();
@@ -62,12 +68,15 @@ const files: Record<string, Uint8Array> = {
   '/outside/data.bin': onnx.rawOf(onnx.weights(columns * rows)),
   '/x.npy': x,
   '/x.npz': zip([['x.npy', x, 0]], (bytes) => bytes),
+  '/small.gguf': new Uint8Array(),
+  '/moments.safetensors': new Uint8Array(),
+  '/ranges.safetensors': new Uint8Array(),
   '/saved.safetensors': new Uint8Array(),
   '/folder/model.safetensors': safetensors(
     Object.fromEntries(folder.map(([name, { shape, values }]) => [name, { dtype: 'F32', shape, data: values }])),
   ),
   '/folder/config.json': json(decoderConfig('LlamaForCausalLM', { num_hidden_layers: 1 })),
-  '/folder/tokenizer.json': json(plainTokenizer()),
+  '/folder/tokenizer.json': json(plainTokenizer({ decoder: null })),
   '/folder/tokenizer_config.json': json({ bos_token: '<s>', eos_token: '</s>', add_bos_token: true }),
 };
 
@@ -114,6 +123,12 @@ beforeAll(async () => {
   files['/matrix.gguf'] = matrixFile(activations);
   files['/matrix.dat'] = oldMatrixFile(activations.slice(0, 1));
   files['/blocks.gguf'] = await (await quantizeModel(llama, { to: 'Q8_0', workers: 0 })).bytes();
+  files['/small.gguf'] = small;
+  const { moments } = await calibrateModel(small, ids, { ...one, moments: true });
+  files['/moments.safetensors'] = (await moments?.bytes()) as Uint8Array;
+  const samples = [{ x: { data: new Float32Array(columns).fill(1), shape: [1, columns] } }];
+  const { ranges } = await calibrateModel(files['/model.onnx'] as Uint8Array, samples, { ranges: true });
+  files['/ranges.safetensors'] = (await ranges?.bytes()) as Uint8Array;
   const sp = await load();
   files['/saved.safetensors'] = await saveTensors({ a: sp.quantize(new Float32Array(64).fill(1), { dtype: 'int8' }) });
   server.listen(0, '127.0.0.1');
@@ -130,6 +145,7 @@ type Signal = { readonly signal: AbortSignal };
 const one = { workers: 0 } as const;
 const q4 = { to: 'Q4_K_M', ...one } as const;
 const core = () => ({ core: { wasm: at('/core.wasm') } });
+const statistics = { ...one, chunkSize: 8 } as const;
 /** Each call, with a file that takes many requests. */
 const calls: Readonly<Record<string, (options: Signal) => Promise<unknown>>> = {
   inspectModel: (o) => inspectModel(at('/sharded/model.safetensors.index.json'), o),
@@ -148,6 +164,20 @@ const calls: Readonly<Record<string, (options: Signal) => Promise<unknown>>> = {
   planModel: (o) => planModel(at('/model.safetensors'), { to: 'int8', ...o }),
   'planModel with a matrix': (o) => planModel(at('/llama.gguf'), { ...q4, importance: at('/matrix.gguf'), ...o }),
   'planModel with an old matrix': (o) => planModel(at('/llama.gguf'), { ...q4, importance: at('/matrix.dat'), ...o }),
+  'planModel with moments': (o) =>
+    planModel(at('/small.gguf'), { to: 'Q8_0', method: 'gptq', data: at('/moments.safetensors'), ...one, ...o }),
+  'quantizeModel with moments and workers': (o) =>
+    quantizeModel(at('/small.gguf'), {
+      to: 'Q8_0',
+      method: 'gptq',
+      data: at('/moments.safetensors'),
+      workers: 1,
+      ...o,
+    }),
+  'planModel with ranges': (o) =>
+    planModel(at('/model.onnx'), { to: 'int8-static', ranges: at('/ranges.safetensors'), ...one, ...o }),
+  'quantizeModel with ranges': (o) =>
+    quantizeModel(at('/model.onnx'), { to: 'int8-static', ranges: at('/ranges.safetensors'), ...one, ...o }),
   'planModel of a folder': (o) => planModel(at('/folder/model.safetensors'), { to: 'Q8_0', ...one, ...o }),
   'planModel for a size': (o) =>
     planModel(at('/model.safetensors'), { to: 'auto', targetBitsPerWeight: 32, ...one, ...o }),
@@ -169,6 +199,14 @@ const calls: Readonly<Record<string, (options: Signal) => Promise<unknown>>> = {
     compareModels(at('/outside/model.onnx'), at('/model.onnx'), { run: true, ...one, ...o }),
   'compareModels with inputs': (o) =>
     compareModels(at('/model.onnx'), at('/model.onnx'), { run: { inputs: at('/x.npz') }, ...one, ...o }),
+  calibrateModel: (o) => calibrateModel(at('/small.gguf'), ids, { ...statistics, moments: true, ...o }),
+  'calibrateModel of a folder': (o) => calibrateModel(at('/folder/model.safetensors'), text, { ...statistics, ...o }),
+  'calibrateModel of ONNX': (o) =>
+    calibrateModel(at('/outside/model.onnx'), { files: [at('/x.npy'), at('/x.npz')] }, { ranges: true, ...o }),
+  evaluateModel: (o) => evaluateModel(at('/small.gguf'), { text: ids, ...statistics, ...o }),
+  'evaluateModel of a folder': (o) => evaluateModel(at('/folder/model.safetensors'), { text, ...statistics, ...o }),
+  'evaluateModel with a reference': (o) =>
+    evaluateModel(at('/small.gguf'), { text: ids, reference: at('/small.gguf'), ...statistics, ...o }),
   'compareModels with an input': (o) =>
     compareModels(at('/model.onnx'), at('/model.onnx'), { run: { inputs: { x: at('/x.npy') } }, ...one, ...o }),
 };
@@ -206,12 +244,54 @@ describe.each(Object.entries(calls))('%s', (_, call) => {
     expect(all).toBeGreaterThan(0);
     for (let k = 0; k < all; k++) {
       // Reads have a head and a body; long rows of requests are alike.
-      if (k > 6 && k < all - 4 && k % 7 > 0) continue;
+      if (k > 6 && k < all - 4 && k % Math.max(7, Math.ceil(all / 4)) > 0) continue;
       for (const after of ['nothing', 'head', 'half'] as const) {
         await stalledAt(call, k, after).catch((error) => {
           throw new Error(`request ${k} of ${all}, after ${after}`, { cause: error });
         });
       }
     }
+  });
+});
+
+describe('what callers give', () => {
+  const never = new Promise<never>(() => {});
+  const waits = (begun: () => void) => {
+    begun();
+    return never;
+  };
+  const folderFiles = () => at('/folder/model.safetensors');
+  /** Samples after the first of which nothing comes. */
+  async function* samples() {
+    yield { x: { data: new Float32Array(columns), shape: [1, columns] } };
+    await never;
+  }
+  const calls: Readonly<Record<string, (signal: AbortSignal, begun: () => void) => Promise<unknown>>> = {
+    'a tokenizer, for evaluateModel': (signal, begun) => {
+      const encode = () => waits(begun);
+      return evaluateModel(folderFiles(), { text, tokenizer: { encode }, ...one, signal });
+    },
+    'a tokenizer, for calibrateModel': (signal, begun) => {
+      const encode = () => waits(begun);
+      return calibrateModel(folderFiles(), text, { tokenizer: { encode }, ...one, signal });
+    },
+    'samples, for calibrateModel': (signal, begun) =>
+      calibrateModel(at('/model.onnx'), samples(), { signal, onProgress: begun }),
+    'a handle of a model': (signal, begun) => {
+      const getFile = () => waits(begun);
+      return inspectModel({ getFile } as unknown as FileSystemFileHandle, { signal });
+    },
+    'a handle of an importance matrix': (signal, begun) => {
+      const importance = { getFile: () => waits(begun) } as unknown as FileSystemFileHandle;
+      return planModel(at('/llama.gguf'), { ...q4, importance, signal });
+    },
+  };
+  it.each(Object.entries(calls))('%s that never answers', async (_, call) => {
+    stall = { at: Infinity, after: 'nothing', stalled: false };
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const done = call(controller.signal, () => setTimeout(() => controller.abort(reason), 20));
+    const late = new Promise((resolve) => setTimeout(() => resolve('nothing yet'), 5000));
+    expect(await Promise.race([done.catch((error) => error), late])).toBe(reason);
   });
 });

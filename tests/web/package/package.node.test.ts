@@ -106,6 +106,30 @@ describe('the packed package', () => {
     expect(count).toBeGreaterThan(30);
   });
 
+  it('links to the pages of its site, if there is one', async () => {
+    const copy = join(folder, 'addressed');
+    const given = ['package.json', 'README.md'].map((name) => readFileSync(join(root, name), 'utf8'));
+    const addressed = async (site: string) => {
+      mkdirSync(copy, { recursive: true });
+      for (const name of ['package.json', 'README.md']) cpSync(join(root, name), join(copy, name));
+      const env = { ...process.env, SCALEPOINT_SITE: site };
+      await execute(process.execPath, [join(root, 'scripts/address_package.mjs'), copy], { env });
+      return ['package.json', 'README.md'].map((name) => readFileSync(join(copy, name), 'utf8')) as [string, string];
+    };
+    expect(await addressed('')).toEqual(given);
+    const [manifest, readme] = await addressed('https://a.test/b');
+    expect(JSON.parse(manifest)).toEqual({ ...JSON.parse(given[0]!), homepage: 'https://a.test/b/' });
+    // The build wrote each of these pages, with the headings that links name.
+    const links = [...readme.matchAll(/\]\(https:\/\/a\.test\/b\/([^)#]*)(?:#([^)]*))?\)/g)];
+    expect(links.length).toBeGreaterThan(8);
+    for (const [link, page = '', id] of links) {
+      const html = readFileSync(join(root, 'build/demo', page, 'index.html'), 'utf8');
+      if (id !== undefined) expect(html, link).toContain(`id="${id}"`);
+    }
+    const relative = [...readme.matchAll(/\]\((?!https?:|#)([^)]*)\)/g)].map(([, to]) => to);
+    expect(relative.every((to) => to === 'CONTRIBUTING.md' || to === 'LICENSE')).toBe(true);
+  });
+
   it('exports only files that it holds, with types first', () => {
     const { exports, bin: programs } = manifestOf(installed);
     expect(Object.keys(exports)).toEqual(

@@ -8,6 +8,7 @@ import {
 } from '../model.js';
 import { type UnreachedWeight, whole, without } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
+import { asUsage } from './format-flags.js';
 import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments, workersOf } from './parse.js';
 import { abortOnSignal, about, dataProgressLine, effort, peakBytes, printJson, UsageError } from './process.js';
@@ -150,7 +151,7 @@ export async function calibrate(args: string[]): Promise<number> {
       const wanted = { moments: values.moments, ranges: values.ranges };
       const options = { ...sizes, ...wanted, output, overwrite: force, resume, signal, onProgress };
       const { tokens, chunks, weights, unreached, size, moments, ranges } = await about(input.name, () =>
-        calibrateModel(input.file, data, options),
+        calibrateModel(input.file, data, options).catch((error) => Promise.reject(asUsage(error, values))),
       ).finally(progress.clear);
       // Print the files, and how to use them.
       const second = moments && { path: String(moments.path), size: moments.size };

@@ -7,6 +7,7 @@ import { inspectModel } from '../model.js';
 import { filesBeside, ofType, type Words } from '../tooling.js';
 import { fileFlags, sidecarFlags } from './format-flags.js';
 import type { Input } from './input.js';
+import { localPath } from './side-file.js';
 import { wrongFlag } from './wording.js';
 
 /** A file that a run writes. */
@@ -74,8 +75,9 @@ async function readFiles({ name, file, isPath }: Input, words: Words): Promise<r
   } else found.push({ id: idOfOpen(0), what: input });
   const configurations = sidecarFlags().map((flag) => flag.name);
   for (const flag of fileFlags()) {
-    const path = words[flag];
-    if (typeof path !== 'string') continue;
+    const given = words[flag];
+    const path = typeof given === 'string' ? localPath(given) : undefined;
+    if (path === undefined) continue;
     found.push({ id: await idOf(path), what: `the file of --${flag}`, isConfiguration: configurations.includes(flag) });
   }
   for (const beside of isPath ? filesBeside : []) {

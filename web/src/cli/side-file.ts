@@ -2,8 +2,10 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { ScalepointError } from '../model.js';
-import { about } from './process.js';
+import { urlOfText } from '../tooling.js';
+import { about, UsageError } from './process.js';
 import { systemText } from './system-text.js';
 
 /** Largest size in bytes of most files. A larger file must be something else. */
@@ -53,13 +55,31 @@ async function readBytes(path: string, most: number): Promise<Uint8Array> {
   }
 }
 
+/** The path that a command line names, as it is or as a URL with `file:`. Undefined for other URLs. */
+export function localPath(text: string): string | undefined {
+  const { url } = urlOfText(text) ?? {};
+  if (url === undefined) return text;
+  return url.protocol === 'file:' ? fileURLToPath(url) : undefined;
+}
+
+/** @throws UsageError for URLs of other machines */
+function pathOf(text: string): string {
+  const path = localPath(text);
+  if (path !== undefined) return path;
+  throw new UsageError(
+    `${text}: URLs are read for models and their statistics only; save this file, and give its path`,
+  );
+}
+
 /**
  * The text of a small file, without a byte order mark.
+ * @param text a path, or a URL with `file:`
  * @param most largest size in bytes
- * @throws ScalepointError `IO`; `BAD_FILE` if it is too long, or not UTF-8
+ * @throws ScalepointError `IO`; `BAD_FILE` if it is too long, or not UTF-8; UsageError for other URLs
  */
-export function readText(path: string, most = mostBytes): Promise<string> {
-  return about(path, async () => {
+export function readText(text: string, most = mostBytes): Promise<string> {
+  return about(text, async () => {
+    const path = pathOf(text);
     const bytes = await readBytes(path, most);
     try {
       return new TextDecoder('utf-8', { fatal: true }).decode(bytes);

@@ -153,6 +153,15 @@ export function within<T>(path: string, f: () => T): T {
   }
 }
 
+/** The error of a file that an option names: errors about the argument `file` get the name of the option. Other errors stay. */
+export function asOption(option: string, error: unknown): unknown {
+  const problem = problemOf(error);
+  if (problem?.option !== 'file') return error;
+  const named = { ...problem, option };
+  const { cause } = error as Error;
+  return error instanceof RangeError ? withProblem(RangeError, named, cause) : withProblem(TypeError, named, cause);
+}
+
 /** The mistake in an argument; undefined for other errors. */
 export function problemOf(error: unknown): OptionProblem | undefined {
   return error instanceof RangeError || error instanceof TypeError

@@ -120,6 +120,22 @@ function blobSource(blob: Blob): ByteSource {
   };
 }
 
+/** True for a file handle of the browser. */
+export function isHandle(file: unknown): file is FileSystemFileHandle {
+  return typeof (file as Partial<FileSystemFileHandle> | null | undefined)?.getFile === 'function';
+}
+
+/** The File of a handle; other inputs as they are. @throws ScalepointError `IO` */
+export async function fileOfHandle(input: FileInput | FileSystemFileHandle): Promise<{ readonly file: FileInput }> {
+  // An object, because a promise that was given in place of a file must not be awaited here.
+  if (!isHandle(input)) return { file: input };
+  try {
+    return { file: await input.getFile() };
+  } catch (cause) {
+    throw ioError('cannot read the file', cause);
+  }
+}
+
 /** True if a value has the type of a file to read. */
 export function isFileInput(file: unknown): file is FileInput {
   if (file instanceof Uint8Array || file instanceof ArrayBuffer || file instanceof Blob || file instanceof URL)

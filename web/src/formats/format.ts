@@ -56,11 +56,18 @@ export interface OpenFile {
 /** Opens another file of a model in the same way as the given ones. */
 export type OpenInput = (input: FileInput) => Promise<ByteSource>;
 
+/** A file that an option names, or its handle in the browser. */
+export type OptionFile = FileInput | FileSystemFileHandle;
+
 /**
  * Reads a file that an option names, such as an importance matrix. Each input is opened, read and closed once, and the result is shared
- * by all plans of an open model.
+ * by all plans of an open model. Errors about the input name the option. `read` also gets the input as files are opened.
  */
-export type ReadOptionFile = <T>(input: FileInput, read: (source: ByteSource) => Promise<T>) => Promise<T>;
+export type ReadOptionFile = <T>(
+  option: string,
+  input: OptionFile,
+  read: (source: ByteSource, file: FileInput) => Promise<T>,
+) => Promise<T>;
 
 /** Contents of a model's header. */
 interface ModelContents {

@@ -1,6 +1,5 @@
 /** Reads the statistics that options name: importance matrices, and files of second moments with code that is loaded for them alone. */
-import type { FileInput } from '../files/bytes.js';
-import type { ReadOptionFile } from './format.js';
+import type { OptionFile, ReadOptionFile } from './format.js';
 import { importanceIn } from './gguf/importance-matrix.js';
 import { inFile } from './shards.js';
 import {
@@ -17,7 +16,7 @@ import type { StatisticsOptions } from './statistics-options.js';
 /** The options that name statistics. */
 interface StatisticsChoices extends Pick<StatisticsOptions, 'importance' | 'data'> {
   /** Ranges of activations. */
-  readonly ranges?: FileInput | StatisticsOfModel | undefined;
+  readonly ranges?: OptionFile | StatisticsOfModel | undefined;
   /** Parts of names: only entries with one of them count. */
   readonly includeWeights?: readonly string[] | undefined;
   /** Parts of names: entries with one of them do not count. */
@@ -29,13 +28,13 @@ async function readMoments(
   readOptionFile: ReadOptionFile,
 ): Promise<ModelMoments> {
   const { momentsIn } = await import('./safetensors/moments.js');
-  const file = await momentsFileOf(data);
-  const moments = await readOptionFile(file, (source) => inFile(source.name ?? 'data', momentsIn(source)));
-  return { file, ...moments };
+  return readOptionFile('data', await momentsFileOf(data), async (source, file) => {
+    return { file, ...(await inFile(source.name ?? 'data', momentsIn(source))) };
+  });
 }
 
-function readMatrix(importance: FileInput, readOptionFile: ReadOptionFile): Promise<ImportanceMatrix> {
-  return readOptionFile(importance, async (source) => {
+function readMatrix(importance: OptionFile, readOptionFile: ReadOptionFile): Promise<ImportanceMatrix> {
+  return readOptionFile('importance', importance, async (source) => {
     const file = typeof importance === 'string' ? importance : source.name;
     return { ...(await inFile(file ?? 'importance', importanceIn(source))), file };
   });
@@ -52,11 +51,12 @@ function chosen(matrix: ImportanceMatrix, { includeWeights = [], excludeWeights 
 
 /** Reads ranges of activations. @throws ScalepointError `BAD_FILE`, `IO` */
 async function readRanges(
-  ranges: FileInput | StatisticsOfModel,
+  ranges: OptionFile | StatisticsOfModel,
   readOptionFile: ReadOptionFile,
 ): Promise<ActivationRanges> {
   const { rangesIn } = await import('./safetensors/ranges.js');
-  return readOptionFile(await rangesFileOf(ranges), (source) => inFile(source.name ?? 'ranges', rangesIn(source)));
+  const file = await rangesFileOf(ranges);
+  return readOptionFile('ranges', file, (source) => inFile(source.name ?? 'ranges', rangesIn(source)));
 }
 
 /**

@@ -1,9 +1,8 @@
 /** Options about statistics of a model's inputs. Formats whose results look at data share their meaning, flags and check. */
 import { rangeError, typeError } from '../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../core/option-problem.js';
-import type { FileInput } from '../files/bytes.js';
-import { fileForm, isFileInput } from '../files/open.js';
-import type { ColumnOrder } from './format.js';
+import { fileForm, isFileInput, isHandle } from '../files/open.js';
+import type { ColumnOrder, OptionFile } from './format.js';
 import { choiceOption, type OptionInfo, type PlanChoices } from './options.js';
 import { hasMoments, type StatisticsName, type StatisticsOfModel } from './statistics.js';
 
@@ -16,7 +15,7 @@ export interface StatisticsOptions {
    * those of llama.cpp.
    * @defaultValue all columns are alike
    */
-  readonly importance?: FileInput | undefined;
+  readonly importance?: OptionFile | undefined;
   /**
    * safetensors (integers), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `data`,
    * which takes about twice the time. Each row takes these codes only if its output gets better on the tokens of `data`. The report has the
@@ -29,7 +28,7 @@ export interface StatisticsOptions {
    * safetensors (integers), GGUF and ONNX: statistics of `calibrateModel` with `moments`, or the file of moments, for the method `gptq`. They
    * also give the importance, unless `importance` is given.
    */
-  readonly data?: FileInput | StatisticsOfModel | undefined;
+  readonly data?: OptionFile | StatisticsOfModel | undefined;
   /**
    * safetensors (integers), GGUF and ONNX: the share of the mean of the moments' diagonal that the method `gptq` adds to it, from 0 to 10.
    * @defaultValue 0.01
@@ -53,7 +52,7 @@ export const statisticsEntries = {
       { name: 'imatrix', value: 'FILE', about: 'an importance matrix: columns that are used more get smaller errors' },
     ],
     check(value, name) {
-      if (isFileInput(value)) return;
+      if (isFileInput(value) || isHandle(value)) return;
       throw typeError(name, fileForm, value);
     },
     read: ({ imatrix }) => imatrix,
@@ -66,7 +65,7 @@ export const statisticsEntries = {
   data: {
     flags: [{ name: 'data', value: 'FILE', about: 'the moments of `calibrate --moments`, for --method gptq' }],
     check(value, name) {
-      if (isFileInput(value) || hasMoments(value)) return;
+      if (isFileInput(value) || isHandle(value) || hasMoments(value)) return;
       throw typeError(name, ofType('file', 'result of calibrateModel with moments'), value);
     },
     read: (words) => words.data,

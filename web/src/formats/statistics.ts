@@ -1,5 +1,6 @@
 /** Statistics of the inputs of a model's weights: as options take them, and as plans use them. */
 import type { FileInput } from '../files/bytes.js';
+import type { OptionFile } from './format.js';
 
 /**
  * Names of the options about statistics, for the targets that they apply to. They stand apart from the options' table, because apps that
@@ -33,8 +34,8 @@ export const hasMoments = (data: unknown): data is { readonly moments: MomentsFi
   typeof data === 'object' && data !== null && typeof (data as Partial<StatisticsOfModel>).moments?.blob === 'function';
 
 /** The file of moments that the option `data` means. */
-export async function momentsFileOf(data: FileInput | StatisticsOfModel): Promise<FileInput> {
-  return hasMoments(data) ? (data.moments.path ?? (await data.moments.blob())) : (data as FileInput);
+export async function momentsFileOf(data: OptionFile | StatisticsOfModel): Promise<OptionFile> {
+  return hasMoments(data) ? (data.moments.path ?? (await data.moments.blob())) : (data as OptionFile);
 }
 
 /** True for statistics with ranges of activations. */
@@ -42,8 +43,8 @@ export const hasRanges = (data: unknown): data is { readonly ranges: MomentsFile
   typeof data === 'object' && data !== null && typeof (data as Partial<StatisticsOfModel>).ranges?.blob === 'function';
 
 /** The file of ranges that the option `ranges` means. */
-export async function rangesFileOf(data: FileInput | StatisticsOfModel): Promise<FileInput> {
-  return hasRanges(data) ? (data.ranges.path ?? (await data.ranges.blob())) : (data as FileInput);
+export async function rangesFileOf(data: OptionFile | StatisticsOfModel): Promise<OptionFile> {
+  return hasRanges(data) ? (data.ranges.path ?? (await data.ranges.blob())) : (data as OptionFile);
 }
 
 /** The least and the largest element of activations, by the names of values. */

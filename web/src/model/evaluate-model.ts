@@ -1,6 +1,7 @@
 /** `evaluateModel`: judges a language model on texts. */
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
+import { waitingFor } from '../core/waiting.js';
 import type { RunOptions } from '../formats/run.js';
 import type {
   EvaluationResume,
@@ -68,7 +69,7 @@ export async function chunkedTokens(
   data: LanguageData,
   opened: readonly Opened[],
   limits: { readonly vocabulary: number; readonly context: number; readonly beginning?: number | undefined },
-  { chunkSize, maxTokens, tokenizer }: TextOptions,
+  { chunkSize, maxTokens, tokenizer, signal }: TextOptions,
 ): Promise<{ ids: Uint32Array<ArrayBuffer>; size: number }> {
   let made: Promise<TextTokenizer> | undefined;
   const tokenizerOf = async () => {
@@ -76,7 +77,11 @@ export async function chunkedTokens(
     for (const one of opened) if ((await one.beside.file('tokenizer.json')) !== undefined) return folderTokenizer(one);
     return folderTokenizer(opened[0] as Opened);
   };
-  const all = await tokensOf(path, data, limits.vocabulary, limits.beginning, () => (made ??= tokenizerOf()));
+  const { vocabulary, beginning } = limits;
+  // A tokenizer of the caller may take any time.
+  const waiting = waitingFor(signal);
+  const found = waiting.soon(tokensOf(path, data, vocabulary, beginning, () => (made ??= tokenizerOf())));
+  const all = await found.finally(waiting.end);
   const ids = maxTokens === undefined ? all : all.slice(0, maxTokens);
   const size = chunkSize ?? Math.min(512, limits.context, ids.length);
   if (size < 4 || ids.length < size) {

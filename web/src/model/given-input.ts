@@ -1,7 +1,7 @@
 /** Inputs in other forms than `files/open.ts` reads: addresses as texts, folders, and file handles of the browser. */
 import { nodeModule } from '../core/node.js';
-import { type FileInput, ioError } from '../files/bytes.js';
-import { withAddress } from '../files/open.js';
+import type { FileInput } from '../files/bytes.js';
+import { fileOfHandle, isHandle, withAddress } from '../files/open.js';
 import { urlFileName } from '../files/url.js';
 
 /** The URL of a text that begins like one, with the name of its file; undefined for paths. @throws RangeError naming `file` */
@@ -21,14 +21,8 @@ function pathOf(input: unknown): string | undefined {
  * @throws RangeError naming `file`; ScalepointError `IO` or `NOT_FOUND`
  */
 export async function fileOfInput(input: FileInput | FileSystemFileHandle): Promise<{ readonly file: FileInput }> {
-  if (typeof input === 'object' && input !== null && 'getFile' in input && typeof input.getFile === 'function') {
-    try {
-      return { file: await input.getFile() };
-    } catch (cause) {
-      throw ioError('cannot read the file', cause);
-    }
-  }
-  const file = withAddress(input as FileInput);
+  if (isHandle(input)) return fileOfHandle(input);
+  const file = withAddress(input);
   const path = pathOf(file);
   // A promise that was given in place of a file must not be awaited here.
   if (path === undefined) return { file };

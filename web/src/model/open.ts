@@ -1,9 +1,10 @@
 /** Opens models of every format. */
 import type { Beside } from '../conversions/converter.js';
+import { asOption } from '../core/errors.js';
 import type { Waiting } from '../core/waiting.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
-import { openWithin } from '../files/open.js';
-import type { Format, OpenFile, OpenModel, ReadOptionFile } from '../formats/format.js';
+import { fileOfHandle, openWithin } from '../files/open.js';
+import type { Format, OpenFile, OpenModel, OptionFile, ReadOptionFile } from '../formats/format.js';
 import { formatNamed } from '../formats/registry.js';
 import { besideOf } from './beside.js';
 import { type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';
@@ -18,11 +19,31 @@ export interface Opened {
 
 /** Caches the result for each input, so that planning a model with fifteen types reads an importance matrix once. */
 function optionFileReader(waiting: Waiting): ReadOptionFile {
-  const results = new Map<FileInput, Promise<unknown>>();
-  return <T>(input: FileInput, read: (source: ByteSource) => Promise<T>): Promise<T> => {
+  const results = new Map<OptionFile, Promise<unknown>>();
+  const opened = async (option: string, input: OptionFile) => {
+    try {
+      const { file } = await waiting.soon(fileOfHandle(input));
+      return { file, source: await openWithin(waiting, file) };
+    } catch (error) {
+      throw asOption(option, error);
+    }
+  };
+  const readOnce = async <T>(
+    option: string,
+    input: OptionFile,
+    read: (source: ByteSource, file: FileInput) => Promise<T>,
+  ): Promise<T> => {
+    const { file, source } = await opened(option, input);
+    return read(source, file).finally(() => source.close());
+  };
+  return <T>(
+    option: string,
+    input: OptionFile,
+    read: (source: ByteSource, file: FileInput) => Promise<T>,
+  ): Promise<T> => {
     const known = results.get(input) as Promise<T> | undefined;
     if (known !== undefined) return known;
-    const result = openWithin(waiting, input).then((source) => read(source).finally(() => source.close()));
+    const result = readOnce(option, input, read);
     results.set(input, result);
     return result;
   };

@@ -231,6 +231,19 @@ describe('byte-level tokenizers', () => {
     expect(valueFor(await convert(tokenizer({ model })), 'ggml.merges')).toEqual(['Ġ aĠb']);
   });
 
+  it('merges are texts, pairs, or both', async () => {
+    const merges = ['a b', 'ab Ġ'];
+    const pairs = merges.map((merge) => merge.split(' '));
+    for (const given of [merges, pairs, [merges[0], pairs[1]]]) {
+      const model = { type: 'BPE', vocab: { a: 0 }, merges: given };
+      expect(valueFor(await convert(tokenizer({ model })), 'ggml.merges')).toEqual(merges);
+    }
+    for (const wrong of ['a', 'a b c']) {
+      const model = { type: 'BPE', vocab: { a: 0 }, merges: ['a b', wrong] };
+      await expect(convert(tokenizer({ model }))).rejects.toThrow('model.merges[1] is not a pair of tokens');
+    }
+  });
+
   it('a vocabulary of 49152 tokens is for text without a beginning', async () => {
     const settings = { chat_template: 'x' };
     const result = await convert(tokenizer(), 49152, { vocab_size: 49152 }, settings);

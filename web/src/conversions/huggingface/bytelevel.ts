@@ -11,7 +11,7 @@ import { preTokenizerOf } from './pretokenizer.js';
 import { specialKeys } from './special.js';
 import { flatSteps } from './steps.js';
 import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
-import { addedTokens, kinds, looksSpecial, mergePairs, Vocabulary, vocabularyEntries } from './vocabulary.js';
+import { addedTokens, kinds, looksSpecial, mergeTexts, Vocabulary, vocabularyEntries } from './vocabulary.js';
 
 const file = 'tokenizer.json';
 
@@ -70,7 +70,7 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   const { notes } = vocabulary;
   if (note !== undefined) notes.push(note);
   checkNormalizer(member(tokenizer, 'normalizer'), notes);
-  const merges = mergePairs(model).map(([a, b]) => `${a.replaceAll(' ', blank)} ${b.replaceAll(' ', blank)}`);
+  const merges = mergeTexts(model, blank);
   const prefix = files.architecture === 'llama' ? member(files.settings, 'add_prefix_space') : undefined;
   return {
     keys: [

@@ -1,8 +1,8 @@
 /** Options of ONNX results. */
 import { rangeError, typeError } from '../../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../../core/option-problem.js';
-import type { FileInput } from '../../files/bytes.js';
-import { isFileInput } from '../../files/open.js';
+import { isFileInput, isHandle } from '../../files/open.js';
+import type { OptionFile } from '../format.js';
 import { checkRules, optionTable, type PlanChoices, type RangeOptions, searchedRange, toggle } from '../options.js';
 import { hasRanges, type StatisticsOfModel } from '../statistics.js';
 import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
@@ -30,7 +30,7 @@ export interface OnnxOptions extends StatisticsOptions, RangeOptions {
   /**
    * ONNX, int8-static: ranges of activations, which `calibrateModel` collects with `ranges`: the result of it, or the file.
    */
-  readonly ranges?: FileInput | StatisticsOfModel | undefined;
+  readonly ranges?: OptionFile | StatisticsOfModel | undefined;
   /**
    * ONNX: true puts weights into a second file, named after the output with `_data` appended. transformers.js then needs
    * `use_external_data_format` in config.json. The output must be a path.
@@ -77,7 +77,7 @@ export const options = optionTable<OnnxOptions>({
     ranges: {
       flags: [{ name: 'ranges', value: 'FILE', about: 'int8-static: the ranges of `calibrate --ranges`' }],
       check(value, name) {
-        if (isFileInput(value) || hasRanges(value)) return;
+        if (isFileInput(value) || isHandle(value) || hasRanges(value)) return;
         throw typeError(name, ofType('file', 'result of calibrateModel with ranges'), value);
       },
       read: (words) => words.ranges,

@@ -153,7 +153,7 @@ describe('two models on the same inputs', () => {
       ['b.npy', two, 8],
     ]);
     await expect(compareModels(identity, identity, { run: { inputs: { x: both } } })).rejects.toMatchObject({
-      option: 'inputs["x"]',
+      option: 'run.inputs["x"]',
       message: expect.stringMatching(/1 array/),
     });
   });
@@ -161,7 +161,7 @@ describe('two models on the same inputs', () => {
   it('refuse values that are not inputs', async () => {
     const other = npy('<f4', '(1, 3)', Float32Array.of(1, 2, 3).buffer);
     const cases: [inputs: Parameters<typeof zip>[0] | Uint8Array<ArrayBuffer>, message: RegExp][] = [
-      [[['z.npy', two, 0]], /^inputs: expected 'x', got "z"/],
+      [[['z.npy', two, 0]], /^run\.inputs: expected 'x', got "z"/],
       [[['x.npy', two, 9]], /packed in a way that is not read/],
       [[['x.npy', two, 8, two.length + 1]], /smaller than the zip archive says/],
       [[['x.npy', two, 8, two.length - 1]], /larger than the zip archive says/],
@@ -200,7 +200,7 @@ describe('two models on the same inputs', () => {
     const compare = (value: number | bigint) =>
       compareModels(file, file, { run: { inputs: { x: { data: [0, value], shape: [2] } } } });
     for (const value of wrong) {
-      const problem = { option: 'inputs["x"][1]', expected: { kind: 'type', types: [type] }, got: value };
+      const problem = { option: 'run.inputs["x"][1]', expected: { kind: 'type', types: [type] }, got: value };
       await expect(compare(value)).rejects.toMatchObject({ name: 'RangeError', problem });
     }
     for (const value of right) expect((await compare(value)).outputs).toMatchObject([{ shape: [2] }]);

@@ -175,7 +175,7 @@ export async function collectFromRuns(
   { onSample, onSums, takeMoments }: CollectHooks,
 ): Promise<CollectedSums> {
   const inputs = model.proto.graph.inputs.filter(({ name }) => !model.weights.some(({ value }) => value === name));
-  const samples = samplesOf(option, data, inputs, open);
+  const samples = samplesOf(option, data, inputs, open, signal);
   const graphs = new Graphs(model);
   const { shared, unreached } = findInputs(model, graphs);
   const all = shared.map((one): OpenSums => {

@@ -38,7 +38,7 @@ export function numpyNumbers({ dtype, bytes }: NumpyArray, path: string): ArrayL
 }
 
 /** Path of an input in the options, for errors. */
-const pathOf = (name: string) => `inputs[${quoted(name)}]`;
+const pathOf = (name: string) => `run.inputs[${quoted(name)}]`;
 
 /** Given arrays by input. */
 async function givenArrays(
@@ -48,20 +48,21 @@ async function givenArrays(
 ): Promise<Map<string, InputArray>> {
   const found = new Map<string, InputArray>();
   const checkedName = (name: string) => {
-    if (!names.includes(name)) throw rangeError('inputs', oneOf(names), name);
+    if (!names.includes(name)) throw rangeError('run.inputs', oneOf(names), name);
     return name;
   };
   const add = async (file: FileInput, alone: string | undefined) => {
+    const option = alone === undefined ? 'run.inputs' : pathOf(alone);
     const nameOf = (key: string) => {
       const name = alone ?? (key !== '' ? key : names.length === 1 ? names[0] : undefined);
-      if (name === undefined) throw rangeError('inputs', { kind: 'object', keys: names }, file);
+      if (name === undefined) throw rangeError('run.inputs', { kind: 'object', keys: names }, file);
       return checkedName(name);
     };
     const check = (keys: readonly string[]) => {
       if (alone !== undefined && keys.length !== 1) throw rangeError(pathOf(alone), exactly(1, 'array'), keys.length);
       for (const key of keys) nameOf(key);
     };
-    for (const [key, array] of await readOptionFile(file, (source) => readArrays(source, check))) {
+    for (const [key, array] of await readOptionFile(option, file, (source) => readArrays(source, check))) {
       const name = nameOf(key);
       found.set(name, { data: numpyNumbers(array, pathOf(name)), shape: array.shape });
     }

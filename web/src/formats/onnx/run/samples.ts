@@ -1,6 +1,7 @@
 /** Reads samples: from files, a piece at a time, and from iterables. */
-import { rangeError, ScalepointError, typeError } from '../../../core/errors.js';
+import { asOption, rangeError, ScalepointError, typeError } from '../../../core/errors.js';
 import { exactly, ofType, oneOf } from '../../../core/option-problem.js';
+import { aMoment, waitingFor } from '../../../core/waiting.js';
 import { type ByteSource, type FileInput, quoted } from '../../../files/bytes.js';
 import type { OpenInput } from '../../format.js';
 import { openNpy } from '../../npy/header.js';
@@ -251,9 +252,16 @@ const isFiles = (data: ModelSamples): data is SampleFiles => isPlainObject(data)
  * The samples of what a caller gives.
  * @param option name of the argument, for errors
  * @param open opens a file
+ * @param signal ends the wait for a sample
  * @throws TypeError naming the argument
  */
-export function samplesOf(option: string, data: ModelSamples, inputs: DeclaredInputs, open: OpenInput): Samples {
+export function samplesOf(
+  option: string,
+  data: ModelSamples,
+  inputs: DeclaredInputs,
+  open: OpenInput,
+  signal?: AbortSignal,
+): Samples {
   if (isFiles(data)) {
     const { files } = data;
     const all: readonly FileInput[] = Array.isArray(files) ? files : [files];
@@ -262,7 +270,7 @@ export function samplesOf(option: string, data: ModelSamples, inputs: DeclaredIn
       async *read() {
         for (const [i, file] of all.entries()) {
           const path = Array.isArray(files) ? `${option}.files[${i}]` : `${option}.files`;
-          const source = await open(file);
+          const source = await open(file).catch((error) => Promise.reject(asOption(path, error)));
           try {
             yield* fromFile(source, inputs, path);
           } finally {
@@ -281,10 +289,22 @@ export function samplesOf(option: string, data: ModelSamples, inputs: DeclaredIn
     // Generators give themselves.
     isRepeatable: Array.isArray(given) || !('next' in given),
     async *read() {
-      let i = 0;
       const iterator = begin() as AsyncIterator<ModelSample> | Iterator<ModelSample>;
-      for await (const sample of { [Symbol.asyncIterator]: () => iterator as AsyncIterator<ModelSample> }) {
-        yield checkedSample(sample, inputs, `${option}[${i++}]`);
+      const waiting = waitingFor(signal);
+      let isOpen = true;
+      try {
+        for (let i = 0; ; i++) {
+          isOpen = false;
+          const { done, value } = await waiting.soon(Promise.resolve(iterator.next()));
+          if (done === true) return;
+          isOpen = true;
+          yield checkedSample(value, inputs, `${option}[${i}]`);
+        }
+      } finally {
+        waiting.end();
+        if (isOpen) await iterator.return?.();
+        // A sample that is being made cannot be stopped.
+        else if (signal?.aborted) await aMoment(Promise.resolve(iterator.return?.()));
       }
     },
   };
