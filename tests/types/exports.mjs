@@ -1,4 +1,5 @@
-// Prints the types in signatures of a package's entry points that no entry point exports. Takes the files of declarations.
+// Prints the types in signatures of a package's entry points that no entry point exports. Takes the files of declarations. Interfaces that
+// others extend are left out: the reference shows their members where they are inherited.
 import ts from 'typescript-5.9';
 import { programOf } from './program.mjs';
 
@@ -16,11 +17,8 @@ for (const symbol of exported) {
   for (const declaration of symbol.declarations ?? []) {
     const visit = (node) => {
       if (isPrivate(node)) return;
-      const name = ts.isTypeReferenceNode(node)
-        ? node.typeName
-        : ts.isExpressionWithTypeArguments(node)
-          ? node.expression
-          : undefined;
+      if (ts.isHeritageClause(node)) return;
+      const name = ts.isTypeReferenceNode(node) ? node.typeName : undefined;
       const found = name && checker.getSymbolAtLocation(name);
       if (found) {
         const target = resolve(found);

@@ -105,13 +105,13 @@ describe('--save-rules', () => {
     await writeFile(path('tokenizer.json'), '{}');
     await symlink('tokenizer.json', path('soft.json'));
     const args = ['tiny.gguf', ...fit, '-o', 'out.gguf', '--force', '--save-rules'];
-    const beside = 'is a file that the input is read with';
+    const beside = 'it is a file that the input is read with';
     for (const [words, message] of [
       [[...args, 'tiny.gguf'], '"tiny.gguf": it is the input itself'],
       [[...args, 'rules.txt', '--rules', './rules.txt'], '"rules.txt": it is the file of --rules'],
       [[...args, 'types.txt', '--tensor-type-file', 'types.txt'], '"types.txt": it is the file of --tensor-type-file'],
-      [['model.safetensors', '--to', 'int8', ...args.slice(1), 'tokenizer.json'], `"tokenizer.json" ${beside}`],
-      [['model.safetensors', '--to', 'int8', ...args.slice(1), 'soft.json'], `"soft.json" ${beside}`],
+      [['model.safetensors', '--to', 'int8', ...args.slice(1), 'tokenizer.json'], `"tokenizer.json": ${beside}`],
+      [['model.safetensors', '--to', 'int8', ...args.slice(1), 'soft.json'], `"soft.json": ${beside}`],
     ] as const)
       await refused(
         words.map((word) => (words[0] === 'model.safetensors' && word === 'out.gguf' ? 'out' : word)),
