@@ -8,7 +8,6 @@ import {
 } from '../model.js';
 import { type UnreachedWeight, whole, without } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
-import { asUsage } from './format-flags.js';
 import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments, workersOf } from './parse.js';
 import { abortOnSignal, about, dataProgressLine, effort, peakBytes, printJson, UsageError } from './process.js';
@@ -16,7 +15,7 @@ import { dimensionsOf } from './running.js';
 import { readText } from './side-file.js';
 import { counted, formatBytes, listed, printable, printLines } from './text.js';
 import { calibrateUsage, evaluateUsage } from './usage.js';
-import { wrongFlag } from './wording.js';
+import { asUsage, wrongFlag } from './wording.js';
 
 /** Largest text in bytes. */
 const mostText = 256 * 2 ** 20;
