@@ -185,7 +185,7 @@ describe('statistics of ONNX models', () => {
     },
   );
 
-  it('makes the same of tiles as of the whole', async () => {
+  it('makes the same of tiles as of the whole', { timeout: 180_000 }, async () => {
     // Several tiles of columns, and of rows for the transposed weight; the moments come last, so that no tile has those of another weight.
     const [inputs, outputs] = [512, 4100];
     const model = onnx.model(
