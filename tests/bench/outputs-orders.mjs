@@ -2,7 +2,8 @@
 //
 //   npm run build && SCALEPOINT_SAMPLES=... node tests/bench/outputs-orders.mjs [--model FOLDER ...] [--types Q4_K,Q2_K] [--orders 8] [--texts 16]
 //
-// A model is a folder; without one, TinyStories of the samples. (teach_llama.mjs makes others.) The divergence of one quantized model is off by
+// A model is a folder; without one, TinyStories of the samples. teach_llama.mjs makes others: llama A of the guide with its defaults, llama B with
+// --seed 2 --layers 3 --inner 512. The divergence of one quantized model is off by
 // several percent by chance, because its errors are few random numbers in the directions that count. Another order of the columns cuts the
 // weights into other blocks and draws these numbers anew. Each order is one pair of measurements. The program judges `texts` texts of 256 tokens
 // that the model draws; the importance is from 16 others. Needs a C++ compiler with OpenMP.
