@@ -232,7 +232,7 @@ export function withOutputErrors(
   sums: Sums,
   { x, y, rows, columns, moments }: Record<'x' | 'y' | 'rows' | 'columns' | 'moments', number>,
 ): Sums {
-  const found = inArena(core, arena, ErrorSums, (...addresses) =>
+  const found = inArena(core, arena, ErrorSumsRecord, (...addresses) =>
     core.models.sumOutputErrors(x, y, rows, columns, moments, ...addresses),
   );
   const all = [...sums];

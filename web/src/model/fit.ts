@@ -1,7 +1,7 @@
 /** Results of a given size: the error of each tensor in each type, and the types that fit best. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
-import { ErrorSums } from '../core/door.js';
+import { ErrorSumsRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { without } from '../core/option-problem.js';
 import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
@@ -155,7 +155,7 @@ function keptName(format: FormatInfo, { source }: PlannedTensor): string {
 }
 
 /** Error sums by name. */
-type NamedSums = ReturnType<typeof ErrorSums.read>;
+type NamedSums = ReturnType<typeof ErrorSumsRecord.read>;
 
 /** The squared error of a tensor's elements relative to their squares, weighted by the importance of columns if that is known. */
 function elementLoss({ squaredError, squaredX, weightedError, weightedX }: NamedSums): number {
@@ -194,7 +194,7 @@ export async function measureOpen(
     const [{ tensor }] = list as [PlannedType];
     const { name, shape } = tensor.source;
     const weight = format.mixtures?.weight?.(name) ?? 1;
-    const found = list.map(() => sums.of(next++)).map((one) => one && ErrorSums.read({ HEAPF64: one }, 0));
+    const found = list.map(() => sums.of(next++)).map((one) => one && ErrorSumsRecord.read({ HEAPF64: one }, 0));
     const losses = lossesOf(found);
     const types = list.map(({ to, bytes }, i): TypeOption => ({ to, bytes, error: weight * (losses[i] as number) }));
     return { name, elements: elementsOf(shape), types };
