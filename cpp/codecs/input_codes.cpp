@@ -71,9 +71,32 @@ class FloatZeroGrid final : public FeedbackGrid {
   float moved_[kMostLine];
 };
 
+/// Codes with given scales and zero points.
+class GivenGrid final : public FeedbackGrid {
+ public:
+  GivenGrid(const InputMatrix& matrix, const InputCodes& made) : FeedbackGrid(matrix.group_size), matrix_(matrix), made_(made) {}
+
+  bool choose(size_t row, size_t group, const float*, const float*, size_t, RowGrid& grid) override {
+    const size_t set = row * matrix_.groups() + group;
+    grid.scale = made_.scales[set] = matrix_.given_scales[set];
+    const float zero_point = made_.zero_points[set] = matrix_.given_zero_points[set];
+    grid.low = -zero_point;
+    grid.high = static_cast<float>((1 << matrix_.bits) - 1) - zero_point;
+    return true;
+  }
+
+ private:
+  const InputMatrix& matrix_;
+  const InputCodes made_;
+};
+
 /// Calls f with the grid of a matrix, which stores scales and zero points.
 template <class F>
 auto with_grid(const InputMatrix& matrix, const InputCodes& made, F f) {
+  if (matrix.given_scales != nullptr) {
+    GivenGrid grid(matrix, made);
+    return f(grid);
+  }
   if (matrix.float_zero_points) {
     FloatZeroGrid grid(matrix, made.scales, made.zero_points);
     return f(grid);
@@ -96,7 +119,9 @@ auto with_grid(const InputMatrix& matrix, const InputCodes& made, F f) {
 class ProvenSearch {
  public:
   ProvenSearch(const InputMatrix& matrix, Arena& arena)
-      : matrix_(matrix), is_used_(!matrix.float_zero_points), layout_{Granularity::kPerGroup, matrix.columns, 1, matrix.group()} {
+      : matrix_(matrix),
+        is_used_(!matrix.float_zero_points && matrix.given_scales == nullptr),
+        layout_{Granularity::kPerGroup, matrix.columns, 1, matrix.group()} {
     const size_t sets = is_used_ ? matrix.sets() : 0;
     scales_ = arena.take<float>(sets);
     zero_points_ = arena.take<int32_t>(sets);
@@ -109,8 +134,8 @@ class ProvenSearch {
     const QuantizationSpec spec = {.dtype = {matrix_.bits, false},
                                    .scheme = matrix_.symmetric ? Scheme::kSymmetric : Scheme::kAsymmetric,
                                    .symmetric_range = SymmetricRange::kFull};
-    return search_qparams(w, layout_, spec, RangeMethod::kMse, 100, scratch_, {scales_, matrix_.sets()}, {zero_points_, matrix_.sets()},
-                          {matrix_.importance, matrix_.columns});
+    return search_qparams(w, layout_, spec, RangeMethod::kMse, 100, scratch_, {scales_, matrix_.sets()},
+                          {zero_points_, matrix_.sets()}, {matrix_.importance, matrix_.columns});
   }
 
   /// Takes the result for a set, as it is stored, if it has a smaller error than that of the grid.
@@ -270,6 +295,24 @@ Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Are
   if (status != Status::kOk || sums == nullptr) return status;
   measure_weights(w.data(), y, matrix, found);
   *sums = found;
+  return Status::kOk;
+}
+
+Status sum_output_errors(std::span<const float> w, const float* y, size_t columns, const float* moments, Arena& arena,
+                         ErrorSums& sums) noexcept {
+  if (columns == 0 || w.size() % columns != 0) return Status::kBadLayout;
+  const size_t rows = w.size() / columns, size = output_error_scratch_size(columns);
+  const std::span<double> errors(arena.take<double>(rows), rows);
+  const std::span<float> scratch(arena.take<float>(size), size);
+  if (arena.status() != Status::kOk) return arena.status();
+  const auto sum_of = [&](const float* values) {
+    output_errors(w, values, columns, {moments, columns * columns}, scratch, errors);
+    return std::accumulate(errors.begin(), errors.end(), 0.0);
+  };
+  const double error = sum_of(y);
+  sums.output_x += sum_of(nullptr);
+  sums.output_before += error;
+  sums.output_error += error;
   return Status::kOk;
 }
 

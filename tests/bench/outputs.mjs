@@ -1,16 +1,17 @@
 // Measures the outputs of quantized language models on texts that they were not calibrated on: the divergence of the next token from the original.
 //
 //   npm run build && SCALEPOINT_SAMPLES=... node tests/bench/outputs.mjs [--model FOLDER ...] [--types Q4_K_M,Q2_K] [--ways plain,importance,gptq]
-//                                                                        [--seeds 3] [--tokens 4096]
+//                                                                        [--seeds 3] [--tokens 4096] [--bits 5,6]
 //
 // A model is a folder of a small llama; without one, TinyStories of the samples. (teach_llama.mjs makes another one.) Each seed draws texts of
 // 256 tokens from the model: `tokens` to calibrate, and as many others to judge. Embeddings and the output stay float16. Columns: mean
 // divergence with the standard error over texts; difference from the first way, and ratio to it, with standard errors of the paired texts; the
-// ratio of each seed.
+// ratio of each seed. With --bits, the types of all tensors are chosen for so many bits a weight: by the errors of weights, by importance, and
+// by the errors of outputs with GPTQ. All results then round with GPTQ.
 
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { calibrateModel, quantizeModel } from '../../dist/model.js';
+import { calibrateModel, fitTypes, measureTypes, quantizeModel } from '../../dist/model.js';
 import { divergences, drawTexts, joined, meanOf, ratioOf, show } from './stories.mjs';
 
 /** Embeddings and outputs in float16, so that the linear weights decide. */
@@ -27,6 +28,13 @@ const ways = {
   'best+importance': ({ importance }) => ({ search: 'best', importance }),
   gptq: ({ statistics }) => ({ method: 'gptq', data: statistics }),
   stored: ({ statistics }) => ({ method: 'gptq', data: statistics, order: 'stored' }),
+};
+
+/** Options of `measureTypes` for each way to choose types. */
+const choices = {
+  weights: () => ({}),
+  importance: ({ importance }) => ({ importance }),
+  outputs: ({ statistics }) => ({ method: 'gptq', data: statistics }),
 };
 
 const types = ['Q4_K_M', 'Q3_K_M', 'Q2_K', 'Q5_K_M', 'Q6_K', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0'];
@@ -64,6 +72,28 @@ function report(label, found) {
   }
 }
 
+/** Chooses types for sizes. @param {Uint8Array} file @param {object[]} cases @param {number[]} sizes in bits for each weight */
+async function fitSizes(file, cases, sizes) {
+  const found = sizes.map(() => ({}));
+  for (const [name, options] of Object.entries(choices)) {
+    for (const row of found) row[name] = [];
+    for (const one of cases) {
+      const table = await measureTypes(file, { to: 'auto', ...options(one) });
+      for (const [i, targetBitsPerWeight] of sizes.entries()) {
+        const fit = fitTypes(table, { targetBitsPerWeight });
+        const made = await quantizeModel(file, {
+          to: fit.to,
+          rules: fit.rules,
+          method: 'gptq',
+          data: one.statistics,
+        });
+        found[i][name].push(await divergences(await made.bytes(), file, one.texts));
+      }
+    }
+  }
+  for (const [i, bits] of sizes.entries()) report(`${bits} bits`, found[i]);
+}
+
 /** Measures types of GGUF. */
 async function main() {
   const { values } = parseArgs({
@@ -77,12 +107,17 @@ async function main() {
       ways: { type: 'string', default: 'importance,plain,gptq' },
       seeds: { type: 'string', default: '3' },
       tokens: { type: 'string', default: '4096' },
+      bits: { type: 'string' },
     },
   });
   for (const folder of values.model) {
     const { file, cases } = await prepared(folder, { seeds: Number(values.seeds), tokens: Number(values.tokens) });
     const judged = cases.length * cases[0].texts.length;
     console.log(`\n${basename(folder)}: ${cases.length} seeds, ${judged} texts of ${textLength} tokens\n`);
+    if (values.bits !== undefined) {
+      await fitSizes(file, cases, values.bits.split(',').map(Number));
+      continue;
+    }
     for (const to of values.types.split(',')) {
       /** @type {Record<string, number[][]>} */
       const found = {};

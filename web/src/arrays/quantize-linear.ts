@@ -2,11 +2,13 @@
 import { checkBoolean, checkKeys } from '../core/check.js';
 import { QuantizationSpecRecord, StatusId, stepSize } from '../core/door.js';
 import { typeError } from '../core/errors.js';
+import type { OutputErrors } from '../core/measure.js';
 import { type Core, forEachTile, tileParameters, tileSize } from '../core/memory.js';
 import { type Expected, ofType } from '../core/option-problem.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
 import { ErrorSum, withSums } from './error-sum.js';
+import { hasHessian, quantizeByHessian } from './hessian.js';
 import { type Job, jobOf } from './job.js';
 import { type Runs, runsOf } from './layout.js';
 import type { QuantizeOptions } from './options.js';
@@ -17,7 +19,7 @@ import { type FloatInput, type Source, sourceOf, withResident, withWhole } from 
 import { type CodeArray, type LinearQuantizedTensor, plain } from './tensor.js';
 
 /** Sinks of the results. */
-interface Sinks {
+export interface Sinks {
   readonly codes: ResultSink;
   readonly scale: Sink;
   readonly zeroPoint: Sink;
@@ -72,7 +74,9 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   // Quantize in the fewest passes that the range allows.
   const sinks = { codes, scale, zeroPoint };
   const runs = job.range.kind === 'min-max' && source.length > 0 ? runsOf(layout) : undefined;
-  if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
+  let output: OutputErrors | undefined;
+  if (hasHessian(options)) output = quantizeByHessian(core, source, job, options, sinks, errors);
+  else if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
   else if (runs !== undefined && runs.run <= tileSize) quantizeRuns(core, source, job.spec, runs, sinks);
   else quantizeInPasses(core, source, job, sinks, undefined);
   const q: { -readonly [K in keyof LinearQuantizedTensor]: LinearQuantizedTensor[K] } = {
@@ -85,6 +89,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
     zeroPoint: zeroPoint.result as Int32Array,
   };
   if (packed) q.packed = true;
+  if (output !== undefined) q.output = output;
   return plain(q);
 }
 

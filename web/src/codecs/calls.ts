@@ -16,6 +16,7 @@ import {
   TileRecord,
 } from '../core/door.js';
 import { outOfMemory, ScalepointError } from '../core/errors.js';
+import { addSums, type Sums } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import type { Bytes, Encoded, Observed, Problem, Role, Tile, ValueRange } from './codec.js';
@@ -222,6 +223,21 @@ export function storedRecord(
     return data === undefined ? { data: 0, size: 0 } : { data, size: size(role) };
   };
   return { rows, columns, data: part('data'), scale: part('scale'), zeroPoint: part('zeroPoint') };
+}
+
+/** Sums with the errors of the outputs of a matrix: rows at y against those at x, by the second moments of their inputs. */
+export function withOutputErrors(
+  core: Core,
+  arena: Arena,
+  sums: Sums,
+  { x, y, rows, columns, moments }: Record<'x' | 'y' | 'rows' | 'columns' | 'moments', number>,
+): Sums {
+  const found = inArena(core, arena, ErrorSumsRecord, (...addresses) =>
+    core.models.sumOutputErrors(x, y, rows, columns, moments, ...addresses),
+  );
+  const all = [...sums];
+  addSums(all, Object.values(found));
+  return all;
 }
 
 /** The sums of the errors of n floats at y against those at x. */

@@ -4,15 +4,14 @@
  */
 import type { FeedbackGroups, TileMoments } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
-import { FactorDampingRecord, FeedbackGroupsRecord, StatusId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
-import { type Core, checkStatus } from '../core/memory.js';
+import { type Factor, factorBytes, factorOf } from '../core/factor.js';
+import type { Core } from '../core/memory.js';
 import type { EncodeTask } from './task.js';
 
 /** A factor in memory. */
-interface KeptFactor extends Omit<TileMoments, 'moments'> {
+interface KeptFactor extends Factor {
   readonly key: string;
-  readonly bytes: number;
 }
 
 /** Memory of factors that stay besides the last one. Enough for the queries and keys of 2,048 columns, with another matrix between them. */
@@ -62,33 +61,11 @@ export class FactorCache {
     damping: number,
     groups: FeedbackGroups | undefined,
   ): KeptFactor {
-    const core = this.#core;
-    const { models } = core;
-    const bytes = 4 * columns * (columns + 2);
-    this.#makeRoom(bytes);
-    const feedback = core.allocate(bytes);
-    const weights = feedback + 4 * columns * columns;
-    const order = groups === undefined ? 0 : weights + 4 * columns;
-    const result = core.pushRoom(FactorDampingRecord.bytes);
-    try {
-      const status = core.withMemory(Number(models.factorScratchBytes(columns)), (scratch) => {
-        if (groups !== undefined) {
-          core.withRecord(FeedbackGroupsRecord, groups, (sizes) =>
-            models.fallingOrder(moments, columns, sizes, scratch, order),
-          );
-        }
-        return models.factorMoments(moments, columns, damping, order, scratch, feedback, weights, result);
-      });
-      if (status === StatusId.nonFinite) {
-        throw new ScalepointError('BAD_FILE', 'the second moments of its inputs are not those of numbers');
-      }
-      checkStatus(status);
-      return { key, bytes, feedback, weights, order, damping: FactorDampingRecord.read(core.module, result).used };
-    } catch (error) {
-      core.release(feedback);
-      throw error;
-    } finally {
-      core.popRecord(result);
+    this.#makeRoom(factorBytes(columns));
+    const factor = factorOf(this.#core, moments, columns, damping, groups);
+    if (factor === undefined) {
+      throw new ScalepointError('BAD_FILE', 'the second moments of its inputs are not those of numbers');
     }
+    return { ...factor, key };
   }
 }
