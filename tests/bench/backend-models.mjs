@@ -103,7 +103,7 @@ function recurrent(op, seed = 1, [hidden, inputs, steps] = [128, 128, 16]) {
  * An encoder as BERT has it: layers of attention over all tokens and of two products, with norms behind them.
  * @returns {Sample}
  */
-export function encoder(seed = 1, [layers, width, heads, vocabulary, tokens] = [3, 128, 4, 1000, 32]) {
+function encoder(seed = 1, [layers, width, heads, vocabulary, tokens] = [3, 128, 4, 1000, 32]) {
   const draw = drawing(seed);
   const g = new Graph();
   const each = width / heads;
