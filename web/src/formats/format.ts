@@ -142,6 +142,8 @@ export type ColumnOrder = 'stored' | 'falling';
 export interface Feedback {
   readonly byteOffset: number;
   readonly columns: number;
+  /** Where those of held-back data begin, which are as many; undefined without. */
+  readonly heldBackOffset?: number | undefined;
   /** Share of the mean of the diagonal that is added to it. */
   readonly damping: number;
   /** The order in which columns are rounded. */

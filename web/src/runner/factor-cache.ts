@@ -2,15 +2,16 @@
  * Factors of second moments, by which rounding passes errors on. Tiles of one matrix, and matrices with the same inputs, share a factor, so some
  * stay in memory.
  */
-import type { FeedbackGroups, TileMoments } from '../codecs/codec.js';
+
+import { wrongMoments } from '../codecs/calls.js';
+import type { FeedbackGroups, StoredTile, TileMoments } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
 import { FactorDampingRecord, FeedbackGroupsRecord, StatusId } from '../core/door.js';
-import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import type { EncodeTask } from './task.js';
 
 /** A factor in memory. */
-interface KeptFactor extends Omit<TileMoments, 'moments'> {
+interface KeptFactor extends Omit<TileMoments, 'moments' | 'heldBack'> {
   readonly key: string;
   readonly bytes: number;
 }
@@ -29,19 +30,25 @@ export class FactorCache {
   }
 
   /**
-   * The moments of a task with their factor. @param moments address of the second input of the task
+   * The moments of a task with their factor. @param parts addresses of the second input of the task, by role
    * @throws ScalepointError `BAD_FILE` for numbers that cannot be moments, `OUT_OF_MEMORY`
    */
-  momentsOf({ inputs: [, input], damping = 0, order, to }: EncodeTask, moments: number): TileMoments {
+  momentsOf({ inputs: [, input], damping = 0, order, to }: EncodeTask, parts: StoredTile['parts']): TileMoments {
+    const { data: moments = 0, heldBack = 0 } = parts;
     // They are the square of the number of inputs, in float32.
     const columns = Math.sqrt((input?.parts[0]?.bytes ?? 0) / 4);
     const groups = order === 'falling' ? codecOf(to).feedbackGroups?.(this.#core, to) : undefined;
-    const part = input?.parts[0];
-    const key = [part?.file, part?.begin, damping, groups?.group, groups?.outer].join();
-    const factor = this.#kept.find((kept) => kept.key === key) ?? this.#make(key, moments, columns, damping, groups);
+    const [part, held] = input?.parts ?? [];
+    const key = [part?.file, part?.begin, held?.begin, damping, groups?.group, groups?.outer].join();
+    let factor = this.#kept.find((kept) => kept.key === key);
+    if (factor === undefined) {
+      const n = columns * columns;
+      if (heldBack !== 0 && this.#core.module.firstNonFinite(heldBack, n) < n) throw wrongMoments();
+      factor = this.#make(key, moments, columns, damping, groups);
+    }
     this.#kept = [...this.#kept.filter((kept) => kept !== factor), factor];
     const { feedback, weights, damping: used, order: columnsOrder } = factor;
-    return { moments, feedback, weights, damping: used, order: columnsOrder };
+    return { moments, feedback, weights, damping: used, order: columnsOrder, heldBack };
   }
 
   /** Frees old factors until another one has room. */
@@ -79,9 +86,7 @@ export class FactorCache {
         }
         return models.factorMoments(moments, columns, damping, order, scratch, feedback, weights, result);
       });
-      if (status === StatusId.nonFinite) {
-        throw new ScalepointError('BAD_FILE', 'the second moments of its inputs are not those of numbers');
-      }
+      if (status === StatusId.nonFinite) throw wrongMoments();
       checkStatus(status);
       return { key, bytes, feedback, weights, order, damping: FactorDampingRecord.read(core.module, result).used };
     } catch (error) {

@@ -320,7 +320,7 @@ export class TileConverter {
     const { type, source } = parts.length === 0 ? nothing : elements(this.#core, arena, form, stored);
     const roles = outputs.map(({ role }) => role);
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
-    const moments = second && this.#factors.momentsOf(task, firstOf(second));
+    const moments = second && this.#factors.momentsOf(task, second);
     const tile = { rows, columns, type, source, roles, measures, ranges, piece, moments };
     return codec.encode(this.#core, tile, to, arena);
   }
