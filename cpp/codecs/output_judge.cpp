@@ -37,11 +37,13 @@ void OutputJudge::judge_fed(const float* y) noexcept {
   is_fed_ = true;
   if (moments_.held_back == nullptr) return;
   measure(y, moments_.held_back, held_after_);
-  double gain = 0;
+  // Add up in the order of put, so that the reported error is never larger than that before.
+  double before = 0, after = 0;
   for (size_t row = 0; row < rows_; row++) {
-    if (after_[row] < before_[row]) gain += held_before_[row] - held_after_[row];
+    before += held_before_[row];
+    after += after_[row] < before_[row] ? held_after_[row] : held_before_[row];
   }
-  is_fed_ = gain > 0;
+  is_fed_ = after < before;
 }
 
 bool OutputJudge::put(ErrorSums& sums) const noexcept {
