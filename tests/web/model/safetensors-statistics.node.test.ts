@@ -87,8 +87,7 @@ describe.runIf(isThere)('integers of a folder by data', () => {
     { to: 'int8', granularity, scheme: 'symmetric' },
   ] as const)('stores the codes whose errors it reports: %o', async (options) => {
     const importance = new Map<string, Float32Array>();
-    const moments = await (statistics.moments as NonNullable<ModelStatistics['moments']>).bytes();
-    const read = async (name: string) => (await readFloats(moments, `${name}.diagonal`)).data;
+    const read = async (name: string) => (await readFloats(matrix, `${name}.in_sum2`)).data;
     importance.set('model.layers.0.self_attn.q_proj.weight', await read('blk.0.attn_q.weight'));
     importance.set('model.layers.1.mlp.down_proj.weight', await read('blk.1.ffn_down.weight'));
     const plain = await made({ ...options, range: 'mse' });
