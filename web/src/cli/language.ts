@@ -158,8 +158,9 @@ export async function calibrate(args: string[]): Promise<number> {
       // Run the model.
       const wanted = { moments: values.moments, heldBack, ranges: values.ranges };
       const options = { ...sizes, ...wanted, output, overwrite: force, resume, signal, onProgress };
-      const { tokens, chunks, heldBackChunks, weights, unreached, size, moments, ranges } = await about(input.name, () =>
-        calibrateModel(input.file, data, options).catch((error) => Promise.reject(asUsage(error, values))),
+      const { tokens, chunks, heldBackChunks, weights, unreached, size, moments, ranges } = await about(
+        input.name,
+        () => calibrateModel(input.file, data, options).catch((error) => Promise.reject(asUsage(error, values))),
       ).finally(progress.clear);
       // Print the files, and how to use them.
       const second = moments && { path: String(moments.path), size: moments.size };
