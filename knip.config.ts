@@ -7,7 +7,7 @@ const config: KnipConfig = {
     'web/src/cli.ts',
     'web/src/conversions/huggingface/load-on-demand.ts',
     'scripts/reference/plugin.mjs',
-    'tests/bench/{backends,big,big-language,onnx,outputs,outputs-linear,outputs-onnx,outputs-orders,outputs-tokens,teach_llama}.mjs',
+    'tests/bench/{backends,big,big-language,onnx,outputs,outputs-bias,outputs-linear,outputs-onnx,outputs-orders,outputs-tokens,teach_llama}.mjs',
     'tests/upstream/show.mjs',
     'tests/consumers/run.mjs',
     'tests/consumers/app/*.js',

@@ -58,7 +58,7 @@ struct DequantizeLinear {
 /// kTile is a layout without them. `search` counts for nothing then, and the tile has no ranges.
 [[nodiscard]] Status encode(const Tile& tile, const DequantizeLinear& codes, Arena& arena, Encoded& result) noexcept;
 
-/// The same with importance, for codes that pass their errors on. An output that gets no better keeps the codes of `encode`. A measured
+/// The same with importance, for codes that pass their errors on. OutputJudge chooses the outputs that take these. A measured
 /// tile has the errors of outputs before and after.
 /// Status:  also kBadLayout without importance.
 [[nodiscard]] Status encode_with_feedback(const Tile& tile, const DequantizeLinear& codes, const Moments& moments, Arena& arena,

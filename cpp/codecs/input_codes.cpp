@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "arrays/minifloat_loops.h"
 #include "calibration/feedback.h"
-#include "calibration/output_error.h"
 #include "codecs/block_codes.h"
 #include "codecs/block_codes_loops.h"
 #include "codecs/block_fit.h"
+#include "codecs/output_judge.h"
 #include "ranges/range_search.h"
 #include "ranges/range_weighted.h"
 #include "ranges/range_weighted_loops.h"
@@ -220,13 +219,13 @@ void measure_weights(const float* w, const float* y, const InputMatrix& matrix, 
 /// Memory of the codes with feedback.
 struct FeedbackRoom {
   InputCodes made;
-  double *before, *after;
+  OutputJudge judge;
   std::span<float> scratch;
 
-  FeedbackRoom(const InputMatrix& matrix, Arena& arena)
-      : made(take_codes(matrix, arena)), before(arena.take<double>(matrix.rows)), after(arena.take<double>(matrix.rows)) {
+  FeedbackRoom(std::span<const float> w, const InputMatrix& matrix, Arena& arena)
+      : made(take_codes(matrix, arena)), judge(w, matrix.columns, *matrix.moments, arena) {
     const size_t size = with_grid(matrix, made, [&](const FeedbackGrid& grid) {
-      return std::max(feedback_scratch_size(matrix.rows, matrix.columns, grid), output_error_scratch_size(matrix.columns));
+      return feedback_scratch_size(matrix.rows, matrix.columns, grid);
     });
     scratch = {arena.take<float>(size), size};
   }
@@ -234,18 +233,10 @@ struct FeedbackRoom {
 
 /// Replaces the codes of the rows whose outputs get better by passing errors on.
 /// @param y memory for restored values, which holds those of `plain`
-Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, const FeedbackRoom& room, const InputCodes& plain,
-                      float* y, ErrorSums& sums) {
+Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, FeedbackRoom& room, const InputCodes& plain, float* y) {
   const Moments& moments = *matrix.moments;
-  const size_t rows = matrix.rows, columns = matrix.columns;
-  const std::span<const float> squares(moments.moments, columns * columns);
-  const auto errors_of = [&](const float* values, double* errors) {
-    output_errors(w, values, columns, squares, room.scratch, {errors, rows});
-    return std::accumulate(errors, errors + rows, 0.0);
-  };
-  sums.output_x = errors_of(nullptr, room.before);
-  sums.output_before = sums.output_error = errors_of(y, room.before);
-  sums.damping = moments.damping;
+  const size_t columns = matrix.columns, groups = matrix.groups();
+  room.judge.judge_plain(y);
   const Status status = with_grid(matrix, room.made, [&](FeedbackGrid& grid) {
     return quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns},
                                   room.scratch, {room.made.codes, w.size()},
@@ -254,15 +245,12 @@ Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, const
   // Weights that leave float32 on the way keep their codes.
   if (status != Status::kOk) return status == Status::kOverflow ? Status::kOk : status;
   restore(matrix, room.made, y);
-  errors_of(y, room.after);
-  sums.output_error = 0;
-  for (size_t row = 0; row < rows; row++) {
-    const bool is_better = room.after[row] < room.before[row];
-    sums.output_error += is_better ? room.after[row] : room.before[row];
-    if (!is_better) continue;
+  room.judge.judge_fed(y);
+  for (size_t row = 0; row < matrix.rows; row++) {
+    if (!room.judge.is_fed(row)) continue;
     std::copy_n(room.made.codes + row * columns, columns, plain.codes + row * columns);
-    std::copy_n(room.made.scales + row * matrix.groups(), matrix.groups(), plain.scales + row * matrix.groups());
-    std::copy_n(room.made.zero_points + row * matrix.groups(), matrix.groups(), plain.zero_points + row * matrix.groups());
+    std::copy_n(room.made.scales + row * groups, groups, plain.scales + row * groups);
+    std::copy_n(room.made.zero_points + row * groups, groups, plain.zero_points + row * groups);
   }
   restore(matrix, plain, y);
   return Status::kOk;
@@ -285,14 +273,15 @@ Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Are
     measure_weights(w.data(), y, matrix, *sums);
     return Status::kOk;
   }
-  const FeedbackRoom room(matrix, arena);
+  FeedbackRoom room(w, matrix, arena);
   if (arena.status() != Status::kOk) return arena.status();
   if (const Status status = proven.run(w); status != Status::kOk) return status;
   round_matrix(w.data(), matrix, proven, result);
   restore(matrix, result, y);
+  if (const Status status = pass_errors_on(w, matrix, room, result, y); status != Status::kOk) return status;
   ErrorSums found;
-  const Status status = pass_errors_on(w, matrix, room, result, y, found);
-  if (status != Status::kOk || sums == nullptr) return status;
+  if (!room.judge.put(found)) return Status::kNonFinite;
+  if (sums == nullptr) return Status::kOk;
   measure_weights(w.data(), y, matrix, found);
   *sums = found;
   return Status::kOk;

@@ -46,8 +46,8 @@ struct InputCodes {
 ///   w     rows * columns, finite, and so are the scales of their whole ranges
 ///   sums  if not null: their errors; with moments also the errors of outputs
 /// Scales and zero points have the least weighted error among those that search_weighted_scale tries and that of search_qparams, as they are
-/// stored. With moments, a row whose output gets no better by passing errors on keeps the codes without it.
-/// Status:  kBadLayout for float zero points of longer groups; those of Arena.
+/// stored. With moments, OutputJudge chooses the rows that take codes with errors passed on.
+/// Status:  kBadLayout for float zero points of longer groups; kNonFinite if errors of outputs are not finite; those of Arena.
 [[nodiscard]] Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Arena& arena, InputCodes& result,
                                       ErrorSums* sums) noexcept;
 

@@ -3,6 +3,8 @@
 //   npm run build && SCALEPOINT_SAMPLES=... node tests/bench/outputs.mjs [--model FOLDER ...] [--types Q4_K_M,Q2_K] [--ways plain,importance,gptq]
 //                                                                        [--seeds 3] [--tokens 4096] [--bits 5,6]
 //
+// A way may have options of GPTQ behind it, such as gptq:damping=0.03 or gptq:heldBack=0.25.
+//
 // A model is a folder of a small llama; without one, TinyStories of the samples. (teach_llama.mjs makes another one.) Each seed draws texts of
 // 256 tokens from the model: `tokens` to calibrate, and as many others to judge. Embeddings and the output stay float16. Columns: mean
 // divergence with the standard error over texts; difference from the first way, and ratio to it, with standard errors of the paired texts; the
@@ -37,6 +39,13 @@ const choices = {
   outputs: ({ statistics }) => ({ method: 'gptq', data: statistics }),
 };
 
+/** A way and its options. @param {string} text */
+function parsedWay(text) {
+  const [way, option] = text.split(':');
+  const [name, value] = option?.split('=') ?? [];
+  return { way, options: name === undefined ? {} : { [name]: Number(value) } };
+}
+
 const types = ['Q4_K_M', 'Q3_K_M', 'Q2_K', 'Q5_K_M', 'Q6_K', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0'];
 
 /**
@@ -49,9 +58,16 @@ async function prepared(folder, { seeds, tokens }) {
   for (let seed = 1; seed <= seeds; seed++) {
     const all = await drawTexts(folder, { seed, texts: (2 * tokens) / textLength, length: textLength });
     const half = all.length / 2;
-    const statistics = await calibrateModel(file, joined(all.slice(0, half)), { chunkSize: textLength, moments: true });
-    const importance = new Blob([await statistics.bytes()]);
-    cases.push({ statistics, importance, texts: all.slice(half) });
+    /** @type {Map<number | undefined, import('../../dist/model.js').ModelStatistics>} */
+    const known = new Map();
+    /** @param {number} [heldBack] */
+    const statisticsOf = async (heldBack) => {
+      const options = { chunkSize: textLength, moments: true, heldBack };
+      if (!known.has(heldBack)) known.set(heldBack, await calibrateModel(file, joined(all.slice(0, half)), options));
+      return known.get(heldBack);
+    };
+    const importance = new Blob([await (await statisticsOf()).bytes()]);
+    cases.push({ statisticsOf, importance, texts: all.slice(half) });
   }
   return { file, cases };
 }
@@ -68,7 +84,7 @@ function report(label, found) {
     const each = seeds.map((values, i) => ratioOf(values, first[i]).value.toFixed(3)).join(' ');
     const compared =
       seeds === first ? '' : `${show(difference, 5).padStart(20)}  ${show(ratioOf(own, base), 3)}  (${each})`;
-    console.log(`${label.padEnd(8)} ${way.padEnd(16)} ${show(meanOf(own), 5)}  ${compared}`);
+    console.log(`${label.padEnd(8)} ${way.padEnd(22)} ${show(meanOf(own), 5)}  ${compared}`);
   }
 }
 
@@ -123,9 +139,12 @@ async function main() {
       const found = {};
       for (const way of values.ways.split(',')) {
         found[way] = [];
-        for (const one of cases) {
-          const made = await quantizeModel(file, { to, rules, ...ways[way](one) });
-          found[way].push(await divergences(await made.bytes(), file, one.texts));
+        const { way: name, options } = parsedWay(way);
+        const { heldBack, ...others } = options;
+        for (const { statisticsOf, importance, texts } of cases) {
+          const statistics = await statisticsOf(heldBack);
+          const made = await quantizeModel(file, { to, rules, ...ways[name]({ importance, statistics }), ...others });
+          found[way].push(await divergences(await made.bytes(), file, texts));
         }
       }
       report(to, found);

@@ -30,6 +30,7 @@ export {
 } from './core/option-problem.js';
 export { show } from './core/show.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
+export { mostHeldBack } from './formats/held-back.js';
 export { NamePattern } from './formats/name-pattern.js';
 export {
   aFile,

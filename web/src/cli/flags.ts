@@ -203,6 +203,12 @@ export const calibrateFlags = {
     about:
       'also write OUT.moments.safetensors, the second moments for --method gptq: 4 K² bytes for inputs of K columns',
   },
+  'held-back': {
+    type: 'string',
+    value: 'SHARE',
+    about:
+      'with --moments: the share of chunks or samples that is held back to judge codes by, which takes as much room again; 0 to 0.5 (default 0.125)',
+  },
   ranges: {
     type: 'boolean',
     about: 'ONNX: also write OUT.ranges.safetensors, the ranges of activations for --to int8-static',

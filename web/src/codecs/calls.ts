@@ -36,6 +36,11 @@ function check(status: StatusId): void {
   if (status !== StatusId.ok) throw new Error(`the core refused a tile with status ${status}`);
 }
 
+/** The error for moments that no numbers can have. */
+export function wrongMoments(): ScalepointError {
+  return new ScalepointError('BAD_FILE', 'the second moments of its inputs are not those of numbers');
+}
+
 /** Runs a call that takes its memory from the arena. Returns its result. */
 function inArena<R>(
   core: Core,
@@ -154,7 +159,17 @@ export function encodeTileByInputs(
   const { moments } = tile;
   if (moments === undefined) return encodeTile(core, tile, arena, plain, importance);
   return core.withRecord(MomentsRecord, moments, (record) =>
-    encodeTile(core, tile, arena, (at, ...rest) => fed(at, record, ...rest), importance),
+    encodeTile(
+      core,
+      tile,
+      arena,
+      (at, ...rest) => {
+        const status = fed(at, record, ...rest);
+        if (status === StatusId.nonFinite) throw wrongMoments();
+        return status;
+      },
+      importance,
+    ),
   );
 }
 

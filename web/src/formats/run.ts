@@ -160,6 +160,8 @@ export interface SummedInputs {
   readonly matrices: number;
   /** Rows that were counted. */
   readonly rows: number;
+  /** Rows among them that are held back from moments. */
+  readonly heldBackRows: number;
   /** Sum of squares of each column. */
   readonly squares: Float64Array<ArrayBuffer>;
 }
@@ -167,6 +169,8 @@ export interface SummedInputs {
 /** Sums over the inputs of a model's weights. */
 export interface CollectedSums {
   readonly samples: number;
+  /** Samples among them that are held back from moments. */
+  readonly heldBack: number;
   /** In the order of the graph. */
   readonly sums: readonly SummedInputs[];
   readonly unreached: readonly UnreachedWeight[];
@@ -180,6 +184,8 @@ export interface CollectRunsOptions extends Pick<RunOptions, 'runtime' | 'dimens
   readonly option: string;
   /** True to collect second moments. */
   readonly moments: boolean;
+  /** The share of samples that is held back from moments. */
+  readonly heldBack: number;
   /** True to collect ranges of activations. */
   readonly ranges: boolean;
   /** Opens files of samples. */
@@ -200,7 +206,7 @@ export interface CollectHooks {
   /** Before the first moments, with the inputs that have some. */
   onSums(sums: readonly SummedInputs[]): Promise<void>;
   /** With means of products of some inputs, a square of their columns. */
-  takeMoments(sums: SummedInputs, means: Float32Array<ArrayBuffer>): Promise<void>;
+  takeMoments(sums: SummedInputs, means: Float32Array<ArrayBuffer>, isHeldBack: boolean): Promise<void>;
 }
 
 /** Logits of a text: rows of the vocabulary, one for each token. */

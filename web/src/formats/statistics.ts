@@ -73,6 +73,8 @@ export interface ImportanceMatrix {
 export interface WeightMoments {
   readonly byteOffset: number;
   readonly columns: number;
+  /** Position of the moments of held-back data, of the same size; undefined without. */
+  readonly heldBackOffset?: number | undefined;
 }
 
 /** Second moments of the inputs of weights. */

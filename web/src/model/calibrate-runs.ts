@@ -3,6 +3,7 @@ import { ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { openWithin } from '../files/open.js';
 import type { ModelOutput } from '../files/sinks.js';
+import { tooFewToHoldBack } from '../formats/held-back.js';
 import type { ModelRuns, ModelSample, ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import { importanceOf } from '../language/collect.js';
@@ -18,6 +19,10 @@ interface RunsOptions extends TextOptions {
   readonly output: ModelOutput | undefined;
   readonly overwrite: boolean;
   readonly moments: boolean;
+  /** The share of samples that is held back from moments. */
+  readonly heldBack: number;
+  /** True if the caller gave it. */
+  readonly isShareGiven: boolean;
   readonly ranges: boolean;
   readonly run: Pick<RunOptions, 'runtime' | 'dimensions'>;
 }
@@ -26,6 +31,7 @@ interface RunsOptions extends TextOptions {
 interface RunStatistics extends Omit<MomentsFile, 'path'> {
   readonly tokens: number;
   readonly chunks: number;
+  readonly heldBackChunks?: number | undefined;
   readonly weights: readonly string[];
   readonly unreached: readonly UnreachedWeight[];
   readonly moments?: MomentsFile | undefined;
@@ -62,7 +68,7 @@ export async function calibrateRuns(
   opened: Opened,
   runs: ModelRuns,
   data: LanguageData | ModelSamples,
-  { output, overwrite, moments, ranges, run, ...others }: RunsOptions,
+  { output, overwrite, moments, heldBack, isShareGiven, ranges, run, ...others }: RunsOptions,
 ): Promise<RunStatistics> {
   const { signal, onProgress } = others;
   const beside = [...(moments ? [momentsEnd] : []), ...(ranges ? [rangesEnd] : [])];
@@ -74,6 +80,7 @@ export async function calibrateRuns(
       ...run,
       option: 'data',
       moments,
+      heldBack,
       ranges,
       signal,
       open: (input: Parameters<typeof openWithin>[1]) => openWithin(waiting, input),
@@ -91,13 +98,14 @@ export async function calibrateRuns(
       },
       async onSums(sums) {
         if (!moments) return;
-        layout = new MomentsLayout(sums, mostRows(sums));
+        const inputs = sums.map(({ names, columns, heldBackRows }) => ({ names, columns, heldBack: heldBackRows > 0 }));
+        const held = sums.reduce((most, { heldBackRows }) => Math.max(most, heldBackRows), 0);
+        layout = new MomentsLayout(inputs, { tokens: mostRows(sums) - held, heldBack: held });
         await second?.sized(layout.size).write(0, layout.header);
       },
-      async takeMoments({ names, columns }, means) {
-        const diagonal = Float32Array.from({ length: columns }, (_, i) => means[i * (columns + 1)] as number);
+      async takeMoments({ names }, means, isHeldBack) {
         const sink = second?.sized(layout?.size ?? 0);
-        if (sink !== undefined) await layout?.write(sink, names[0] as string, means, diagonal);
+        if (sink !== undefined) await layout?.write(sink, names[0] as string, means, isHeldBack);
       },
     });
     if (found.sums.length === 0) {
@@ -105,6 +113,9 @@ export async function calibrateRuns(
         'RUNTIME',
         'no inputs of weights were reached: the model has no such products, or no sample runs them',
       );
+    }
+    if (found.heldBack === 0 && isShareGiven && heldBack > 0) {
+      throw tooFewToHoldBack('data', found.samples, 2, 'samples');
     }
     // Write the importance, then the ranges.
     const tokens = mostRows(found.sums);
@@ -119,7 +130,7 @@ export async function calibrateRuns(
     }
     return {
       ...made,
-      ...(second === undefined ? {} : { moments: second.result() }),
+      ...(second === undefined ? {} : { moments: second.result(), heldBackChunks: found.heldBack }),
       ...(third === undefined ? {} : { ranges: third.result() }),
     };
   });

@@ -148,9 +148,11 @@ const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.lengt
 export type IsFar = (file: number) => boolean;
 
 /** The second moments of a matrix's inputs, as a task reads them. @param file index of the file that holds them */
-function momentsInput({ byteOffset: begin, columns }: WeightMoments, file: number): TileInput {
+function momentsInput({ byteOffset, heldBackOffset, columns }: WeightMoments, file: number): TileInput {
   const bytes = 4 * columns * columns;
-  return { form: float32Form, parts: [{ role: 'data', file, begin, bytes, count: 1, stride: bytes }] };
+  const part = (role: Role, begin: number) => ({ role, file, begin, bytes, count: 1, stride: bytes });
+  const heldBack = heldBackOffset === undefined ? [] : [part('heldBack', heldBackOffset)];
+  return { form: float32Form, parts: [part('data', byteOffset), ...heldBack] };
 }
 
 /** Cuts tensors into tiles. */

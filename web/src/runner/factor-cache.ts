@@ -2,9 +2,10 @@
  * Factors of second moments, by which rounding passes errors on. Tiles of one matrix, and matrices with the same inputs, share a factor, so some
  * stay in memory.
  */
-import type { FeedbackGroups, TileMoments } from '../codecs/codec.js';
+
+import { wrongMoments } from '../codecs/calls.js';
+import type { FeedbackGroups, StoredTile, TileMoments } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
-import { ScalepointError } from '../core/errors.js';
 import { type Factor, factorBytes, factorOf } from '../core/factor.js';
 import type { Core } from '../core/memory.js';
 import type { EncodeTask } from './task.js';
@@ -28,19 +29,25 @@ export class FactorCache {
   }
 
   /**
-   * The moments of a task with their factor. @param moments address of the second input of the task
+   * The moments of a task with their factor. @param parts addresses of the second input of the task, by role
    * @throws ScalepointError `BAD_FILE` for numbers that cannot be moments, `OUT_OF_MEMORY`
    */
-  momentsOf({ inputs: [, input], damping = 0, order, to }: EncodeTask, moments: number): TileMoments {
+  momentsOf({ inputs: [, input], damping = 0, order, to }: EncodeTask, parts: StoredTile['parts']): TileMoments {
+    const { data: moments = 0, heldBack = 0 } = parts;
     // They are the square of the number of inputs, in float32.
     const columns = Math.sqrt((input?.parts[0]?.bytes ?? 0) / 4);
     const groups = order === 'falling' ? codecOf(to).feedbackGroups?.(this.#core, to) : undefined;
-    const part = input?.parts[0];
-    const key = [part?.file, part?.begin, damping, groups?.group, groups?.outer].join();
-    const factor = this.#kept.find((kept) => kept.key === key) ?? this.#make(key, moments, columns, damping, groups);
+    const [part, held] = input?.parts ?? [];
+    const key = [part?.file, part?.begin, held?.begin, damping, groups?.group, groups?.outer].join();
+    let factor = this.#kept.find((kept) => kept.key === key);
+    if (factor === undefined) {
+      const n = columns * columns;
+      if (heldBack !== 0 && this.#core.module.firstNonFinite(heldBack, n) < n) throw wrongMoments();
+      factor = this.#make(key, moments, columns, damping, groups);
+    }
     this.#kept = [...this.#kept.filter((kept) => kept !== factor), factor];
     const { feedback, weights, damping: used, order: columnsOrder } = factor;
-    return { moments, feedback, weights, damping: used, order: columnsOrder };
+    return { moments, feedback, weights, damping: used, order: columnsOrder, heldBack };
   }
 
   /** Frees old factors until another one has room. */
@@ -63,8 +70,7 @@ export class FactorCache {
   ): KeptFactor {
     this.#makeRoom(factorBytes(columns));
     const factor = factorOf(this.#core, moments, columns, damping, groups);
-    if (factor === undefined) {
-      throw new ScalepointError('BAD_FILE', 'the second moments of its inputs are not those of numbers');
+    if (factor === undefined) throw wrongMoments();
     }
     return { ...factor, key };
   }

@@ -65,7 +65,9 @@ export interface EncodeTask {
   readonly kind: 'encode';
   readonly rows: number;
   readonly columns: number;
-  /** The rectangle; behind it the second moments of the matrix's inputs, if rounding is to pass errors on or `judges` is set. */
+  /**
+   * The rectangle; behind it the second moments of the matrix's inputs, and of held-back ones, if rounding is to pass errors on or `judges` is set.
+   */
   readonly inputs: readonly [TileInput] | readonly [TileInput, TileInput];
   /** Damping of these moments. */
   readonly damping?: number | undefined;
