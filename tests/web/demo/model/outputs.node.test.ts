@@ -364,7 +364,7 @@ it('says in one sentence a place what a result is like there', () => {
   });
   const gpu = { vendor: 'x', architecture: 'y', isSoftware: false, hasFloat16: false };
   const places = (...list: object[]) => placesText('q4', list as unknown as PlaceReport[]);
-  const wasm = { backend: 'wasm', a: run(0.001), b: run(0.00305) };
+  const wasm = { backend: 'wasm', a: run(0.001), b: run(0.003) };
   expect(places(wasm, { backend: 'webgpu', adapter: gpu, a: run(0.021), b: run(0.01) })).toBe(
     'On your GPU q4 is 2.1 times as fast as the original, and its outputs are off by 1.2 %. On the processor q4 takes 3.0 times as long as ' +
       'the original, and its outputs are off by 1.2 %.',
