@@ -32,6 +32,8 @@ export { show } from './core/show.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { mostHeldBack } from './formats/held-back.js';
 export { NamePattern } from './formats/name-pattern.js';
+export type { HostReady } from './formats/onnx/run/host.js';
+export { decodeMessage, encodeMessage } from './formats/onnx/run/message.js';
 export {
   aFile,
   type Flag,
@@ -41,7 +43,22 @@ export {
   type Words,
 } from './formats/options.js';
 export { formats } from './formats/registry.js';
-export type { ComparedLayer, ComparedOutput, InputArray, RunReport, UnreachedWeight } from './formats/run.js';
+export type {
+  BackendAnswer,
+  BackendJob,
+  BackendName,
+  BackendReport,
+  BackendRun,
+  ComparedLayer,
+  ComparedOutput,
+  GpuAdapter,
+  GpuPlacement,
+  InputArray,
+  NodeCheck,
+  RunBackend,
+  RunReport,
+  UnreachedWeight,
+} from './formats/run.js';
 export type { ComparedTensor } from './model/compare.js';
 export type { SizePoint, TypeFit } from './model/fit.js';
 export { modelInFolder } from './model/folder.js';
