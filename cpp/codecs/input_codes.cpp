@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "arrays/minifloat_loops.h"
 #include "calibration/feedback.h"
+#include "calibration/output_error.h"
 #include "codecs/block_codes.h"
 #include "codecs/block_codes_loops.h"
 #include "codecs/block_fit.h"

@@ -3,20 +3,20 @@ import { MatrixByMomentsRecord, MatrixCodesRecord, MomentsRecord, StatusId } fro
 import { outOfMemory, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { factorOf } from '../core/factor.js';
 import { addSums, measuresOf, type OutputErrors, sumCount } from '../core/measure.js';
-import { type Core, checkStatus, forEachTile, isModelsModule } from '../core/memory.js';
-import { exactly, type Hint, mention, ofType, oneOf, onlyWith, without } from '../core/option-problem.js';
+import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { exactly, type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
 import type { ErrorSum } from './error-sum.js';
 import type { Job } from './job.js';
 import { checkMatrix } from './layout.js';
 import type { QuantizeOptions } from './options.js';
 import { findParameters, withParameters } from './parameters.js';
-import type { Sinks } from './quantize-linear.js';
+import type { Sinks } from './sink.js';
 import { nonFiniteError, type Source, withWhole } from './source.js';
 import { dtypeInfo, dtypes } from './tensor.js';
 
 /** Options with second moments. */
-type HessianOptions = QuantizeOptions & { readonly hessian: Float32Array };
+export type HessianOptions = QuantizeOptions & { readonly hessian: Float32Array };
 
 /** A checked call. */
 interface Call {
@@ -42,15 +42,6 @@ const mostDamping = 10;
 const elementsAtATime = 1 << 20;
 const rowsTogether = 4;
 
-/** True with a `hessian`. @throws RangeError for options that only it has */
-export function hasHessian(options: QuantizeOptions): options is HessianOptions {
-  if (options.hessian !== undefined) return true;
-  for (const name of ['damping', 'order'] as const) {
-    if (options[name] !== undefined) throw rangeError(name, onlyWith('hessian'));
-  }
-  return false;
-}
-
 /** The columns of a group. @throws RangeError naming the member of `granularity` */
 function groupSizeOf({ granularity, layout }: Job): number {
   if (granularity.kind === 'per-tensor')
@@ -61,10 +52,8 @@ function groupSizeOf({ granularity, layout }: Job): number {
 }
 
 /** @throws TypeError or RangeError naming the option */
-function checked(core: Core, job: Job, options: HessianOptions): Call {
+function checked(job: Job, options: HessianOptions): Call {
   const { hessian, damping = usualDamping, order = 'falling', range, rounding, nonFinite, includeZero } = options;
-  if (!isModelsModule(core.module))
-    throw rangeError('hessian', { kind: 'absent' }, hessian, { kind: 'load', option: mention('blocks', true) });
   if (typedArrayName(hessian) !== 'Float32Array') throw typeError('hessian', ofType('Float32Array'), hessian);
   const [rows, columns] = checkMatrix(job.shape, 'shape');
   if (hessian.length !== columns * columns)
@@ -107,7 +96,7 @@ function withMoments<T>(
     const factor = factorOf(core, moments, columns, damping, falls ? { group: groupSize, outer: 0 } : undefined);
     if (factor === undefined) throw rangeError('hessian', { kind: 'state', state: 'positiveDefinite' }, hessian);
     try {
-      return f({ ...factor, moments });
+      return f({ ...factor, moments, heldBack: 0 });
     } finally {
       core.release(factor.feedback);
     }
@@ -175,7 +164,7 @@ export function quantizeByHessian(
   sinks: Sinks,
   errors: ErrorSum | undefined,
 ): OutputErrors | undefined {
-  const call = checked(core, job, options);
+  const call = checked(job, options);
   const { rows, columns, groupSize } = call;
   checkFinite(core, given);
   const all = new Float64Array(sumCount);

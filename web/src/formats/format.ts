@@ -4,7 +4,7 @@
  */
 import type { Form, Part, Role } from '../codecs/codec.js';
 import type { Note } from '../core/note.js';
-import type { ByteSource, FileInput } from '../files/bytes.js';
+import type { ByteSource, FileInput, OptionFile } from '../files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
 import type { Reason } from './reason.js';
 import type { ModelRuns, RunOptions, RunReport } from './run.js';
@@ -56,9 +56,6 @@ export interface OpenFile {
 
 /** Opens another file of a model in the same way as the given ones. */
 export type OpenInput = (input: FileInput) => Promise<ByteSource>;
-
-/** A file that an option names, or its handle in the browser. */
-export type OptionFile = FileInput | FileSystemFileHandle;
 
 /**
  * Reads a file that an option names, such as an importance matrix. Each input is opened, read and closed once, and the result is shared

@@ -71,7 +71,6 @@ export class FactorCache {
     this.#makeRoom(factorBytes(columns));
     const factor = factorOf(this.#core, moments, columns, damping, groups);
     if (factor === undefined) throw wrongMoments();
-    }
     return { ...factor, key };
   }
 }

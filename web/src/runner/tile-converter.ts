@@ -334,7 +334,8 @@ export class TileConverter {
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
     const plain = { rows, columns, type, source, roles, measures, ranges, piece };
     if (second === undefined) return codec.encode(this.#core, plain, to, arena);
-    if (task.judges) return this.#judge(codec.encode(this.#core, plain, to, arena), plain, to, second.data ?? 0);
+    if (task.judges)
+      return this.#judge(codec.encode(this.#core, plain, to, arena), plain, to, second.heldBack ?? second.data ?? 0);
     const moments = this.#factors.momentsOf(task, second);
     return codec.encode(this.#core, { ...plain, moments }, to, arena);
   }

@@ -1,8 +1,8 @@
 /** Options of ONNX results. */
 import { rangeError, typeError } from '../../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../../core/option-problem.js';
+import type { OptionFile } from '../../files/bytes.js';
 import { isFileInput, isHandle } from '../../files/open.js';
-import type { OptionFile } from '../format.js';
 import { checkRules, optionTable, type PlanChoices, type RangeOptions, searchedRange, toggle } from '../options.js';
 import { hasRanges, type StatisticsOfModel } from '../statistics.js';
 import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
