@@ -51,15 +51,22 @@ bool OutputJudge::put(ErrorSums& sums) const noexcept {
   sums.outputs = static_cast<double>(rows_);
   sums.output_x = output_x_;
   sums.held_outputs = moments_.held_back == nullptr ? 0 : sums.outputs;
-  sums.plain_outputs = sums.output_before = sums.output_error = sums.fitted_before = sums.fitted_error = 0;
+  // Sums on their own: pairs of members would be joined to vectors, lane by lane.
+  double plain = 0, fitted_before = 0, fitted_after = 0;
   for (size_t row = 0; row < rows_; row++) {
     const bool takes = is_fed(row);
-    const double before = before_[row], after = takes ? after_[row] : before;
-    sums.plain_outputs += takes ? 0 : 1;
-    sums.fitted_before += before;
-    sums.fitted_error += after;
-    sums.output_before += moments_.held_back == nullptr ? before : held_before_[row];
-    sums.output_error += moments_.held_back == nullptr ? after : takes ? held_after_[row] : held_before_[row];
+    plain += takes ? 0 : 1;
+    fitted_before += before_[row];
+    fitted_after += takes ? after_[row] : before_[row];
+  }
+  sums.plain_outputs = plain;
+  sums.fitted_before = sums.output_before = fitted_before;
+  sums.fitted_error = sums.output_error = fitted_after;
+  if (moments_.held_back != nullptr) {
+    sums.output_before = std::accumulate(held_before_, held_before_ + rows_, 0.0);
+    double held_after = 0;
+    for (size_t row = 0; row < rows_; row++) held_after += is_fed(row) ? held_after_[row] : held_before_[row];
+    sums.output_error = held_after;
   }
   return std::isfinite(sums.output_x) && std::isfinite(sums.output_before) && std::isfinite(sums.output_error);
 }

@@ -10,7 +10,7 @@ namespace {
 
 /// Share of the mean importance that each column gets in addition. Without it, the search gives up columns of little importance to fit the
 /// others, and their large errors hurt outputs more than the importance says. Measured with 0 to 0.5 in Q2_K, Q3_K and Q5_K of three models
-/// (tests/bench/outputs-orders.mjs): with 0, Q3_K of one had a divergence 1.3 times as large as with ggml's search, with 0.2 all were lower.
+/// (measured as tests/bench/outputs-orders.mjs does): with 0, Q3_K of one had a divergence 1.3 times as large as with ggml's search, with 0.2 all were lower.
 constexpr double kShareOfMean = 0.2;
 
 /// The sum of the squared errors of a block, each times its weight. All weights are equal if they are null.

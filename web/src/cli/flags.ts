@@ -215,7 +215,7 @@ export const calibrateFlags = {
   moments: {
     type: 'boolean',
     about:
-      'also write OUT.moments.safetensors, the second moments for --method gptq: 4 K² bytes for inputs of K columns',
+      'also write OUT.moments.safetensors, the second moments for --method gptq: 8 K² bytes for inputs of K columns, 4 K² with --held-back 0',
   },
   'held-back': {
     type: 'string',

@@ -9,7 +9,7 @@ import type { OnnxModel } from '../file/model.js';
 import { graphField, nodeField, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import { Graphs } from '../graph/graph.js';
 import { Edits } from '../write/edits.js';
-import { edited, type RunnableModel } from './runnable.js';
+import { editedModel, type RunnableModel } from './runnable.js';
 import type { Loadable } from './runtime.js';
 
 /** Types of values that nodes get from the reference, by onnxruntime's names. */
@@ -81,5 +81,5 @@ export function apartOf(model: OnnxModel, runnable: RunnableModel, reference: Va
   for (const name of outputs.values()) {
     edits.append(last, piecesField(graphField.output, [bytesPiece(textField(1, name))]));
   }
-  return { ...edited(model, edits, runnable), inputs, outputs };
+  return { ...editedModel(model, edits, runnable), inputs, outputs };
 }

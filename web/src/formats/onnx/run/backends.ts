@@ -18,7 +18,7 @@ import { runtimeName, type TypedRuntime } from './runtime.js';
 import { compareOutputs, compareValue } from './values.js';
 
 /** A model, and its run on wasm. */
-export interface JudgedModel extends RanModel {
+export interface ComparedModel extends RanModel {
   /** Its outputs with all optimizations. */
   readonly outputs: Values;
 }
@@ -52,7 +52,7 @@ const asMap = (answer: BackendAnswer & { kind: 'ran' }): Values => new Map(Objec
  */
 async function runOn(
   backend: RunBackend,
-  judged: JudgedModel,
+  judged: ComparedModel,
   original: Values,
   reference: RanModel | undefined,
   feeds: BackendJob['feeds'],
@@ -102,8 +102,8 @@ async function runOn(
  */
 export async function runOnBackends(
   backends: readonly RunBackend[],
-  a: JudgedModel,
-  b: JudgedModel,
+  a: ComparedModel,
+  b: ComparedModel,
   feeds: BackendJob['feeds'],
   layers: boolean,
   signal: AbortSignal | undefined,

@@ -4,7 +4,7 @@ import { type Hint, mention } from '../../../core/option-problem.js';
 import type { ReadOptionFile } from '../../format.js';
 import type { ComparedLayer, RunInput, RunOptions, RunReport, RunTensor } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { backendIn, innerValues, type JudgedModel, runOnBackends } from './backends.js';
+import { backendIn, type ComparedModel, innerValues, runOnBackends } from './backends.js';
 import { listening } from './execute.js';
 import { type Feeds, feedsOf } from './inputs.js';
 import { type GraphValue, type RunnableModel, runnableOf, withGraphOutputs } from './runnable.js';
@@ -119,7 +119,7 @@ export async function compareRuns(
   // Run both on the other backends.
   const plainFeeds = Object.fromEntries(Object.entries(fed).map(([name, value]) => [name, plain(value)]));
   const withFeeds = (values: Values): Values => new Map([...Object.entries(plainFeeds), ...values]);
-  const judged: readonly [JudgedModel, JudgedModel] = [
+  const judged: readonly [ComparedModel, ComparedModel] = [
     { model: a, runnable: first, outputs: before, values: withFeeds(inA) },
     { model: b, runnable: second, outputs: after, values: withFeeds(inB) },
   ];

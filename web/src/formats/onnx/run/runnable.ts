@@ -125,7 +125,7 @@ export async function runnableOf(model: OnnxModel): Promise<RunnableModel> {
 }
 
 /** The model with edits that add no data of tensors. */
-export function edited(model: OnnxModel, edits: Edits, { bytes, externalData }: RunnableModel): Loadable {
+export function editedModel(model: OnnxModel, edits: Edits, { bytes, externalData }: RunnableModel): Loadable {
   const parts = edits.apply(model, 0, model.source.size).map((piece): Uint8Array => {
     if ('bytes' in piece) return piece.bytes;
     if ('begin' in piece) return bytes.subarray(piece.begin, piece.end);

@@ -19,7 +19,7 @@ import { graphField, intOf, nodeField, type OnnxGraph, type OnnxNode, onnxTypeNu
 import type { Graphs, NodeInGraph, Value } from '../graph/graph.js';
 import { Edits } from '../write/edits.js';
 import { type ColumnPlace, type Parents, type ProductInputs, parentsOf } from './product-inputs.js';
-import { edited, type RunnableModel } from './runnable.js';
+import { editedModel, type RunnableModel } from './runnable.js';
 import type { Loadable } from './runtime.js';
 
 const [float, int64] = [onnxTypeNumber('F32'), onnxTypeNumber('I64')];
@@ -302,6 +302,6 @@ export class SumsGraph {
   /** The model with its sums. Call once. */
   finish(runnable: RunnableModel): Loadable {
     this.#removeRest();
-    return edited(this.#model, this.#edits, runnable);
+    return editedModel(this.#model, this.#edits, runnable);
   }
 }
