@@ -209,7 +209,8 @@ export const calibrateFlags = {
   },
   resume: {
     type: 'boolean',
-    about: 'go on behind the last finished layer of an interrupted run; its state is in .OUT.resume beside OUT',
+    about:
+      'go on behind the last finished layer or sample of an interrupted run; its state is in .OUT.resume beside OUT',
   },
   force: { type: 'boolean', short: 'f', about: 'replace OUT if it exists, and an interrupted run with other data' },
   quiet,

@@ -139,7 +139,9 @@ export async function calibrate(args: string[]): Promise<number> {
   const data = files === undefined ? await dataOf(values, 'calibrate') : { files };
   const sizes = { ...sizesOf(values), ...(dim === undefined ? {} : { run: { dimensions: dimensionsOf(dim) } }) };
   const signal = abortOnSignal(
-    resume ? 'interrupted; --resume goes on behind the last finished layer' : 'interrupted, nothing was written',
+    resume
+      ? 'interrupted; --resume goes on behind the last finished layer or sample'
+      : 'interrupted, nothing was written',
   );
   const progress = dataProgressLine(quiet);
   return withInput(

@@ -174,6 +174,22 @@ export interface CollectedSums {
   readonly ranges: ReadonlyMap<string, readonly [least: number, largest: number]>;
 }
 
+/** Sums up to a sample, as plain data for a file. */
+export interface SumsState {
+  readonly about: unknown;
+  readonly arrays: readonly Float64Array<ArrayBuffer>[];
+}
+
+/** Lets a run go on behind the last sample of an interrupted one. */
+export interface CollectResume {
+  /** The state that the interrupted run left. */
+  readonly found: SumsState | undefined;
+  /** Keeps a state. */
+  save(state: SumsState): Promise<void>;
+  /** The error for a state that no run has written, or for samples that changed. */
+  refused(what: 'state' | 'samples'): Error;
+}
+
 /** Options for collecting sums. */
 export interface CollectRunsOptions extends Pick<RunOptions, 'runtime' | 'dimensions'> {
   /** Name of the argument with the samples, for errors. */
@@ -184,6 +200,7 @@ export interface CollectRunsOptions extends Pick<RunOptions, 'runtime' | 'dimens
   readonly ranges: boolean;
   /** Opens files of samples. */
   readonly open: (input: FileInput) => Promise<ByteSource>;
+  readonly resume?: CollectResume | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -197,8 +214,8 @@ export interface CollectHooks {
     /** At least `done`; the number of all samples once it is known. */
     readonly total: number;
   }): void | Promise<void>;
-  /** Before the first moments, with the inputs that have some. */
-  onSums(sums: readonly SummedInputs[]): Promise<void>;
+  /** Before the first moments, with the inputs that have some. @param isFirst false if an interrupted run has handed over moments */
+  onSums(sums: readonly SummedInputs[], isFirst: boolean): Promise<void>;
   /** With means of products of some inputs, a square of their columns. */
   takeMoments(sums: SummedInputs, means: Float32Array<ArrayBuffer>): Promise<void>;
 }
