@@ -7,7 +7,7 @@ const config: KnipConfig = {
     'web/src/cli.ts',
     'web/src/conversions/huggingface/load-on-demand.ts',
     'scripts/reference/plugin.mjs',
-    'tests/bench/{big,big-language,onnx,outputs,outputs-linear,outputs-onnx,outputs-tokens,teach_llama}.mjs',
+    'tests/bench/{big,big-language,onnx,outputs,outputs-encoder,outputs-linear,outputs-onnx,outputs-tokens,teach_encoder,teach_llama}.mjs',
     'tests/consumers/run.mjs',
     'tests/consumers/app/*.js',
     'tests/types/{exports.mjs,optional.mjs,use.mts,dom.mts}',

@@ -297,6 +297,14 @@ export class Graph {
     return name;
   }
 
+  /** A scalar. @param {string} name @param {number} value */
+  integer(name, value) {
+    this.#tensors.push(
+      message(int(2, 7), text(8, name), field(9, Buffer.from(BigInt64Array.of(BigInt(value)).buffer))),
+    );
+    return name;
+  }
+
   /** A file. Inputs and outputs have the shapes [name, dims, element type], in which texts are unknown dimensions. */
   file(
     /** @type {[string, (number | string)[], number][]} */ inputs,
