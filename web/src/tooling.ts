@@ -40,7 +40,14 @@ export {
   type Words,
 } from './formats/options.js';
 export { formats } from './formats/registry.js';
-export type { ComparedLayer, ComparedOutput, InputArray, RunReport, UnreachedWeight } from './formats/run.js';
+export type {
+  ComparedLayer,
+  ComparedOutput,
+  InputArray,
+  OutputsEvaluation,
+  RunReport,
+  UnreachedWeight,
+} from './formats/run.js';
 export type { ComparedTensor } from './model/compare.js';
 export type { SizePoint, TypeFit } from './model/fit.js';
 export { modelInFolder } from './model/folder.js';

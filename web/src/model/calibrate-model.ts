@@ -7,10 +7,10 @@ import type { MomentsFile } from '../formats/statistics.js';
 import type { LanguageData } from '../language/tokens.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { checkRunOptions } from './compare-models.js';
-import { checkTextOptions, type TextOptions } from './evaluate-model.js';
 import { withModel } from './open.js';
 import { modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
+import { checkTextOptions, type TextOptions } from './text-options.js';
 import { checkOptions } from './work-options.js';
 
 /** Options of `calibrateModel`. */

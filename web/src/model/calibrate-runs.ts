@@ -1,27 +1,20 @@
 /** Statistics of models that a runtime runs on samples. */
-import { ScalepointError, typeError } from '../core/errors.js';
-import { ofType } from '../core/option-problem.js';
+import { ScalepointError } from '../core/errors.js';
 import type { Waiting } from '../core/waiting.js';
 import type { FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
 import type { ByteSink, ModelOutput } from '../files/sinks.js';
-import type {
-  CollectResume,
-  ModelRuns,
-  ModelSample,
-  ModelSamples,
-  RunOptions,
-  UnreachedWeight,
-} from '../formats/run.js';
+import type { CollectResume, ModelRuns, ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import { importanceOf } from '../language/collect.js';
 import { MomentsLayout } from '../language/moments-file.js';
 import { rangesFile } from '../language/ranges-file.js';
 import type { LanguageData } from '../language/tokens.js';
-import { chunkedTokens, type TextOptions } from './evaluate-model.js';
 import type { Opened } from './open.js';
 import type { PassState } from './pass-state.js';
 import { momentsEnd, rangesEnd, withOutputFiles } from './statistics-output.js';
+import type { TextOptions } from './text-options.js';
+import { isLanguageData, samplesOfTexts } from './text-samples.js';
 
 /** Options of `calibrateModel`, checked. */
 interface RunsOptions extends TextOptions {
@@ -41,31 +34,6 @@ interface RunStatistics extends Omit<MomentsFile, 'path'> {
   readonly unreached: readonly UnreachedWeight[];
   readonly moments?: MomentsFile | undefined;
   readonly ranges?: MomentsFile | undefined;
-}
-
-const isText = (one: unknown) => typeof one === 'string' || ArrayBuffer.isView(one) || Array.isArray(one);
-
-/** True for texts and ids, which are not samples. */
-function isLanguageData(data: LanguageData | ModelSamples): data is LanguageData {
-  if (typeof data === 'string' || ArrayBuffer.isView(data)) return true;
-  return Array.isArray(data) && data.length > 0 && data.every((one) => isText(one) || typeof one === 'number');
-}
-
-/** Samples of texts: one for each chunk. */
-async function samplesOfTexts(
-  opened: Opened,
-  runs: ModelRuns,
-  data: LanguageData,
-  options: TextOptions,
-): Promise<ModelSample[]> {
-  if (runs.tokens === undefined) {
-    throw typeError('data', ofType('iterable of samples', '{ files }'), data);
-  }
-  const limits = { vocabulary: runs.tokens, context: Number.POSITIVE_INFINITY };
-  const { ids, size } = await chunkedTokens('data', data, [opened], limits, options);
-  const samples: ModelSample[] = [];
-  for (let at = 0; at < ids.length; at += size) samples.push(runs.sampleOf(ids.subarray(at, at + size)));
-  return samples;
 }
 
 /** Data by which a run notices that its samples changed. Samples that come one after the other are compared as they come. */

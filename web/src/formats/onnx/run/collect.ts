@@ -21,7 +21,7 @@ import { type SumOutputs, SumsGraph } from './sums-graph.js';
 const mostEntries = 2 ** 25;
 
 /** Sums over all samples so far. */
-export interface OpenSums extends SummedInputs {
+interface OpenSums extends SummedInputs {
   readonly shared: JointInputs;
   rows: number;
   /** Upper triangle of the sums of products, row by row; undefined if they are not wanted in this pass. */

@@ -10,8 +10,8 @@ import { type GraphValue, type RunnableModel, runnableOf, withGraphOutputs } fro
 import { failed, type Loadable, loadRuntime, type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
 import { sumsOf } from './sums.js';
 
-const onlyInA: SkippedOutputReason = { kind: 'onlyInA', text: 'only A has it' };
-const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
+export const onlyInA: SkippedOutputReason = { kind: 'onlyInA', text: 'only A has it' };
+export const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
 
 type Values = ReadonlyMap<string, RuntimeTensor>;
 
@@ -23,7 +23,7 @@ export function runtimeNumbers({ type, data }: RuntimeTensor): ArrayLike<number>
 }
 
 /** The reason not to compare two values; undefined if they can be compared. */
-function whyNotCompared(a: RuntimeTensor, b: RuntimeTensor): SkippedOutputReason | undefined {
+export function whyNotCompared(a: RuntimeTensor, b: RuntimeTensor): SkippedOutputReason | undefined {
   if (a.dims.join() !== b.dims.join()) {
     const text = `shapes ${a.dims.join('×')} and ${b.dims.join('×')}`;
     return { kind: 'shapes', a: a.dims, b: b.dims, text };

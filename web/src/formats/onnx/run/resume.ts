@@ -48,7 +48,7 @@ async function digestAfter(before: string, { inputs }: NamedSample): Promise<str
 }
 
 /** The upper triangle of a square of so many columns. */
-export const triangle = (columns: number): Float64Array<ArrayBuffer> => new Float64Array((columns * (columns + 1)) / 2);
+const triangle = (columns: number): Float64Array<ArrayBuffer> => new Float64Array((columns * (columns + 1)) / 2);
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
