@@ -249,12 +249,12 @@ async function openArray(source: ByteSource): Promise<OpenArray> {
   return { dtype, shape, bytes, read, close: () => source.close() };
 }
 
-async function openEntry(source: ByteSource, place: PlacedEntry): Promise<OpenArray> {
+/** @param isWhole true if all of it will be read */
+async function openEntry(source: ByteSource, place: PlacedEntry, isWhole: boolean): Promise<OpenArray> {
   if (place.entry.method === 0) return openArray(storedSource(source, place));
   const inflated = new InflatedSource(source, place);
   try {
-    const { verbatim } = await openNpy(inflated);
-    if (verbatim) return await openArray(inflated);
+    if (!isWhole && (await openNpy(inflated)).verbatim) return await openArray(inflated);
     // Columns are read in another order than they lie in the file.
     return await openArray(await openSource(await inflated.read(0, inflated.size)));
   } catch (error) {
@@ -308,9 +308,11 @@ async function openUpTo(
     const name = quoted(source.name ?? 'a file of inputs');
     throw new ScalepointError('UNKNOWN_FORMAT', `${name} is not a .npy or .npz file`);
   }
+  const isWhole = most < Number.POSITIVE_INFINITY;
   const arrays = new Map<string, OpenArray>();
   try {
-    for (const [name, place] of await placesIn(source, check, most)) arrays.set(name, await openEntry(source, place));
+    for (const [name, place] of await placesIn(source, check, most))
+      arrays.set(name, await openEntry(source, place, isWhole));
     return arrays;
   } catch (error) {
     await closeAll(arrays);
