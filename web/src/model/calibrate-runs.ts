@@ -75,79 +75,83 @@ export async function calibrateRuns(
   const beside = [...(moments ? [momentsEnd] : []), ...(ranges ? [rangesEnd] : [])];
   let state: PassState | undefined;
   try {
-    const made = await withOutputFiles(opened, { output, overwrite, signal, beside }, async ([main, ...more], waiting) => {
-      const [second, third] = [moments ? more[0] : undefined, ranges ? more.at(-1) : undefined];
-      const samples = isLanguageData(data) ? await samplesOfTexts(opened, runs, data, others) : data;
+    const made = await withOutputFiles(
+      opened,
+      { output, overwrite, signal, beside },
+      async ([main, ...more], waiting) => {
+        const [second, third] = [moments ? more[0] : undefined, ranges ? more.at(-1) : undefined];
+        const samples = isLanguageData(data) ? await samplesOfTexts(opened, runs, data, others) : data;
 
-      // Find the state of an interrupted run.
-      if (files !== undefined && place !== undefined) {
-        const stamps = { model: await files.stampsOf(opened.model.files), data: await stampOf(data, waiting) };
-        const { dimensions = {} } = run;
-        state = await files.PassState.open(
-          place,
-          { ...stamps, options: { moments, ranges, dimensions } },
-          overwrite,
-          waiting,
-        );
-      }
-      const options = {
-        ...run,
-        option: 'data',
-        moments,
-        ranges,
-        signal,
-        open: (input: FileInput) => openWithin(waiting, input),
-        resume: files && state && resumeOf(state, files.damaged),
-      };
+        // Find the state of an interrupted run.
+        if (files !== undefined && place !== undefined) {
+          const stamps = { model: await files.stampsOf(opened.model.files), data: await stampOf(data, waiting) };
+          const { dimensions = {} } = run;
+          state = await files.PassState.open(
+            place,
+            { ...stamps, options: { moments, ranges, dimensions } },
+            overwrite,
+            waiting,
+          );
+        }
+        const options = {
+          ...run,
+          option: 'data',
+          moments,
+          ranges,
+          signal,
+          open: (input: FileInput) => openWithin(waiting, input),
+          resume: files && state && resumeOf(state, files.damaged),
+        };
 
-      // Run the model.
-      let layout: MomentsLayout | undefined;
-      let momentsSink: Pick<ByteSink, 'write'> | undefined;
-      let rested = performance.now();
-      const found = await runs.collect(samples, options, {
-        async onSample({ pass, passes, done, total }) {
-          onProgress?.({ phase: 'calibrate', unit: 'samples', pass, passes, done, total });
-          if (performance.now() - rested < 50) return;
-          // Let the page draw.
-          await new Promise((resolve) => setTimeout(resolve));
-          rested = performance.now();
-        },
-        async onSums(sums, isFirst) {
-          if (second === undefined) return;
-          layout = new MomentsLayout(sums, mostRows(sums));
-          const sink = second.sized(layout.size);
-          momentsSink = (await state?.moments(isFirst)) ?? sink;
-          if (isFirst) await momentsSink.write(0, layout.header);
-        },
-        async takeMoments({ names, columns }, means) {
-          const diagonal = Float32Array.from({ length: columns }, (_, i) => means[i * (columns + 1)] as number);
-          if (momentsSink !== undefined) await layout?.write(momentsSink, names[0] as string, means, diagonal);
-        },
-      });
-      if (state !== undefined && layout !== undefined)
-        await state.copyMoments(layout.size, (second as NonNullable<typeof second>).sized(layout.size));
-      if (found.sums.length === 0) {
-        throw new ScalepointError(
-          'RUNTIME',
-          'no inputs of weights were reached: the model has no such products, or no sample runs them',
-        );
-      }
-      const tokens = mostRows(found.sums);
-      const { file, weights } = importanceOf(found.sums, found.samples, Math.ceil(tokens / found.samples));
-      await main?.sized(file.length).write(0, file);
-      const { unreached, samples: chunks } = found;
-      const { size, bytes, blob } = (main as NonNullable<typeof main>).result();
-      const made = { tokens, chunks, weights, unreached, size, bytes, blob };
-      if (third !== undefined) {
-        const file = rangesFile(found.ranges, chunks);
-        await third.sized(file.length).write(0, file);
-      }
-      return {
-        ...made,
-        ...(second === undefined ? {} : { moments: second.result() }),
-        ...(third === undefined ? {} : { ranges: third.result() }),
-      };
-    });
+        // Run the model.
+        let layout: MomentsLayout | undefined;
+        let momentsSink: Pick<ByteSink, 'write'> | undefined;
+        let rested = performance.now();
+        const found = await runs.collect(samples, options, {
+          async onSample({ pass, passes, done, total }) {
+            onProgress?.({ phase: 'calibrate', unit: 'samples', pass, passes, done, total });
+            if (performance.now() - rested < 50) return;
+            // Let the page draw.
+            await new Promise((resolve) => setTimeout(resolve));
+            rested = performance.now();
+          },
+          async onSums(sums, isFirst) {
+            if (second === undefined) return;
+            layout = new MomentsLayout(sums, mostRows(sums));
+            const sink = second.sized(layout.size);
+            momentsSink = (await state?.moments(isFirst)) ?? sink;
+            if (isFirst) await momentsSink.write(0, layout.header);
+          },
+          async takeMoments({ names, columns }, means) {
+            const diagonal = Float32Array.from({ length: columns }, (_, i) => means[i * (columns + 1)] as number);
+            if (momentsSink !== undefined) await layout?.write(momentsSink, names[0] as string, means, diagonal);
+          },
+        });
+        if (state !== undefined && layout !== undefined)
+          await state.copyMoments(layout.size, (second as NonNullable<typeof second>).sized(layout.size));
+        if (found.sums.length === 0) {
+          throw new ScalepointError(
+            'RUNTIME',
+            'no inputs of weights were reached: the model has no such products, or no sample runs them',
+          );
+        }
+        const tokens = mostRows(found.sums);
+        const { file, weights } = importanceOf(found.sums, found.samples, Math.ceil(tokens / found.samples));
+        await main?.sized(file.length).write(0, file);
+        const { unreached, samples: chunks } = found;
+        const { size, bytes, blob } = (main as NonNullable<typeof main>).result();
+        const made = { tokens, chunks, weights, unreached, size, bytes, blob };
+        if (third !== undefined) {
+          const file = rangesFile(found.ranges, chunks);
+          await third.sized(file.length).write(0, file);
+        }
+        return {
+          ...made,
+          ...(second === undefined ? {} : { moments: second.result() }),
+          ...(third === undefined ? {} : { ranges: third.result() }),
+        };
+      },
+    );
     await state?.remove();
     return made;
   } finally {

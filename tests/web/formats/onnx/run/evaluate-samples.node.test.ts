@@ -6,7 +6,7 @@ import {
   compareModels,
   evaluateModel,
   quantizeModel,
-  type Runtime,
+  type RunOptions,
   readFloats,
 } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
@@ -116,7 +116,7 @@ describe('outputs on samples', () => {
 const packages = new URL('../../../../transformers/node_modules/', import.meta.url).pathname;
 describe.skipIf(!existsSync(`${packages}onnxruntime-node`))('onnxruntime-node as the runtime', () => {
   it('gives the same but for rounding', async () => {
-    const runtime = createRequire(packages)('onnxruntime-node') as Runtime;
+    const runtime = createRequire(packages)('onnxruntime-node') as NonNullable<RunOptions['runtime']>;
     const run = { runtime };
     const own = await calibrateModel(model, samples);
     const native = await calibrateModel(model, samples, { run });

@@ -7,8 +7,8 @@ import type { OnnxModel } from '../file/model.js';
 import { rangedValues } from '../graph/activations.js';
 import { Graphs } from '../graph/graph.js';
 import { feedsFrom } from './inputs.js';
-import { findInputs, reasonFor, type JointInputs } from './product-inputs.js';
-import { ResumableRun } from './resume.js';
+import { findInputs, type JointInputs, reasonFor } from './product-inputs.js';
+import { SampleRun } from './resume.js';
 import { type RunnableModel, runnableOf } from './runnable.js';
 import { failed, loadRuntime, type RuntimeTensor, type Session, type TypedRuntime, withSession } from './runtime.js';
 import { type NamedSample, type Samples, samplesOf } from './samples.js';
@@ -194,7 +194,7 @@ export async function collectFromRuns(
   signal?.throwIfAborted();
   const ranged = options.ranges ? rangedValues(graphs, model.weights) : [];
   const ranges = new Map<string, readonly [number, number]>();
-  const run = new ResumableRun(options.resume, passes.length, all, ranged, ranges);
+  const run = new SampleRun(options.resume, passes.length, all, ranged, ranges);
   let count = Array.isArray(data) ? data.length : run.count;
   let left: readonly OpenSums[] = all;
   const handSums = async () => {

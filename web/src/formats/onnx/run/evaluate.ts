@@ -13,7 +13,7 @@ import type {
   SkippedOutputReason,
 } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { numbersOf, onlyInA, onlyInB, whyNotCompared } from './compare.js';
+import { onlyInA, onlyInB, runtimeNumbers, whyNotCompared } from './compare.js';
 import { feedsFrom } from './inputs.js';
 import { runnableOf } from './runnable.js';
 import { failed, loadRuntime, withSession } from './runtime.js';
@@ -61,7 +61,7 @@ class OutputErrors {
   #worst: EvaluatedOutput['worst'] | undefined;
 
   add(sample: number, reference: Output, output: Output): void {
-    const [x, y] = [numbersOf(reference), numbersOf(output)];
+    const [x, y] = [runtimeNumbers(reference), runtimeNumbers(output)];
     const sums = sumsOf(x, y);
     if (nonFiniteOf(sums) > 0) this.#mismatched += mismatchesOf(x, y);
     addSums(this.#sums, sums);

@@ -61,7 +61,7 @@ function aboutOf({ about }: SumsState, sums: number): About | undefined {
 }
 
 /** A run with or without states in files. Passes and samples come in order. */
-export class ResumableRun {
+export class SampleRun {
   readonly #resume: CollectResume | undefined;
   readonly #all: readonly KeptSums[];
   readonly #ranged: readonly string[];
