@@ -21,6 +21,13 @@ export const worker = {
   output: { file: 'web/src/runner/scalepoint-worker.js', format: 'esm', sourcemap: true },
 };
 
+/** The file that runs models in a page or a process of the command line, without imports. It is written next to the file that starts it. */
+export const runner = {
+  input: 'web/src/formats/onnx/run/host.ts',
+  external: [/^node:/],
+  output: { file: 'web/src/cli/scalepoint-run.js', format: 'esm', sourcemap: true },
+};
+
 /**
  * Gives modules that apps use without the rest of scalepoint/model chunks of their own, so that every bundler can leave out the rest. They
  * are entries while chunks are cut; the entries themselves are empty and are removed.

@@ -103,8 +103,8 @@ Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& 
   return encode(tile, codes, *arena, result);
 }
 
-Status encode_matmul_nbits_with_feedback(const codecs::Tile& tile, const codecs::MatMulNBits& codes, const codecs::Moments& moments,
-                                         codecs::Arena* arena, codecs::Encoded& result) {
+Status encode_matmul_nbits_with_feedback(const codecs::Tile& tile, const codecs::MatMulNBits& codes,
+                                         const codecs::Moments& moments, codecs::Arena* arena, codecs::Encoded& result) {
   return encode_with_feedback(tile, codes, moments, *arena, result);
 }
 
@@ -132,6 +132,14 @@ Status decode_elements(const codecs::Tile& tile, codecs::Arena* arena, DecodedTi
 
 Status observe_tile(const codecs::Tile& tile, codecs::Arena* arena, ObservedTile& result) {
   return observe(tile, *arena, result.range, result.problem);
+}
+
+/// The errors of outputs that rows y of a matrix make in place of rows x, without feedback: only these sums are set.
+/// moments: columns * columns floats, symmetric.
+Status sum_output_errors(const float* x, const float* y, uint32_t rows, uint32_t columns, const float* moments,
+                         codecs::Arena* arena, ErrorSums& result) {
+  result = {};
+  return codecs::sum_output_errors({x, size_t{rows} * columns}, y, columns, moments, *arena, result);
 }
 
 // -------------------------------------------------------------------------------------------------------------- calibration
@@ -184,6 +192,70 @@ Status factor_moments(const float* moments, uint32_t columns, double damping, co
   }
   return scalepoint::factor_moments({scratch, size}, columns, damping, {scratch + size, factor_scratch_size(columns)},
                                     {feedback, size}, {weights, columns}, result.used);
+}
+
+/// The first entry of n * n moments that is not finite, is a negative square, or differs from its mirror image by more than a thousandth of
+/// what both columns allow; n * n without.
+size_t check_moments(const float* moments, uint32_t n) {
+  for (size_t j = 0; j < n; j++) {
+    for (size_t i = 0; i < n; i++) {
+      const float value = moments[j * n + i];
+      if (!std::isfinite(value)) return j * n + i;
+    }
+    if (moments[j * n + j] < 0) return j * n + j;
+  }
+  constexpr double kShare = 1e-3;
+  for (size_t j = 0; j < n; j++) {
+    for (size_t i = 0; i < j; i++) {
+      const double difference = std::fabs(double{moments[j * n + i]} - moments[i * n + j]);
+      const double most = std::sqrt(double{moments[i * n + i]} * moments[j * n + j]);
+      if (difference > kShare * most) return j * n + i;
+    }
+  }
+  return size_t{n} * n;
+}
+
+/// The diagonal of n * n moments.
+void moments_diagonal(const float* moments, uint32_t n, float* diagonal) {
+  for (size_t i = 0; i < n; i++) diagonal[i] = moments[i * n + i];
+}
+
+/// Codes of `rows` rows of floats. kOverflow if a scale or what rounding passes on leaves float32.
+Status quantize_by_moments(const float* w, uint32_t rows, const MatrixByMoments& matrix, const codecs::Moments& moments,
+                           codecs::Arena* arena, MatrixCodes& result) {
+  const int32_t lowest = matrix.dtype.is_signed ? -(1 << (matrix.dtype.bits - 1)) : 0;
+  codecs::InputMatrix form;
+  form.rows = rows;
+  form.columns = matrix.columns;
+  form.group_size = matrix.group_size;
+  form.bits = matrix.dtype.bits;
+  form.symmetric = matrix.symmetric;
+  form.importance = matrix.importance;
+  form.moments = &moments;
+  const size_t sets = form.sets();
+  if (matrix.scales != nullptr) {
+    auto* const zero_points = arena->take<float>(sets);
+    if (arena->status() != Status::kOk) return arena->status();
+    for (size_t i = 0; i < sets; i++) zero_points[i] = static_cast<float>(matrix.zero_points[i] - lowest);
+    form.given_scales = matrix.scales;
+    form.given_zero_points = zero_points;
+  }
+  codecs::InputCodes made;
+  result.sums = {};
+  if (const Status status = codecs::make_input_codes({w, form.size()}, form, *arena, made, &result.sums); status != Status::kOk) {
+    return status;
+  }
+  auto* const zero_points = arena->take<int32_t>(sets);
+  if (arena->status() != Status::kOk) return arena->status();
+  for (size_t i = 0; i < sets; i++) {
+    if (!std::isfinite(made.scales[i])) return Status::kOverflow;
+    zero_points[i] = static_cast<int32_t>(made.zero_points[i]) + lowest;
+  }
+  for (size_t i = 0; i < form.size(); i++) made.codes[i] = static_cast<uint8_t>(made.codes[i] + lowest);
+  result.codes = reinterpret_cast<const std::byte*>(made.codes);
+  result.scales = made.scales;
+  result.zero_points = zero_points;
+  return Status::kOk;
 }
 
 /// sums[i] += more[i], for n sums.

@@ -13,6 +13,7 @@
 #include "codecs/dequantize_linear.h"
 #include "codecs/elements.h"
 #include "codecs/ggml.h"
+#include "codecs/input_codes.h"
 #include "codecs/matmul_bnb4.h"
 #include "codecs/matmul_nbits.h"
 #include "door.h"
@@ -24,6 +25,25 @@ namespace scalepoint::door {
 /// The floats of a tile.
 struct DecodedTile {
   const float* x;
+};
+
+/// Codes of rows that are multiplied with inputs, by the moments of these.
+struct MatrixByMoments {
+  uint32_t columns;
+  uint32_t group_size;  ///< neighbors in a row that share a scale. 0: whole rows
+  DType dtype;          ///< of at most 8 bits
+  bool symmetric;
+  const float* importance;  ///< weights of the squared errors without feedback, one for each column
+  const float* scales;      ///< of all groups, with zero_points; null: they are searched for
+  const int32_t* zero_points;
+};
+
+/// Codes of a byte each, scales and zero points, and their errors.
+struct MatrixCodes {
+  const std::byte* codes;
+  const float* scales;
+  const int32_t* zero_points;
+  ErrorSums sums;
 };
 
 /// The range of a tile, or a problem.

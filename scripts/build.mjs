@@ -3,11 +3,11 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
-import { inline, packages, worker } from '../rolldown.config.mjs';
+import { inline, packages, runner, worker } from '../rolldown.config.mjs';
 import { findEmscripten } from './emscripten.mjs';
 import { makeDoor } from './make_door.mjs';
 import { setup } from './setup.mjs';
@@ -145,12 +145,15 @@ const wasm = {
   },
 };
 
+/** Files without imports: that of workers, and the one that runs models for the command line. */
+const single = [worker, runner].map(({ output: { file } }) => file);
+
 /** @type {Step} */
 const workerFile = {
   name: 'worker',
   from: ['web/src', 'rolldown.config.mjs'],
-  to: [worker.output.file, `${worker.output.file}.map`],
-  make: () => bundle([worker]),
+  to: single.flatMap((file) => [file, `${file}.map`]),
+  make: () => bundle([worker, runner]),
 };
 
 /** A file as embedded.mjs has it. @param {Uint8Array} bytes */
@@ -190,8 +193,8 @@ const dist = {
     finishTypes(join(root, 'dist'));
     for (const name of wasmModules)
       copyFileSync(join(root, `web/src/core/${name}.wasm`), join(root, `dist/${name}.wasm`));
-    for (const end of ['', '.map']) {
-      copyFileSync(join(root, worker.output.file + end), join(root, `dist/scalepoint-worker.js${end}`));
+    for (const file of single) {
+      for (const end of ['', '.map']) copyFileSync(join(root, file + end), join(root, 'dist', basename(file) + end));
     }
   },
 };

@@ -17,11 +17,16 @@ struct ErrorSums {
   // With w, the weight of the squared errors of a column. 0 if all columns have the same weight.
   double weighted_error = 0;  ///< sum w e^2
   double weighted_x = 0;      ///< sum w x^2
-  // With H, the second moments of a matrix's inputs. 0 without them.
+  // With H, the second moments of a matrix's inputs: those on held-back data if there are some. 0 without them.
   double output_x = 0;       ///< sum over rows of x H x'
   double output_before = 0;  ///< the same of the errors without feedback
   double output_error = 0;   ///< the same of the errors e
   double damping = 0;        ///< largest damping of H
+  double outputs = 0;        ///< number of rows
+  double held_outputs = 0;   ///< number of rows with errors on held-back data
+  double plain_outputs = 0;  ///< number of rows that keep their codes without feedback
+  double fitted_before = 0;  ///< output_before on the data that the codes were fitted to
+  double fitted_error = 0;   ///< output_error on these
 };
 
 }  // namespace scalepoint

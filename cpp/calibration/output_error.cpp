@@ -22,8 +22,12 @@ void output_errors(std::span<const float> x, const float* y, size_t columns, std
     double sums[kFeedbackRows] = {};
     for (size_t at = 0; at < columns; at += kSpan) {
       const size_t span = std::min(kSpan, columns - at);
+      // Pairs with columns before the span count twice, because H is symmetric.
+      const float* const rows_of_span = moments.data() + at * columns;
       std::fill_n(product, span * kFeedbackRows, 0.0f);
-      loops::pass_errors_on(difference, columns, moments.data() + at * columns, columns, columns, span, product);
+      loops::pass_errors_on(difference, columns, rows_of_span, columns, at, span, product);
+      for (size_t i = 0; i < span * kFeedbackRows; i++) product[i] *= 2;
+      loops::pass_errors_on(difference + at, columns, rows_of_span + at, columns, span, span, product);
       for (size_t j = 0; j < span; j++) {
         for (size_t r = 0; r < kFeedbackRows; r++) {
           sums[r] += static_cast<double>(product[j * kFeedbackRows + r]) * difference[r * columns + at + j];

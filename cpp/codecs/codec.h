@@ -102,6 +102,8 @@ struct Moments {
   const float* weights;             ///< one for each column
   double damping = 0;               ///< that was used
   const uint32_t* order = nullptr;  ///< that feedback and weights are in: see falling_order. Null: columns as they are
+  /// The same as `moments`, of data that took no part in them. Null: errors are those on the data of `moments`.
+  const float* held_back = nullptr;
 };
 
 /// A rectangle of a tensor in the form of a codec.

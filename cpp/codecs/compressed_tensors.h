@@ -51,7 +51,7 @@ struct CompressedTensors {
 ///          does not hold whole groups, or if there are ranges of rows but groups are smaller.
 [[nodiscard]] Status encode(const Tile& tile, const CompressedTensors& codes, Arena& arena, Encoded& result) noexcept;
 
-/// The same with importance and moments: whole rows that pass their errors on. A row whose output gets no better keeps the codes of `encode`.
+/// The same with importance and moments: whole rows that pass their errors on. OutputJudge chooses the rows that take these codes.
 /// A measured tile has the errors of outputs before and after.
 [[nodiscard]] Status encode_with_feedback(const Tile& tile, const CompressedTensors& codes, const Moments& moments, Arena& arena,
                                           Encoded& result) noexcept;

@@ -32,7 +32,8 @@ struct Form {
 
   Status init(uint32_t rows_of_tile, uint32_t columns_of_tile) {
     const int32_t bits = codes.bits;
-    if ((bits != 2 && bits != 4 && bits != 8) || (codes.scale != ElementType::kF32 && codes.scale != ElementType::kF16)) {
+    if ((bits != 2 && bits != 4 && bits != 8) || (codes.reduced && (bits != 8 || has_blocks())) ||
+        (codes.scale != ElementType::kF32 && codes.scale != ElementType::kF16)) {
       return Status::kBadDType;
     }
     rows = rows_of_tile;
@@ -68,7 +69,9 @@ struct Form {
   }
   [[nodiscard]] uint64_t scale_bytes() const { return codes.scale == ElementType::kF16 ? 2 : 4; }
   [[nodiscard]] uint64_t packed(uint64_t n) const { return packed_bytes(n, codes.bits); }
-  [[nodiscard]] DType dtype() const { return {codes.bits, codes.is_signed}; }
+  /// Bits of the range of codes.
+  [[nodiscard]] int32_t range_bits() const { return codes.reduced ? 7 : codes.bits; }
+  [[nodiscard]] DType dtype() const { return {range_bits(), codes.is_signed}; }
   [[nodiscard]] QuantizationSpec spec() const {
     return {.dtype = dtype(),
             .scheme = codes.symmetric ? Scheme::kSymmetric : Scheme::kAsymmetric,
@@ -463,7 +466,7 @@ Status encode_by_inputs(const Tile& tile, const DequantizeLinear& codes, const M
   const InputMatrix matrix = {.rows = rows,
                               .columns = columns,
                               .group_size = form.has_blocks() ? codes.block_size : 0,
-                              .bits = codes.bits,
+                              .bits = form.range_bits(),
                               .symmetric = codes.symmetric,
                               .negative = form.has_blocks(),
                               .scale = codes.scale,
@@ -474,10 +477,14 @@ Status encode_by_inputs(const Tile& tile, const DequantizeLinear& codes, const M
   if (status != Status::kOk) return status;
   // Store them in the order of the tile.
   const size_t groups = matrix.groups();
-  const int32_t flip = codes.is_signed ? 1 << (codes.bits - 1) : 0;
+  const int32_t flip = codes.is_signed ? 1 << (matrix.bits - 1) : 0;
+  // Codes of int8 are stored minus 128, reduced ones minus 64.
+  const auto shift = static_cast<uint8_t>(codes.is_signed ? (1 << (codes.bits - 1)) - flip : 0);
   for (size_t row = 0; row < rows; row++) {
     const uint8_t* const from = made.codes + row * columns;
-    for (size_t i = 0; i < columns; i++) ordered[turned ? i * rows + row : row * columns + i] = from[i];
+    for (size_t i = 0; i < columns; i++) {
+      ordered[turned ? i * rows + row : row * columns + i] = static_cast<uint8_t>(from[i] + shift);
+    }
     for (size_t group = 0; group < groups; group++) {
       const size_t set = row * groups + group, to = turned ? group * rows + row : set;
       set_scales[to] = made.scales[set];

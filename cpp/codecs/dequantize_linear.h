@@ -22,6 +22,8 @@ struct DequantizeLinear {
   int32_t bits = 8;  ///< 2, 4 or 8
   bool is_signed = true;
   bool symmetric = true;
+  /// True: codes of 8 bits have the range of a 7-bit integer, so that 16 bits hold each sum of two products with uint8.
+  bool reduced = false;
   Sharing sharing = Sharing::kTile;
   uint32_t block_size = 0;                ///< elements of a block; the last block of a line may be shorter
   ElementType scale = ElementType::kF32;  ///< kF32 or kF16
@@ -39,7 +41,8 @@ struct DequantizeLinear {
 /// Range:   from the smallest to the largest value, widened to hold 0; or from search_qparams. For sets larger than a tile, tile.ranges has
 ///          the range of each set, or, with a search, its scale and zero point (see observe).
 /// Scale:   without blocks symmetric 2 absmax / (2^bits - 2), asymmetric (max - min) / (2^bits - 1), in double, rounded to float32
-///          last. Below the smallest normal float it is 1, and the zero point 0. In blocks as choose_blocks has it.
+///          last. Below the smallest normal float it is 1, and the zero point 0. In blocks as choose_blocks has it. The bits of reduced
+///          codes are 7 here.
 /// Zero:    symmetric 0, or 2^(bits - 1) if unsigned; asymmetric round_half_even(qmin - min / scale) with the scale in double.
 /// Codes:   saturate(round_half_even(x / scale) + zero point), with the scale as it is stored. In blocks as choose_blocks has it.
 ///
@@ -55,7 +58,7 @@ struct DequantizeLinear {
 /// kTile is a layout without them. `search` counts for nothing then, and the tile has no ranges.
 [[nodiscard]] Status encode(const Tile& tile, const DequantizeLinear& codes, Arena& arena, Encoded& result) noexcept;
 
-/// The same with importance, for codes that pass their errors on. An output that gets no better keeps the codes of `encode`. A measured
+/// The same with importance, for codes that pass their errors on. OutputJudge chooses the outputs that take these. A measured
 /// tile has the errors of outputs before and after.
 /// Status:  also kBadLayout without importance.
 [[nodiscard]] Status encode_with_feedback(const Tile& tile, const DequantizeLinear& codes, const Moments& moments, Arena& arena,

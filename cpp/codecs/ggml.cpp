@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "calibration/block_grids.h"
 #include "calibration/feedback.h"
-#include "calibration/output_error.h"
 #include "codecs/elements.h"
+#include "codecs/output_judge.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -76,36 +75,28 @@ Status encode_with_feedback(const Tile& tile, const Ggml& ggml, const Moments& m
   // Take all memory, and encode without feedback.
   const float* x = nullptr;
   if (const Status status = decode(tile, arena, x); status != Status::kOk) return status;
+  const std::span<const float> w(x, size);
   auto* const numbers = arena.take<BlockNumbers>(size / elements);
   auto* const codes = arena.take<uint8_t>(size);
   auto* const blocks = arena.take<std::byte>(size / elements * bytes);
   auto* const restored = arena.take<float>(size);
-  auto* const before = arena.take<double>(rows);
-  auto* const after = arena.take<double>(rows);
+  OutputJudge judge(w, columns, moments, arena);
   if (arena.status() != Status::kOk) return arena.status();
   BlockFeedbackGrid grid(ggml.to, columns, numbers);
-  const size_t scratch_size = std::max(feedback_scratch_size(rows, columns, grid), output_error_scratch_size(columns));
+  const size_t scratch_size = feedback_scratch_size(rows, columns, grid);
   const std::span<float> scratch(arena.take<float>(scratch_size), scratch_size);
   if (const Status status = encode(tile, ggml, arena, result); status != Status::kOk) return status;
   if (result.problem.kind != ProblemKind::kNone) return Status::kOk;
   const std::byte* const plain = result.data.data;
-  const std::span<const float> w(x, size), squares(moments.moments, columns * columns);
-  const auto errors_of = [&](const float* y, double* errors) {
-    output_errors(w, y, columns, squares, scratch, {errors, rows});
-    return std::accumulate(errors, errors + rows, 0.0);
-  };
-  ErrorSums sums = result.sums;
-  sums.output_x = errors_of(nullptr, before);
-  sums.damping = moments.damping;
   if (const Status status = dequantize_blocks({plain, result.data.size}, ggml.to, {restored, size}); status != Status::kOk)
     return status;
-  sums.output_before = sums.output_error = errors_of(restored, before);
+  judge.judge_plain(restored);
 
   // Encode with feedback.
   Status status = quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns},
                                          scratch, {codes, size}, {moments.order, moments.order == nullptr ? 0 : columns});
   if (status == Status::kOverflow) {
-    if (tile.measure) result.sums = sums;
+    if (!judge.put(result.sums)) return Status::kNonFinite;
     return Status::kOk;
   }
   if (status != Status::kOk) return status;
@@ -114,27 +105,21 @@ Status encode_with_feedback(const Tile& tile, const Ggml& ggml, const Moments& m
   const std::span<const std::byte> made(blocks, rows * row_bytes);
   status = dequantize_blocks(made, ggml.to, {restored, size});
   if (status != Status::kOk) return status;
-  errors_of(restored, after);
+  judge.judge_fed(restored);
   // Keep the rows that got no better.
-  sums.output_error = 0;
   for (size_t row = 0; row < rows; row++) {
-    const bool is_better = after[row] < before[row];
-    if (!is_better) std::copy_n(plain + row * row_bytes, row_bytes, blocks + row * row_bytes);
-    sums.output_error += is_better ? after[row] : before[row];
+    if (!judge.is_fed(row)) std::copy_n(plain + row * row_bytes, row_bytes, blocks + row * row_bytes);
   }
   result.data = {blocks, rows * row_bytes};
+  ErrorSums measured;
+  if (!judge.put(measured)) return Status::kNonFinite;
   if (!tile.measure) return Status::kOk;
   status = dequantize_blocks(made, ggml.to, {restored, size});
   if (status != Status::kOk) return status;
-  ErrorSums measured;
   const uint64_t step = step_over(columns, size);
   for (uint64_t at = 0; at < size; at += step) {
     measure(tile, at, x + at, restored + at, static_cast<size_t>(std::min<uint64_t>(step, size - at)), measured);
   }
-  measured.output_x = sums.output_x;
-  measured.output_before = sums.output_before;
-  measured.output_error = sums.output_error;
-  measured.damping = sums.damping;
   result.sums = measured;
   return Status::kOk;
 }

@@ -18,7 +18,7 @@ struct Ggml {
 /// Status:  those of check and Arena; kBadDType for unsupported types; kBadLayout unless the tile holds whole blocks.
 [[nodiscard]] Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result) noexcept;
 
-/// The same for whole rows that pass their errors on. A row whose output gets no better keeps the blocks of `encode`, and so do all rows
+/// The same for whole rows that pass their errors on. OutputJudge chooses the rows that take these blocks; all keep those of `encode`
 /// if errors leave the range of the type. A measured tile has the errors of outputs before and after.
 /// Status: also kBadDType for types without feedback.
 [[nodiscard]] Status encode_with_feedback(const Tile& tile, const Ggml& ggml, const Moments& moments, Arena& arena,

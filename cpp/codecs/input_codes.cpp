@@ -10,6 +10,7 @@
 #include "codecs/block_codes.h"
 #include "codecs/block_codes_loops.h"
 #include "codecs/block_fit.h"
+#include "codecs/output_judge.h"
 #include "ranges/range_search.h"
 #include "ranges/range_weighted.h"
 #include "ranges/range_weighted_loops.h"
@@ -71,9 +72,32 @@ class FloatZeroGrid final : public FeedbackGrid {
   float moved_[kMostLine];
 };
 
+/// Codes with given scales and zero points.
+class GivenGrid final : public FeedbackGrid {
+ public:
+  GivenGrid(const InputMatrix& matrix, const InputCodes& made) : FeedbackGrid(matrix.group_size), matrix_(matrix), made_(made) {}
+
+  bool choose(size_t row, size_t group, const float*, const float*, size_t, RowGrid& grid) override {
+    const size_t set = row * matrix_.groups() + group;
+    grid.scale = made_.scales[set] = matrix_.given_scales[set];
+    const float zero_point = made_.zero_points[set] = matrix_.given_zero_points[set];
+    grid.low = -zero_point;
+    grid.high = static_cast<float>((1 << matrix_.bits) - 1) - zero_point;
+    return true;
+  }
+
+ private:
+  const InputMatrix& matrix_;
+  const InputCodes made_;
+};
+
 /// Calls f with the grid of a matrix, which stores scales and zero points.
 template <class F>
 auto with_grid(const InputMatrix& matrix, const InputCodes& made, F f) {
+  if (matrix.given_scales != nullptr) {
+    GivenGrid grid(matrix, made);
+    return f(grid);
+  }
   if (matrix.float_zero_points) {
     FloatZeroGrid grid(matrix, made.scales, made.zero_points);
     return f(grid);
@@ -96,7 +120,9 @@ auto with_grid(const InputMatrix& matrix, const InputCodes& made, F f) {
 class ProvenSearch {
  public:
   ProvenSearch(const InputMatrix& matrix, Arena& arena)
-      : matrix_(matrix), is_used_(!matrix.float_zero_points), layout_{Granularity::kPerGroup, matrix.columns, 1, matrix.group()} {
+      : matrix_(matrix),
+        is_used_(!matrix.float_zero_points && matrix.given_scales == nullptr),
+        layout_{Granularity::kPerGroup, matrix.columns, 1, matrix.group()} {
     const size_t sets = is_used_ ? matrix.sets() : 0;
     scales_ = arena.take<float>(sets);
     zero_points_ = arena.take<int32_t>(sets);
@@ -109,8 +135,8 @@ class ProvenSearch {
     const QuantizationSpec spec = {.dtype = {matrix_.bits, false},
                                    .scheme = matrix_.symmetric ? Scheme::kSymmetric : Scheme::kAsymmetric,
                                    .symmetric_range = SymmetricRange::kFull};
-    return search_qparams(w, layout_, spec, RangeMethod::kMse, 100, scratch_, {scales_, matrix_.sets()}, {zero_points_, matrix_.sets()},
-                          {matrix_.importance, matrix_.columns});
+    return search_qparams(w, layout_, spec, RangeMethod::kMse, 100, scratch_, {scales_, matrix_.sets()},
+                          {zero_points_, matrix_.sets()}, {matrix_.importance, matrix_.columns});
   }
 
   /// Takes the result for a set, as it is stored, if it has a smaller error than that of the grid.
@@ -195,13 +221,13 @@ void measure_weights(const float* w, const float* y, const InputMatrix& matrix, 
 /// Memory of the codes with feedback.
 struct FeedbackRoom {
   InputCodes made;
-  double *before, *after;
+  OutputJudge judge;
   std::span<float> scratch;
 
-  FeedbackRoom(const InputMatrix& matrix, Arena& arena)
-      : made(take_codes(matrix, arena)), before(arena.take<double>(matrix.rows)), after(arena.take<double>(matrix.rows)) {
+  FeedbackRoom(std::span<const float> w, const InputMatrix& matrix, Arena& arena)
+      : made(take_codes(matrix, arena)), judge(w, matrix.columns, *matrix.moments, arena) {
     const size_t size = with_grid(matrix, made, [&](const FeedbackGrid& grid) {
-      return std::max(feedback_scratch_size(matrix.rows, matrix.columns, grid), output_error_scratch_size(matrix.columns));
+      return feedback_scratch_size(matrix.rows, matrix.columns, grid);
     });
     scratch = {arena.take<float>(size), size};
   }
@@ -209,18 +235,10 @@ struct FeedbackRoom {
 
 /// Replaces the codes of the rows whose outputs get better by passing errors on.
 /// @param y memory for restored values, which holds those of `plain`
-Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, const FeedbackRoom& room, const InputCodes& plain,
-                      float* y, ErrorSums& sums) {
+Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, FeedbackRoom& room, const InputCodes& plain, float* y) {
   const Moments& moments = *matrix.moments;
-  const size_t rows = matrix.rows, columns = matrix.columns;
-  const std::span<const float> squares(moments.moments, columns * columns);
-  const auto errors_of = [&](const float* values, double* errors) {
-    output_errors(w, values, columns, squares, room.scratch, {errors, rows});
-    return std::accumulate(errors, errors + rows, 0.0);
-  };
-  sums.output_x = errors_of(nullptr, room.before);
-  sums.output_before = sums.output_error = errors_of(y, room.before);
-  sums.damping = moments.damping;
+  const size_t columns = matrix.columns, groups = matrix.groups();
+  room.judge.judge_plain(y);
   const Status status = with_grid(matrix, room.made, [&](FeedbackGrid& grid) {
     return quantize_with_feedback(w, columns, grid, {moments.feedback, columns * columns}, {moments.weights, columns},
                                   room.scratch, {room.made.codes, w.size()},
@@ -229,15 +247,12 @@ Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, const
   // Weights that leave float32 on the way keep their codes.
   if (status != Status::kOk) return status == Status::kOverflow ? Status::kOk : status;
   restore(matrix, room.made, y);
-  errors_of(y, room.after);
-  sums.output_error = 0;
-  for (size_t row = 0; row < rows; row++) {
-    const bool is_better = room.after[row] < room.before[row];
-    sums.output_error += is_better ? room.after[row] : room.before[row];
-    if (!is_better) continue;
+  room.judge.judge_fed(y);
+  for (size_t row = 0; row < matrix.rows; row++) {
+    if (!room.judge.is_fed(row)) continue;
     std::copy_n(room.made.codes + row * columns, columns, plain.codes + row * columns);
-    std::copy_n(room.made.scales + row * matrix.groups(), matrix.groups(), plain.scales + row * matrix.groups());
-    std::copy_n(room.made.zero_points + row * matrix.groups(), matrix.groups(), plain.zero_points + row * matrix.groups());
+    std::copy_n(room.made.scales + row * groups, groups, plain.scales + row * groups);
+    std::copy_n(room.made.zero_points + row * groups, groups, plain.zero_points + row * groups);
   }
   restore(matrix, plain, y);
   return Status::kOk;
@@ -260,16 +275,35 @@ Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Are
     measure_weights(w.data(), y, matrix, *sums);
     return Status::kOk;
   }
-  const FeedbackRoom room(matrix, arena);
+  FeedbackRoom room(w, matrix, arena);
   if (arena.status() != Status::kOk) return arena.status();
   if (const Status status = proven.run(w); status != Status::kOk) return status;
   round_matrix(w.data(), matrix, proven, result);
   restore(matrix, result, y);
+  if (const Status status = pass_errors_on(w, matrix, room, result, y); status != Status::kOk) return status;
   ErrorSums found;
-  const Status status = pass_errors_on(w, matrix, room, result, y, found);
-  if (status != Status::kOk || sums == nullptr) return status;
+  if (!room.judge.put(found)) return Status::kNonFinite;
+  if (sums == nullptr) return Status::kOk;
   measure_weights(w.data(), y, matrix, found);
   *sums = found;
+  return Status::kOk;
+}
+
+Status sum_output_errors(std::span<const float> w, const float* y, size_t columns, const float* moments, Arena& arena,
+                         ErrorSums& sums) noexcept {
+  if (columns == 0 || w.size() % columns != 0) return Status::kBadLayout;
+  const size_t rows = w.size() / columns, size = output_error_scratch_size(columns);
+  const std::span<double> errors(arena.take<double>(rows), rows);
+  const std::span<float> scratch(arena.take<float>(size), size);
+  if (arena.status() != Status::kOk) return arena.status();
+  const auto sum_of = [&](const float* values) {
+    output_errors(w, values, columns, {moments, columns * columns}, scratch, errors);
+    return std::accumulate(errors.begin(), errors.end(), 0.0);
+  };
+  const double error = sum_of(y);
+  sums.output_x += sum_of(nullptr);
+  sums.output_before += error;
+  sums.output_error += error;
   return Status::kOk;
 }
 

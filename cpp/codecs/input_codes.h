@@ -24,6 +24,9 @@ struct InputMatrix {
   ElementType scale = ElementType::kF32;  ///< kF32, kF16 or kBF16, the latter without float zero points
   const float* importance = nullptr;      ///< weights of the squared errors, one for each column
   const Moments* moments = nullptr;       ///< null: rounding passes no errors on
+  /// Scales, positive and finite, and zero points of all sets, which are kept as they are. Null: they are searched for.
+  const float* given_scales = nullptr;
+  const float* given_zero_points = nullptr;
 
   [[nodiscard]] size_t size() const { return rows * columns; }
   [[nodiscard]] size_t group() const { return group_size == 0 ? columns : group_size; }
@@ -43,10 +46,15 @@ struct InputCodes {
 ///   w     rows * columns, finite, and so are the scales of their whole ranges
 ///   sums  if not null: their errors; with moments also the errors of outputs
 /// Scales and zero points have the least weighted error among those that search_weighted_scale tries and that of search_qparams, as they are
-/// stored. With moments, a row whose output gets no better by passing errors on keeps the codes without it.
-/// Status:  kBadLayout for float zero points of longer groups; those of Arena.
+/// stored. With moments, OutputJudge chooses the rows that take codes with errors passed on.
+/// Status:  kBadLayout for float zero points of longer groups; kNonFinite if errors of outputs are not finite; those of Arena.
 [[nodiscard]] Status make_input_codes(std::span<const float> w, const InputMatrix& matrix, Arena& arena, InputCodes& result,
                                       ErrorSums* sums) noexcept;
+
+/// Adds the errors of outputs that rows y make in place of rows w, which no errors were passed on in: output_x, output_before, output_error.
+/// @param moments columns * columns, symmetric
+[[nodiscard]] Status sum_output_errors(std::span<const float> w, const float* y, size_t columns, const float* moments,
+                                       Arena& arena, ErrorSums& sums) noexcept;
 
 /// The rows of a tile that are multiplied with inputs: those of the tile, or its columns if `turned`. Takes memory for columns from the
 /// arena.

@@ -41,7 +41,7 @@ struct MatMulNBits {
 /// search_weighted_scale tries, as they are stored; scales may be negative. `search` counts for nothing then, and a tile is one piece.
 [[nodiscard]] Status encode(const Tile& tile, const MatMulNBits& codes, Arena& arena, Encoded& result) noexcept;
 
-/// The same with importance, for codes that pass their errors on. A column whose output gets no better keeps the codes of `encode`. A
+/// The same with importance, for codes that pass their errors on. OutputJudge chooses the columns that take these codes. A
 /// measured tile has the errors of outputs before and after.
 /// Status:  also kBadLayout without importance.
 [[nodiscard]] Status encode_with_feedback(const Tile& tile, const MatMulNBits& codes, const Moments& moments, Arena& arena,

@@ -477,15 +477,12 @@ constexpr bool rules_fit_types() {
 }
 static_assert(rules_fit_types());
 
-/// Weights of the elements of a block, 1 on average. Columns with an importance of 0 get a tiny weight, so that they are still fitted among
-/// equally good results.
-void make_weights(const float* importance, size_t n, float* weights) {
+/// Scales weights so that they are 1 on average. Null stands for equal ones.
+void normalize_weights(const float* given, size_t n, float* weights) {
   double sum = 0;
-  for (size_t i = 0; i < n; i++) sum += importance != nullptr ? importance[i] : 0;
-  const double factor = sum > 0 ? static_cast<double>(n) / sum : 0, least = sum > 0 ? 0x1p-20 : 1;
-  for (size_t i = 0; i < n; i++) {
-    weights[i] = static_cast<float>((importance != nullptr ? importance[i] * factor : 0) + least);
-  }
+  for (size_t i = 0; i < n; i++) sum += given != nullptr ? given[i] : 1;
+  const double factor = static_cast<double>(n) / sum;
+  for (size_t i = 0; i < n; i++) weights[i] = static_cast<float>((given != nullptr ? given[i] : 1) * factor);
 }
 
 }  // namespace
@@ -496,10 +493,10 @@ const BestRule& best_rule(BlockType type) {
   return *rule;
 }
 
-void quantize_best(const BestRule& rule, const float* x, const float* importance, std::byte* out) {
+void quantize_best(const BestRule& rule, const float* x, const float* given, std::byte* out) {
   float weights[kLongestBlock];
   Parts parts = {};
-  make_weights(importance, size_t{rule.size} * rule.count, weights);
+  normalize_weights(given, size_t{rule.size} * rule.count, weights);
   if (rule.highest != 0) {
     SuperBlock(rule, x, weights).find(parts);
   } else {

@@ -41,8 +41,8 @@ struct BestRule {
 /// The rule of a type, which is `searched`.
 [[nodiscard]] const BestRule& best_rule(BlockType type);
 
-/// Searches for a block. All of x is finite. `importance` holds the weights of the squared errors: finite and not negative; null if all are
-/// equal. Magnitudes whose squares overflow or underflow float32 give poor blocks: quantize_blocks keeps ggml's blocks if they are better.
-void quantize_best(const BestRule& rule, const float* x, const float* importance, std::byte* out);
+/// Searches for a block. All of x is finite. `given` holds the weights of the squared errors: finite and above 0; null if all are equal.
+/// Magnitudes whose squares overflow or underflow float32 give poor blocks: improve_blocks keeps ggml's blocks if they are better.
+void quantize_best(const BestRule& rule, const float* x, const float* given, std::byte* out);
 
 }  // namespace scalepoint::loops

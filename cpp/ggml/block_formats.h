@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "ggml/best_search_loops.h"
+#include "ggml/best_search.h"
 #include "ggml/ggml_loops.h"
 #include "ggml/ggml_types.h"
 
@@ -30,11 +30,10 @@ inline constexpr BlockFormat kQ4_0Format = {BlockType::kQ4_0, loops::quantize_q4
                                             loops::quantize_weighted_q4_0, Mean::kRow};
 inline constexpr BlockFormat kQ8_0Format = {BlockType::kQ8_0, loops::quantize_q8_0, loops::dequantize_q8_0};
 
-/// The types of a module, and its better search if it has one: null, or loops::best_rule and loops::quantize_best.
+/// The types of a module, and its better search: null if it has no such search.
 struct BlockFormats {
   std::span<const BlockFormat> types;
-  decltype(&loops::best_rule) best_rule = nullptr;
-  decltype(&loops::quantize_best) quantize_best = nullptr;
+  decltype(&improve_blocks) improve = nullptr;
 };
 
 /// A module links one of the two files that define this function: block_formats_arrays.cpp or block_formats_models.cpp. Code that

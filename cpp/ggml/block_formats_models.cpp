@@ -49,7 +49,7 @@ constexpr bool all_types_have_loops() {
 }
 static_assert(all_types_have_loops());
 
-constexpr BlockFormats kFormats = {kTypes, loops::best_rule, loops::quantize_best};
+constexpr BlockFormats kFormats = {kTypes, improve_blocks};
 
 }  // namespace
 

@@ -74,33 +74,6 @@ bool quantize_plain(const BlockFormat& format, const float* x, size_t n, std::by
   return true;
 }
 
-/// The sum of the squared errors of a block, each times its importance.
-double block_error(const BlockFormat& format, size_t elements, const float* x, const float* importance, const std::byte* block) {
-  float restored[loops::kLongestBlock];
-  format.dequantize(block, 1, restored);
-  double sum = 0;
-  for (size_t i = 0; i < elements; i++) {
-    const double error = static_cast<double>(x[i]) - restored[i];
-    sum += (importance == nullptr ? 1 : importance[i]) * error * error;
-  }
-  return sum;
-}
-
-/// Replaces blocks by those of the better search if these have lower errors.
-void improve(const BlockFormat& format, const loops::BestRule& rule, const float* x, size_t n, std::span<const float> importance,
-             std::byte* out) {
-  const auto [elements, bytes] = block_size(format.type);
-  const size_t row = importance.size() / elements;
-  std::byte made[loops::kLongestBlock];
-  for (size_t i = 0; i < n; i++, x += elements, out += bytes) {
-    const float* const weights = row == 0 ? nullptr : importance.data() + i % row * elements;
-    block_formats().quantize_best(rule, x, weights, made);
-    if (block_error(format, elements, x, weights, made) < block_error(format, elements, x, weights, out)) {
-      std::copy_n(made, bytes, out);
-    }
-  }
-}
-
 const BlockFormat* find(BlockType type) {
   const std::span<const BlockFormat> types = block_formats().types;
   const auto format = std::find_if(types.begin(), types.end(), [=](const BlockFormat& f) { return f.type == type; });
@@ -108,7 +81,7 @@ const BlockFormat* find(BlockType type) {
 }
 
 /// True if the module has the better search for a type.
-bool has_best(const BlockFacts& facts) { return facts.searched && block_formats().best_rule != nullptr; }
+bool has_best(const BlockFacts& facts) { return facts.searched && block_formats().improve != nullptr; }
 
 /// True if `bytes` is the size of n elements. Compares counts of blocks, so that products do not overflow.
 bool fits(BlockSize size, size_t n, size_t bytes) {
@@ -135,8 +108,7 @@ Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::
   const bool weighted = row > 0 && facts.importance != Importance::kIgnored;
   const bool good = weighted ? quantize_rows(*format, x.data(), n, importance, blocks.data())
                              : quantize_plain(*format, x.data(), n, blocks.data());
-  if (good && search == BlockSearch::kBest)
-    improve(*format, block_formats().best_rule(type), x.data(), n, importance, blocks.data());
+  if (good && search == BlockSearch::kBest) block_formats().improve(*format, x.data(), n, importance, blocks.data());
   if (good) return Status::kOk;
   return first_non_finite(x) < x.size() ? Status::kNonFinite : Status::kOverflow;
 }

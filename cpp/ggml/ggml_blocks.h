@@ -31,8 +31,8 @@ enum class BlockSearch : int32_t {
 ///          empty, has the length of a row; x then holds whole rows, and a row whole blocks.
 /// Weights: importance[j] is the weight of the squared errors of column j: finite and not negative. BlockFacts::importance lists the types
 ///          that ignore or need it.
-/// Search:  with kBest, the sum of the squared errors of a block, each times the importance of its column, is at most that of the usual
-///          block. Both builds give the same bytes.
+/// Search:  with kBest, the sum of the squared errors of a block is at most that of the usual block, where each counts by the weight that
+///          improve_blocks (best_search.h) gives its column. Both builds give the same bytes.
 /// Status:  kBadDType, also for kBest unless the type is `searched`, or for types that need importance and get none; kSizeMismatch;
 ///          kNonFinite if x holds NaN or an infinity; kOverflow if a scale or minimum is beyond float16, so that its block would be
 ///          restored as infinities, or if products of elements and importance are beyond float32, where ggml ends the process. blocks are

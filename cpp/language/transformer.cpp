@@ -27,10 +27,22 @@ void softmax(float* scores, size_t n) {
   for (size_t i = 0; i < n; i++) scores[i] = static_cast<float>(scores[i] / sum);
 }
 
+/// The same with powers in float32, which take a third of the time: for the many scores of attention.
+void fast_softmax(float* scores, size_t n) {
+  const float largest = *std::max_element(scores, scores + n);
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) {
+    scores[i] = std::exp(scores[i] - largest);
+    sum += scores[i];
+  }
+  const double inverse = 1 / sum;
+  for (size_t i = 0; i < n; i++) scores[i] = static_cast<float>(scores[i] * inverse);
+}
+
 double gate_value(Gate function, double x) {
   switch (function) {
     case Gate::kSilu:
-      return x / (1 + std::exp(-x));
+      return x / (1 + static_cast<double>(std::exp(static_cast<float>(-x))));
     case Gate::kGeluTanh:
       return x / 2 * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
     default:
@@ -91,17 +103,26 @@ Status attend(std::span<const float> q, std::span<const float> k, std::span<cons
       for (uint32_t head = 0; head < spec.heads; head++) {
         const float* const query = q.data() + token * width + head * head_size;
         const size_t at = head / share * head_size;
-        for (size_t other = first; other < last; other++) {
-          float score = loops::dot(query, k.data() + other * key_width + at, head_size) * spec.scale;
-          if (spec.softcap > 0) score = spec.softcap * std::tanh(score / spec.softcap);
-          scores[other - first] = score;
+        // Score the other tokens, some at a time.
+        const size_t n = last - first, together = n / loops::kRows * loops::kRows;
+        const float* const keys = k.data() + first * key_width + at;
+        const float* const values = v.data() + first * key_width + at;
+        for (size_t i = 0; i < together; i += loops::kRows) {
+          loops::dot_rows(query, keys + i * key_width, key_width, head_size, scores + i);
         }
-        softmax(scores, last - first);
+        for (size_t i = together; i < n; i++) scores[i] = loops::dot(query, keys + i * key_width, head_size);
+        for (size_t i = 0; i < n; i++) {
+          scores[i] *= spec.scale;
+          if (spec.softcap > 0) scores[i] = spec.softcap * std::tanh(scores[i] / spec.softcap);
+        }
+        fast_softmax(scores, n);
+        // Add up their values.
         float* const to = y.data() + token * width + head * head_size;
         std::fill(to, to + head_size, 0.0f);
-        for (size_t other = first; other < last; other++) {
-          loops::add_scaled(to, v.data() + other * key_width + at, scores[other - first], head_size);
+        for (size_t i = 0; i < together; i += loops::kRows) {
+          loops::add_scaled_rows(to, values + i * key_width, key_width, scores + i, head_size);
         }
+        for (size_t i = together; i < n; i++) loops::add_scaled(to, values + i * key_width, scores[i], head_size);
       }
     }
   }
@@ -118,7 +139,8 @@ Status route_experts(std::span<const float> scores, size_t experts, size_t used,
                      std::span<float> shares) noexcept {
   if (used == 0 || used > experts) return Status::kBadLayout;
   const size_t tokens = scores.size() / experts;
-  if (scores.size() % experts != 0 || chosen.size() != tokens * used || shares.size() != chosen.size()) return Status::kSizeMismatch;
+  if (scores.size() % experts != 0 || chosen.size() != tokens * used || shares.size() != chosen.size())
+    return Status::kSizeMismatch;
   for (const float score : scores) {
     if (!std::isfinite(score)) return Status::kNonFinite;
   }

@@ -51,7 +51,7 @@ struct AttentionSpec {
 /// Floats of scratch memory of attend.
 [[nodiscard]] size_t attention_scratch_size(const AttentionSpec& spec) noexcept;
 
-/// y = softmax(scale q k') v for each head, within each text. Products and sums are in float32, those of softmax in double.
+/// y = softmax(scale q k') v for each head, within each text. Products, sums and powers are in float32, sums of powers in double.
 /// Shape:   q, y: tokens * heads * head_size; k, v: tokens * key_heads * head_size.
 /// Status:  kBadLayout if a size is 0 or key_heads does not divide heads; kSizeMismatch.
 [[nodiscard]] Status attend(std::span<const float> q, std::span<const float> k, std::span<const float> v,

@@ -62,23 +62,30 @@ async function judge(replaced) {
 const line = (name, { value, error }, than = value) =>
   console.log(`${name.padEnd(44)} ${value.toFixed(5)} ± ${error.toFixed(5)}  ${(value / than).toFixed(3)}`);
 
-const sp = await load();
+const sp = await load({ blocks: true });
 const linear = Object.entries(floats).flatMap(([name, tensor]) => (entryOf(name) ? [{ name, ...tensor }] : []));
 for (const dtype of ['int4', 'int3', 'int2']) {
   for (const scheme of ['symmetric', 'asymmetric']) {
-    const codes = async (range, weigh) => {
+    const codes = async (range, given) => {
       const made = {};
       for (const { name, data, shape } of linear) {
-        const columns = weigh ? { importance: (await readFloats(moments, `${entryOf(name)}.diagonal`)).data } : {};
-        const options = { dtype, scheme, range, shape, granularity: { kind: 'per-group', groupSize }, ...columns };
+        const read = async (entry) => (await readFloats(moments, entry)).data;
+        const inputs = {
+          importance: async () => ({ importance: await read(`${entryOf(name)}.diagonal`) }),
+          hessian: async () => ({ hessian: await read(entryOf(name)) }),
+        };
+        const more = await inputs[given]?.();
+        const options = { dtype, scheme, range, shape, granularity: { kind: 'per-group', groupSize }, ...more };
         made[name] = { data: sp.dequantize(sp.quantize(data, options)), shape };
       }
       return judge(made);
     };
-    const mse = await codes('mse', false);
-    line(`arrays, ${dtype} ${scheme}: min-max`, await codes('min-max', false), mse.value);
+    const mse = await codes('mse');
+    line(`arrays, ${dtype} ${scheme}: min-max`, await codes('min-max'), mse.value);
     line(`arrays, ${dtype} ${scheme}: mse`, mse);
-    line(`arrays, ${dtype} ${scheme}: mse, importance`, await codes('mse', true), mse.value);
+    line(`arrays, ${dtype} ${scheme}: mse, importance`, await codes('mse', 'importance'), mse.value);
+    line(`arrays, ${dtype} ${scheme}: min-max, hessian`, await codes('min-max', 'hessian'), mse.value);
+    line(`arrays, ${dtype} ${scheme}: mse, hessian`, await codes('mse', 'hessian'), mse.value);
   }
 }
 for (const to of ['int4', 'int8']) {

@@ -1,16 +1,19 @@
 // Measures the outputs of quantized language models on texts that they were not calibrated on: the divergence of the next token from the original.
 //
 //   npm run build && SCALEPOINT_SAMPLES=... node tests/bench/outputs.mjs [--model FOLDER ...] [--types Q4_K_M,Q2_K] [--ways plain,importance,gptq]
-//                                                                        [--seeds 3] [--tokens 4096]
+//                                                                        [--seeds 3] [--tokens 4096] [--bits 5,6]
+//
+// A way may have options of GPTQ behind it, such as gptq:damping=0.03 or gptq:heldBack=0.25.
 //
 // A model is a folder of a small llama; without one, TinyStories of the samples. (teach_llama.mjs makes another one.) Each seed draws texts of
 // 256 tokens from the model: `tokens` to calibrate, and as many others to judge. Embeddings and the output stay float16. Columns: mean
 // divergence with the standard error over texts; difference from the first way, and ratio to it, with standard errors of the paired texts; the
-// ratio of each seed.
+// ratio of each seed. With --bits, the types of all tensors are chosen for so many bits a weight: by the errors of weights, by importance, and
+// by the errors of outputs with GPTQ. All results then round with GPTQ.
 
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { calibrateModel, quantizeModel } from '../../dist/model.js';
+import { calibrateModel, fitTypes, measureTypes, quantizeModel } from '../../dist/model.js';
 import { divergences, drawTexts, joined, meanOf, ratioOf, show } from './stories.mjs';
 
 /** Embeddings and outputs in float16, so that the linear weights decide. */
@@ -29,6 +32,20 @@ const ways = {
   stored: ({ statistics }) => ({ method: 'gptq', data: statistics, order: 'stored' }),
 };
 
+/** Options of `measureTypes` for each way to choose types. */
+const choices = {
+  weights: () => ({}),
+  importance: ({ importance }) => ({ importance }),
+  outputs: ({ statistics }) => ({ method: 'gptq', data: statistics }),
+};
+
+/** A way and its options. @param {string} text */
+function parsedWay(text) {
+  const [way, option] = text.split(':');
+  const [name, value] = option?.split('=') ?? [];
+  return { way, options: name === undefined ? {} : { [name]: Number(value) } };
+}
+
 const types = ['Q4_K_M', 'Q3_K_M', 'Q2_K', 'Q5_K_M', 'Q6_K', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0'];
 
 /**
@@ -41,9 +58,16 @@ async function prepared(folder, { seeds, tokens }) {
   for (let seed = 1; seed <= seeds; seed++) {
     const all = await drawTexts(folder, { seed, texts: (2 * tokens) / textLength, length: textLength });
     const half = all.length / 2;
-    const statistics = await calibrateModel(file, joined(all.slice(0, half)), { chunkSize: textLength, moments: true });
-    const importance = new Blob([await statistics.bytes()]);
-    cases.push({ statistics, importance, texts: all.slice(half) });
+    /** @type {Map<number | undefined, import('../../dist/model.js').ModelStatistics>} */
+    const known = new Map();
+    /** @param {number} [heldBack] */
+    const statisticsOf = async (heldBack) => {
+      const options = { chunkSize: textLength, moments: true, heldBack };
+      if (!known.has(heldBack)) known.set(heldBack, await calibrateModel(file, joined(all.slice(0, half)), options));
+      return known.get(heldBack);
+    };
+    const importance = new Blob([await (await statisticsOf()).bytes()]);
+    cases.push({ statisticsOf, importance, texts: all.slice(half) });
   }
   return { file, cases };
 }
@@ -60,8 +84,30 @@ function report(label, found) {
     const each = seeds.map((values, i) => ratioOf(values, first[i]).value.toFixed(3)).join(' ');
     const compared =
       seeds === first ? '' : `${show(difference, 5).padStart(20)}  ${show(ratioOf(own, base), 3)}  (${each})`;
-    console.log(`${label.padEnd(8)} ${way.padEnd(16)} ${show(meanOf(own), 5)}  ${compared}`);
+    console.log(`${label.padEnd(8)} ${way.padEnd(22)} ${show(meanOf(own), 5)}  ${compared}`);
   }
+}
+
+/** Chooses types for sizes. @param {Uint8Array} file @param {object[]} cases @param {number[]} sizes in bits for each weight */
+async function fitSizes(file, cases, sizes) {
+  const found = sizes.map(() => ({}));
+  for (const [name, options] of Object.entries(choices)) {
+    for (const row of found) row[name] = [];
+    for (const one of cases) {
+      const table = await measureTypes(file, { to: 'auto', ...options(one) });
+      for (const [i, targetBitsPerWeight] of sizes.entries()) {
+        const fit = fitTypes(table, { targetBitsPerWeight });
+        const made = await quantizeModel(file, {
+          to: fit.to,
+          rules: fit.rules,
+          method: 'gptq',
+          data: one.statistics,
+        });
+        found[i][name].push(await divergences(await made.bytes(), file, one.texts));
+      }
+    }
+  }
+  for (const [i, bits] of sizes.entries()) report(`${bits} bits`, found[i]);
 }
 
 /** Measures types of GGUF. */
@@ -77,20 +123,28 @@ async function main() {
       ways: { type: 'string', default: 'importance,plain,gptq' },
       seeds: { type: 'string', default: '3' },
       tokens: { type: 'string', default: '4096' },
+      bits: { type: 'string' },
     },
   });
   for (const folder of values.model) {
     const { file, cases } = await prepared(folder, { seeds: Number(values.seeds), tokens: Number(values.tokens) });
     const judged = cases.length * cases[0].texts.length;
     console.log(`\n${basename(folder)}: ${cases.length} seeds, ${judged} texts of ${textLength} tokens\n`);
+    if (values.bits !== undefined) {
+      await fitSizes(file, cases, values.bits.split(',').map(Number));
+      continue;
+    }
     for (const to of values.types.split(',')) {
       /** @type {Record<string, number[][]>} */
       const found = {};
       for (const way of values.ways.split(',')) {
         found[way] = [];
-        for (const one of cases) {
-          const made = await quantizeModel(file, { to, rules, ...ways[way](one) });
-          found[way].push(await divergences(await made.bytes(), file, one.texts));
+        const { way: name, options } = parsedWay(way);
+        const { heldBack, ...others } = options;
+        for (const { statisticsOf, importance, texts } of cases) {
+          const statistics = await statisticsOf(heldBack);
+          const made = await quantizeModel(file, { to, rules, ...ways[name]({ importance, statistics }), ...others });
+          found[way].push(await divergences(await made.bytes(), file, texts));
         }
       }
       report(to, found);

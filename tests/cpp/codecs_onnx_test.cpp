@@ -96,8 +96,9 @@ Expected expected_linear(const std::vector<float>& x, size_t rows, size_t column
     low[set] = std::min(low[set], x[i]);
     high[set] = std::max(high[set], x[i]);
   }
-  const int32_t qmin = codes.is_signed ? -(1 << (codes.bits - 1)) : 0, qmax = qmin + (1 << codes.bits) - 1;
-  const int32_t middle = 1 << (codes.bits - 1);
+  const int32_t bits = codes.reduced ? 7 : codes.bits;
+  const int32_t qmin = codes.is_signed ? -(1 << (bits - 1)) : 0, qmax = qmin + (1 << bits) - 1;
+  const int32_t middle = 1 << (bits - 1);
   std::vector<float> reciprocal(sets);
   for (size_t set = 0; set < sets; set++) {
     if (blocks) {
@@ -142,14 +143,19 @@ Expected expected_linear(const std::vector<float>& x, size_t rows, size_t column
 TEST(EncodeDequantizeLinear, makes_what_the_formulas_of_onnxruntime_say) {
   Random random(1);
   for (const Sharing sharing : {Sharing::kTile, Sharing::kRows, Sharing::kColumns, Sharing::kRowBlocks, Sharing::kColumnBlocks}) {
-    for (const int32_t bits : {2, 4, 8}) {
+    const bool blocks = sharing == Sharing::kRowBlocks || sharing == Sharing::kColumnBlocks;
+    // 7 stands for reduced codes of 8 bits.
+    for (const int32_t range_bits : {2, 4, 7, 8}) {
+      const int32_t bits = range_bits == 7 ? 8 : range_bits;
+      if (blocks && bits != range_bits) continue;
       for (const bool is_signed : {true, false}) {
         for (const bool symmetric : {true, false}) {
           for (const auto& [rows, columns] : {std::pair<size_t, size_t>{1, 1}, {10, 37}, {64, 48}, {33, 512}, {3, 1536}}) {
-            DequantizeLinear codes = {.bits = bits, .is_signed = is_signed, .symmetric = symmetric, .sharing = sharing};
-            if (sharing == Sharing::kRowBlocks || sharing == Sharing::kColumnBlocks) codes.block_size = 16;
+            DequantizeLinear codes = {
+                .bits = bits, .is_signed = is_signed, .symmetric = symmetric, .reduced = bits != range_bits, .sharing = sharing};
+            if (blocks) codes.block_size = 16;
             const std::vector<uint8_t> source =
-                reference::store_elements(hard_rows(random, rows, columns, bits, 1e30), ElementType::kF32);
+                reference::store_elements(hard_rows(random, rows, columns, range_bits, 1e30), ElementType::kF32);
             const std::vector<float> x = floats_of(source, ElementType::kF32);
             Tile tile = tile_of(source, rows, columns, ElementType::kF32);
             tile.wanted = roles(true);
@@ -159,7 +165,7 @@ TEST(EncodeDequantizeLinear, makes_what_the_formulas_of_onnxruntime_say) {
             EXPECT_TRUE(same(bytes_of_values(expected.scale), parts.scale));
             EXPECT_TRUE(same(packed(expected.zero_point, bits), parts.zero_point));
             EXPECT_TRUE(same(packed(expected.codes, bits), parts.data))
-                << static_cast<int>(sharing) << " " << bits << " " << is_signed << symmetric << " " << rows;
+                << static_cast<int>(sharing) << " " << range_bits << " " << is_signed << symmetric << " " << rows;
             EXPECT_TRUE(same_sums(sums_of(x, expected.restored), parts.encoded.sums));
             EXPECT_EQ(decoded(rows, columns, parts, codes), expected.restored);
           }
@@ -279,6 +285,9 @@ TEST(EncodeDequantizeLinear, refuses_codes_that_there_are_not) {
   Encoded result;
   EXPECT_EQ(encode(tile, DequantizeLinear{.bits = 3}, arena, result), Status::kBadDType);
   EXPECT_EQ(encode(tile, DequantizeLinear{.scale = ElementType::kBF16}, arena, result), Status::kBadDType);
+  EXPECT_EQ(encode(tile, DequantizeLinear{.bits = 4, .reduced = true}, arena, result), Status::kBadDType);
+  EXPECT_EQ(encode(tile, DequantizeLinear{.reduced = true, .sharing = Sharing::kRowBlocks, .block_size = 16}, arena, result),
+            Status::kBadDType);
   EXPECT_EQ(encode(tile, DequantizeLinear{.sharing = Sharing::kRowBlocks}, arena, result), Status::kBadLayout);
   EXPECT_EQ(encode(tile_of(source, 0, 4, ElementType::kF32), DequantizeLinear{}, arena, result), Status::kBadLayout);
 }

@@ -6,13 +6,24 @@
 namespace scalepoint::tests {
 namespace {
 
-/// The sum of squared errors of some elements, each by the importance of its column.
-double error_of(const std::vector<float>& x, const std::vector<float>& y, const std::vector<float>& importance, size_t from,
+/// The weights that the search gives columns of an importance: its multiple of the mean, and 0.2.
+std::vector<float> weights_of(const std::vector<float>& importance) {
+  double sum = 0;
+  for (const float v : importance) sum += v;
+  std::vector<float> weights;
+  for (const float v : importance) {
+    weights.push_back(static_cast<float>(v / (sum / static_cast<double>(importance.size())) + 0.2));
+  }
+  return weights;
+}
+
+/// The sum of squared errors of some elements, each by the weight of its column.
+double error_of(const std::vector<float>& x, const std::vector<float>& y, const std::vector<float>& weights, size_t from,
                 size_t n) {
   double sum = 0;
   for (size_t i = from; i < from + n; i++) {
     const double error = static_cast<double>(x[i]) - y[i];
-    sum += (importance.empty() ? 1 : importance[i % importance.size()]) * error * error;
+    sum += (weights.empty() ? 1 : weights[i % weights.size()]) * error * error;
   }
   return sum;
 }
@@ -37,13 +48,36 @@ TEST(BestBlocks, have_no_larger_errors_than_those_of_ggml) {
         if (status != Status::kOk) continue;
         ASSERT_EQ(dequantize_blocks(usual, type, y), Status::kOk);
         ASSERT_EQ(dequantize_blocks(best, type, z), Status::kOk);
+        const std::vector<float> weights = weights_of(importance);
         for (size_t i = 0; i < x.size(); i += size.elements) {
-          const double before = error_of(x, y, importance, i, size.elements);
-          EXPECT_LE(error_of(x, z, importance, i, size.elements), before)
-              << static_cast<int>(type) << " " << largest << " " << most;
+          const double before = error_of(x, y, weights, i, size.elements);
+          EXPECT_LE(error_of(x, z, weights, i, size.elements), before) << static_cast<int>(type) << " " << largest << " " << most;
         }
       }
     }
+  }
+}
+
+// Half of the columns have a thousandth of the importance of the others. Their errors should stay near those of ggml's blocks. Measured with
+// 64 rows: 0.9 to 1.09 of them; with weights that are the importance alone 1.2 to 1.7.
+TEST(BestBlocks, do_not_give_up_columns_of_little_importance) {
+  Random random(4);
+  constexpr size_t kColumns = 256, kRows = 64;
+  const std::vector<float> x = random.uniform_values(kRows * kColumns, -1.0f, 1.0f);
+  std::vector<float> importance(kColumns), others(kColumns);
+  for (size_t i = 0; i < kColumns; i++) {
+    importance[i] = i % 2 == 0 ? 1 : 1e-3f;
+    others[i] = i % 2 == 0 ? 0 : 1;
+  }
+  const auto error = [&](BlockType type, BlockSearch search) {
+    std::vector<std::byte> blocks(blocks_bytes(type, x.size()));
+    std::vector<float> y(x.size());
+    EXPECT_EQ(quantize_blocks(x, type, blocks, importance, search), Status::kOk);
+    EXPECT_EQ(dequantize_blocks(blocks, type, y), Status::kOk);
+    return error_of(x, y, others, 0, x.size());
+  };
+  for (const BlockType type : {BlockType::kQ3_K, BlockType::kQ4_K, BlockType::kQ5_0, BlockType::kQ4_0, BlockType::kIQ4_XS}) {
+    EXPECT_LE(error(type, BlockSearch::kBest), 1.15 * error(type, BlockSearch::kUsual)) << static_cast<int>(type);
   }
 }
 

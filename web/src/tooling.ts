@@ -30,7 +30,10 @@ export {
 } from './core/option-problem.js';
 export { show } from './core/show.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
+export { mostHeldBack } from './formats/held-back.js';
 export { NamePattern } from './formats/name-pattern.js';
+export type { HostReady } from './formats/onnx/run/host.js';
+export { decodeMessage, encodeMessage } from './formats/onnx/run/message.js';
 export {
   aFile,
   type Flag,
@@ -41,10 +44,19 @@ export {
 } from './formats/options.js';
 export { formats } from './formats/registry.js';
 export type {
+  BackendAnswer,
+  BackendJob,
+  BackendName,
+  BackendReport,
+  BackendRun,
   ComparedLayer,
   ComparedOutput,
+  GpuAdapter,
+  GpuPlacement,
   InputArray,
+  NodeCheck,
   OutputsEvaluation,
+  RunBackend,
   RunReport,
   UnreachedWeight,
 } from './formats/run.js';

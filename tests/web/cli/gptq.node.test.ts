@@ -18,7 +18,10 @@ describe('--method gptq', () => {
     const rows = Array.from({ length: 100 }, (_, i) => [...onnx.weights(64, i + 1, 1)]);
     await writeFile(path('samples.jsonl'), rows.map((row) => `${JSON.stringify({ x: [row] })}\n`).join(''));
     const words = ['calibrate', 'm.onnx', '--data', 'samples.jsonl', '--moments', '-o', 's.gguf'];
-    expect(await run(words)).toMatchObject({ code: 0 });
+    expect(await run(words)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('second moments, 13 samples of 100 held back, '),
+    });
   }
 
   it('gives the file that the API gives', async () => {
@@ -44,7 +47,7 @@ describe('--method gptq', () => {
     expect(Buffer.compare(await readFile(path('out.onnx')), await result.bytes())).toBe(0);
     const { before, after } = result.report.tensors.flatMap(({ error }) => error?.output ?? [])[0]!;
     expect(outcome.stdout).toContain(
-      `\nsquared errors of outputs on the data: ${(after / before).toFixed(2)} of those without GPTQ\n`,
+      `\nsquared errors of outputs on held-back data: ${(after / before).toFixed(2)} of those without GPTQ\n`,
     );
     expect(await run(['m.onnx', '--to', 'q4', '--imatrix', 's.gguf', '-o', 'weighted.onnx'])).toMatchObject({
       code: 0,
@@ -52,6 +55,38 @@ describe('--method gptq', () => {
     const importance = new Blob([await readFile(path('s.gguf'))]);
     const weighted = await quantizeModel(model, { to: 'q4', importance, workers: 0 });
     expect(Buffer.compare(await readFile(path('weighted.onnx')), await weighted.bytes())).toBe(0);
+  });
+
+  it('holds back as much as it is asked to', async () => {
+    await calibrated();
+    const words = ['calibrate', 'm.onnx', '--data', 'samples.jsonl', '-f', '-o', 's.gguf'];
+    const quarter = await run([...words, '--moments', '--held-back', '.25', '--json']);
+    expect(JSON.parse(quarter.stdout)).toMatchObject({ chunks: 100, heldBackChunks: 25 });
+    const nothing = await run([...words, '--moments', '--held-back', '0']);
+    expect(nothing.stdout).toContain('second moments, no sample held back, ');
+    const outcome = await run([
+      'm.onnx',
+      '--to',
+      'q4',
+      '--method',
+      'gptq',
+      '--data',
+      's.gguf.moments.safetensors',
+      '-o',
+      'o.onnx',
+    ]);
+    expect(outcome.stdout).toContain('\nsquared errors of outputs on the data that codes were fitted to: ');
+    expect(outcome.stderr).toContain('their moments hold no data back');
+    for (const [share, text] of [
+      ['0.6', '--held-back'],
+      ['-1', '--held-back'],
+      ['some', '--held-back'],
+    ] as const) {
+      const refused = await run([...words, '--moments', `--held-back=${share}`]);
+      expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining(text) });
+    }
+    const refused = await run([...words, '--held-back', '.1']);
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining('--moments') });
   });
 
   it('is refused where it has no meaning, and nothing is written', async () => {

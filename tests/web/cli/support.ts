@@ -110,6 +110,7 @@ export function program(): Promise<string> {
       await copyFile(join(source, `core/core-${tier}.wasm`), join(place, `core-${tier}.wasm`));
     }
     await copyFile(join(source, 'runner/scalepoint-worker.js'), join(place, 'scalepoint-worker.js'));
+    await copyFile(join(source, 'cli/scalepoint-run.js'), join(place, 'scalepoint-run.js'));
     return place;
   })();
   return built;

@@ -149,6 +149,15 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
     }
   });
 
+  it('pass errors on in one of them alone', () => {
+    const granularity = { kind: 'per-channel', axis: 0 } as const;
+    const options = { shape: [2, 2], granularity, hessian: Float32Array.of(2, 1, 1, 3) };
+    const call = () => small.quantize([1, 2, 3, 4.5], options);
+    expectRefusal(call, RangeError, 'hessian');
+    expect(call).toThrow('load({ blocks: true })');
+    expect(large.quantize([1, 2, 3, 4.5], options).output).toBeDefined();
+  });
+
   it.each(largeTypes)('restore %s in one of them alone', (type) => {
     const q = large.quantizeBlocks(x, type, optionsOf(type)) as BlockTensor<Uint8Array>;
     const refused: [string, () => unknown][] = [
@@ -227,6 +236,10 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       factorMoments: true,
       fallingOrder: true,
       feedbackGroups: true,
+      checkMoments: true,
+      momentsDiagonal: true,
+      quantizeByMoments: true,
+      sumOutputErrors: true,
       rmsNorm: true,
       rotate: true,
       attend: true,

@@ -4,7 +4,13 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { calibrateModel, type DataProgress, evaluateModel, quantizeModel } from '../../../web/src/model.js';
+import {
+  calibrateModel,
+  type DataProgress,
+  evaluateModel,
+  inspectModel,
+  quantizeModel,
+} from '../../../web/src/model.js';
 import { madeUpLlama } from '../support/made-up-llama.js';
 import { drawn } from '../support/tokens.js';
 
@@ -39,6 +45,8 @@ describe('a calibration', () => {
       const files = readdirSync(folder).filter((name) => !name.startsWith('whole'));
       expect(files.sort()).toEqual(['.parts.gguf.resume', '.parts.gguf.resume.moments']);
     }
+    const other = { ...options, heldBack: 0.25, output, resume: true };
+    await expect(calibrateModel(file, ids, other)).rejects.toMatchObject({ code: 'CHANGED' });
     const passes = new Set<number>();
     const onProgress = ({ pass }: DataProgress) => passes.add(pass);
     await calibrateModel(file, ids, { ...options, output, resume: true, onProgress });
@@ -46,6 +54,9 @@ describe('a calibration', () => {
     for (const end of ['', '.moments.safetensors']) {
       expect((await readFile(output + end)).equals(await readFile(whole + end)), end).toBe(true);
     }
+    const { metadata } = await inspectModel(`${output}.moments.safetensors`);
+    // Chunks 1, 9 and 17 of 18, and the rest.
+    expect(metadata).toMatchObject({ heldBackTokens: String(3 * chunkSize + (600 % chunkSize)) });
     expect(readdirSync(folder).length).toBe(4);
   });
 

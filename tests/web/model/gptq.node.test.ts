@@ -4,6 +4,8 @@ import { readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { importanceFile } from '../../../web/src/formats/gguf/importance-file.js';
+import { MomentsLayout, type SharedInputs } from '../../../web/src/language/moments-file.js';
 import {
   calibrateModel,
   evaluateModel,
@@ -53,6 +55,49 @@ async function both(name: string, to: 'Q4_K_M' | 'Q3_K_M' | 'Q2_K' | 'Q4_0' | 'Q
 const outputsOf = ({ report }: QuantizeModelResult) =>
   report.tensors.flatMap(({ name, error }) => (error?.output === undefined ? [] : [{ name, ...error.output }]));
 
+/** The diagonals of moments, as an importance matrix: that of GPTQ without `importance`. */
+async function importanceOfMoments(moments: Uint8Array<ArrayBuffer>): Promise<Blob> {
+  const { metadata } = await inspectModel(moments);
+  const entries = Object.entries(metadata as Record<string, string>).filter(([name]) => name.startsWith('blk.'));
+  const sums = entries.map(async ([name, entry]) => ({
+    name,
+    sums: Float64Array.from((await readFloats(moments, `${entry}.diagonal`)).data),
+    counts: Float64Array.of(1),
+  }));
+  return new Blob([importanceFile(await Promise.all(sums), { chunks: 1, chunkSize: 1 })]);
+}
+
+/** A file of moments as it is if nothing is held back. */
+async function withoutHeldBack(moments: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  const {
+    format: _,
+    tokens,
+    heldBackTokens: __,
+    ...entries
+  } = (await inspectModel(moments)).metadata as Record<string, string>;
+  const inputs: SharedInputs[] = [];
+  for (const first of new Set(Object.values(entries))) {
+    const names = Object.keys(entries).filter((name) => entries[name] === first);
+    const { shape } = await readFloats(moments, first);
+    inputs.push({ names, columns: shape[0] as number, heldBack: false });
+  }
+  const layout = new MomentsLayout(inputs, { tokens: Number(tokens), heldBack: 0 });
+  const file = new Uint8Array(layout.size);
+  const to = { write: async (at: number, bytes: Uint8Array) => file.set(bytes, at) };
+  await to.write(0, layout.header);
+  for (const {
+    names: [name = ''],
+  } of inputs)
+    await layout.write(to, name, (await readFloats(moments, name)).data, false);
+  return file;
+}
+
+async function importanceValues(file: Uint8Array<ArrayBuffer>) {
+  const { tensors } = await inspectModel(file);
+  const sums = tensors.filter(({ name }) => name.endsWith('.in_sum2'));
+  return new Map(await Promise.all(sums.map(async ({ name }) => [name, (await readFloats(file, name)).data] as const)));
+}
+
 describe('quantizeModel with gptq', () => {
   it.each([
     ['made up', 'Q4_K_M'],
@@ -72,18 +117,21 @@ describe('quantizeModel with gptq', () => {
     expect(fed.files).toEqual(plain.files.map(({ name: n }) => ({ name: n, bytes: expect.any(Number) })));
   });
 
-  it('reports errors of outputs as float64 finds them', async () => {
-    const { file, plain, fed } = await both('made up', 'Q4_K_M');
+  it('reports errors of outputs on held-back data as float64 finds them', async () => {
+    const { file, fed } = await both('made up', 'Q4_K_M');
     const moments = await (caseOf('made up').statistics.moments as NonNullable<ModelStatistics['moments']>).bytes();
+    const importance = await importanceOfMoments(moments);
+    const plain = await quantizeModel(file, { to: 'Q4_K_M', importance, rules, workers: 0 });
     const [a, b] = [await plain.bytes(), await fed.bytes()];
     for (const [weight, entry] of [
       ['blk.0.attn_k.weight', 'blk.0.attn_q.weight'],
       ['blk.3.ffn_down.weight', 'blk.3.ffn_down.weight'],
     ] as const) {
-      const h = (await readFloats(moments, entry)).data;
+      const fitted = (await readFloats(moments, entry)).data;
+      const held = (await readFloats(moments, `${entry}.heldBack`)).data;
       const w = await readFloats(file, weight);
       const n = w.shape.at(-1) as number;
-      const squared = (x: Float32Array, y?: Float32Array) => {
+      const squared = (h: Float32Array, x: Float32Array, y?: Float32Array) => {
         let sum = 0;
         for (let row = 0; row < x.length; row += n) {
           const e = Float64Array.from({ length: n }, (_, i) => (x[row + i] as number) - (y?.[row + i] ?? 0));
@@ -92,13 +140,54 @@ describe('quantizeModel with gptq', () => {
         return sum;
       };
       const found = outputsOf(fed).find(({ name }) => name === weight)!;
-      const all = squared(w.data);
+      const all = squared(held, w.data);
       const [x, y] = [(await readFloats(a, weight)).data, (await readFloats(b, weight)).data];
-      expect(Math.abs(found.before / (squared(w.data, x) / all) - 1)).toBeLessThan(1e-3);
-      expect(Math.abs(found.after / (squared(w.data, y) / all) - 1)).toBeLessThan(1e-3);
+      expect(Math.abs(found.before / (squared(held, w.data, x) / all) - 1)).toBeLessThan(1e-3);
+      expect(Math.abs(found.after / (squared(held, w.data, y) / all) - 1)).toBeLessThan(1e-3);
       expect(found.after).toBeLessThan(0.8 * found.before);
-      expect(found.damping).toBe(0.01);
+      const share = squared(fitted, w.data, y) / squared(fitted, w.data, x);
+      expect(Math.abs((found.fitted as number) / share - 1)).toBeLessThan(1e-3);
+      expect(found).toMatchObject({ heldBack: true, damping: 0.01 });
+      expect(found.plain).toBeLessThan(0.1);
     }
+    expect(fed.report.notes.map(({ kind }) => kind)).not.toContain('notHeldBack');
+  });
+
+  it('keeps plain codes where GPTQ is worse on held-back data', async () => {
+    const { file } = caseOf('made up');
+    // Too few tokens for the columns: errors go to inputs that these do not have, but others do.
+    const few = await calibrateModel(file, drawn(128, 5), { chunkSize, moments: true, heldBack: 0.5 });
+    const bytes = await few.moments!.bytes();
+    const { tensors } = await inspectModel(bytes);
+    const worse = 'blk.1.attn_output.weight';
+    const { byteOffset, shape } = tensors.find(({ name }) => name === `${worse}.heldBack`)!;
+    const n = shape[0] as number;
+    new Float32Array(bytes.buffer, byteOffset, n * n).fill(0).forEach((_, i, h) => {
+      if (i % (n + 1) === 0) h[i] = 1;
+    });
+    const options = { to: 'Q4_0', workers: 0, rules } as const;
+    const fed = await quantizeModel(file, { ...options, method: 'gptq', data: new Blob([bytes]) });
+    const plain = await quantizeModel(file, { ...options, importance: await importanceOfMoments(bytes) });
+    const weights = async ({ bytes: all }: QuantizeModelResult, name: string) =>
+      (await readFloats(await all(), name)).data;
+    const output = outputsOf(fed).find(({ name }) => name === worse)!;
+    expect(output).toMatchObject({ heldBack: true, plain: 1, fitted: 1 });
+    expect(output.after).toBe(output.before);
+    expect(await weights(fed, worse)).toEqual(await weights(plain, worse));
+    const note = fed.report.notes.find(({ kind }) => kind === 'outputsNoBetter');
+    expect(note?.tensors).toContain(worse);
+    for (const { name, before, after } of outputsOf(fed)) {
+      expect(after, name).toBeLessThanOrEqual(before);
+      expect(note?.tensors?.includes(name) ?? false, name).toBe(after === before);
+    }
+    // Without the held-back part, the same weights take the codes that fit the few tokens.
+    const old = await withoutHeldBack(bytes);
+    const fitted = await quantizeModel(file, { ...options, method: 'gptq', data: new Blob([old]) });
+    const other = outputsOf(fitted).find(({ name }) => name === worse)!;
+    expect(other).toMatchObject({ heldBack: false });
+    expect(other.after).toBeLessThan(0.5 * other.before);
+    expect(await weights(fitted, worse)).not.toEqual(await weights(plain, worse));
+    expect(fitted.report.notes.find(({ kind }) => kind === 'notHeldBack')?.tensors).toContain(worse);
   });
 
   it.each(['Q4_0', 'Q2_K', 'Q3_K_M', 'Q6_K'] as const)(
@@ -220,6 +309,28 @@ describe('quantizeModel with gptq', () => {
       code: 'BAD_FILE',
       tensor: 'blk.1.attn_output.weight',
     });
+    const held = tensors.find(({ name }) => name === 'blk.1.attn_output.weight.heldBack')!;
+    for (const value of [Number.NaN, Number.POSITIVE_INFINITY]) {
+      const bytes = good.slice();
+      new Float32Array(bytes.buffer, held.byteOffset, 6).fill(value);
+      await expect(quantizeModel(file, { ...options, data: new Blob([bytes]) })).rejects.toMatchObject({
+        code: 'BAD_FILE',
+        tensor: 'blk.1.attn_output.weight',
+      });
+    }
+    // Held-back moments of another size and type.
+    for (const change of ['"shape":[256,256]', '"dtype":"F32"'] as const) {
+      const other = change.startsWith('"shape') ? '"shape":[128,512]' : '"dtype":"I32"';
+      const text = new TextDecoder('latin1').decode(good);
+      const at = text.indexOf(change, text.indexOf('"blk.1.attn_output.weight.heldBack":'));
+      const bytes = good.slice();
+      bytes.set(new TextEncoder().encode(other), at);
+      await expect(quantizeModel(file, { ...options, data: new Blob([bytes]) })).rejects.toMatchObject({
+        code: 'BAD_FILE',
+        tensor: 'blk.1.attn_output.weight',
+        message: expect.stringContaining('held-back'),
+      });
+    }
     const cut = new Blob([good.subarray(0, good.length - 4)]);
     await expect(quantizeModel(file, { ...options, data: cut })).rejects.toMatchObject({ code: 'BAD_FILE' });
   });
@@ -270,6 +381,73 @@ describe('calibrateModel with moments', () => {
       expect([...diagonal]).toEqual(Array.from({ length: columns }, (_, i) => h[i * (columns + 1)]));
     }
     expect(tensors.length).toBe(2 * 4 * 5);
+  });
+
+  it('holds chunks back, of which the last may be shorter', async () => {
+    const { file } = caseOf('made up');
+    // Ten chunks, and a half.
+    const ids = drawn(10.5 * chunkSize, 9);
+    const chunk = (i: number) => ids.slice(i * chunkSize, (i + 1) * chunkSize);
+    const ownOf = (isHeld: boolean, held: readonly number[]) =>
+      Uint32Array.from(
+        Array.from({ length: 11 }, (_, i) => i).flatMap((i) => (held.includes(i) === isHeld ? [...chunk(i)] : [])),
+      );
+    for (const [heldBack, held] of [
+      [undefined, [1, 9, 10]],
+      [0.25, [1, 5, 9, 10]],
+      [0.5, [1, 3, 5, 7, 9, 10]],
+    ] as const) {
+      const options = { chunkSize, moments: true, heldBack };
+      const statistics = await calibrateModel(file, ids, options);
+      expect(statistics).toMatchObject({ tokens: ids.length, chunks: 11, heldBackChunks: held.length });
+      const bytes = await statistics.moments!.bytes();
+      const [own, other] = [ownOf(false, held), ownOf(true, held)];
+      expect((await inspectModel(bytes)).metadata).toMatchObject({
+        tokens: String(own.length),
+        heldBackTokens: String(other.length),
+      });
+      // Slices begin elsewhere, so that sums in float32 differ by the rounding of up to 256 products.
+      for (const [data, end] of [
+        [own, ''],
+        [other, '.heldBack'],
+      ] as const) {
+        const alone = await calibrateModel(file, data, { ...options, heldBack: 0 });
+        expect(alone.heldBackChunks).toBe(0);
+        const expected = await alone.moments!.bytes();
+        for (const name of ['blk.0.attn_q.weight', 'blk.3.ffn_down.weight']) {
+          const found = (await readFloats(bytes, `${name}${end}`)).data;
+          const { data: h } = await readFloats(expected, name);
+          const most = h.reduce((a, b) => Math.max(a, b));
+          found.forEach((v, i) => {
+            if (Math.abs(v - (h[i] as number)) > 256 * 2 ** -23 * most) throw new Error(`${name}${end} ${i}`);
+          });
+        }
+      }
+      // The importance counts all tokens.
+      const all = await importanceValues(await (await calibrateModel(file, ids, { chunkSize })).bytes());
+      const counted = await importanceValues(await statistics.bytes());
+      for (const [name, values] of all) {
+        const most = values.reduce((a, b) => Math.max(a, b));
+        values.forEach((v, i) => {
+          if (Math.abs(v - (counted.get(name)?.[i] as number)) > 256 * 2 ** -23 * most) throw new Error(name);
+        });
+      }
+    }
+  });
+
+  it('holds nothing back of a single chunk, and says so', async () => {
+    const { file } = caseOf('made up');
+    const ids = drawn(1.5 * chunkSize, 9);
+    const statistics = await calibrateModel(file, ids, { chunkSize, moments: true });
+    expect(statistics).toMatchObject({ chunks: 2, heldBackChunks: 0 });
+    const made = await quantizeModel(file, { to: 'Q4_0', method: 'gptq', data: statistics, workers: 0 });
+    expect(made.report.notes.find(({ kind }) => kind === 'notHeldBack')?.tensors?.length).toBe(35);
+    const rejects = async (options: object, problem: object) =>
+      expect(calibrateModel(file, ids, { chunkSize, moments: true, ...options })).rejects.toMatchObject(problem);
+    await rejects({ heldBack: 0.25 }, { option: 'data', name: 'RangeError' });
+    for (const wrong of [-0.1, 0.51, Number.NaN, '0.1']) await rejects({ heldBack: wrong }, { option: 'heldBack' });
+    await rejects({ heldBack: 0.25, moments: false }, { option: 'heldBack' });
+    expect((await calibrateModel(file, ids, { chunkSize, moments: true, heldBack: 0 })).heldBackChunks).toBe(0);
   });
 
   it('writes both files or none', async () => {

@@ -12,6 +12,7 @@ import {
   planModel,
   type QuantizeModelResult,
   quantizeModel,
+  readFloats,
 } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as onnx from '../formats/onnx/encoder.js';
@@ -134,6 +135,40 @@ describe('statistics of ONNX models', () => {
     expect((await fed.bytes()).length).toBe((await mse.bytes()).length);
   });
 
+  it.each(['int4-weights', 'int8-weights'] as const)(
+    'have errors of outputs on the sample that was held back: %s',
+    async (to) => {
+      expect(statistics).toMatchObject({ chunks: 8, heldBackChunks: 1 });
+      const made = await quantizeModel(network, { to, method: 'gptq', data: statistics, workers: 0 });
+      const [w, q] = [await readFloats(network, 'first'), await readFloats(await made.bytes(), 'first')];
+      expect(q.shape).toEqual(w.shape);
+      const [inputs, outputs] = w.shape as [number, number];
+      /** Sum of squares of the outputs of a matrix, for rows of inputs. */
+      const squaresOf = ({ data: x, shape }: ReturnType<typeof rows>, matrix: (i: number) => number) => {
+        let sum = 0;
+        for (let row = 0; row < (shape[0] as number); row++) {
+          for (let output = 0; output < outputs; output++) {
+            let y = 0;
+            for (let i = 0; i < inputs; i++) y += (x[row * inputs + i] as number) * matrix(i * outputs + output);
+            sum += y * y;
+          }
+        }
+        return sum;
+      };
+      const weight = (i: number) => w.data[i] as number;
+      const error = (i: number) => (w.data[i] as number) - (q.data[i] as number);
+      const held = rows(50, 102);
+      const found = outputsOf(made).find(({ name }) => name === 'first');
+      const expectedError = squaresOf(held, error) / squaresOf(held, weight);
+      expect(found).toMatchObject({ heldBack: true });
+      // Moments and their products are sums in float32.
+      expect(Math.abs((found?.after as number) / expectedError - 1)).toBeLessThan(1e-3);
+      // Other data have other errors, so that this is no coincidence.
+      const others = squaresOf(rows(50, 100), error) / squaresOf(rows(50, 100), weight);
+      expect(Math.abs((found?.after as number) / others - 1)).toBeGreaterThan(0.01);
+    },
+  );
+
   it.each(['int8-weights', 'uint8-weights', 'q8', 'int8', 'q8-blocks', 'q4f16', 'q2f16'] as const)(
     'passes errors on in %s',
     async (to) => {
@@ -185,7 +220,7 @@ describe('statistics of ONNX models', () => {
     },
   );
 
-  it('makes the same of tiles as of the whole', async () => {
+  it('makes the same of tiles as of the whole', { timeout: 180_000 }, async () => {
     // Several tiles of columns, and of rows for the transposed weight; the moments come last, so that no tile has those of another weight.
     const [inputs, outputs] = [512, 4100];
     const model = onnx.model(

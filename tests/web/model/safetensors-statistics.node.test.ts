@@ -87,8 +87,7 @@ describe.runIf(isThere)('integers of a folder by data', () => {
     { to: 'int8', granularity, scheme: 'symmetric' },
   ] as const)('stores the codes whose errors it reports: %o', async (options) => {
     const importance = new Map<string, Float32Array>();
-    const moments = await (statistics.moments as NonNullable<ModelStatistics['moments']>).bytes();
-    const read = async (name: string) => (await readFloats(moments, `${name}.diagonal`)).data;
+    const read = async (name: string) => (await readFloats(matrix, `${name}.in_sum2`)).data;
     importance.set('model.layers.0.self_attn.q_proj.weight', await read('blk.0.attn_q.weight'));
     importance.set('model.layers.1.mlp.down_proj.weight', await read('blk.1.ffn_down.weight'));
     const plain = await made({ ...options, range: 'mse' });
@@ -124,6 +123,37 @@ describe.runIf(isThere)('integers of a folder by data', () => {
         const same = await (await made({ ...options, ...more, ...other })).bytes();
         expect(Buffer.compare(same, bytes)).toBe(0);
       }
+    }
+  });
+
+  it.each([
+    { to: 'int4', granularity, scheme: 'asymmetric' },
+    { to: 'int8', granularity: { kind: 'per-channel' }, scheme: 'symmetric', packed: false },
+  ] as const)('reports errors of outputs on held-back data: %o', async (options) => {
+    const moments = await (statistics.moments as NonNullable<ModelStatistics['moments']>).bytes();
+    const fed = await made({ ...options, method: 'gptq', data: statistics });
+    const bytes = await fed.bytes();
+    for (const [name, entry] of [
+      ['model.layers.0.self_attn.v_proj.weight', 'blk.0.attn_q.weight'],
+      ['model.layers.1.mlp.down_proj.weight', 'blk.1.ffn_down.weight'],
+    ] as const) {
+      const h = (await readFloats(moments, `${entry}.heldBack`)).data;
+      const w = (await readFloats(join(source, 'model.safetensors'), name)).data;
+      const q = (await readFloats(bytes, name)).data;
+      const n = Math.sqrt(h.length);
+      const squared = (x: (i: number) => number) => {
+        let sum = 0;
+        for (let row = 0; row < w.length; row += n) {
+          for (let i = 0; i < n; i++)
+            for (let j = 0; j < n; j++) sum += x(row + i) * x(row + j) * (h[i * n + j] as number);
+        }
+        return sum;
+      };
+      const expected = squared((i) => (w[i] as number) - (q[i] as number)) / squared((i) => w[i] as number);
+      const found = outputsOf(fed).find((output) => output.name === name);
+      expect(found).toMatchObject({ heldBack: true });
+      // Products in float32.
+      expect(Math.abs((found?.after as number) / expected - 1)).toBeLessThan(1e-3);
     }
   });
 

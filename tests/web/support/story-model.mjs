@@ -264,6 +264,8 @@ export class Graph {
   #nodes = [];
   /** @type {Buffer[]} */
   #tensors = [];
+  /** @type {Set<string>} */
+  #domains = new Set();
   #count = 0;
 
   /**
@@ -271,13 +273,17 @@ export class Graph {
    * @param {string} op
    * @param {string[]} inputs
    * @param {Record<string, number | number[]>} [attributes] integers
+   * @param {string} [output]
+   * @param {string} [domain]
    */
-  add(op, inputs, attributes = {}, output = `v${this.#count++}`) {
+  add(op, inputs, attributes = {}, output = `v${this.#count++}`, domain = '') {
     const given = Object.entries(attributes).map(([name, value]) => {
       const numbers = Array.isArray(value) ? value.map((v) => int(8, v)) : [int(3, value)];
       return field(5, message(text(1, name), ...numbers, int(20, Array.isArray(value) ? 7 : 2)));
     });
-    this.#nodes.push(message(...inputs.map((name) => text(1, name)), text(2, output), text(4, op), ...given));
+    const node = [...inputs.map((name) => text(1, name)), text(2, output), text(4, op), ...given];
+    this.#nodes.push(message(...node, ...(domain === '' ? [] : [text(7, domain)])));
+    if (domain !== '') this.#domains.add(domain);
     return output;
   }
 
@@ -305,10 +311,17 @@ export class Graph {
     return name;
   }
 
+  /** @param {string} name @param {number} type element type @param {number[]} dims @param {Uint8Array} bytes */
+  codes(name, type, dims, bytes) {
+    this.#tensors.push(message(...dims.map((d) => int(1, d)), int(2, type), text(8, name), field(9, bytes)));
+    return name;
+  }
+
   /** A file. Inputs and outputs have the shapes [name, dims, element type], in which texts are unknown dimensions. */
   file(
     /** @type {[string, (number | string)[], number][]} */ inputs,
     /** @type {[string, (number | string)[], number][]} */ outputs,
+    opset = 17,
   ) {
     const value = (/** @type {[string, (number | string)[], number]} */ [name, dims, type]) => {
       const shape = message(...dims.map((d) => field(1, typeof d === 'number' ? int(1, d) : text(2, d))));
@@ -321,7 +334,8 @@ export class Graph {
       ...inputs.map((one) => field(11, value(one))),
       ...outputs.map((one) => field(12, value(one))),
     );
-    return new Uint8Array(message(int(1, 10), field(7, graph), field(8, int(2, 17))));
+    const others = [...this.#domains].map((domain) => field(8, message(text(1, domain), int(2, 1))));
+    return new Uint8Array(message(int(1, 10), field(7, graph), field(8, int(2, opset)), ...others));
   }
 }
 

@@ -228,7 +228,8 @@ export class Judge {
       }
       const { judged, shown, queue } = this.#state;
       const { key, label, settings } = wanted;
-      const one = { key, label, settings, bytes, seconds, judgment };
+      const bytesBefore = this.#model.files.reduce((sum, { size }) => sum + size, 0);
+      const one = { key, label, settings, bytes, bytesBefore, seconds, judgment };
       this.#set({
         judged: new Map([...judged, [key, one]]),
         shown: new Set([...shown, key]),

@@ -1,9 +1,20 @@
 // Table and chart of the panel *What does it do to the outputs?*
-import { byId, html } from '../shared/dom.js';
+import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
 import type { Judge } from './judge.js';
-import { divergenceAxis, heightOf, type JudgedType, type OutputsData, withError } from './outputs.js';
+import {
+  divergenceAxis,
+  failureWords,
+  heightOf,
+  type JudgedType,
+  type OutputsData,
+  type PlaceReport,
+  type PlaceRun,
+  placeName,
+  placesText,
+  withError,
+} from './outputs.js';
 import { unitOf } from './sizes.js';
 
 type Row = readonly [name: string, ...values: string[]];
@@ -46,10 +57,48 @@ function tableOf({ judgment }: JudgedType): { head: Row; rows: Row[] } {
   };
 }
 
+/** A duration of a run in three digits. */
+const duration = (seconds: number) =>
+  seconds < 1 ? `${formatReal(seconds * 1000, 3)}\u00a0ms` : `${formatReal(seconds, 3)}\u00a0s`;
+
+/** The table of the places where both models ran: size, times, and the output that changes most. */
+function placesOf(
+  { label, bytes, bytesBefore }: JudgedType,
+  places: readonly PlaceReport[],
+): { head: Row; rows: Row[] } {
+  const rowOf = (place: PlaceReport, name: string, size: number, run: PlaceRun): Row => {
+    const where = placeName(place);
+    const title = `${name}, ${where}`;
+    if (run.kind !== 'ran') return [title, formatBytes(size), '', '', failureWords[run.kind]];
+    const worst = run.outputs.reduce((most, { error }) => Math.min(most, error.sqnrDb), Number.POSITIVE_INFINITY);
+    const { firstSeconds, seconds } = run.times;
+    return [title, formatBytes(size), duration(seconds), duration(firstSeconds), formatDecibels(worst)];
+  };
+  return {
+    head: ['Model and place', 'Size', 'One run', 'First run', 'SQNR'],
+    rows: places.flatMap((place) => [
+      rowOf(place, 'Original', bytesBefore, place.a),
+      rowOf(place, label, bytes, place.b),
+    ]),
+  };
+}
+
+/** Draws speed and errors in each place, or hides them for a comparison without. */
+export function drawPlaces(judged: JudgedType | undefined): void {
+  const places = judged?.judgment.kind === 'arrays' ? (judged.judgment.figures.backends ?? []) : [];
+  const isShown = judged !== undefined && places.length > 0;
+  byId('outputs-places-box', HTMLElement).hidden = !isShown;
+  setText(byId('outputs-places-text', HTMLElement), isShown ? placesText(judged.label, places) : '');
+  if (isShown) fillTable(byId('outputs-places', HTMLTableElement), placesOf(judged, places));
+}
+
 export function drawTable(judged: JudgedType): void {
-  const { head, rows } = tableOf(judged);
+  fillTable(byId('outputs-table', HTMLTableElement), tableOf(judged));
+}
+
+function fillTable(table: HTMLTableElement, { head, rows }: { head: Row; rows: Row[] }): void {
   const style = (i: number) => (i === 0 ? false : 'number');
-  byId('outputs-table', HTMLTableElement).replaceChildren(
+  table.replaceChildren(
     html('thead', {}, html('tr', {}, ...head.map((name, i) => html('th', { scope: 'col', class: style(i) }, name)))),
     html(
       'tbody',

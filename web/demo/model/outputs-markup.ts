@@ -34,6 +34,12 @@ export function markup(): Node[] {
         { class: 'outputs-words' },
         html('h2', { id: 'outputs-title' }, 'What does it do to the outputs?'),
         html('p', { class: 'outputs-verdict', id: 'outputs-verdict', role: 'status' }),
+        html('p', { class: 'outputs-places', id: 'outputs-places-text' }),
+        html(
+          'div',
+          { class: 'scroll outputs-places', id: 'outputs-places-box', 'data-name': 'Speed in each place', hidden: '' },
+          html('table', { id: 'outputs-places' }),
+        ),
         html('p', { class: 'hint', id: 'outputs-basis' }),
         html(
           'details',

@@ -10,7 +10,7 @@ import { watchScrollBoxes } from '../shared/scroll.js';
 import type { ModelChoice } from './choice.js';
 import { Judge, type WantedType } from './judge.js';
 import { type JudgedType, type Judgment, verdictOf } from './outputs.js';
-import { basisOf, captionOf, drawChart, drawTable } from './outputs-figures.js';
+import { basisOf, captionOf, drawChart, drawPlaces, drawTable } from './outputs-figures.js';
 import { markup } from './outputs-markup.js';
 import type { State } from './state.js';
 import { formatSeconds } from './wording.js';
@@ -186,6 +186,7 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
       byId('outputs-basis', HTMLElement),
       found === undefined ? introduction(isText, lacksTokenizer) : basisOf(found, data),
     );
+    drawPlaces(found);
     const figures = byId('outputs-figures', HTMLDetailsElement);
     figures.hidden = found === undefined;
     if (found !== undefined && found !== drawnVerdict) {
@@ -323,7 +324,9 @@ function statusOf(judge: Judge, count: number, quantizing = 0): string {
 }
 
 function stepText({ label }: WantedType, progress: NonNullable<Judge['state']['progress']>, seconds: number): string {
-  if (progress.step === 'run') return `${label}: running both models…`;
+  if (progress.step === 'run') {
+    return `${label}: running both models on the processor${progress.wantsGpu ? ' and the GPU' : ''}…`;
+  }
   const { share } = progress;
   const done = `${Math.floor(share * 100)}\u00a0%`;
   const left = share > leastShare && share < 1 ? `, about ${formatSeconds((seconds / share) * (1 - share))} left` : '';

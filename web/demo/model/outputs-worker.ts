@@ -60,20 +60,27 @@ async function idsOf({ files, tokenizer, text, tokens }: OutputsQuestion): Promi
   return ids.subarray(0, tokens).slice();
 }
 
-/** The site's own onnxruntime-web. */
-async function loadedRuntime() {
-  const runtime = await import('onnxruntime-web/wasm');
+/** The site's own onnxruntime-web: with WebGPU, which takes a larger file, only where there is a GPU to use. */
+async function loadedRuntime(wantsGpu: boolean) {
+  const runtime = wantsGpu ? await import('onnxruntime-web/webgpu') : await import('onnxruntime-web/wasm');
   // Pages without cross-origin isolation have one thread.
   runtime.env.wasm.numThreads = 1;
   runtime.env.logLevel = 'fatal';
   return runtime;
 }
 
+/** True if the browser gives a GPU. */
+async function hasGpu(): Promise<boolean> {
+  const { gpu } = navigator as { gpu?: { requestAdapter(): Promise<object | null> } };
+  const adapter = await gpu?.requestAdapter().catch(() => null);
+  return adapter !== undefined && adapter !== null;
+}
+
 async function judgeTexts(question: OutputsQuestion): Promise<Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>> {
   // A text that cannot be read is found before the long part.
   const ids = await idsOf(question);
   const { result, bytes } = await resultOf(question);
-  const run = question.needsRuntime ? { runtime: await loadedRuntime() } : undefined;
+  const run = question.needsRuntime ? { runtime: await loadedRuntime(false) } : undefined;
   const begin = performance.now();
   const figures = await evaluateModel(result, {
     reference: [...question.files],
@@ -92,16 +99,17 @@ async function judgeTexts(question: OutputsQuestion): Promise<Pick<JudgedType, '
 
 async function judgeArrays(question: OutputsQuestion): Promise<Pick<JudgedType, 'bytes' | 'seconds' | 'judgment'>> {
   const { result, bytes } = await resultOf(question);
-  answer({ kind: 'progress', step: 'run' });
-  const runtime = await loadedRuntime();
+  const wantsGpu = await hasGpu();
+  answer({ kind: 'progress', step: 'run', wantsGpu });
+  const runtime = await loadedRuntime(wantsGpu);
   const begin = performance.now();
   const { inputs } = question;
   const report = await compareModels([...question.files], result, {
-    run: { runtime, ...(inputs && { inputs }) },
+    run: { runtime, backends: wantsGpu ? ['wasm', 'webgpu'] : ['wasm'], ...(inputs && { inputs }) },
     workers: 0,
   });
-  const { inputs: used = [], guessedSizes = {}, outputs = [], skippedOutputs = [] } = report;
-  const figures = { inputs: used, guessedSizes, outputs, skippedOutputs };
+  const { inputs: used = [], guessedSizes = {}, outputs = [], skippedOutputs = [], backends = [] } = report;
+  const figures = { inputs: used, guessedSizes, outputs, skippedOutputs, backends };
   return { bytes, seconds: (performance.now() - begin) / 1000, judgment: { kind: 'arrays', figures } };
 }
 

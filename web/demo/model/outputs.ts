@@ -18,6 +18,10 @@ export interface OutputsData {
   readonly inputs: File | undefined;
 }
 
+/** Both models in one place. */
+export type PlaceReport = NonNullable<RunReport['backends']>[number];
+export type PlaceRun = PlaceReport['a'];
+
 /** The outputs of a result beside those of the original. */
 export type Judgment =
   | { readonly kind: 'texts'; readonly figures: LanguageComparison }
@@ -33,6 +37,8 @@ export interface JudgedType {
   readonly settings: string;
   /** Size of the result. */
   readonly bytes: number;
+  /** Size of the original. */
+  readonly bytesBefore: number;
   /** Seconds of running the models, without quantizing. */
   readonly seconds: number;
   readonly judgment: Judgment;
@@ -41,7 +47,8 @@ export interface JudgedType {
 /** A step of the work. */
 export type OutputsProgress =
   | { readonly step: 'quantize'; readonly share: number }
-  | { readonly step: 'run' }
+  /** @param wantsGpu true if they run on WebGPU as well */
+  | { readonly step: 'run'; readonly wantsGpu: boolean }
   | {
       readonly step: 'layers';
       readonly tokens: number;
@@ -158,6 +165,54 @@ export function verdictOf(judgment: Judgment): string {
   return figures.outputs.length > 1
     ? `Of the ${figures.outputs.length} outputs, ${worst.name} changes most: it is ${off}.${ending}`
     : `The output ${worst.name} is ${off}.${ending}`;
+}
+
+/** Words for the places where a model ran. */
+const placeNames: Readonly<Record<PlaceReport['backend'], string>> = {
+  wasm: 'the processor',
+  webgpu: 'your GPU',
+  node: 'onnxruntime-node',
+};
+
+/** Reasons that a model does not run in a place, after its name. */
+export const failureWords: Readonly<Record<Exclude<PlaceRun['kind'], 'ran'>, string>> = {
+  noAdapter: 'does not run: the browser gives no GPU',
+  needsFloat16: 'does not run: it computes in float16, which this GPU does not',
+  noSession: 'cannot be loaded',
+  notRun: 'does not run',
+};
+
+/** Name of a place: `your GPU`, or what stands in for one. */
+export function placeName({ backend, adapter }: PlaceReport): string {
+  return adapter?.isSoftware ? 'WebGPU in software' : placeNames[backend];
+}
+
+/** Speed of a result in relation to the original. Times differ by some percent from run to run. */
+function speedText(before: number, after: number): string {
+  const ratio = before / Math.max(after, 1e-9);
+  const digits = (value: number) => (value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString('en'));
+  if (ratio >= 1.1) return `is ${digits(ratio)} times as fast as the original`;
+  return ratio <= 1 / 1.1 ? `takes ${digits(1 / ratio)} times as long as the original` : 'is as fast as the original';
+}
+
+/** The largest error of an output in relation to it. */
+const worstOf = ({ outputs }: Extract<PlaceRun, { kind: 'ran' }>) =>
+  outputs.reduce((most, { error }) => Math.max(most, error.relativeL2), 0);
+
+/** Sentences about speed and errors in each place, the GPU first: `On your GPU q4 is 2.1 times as fast as the original, …`. */
+export function placesText(label: string, places: readonly PlaceReport[]): string {
+  const sentences = [...places].reverse().map((place): string => {
+    const { a, b } = place;
+    const where = `On ${placeName(place)}`;
+    if (b.kind !== 'ran') return `${where}, ${label} ${failureWords[b.kind]}.`;
+    if (a.kind !== 'ran') return `${where}, the original ${failureWords[a.kind]}.`;
+    const error = worstOf(b);
+    const outputs = error === 0 ? 'its outputs are the same' : `its outputs are off by ${relativeText(error)}`;
+    const doubt = place.adapter?.isSoftware ? ' These times are not those of a GPU.' : '';
+    return `${where} ${label} ${speedText(a.times.seconds, b.times.seconds)}, and ${outputs}.${doubt}`;
+  });
+  const isAlone = places.every(({ backend }) => backend === 'wasm');
+  return [...sentences, ...(isAlone ? ['This browser gives no GPU to pages.'] : [])].join(' ');
 }
 
 /** A number with its standard error, in the digits that the error leaves. */

@@ -88,9 +88,31 @@ export interface QuantizeOptions extends ParameterOptions {
   /**
    * For range 'mse': the weight of the squared errors of each column, the last dimension of the shape: finite, at least 0. The weighted
    * error is at most that of the same range without importance.
-   * @defaultValue equal importance
+   * @defaultValue equal importance; with `hessian`, its diagonal
    */
   importance?: Float32Array | undefined;
+  /**
+   * For a matrix of shape [outputs, inputs] with a scale for each output or for each group of inputs, and up to 8 bits: the second moments
+   * of the inputs x, the mean of x xᵀ: inputs * inputs numbers, symmetric. Each column's error is then passed on to columns that are rounded
+   * later (GPTQ), which makes errors of outputs smaller, and those of weights larger. With range 'mse', the scale of a group is found when
+   * its first column is reached, by the weights as they are then, and symmetric codes use the whole range of the dtype; with other ranges,
+   * scales are those that the range gives. A row whose output gets no better keeps the codes without it. The result has `output`. Takes
+   * 16 K² bytes of memory besides the matrix for K inputs. Needs `load({ blocks: true })`.
+   * @defaultValue each weight is rounded to the nearest
+   */
+  hessian?: Float32Array | undefined;
+  /**
+   * For `hessian`: the share of the mean of its diagonal that is added to it, from 0 to 10. If the sum is not positive definite, ten times
+   * as much is tried, up to 10; `output.damping` is what was used.
+   * @defaultValue 0.01
+   */
+  damping?: number | undefined;
+  /**
+   * For `hessian`: the order in which columns are rounded. 'falling': groups with the largest inputs first, and so within groups.
+   * 'stored': from left to right.
+   * @defaultValue 'falling'
+   */
+  order?: 'falling' | 'stored' | undefined;
   /**
    * Formula of the codes, in float32, rounded half to even, saturated last: 'onnx' round(x / scale) + zeroPoint, 'fused'
    * round(x / scale + zeroPoint), 'reciprocal' round(x * (1 / scale)) + zeroPoint.

@@ -1,6 +1,7 @@
 // Scales and zero points in wasm memory: allocates and finds them.
 
 import { LayoutRecord, LinearJobRecord, NonFiniteId, type QuantizationSpecRecord, StatusId } from '../core/door.js';
+import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileParameters } from '../core/memory.js';
 import { checkOptionsOf } from './calls.js';
 import { type Job, jobOf, specOfDType } from './job.js';
@@ -129,6 +130,7 @@ export function writable(scale: Float32Array<ArrayBuffer>, zeroPoint: Int32Array
 /** See Scalepoint.chooseQuantizationParameters. */
 export function chooseParameters(core: Core, x: FloatInput, options: QuantizeOptions): NewParameters {
   checkOptionsOf('quantize', options);
+  if (options.hessian !== undefined) throw rangeError('hessian', { kind: 'absent' }, options.hessian);
   const source = sourceOf(core, x, options.from, 'x');
   const job = jobOf(options, source.length, source.shape);
   const { layout, spec } = job;

@@ -1,26 +1,39 @@
 // Quantizes floats to integers with scales and zero points.
 import { checkBoolean, checkKeys } from '../core/check.js';
 import { QuantizationSpecRecord, StatusId, stepSize } from '../core/door.js';
-import { typeError } from '../core/errors.js';
-import { type Core, forEachTile, tileParameters, tileSize } from '../core/memory.js';
-import { type Expected, ofType } from '../core/option-problem.js';
+import { rangeError, typeError } from '../core/errors.js';
+import type { OutputErrors } from '../core/measure.js';
+import { type Core, forEachTile, isModelsModule, tileParameters, tileSize } from '../core/memory.js';
+import { type Expected, mention, ofType, onlyWith } from '../core/option-problem.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { checkOptionsOf } from './calls.js';
 import { ErrorSum, withSums } from './error-sum.js';
+import type { HessianOptions } from './hessian.js';
 import { type Job, jobOf } from './job.js';
 import { type Runs, runsOf } from './layout.js';
 import type { QuantizeOptions } from './options.js';
 import { PackedSink } from './pack.js';
 import { failQuantizing, findParameters, withParameters } from './parameters.js';
-import { checkApart, type ResultSink, Sink } from './sink.js';
+import { checkApart, Sink, type Sinks } from './sink.js';
 import { type FloatInput, type Source, sourceOf, withResident, withWhole } from './source.js';
 import { type CodeArray, type LinearQuantizedTensor, plain } from './tensor.js';
 
-/** Sinks of the results. */
-interface Sinks {
-  readonly codes: ResultSink;
-  readonly scale: Sink;
-  readonly zeroPoint: Sink;
+type QuantizeByHessian = typeof import('./hessian.js').quantizeByHessian;
+let byHessian: QuantizeByHessian | undefined;
+
+/** Loads the code for `hessian`, which is apart from the rest because only the large module has its calls. */
+export async function loadHessian(): Promise<void> {
+  const { quantizeByHessian } = await import('./hessian.js');
+  byHessian = quantizeByHessian;
+}
+
+/** True with a `hessian`. @throws RangeError for options that only it has */
+function hasHessian(options: QuantizeOptions): options is HessianOptions {
+  if (options.hessian !== undefined) return true;
+  for (const name of ['damping', 'order'] as const) {
+    if (options[name] !== undefined) throw rangeError(name, onlyWith('hessian'));
+  }
+  return false;
 }
 
 const outNames = ['data', 'scale', 'zeroPoint'];
@@ -72,7 +85,16 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   // Quantize in the fewest passes that the range allows.
   const sinks = { codes, scale, zeroPoint };
   const runs = job.range.kind === 'min-max' && source.length > 0 ? runsOf(layout) : undefined;
-  if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
+  let output: OutputErrors | undefined;
+  if (hasHessian(options)) {
+    if (!isModelsModule(core.module) || byHessian === undefined) {
+      throw rangeError('hessian', { kind: 'absent' }, options.hessian, {
+        kind: 'load',
+        option: mention('blocks', true),
+      });
+    }
+    output = byHessian(core, source, job, options, sinks, errors);
+  } else if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
   else if (runs !== undefined && runs.run <= tileSize) quantizeRuns(core, source, job.spec, runs, sinks);
   else quantizeInPasses(core, source, job, sinks, undefined);
   const q: { -readonly [K in keyof LinearQuantizedTensor]: LinearQuantizedTensor[K] } = {
@@ -85,6 +107,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
     zeroPoint: zeroPoint.result as Int32Array,
   };
   if (packed) q.packed = true;
+  if (output !== undefined) q.output = output;
   return plain(q);
 }
 

@@ -114,3 +114,10 @@ export function checkApart(x: unknown, out: unknown, what: string, name = 'x'): 
     throw rangeError(what, { kind: 'apart', from: name }, out);
   }
 }
+
+/** Sinks of the results. */
+export interface Sinks {
+  readonly codes: ResultSink;
+  readonly scale: Sink;
+  readonly zeroPoint: Sink;
+}

@@ -13,7 +13,10 @@ import { failQuantizing, findParameters } from './parameters.js';
 import { type FloatInput, type HalfFormat, type Source, sourceOf, withWhole } from './source.js';
 
 /** A variant of `sweep`: options of `quantize`, without those about the input and the output. */
-export type SweepVariant = Omit<QuantizeOptions, 'shape' | 'from' | 'out' | 'errors' | 'packed'>;
+export type SweepVariant = Omit<
+  QuantizeOptions,
+  'shape' | 'from' | 'out' | 'errors' | 'packed' | 'hessian' | 'damping' | 'order'
+>;
 
 /** Options of `sweep`. */
 export interface SweepOptions {

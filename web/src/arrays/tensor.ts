@@ -1,5 +1,6 @@
 // Quantized tensors, and the types of their codes.
 import type { BlockType } from '../core/blocks.js';
+import type { OutputErrors } from '../core/measure.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { integerNames, typeNameError } from './type-names.js';
 
@@ -119,6 +120,8 @@ export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = Code
   readonly scale: Float32Array;
   /** One zero point per scale. */
   readonly zeroPoint: Int32Array;
+  /** With the option `hessian`: errors of outputs, and the damping that was used. */
+  readonly output?: OutputErrors | undefined;
 }
 
 /** Integers whose codes are packed densely, as `quantize(x, { packed: true })` returns them. */

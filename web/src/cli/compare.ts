@@ -2,6 +2,8 @@
 
 import { type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
 import type { ComparedTensor } from '../tooling.js';
+import { backendNames, withBackends } from './backends.js';
+import { backendText } from './backends-text.js';
 import { compareFlags } from './flags.js';
 import { withInput } from './input.js';
 import { choiceOf, decibelsOf, filesOf, parseArguments, workersOf } from './parse.js';
@@ -44,6 +46,7 @@ export async function compareCommand(args: string[]): Promise<number> {
   const workers = workersOf(values.workers);
   const limit = decibelsOf(values['min-sqnr']);
   const run = runOptionsOf(values);
+  const backends = backendNames(values.backend);
   const signal = abortOnSignal('interrupted');
   const progress = progressLine(quiet);
   return withInput(
@@ -54,12 +57,14 @@ export async function compareCommand(args: string[]): Promise<number> {
         async (b) => {
           // Each one alone first, so that an error in a header names the file.
           for (const { name, file } of [a, b]) await about(name, () => inspectModel(file, { signal }));
-          const report = await compareModels(a.file, b.file, {
-            signal,
-            onProgress: progress.update,
-            ...(workers === undefined ? {} : { workers }),
-            ...(run === undefined ? {} : { run }),
-          }).finally(progress.clear);
+          const report = await withBackends(backends, values.browser, (places) =>
+            compareModels(a.file, b.file, {
+              signal,
+              onProgress: progress.update,
+              ...(workers === undefined ? {} : { workers }),
+              ...(run === undefined ? {} : { run: { ...run, ...(places && { backends: places }) } }),
+            }),
+          ).finally(progress.clear);
           return show(a.name, b.name, report, limit, wanted);
         },
         signal,
@@ -87,7 +92,7 @@ function show(a: string, b: string, result: CompareReport, limit: number | undef
     const text = failure === undefined ? {} : { error: errorJson(failure) };
     printJson({ a, b, ...report, peakBytes: peakBytes(), ...text });
   } else if (!wanted.quiet) {
-    const run = result.outputs === undefined ? [] : ['', ...runText(result)];
+    const run = result.outputs === undefined ? [] : ['', ...runText(result), ...backendText(result)];
     const lines = [...compareText(a, b, report), ...run];
     if (wanted.verbose) lines.push(effort());
     printLines(lines);

@@ -119,6 +119,20 @@ export const compareFlags = {
     type: 'boolean',
     about: 'with --run, also compare the results of all nodes, to find where the error begins',
   },
+  backend: {
+    type: 'string',
+    multiple: true,
+    value: 'NAME',
+    choices: ['wasm', 'webgpu', 'node'],
+    about:
+      'run both in this place, too, and compare with A on wasm: wasm, webgpu in an installed Chromium, Chrome or Edge without a window, or ' +
+      'node, which needs the package onnxruntime-node; can be repeated',
+  },
+  browser: {
+    type: 'string',
+    value: 'PATH',
+    about: 'the browser for --backend webgpu, in place of the first that is found',
+  },
   input: {
     type: 'string',
     multiple: true,
@@ -134,7 +148,7 @@ export const compareFlags = {
   seed: { type: 'string', value: 'N', about: 'seed of random inputs' },
   quiet,
   ...common(
-    '{ a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }; with --run also { inputs, guessedSizes, outputs, skippedOutputs, layers }',
+    '{ a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }; with --run also { inputs, guessedSizes, outputs, skippedOutputs, layers, backends }',
   ),
 } as const;
 
@@ -216,6 +230,12 @@ export const calibrateFlags = {
     type: 'boolean',
     about:
       'also write OUT.moments.safetensors, the second moments for --method gptq: 4 K² bytes for inputs of K columns',
+  },
+  'held-back': {
+    type: 'string',
+    value: 'SHARE',
+    about:
+      'with --moments: the share of chunks or samples that is held back to judge codes by, which takes as much room again; 0 to 0.5 (default 0.125)',
   },
   ranges: {
     type: 'boolean',

@@ -6,7 +6,7 @@ import {
   type LanguageData,
   type LanguageEvaluation,
 } from '../model.js';
-import { type UnreachedWeight, whole, without } from '../tooling.js';
+import { mostHeldBack, type UnreachedWeight, whole, without } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments, workersOf } from './parse.js';
@@ -142,6 +142,14 @@ function unreachedLines(unreached: readonly UnreachedWeight[]): string[] {
   return [...names].map(([reason, list]) => `without statistics, ${printable(reason)}: ${listed(list, 3)}`);
 }
 
+/** The share of --held-back. @throws UsageError */
+function heldBackOf(text: string | undefined, moments = false): number | undefined {
+  if (text === undefined) return undefined;
+  if (!moments) throw new UsageError('--held-back goes with --moments');
+  if (/^\d*\.?\d+$/.test(text) && Number(text) <= mostHeldBack) return Number(text);
+  throw wrongFlag('held-back', { kind: 'number', min: 0, max: mostHeldBack }, text);
+}
+
 /** Writes the importance of a model's weights. Returns the exit code. */
 export async function calibrate(args: string[]): Promise<number> {
   const { values, positionals } = parseArguments(args, calibrateFlags);
@@ -157,6 +165,7 @@ export async function calibrate(args: string[]): Promise<number> {
   if (files !== undefined && other !== undefined) throw wrongFlag('data', without(`--${other}`));
   const data = files === undefined ? await dataOf(values, 'calibrate') : { files };
   const sizes = { ...sizesOf(values), ...(dim === undefined ? {} : { run: { dimensions: dimensionsOf(dim) } }) };
+  const heldBack = heldBackOf(values['held-back'], values.moments);
   const signal = abortOnSignal(
     resume
       ? 'interrupted; --resume goes on behind the last finished layer or sample'
@@ -168,17 +177,18 @@ export async function calibrate(args: string[]): Promise<number> {
     async (input) => {
       const onProgress = progress.update;
       // Run the model.
-      const wanted = { moments: values.moments, ranges: values.ranges };
+      const wanted = { moments: values.moments, heldBack, ranges: values.ranges };
       const options = { ...sizes, ...wanted, output, overwrite: force, resume, signal, onProgress };
-      const { tokens, chunks, weights, unreached, size, moments, ranges } = await about(input.name, () =>
-        calibrateModel(input.file, data, options).catch((error) => Promise.reject(asUsage(error, values))),
+      const { tokens, chunks, heldBackChunks, weights, unreached, size, moments, ranges } = await about(
+        input.name,
+        () => calibrateModel(input.file, data, options).catch((error) => Promise.reject(asUsage(error, values))),
       ).finally(progress.clear);
       // Print the files, and how to use them.
       const second = moments && { path: String(moments.path), size: moments.size };
       const third = ranges && { path: String(ranges.path), size: ranges.size };
       if (values.json) {
         const beside = {
-          ...(second && { moments: second }),
+          ...(second && { moments: second, heldBackChunks }),
           ...(third && { ranges: third }),
           ...(unreached && { unreached }),
         };
@@ -193,8 +203,12 @@ export async function calibrate(args: string[]): Promise<number> {
         ];
         if (second !== undefined) {
           const path = printable(second.path);
+          const unit = unreached === undefined ? 'chunk' : 'sample';
+          const held = heldBackChunks
+            ? `${counted(heldBackChunks, unit)} of ${chunks.toLocaleString('en')} held back`
+            : `no ${unit} held back`;
           lines.push(
-            `${path}: second moments, ${formatBytes(second.size)}`,
+            `${path}: second moments, ${held}, ${formatBytes(second.size)}`,
             `quantize with them: scalepoint ${printable(input.name)} --to ${blocks} --method gptq --data ${path}`,
           );
         }

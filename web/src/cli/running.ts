@@ -32,6 +32,7 @@ interface RunValues {
   readonly input?: string[] | undefined;
   readonly dim?: string[] | undefined;
   readonly seed?: string | undefined;
+  readonly backend?: string[] | undefined;
 }
 
 /** NAME=VALUE, or VALUE alone. Paths may hold "=" as well. */
@@ -68,8 +69,8 @@ export function dimensionsOf(dim: readonly string[] = []): Record<string, number
 }
 
 /** Options for running the models; undefined unless a flag asks for it. @throws UsageError */
-export function runOptionsOf({ run, layers, input, dim, seed }: RunValues): RunOptions | undefined {
-  const wanted = [layers, input, dim, seed].some((value) => value !== undefined);
+export function runOptionsOf({ run, layers, input, dim, seed, backend }: RunValues): RunOptions | undefined {
+  const wanted = [layers, input, dim, seed, backend].some((value) => value !== undefined);
   if (run !== true && !wanted) return undefined;
   return {
     dimensions: dimensionsOf(dim),

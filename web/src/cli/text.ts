@@ -114,23 +114,29 @@ export function lowestLine(tensors: readonly MeasuredTensor[]): string[] {
   return worst === undefined ? [] : [`lowest SQNR ${withDecibels(worst.db)}: ${nameText(worst.name)}`];
 }
 
+/** Errors of a tensor's outputs. */
+interface MeasuredOutput {
+  readonly before: number;
+  readonly after: number;
+  readonly heldBack: boolean;
+}
+
 /** The line about the errors of outputs with GPTQ; empty without. Matrices whose outputs were exact before do not count. */
 export function outputLine(
   tensors: readonly {
-    readonly error?: { readonly output?: { readonly before: number; readonly after: number } | undefined } | undefined;
+    readonly error?: { readonly output?: MeasuredOutput | undefined } | undefined;
   }[],
 ): string[] {
-  const shares = tensors
-    .flatMap(({ error }) => error?.output ?? [])
-    .filter(({ before }) => before > 0)
-    .map(({ before, after }) => after / before)
-    .sort((a, b) => a - b);
+  const all = tensors.flatMap(({ error }) => error?.output ?? []).filter(({ before }) => before > 0);
+  const held = all.filter(({ heldBack }) => heldBack);
+  const [judged, where] = held.length > 0 ? [held, 'held-back data'] : [all, 'the data that codes were fitted to'];
+  const shares = judged.map(({ before, after }) => after / before).sort((a, b) => a - b);
   if (shares.length === 0) return [];
   const share = (at: number) => (shares[at] as number).toFixed(2);
   const middle = share(Math.floor((shares.length - 1) / 2));
   const range =
     shares.length === 1 ? '' : ` (${share(0)} to ${share(shares.length - 1)}, ${counted(shares.length, 'tensor')})`;
-  return [`squared errors of outputs on the data: ${middle} of those without GPTQ${range}`];
+  return [`squared errors of outputs on ${where}: ${middle} of those without GPTQ${range}`];
 }
 
 /** The magnitude of an error, with two digits. */

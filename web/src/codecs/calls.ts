@@ -16,6 +16,7 @@ import {
   TileRecord,
 } from '../core/door.js';
 import { outOfMemory, ScalepointError } from '../core/errors.js';
+import { addSums, type Sums } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import type { Bytes, Encoded, Observed, Problem, Role, Tile, ValueRange } from './codec.js';
@@ -33,6 +34,11 @@ function check(status: StatusId): void {
     throw new ScalepointError('BAD_FILE', 'a scale is not a positive and finite number');
   if (status === StatusId.outOfMemory) throw outOfMemory('the results of a tile');
   if (status !== StatusId.ok) throw new Error(`the core refused a tile with status ${status}`);
+}
+
+/** The error for moments that no numbers can have. */
+export function wrongMoments(): ScalepointError {
+  return new ScalepointError('BAD_FILE', 'the second moments of its inputs are not those of numbers');
 }
 
 /** Runs a call that takes its memory from the arena. Returns its result. */
@@ -153,7 +159,17 @@ export function encodeTileByInputs(
   const { moments } = tile;
   if (moments === undefined) return encodeTile(core, tile, arena, plain, importance);
   return core.withRecord(MomentsRecord, moments, (record) =>
-    encodeTile(core, tile, arena, (at, ...rest) => fed(at, record, ...rest), importance),
+    encodeTile(
+      core,
+      tile,
+      arena,
+      (at, ...rest) => {
+        const status = fed(at, record, ...rest);
+        if (status === StatusId.nonFinite) throw wrongMoments();
+        return status;
+      },
+      importance,
+    ),
   );
 }
 
@@ -222,6 +238,21 @@ export function storedRecord(
     return data === undefined ? { data: 0, size: 0 } : { data, size: size(role) };
   };
   return { rows, columns, data: part('data'), scale: part('scale'), zeroPoint: part('zeroPoint') };
+}
+
+/** Sums with the errors of the outputs of a matrix: rows at y against those at x, by the second moments of their inputs. */
+export function withOutputErrors(
+  core: Core,
+  arena: Arena,
+  sums: Sums,
+  { x, y, rows, columns, moments }: Record<'x' | 'y' | 'rows' | 'columns' | 'moments', number>,
+): Sums {
+  const found = inArena(core, arena, ErrorSumsRecord, (...addresses) =>
+    core.models.sumOutputErrors(x, y, rows, columns, moments, ...addresses),
+  );
+  const all = [...sums];
+  addSums(all, Object.values(found));
+  return all;
 }
 
 /** The sums of the errors of n floats at y against those at x. */

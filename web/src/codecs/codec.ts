@@ -143,6 +143,8 @@ export interface TileMoments {
   readonly damping: number;
   /** Address of the order of columns that feedback and weights are in; 0: as they are. */
   readonly order: number;
+  /** Address of the moments of held-back data; 0: none. */
+  readonly heldBack: number;
 }
 
 /** Bytes in wasm memory. */

@@ -33,6 +33,8 @@ export interface DequantizeLinearForm extends Form {
   readonly bits: 2 | 4 | 8;
   readonly signed: boolean;
   readonly symmetric: boolean;
+  /** True: codes of 8 bits have the range of a 7-bit integer, so that 16 bits hold each sum of two products with uint8. */
+  readonly reduced?: boolean | undefined;
   /** True if zero points are stored. Otherwise they are 0, or 2^(bits - 1) if the codes are symmetric and unsigned. */
   readonly zeroPoint: boolean;
   readonly sharing: ScaleSharing;
@@ -302,13 +304,14 @@ function setsCutOf(
 
 /** The record of a form for the core. */
 function codesOf(
-  { bits, signed, symmetric, sharing, blockSize, scale, range }: DequantizeLinearForm,
+  { bits, signed, symmetric, reduced = false, sharing, blockSize, scale, range }: DequantizeLinearForm,
   piece?: Tile['piece'],
 ): DequantizeLinearRecord {
   return {
     bits,
     isSigned: signed,
     symmetric,
+    reduced,
     sharing: SharingId[sharing],
     blockSize: blockSize ?? 0,
     scale: ElementTypeId[scale],

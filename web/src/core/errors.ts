@@ -22,6 +22,7 @@ import { type Expected, type Hint, type OptionProblem, sayHint, sayProblem } fro
  * | `CHANGED` | a file was changed while it was read, or between the runs of `--resume` |
  * | `WORKER` | a worker could not be started, or ended before its time |
  * | `RUNTIME` | onnxruntime-web is not installed, or cannot load or run a model |
+ * | `BROWSER` | the command line found no browser for WebGPU, or could not start it, or it ended before its time |
  * | `QUALITY` | a result misses the required SQNR |
  * | `NO_EFFECT` | the command line was to quantize a model without any tensor that can be quantized |
  * | `IO` | reading or writing failed; `cause` is the system's error |
@@ -43,6 +44,7 @@ export type ErrorCode =
   | 'CHANGED'
   | 'WORKER'
   | 'RUNTIME'
+  | 'BROWSER'
   | 'QUALITY'
   | 'NO_EFFECT'
   | 'IO'

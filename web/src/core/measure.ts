@@ -28,14 +28,19 @@ export interface ErrorMeasures {
 }
 
 /**
- * Errors of y = x W' for the inputs x of the statistics: the mean square of the error of y relative to that of y, over all rows of W. All of
- * it refers to the tokens that the statistics were collected from.
+ * Errors of y = x W' for inputs x: the mean square of the error of y relative to that of y, over all rows of W.
  */
 export interface OutputErrors {
   /** With the codes that importance alone gives. */
   readonly before: number;
   /** With the codes of the result: at most `before`. */
   readonly after: number;
+  /** True if x are held-back data, which the codes do not know; false if the codes were fitted to them. */
+  readonly heldBack: boolean;
+  /** The share `after` / `before` on the data that the codes were fitted to, at most 1; undefined if `before` is 0 there. */
+  readonly fitted?: number | undefined;
+  /** Share of the rows of W that keep the codes that importance alone gives, because those of `gptq` made outputs no better. */
+  readonly plain: number;
   /** Share of the mean of the diagonal that was added to it: `damping`, or more if the moments could not be factored with that. */
   readonly damping: number;
 }
@@ -108,6 +113,9 @@ export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
           output: {
             before: all.outputBefore / all.outputX,
             after: all.outputError / all.outputX,
+            heldBack: all.heldOutputs > 0,
+            ...(all.fittedBefore > 0 ? { fitted: all.fittedError / all.fittedBefore } : {}),
+            plain: all.plainOutputs / all.outputs,
             damping: all.damping,
           },
         }

@@ -29,7 +29,11 @@ export type ArgumentState =
   /** An object of the same instance. */
   | 'own'
   /** A block whose scale is finite. */
-  | 'finiteScale';
+  | 'finiteScale'
+  /** A matrix that equals its transpose. */
+  | 'symmetric'
+  /** A matrix without directions of negative squares. */
+  | 'positiveDefinite';
 
 /** The condition that an argument did not meet. */
 export type Expected =
@@ -285,6 +289,8 @@ const states: Readonly<Record<ArgumentState, string>> = {
   unlocked: 'a stream that is not locked',
   own: 'an object of this instance',
   finiteScale: 'a block with a finite scale',
+  symmetric: 'a symmetric matrix',
+  positiveDefinite: 'a positive definite matrix',
 };
 
 function sayNumber({ whole, finite, is, min, max, above, multipleOf, unit }: Expected & { kind: 'number' }): string {

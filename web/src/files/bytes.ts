@@ -76,6 +76,9 @@ export interface FileIdentity {
  */
 export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle;
 
+/** A file that an option names, or its handle in the browser. */
+export type OptionFile = FileInput | FileSystemFileHandle;
+
 /** A name in quotes for an error message, shortened if it is very long. */
 export function quoted(name: string): string {
   return JSON.stringify(name.length > 300 ? `${name.slice(0, 297)}...` : name);

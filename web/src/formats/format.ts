@@ -4,10 +4,11 @@
  */
 import type { Form, Part, Role } from '../codecs/codec.js';
 import type { Note } from '../core/note.js';
-import type { ByteSource, FileInput } from '../files/bytes.js';
+import type { ByteSource, FileInput, OptionFile } from '../files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
 import type { Reason } from './reason.js';
 import type { ModelRuns, RunOptions, RunReport } from './run.js';
+import type { WeightMoments } from './statistics.js';
 import type { WeightNames } from './weight-names.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
@@ -55,9 +56,6 @@ export interface OpenFile {
 
 /** Opens another file of a model in the same way as the given ones. */
 export type OpenInput = (input: FileInput) => Promise<ByteSource>;
-
-/** A file that an option names, or its handle in the browser. */
-export type OptionFile = FileInput | FileSystemFileHandle;
 
 /**
  * Reads a file that an option names, such as an importance matrix. Each input is opened, read and closed once, and the result is shared
@@ -133,15 +131,15 @@ export interface PlannedTensor {
   readonly kept?: Reason;
   /** Set if rounding passes errors on. */
   readonly feedback?: Feedback | undefined;
+  /** The moments of its inputs, if they are known, by which the errors of its outputs are measured. */
+  readonly moments?: WeightMoments | undefined;
 }
 
 /** The order in which rounding goes through the columns of a matrix: as they are stored, or those with the largest inputs first. */
 export type ColumnOrder = 'stored' | 'falling';
 
-/** Second moments of the inputs of a matrix: float32 in the `data` of the plan, a square of the matrix's columns. */
-export interface Feedback {
-  readonly byteOffset: number;
-  readonly columns: number;
+/** Second moments of the inputs of a matrix, in the `data` of the plan, by which rounding passes errors on. */
+export interface Feedback extends WeightMoments {
   /** Share of the mean of the diagonal that is added to it. */
   readonly damping: number;
   /** The order in which columns are rounded. */
@@ -224,7 +222,7 @@ export interface FilePlan {
   /** Notes for the user about the result. */
   readonly notes: readonly Note[];
   readonly sidecars: readonly SidecarContent[];
-  /** A file that tasks read beside those of the model: the moments of `feedback`. */
+  /** A file that tasks read beside those of the model: that of the `moments`. */
   readonly data?: FileInput | undefined;
 }
 

@@ -34,8 +34,98 @@ export interface Runtime {
   readonly Tensor: unknown;
 }
 
+// ----------------------------------------------------------------------------------------------------------------------- backends
+
+/** A place where onnxruntime runs models: onnxruntime-web on the processor or on WebGPU, or onnxruntime-node. */
+export type BackendName = 'wasm' | 'webgpu' | 'node';
+
+/** A value as plain data, which can be sent elsewhere. */
+export interface RunTensor {
+  /** Type by onnxruntime's name, such as `float32`. */
+  readonly type: string;
+  readonly dims: readonly number[];
+  readonly data: ArrayLike<number | bigint | string>;
+}
+
+/** One model to run on a backend. */
+export interface BackendJob {
+  readonly model: {
+    readonly bytes: Uint8Array;
+    readonly externalData: readonly { readonly path: string; readonly data: Uint8Array }[];
+  };
+  readonly feeds: Readonly<Record<string, RunTensor>>;
+  /** Optimizations of the graph. */
+  readonly level: 'all' | 'disabled';
+  /** True to measure the time of runs, and which nodes leave the GPU. */
+  readonly measures: boolean;
+}
+
+/** The GPU, as WebGPU describes it. */
+export interface GpuAdapter {
+  /** Its vendor, such as `nvidia`; empty if the browser hides it. */
+  readonly vendor: string;
+  /** Its architecture, such as `ampere`; empty if the browser hides it. */
+  readonly architecture: string;
+  /** True if a program on the processor stands in for a GPU, which makes times meaningless. */
+  readonly isSoftware: boolean;
+  /** True if shaders may compute in float16. */
+  readonly hasFloat16: boolean;
+}
+
+/** Nodes that onnxruntime did not run on the GPU. */
+export interface GpuPlacement {
+  /** Number of nodes on the GPU. */
+  readonly onGpu: number;
+  /** Operators of nodes on the processor, the most frequent first. */
+  readonly onCpu: readonly {
+    readonly op: string;
+    readonly count: number;
+  }[];
+  /** Number of copies between GPU and processor inside of the graph, in one run. */
+  readonly copies: number;
+}
+
+/** Times of a model. */
+export interface RunTimes {
+  /** Seconds of loading the model and of the first run, in which shaders are compiled. */
+  readonly firstSeconds: number;
+  /** Seconds of one run: the median of `runs` runs after the first. */
+  readonly seconds: number;
+  /** Number of runs that the median is of. */
+  readonly runs: number;
+}
+
+/** What became of a job. */
+export type BackendAnswer = {
+  /** Name and version of the runtime. */
+  readonly runtime: string;
+  readonly adapter?: GpuAdapter | undefined;
+} & (
+  | {
+      readonly kind: 'ran';
+      readonly outputs: Readonly<Record<string, RunTensor>>;
+      readonly times?: RunTimes | undefined;
+      readonly placement?: GpuPlacement | undefined;
+    }
+  /** `noAdapter`: there is no WebGPU. `noSession`: the model could not be loaded. `notRun`: the run failed. */
+  | { readonly kind: 'noAdapter' | 'noSession' | 'notRun'; readonly text: string }
+);
+
+/** A backend outside of this process, such as a browser that the command line starts. */
+export interface RunBackend {
+  readonly name: BackendName;
+  /** Runs a model. Failures of the model are answers, those of the backend are errors. */
+  run(job: BackendJob, signal: AbortSignal | undefined): Promise<BackendAnswer>;
+}
+
 /** Options for running two models. */
 export interface RunOptions extends InputOptions {
+  /**
+   * Runs both models on each of these, and compares with the first model on wasm. `webgpu` takes a page, and a `runtime` that has it:
+   * `onnxruntime-web/webgpu`.
+   * @defaultValue wasm alone, without times
+   */
+  readonly backends?: readonly ('wasm' | 'webgpu' | RunBackend)[] | undefined;
   /** True compares outputs of all nodes, which shows where errors begin and keeps all of them in memory. @defaultValue false */
   readonly layers?: boolean | undefined;
   /** The module onnxruntime-web. @defaultValue the one that is installed; pages have to pass it */
@@ -91,6 +181,81 @@ export interface RunInput {
   readonly isGiven: boolean;
 }
 
+/** An output of a model on a backend. */
+export interface BackendOutput extends ComparedOutput {
+  /** Error against the same model on wasm: the share of the backend. Undefined on wasm itself, and if the model did not run there. */
+  readonly own?: ErrorMeasures | undefined;
+}
+
+/** A node whose result is off by more than rounding explains. */
+export interface OffNode {
+  /** Its name; empty if it has none. */
+  readonly node: string;
+  readonly op: string;
+  /** The value that is off. */
+  readonly output: string;
+  /** Error of the value, given exact inputs, in relation to its length: sqrt(sum e^2 / sum x^2). Infinity if NaN or infinities differ. */
+  readonly error: number;
+  /** Largest error that rounding explains, likewise. */
+  readonly tolerance: number;
+  /** Errors of its inputs in the run of the whole model, likewise; undefined for weights and for inputs of the model. */
+  readonly inputs: readonly {
+    readonly name: string;
+    readonly error: number | undefined;
+  }[];
+}
+
+/**
+ * Nodes of a model on a backend, each with the inputs that the reference has. The reference is the same model on wasm; on wasm itself it is
+ * the first model.
+ */
+export interface NodeCheck {
+  /** Number of values that were compared. */
+  readonly compared: number;
+  /** Number of them that are off by more than rounding explains. */
+  readonly off: number;
+  /** The first of those, in the order of the graph. */
+  readonly first: OffNode | undefined;
+  /** Operators for which no bound is known, which were not compared. */
+  readonly unknown: readonly string[];
+}
+
+/** A model on a backend. */
+export type BackendRun =
+  | {
+      readonly kind: 'ran';
+      /** Errors against the first model on wasm. */
+      readonly outputs: readonly BackendOutput[];
+      readonly skippedOutputs: RunReport['skippedOutputs'];
+      readonly times: RunTimes;
+      /** WebGPU, if onnxruntime reports it: nodes that left the GPU. */
+      readonly placement?: GpuPlacement | undefined;
+      /** With `layers`; undefined if the nodes could not be run apart. */
+      readonly nodes?: NodeCheck | undefined;
+    }
+  /**
+   * It did not run. `noAdapter`: there is no WebGPU. `needsFloat16`: the model computes in float16, and the GPU does not.
+   * `noSession`: onnxruntime could not load it there. `notRun`: the run failed.
+   */
+  | {
+      readonly kind: 'noAdapter' | 'needsFloat16' | 'noSession' | 'notRun';
+      /** The words of the runtime. */
+      readonly text: string;
+    };
+
+/** Both models on a backend. */
+export interface BackendReport {
+  readonly backend: BackendName;
+  /** Name and version of the runtime. */
+  readonly runtime: string;
+  /** WebGPU: the GPU. */
+  readonly adapter?: GpuAdapter | undefined;
+  /** The first model. */
+  readonly a: BackendRun;
+  /** The second model. */
+  readonly b: BackendRun;
+}
+
 /** Comparison of two models on the same inputs. */
 export interface RunReport {
   /** The inputs, in the order of a. */
@@ -108,6 +273,8 @@ export interface RunReport {
   }[];
   /** With `layers`: outputs of nodes, of one name in both main graphs, in the order of a. */
   readonly layers?: readonly ComparedLayer[] | undefined;
+  /** With `backends`: both models on each of them. */
+  readonly backends?: readonly BackendReport[] | undefined;
 }
 
 // -------------------------------------------------------------------------------------------------------------------- calibration
@@ -160,6 +327,8 @@ export interface SummedInputs {
   readonly matrices: number;
   /** Rows that were counted. */
   readonly rows: number;
+  /** Rows among them that are held back from moments. */
+  readonly heldBackRows: number;
   /** Sum of squares of each column. */
   readonly squares: Float64Array<ArrayBuffer>;
 }
@@ -167,6 +336,8 @@ export interface SummedInputs {
 /** Sums over the inputs of a model's weights. */
 export interface CollectedSums {
   readonly samples: number;
+  /** Samples among them that are held back from moments. */
+  readonly heldBack: number;
   /** In the order of the graph. */
   readonly sums: readonly SummedInputs[];
   readonly unreached: readonly UnreachedWeight[];
@@ -196,6 +367,8 @@ export interface CollectRunsOptions extends Pick<RunOptions, 'runtime' | 'dimens
   readonly option: string;
   /** True to collect second moments. */
   readonly moments: boolean;
+  /** The share of samples that is held back from moments. */
+  readonly heldBack: number;
   /** True to collect ranges of activations. */
   readonly ranges: boolean;
   /** Opens files of samples. */
@@ -217,7 +390,7 @@ export interface CollectHooks {
   /** Before the first moments, with the inputs that have some. @param isFirst false if an interrupted run has handed over moments */
   onSums(sums: readonly SummedInputs[], isFirst: boolean): Promise<void>;
   /** With means of products of some inputs, a square of their columns. */
-  takeMoments(sums: SummedInputs, means: Float32Array<ArrayBuffer>): Promise<void>;
+  takeMoments(sums: SummedInputs, means: Float32Array<ArrayBuffer>, isHeldBack: boolean): Promise<void>;
 }
 
 /** An output over all samples. */

@@ -1,8 +1,9 @@
 /** Options about statistics of a model's inputs. Formats whose results look at data share their meaning, flags and check. */
 import { rangeError, typeError } from '../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../core/option-problem.js';
+import type { OptionFile } from '../files/bytes.js';
 import { fileForm, isFileInput, isHandle } from '../files/open.js';
-import type { ColumnOrder, OptionFile } from './format.js';
+import type { ColumnOrder } from './format.js';
 import { choiceOption, type OptionInfo, type PlanChoices } from './options.js';
 import { hasMoments, type StatisticsName, type StatisticsOfModel } from './statistics.js';
 
@@ -18,9 +19,11 @@ export interface StatisticsOptions {
   readonly importance?: OptionFile | undefined;
   /**
    * safetensors (integers), GGUF and ONNX: `gptq` passes the error of each column on to those behind it, by the second moments in `data`,
-   * which takes about twice the time. Each row takes these codes only if its output gets better on the tokens of `data`. The report has the
-   * errors of outputs. Types without it, such as IQ4_XS, and weights without moments are rounded to the nearest. A note names them, and in
-   * ONNX the weights of other nodes than MatMul and Gemm. Tasks take 16 K² bytes more memory for K columns: 67 MB for 2,048.
+   * which takes about twice the time. A row takes these codes only if its output gets better on the data that they are fitted to. A matrix,
+   * or a part of about a million weights of a larger one, takes them only if its outputs get better on held-back data, if `data` has some.
+   * The report has the errors of outputs there, before and after. Types without it, such as IQ4_XS, and weights without moments are rounded
+   * to the nearest. A note names them, and in ONNX the weights of other nodes than MatMul and Gemm. Tasks take 20 K² bytes more memory for
+   * K columns: 84 MB for 2,048.
    * @defaultValue 'nearest'
    */
   readonly method?: 'nearest' | 'gptq' | undefined;

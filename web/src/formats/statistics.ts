@@ -1,6 +1,5 @@
 /** Statistics of the inputs of a model's weights: as options take them, and as plans use them. */
-import type { FileInput } from '../files/bytes.js';
-import type { OptionFile } from './format.js';
+import type { FileInput, OptionFile } from '../files/bytes.js';
 
 /**
  * Names of the options about statistics, for the targets that they apply to. They stand apart from the options' table, because apps that
@@ -73,6 +72,8 @@ export interface ImportanceMatrix {
 export interface WeightMoments {
   readonly byteOffset: number;
   readonly columns: number;
+  /** Position of the moments of held-back data, of the same size; undefined without. */
+  readonly heldBackOffset?: number | undefined;
 }
 
 /** Second moments of the inputs of weights. */

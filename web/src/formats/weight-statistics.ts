@@ -3,7 +3,7 @@ import { ScalepointError } from '../core/errors.js';
 import { type Note, noteOf } from '../core/note.js';
 import { quoted, quotedNames } from '../files/bytes.js';
 import type { Feedback } from './format.js';
-import type { ImportanceEntry, Statistics } from './statistics.js';
+import type { ImportanceEntry, Statistics, WeightMoments } from './statistics.js';
 import type { StatisticsOptions } from './statistics-options.js';
 import type { WeightName } from './weight-names.js';
 
@@ -87,6 +87,13 @@ export class WeightStatistics {
     return values;
   }
 
+  /** The moments of the inputs of a weight, in the file of moments; undefined without. */
+  momentsOf(weight: MeasuredWeight): WeightMoments | undefined {
+    const found = entryOf(this.#statistics.moments?.weights, weight);
+    const fits = found?.entry.columns === weight.columns && found.matrix === undefined && (weight.matrices ?? 1) === 1;
+    return fits ? found.entry : undefined;
+  }
+
   /**
    * The moments by which the rounding of a weight passes errors on; undefined without moments, or if the method does not.
    * @param takesFeedback false if its form is always rounded to the nearest
@@ -94,9 +101,8 @@ export class WeightStatistics {
   feedbackOf(weight: MeasuredWeight, takesFeedback: boolean): Feedback | undefined {
     const { method, damping = usualDamping, order = 'falling' } = this.#choices;
     if (method !== 'gptq') return undefined;
-    const found = entryOf(this.#statistics.moments?.weights, weight);
-    const fits = found?.entry.columns === weight.columns && found.matrix === undefined && (weight.matrices ?? 1) === 1;
-    if (found !== undefined && fits && takesFeedback) return { ...found.entry, damping, order };
+    const moments = this.momentsOf(weight);
+    if (moments !== undefined && takesFeedback) return { ...moments, damping, order };
     this.#plain.push(weight.name);
     return undefined;
   }

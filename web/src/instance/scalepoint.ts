@@ -19,7 +19,7 @@ import { Observer, type ObserverOptions } from '../arrays/observer.js';
 import type { NewParameters, QuantizeOptions, QuantizeOutput } from '../arrays/options.js';
 import { chooseParameters } from '../arrays/parameters.js';
 import { type CodebookOptions, quantizeCodebook } from '../arrays/quantize-codebook.js';
-import { quantizeLinear } from '../arrays/quantize-linear.js';
+import { loadHessian, quantizeLinear } from '../arrays/quantize-linear.js';
 import type { FloatInput, HalfFormat } from '../arrays/source.js';
 import { type SweepMeasures, type SweepOptions, type SweepVariant, sweep } from '../arrays/sweep.js';
 import type {
@@ -388,5 +388,8 @@ export class Scalepoint {
  *   `VERSION_MISMATCH`
  */
 export async function load(options?: LoadOptions): Promise<Scalepoint> {
-  return new Scalepoint(await loadCore(options));
+  const core = await loadCore(options);
+  const sp = new Scalepoint(core);
+  if (sp.blocks) await loadHessian();
+  return sp;
 }

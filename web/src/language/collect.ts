@@ -5,29 +5,40 @@ import { type RunnableLanguage, statesOf, type TokenProgress } from './evaluate.
 import type { InputWatcher } from './forward.js';
 import type { InputSums, PassedLayer } from './saved-state.js';
 
-/** Takes the moments of some inputs: means over rows, a square of their columns, and the diagonal of it. */
-export type TakeMoments = (name: string, moments: Float32Array<ArrayBuffer>, diagonal: Float32Array) => Promise<void>;
+/** Takes the moments of some inputs: means over rows, a square of their columns. */
+export type TakeMoments = (name: string, moments: Float32Array<ArrayBuffer>, isHeldBack: boolean) => Promise<void>;
 
 /** Inputs that wait for a hand to add their moments, at most. */
 const mostWaiting = 8;
 
-/** Sums of the second moments of the inputs of a layer: 8 bytes for each entry, and 4 when one is finished. Each is kept by one hand. */
+/**
+ * Sums of the second moments of the inputs of a layer: 8 bytes for each entry, and 4 when one is finished. Each is kept by one hand. Rows that
+ * are held back come last, so that the other sums are finished before.
+ */
 class LayerMoments {
   readonly #hands: Hands;
+  readonly #take: TakeMoments;
+  /** Number of rows that are not held back. */
+  readonly #fitted: number;
+  /** Columns and rows of each input so far. */
+  readonly #seen = new Map<string, { readonly columns: number; rows: number }>();
   /** The hand that keeps the sums of each input, by the first weight of it. */
   readonly #keepers = new Map<string, number>();
   /** Columns of the inputs that each hand keeps, squared. */
   readonly #load: number[];
   readonly #waiting: Promise<unknown>[] = [];
 
-  constructor(hands: Hands) {
+  constructor(hands: Hands, fitted: number, take: TakeMoments) {
     this.#hands = hands;
+    this.#fitted = fitted;
+    this.#take = take;
     this.#load = new Array(hands.count).fill(0);
   }
 
   /** Divides the inputs of a layer among the hands, the largest first. Returns their names. */
   begin(inputs: readonly { readonly names: readonly string[]; readonly columns: number }[]): readonly string[] {
     this.#keepers.clear();
+    this.#seen.clear();
     this.#load.fill(0);
     for (const { names, columns } of inputs.toSorted((a, b) => b.columns - a.columns)) {
       const keeper = this.#load.indexOf(Math.min(...this.#load));
@@ -37,8 +48,23 @@ class LayerMoments {
     return [...this.#keepers.keys()];
   }
 
-  /** Adds inputs. Those of one name are added in the order of the calls. */
+  /** Adds inputs in the order of their rows. */
   async add(name: string, x: Float32Array<ArrayBuffer>, columns: number): Promise<void> {
+    const seen = this.#seen.get(name) ?? { columns, rows: 0 };
+    this.#seen.set(name, seen);
+    const rows = x.length / columns;
+    const before = Math.max(0, Math.min(rows, this.#fitted - seen.rows));
+    const isCut = before > 0 && before < rows;
+    if (before > 0) await this.#send(name, isCut ? x.slice(0, before * columns) : x, columns);
+    if (before < rows) {
+      // Finish the first sums before held-back rows begin.
+      if (seen.rows <= this.#fitted) await this.#handOver(name, columns, this.#fitted, false);
+      await this.#send(name, isCut ? x.slice(before * columns) : x, columns);
+    }
+    seen.rows += rows;
+  }
+
+  async #send(name: string, x: Float32Array<ArrayBuffer>, columns: number): Promise<void> {
     const added = this.#hands.ask(this.#keepers.get(name) as number, { kind: 'addMoments', name, x, columns }, [
       x.buffer,
     ]);
@@ -48,15 +74,19 @@ class LayerMoments {
     if (this.#waiting.length > mostWaiting) await this.#waiting.shift();
   }
 
-  /** Hands over the moments of a layer, and frees the sums. */
-  async finish(all: ReadonlyMap<string, InputSums>, take: TakeMoments): Promise<void> {
-    await Promise.all(this.#waiting.splice(0));
-    for (const [name, keeper] of this.#keepers) {
-      const { columns, rows } = all.get(name) as InputSums;
-      const { values } = await this.#hands.ask(keeper, { kind: 'takeMoments', name, columns, rows });
-      const diagonal = Float32Array.from({ length: columns }, (_, i) => values[i * (columns + 1)] as number);
-      await take(name, values, diagonal);
+  /** Hands over the last moments of a layer, and frees the sums. */
+  async finish(): Promise<void> {
+    for (const [name, { columns, rows }] of this.#seen) {
+      const isHeldBack = rows > this.#fitted;
+      await this.#handOver(name, columns, isHeldBack ? rows - this.#fitted : rows, isHeldBack);
     }
+  }
+
+  async #handOver(name: string, columns: number, rows: number, isHeldBack: boolean): Promise<void> {
+    await Promise.all(this.#waiting.splice(0));
+    const keeper = this.#keepers.get(name) as number;
+    const { values } = await this.#hands.ask(keeper, { kind: 'takeMoments', name, columns, rows });
+    await this.#take(name, values, isHeldBack);
   }
 }
 
@@ -75,8 +105,10 @@ function addSums({ core }: Hands, more: Float64Array, sums: Float64Array): void 
 /** Options of `collectFromTexts`. */
 export interface CollectTextsOptions {
   readonly onProgress: TokenProgress;
-  /** Called for the inputs of each layer behind it; undefined to collect squares alone. */
+  /** Called for the inputs of each layer; undefined to collect squares alone. */
   readonly takeMoments?: TakeMoments | undefined;
+  /** Number of tokens whose moments come first. Those of the others are held back. */
+  readonly fitted: number;
   /** A layer that an earlier run has passed. */
   readonly passed?: PassedLayer | undefined;
   /** Called behind each layer. */
@@ -91,11 +123,11 @@ export async function collectFromTexts(
   model: RunnableLanguage,
   ids: Uint32Array,
   textSize: number,
-  { onProgress, takeMoments, passed, onLayer }: CollectTextsOptions,
+  { onProgress, takeMoments, fitted, passed, onLayer }: CollectTextsOptions,
 ): Promise<InputSums[]> {
   const { hands, forward, facts } = model;
   const all = new Map(passed?.sums.map((sums) => [sums.names[0] as string, sums]));
-  const moments = takeMoments && new LayerMoments(hands);
+  const moments = takeMoments && new LayerMoments(hands, fitted, takeMoments);
   const take: InputWatcher['take'] = async ({ names, rows, columns, squares, x }, expert) => {
     const key = names[0] as string;
     const matrices = expert === undefined ? 1 : facts.experts;
@@ -119,7 +151,7 @@ export async function collectFromTexts(
     passed,
     watcher: (layer) => ({ watch: { squares: true, inputs: moments?.begin(forward.inputsOf(layer)) ?? [] }, take }),
     async onLayer(layer, states) {
-      if (takeMoments !== undefined) await moments?.finish(all, takeMoments);
+      await moments?.finish();
       await onLayer?.({ layer, states, sums: [...all.values()] });
     },
   });

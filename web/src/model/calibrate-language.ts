@@ -1,5 +1,6 @@
 /** Statistics of language models that are run a layer at a time. */
 import type { ModelOutput } from '../files/sinks.js';
+import { isHeldBack, tooFewToHoldBack } from '../formats/held-back.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import { collectFromTexts, importanceOf, type TakeMoments } from '../language/collect.js';
 import { beginTexts } from '../language/evaluate.js';
@@ -15,6 +16,10 @@ interface LanguageStatisticsOptions extends TextOptions {
   readonly output: ModelOutput | undefined;
   readonly overwrite: boolean;
   readonly moments: boolean;
+  /** The share of chunks that is held back from moments. */
+  readonly heldBack: number;
+  /** True if the caller gave it. */
+  readonly isShareGiven: boolean;
   readonly resume: boolean;
 }
 
@@ -22,15 +27,32 @@ interface LanguageStatisticsOptions extends TextOptions {
 interface LanguageStatistics extends Omit<MomentsFile, 'path'> {
   readonly tokens: number;
   readonly chunks: number;
+  readonly heldBackChunks?: number | undefined;
   readonly weights: readonly string[];
   readonly moments?: MomentsFile | undefined;
+}
+
+/**
+ * Moves chunks that are held back to the end, where a shorter one stands already. With fewer than two whole chunks, nothing is held back.
+ * @returns the tokens in this order, and how many of them are not held back
+ */
+function heldBackLast(ids: Uint32Array<ArrayBuffer>, size: number, share: number) {
+  const whole = Math.floor(ids.length / size);
+  if (share === 0 || whole < 2) return { texts: ids, fitted: ids.length };
+  const order = Array.from({ length: whole }, (_, i) => i);
+  const own = order.filter((i) => !isHeldBack(i, share));
+  const texts = ids.slice();
+  for (const [to, from] of [...own, ...order.filter((i) => isHeldBack(i, share))].entries()) {
+    texts.set(ids.subarray(from * size, (from + 1) * size), to * size);
+  }
+  return { texts, fitted: own.length * size };
 }
 
 /** Collects statistics of a language model. See `calibrateModel`. */
 export async function calibrateLanguage(
   opened: Opened,
   data: LanguageData,
-  { output, overwrite, moments, resume, ...own }: LanguageStatisticsOptions,
+  { output, overwrite, moments, heldBack, isShareGiven, resume, ...own }: LanguageStatisticsOptions,
 ): Promise<LanguageStatistics> {
   const { signal } = own;
   const files = resume ? await import('./pass-state.js') : undefined;
@@ -44,12 +66,16 @@ export async function calibrateLanguage(
         const { forward, facts } = language;
         const limits = { vocabulary: forward.vocabulary, context: facts.context, beginning: language.beginning };
         const { ids, size } = await chunkedTokens('data', data, [opened], limits, own);
-        const texts = beginTexts(ids, size, language.beginning);
+        const { texts, fitted } = heldBackLast(beginTexts(ids, size, language.beginning), size, heldBack);
+        const held = texts.length - fitted;
+        if (held === 0 && isShareGiven && heldBack > 0) {
+          throw tooFewToHoldBack('data', ids.length, 2 * size, 'tokens');
+        }
 
         // Find the state of an interrupted run.
         if (files !== undefined && place !== undefined) {
           const model = await files.stampsOf(opened.model.files);
-          const run = { model, data: await files.digestOfTokens(texts), options: { size, moments } };
+          const run = { model, data: await files.digestOfTokens(texts), options: { size, moments, fitted } };
           state = await files.PassState.open(place, run, overwrite, waiting);
         }
         const found = state?.take();
@@ -64,7 +90,8 @@ export async function calibrateLanguage(
         if (second !== undefined) {
           const { MomentsLayout } = await import('../language/moments-file.js');
           const shared = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i)).flat();
-          const layout = new MomentsLayout(shared, texts.length);
+          const inputs = shared.map((one) => ({ ...one, heldBack: held > 0 }));
+          const layout = new MomentsLayout(inputs, { tokens: fitted, heldBack: held });
           const sink = second.sized(layout.size);
           const to = (await state?.moments(passed === undefined)) ?? sink;
           if (passed === undefined) await to.write(0, layout.header);
@@ -76,6 +103,7 @@ export async function calibrateLanguage(
         const sums = await collectFromTexts(language, texts, size, {
           onProgress: tokenProgress(own, 'calibrate'),
           takeMoments: take,
+          fitted,
           passed,
           onLayer: state && ((now) => (state as PassState).save(saved.savedPass(now))),
         });
@@ -84,7 +112,8 @@ export async function calibrateLanguage(
         const { file, weights } = importanceOf(sums, chunks, size);
         await main?.sized(file.length).write(0, file);
         const { path: _, ...result } = (main as NonNullable<typeof main>).result();
-        return { tokens: texts.length, chunks, weights, ...result, ...(second && { moments: second.result() }) };
+        const beside = second && { moments: second.result(), heldBackChunks: Math.ceil(held / size) };
+        return { tokens: texts.length, chunks, weights, ...result, ...beside };
       }),
     );
     await state?.remove();

@@ -2,6 +2,7 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../files/sinks.js';
+import { heldBackShare } from '../formats/held-back.js';
 import type { ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import type { LanguageData } from '../language/tokens.js';
@@ -28,11 +29,19 @@ export interface CalibrateModelOptions extends TextOptions {
   readonly resume?: boolean | undefined;
   /**
    * True: also collects second moments, for the method `gptq`: the mean of X'X for each distinct input of weights. With a path as `output`,
-   * they go to the file `OUTPUT.moments.safetensors` beside it, otherwise to memory. For inputs of K columns they take 4 K² bytes of the
-   * file; while a layer is run, 8 K² bytes of memory for each of its inputs, and 8 K² for the largest.
+   * they go to the file `OUTPUT.moments.safetensors` beside it, otherwise to memory. For inputs of K columns they take 8 K² bytes of the
+   * file, or 4 K² if nothing is held back; while a layer is run, 8 K² bytes of memory for each of its inputs, and 8 K² for the largest.
    * @defaultValue false
    */
   readonly moments?: boolean | undefined;
+  /**
+   * With `moments`: the share of chunks or samples that is held back from them, from 0 to 0.5. The file has moments of these as well, by
+   * which `quantizeModel` judges the codes that it makes by the others. The second chunk is held back, then one of each 1 / share. With a
+   * single sample, or fewer than two whole chunks, nothing is, and errors of outputs are those on the data of the codes. The importance
+   * counts all data.
+   * @defaultValue 0.125
+   */
+  readonly heldBack?: number | undefined;
   /**
    * For ONNX models, true: also collects the least and the largest element of the activations around products, for the target
    * `int8-static`. With a path as `output`, they go to the file `OUTPUT.ranges.safetensors` beside it, otherwise to memory.
@@ -49,6 +58,8 @@ export interface ModelStatistics {
   readonly tokens: number;
   /** Chunks that the tokens were cut into, or samples. */
   readonly chunks: number;
+  /** Count of these chunks or samples that were held back from the moments; undefined without moments. */
+  readonly heldBackChunks?: number | undefined;
   /** Weights with statistics, in llama.cpp's names; for ONNX models, in those of the model. */
   readonly weights: readonly string[];
   /** For ONNX models: weights whose inputs were not reached. */
@@ -71,7 +82,8 @@ export interface ModelStatistics {
  * and the GGUF files made of it have the same statistics. In models with experts, the weights of an expert count the tokens that reach it;
  * those have no moments. For memory see `evaluateModel`.
  * @example const statistics = await calibrateModel('model/model.safetensors', text, { output: 'imatrix.gguf' });
- * @throws what `evaluateModel` throws; ScalepointError `NON_FINITE` naming the weight whose inputs are not finite
+ * @throws what `evaluateModel` throws; ScalepointError `NON_FINITE` naming the weight whose inputs are not finite; RangeError naming `data`
+ *   if a given `heldBack` would leave nothing
  */
 export async function calibrateModel(
   model: ModelInput,
@@ -79,10 +91,14 @@ export async function calibrateModel(
   options: CalibrateModelOptions = {},
 ): Promise<ModelStatistics> {
   checkOptions(options, modelCalls().calibrateModel, modelCalls());
-  const { output, overwrite, moments, ranges, resume, run = {}, ...others } = options;
+  const { output, overwrite, moments, heldBack, ranges, resume, run = {}, ...others } = options;
   for (const [name, value] of Object.entries({ resume, moments, ranges })) {
     if (value !== undefined && typeof value !== 'boolean') throw typeError(name, ofType('boolean'), value);
   }
+  const shares = {
+    heldBack: heldBackShare(heldBack, moments === true),
+    isShareGiven: heldBack !== undefined,
+  };
   checkRunOptions(run, ['runtime', 'dimensions']);
   checkTextOptions(others);
   if (data === undefined) throw typeError('data', ofType('string', 'Uint32Array', 'array'), data);
@@ -90,7 +106,7 @@ export async function calibrateModel(
   if (resume === true) checkPath(output);
   return withCallbacks(others, (own) =>
     withModel(model, own, async (opened) => {
-      const all = { ...own, output, overwrite: overwrite === true, moments: moments === true };
+      const all = { ...own, output, overwrite: overwrite === true, moments: moments === true, ...shares };
       const runs = await opened.format.runs?.(opened.model);
       if (runs !== undefined) {
         const { calibrateRuns } = await import('./calibrate-runs.js');

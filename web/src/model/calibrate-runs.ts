@@ -4,6 +4,7 @@ import type { Waiting } from '../core/waiting.js';
 import type { FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
 import type { ByteSink, ModelOutput } from '../files/sinks.js';
+import { tooFewToHoldBack } from '../formats/held-back.js';
 import type { CollectResume, ModelRuns, ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import { importanceOf } from '../language/collect.js';
@@ -21,6 +22,10 @@ interface RunsOptions extends TextOptions {
   readonly output: ModelOutput | undefined;
   readonly overwrite: boolean;
   readonly moments: boolean;
+  /** The share of samples that is held back from moments. */
+  readonly heldBack: number;
+  /** True if the caller gave it. */
+  readonly isShareGiven: boolean;
   readonly ranges: boolean;
   readonly resume: boolean;
   readonly run: Pick<RunOptions, 'runtime' | 'dimensions'>;
@@ -30,6 +35,7 @@ interface RunsOptions extends TextOptions {
 interface RunStatistics extends Omit<MomentsFile, 'path'> {
   readonly tokens: number;
   readonly chunks: number;
+  readonly heldBackChunks?: number | undefined;
   readonly weights: readonly string[];
   readonly unreached: readonly UnreachedWeight[];
   readonly moments?: MomentsFile | undefined;
@@ -67,7 +73,7 @@ export async function calibrateRuns(
   opened: Opened,
   runs: ModelRuns,
   data: LanguageData | ModelSamples,
-  { output, overwrite, moments, ranges, resume, run, ...others }: RunsOptions,
+  { output, overwrite, moments, heldBack, isShareGiven, ranges, resume, run, ...others }: RunsOptions,
 ): Promise<RunStatistics> {
   const { signal, onProgress } = others;
   const files = resume ? await import('./pass-state.js') : undefined;
@@ -88,7 +94,7 @@ export async function calibrateRuns(
           const { dimensions = {} } = run;
           state = await files.PassState.open(
             place,
-            { ...stamps, options: { moments, ranges, dimensions } },
+            { ...stamps, options: { moments, heldBack, ranges, dimensions } },
             overwrite,
             waiting,
           );
@@ -97,6 +103,7 @@ export async function calibrateRuns(
           ...run,
           option: 'data',
           moments,
+          heldBack,
           ranges,
           signal,
           open: (input: FileInput) => openWithin(waiting, input),
@@ -117,14 +124,19 @@ export async function calibrateRuns(
           },
           async onSums(sums, isFirst) {
             if (second === undefined) return;
-            layout = new MomentsLayout(sums, mostRows(sums));
+            const held = sums.reduce((most, { heldBackRows }) => Math.max(most, heldBackRows), 0);
+            const inputs = sums.map(({ names, columns, heldBackRows }) => ({
+              names,
+              columns,
+              heldBack: heldBackRows > 0,
+            }));
+            layout = new MomentsLayout(inputs, { tokens: mostRows(sums) - held, heldBack: held });
             const sink = second.sized(layout.size);
             momentsSink = (await state?.moments(isFirst)) ?? sink;
             if (isFirst) await momentsSink.write(0, layout.header);
           },
-          async takeMoments({ names, columns }, means) {
-            const diagonal = Float32Array.from({ length: columns }, (_, i) => means[i * (columns + 1)] as number);
-            if (momentsSink !== undefined) await layout?.write(momentsSink, names[0] as string, means, diagonal);
+          async takeMoments({ names }, means, isHeldBack) {
+            if (momentsSink !== undefined) await layout?.write(momentsSink, names[0] as string, means, isHeldBack);
           },
         });
         if (state !== undefined && layout !== undefined)
@@ -135,6 +147,11 @@ export async function calibrateRuns(
             'no inputs of weights were reached: the model has no such products, or no sample runs them',
           );
         }
+        if (found.heldBack === 0 && isShareGiven && heldBack > 0) {
+          throw tooFewToHoldBack('data', found.samples, 2, 'samples');
+        }
+
+        // Write the importance, then the ranges.
         const tokens = mostRows(found.sums);
         const { file, weights } = importanceOf(found.sums, found.samples, Math.ceil(tokens / found.samples));
         await main?.sized(file.length).write(0, file);
@@ -147,7 +164,7 @@ export async function calibrateRuns(
         }
         return {
           ...made,
-          ...(second === undefined ? {} : { moments: second.result() }),
+          ...(second === undefined ? {} : { moments: second.result(), heldBackChunks: found.heldBack }),
           ...(third === undefined ? {} : { ranges: third.result() }),
         };
       },

@@ -1,7 +1,7 @@
 /** `compareModels`: compares the tensors or the outputs of two models. */
 import { checkKeys } from '../core/check.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { ofType, whole } from '../core/option-problem.js';
+import { ofType, oneOf, whole } from '../core/option-problem.js';
 import { formats } from '../formats/registry.js';
 import type { RunOptions, RunReport } from '../formats/run.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
@@ -21,17 +21,29 @@ export interface CompareModelsOptions extends WorkOptions {
   readonly run?: boolean | RunOptions | undefined;
 }
 
+/** @throws TypeError, RangeError naming the option */
+function checkBackends(backends: unknown): void {
+  if (!Array.isArray(backends)) throw typeError('run.backends', ofType('array'), backends);
+  for (const [i, backend] of backends.entries()) {
+    const isOwn = typeof backend === 'object' && backend !== null && typeof backend.run === 'function';
+    if (!isOwn && backend !== 'wasm' && backend !== 'webgpu') {
+      throw rangeError(`run.backends[${i}]`, oneOf(['wasm', 'webgpu']), backend);
+    }
+  }
+}
+
 /** Checks options for running models. @throws TypeError, RangeError naming the option */
 export function checkRunOptions(run: unknown, names = runNames): void {
   if (typeof run !== 'object' || run === null) throw typeError('run', ofType('object'), run);
   checkKeys(run, names, 'run');
-  const { seed, dimensions, layers } = run as RunOptions;
+  const { seed, dimensions, layers, backends } = run as RunOptions;
   if (seed !== undefined && !Number.isSafeInteger(seed)) {
     throw rangeError('run.seed', whole(), seed);
   }
   if (layers !== undefined && typeof layers !== 'boolean') {
     throw typeError('run.layers', ofType('boolean'), layers);
   }
+  if (backends !== undefined) checkBackends(backends);
   for (const [name, size] of Object.entries(dimensions ?? {})) {
     if (Number.isSafeInteger(size) && size >= 0) continue;
     throw rangeError(`run.dimensions.${name}`, whole(0), size);
@@ -51,8 +63,8 @@ async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: A
 
 /**
  * Compares the tensors of two models by name. Codes with scales and blocks are restored to floats first. With `run`, also runs ONNX models
- * on random or given inputs and compares their outputs, with `layers` those of each node. Runs need the package onnxruntime-web, 1.22 or
- * newer.
+ * on random or given inputs and compares their outputs, with `layers` those of each node, and with `backends` in several places. Runs need the
+ * package onnxruntime-web, 1.22 or newer.
  * @example const { tensors } = await compareModels('model.safetensors', 'model.int8.safetensors');
  * @example const { outputs } = await compareModels('model.onnx', 'model_q4.onnx', { run: true });
  * @throws what `inspectModel` throws; ScalepointError `RUNTIME` if a model cannot be run; `UNSUPPORTED_DTYPE` never: such tensors are

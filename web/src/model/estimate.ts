@@ -68,6 +68,6 @@ export async function estimateOpen(
     sampled++;
     return { ...tensor, source };
   });
-  const measures = await measureTensors(model, chosen, options);
-  return { ...reportOf(model, plan, measures), sampled };
+  const sums = await measureTensors(model, chosen, plan.data, options);
+  return { ...reportOf(model, plan, sums.measures(chosen)), sampled };
 }

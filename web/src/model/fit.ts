@@ -1,8 +1,8 @@
 /** Results of a given size: the error of each tensor in each type, and the types that fit best. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
+import { ErrorSumsRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
-import type { ErrorMeasures } from '../core/measure.js';
 import { without } from '../core/option-problem.js';
 import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
@@ -29,7 +29,7 @@ interface TypeOption {
   readonly bytes: number;
   /**
    * weight · Σe² / Σx², with the weight of the tensor among all tensors. With an importance matrix, each square counts by the importance of
-   * its column.
+   * its column. With moments, e and x are those of the tensor's outputs on the inputs that the moments were collected from.
    */
   readonly error: number;
 }
@@ -124,8 +124,10 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
     return [{ to: keptName(format, own), tensor: own, bytes: bytesIn(own, mixtures) }];
   });
   // Add each smaller type.
+  let data = base.data;
   for (const to of types) {
     const plan = await planned(to);
+    data ??= plan.data;
     // Share the extra bytes of this plan's header among the tensors.
     const more = Math.max(0, Math.ceil((resultBytes(plan) - sum(plan) - otherBytes) / Math.max(1, names.length)));
     for (const [i, tensor] of plan.tensors.entries()) {
@@ -138,7 +140,7 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
       if (isWorth && !list.some((known) => known.to === label)) list.push({ to: label, tensor, bytes });
     }
   }
-  return { format, found, otherBytes };
+  return { format, found, otherBytes, data };
 }
 
 /** The name in rules for the type that a tensor got, which differs from the requested one if the rows do not fit that type. */
@@ -152,9 +154,29 @@ function keptName(format: FormatInfo, { source }: PlannedTensor): string {
   return format.ruleTargets.includes(source.type) ? source.type : 'keep';
 }
 
-/** The error of a tensor relative to its elements, weighted by the importance of columns if that is known. */
-function lossOf(error: ErrorMeasures | undefined, weight: number): number {
-  return error === undefined || error.mse === 0 ? 0 : weight * (error.weightedL2 ?? error.relativeL2) ** 2;
+/** Error sums by name. */
+type NamedSums = ReturnType<typeof ErrorSumsRecord.read>;
+
+/** The squared error of a tensor's elements relative to their squares, weighted by the importance of columns if that is known. */
+function elementLoss({ squaredError, squaredX, weightedError, weightedX }: NamedSums): number {
+  if (squaredError === 0) return 0;
+  return weightedX > 0 ? weightedError / weightedX : squaredError / squaredX;
+}
+
+/**
+ * The loss of a tensor in each of its types. With moments of its inputs, it is the squared error of its outputs relative to their squares.
+ * Types whose outputs were not measured are estimated as if the inputs of different columns were independent.
+ * @param all sums of each type; undefined for a tensor that is kept
+ */
+function lossesOf(all: readonly (NamedSums | undefined)[]): number[] {
+  const most = (name: 'outputX' | 'weightedX') =>
+    all.reduce((largest, sums) => Math.max(largest, sums?.[name] ?? 0), 0);
+  const [outputX, weightedX] = [most('outputX'), most('weightedX')];
+  return all.map((sums) => {
+    if (sums === undefined) return 0;
+    if (sums.outputX > 0) return sums.outputError / sums.outputX;
+    return elementLoss(sums) * (outputX > 0 && weightedX > 0 ? weightedX / outputX : 1);
+  });
 }
 
 /** Measures the errors of the tensors of an open model in each type that they can have. See `measureTypes`. */
@@ -164,15 +186,17 @@ export async function measureOpen(
   options: WorkOptions,
   option = 'to',
 ): Promise<TypeTable> {
-  const { format, found, otherBytes } = await plannedTypes(opened, choices, option);
+  const { format, found, otherBytes, data } = await plannedTypes(opened, choices, option);
   const all = found.flat().map(({ tensor }) => tensor);
-  const measures = await measureTensors(opened.model, all, options);
+  const sums = await measureTensors(opened.model, all, data, options);
   let next = 0;
   const tensors = found.map((list): TensorTypes => {
     const [{ tensor }] = list as [PlannedType];
     const { name, shape } = tensor.source;
     const weight = format.mixtures?.weight?.(name) ?? 1;
-    const types = list.map(({ to, bytes }): TypeOption => ({ to, bytes, error: lossOf(measures[next++], weight) }));
+    const found = list.map(() => sums.of(next++)).map((one) => one && ErrorSumsRecord.read({ HEAPF64: one }, 0));
+    const losses = lossesOf(found);
+    const types = list.map(({ to, bytes }, i): TypeOption => ({ to, bytes, error: weight * (losses[i] as number) }));
     return { name, elements: elementsOf(shape), types };
   });
   return { format: format.name as ModelFormat, to: choices.to, tensors, otherBytes };

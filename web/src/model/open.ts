@@ -2,9 +2,9 @@
 import type { Beside } from '../conversions/converter.js';
 import { asOption } from '../core/errors.js';
 import type { Waiting } from '../core/waiting.js';
-import type { ByteSource, FileInput } from '../files/bytes.js';
+import type { ByteSource, FileInput, OptionFile } from '../files/bytes.js';
 import { fileOfHandle, openWithin } from '../files/open.js';
-import type { Format, OpenFile, OpenModel, OptionFile, ReadOptionFile } from '../formats/format.js';
+import type { Format, OpenFile, OpenModel, ReadOptionFile } from '../formats/format.js';
 import { formatNamed } from '../formats/registry.js';
 import { besideOf } from './beside.js';
 import { type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';

@@ -51,7 +51,7 @@ export function modelCalls() {
     compareModels: ['run', ...workNames],
     verifyModel: [...sidecarNames(), 'onProgress', 'signal'],
     evaluateModel: ['text', 'data', 'reference', 'resume', 'run', ...textNames],
-    calibrateModel: ['output', 'overwrite', 'moments', 'ranges', 'resume', 'run', ...textNames],
+    calibrateModel: ['output', 'overwrite', 'moments', 'heldBack', 'ranges', 'resume', 'run', ...textNames],
   } satisfies CallOptions;
 }
 

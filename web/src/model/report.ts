@@ -1,7 +1,7 @@
 /** Reports of conversions. */
 import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
-import { type ErrorMeasures, standsForInfinity } from '../core/measure.js';
+import { type ErrorMeasures, type OutputErrors, standsForInfinity } from '../core/measure.js';
 import { type Note, noteOf } from '../core/note.js';
 import { quoted, quotedNames } from '../files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
@@ -53,7 +53,7 @@ export function reportOf(
   return {
     tensors,
     totals: totalsOf(tensors, model.bytes, plan),
-    notes: [...plan.notes, ...saturationNotes(tensors), ...dampingNotes(plan, tensors)],
+    notes: [...plan.notes, ...saturationNotes(tensors), ...dampingNotes(plan, tensors), ...outputNotes(tensors)],
   };
 }
 
@@ -68,6 +68,24 @@ function dampingNotes(plan: ModelFilePlan, tensors: readonly TensorReport[]): No
   const most = more.reduce((a, { error }) => Math.max(a, error?.output?.damping ?? 0), 0);
   const text = `the second moments are not positive definite, so more was added to them, up to ${most}: ${quotedNames(names)}`;
   return [noteOf('dampedMore', { tensors: names, damping: most }, text)];
+}
+
+/** Notes about codes with feedback that were no better, and about errors that nothing was held back for. */
+function outputNotes(tensors: readonly TensorReport[]): Note[] {
+  const namesOf = (is: (output: OutputErrors) => boolean) =>
+    tensors.flatMap(({ name, error }) => (error?.output !== undefined && is(error.output) ? [name] : []));
+  const plain = namesOf((output) => output.plain === 1);
+  const fitted = namesOf((output) => !output.heldBack);
+  const notes: Note[] = [];
+  if (plain.length > 0) {
+    const text = `rounded to the nearest, because GPTQ made their outputs no better: ${quotedNames(plain)}`;
+    notes.push(noteOf('outputsNoBetter', { tensors: plain }, text));
+  }
+  if (fitted.length > 0) {
+    const text = `their moments hold no data back, so errors of outputs are those on the data that codes were fitted to: ${quotedNames(fitted)}`;
+    notes.push(noteOf('notHeldBack', { tensors: fitted }, text));
+  }
+  return notes;
 }
 
 /** Notes about numbers beyond the largest one of their new type. */

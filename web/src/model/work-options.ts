@@ -10,7 +10,7 @@ import type { WorkOptions } from '../pipeline/start.js';
 export const workNames: readonly string[] = ['workers', 'worker', 'core', 'onProgress', 'signal'];
 
 /** Members of the option `run`. */
-export const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'runtime'];
+export const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'backends', 'runtime'];
 
 /** Members of options that are objects, for hints. */
 const members: CallOptions = {

@@ -5,7 +5,8 @@
 import type { ByteRuns, Form, RangeCut, Rectangle, Role, SetsCut, TileCut, ValueRange } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, float32Form } from '../codecs/registry.js';
-import type { Feedback, PlannedTensor } from '../formats/format.js';
+import type { PlannedTensor } from '../formats/format.js';
+import type { WeightMoments } from '../formats/statistics.js';
 import {
   type CachedRows,
   type CacheRequest,
@@ -115,7 +116,8 @@ function tileOf(
   const inputs = [{ form: source.form, parts: inputPartsFor(tensor, pattern) }] as const;
   let task: TileStep['task'];
   if (moments !== undefined) {
-    const { damping, order } = tensor.feedback as Feedback;
+    const { damping, order } = tensor.feedback ?? {};
+    const judges = tensor.feedback === undefined;
     task = {
       kind: 'encode',
       rows,
@@ -123,6 +125,7 @@ function tileOf(
       inputs: [...inputs, moments],
       damping,
       order,
+      judges,
       to: form,
       outputs: [],
       measures,
@@ -145,27 +148,36 @@ const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.lengt
 export type IsFar = (file: number) => boolean;
 
 /** The second moments of a matrix's inputs, as a task reads them. @param file index of the file that holds them */
-function momentsInput({ byteOffset: begin, columns }: Feedback, file: number): TileInput {
+function momentsInput({ byteOffset, heldBackOffset, columns }: WeightMoments, file: number): TileInput {
   const bytes = 4 * columns * columns;
-  return { form: float32Form, parts: [{ role: 'data', file, begin, bytes, count: 1, stride: bytes }] };
+  const part = (role: Role, begin: number) => ({ role, file, begin, bytes, count: 1, stride: bytes });
+  const heldBack = heldBackOffset === undefined ? [] : [part('heldBack', heldBackOffset)];
+  return { form: float32Form, parts: [part('data', byteOffset), ...heldBack] };
 }
 
 /** Cuts tensors into tiles. */
 export class TileCutter {
   readonly #isFar: IsFar;
   readonly #dataFile: number | undefined;
+  readonly #judges: boolean;
   /** The last tensor that was one tile. Models often hold many consecutive tensors of the same shape. */
   #last: { readonly tensor: PlannedTensor; readonly roles: readonly Role[]; readonly pattern: TilePattern } | undefined;
 
-  /** @param dataFile index of the plan's `data` among the files. Undefined: rounding passes no errors on. */
-  constructor(isFar: IsFar, dataFile?: number) {
+  /**
+   * @param dataFile index of the plan's `data` among the files. Undefined: rounding passes no errors on.
+   * @param judges true: also measures the errors of outputs where rounding passes none on
+   */
+  constructor(isFar: IsFar, dataFile?: number, judges = false) {
     this.#isFar = isFar;
     this.#dataFile = dataFile;
+    this.#judges = judges;
   }
 
-  #momentsOf({ feedback }: PlannedTensor): TileInput | undefined {
-    if (feedback === undefined || this.#dataFile === undefined) return undefined;
-    return momentsInput(feedback, this.#dataFile);
+  #momentsOf({ feedback, moments, parts }: PlannedTensor, { rectangle }: TilePattern): TileInput | undefined {
+    if (this.#dataFile === undefined) return undefined;
+    if (feedback !== undefined) return momentsInput(feedback, this.#dataFile);
+    const isWhole = parts.length === 1 && rectangle.columns === moments?.columns;
+    return this.#judges && isWhole ? momentsInput(moments, this.#dataFile) : undefined;
   }
 
   /** The only tile of a tensor, if the tensor is like the last one; else undefined. */
@@ -182,7 +194,9 @@ export class TileCutter {
       isSameForm(tensor.source.form, source.form) &&
       isSameList(tensor.source.shape, source.shape) &&
       isSameList(roles, this.#last.roles);
-    return isLike ? tileOf(tensor, index, this.#last.pattern, places, this.#momentsOf(tensor)) : undefined;
+    return isLike
+      ? tileOf(tensor, index, this.#last.pattern, places, this.#momentsOf(tensor, this.#last.pattern))
+      : undefined;
   }
 
   /** The tiles of a tensor that make the parts of some roles. */
@@ -210,7 +224,7 @@ export class TileCutter {
       const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;
       this.#last = isWhole && pattern.ranges === undefined ? { tensor, roles, pattern } : undefined;
       const cached = cut.reads === false ? undefined : cache?.take(cut);
-      yield tileOf(tensor, index, pattern, places, this.#momentsOf(tensor), cached);
+      yield tileOf(tensor, index, pattern, places, this.#momentsOf(tensor, pattern), cached);
     }
   }
 }

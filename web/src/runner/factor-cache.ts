@@ -2,17 +2,17 @@
  * Factors of second moments, by which rounding passes errors on. Tiles of one matrix, and matrices with the same inputs, share a factor, so some
  * stay in memory.
  */
-import type { FeedbackGroups, TileMoments } from '../codecs/codec.js';
+
+import { wrongMoments } from '../codecs/calls.js';
+import type { FeedbackGroups, StoredTile, TileMoments } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
-import { FactorDampingRecord, FeedbackGroupsRecord, StatusId } from '../core/door.js';
-import { ScalepointError } from '../core/errors.js';
-import { type Core, checkStatus } from '../core/memory.js';
+import { type Factor, factorBytes, factorOf } from '../core/factor.js';
+import type { Core } from '../core/memory.js';
 import type { EncodeTask } from './task.js';
 
 /** A factor in memory. */
-interface KeptFactor extends Omit<TileMoments, 'moments'> {
+interface KeptFactor extends Factor {
   readonly key: string;
-  readonly bytes: number;
 }
 
 /** Memory of factors that stay besides the last one. Enough for the queries and keys of 2,048 columns, with another matrix between them. */
@@ -29,19 +29,25 @@ export class FactorCache {
   }
 
   /**
-   * The moments of a task with their factor. @param moments address of the second input of the task
+   * The moments of a task with their factor. @param parts addresses of the second input of the task, by role
    * @throws ScalepointError `BAD_FILE` for numbers that cannot be moments, `OUT_OF_MEMORY`
    */
-  momentsOf({ inputs: [, input], damping = 0, order, to }: EncodeTask, moments: number): TileMoments {
+  momentsOf({ inputs: [, input], damping = 0, order, to }: EncodeTask, parts: StoredTile['parts']): TileMoments {
+    const { data: moments = 0, heldBack = 0 } = parts;
     // They are the square of the number of inputs, in float32.
     const columns = Math.sqrt((input?.parts[0]?.bytes ?? 0) / 4);
     const groups = order === 'falling' ? codecOf(to).feedbackGroups?.(this.#core, to) : undefined;
-    const part = input?.parts[0];
-    const key = [part?.file, part?.begin, damping, groups?.group, groups?.outer].join();
-    const factor = this.#kept.find((kept) => kept.key === key) ?? this.#make(key, moments, columns, damping, groups);
+    const [part, held] = input?.parts ?? [];
+    const key = [part?.file, part?.begin, held?.begin, damping, groups?.group, groups?.outer].join();
+    let factor = this.#kept.find((kept) => kept.key === key);
+    if (factor === undefined) {
+      const n = columns * columns;
+      if (heldBack !== 0 && this.#core.module.firstNonFinite(heldBack, n) < n) throw wrongMoments();
+      factor = this.#make(key, moments, columns, damping, groups);
+    }
     this.#kept = [...this.#kept.filter((kept) => kept !== factor), factor];
     const { feedback, weights, damping: used, order: columnsOrder } = factor;
-    return { moments, feedback, weights, damping: used, order: columnsOrder };
+    return { moments, feedback, weights, damping: used, order: columnsOrder, heldBack };
   }
 
   /** Frees old factors until another one has room. */
@@ -62,33 +68,9 @@ export class FactorCache {
     damping: number,
     groups: FeedbackGroups | undefined,
   ): KeptFactor {
-    const core = this.#core;
-    const { models } = core;
-    const bytes = 4 * columns * (columns + 2);
-    this.#makeRoom(bytes);
-    const feedback = core.allocate(bytes);
-    const weights = feedback + 4 * columns * columns;
-    const order = groups === undefined ? 0 : weights + 4 * columns;
-    const result = core.pushRoom(FactorDampingRecord.bytes);
-    try {
-      const status = core.withMemory(Number(models.factorScratchBytes(columns)), (scratch) => {
-        if (groups !== undefined) {
-          core.withRecord(FeedbackGroupsRecord, groups, (sizes) =>
-            models.fallingOrder(moments, columns, sizes, scratch, order),
-          );
-        }
-        return models.factorMoments(moments, columns, damping, order, scratch, feedback, weights, result);
-      });
-      if (status === StatusId.nonFinite) {
-        throw new ScalepointError('BAD_FILE', 'the second moments of its inputs are not those of numbers');
-      }
-      checkStatus(status);
-      return { key, bytes, feedback, weights, order, damping: FactorDampingRecord.read(core.module, result).used };
-    } catch (error) {
-      core.release(feedback);
-      throw error;
-    } finally {
-      core.popRecord(result);
-    }
+    this.#makeRoom(factorBytes(columns));
+    const factor = factorOf(this.#core, moments, columns, damping, groups);
+    if (factor === undefined) throw wrongMoments();
+    return { ...factor, key };
   }
 }

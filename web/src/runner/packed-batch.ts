@@ -127,10 +127,10 @@ function taskLike(example: TileTask, next: () => number): TileTask {
   });
   if (example.kind !== 'encode') return { ...example, inputs } as unknown as TileTask;
   const outputs = example.outputs.map(({ role, bytes }) => ({ role, offset: next(), bytes }));
-  const { kind, rows, columns, to, measures, ranges, cached, pieceRows, damping, order } = example;
+  const { kind, rows, columns, to, measures, ranges, cached, pieceRows, damping, order, judges } = example;
   const [input, moments] = inputs as unknown as readonly [TileInput, TileInput?];
   if (moments !== undefined) {
-    return { kind, rows, columns, inputs: [input, moments], damping, order, to, outputs, measures, pieceRows };
+    return { kind, rows, columns, inputs: [input, moments], damping, order, judges, to, outputs, measures, pieceRows };
   }
   return ranges === undefined
     ? { kind, rows, columns, inputs: [input], to, outputs, measures, pieceRows }

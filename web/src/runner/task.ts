@@ -65,12 +65,16 @@ export interface EncodeTask {
   readonly kind: 'encode';
   readonly rows: number;
   readonly columns: number;
-  /** The rectangle; behind it the second moments of the matrix's inputs, if rounding is to pass errors on. */
+  /**
+   * The rectangle; behind it the second moments of the matrix's inputs, and of held-back ones, if rounding is to pass errors on or `judges` is set.
+   */
   readonly inputs: readonly [TileInput] | readonly [TileInput, TileInput];
   /** Damping of these moments. */
   readonly damping?: number | undefined;
   /** The order in which columns are rounded. */
   readonly order?: ColumnOrder | undefined;
+  /** True if the moments only measure the errors of outputs. The rectangle then holds whole rows of a form with one part. */
+  readonly judges?: boolean | undefined;
   readonly to: Form;
   readonly outputs: readonly OutputPart[];
   /** True if to add up the errors. */

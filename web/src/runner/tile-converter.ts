@@ -3,8 +3,8 @@
  * bytes, so that the results are the same wherever and in whichever order tasks run.
  */
 import { Arena } from '../codecs/arena.js';
-import { errorsOf, observe } from '../codecs/calls.js';
-import type { Encoded, Form, Observed, StoredTile } from '../codecs/codec.js';
+import { errorsOf, floats as floatsOf, observe, withOutputErrors } from '../codecs/calls.js';
+import type { Bytes, Encoded, Form, Observed, Role, StoredTile, Tile } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
 import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
@@ -304,6 +304,18 @@ export class TileConverter {
     return { problem: { ...problem, index: problem.index + row * columns } };
   }
 
+  /** Adds the errors of outputs to the sums of a tile. */
+  #judge(encoded: Encoded, { rows, columns, type, source }: Tile, to: Form, moments: number): Encoded {
+    const { parts, sums, problem } = encoded;
+    if (sums === undefined || problem !== undefined) return encoded;
+    const [core, arena] = [this.#core, this.#arena];
+    const [part] = Object.entries(parts) as [[Role, Bytes]];
+    const stored = { rows, columns, parts: { [part[0]]: part[1].address } };
+    const x = floatsOf(core, arena, type, rows, columns, source);
+    const y = floats(core, arena, to, stored);
+    return { ...encoded, sums: withOutputErrors(core, arena, sums, { x, y, rows, columns, moments }) };
+  }
+
   /** @param second the addresses of the task's moments, if it has them */
   #encode(
     task: EncodeTask,
@@ -320,8 +332,11 @@ export class TileConverter {
     const { type, source } = parts.length === 0 ? nothing : elements(this.#core, arena, form, stored);
     const roles = outputs.map(({ role }) => role);
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
-    const moments = second && this.#factors.momentsOf(task, firstOf(second));
-    const tile = { rows, columns, type, source, roles, measures, ranges, piece, moments };
-    return codec.encode(this.#core, tile, to, arena);
+    const plain = { rows, columns, type, source, roles, measures, ranges, piece };
+    if (second === undefined) return codec.encode(this.#core, plain, to, arena);
+    if (task.judges)
+      return this.#judge(codec.encode(this.#core, plain, to, arena), plain, to, second.heldBack ?? second.data ?? 0);
+    const moments = this.#factors.momentsOf(task, second);
+    return codec.encode(this.#core, { ...plain, moments }, to, arena);
   }
 }

@@ -3,13 +3,16 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as ort from 'onnxruntime-web/wasm';
-import type { Page } from 'playwright';
+import { chromium, type Page } from 'playwright';
 import { afterAll, describe, expect, it } from 'vitest';
+import { launchOptions } from '../../../../scripts/chromium.mjs';
 import {
   divergenceAxis,
   type Judgment,
+  type PlaceReport,
   pairText,
   places,
+  placesText,
   rateOf,
   relativeText,
   secondsFor,
@@ -306,6 +309,11 @@ it('runs ONNX models with the runtime of the site, which is loaded then and kept
   );
   expect(await text('outputs-basis')).toBe('Inputs: x (random, 1 × 96). Guessed: n = 1. Real inputs tell more.');
   expect(await rows()).toHaveLength(1);
+  // The tests' browser has no GPU.
+  expect(await text('outputs-places-text')).toMatch(
+    /^On the processor q8 .*, and its outputs are off by .* %\. This browser gives no GPU to pages\.$/,
+  );
+  expect(await page.locator('#outputs-places tbody tr').count()).toBe(2);
 
   // Inputs of a file have the shape that it says.
   const array = npy('<f4', '(3, 96)', Float32Array.from({ length: 288 }, (_, i) => Math.sin(i)).buffer);
@@ -318,6 +326,58 @@ it('runs ONNX models with the runtime of the site, which is loaded then and kept
   await expect.poll(() => text('outputs-verdict')).toBe('');
   await compare();
   expect(await text('outputs-verdict')).toMatch(/^The output y is off by/);
+});
+
+it('runs ONNX models on WebGPU as well, where the browser has it', { timeout: 180_000 }, async () => {
+  // SwiftShader stands in for a GPU.
+  const flags = ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'];
+  const args = [...launchOptions.args.filter((flag) => flag !== '--disable-gpu'), ...flags];
+  const browser = await chromium.launch({ ...launchOptions, args });
+  try {
+    const page = await browser.newPage();
+    const foreign: string[] = [];
+    page.on('request', (request) => {
+      if (!request.url().startsWith(site.url)) foreign.push(request.url());
+    });
+    await page.goto(`${site.url}model/`);
+    const model = onnx.product('MatMul', [96, 64], [3, 96], [3, 64])();
+    await page.setInputFiles('#file', fileOf('product.onnx', model));
+    await page.click('#outputs-run');
+    await page.waitForSelector('#outputs-places tbody tr', { timeout: 120_000 });
+    const words = await page.textContent('#outputs-places-text');
+    expect(words).toMatch(/^On .* q8 .*, and its outputs are off by .* On the processor q8 /);
+    const cells = await page.locator('#outputs-places tbody tr').allTextContents();
+    expect(cells).toHaveLength(4);
+    for (const cell of cells) expect(cell).toMatch(/(Original|q8), .*B.*m?s.*dB$/);
+    expect(foreign.filter((url) => !url.startsWith('blob:'))).toEqual([]);
+  } finally {
+    await browser.close();
+  }
+});
+
+it('says in one sentence a place what a result is like there', () => {
+  const error = { relativeL2: 0.0123, sqnrDb: 38 };
+  const run = (seconds: number) => ({
+    kind: 'ran',
+    outputs: [{ error }],
+    times: { seconds, firstSeconds: 1, runs: 3 },
+  });
+  const gpu = { vendor: 'x', architecture: 'y', isSoftware: false, hasFloat16: false };
+  const places = (...list: object[]) => placesText('q4', list as unknown as PlaceReport[]);
+  const wasm = { backend: 'wasm', a: run(0.001), b: run(0.003) };
+  expect(places(wasm, { backend: 'webgpu', adapter: gpu, a: run(0.021), b: run(0.01) })).toBe(
+    'On your GPU q4 is 2.1 times as fast as the original, and its outputs are off by 1.2 %. On the processor q4 takes 3.0 times as long as ' +
+      'the original, and its outputs are off by 1.2 %.',
+  );
+  expect(places(wasm, { backend: 'webgpu', adapter: gpu, a: run(1), b: { kind: 'needsFloat16', text: '' } })).toMatch(
+    /^On your GPU, q4 does not run: it computes in float16, which this GPU does not\. On the processor/,
+  );
+  expect(places({ ...wasm, b: run(0.00105) })).toBe(
+    'On the processor q4 is as fast as the original, and its outputs are off by 1.2 %. This browser gives no GPU to pages.',
+  );
+  expect(places(wasm, { backend: 'webgpu', adapter: { ...gpu, isSoftware: true }, a: run(1), b: run(1) })).toMatch(
+    /^On WebGPU in software q4 .* These times are not those of a GPU\. On the processor/,
+  );
 });
 
 describe.skipIf(process.env.SCALEPOINT_SAMPLES === undefined)('an ONNX language model', () => {

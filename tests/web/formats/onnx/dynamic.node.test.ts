@@ -56,20 +56,24 @@ function lstm(
 }
 
 describe('LSTM', () => {
-  it.each(choices)('in both directions, as $to, per tensor $perTensor', async (choice) => {
-    const { made, report } = await check(lstm({ direction: 'bidirectional' }), choice);
-    expect(latin(made)).toContain('DynamicQuantizeLSTM');
-    expect(report.tensors.map(({ to }) => to)).toEqual(['I8', 'I8', 'F32']);
-    // Weights of this operator have a sign. Each direction and gate has a scale, or each direction.
-    const { data, shape } = await readTensor(made, 'w_scale');
-    expect(shape).toEqual(choice.perTensor ? [2] : [2, 128]);
-    const [w, rows] = [onnx.weights(2 * 128 * 40, 1, 0.3), choice.perTensor ? 2 : 256];
-    const size = w.length / rows;
-    const largest = (i: number) =>
-      w.subarray(i * size, (i + 1) * size).reduce((most, x) => Math.max(most, Math.abs(x)), 0);
-    expect(data).toEqual(Float32Array.from({ length: rows }, (_, i) => (2 * largest(i)) / 254));
-    expect([...(await readTensor(made, 'w_zero_point')).data].every((zero) => zero === 0)).toBe(true);
-  });
+  it.each([...choices, ...targets.map((to): PlanOptions => ({ to, reduceRange: false }))])(
+    'in both directions, as $to, per tensor $perTensor, reduced $reduceRange',
+    async (choice) => {
+      const { made, report } = await check(lstm({ direction: 'bidirectional' }), choice);
+      expect(latin(made)).toContain('DynamicQuantizeLSTM');
+      expect(report.tensors.map(({ to }) => to)).toEqual(['I8', 'I8', 'F32']);
+      // Weights of this operator have a sign, and 7 bits by default. Each direction and gate has a scale, or each direction.
+      const { data, shape } = await readTensor(made, 'w_scale');
+      expect(shape).toEqual(choice.perTensor ? [2] : [2, 128]);
+      const [w, rows] = [onnx.weights(2 * 128 * 40, 1, 0.3), choice.perTensor ? 2 : 256];
+      const size = w.length / rows;
+      const largest = (i: number) =>
+        w.subarray(i * size, (i + 1) * size).reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+      const range = choice.reduceRange === false ? 254 : 126;
+      expect(data).toEqual(Float32Array.from({ length: rows }, (_, i) => (2 * largest(i)) / range));
+      expect([...(await readTensor(made, 'w_zero_point')).data].every((zero) => zero === 0)).toBe(true);
+    },
+  );
 
   it('in one direction, with searched ranges', async () => {
     await check(lstm(), { to: 'q8' });

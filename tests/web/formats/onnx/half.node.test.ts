@@ -210,7 +210,7 @@ describe('what becomes of a graph', () => {
     expect(casts(made)).toBe(2);
     expect((await readTensor(made, 'w')).dtype).toBe('F16');
     expect((await readTensor(made, 'b')).dtype).toBe('F16');
-    expect(report.notes).toEqual([]);
+    expect(report.notes).toEqual([expect.objectContaining({ kind: 'runsOn' })]);
     const text = latin(made);
     // ValueInfoProto: name, then a type whose elem_type is 10.
     expect(text).toContain('\n\x01p\x12\x0e\n\x0c\x08\x0a');
@@ -218,7 +218,7 @@ describe('what becomes of a graph', () => {
 
   it('says which nodes stay in float32', async () => {
     const { report } = await check(everything(17));
-    expect(report.notes).toMatchObject([{ kind: 'floatNodes', operators: { Resize: 1 } }]);
+    expect(report.notes).toMatchObject([{ kind: 'floatNodes', operators: { Resize: 1 } }, { kind: 'runsOn' }]);
   });
 
   it('has constants of nodes as float16', async () => {
@@ -307,7 +307,10 @@ describe('what becomes of a graph', () => {
       ],
     });
     const { made, report } = await check(file);
-    expect(report.notes).toMatchObject([{ text: '28 numbers are beyond F16 and became its largest one: "mask"' }]);
+    expect(report.notes).toMatchObject([
+      { kind: 'runsOn', webgpu: 'needsFloat16' },
+      { text: '28 numbers are beyond F16 and became its largest one: "mask"' },
+    ]);
     expect(report.tensors.find(({ name }) => name === 'mask')?.error?.saturated).toBe(28);
     expect((await readTensor(made, 'mask')).data.at(-1)).toBe(0xfbff);
     expect([...(await readTensor(made, 'eps')).data]).toEqual([1, 0x8001, 0]);
@@ -329,7 +332,7 @@ describe('what becomes of a graph', () => {
         { imports: { 'com.microsoft': 1 } },
       );
       const { report, made } = await check(file);
-      expect(report.notes).toEqual([]);
+      expect(report.notes).toEqual([expect.objectContaining({ kind: 'runsOn' })]);
       expect(casts(made)).toBe(2);
     }
   });

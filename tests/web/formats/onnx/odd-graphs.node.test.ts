@@ -230,7 +230,7 @@ describe('the weights of an LSTM', () => {
       inputs: [['x', [5, 2, 40]]],
       outputs: [['y', [5, 1, 2, 32]]],
     });
-    // Without convolutions and attention, q8 is int8.
+    // Without convolutions and attention, q8 is symmetric, as int8 is.
     for (const rules of [[], [{ match: /^[wr]$/, to: 'int8' as const }], [{ match: /^r$/, to: 'int8' as const }]]) {
       const made = await (await quantizeModel(file, { to: 'q8', rules, workers: 0 })).bytes();
       expect(new TextDecoder('latin1').decode(made)).toContain('DynamicQuantizeLSTM');

@@ -243,7 +243,7 @@ describe('blocks', () => {
           const { report, made } = await check(table(columns), { to: 'int4-weights', zeroPoints, range });
           expect(converted(report)).toBe(1);
           expect(hasDequantize(made)).toBe(false);
-          expect(report.notes).toEqual([]);
+          expect(report.notes).toEqual([expect.objectContaining({ kind: 'runsOn', webgpu: 'gpu' })]);
           expect(report.totals.bytesAfter).toBeLessThan(table(columns).length * (zeroPoints ? 0.2 : 0.19));
         }
       }

@@ -110,7 +110,7 @@ describe('int8-static', () => {
     const file = await made.bytes();
     expect(file.length).toBe((await planModel(network, options)).totals.bytesAfter);
     expect((await verifyModel(file)).problems).toEqual([]);
-    expect(made.report.notes.map(({ kind }) => kind)).toEqual(['staticCost']);
+    expect(made.report.notes.map(({ kind }) => kind)).toEqual(['staticCost', 'runsOn']);
 
     // Outputs: near those of float32 with the optimizer, which fuses the nodes, and without.
     const before = await run(network, 'all', feeds(9));

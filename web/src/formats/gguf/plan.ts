@@ -204,7 +204,8 @@ function converted(
     const feedback = isBlockType(type)
       ? known.feedbackOf(weight, importance !== undefined && hasFeedback(type))
       : undefined;
-    const result = { name, shape, ...choice, from, importance, feedback };
+    const moments = known.momentsOf(weight);
+    const result = { name, shape, ...choice, from, importance, feedback, moments };
     checkImportance(result, fileType, hasImportance);
     return result;
   });
@@ -243,6 +244,6 @@ export function planGguf(
   const pairs = withLayers(withImportance(set, statistics.importance), view, layers);
   const { results, notes } = converted(view, left, fileType, choices, statistics);
   const plan = planResult(pairs, results, partsOf, { choices });
-  const data = results.some(({ feedback }) => feedback !== undefined) ? { data: statistics.moments?.file } : {};
+  const data = results.some(({ moments }) => moments !== undefined) ? { data: statistics.moments?.file } : {};
   return { ...plan, ...data, notes: [...plan.notes, ...missing, ...notes] };
 }

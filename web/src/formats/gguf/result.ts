@@ -8,6 +8,7 @@ import { mention, without } from '../../core/option-problem.js';
 import type { Feedback, FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import type { Reason } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
+import type { WeightMoments } from '../statistics.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
 import { defaultAlignment, type GgufPair, type GgufTensor } from './contents.js';
 import { type LayoutOptions, layoutGguf } from './layout.js';
@@ -30,6 +31,8 @@ export interface ResultTensor extends Choice {
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
   /** Set if rounding passes errors on. */
   readonly feedback?: Feedback | undefined;
+  /** Moments of the inputs, if they are known. */
+  readonly moments?: WeightMoments | undefined;
   /** Source with its index in the plan, or computed bytes. */
   readonly from: { readonly source: LogicalTensor; readonly index: number } | Uint8Array<ArrayBuffer>;
 }
@@ -156,14 +159,14 @@ export function planResult(
 ): FilePlan {
   const { files, wrongAlignment } = layOut(pairs, results, options);
   const tensors: PlannedTensor[] = [];
-  for (const { type, kept, from, importance, feedback } of results) {
+  for (const { type, kept, from, importance, feedback, moments } of results) {
     if (from instanceof Uint8Array) continue;
     const { source, index } = from;
     if (kept !== undefined && isAsStored(source, type)) tensors[index] = keptLogical(source, kept);
     else {
       const form = formTo(type, { importance, search: options.choices.search });
       const planned = convertedLogical(source, form, partsOf(source.shape, form));
-      tensors[index] = feedback === undefined ? planned : { ...planned, feedback };
+      tensors[index] = moments === undefined ? planned : { ...planned, feedback, moments };
     }
   }
   return {

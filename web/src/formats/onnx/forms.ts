@@ -8,6 +8,8 @@ export interface CodeOptions {
   readonly bits: 2 | 4 | 8;
   readonly signed: boolean;
   readonly symmetric: boolean;
+  /** True: codes have the range of a 7-bit integer. Only for 8 bits without blocks. */
+  readonly reduced?: boolean | undefined;
   readonly blockSize?: number | undefined;
   readonly range?: SearchedRange | undefined;
   /** Type of the scales, and of the restored floats. Undefined: F32. */
@@ -18,7 +20,7 @@ export interface CodeOptions {
 export function linearForm(
   shape: readonly number[],
   axis: number | undefined,
-  { bits, signed, symmetric, blockSize, range, scale = 'F32' }: CodeOptions,
+  { bits, signed, symmetric, reduced = false, blockSize, range, scale = 'F32' }: CodeOptions,
 ): DequantizeLinearForm {
   const product = (dimensions: readonly number[]) => dimensions.reduce((all, n) => all * n, 1);
   let sharing: DequantizeLinearForm['sharing'] = 'tile';
@@ -28,7 +30,17 @@ export function linearForm(
     if (blockSize !== undefined) sharing = isLast ? 'rowBlocks' : 'columnBlocks';
     else sharing = isLast ? 'columns' : 'rows';
   }
-  const form = { codec: 'dequantize-linear', bits, signed, symmetric, sharing, axis, blockSize, scale } as const;
+  const form = {
+    codec: 'dequantize-linear',
+    bits,
+    signed,
+    symmetric,
+    ...(reduced ? { reduced } : {}),
+    sharing,
+    axis,
+    blockSize,
+    scale,
+  } as const;
   // Signed symmetric codes have the default zero point.
   const whole: DequantizeLinearForm = { ...form, zeroPoint: !(symmetric && signed) };
   return range !== undefined && canSearch(shape, whole) ? { ...whole, range } : whole;

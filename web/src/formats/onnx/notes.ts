@@ -4,7 +4,7 @@ import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { quotedNames } from '../../files/bytes.js';
 import type { NoInputsReason, RestoredReason, WithoutInputs } from './reasons.js';
-import type { OnnxTarget } from './targets.js';
+import type { OnnxTarget, OnWebGpu } from './targets.js';
 
 /** Number of nodes of each operator. */
 export type Counts = ReadonlyMap<string, number>;
@@ -63,6 +63,22 @@ export function restoredNote(found: readonly RestoredReason[]): Note {
   const list = most(counts).map(([text]) => text);
   const text = `${weights} floats again at every run, as there are no integers for ${list.join(', ')}`;
   return noteOf('restoredAtEveryRun', { weights: found.length, reasons: found }, text);
+}
+
+/**
+ * Signed weights that are multiplied as integers, with 7 bits or with 8.
+ * @param weights their number, at least 1
+ */
+export function signedNote(weights: number, bits: 7 | 8): Note {
+  const one = weights === 1;
+  const data = { weights, bits };
+  const where = 'on x86 processors without VNNI, onnxruntime saturates sums of products with signed weights of 8 bits';
+  if (bits === 8) {
+    const text = `${where}, which ${one ? '1 weight has' : `${weights} weights have`}: outputs err there`;
+    return noteOf('saturates', data, text);
+  }
+  const text = `${one ? '1 signed weight has' : `${weights} signed weights have`} 7 bits, because ${where}; `;
+  return noteOf('reducedRange', data, text, mention('reduceRange', false), ` gives ${one ? 'it' : 'them'} 8`);
 }
 
 /** Words for a reason, in the list of weights without statistics. */
@@ -134,6 +150,21 @@ function nothingText(reason: WhyNothing): string {
 /** Nothing of a model is converted. */
 export function nothingNote(reason: WhyNothing): Note {
   return noteOf('nothingConverted', { ...reason }, nothingText(reason));
+}
+
+/** Words about a result on WebGPU, behind those about other backends. */
+const onWebGpuWords: Readonly<Record<OnWebGpu, string>> = {
+  gpu: 'and on WebGPU',
+  integersOnCpu:
+    'and on WebGPU, where products and convolutions of integers stay on the CPU; those of q8-blocks do not',
+  activationsOnCpu: 'and on WebGPU, where activations become integers on the CPU',
+  needsFloat16: 'and on WebGPU if the GPU has 16-bit floats (shader-f16)',
+};
+
+/** Backends of onnxruntime on which a result runs, and gives what it gives in WebAssembly. */
+export function runsOnNote(webgpu: OnWebGpu): Note {
+  const data = { wasm: 'right', node: 'right', webgpu };
+  return noteOf('runsOn', data, `runs in WebAssembly, natively, ${onWebGpuWords[webgpu]}`);
 }
 
 // Run-time costs of a result, measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs).

@@ -1,8 +1,8 @@
 /** Options of ONNX results. */
 import { rangeError, typeError } from '../../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../../core/option-problem.js';
+import type { OptionFile } from '../../files/bytes.js';
 import { isFileInput, isHandle } from '../../files/open.js';
-import type { OptionFile } from '../format.js';
 import { checkRules, optionTable, type PlanChoices, type RangeOptions, searchedRange, toggle } from '../options.js';
 import { hasRanges, type StatisticsOfModel } from '../statistics.js';
 import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
@@ -12,6 +12,13 @@ import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 export interface OnnxOptions extends StatisticsOptions, RangeOptions {
   /** ONNX, q8, int8 and uint8: one scale for each weight, as quantize_dynamic does by default. @defaultValue a scale for each channel */
   readonly perTensor?: boolean | undefined;
+  /**
+   * ONNX, q8, int8 and uint8: bits of signed weights that are multiplied as integers. true: 7, as `reduce_range` of onnxruntime's tools and most
+   * encoders on the Hugging Face Hub have; on x86 processors without VNNI, onnxruntime saturates sums of products with 8 bits. false: 8. q8
+   * has unsigned weights in products, which do not saturate, unless this is true. Weights of LSTM are always signed.
+   * @defaultValue true; for products of q8 false
+   */
+  readonly reduceRange?: boolean | undefined;
   /** ONNX, blocks: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32; bnb4: 64 */
   readonly blockSize?: number | undefined;
   /**
@@ -51,6 +58,16 @@ export const options = optionTable<OnnxOptions>({
       name: 'per-tensor',
       about: 'q8, int8, uint8: one scale for each weight, not for each channel',
     }),
+    reduceRange: {
+      flags: [
+        { name: 'reduce-range', about: 'q8: signed weights of 7 bits, as many files on the hub have' },
+        { name: 'full-range', about: 'int8, and LSTM of q8 and uint8: signed weights of 8 bits' },
+      ],
+      check(value, name) {
+        if (typeof value !== 'boolean') throw typeError(name, ofType('boolean'), value);
+      },
+      read: (words) => words['full-range'] !== true,
+    },
     blockSize: {
       flags: [{ name: 'block-size', value: 'N', about: 'elements of a block, 16 to 256 (32 by default; bnb4: 64)' }],
       check(value, name) {
@@ -101,6 +118,7 @@ export const options = optionTable<OnnxOptions>({
       to,
       range,
       perTensor,
+      reduceRange,
       blockSize,
       zeroPoints,
       dequantize,
@@ -113,7 +131,19 @@ export const options = optionTable<OnnxOptions>({
     } = choices;
     // Refuse options that the target does not take.
     const target = targets.find(({ name }) => name === to);
-    const named = { range, perTensor, blockSize, zeroPoints, dequantize, importance, method, data, damping, ranges };
+    const named = {
+      range,
+      perTensor,
+      reduceRange,
+      blockSize,
+      zeroPoints,
+      dequantize,
+      importance,
+      method,
+      data,
+      damping,
+      ranges,
+    };
     for (const [name, value] of Object.entries(named)) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
         throw rangeError(name, without('to', to), value);

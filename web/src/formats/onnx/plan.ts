@@ -21,6 +21,8 @@ import {
   noRangesNote,
   nothingNote,
   restoredNote,
+  runsOnNote,
+  signedNote,
   staticCostNote,
   type WhyNothing,
 } from './notes.js';
@@ -75,6 +77,15 @@ function costNotes(target: TargetInfo, { dequantize }: OnnxChoices, codecs: Read
   return [dequantize === 'cast' ? castCostNote() : dequantizeCostNote(target.blockSize === undefined)];
 }
 
+/** Number of signed weights that are multiplied as integers. */
+function countSigned({ decisions }: Decisions): number {
+  return decisions.reduce((count, decision) => {
+    if (decision.kind === 'integers') return count + (decision.form.signed ? 1 : 0);
+    const isProduct = decision.kind === 'together' && decision.operator === 'LSTM';
+    return count + (isProduct ? decision.weights.size : 0);
+  }, 0);
+}
+
 /** True for a product without a range of its input or its output. */
 const isWithoutRange = ({ input, output }: StaticDecision) => input === undefined || output === undefined;
 
@@ -94,6 +105,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
     one.kind === 'restored' && one.reason !== undefined ? [one.reason] : [],
   );
   const without = made.statics.filter(isWithoutRange).map(({ product }) => product.weight.source.name);
+  const signed = countSigned(made);
   const codecs = new Set(tensors.flatMap(({ kept, form }) => (kept === undefined ? [form.codec] : [])));
   return [
     ...made.notes,
@@ -101,8 +113,11 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
     ...(isTooOldForHalf ? [noHalfNote(graphs.main.opsets.get(''), lowestHalf)] : []),
     ...(halves === undefined || halves.floats.size === 0 ? [] : [floatNodesNote(halves.floats)]),
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
+    ...(signed === 0 ? [] : [signedNote(signed, choices.reduceRange === false ? 8 : 7)]),
     ...(without.length === 0 ? [] : [noRangesNote(without)]),
-    ...(codecs.size === 0 ? [nothingNote(whyNothing(model, made, target))] : costNotes(target, choices, codecs)),
+    ...(codecs.size === 0
+      ? [nothingNote(whyNothing(model, made, target))]
+      : [...costNotes(target, choices, codecs), runsOnNote(target.onWebGpu)]),
   ];
 }
 

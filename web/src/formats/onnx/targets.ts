@@ -2,12 +2,20 @@
 import type { Target } from '../format.js';
 import { statisticsNames } from '../statistics.js';
 
+/**
+ * Where onnxruntime-web (1.30) computes a result with WebGPU: on the GPU; integer products and convolutions, or codes of activations, on the
+ * CPU, with copies between them; or on a GPU with 16-bit floats (shader-f16) alone. Outputs are right in each case, and in WebAssembly and natively for all targets
+ * (tests/bench/backends.mjs).
+ */
+export type OnWebGpu = 'gpu' | 'integersOnCpu' | 'activationsOnCpu' | 'needsFloat16';
+
 /** Members of all rows. */
 interface Row extends Pick<Target, 'about' | 'preset' | 'needs'> {
   /** Accepted types of weights. */
   readonly takes: readonly ('F32' | 'F16')[];
   /** True if all other floats become float16. */
   readonly half?: true;
+  readonly onWebGpu: OnWebGpu;
   /** Accepted values of `range`; undefined if codes do not depend on a range. */
   readonly ranges?: 'all' | 'min-max and mse';
   /** Accepted values of `zeroPoints`; undefined without a choice. */
@@ -25,7 +33,10 @@ interface IntegerRow extends Row {
   readonly kind: 'integers';
   readonly codec: 'dequantize-linear';
   readonly bits: 8;
-  /** True for signed codes. 'byModel': signed unless the model has convolutions or attention. */
+  /**
+   * True for symmetric codes, signed where they are multiplied. 'byModel': symmetric unless the model has convolutions or attention, and signed
+   * only by request.
+   */
   readonly signed: boolean | 'byModel';
 }
 
@@ -52,6 +63,8 @@ interface BlockRow extends Row {
   readonly codec: 'matmul-nbits';
   readonly bits: 2 | 4 | 8;
   readonly blockSize: number;
+  /** True if weights that do not become blocks have 8 bits, too, which become floats when the model is loaded. */
+  readonly restoresOthers?: true;
 }
 
 /** A target of blocks of 4-bit floats. */
@@ -76,8 +89,21 @@ const floats = ['F32'] as const;
 // onnxruntime scales integer codes in float32, and so does MatMulBnb4 on the CPU.
 const floatsAndHalves = ['F32', 'F16'] as const;
 
-const integers = { kind: 'integers', codec: 'dequantize-linear', bits: 8, takes: floats, ranges: 'all' } as const;
-const restored = { kind: 'restored', codec: 'dequantize-linear', takes: floatsAndHalves, ranges: 'all' } as const;
+const integers = {
+  kind: 'integers',
+  codec: 'dequantize-linear',
+  bits: 8,
+  takes: floats,
+  ranges: 'all',
+  onWebGpu: 'integersOnCpu',
+} as const;
+const restored = {
+  kind: 'restored',
+  codec: 'dequantize-linear',
+  takes: floatsAndHalves,
+  ranges: 'all',
+  onWebGpu: 'gpu',
+} as const;
 const blocks = {
   kind: 'blocks',
   codec: 'matmul-nbits',
@@ -85,18 +111,19 @@ const blocks = {
   ranges: 'min-max and mse',
   zeroPoints: [false, true, 'float'],
   blockSize: 32,
+  onWebGpu: 'gpu',
 } as const;
 
 const rows = {
   q8: {
     ...integers,
-    about: '8 bits, multiplied as integers; int8, or uint8 beside convolutions',
+    about: '8 bits, multiplied as integers; right on every processor',
     signed: 'byModel',
     preset: 'balanced',
     // transformers.js uses this ending for q8.
     ending: 'quantized',
   },
-  int8: { ...integers, about: 'the same, symmetric', signed: true },
+  int8: { ...integers, about: 'the same with a sign, in products 7 bits', signed: true },
   uint8: { ...integers, about: 'the same with zero points', signed: false },
   'int8-weights': {
     ...restored,
@@ -115,6 +142,7 @@ const rows = {
     signed: true,
     takes: floats,
     ranges: 'all',
+    onWebGpu: 'activationsOnCpu',
   },
   'int4-weights': {
     ...restored,
@@ -132,13 +160,14 @@ const rows = {
     preset: 'small',
     mixed: ['q4', 'q8-blocks'],
   },
-  q4f16: { ...blocks, about: 'q4, with everything else in float16', bits: 4, half: true },
+  q4f16: { ...blocks, about: 'q4, with everything else in float16', bits: 4, half: true, onWebGpu: 'needsFloat16' },
   q2: { ...blocks, about: '2 bits in blocks, for onnxruntime', bits: 2, mixed: ['q2', 'q4', 'q8-blocks'] },
-  q2f16: { ...blocks, about: 'q2, with everything else in float16', bits: 2, half: true },
+  q2f16: { ...blocks, about: 'q2, with everything else in float16', bits: 2, half: true, onWebGpu: 'needsFloat16' },
   'q8-blocks': {
     ...blocks,
-    about: '8 bits in blocks, for onnxruntime',
+    about: '8 bits in blocks, for onnxruntime, also on WebGPU',
     bits: 8,
+    restoresOthers: true,
     zeroPoints: [false, true],
     mixed: ['q8-blocks'],
   },
@@ -149,6 +178,7 @@ const rows = {
     bits: 4,
     takes: floats,
     blockSize: 64,
+    onWebGpu: 'gpu',
   },
   fp16: {
     kind: 'half',
@@ -157,6 +187,7 @@ const rows = {
     bits: 16,
     takes: floats,
     half: true,
+    onWebGpu: 'needsFloat16',
     preset: 'safe',
   },
 } as const satisfies Readonly<Record<string, AnyRow>>;
@@ -174,7 +205,7 @@ export type TargetOf<Kind extends AnyRow['kind']> = TargetInfo & { readonly kind
 function optionsOf({ kind, ranges, zeroPoints, blockSize }: AnyRow): string[] {
   return [
     ...(ranges === undefined ? [] : ['range', ...statisticsNames]),
-    ...(kind === 'integers' ? ['perTensor'] : []),
+    ...(kind === 'integers' ? ['perTensor', 'reduceRange'] : []),
     ...(kind === 'static' ? ['ranges'] : []),
     ...(kind === 'restored' && blockSize === undefined ? ['dequantize'] : []),
     ...(blockSize === undefined ? [] : ['blockSize']),

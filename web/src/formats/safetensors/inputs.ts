@@ -38,7 +38,7 @@ export class SafetensorsInputStatistics {
     if (importance === undefined) return planned;
     this.#found++;
     const weighed: CompressedForm = { ...form, range: 'mse', importance };
-    return { ...planned, form: weighed, feedback };
+    return { ...planned, form: weighed, feedback, moments: this.#known.momentsOf(weight) };
   }
 
   /** Notes about mismatches. @throws ScalepointError `BAD_FILE` if the statistics have no entry for any weight */

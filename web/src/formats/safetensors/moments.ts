@@ -12,7 +12,7 @@ function fail(message: string, tensor?: string, byteOffset?: number): never {
 /** Reads which weights a file has moments for, and their importance. @throws ScalepointError `BAD_FILE`, `IO` */
 export async function momentsIn(source: ByteSource): Promise<Pick<ModelMoments, 'weights' | 'importance'>> {
   const { tensors, metadata } = await readSafetensors(source);
-  const { format, tokens: _, ...entries } = metadata;
+  const { format, tokens: _, heldBackTokens: __, ...entries } = metadata;
   if (format !== 'scalepoint.moments')
     fail('this is not a file of second moments; make one by calibrating with moments');
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
@@ -23,9 +23,14 @@ export async function momentsIn(source: ByteSource): Promise<Pick<ModelMoments, 
     const [square, diagonal] = [byName.get(entry), byName.get(`${entry}.diagonal`)];
     if (square === undefined || diagonal === undefined) return fail(`the file has no moments for it`, name);
     const columns = square.shape[0] ?? 0;
-    const isSquare = square.shape.length === 2 && square.shape[1] === columns;
-    if (!isSquare || diagonal.bytes !== 4 * columns || square.dtype !== 'F32' || diagonal.dtype !== 'F32') {
+    const isSquare = ({ dtype, shape }: typeof square) =>
+      dtype === 'F32' && shape.length === 2 && shape[0] === columns && shape[1] === columns;
+    if (!isSquare(square) || diagonal.bytes !== 4 * columns || diagonal.dtype !== 'F32') {
       fail('its moments are not a square of F32 with its diagonal', name, square.byteOffset);
+    }
+    const heldBack = byName.get(`${entry}.heldBack`);
+    if (heldBack !== undefined && !isSquare(heldBack)) {
+      fail('its moments of held-back data are not a square of F32 of the same size', name, heldBack.byteOffset);
     }
     let values = diagonals.get(entry);
     if (values === undefined) {
@@ -36,7 +41,7 @@ export async function momentsIn(source: ByteSource): Promise<Pick<ModelMoments, 
       if (wrong >= 0) fail(`mean square ${wrong} is ${values[wrong]}`, name, diagonal.byteOffset + 4 * wrong);
       diagonals.set(entry, values);
     }
-    weights.set(name, { byteOffset: square.byteOffset, columns });
+    weights.set(name, { byteOffset: square.byteOffset, columns, heldBackOffset: heldBack?.byteOffset });
     importance.set(name, { values, isPartial: false });
   }
   if (weights.size === 0) fail('the file has no moments');

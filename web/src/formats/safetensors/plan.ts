@@ -489,7 +489,7 @@ export function planSafetensors(
     format: 'safetensors',
     files: filesOf(planned, metadata, choices, output),
     tensors: planned,
-    ...(planned.some(({ feedback }) => feedback !== undefined) ? { data: statistics.moments?.file } : {}),
+    ...(planned.some(({ moments }) => moments !== undefined) ? { data: statistics.moments?.file } : {}),
     notes: [
       ...(inputs?.notes() ?? []),
       ...(isModel && choices.to !== 'copy' ? notesOf(planned, left, choices) : []),

@@ -149,9 +149,9 @@ describe('statistics of ONNX models', () => {
     const statistics = await calibrateModel(
       single(one),
       samples.map((x) => ({ x })),
-      { moments: true },
+      { moments: true, heldBack: 0 },
     );
-    expect(statistics).toMatchObject({ chunks: 2, weights: ['w'], unreached: [] });
+    expect(statistics).toMatchObject({ chunks: 2, heldBackChunks: 0, weights: ['w'], unreached: [] });
     await expectRows(
       statistics,
       'w',
@@ -463,6 +463,57 @@ describe('samples', () => {
     }
   });
 
+  it.each([
+    [undefined, 5, [1]],
+    [undefined, 10, [1, 9]],
+    [0.25, 10, [1, 5, 9]],
+    [0.5, 4, [1, 3]],
+    [0.01, 2, [1]],
+  ] as const)('are held back from moments: a share of %s of %i', async (heldBack, count, held) => {
+    const all = Array.from({ length: count }, (_, i) => floats([i + 1, 6], i + 1));
+    function* generate() {
+      for (const x of all) yield { x };
+    }
+    const statistics = await calibrateModel(file, generate(), { moments: true, heldBack });
+    expect(statistics).toMatchObject({ chunks: count, heldBackChunks: held.length });
+    // The importance counts all samples.
+    const rows = all.flatMap((x) => rowsOf(x, -1));
+    expectClose(
+      (await importances(statistics)).get('w'),
+      momentsOf(rows).map((row, i) => row[i] as number),
+    );
+    const bytes = (await statistics.moments?.bytes()) as Uint8Array<ArrayBuffer>;
+    const partOf = (isHeld: boolean) =>
+      all.flatMap((x, i) => ((held as readonly number[]).includes(i) === isHeld ? rowsOf(x, -1) : []));
+    for (const [entry, isHeld] of [
+      ['w', false],
+      ['w.heldBack', true],
+    ] as const) {
+      const expected = momentsOf(partOf(isHeld));
+      const scale = Math.max(...expected.map((row, i) => row[i] as number));
+      const { data } = await readFloats(bytes, entry);
+      for (const [i, value] of expected.flat().entries()) close(data[i] as number, value, scale);
+    }
+    expect((await inspectModel(bytes)).metadata).toMatchObject({
+      tokens: String(partOf(false).length),
+      heldBackTokens: String(partOf(true).length),
+    });
+  });
+
+  it('that are too few to hold some back are refused where that is asked for', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'scalepoint-held-back-'));
+    try {
+      const output = join(folder, 'statistics.gguf');
+      const options = { moments: true, heldBack: 0.1, output };
+      await expect(calibrateModel(file, [sample(1)], options)).rejects.toMatchObject({ option: 'data' });
+      expect(existsSync(output) || existsSync(`${output}.moments.safetensors`)).toBe(false);
+      const { heldBackChunks } = await calibrateModel(file, [sample(1)], { ...options, heldBack: 0 });
+      expect(heldBackChunks).toBe(0);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
   it('of fixed batches lie along the first dimension, and one input may serve all', async () => {
     const two = onnx.model({
       nodes: [
@@ -481,7 +532,7 @@ describe('samples', () => {
       ['x.npy', npy('<f4', '(4, 6)', values.buffer), 0],
       ['f.npy', npy('<f4', '()', Float32Array.of(2).buffer), 0],
     ]);
-    const statistics = await calibrateModel(two, { files: file }, { moments: true });
+    const statistics = await calibrateModel(two, { files: file }, { moments: true, heldBack: 0 });
     expect(statistics.chunks).toBe(4);
     await expectRows(statistics, 'w', rowsOf({ data: values.map((value) => 2 * value), shape: [4, 6] }, -1));
   });
@@ -598,15 +649,21 @@ describe('samples', () => {
     expect((await calibrateModel(wide, generate())).chunks).toBe(1);
     await expect(calibrateModel(wide, generate(), { moments: true })).rejects.toThrow(RangeError);
     const passes: number[] = [];
-    const statistics = await calibrateModel(wide, [...generate()], {
+    const statistics = await calibrateModel(wide, [...generate(), ...generate()], {
       moments: true,
       onProgress: ({ pass }) => passes.push(pass),
     });
-    expect(passes).toEqual([1, 2, 3]);
+    expect(passes).toEqual([1, 1, 2, 2, 3, 3]);
     const moments = (await statistics.moments?.bytes()) as Uint8Array<ArrayBuffer>;
     const { data } = await readFloats(moments, 'w2.diagonal');
     const { data: x } = floats([1, 5000], 2);
     for (let i = 0; i < 5000; i += 71) close(data[i] as number, (x[i] as number) ** 2, (x[i] as number) ** 2);
+    // The second sample is the same, and held back.
+    const { tensors } = await inspectModel(moments);
+    const [square, held] = ['w2', 'w2.heldBack'].map((name) => tensors.find((tensor) => tensor.name === name));
+    const bytesOf = ({ byteOffset, bytes }: NonNullable<typeof square>) =>
+      moments.subarray(byteOffset, byteOffset + bytes);
+    expect(Buffer.compare(bytesOf(square!), bytesOf(held!))).toBe(0);
   }, 60_000);
 
   it('leave nothing behind when work ends early', async () => {

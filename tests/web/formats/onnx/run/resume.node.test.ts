@@ -47,14 +47,18 @@ beforeEach(() => {
 });
 afterEach(() => rm(folder, { recursive: true }));
 
-/** Options of a run that is stopped behind a sample of a pass. */
-function stoppedAt(pass: number, done: number) {
+/** Options of a run that is stopped behind the first sample that passes a test. */
+function stoppedIf(isEnd: (progress: DataProgress) => boolean) {
   const controller = new AbortController();
   const onProgress = (progress: DataProgress) => {
-    if (progress.pass === pass && progress.done === done) controller.abort(new Error('stopped'));
+    if (isEnd(progress)) controller.abort(new Error('stopped'));
   };
   return { signal: controller.signal, onProgress };
 }
+
+/** The same behind a sample of a pass. */
+const stoppedAt = (pass: number, done: number) =>
+  stoppedIf((progress) => progress.pass === pass && progress.done === done);
 
 /** Collects the progress of a run. */
 function watched() {
@@ -87,37 +91,65 @@ describe('a calibration of an ONNX model', () => {
     files: () => ({ files: lines }),
   };
 
-  it.each(Object.keys(kinds))('goes on behind the last finished sample, with %s', async (kind) => {
+  /** Shares, and the counts of samples that they hold back. */
+  const shares = [
+    [undefined, 1],
+    [0, 0],
+    [0.5, 2],
+  ] as const;
+  const cases = Object.keys(kinds).flatMap((kind) => shares.map(([heldBack, chunks]) => ({ kind, heldBack, chunks })));
+
+  it.each(cases)('goes on behind the last finished sample, with $kind and heldBack $heldBack', async (one) => {
+    const { kind, heldBack, chunks } = one;
     const data = kinds[kind] as () => ModelSamples;
-    const options = { moments: true, ranges: true };
+    const options = { moments: true, ranges: true, heldBack };
     const whole = join(folder, 'whole.gguf');
-    await calibrateModel(file, data(), { ...options, output: whole });
+    const { heldBackChunks } = await calibrateModel(file, data(), { ...options, output: whole });
+    expect(heldBackChunks).toBe(chunks);
+    expect((await readFile(`${whole}.moments.safetensors`)).includes('.heldBack')).toBe(heldBack !== 0);
     const output = join(folder, 'parts.gguf');
     const run = (more: object) => calibrateModel(file, data(), { ...options, output, resume: true, ...more });
     await expect(run(stoppedAt(1, 1))).rejects.toThrow('stopped');
     expect(readdirSync(folder).filter((name) => name.includes('parts'))).toEqual(['.parts.gguf.resume']);
     await expect(run(stoppedAt(1, 2))).rejects.toThrow('stopped');
     const { seen, onProgress } = watched();
-    await run({ onProgress });
+    expect((await run({ onProgress })).heldBackChunks).toBe(heldBackChunks);
     expect(seen).toEqual(['1:3', '1:4', '1:5']);
     await expectSame(output, whole);
   });
 
   it('goes on in the pass in which it was', async () => {
     // Two inputs whose moments take a pass each.
-    const [model, all] = [network(5000), samplesOf(5000, 2)];
+    const [model, all] = [network(3600), samplesOf(3600, 4)];
     const options = { moments: true, ranges: true };
     const whole = join(folder, 'whole.gguf');
     await calibrateModel(model, all, { ...options, output: whole });
     const output = join(folder, 'parts.gguf');
     const run = (more: object) => calibrateModel(model, all, { ...options, output, resume: true, ...more });
-    for (const pass of [2, 3]) await expect(run(stoppedAt(pass, 1))).rejects.toThrow('stopped');
+    await expect(run(stoppedAt(2, 1))).rejects.toThrow('stopped');
+    // A run keeps the state behind its first sample. Go on until there are moments of the second sample, which is held back.
+    for (const _ of [1, 2]) await expect(run(stoppedIf(() => true))).rejects.toThrow('stopped');
+    const before: string[] = [];
+    const stop = stoppedAt(3, 1);
+    const onSecond = (progress: DataProgress) => {
+      before.push(`${progress.pass}:${progress.done}`);
+      stop.onProgress(progress);
+    };
+    await expect(run({ signal: stop.signal, onProgress: onSecond })).rejects.toThrow('stopped');
+    expect(before[0]).toMatch(/^2:[34]$/);
     const { seen, onProgress } = watched();
     await run({ onProgress });
-    expect(seen.at(-1)).toBe('3:2');
+    expect(seen.at(-1)).toBe('3:4');
     expect(seen.every((one) => one.startsWith('3'))).toBe(true);
     await expectSame(output, whole);
   }, 120_000);
+
+  it('refuses another share of samples to hold back', async () => {
+    const options = { moments: true, output: join(folder, 'imatrix.gguf'), resume: true };
+    await expect(calibrateModel(file, samples, { ...options, ...stoppedAt(1, 2) })).rejects.toThrow('stopped');
+    const other = calibrateModel(file, samples, { ...options, heldBack: 0.25 });
+    await expect(other).rejects.toMatchObject({ code: 'CHANGED', message: expect.stringContaining('the options') });
+  });
 
   it('refuses the state of another run', async () => {
     const output = join(folder, 'imatrix.gguf');
@@ -142,9 +174,9 @@ describe('a calibration of an ONNX model', () => {
   });
 
   it('refuses samples that differ from pass to pass', async () => {
-    const model = network(5000);
+    const model = network(3600);
     let reads = 0;
-    const data = { [Symbol.iterator]: () => [sampleOf(5000, ++reads)].values() };
+    const data = { [Symbol.iterator]: () => [sampleOf(3600, ++reads)].values() };
     const run = calibrateModel(model, data, { moments: true, output: join(folder, 'm.gguf'), resume: true });
     await expect(run).rejects.toMatchObject({ code: 'CHANGED' });
   }, 60_000);
@@ -161,6 +193,8 @@ describe('a calibration of an ONNX model', () => {
       changed('"done":1', '"done":x'),
       changed('"done":1', '"dune":1'),
       changed('"rows":[2,', '"rows":[-,'),
+      changed('"heldBackRows":[0,', '"heldBackRows":[3,'),
+      changed('"heldBackRows":[0,', '"heldBackRows":['),
       changed('"pass":0', '"pass":7'),
       changed('"bytes":8', '"bytes":4'),
     ]) {

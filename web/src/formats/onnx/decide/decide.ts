@@ -12,13 +12,13 @@ import { type Reading, readingOf } from '../graph/readers.js';
 import type { OnnxChoices } from '../options.js';
 import { type OnnxReason, ownReasons, type WithoutInputs } from '../reasons.js';
 import { type TargetInfo, type TargetOf, targetNamed } from '../targets.js';
-import { decideBlocks, floatsRead } from './blocks.js';
+import { floatsRead } from './blocks.js';
 import { type Context, type WeightDecision, weightsOfDecision } from './decision.js';
 import { decideHalf } from './half.js';
 import { HalfNodes, lowestHalf } from './half-nodes.js';
 import { OnnxInputStatistics } from './inputs.js';
-import { decideIntegers, prefersSign } from './integers.js';
-import { decideRestored } from './restored.js';
+import { decideIntegers, prefersSymmetry } from './integers.js';
+import { decideBlocksOrRestored, decideRestored } from './restored.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
 import { decideActivations, decideStatic, type StaticDecision } from './static.js';
 
@@ -59,7 +59,7 @@ type Decider<Target = TargetInfo> = (context: Context, reading: Reading, target:
 
 /** Functions that decide about weights worth codes, by kind of target. */
 const deciders: { readonly [Kind in 'blocks' | 'restored' | 'integers' | 'static']: Decider<TargetOf<Kind>> } = {
-  blocks: decideBlocks,
+  blocks: decideBlocksOrRestored,
   restored: decideRestored,
   integers: decideIntegers,
   static: decideStatic,
@@ -138,7 +138,7 @@ export function decide(
     partsOf,
     choices,
     halves,
-    isSignedQ8: prefersSign(graphs),
+    hasSymmetricQ8: prefersSymmetry(graphs),
     trains: model.proto.trains,
     decided,
     targetOf({ source }) {

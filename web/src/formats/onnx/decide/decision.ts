@@ -20,8 +20,8 @@ export interface Context {
   readonly choices: OnnxChoices;
   /** Nodes in float16, if the graph becomes float16. */
   readonly halves: HalfNodes | undefined;
-  /** True if codes of q8 are signed in this model. */
-  readonly isSignedQ8: boolean;
+  /** True if codes of q8 are symmetric in this model. */
+  readonly hasSymmetricQ8: boolean;
   /** True for models that can be trained. */
   readonly trains: boolean;
   /** Weights already decided. */
@@ -101,8 +101,8 @@ export interface Integers {
   readonly weight: Weight;
   readonly form: DequantizeLinearForm;
   readonly readers: readonly IntegerReader[];
-  /** True if codes of the target are signed. Signed and unsigned targets do not share quantized activations. */
-  readonly isSigned: boolean;
+  /** True if codes of the target are symmetric. Such targets share no quantized activations with others. */
+  readonly isSymmetric: boolean;
   readonly unneeded: readonly OnnxNode[];
   /** Restores floats for other readers, if any. */
   readonly dequantizer: Dequantizer | undefined;

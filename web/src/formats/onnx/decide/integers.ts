@@ -19,8 +19,8 @@ import { decideTogether, type IntegerOptions } from './together.js';
 
 const attentions: readonly string[] = ['GroupQueryAttention', 'MultiHeadAttention'];
 
-/** True if codes of q8 are signed: in models without convolutions and attention, as in transformers.js. */
-export function prefersSign({ nodes }: Graphs): boolean {
+/** True if codes of q8 are symmetric: in models without convolutions and attention, where transformers.js has int8. */
+export function prefersSymmetry({ nodes }: Graphs): boolean {
   return !nodes.some(({ node }) => node.opType === 'Conv' || attentions.includes(node.opType));
 }
 
@@ -60,7 +60,7 @@ function operationOf(reader: ReadingNode, rank: number): IntegerReader['operatio
 function formOf(
   shape: readonly number[],
   readers: readonly IntegerReader[],
-  { signed, perChannel, range }: IntegerOptions,
+  { signed, symmetric, reduced, perChannel, range }: IntegerOptions,
 ): DequantizeLinearForm {
   const operations = new Set(readers.map(({ operation }) => operation));
   // Treat tables as activations: unsigned, with a single scale.
@@ -71,14 +71,16 @@ function formOf(
   // has one zero point, so only symmetric codes can have a scale for each channel.
   if (operations.has('convolution')) {
     const each = perChannel && operations.size === 1;
-    const symmetric = signed || each;
-    const form = linearForm(shape, each ? 0 : undefined, { bits: 8, signed: false, symmetric, range });
+    const codes = { bits: 8, signed: false, symmetric: symmetric || each, range } as const;
+    const form = linearForm(shape, each ? 0 : undefined, codes);
     return each ? { ...form, zeroPoint: false } : form;
   }
   // Outputs are multiplied by the scales. If channels lie along different axes, use a single scale.
   const [axis, ...others] = new Set(readers.map(({ reader }) => channelAxis(reader, shape)));
   const along = perChannel && shape.length === 2 && others.length === 0 ? axis : undefined;
-  return linearForm(shape, along, { bits: 8, signed, symmetric: signed, range });
+  const form = linearForm(shape, along, { bits: 8, signed, symmetric, reduced: signed && reduced, range });
+  // Symmetric codes have one zero point for all channels, which is not stored beside each scale.
+  return symmetric ? { ...form, zeroPoint: false } : form;
 }
 
 /** First version of ai.onnx with DynamicQuantizeLinear. */
@@ -89,9 +91,18 @@ function whyNotTaken(reader: ReadingNode): RestoredReason {
   return { kind: isCalled(reader) ? 'inFunction' : 'readBy', operator: reader.node.opType };
 }
 
-/** True if codes of a target are signed in a model. */
-function isSigned({ isSignedQ8 }: Context, { signed }: TargetOf<'integers'>): boolean {
-  return signed === 'byModel' ? isSignedQ8 : signed;
+/**
+ * Codes of products of a target in a model. On x86 processors without VNNI, onnxruntime adds two products of uint8 and int8 in 16 bits, which
+ * saturate unless weights have 7 bits (reduce_range of its tools). uint8 weights do not, and take at most 1.9 times as long there
+ * (tests/bench/backends.mjs). So codes of q8 that would be int8 have 128 added, and those of int8 have 7 bits.
+ */
+function codesOf({ hasSymmetricQ8, choices: { reduceRange } }: Context, { signed }: TargetOf<'integers'>) {
+  const symmetric = signed === 'byModel' ? hasSymmetricQ8 : signed;
+  return {
+    signed: signed === 'byModel' ? symmetric && reduceRange === true : signed,
+    symmetric,
+    reduced: reduceRange !== false,
+  };
 }
 
 /** Decides about a weight of a target for integers. */
@@ -99,14 +110,15 @@ export function decideIntegers(context: Context, reading: Reading, target: Targe
   const { graphs, choices, opsets } = context;
   const { weight, readers } = reading;
   const { shape } = weight.source;
-  const signed = isSigned(context, target);
+  const codes = codesOf(context, target);
+  const { symmetric } = codes;
   const options: IntegerOptions = {
-    signed,
+    ...codes,
     perChannel: choices.perTensor !== true,
     range: choices.range === 'min-max' ? undefined : choices.range,
     asks: (other) => {
       const wanted = context.targetOf(other);
-      return wanted?.kind === 'integers' && isSigned(context, wanted) === signed;
+      return wanted?.kind === 'integers' && codesOf(context, wanted).symmetric === symmetric;
     },
   };
   // Take all weights of a node at once, if it computes with integers only then.
@@ -120,7 +132,7 @@ export function decideIntegers(context: Context, reading: Reading, target: Targe
   });
   const reason = taken.length > 0 ? opsets.obstacle(weight.graph, integerOpset) : whyNotTaken(first);
   if (reason !== undefined) {
-    const found = restoredOf(context, reading, { bits: 8, signed, symmetric: signed, range: options.range }, false);
+    const found = restoredOf(context, reading, { bits: 8, signed: symmetric, symmetric, range: options.range }, false);
     return found.kind === 'restored' ? { ...found, reason } : found;
   }
   const form = formOf(shape, taken, options);
@@ -132,5 +144,5 @@ export function decideIntegers(context: Context, reading: Reading, target: Targe
   // Store zero points for DequantizeLinear, which defaults to 0.
   const whole = isRead && !form.signed ? { ...form, zeroPoint: true } : form;
   const dequantizer = isRead ? dequantizerOf(context, weight.graph, whole) : undefined;
-  return { kind: 'integers', weight, form: whole, readers: taken, isSigned: signed, unneeded, dequantizer };
+  return { kind: 'integers', weight, form: whole, readers: taken, isSymmetric: symmetric, unneeded, dequantizer };
 }

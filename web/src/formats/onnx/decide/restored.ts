@@ -8,7 +8,7 @@ import { looksUpRows } from '../graph/products.js';
 import type { Channels, Reading } from '../graph/readers.js';
 import type { OnnxReason } from '../reasons.js';
 import type { TargetOf } from '../targets.js';
-import { blocksOf } from './blocks.js';
+import { blocksOf, decideBlocks } from './blocks.js';
 import type { Blocks, Context, Dequantizer, Keep, Restored } from './decision.js';
 import { isSmaller } from './sizes.js';
 
@@ -134,4 +134,24 @@ export function decideRestored(
   }
   const signed = zeroPoints === false;
   return restoredOf(context, reading, { bits: 4, signed, symmetric: signed, blockSize, range }, false);
+}
+
+/** Kinds of reasons to keep a weight from blocks that leave it to other codes. */
+const open: readonly OnnxReason['kind'][] = ['readBy', 'rank', 'tableRows', 'matrixRows', 'alsoReadBy', 'moved'];
+
+/**
+ * Decides about a weight of a target with blocks. Others may have 8 bits and be restored when the model is loaded, so that they have the speed
+ * of floats on each backend. They are unsigned, because onnxruntime-web (1.30) looks up int8 on the CPU where all else runs on WebGPU.
+ */
+export function decideBlocksOrRestored(
+  context: Context,
+  reading: Reading,
+  target: TargetOf<'blocks'>,
+): Blocks | Restored | Keep {
+  const found = decideBlocks(context, reading, target);
+  const isOpen = found.kind === 'keep' && 'restoresOthers' in target && open.includes(found.reason.kind);
+  if (!isOpen) return found;
+  const range = context.choices.range === 'mse' ? 'mse' : undefined;
+  const others = restoredOf(context, reading, { bits: 8, signed: false, symmetric: false, range }, true);
+  return others.kind === 'restored' ? others : found;
 }

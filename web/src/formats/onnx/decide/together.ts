@@ -14,6 +14,9 @@ import { isSmaller, whyNotWorth } from './sizes.js';
 /** Options for integer codes. */
 export interface IntegerOptions {
   readonly signed: boolean;
+  readonly symmetric: boolean;
+  /** True if signed codes have 7 bits. */
+  readonly reduced: boolean;
   readonly perChannel: boolean;
   readonly range: SearchedRange | undefined;
   /** True if the target of a weight is the same kind of codes. */
@@ -44,12 +47,13 @@ function ownWeights(
 }
 
 /** The form of a recurrent weight [directions, gates, inputs]: a scale for each gate, or for each direction. */
-function gatesForm(shape: readonly number[], { perChannel, range }: IntegerOptions): DequantizeLinearForm {
+function gatesForm(shape: readonly number[], { perChannel, reduced, range }: IntegerOptions): DequantizeLinearForm {
   const form: DequantizeLinearForm = {
     codec: 'dequantize-linear',
     bits: 8,
     signed: true,
     symmetric: true,
+    ...(reduced ? { reduced } : {}),
     zeroPoint: true,
     sharing: 'rows',
     axis: perChannel ? 1 : 0,

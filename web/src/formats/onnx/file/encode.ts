@@ -58,6 +58,13 @@ export function bytesPiece(bytes: readonly number[]): MessagePiece {
 
 // ------------------------------------------------------------------------------------------------------------------------ messages
 
+/** A value with its shape, as ValueInfoProto. */
+export function valuePieces(name: string, type: number, shape: readonly number[]): MessagePiece[] {
+  const dimensions = shape.flatMap((size) => piecesField(1, [bytesPiece(integerField(1, size))]));
+  const tensor = [bytesPiece(integerField(1, type)), ...piecesField(2, dimensions)];
+  return [bytesPiece(textField(1, name)), ...piecesField(2, piecesField(1, tensor))];
+}
+
 /** Value of an attribute. Whole numbers are integers. */
 export type AttributeValue = number | { readonly float: number } | string | readonly number[];
 

@@ -2,6 +2,7 @@
 import { rangeError, ScalepointError } from '../../../core/errors.js';
 import { mention } from '../../../core/option-problem.js';
 import { quoted } from '../../../files/bytes.js';
+import { isHeldBack } from '../../held-back.js';
 import type { CollectedSums, CollectHooks, CollectRunsOptions, ModelSamples, SummedInputs } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { rangedValues } from '../graph/activations.js';
@@ -15,17 +16,20 @@ import { type NamedSample, type Samples, samplesOf } from './samples.js';
 import { type SumOutputs, SumsGraph } from './sums-graph.js';
 
 /**
- * Most entries of the squares of a pass together, unless a single one has more. An entry takes 12 bytes: 4 in the runtime, 4 of its output,
- * 4 of sums in float64, of which half is kept, because squares are symmetric.
+ * Most bytes of the squares of a pass together, unless a single one has more. An entry takes 12 bytes: 4 in the runtime, 4 of its output,
+ * 4 of sums in float64, of which half is kept, because squares are symmetric; and 4 for those of held-back samples.
  */
-const mostEntries = 2 ** 25;
+const mostBytes = 12 * 2 ** 25;
 
 /** Sums over all samples so far. */
 interface OpenSums extends SummedInputs {
   readonly shared: JointInputs;
   rows: number;
+  heldBackRows: number;
   /** Upper triangle of the sums of products, row by row; undefined if they are not wanted in this pass. */
   moments: Float64Array<ArrayBuffer> | undefined;
+  /** The same of held-back samples. */
+  heldBack: Float64Array<ArrayBuffer> | undefined;
 }
 
 /** A pass over all samples. */
@@ -38,9 +42,10 @@ interface Pass {
 const hasMoments = ({ inputs }: JointInputs) => inputs.every(({ place }) => place !== 'channels');
 
 /** Splits the work into passes. */
-function passesOf(all: readonly OpenSums[], wantsMoments: boolean): Pass[] {
+function passesOf(all: readonly OpenSums[], wantsMoments: boolean, holdsBack: boolean): Pass[] {
   if (!wantsMoments) return [{ squares: all, moments: [] }];
   const groups: OpenSums[][] = [];
+  const mostEntries = mostBytes / (holdsBack ? 16 : 12);
   let entries = Number.POSITIVE_INFINITY;
   for (const sums of all) {
     if (!hasMoments(sums.shared)) continue;
@@ -69,11 +74,13 @@ function addSums(
   wanted: readonly Wanted[],
   results: Readonly<Record<string, RuntimeTensor>>,
   isFirst: boolean,
+  isHeld: boolean,
   path: string,
 ): void {
   const floatsOf = (name: string) => (results[name] as RuntimeTensor).data as Float32Array;
   for (const { sums, outputs } of wanted) {
-    const { columns, squares, moments, shared } = sums;
+    const { columns, squares, shared } = sums;
+    const moments = isHeld ? sums.heldBack : sums.moments;
     const [name = ''] = shared.names;
     const check = (value: number) => {
       if (Number.isFinite(value)) return;
@@ -83,6 +90,7 @@ function addSums(
     for (const output of outputs) {
       const elements = Number(((results[output.elements] as RuntimeTensor).data as BigInt64Array)[0]);
       if (isFirst) sums.rows += elements / columns;
+      if (isFirst && isHeld) sums.heldBackRows += elements / columns;
       if (output.squares !== undefined) {
         const more = floatsOf(output.squares);
         for (let i = 0; i < columns; i++) {
@@ -120,18 +128,35 @@ function addRanges(
   }
 }
 
-/** The means of products, as a whole square. */
-function meansOf({ columns, rows, moments }: OpenSums): Float32Array<ArrayBuffer> {
+/** The means of products over rows, as a whole square. */
+function meansOf(columns: number, rows: number, moments: Float64Array): Float32Array<ArrayBuffer> {
   const means = new Float32Array(columns * columns);
   let at = 0;
   for (let i = 0; i < columns; i++) {
     for (let j = i; j < columns; j++) {
-      const mean = ((moments as Float64Array)[at++] as number) / rows;
+      const mean = (moments[at++] as number) / rows;
       means[i * columns + j] = mean;
       means[j * columns + i] = mean;
     }
   }
   return means;
+}
+
+/** Hands over the means of some inputs, and frees the sums. */
+async function handOver(sums: OpenSums, takeMoments: CollectHooks['takeMoments']): Promise<void> {
+  const { columns, rows, heldBackRows, moments, heldBack } = sums;
+  sums.moments = undefined;
+  sums.heldBack = undefined;
+  if (moments === undefined || rows === 0) return;
+  // If held-back samples alone reached the inputs, the other sums are 0, and these take their place.
+  if (heldBackRows === 0)
+    heldBack?.forEach((sum, i) => {
+      moments[i] = (moments[i] as number) + sum;
+    });
+  await takeMoments(sums, meansOf(columns, rows - heldBackRows, moments), false);
+  if (heldBack !== undefined && heldBackRows > 0) {
+    await takeMoments(sums, meansOf(columns, heldBackRows, heldBack), true);
+  }
 }
 
 /** Takes the results of a sample. */
@@ -175,16 +200,26 @@ export async function collectFromRuns(
   options: CollectRunsOptions,
   { onSample, onSums, takeMoments }: CollectHooks,
 ): Promise<CollectedSums> {
-  const { option, dimensions = {}, moments: wantsMoments, open, signal } = options;
+  const { option, dimensions = {}, moments: wantsMoments, heldBack: share, open, signal } = options;
   const inputs = model.proto.graph.inputs.filter(({ name }) => !model.weights.some(({ value }) => value === name));
   const samples = samplesOf(option, data, inputs, open, signal);
   const graphs = new Graphs(model);
   const { shared, unreached } = findInputs(model, graphs);
   const all = shared.map((one): OpenSums => {
     const { names, columns, matrices } = one;
-    return { shared: one, names, columns, matrices, rows: 0, squares: new Float64Array(columns), moments: undefined };
+    return {
+      shared: one,
+      names,
+      columns,
+      matrices,
+      rows: 0,
+      heldBackRows: 0,
+      squares: new Float64Array(columns),
+      moments: undefined,
+      heldBack: undefined,
+    };
   });
-  const passes = passesOf(all, wantsMoments);
+  const passes = passesOf(all, wantsMoments, share > 0);
   if (passes.length > 1 && !samples.isRepeatable) {
     const hint = { kind: 'try', option: mention('moments', false), effect: 'takes one pass' } as const;
     throw rangeError(option, { kind: 'type', types: [`iterable that can be read ${passes.length} times`] }, data, hint);
@@ -194,11 +229,12 @@ export async function collectFromRuns(
   signal?.throwIfAborted();
   const ranged = options.ranges ? rangedValues(graphs, model.weights) : [];
   const ranges = new Map<string, readonly [number, number]>();
-  const run = new SampleRun(options.resume, passes.length, all, ranged, ranges);
+  const run = new SampleRun(options.resume, passes.length, all, ranged, ranges, share > 0);
   let count = Array.isArray(data) ? data.length : run.count;
   let left: readonly OpenSums[] = all;
   const handSums = async () => {
     left = all.filter(({ rows }) => rows > 0);
+    for (const sums of left) if (sums.heldBackRows === sums.rows) sums.heldBackRows = 0;
     await onSums(
       left.filter(({ shared: one }) => wantsMoments && hasMoments(one)),
       run.pass === 0,
@@ -237,7 +273,7 @@ export async function collectFromRuns(
       };
       count = await runAll(runtime, session, runnable, samples, dimensions, skip, async (results, path, done) => {
         signal?.throwIfAborted();
-        addSums(wanted, results, i === 0, path);
+        addSums(wanted, results, i === 0, wantsMoments && isHeldBack(done - 1, share), path);
         if (rangesOutput !== undefined) addRanges(ranges, names, results[rangesOutput] as RuntimeTensor, path);
         await run.passed(done, count);
         await onSample({ pass: i + 1, passes: passes.length, done, total: Math.max(count, done) });
@@ -249,9 +285,7 @@ export async function collectFromRuns(
     // Hand over the moments.
     if (i === 0) await handSums();
     for (const sums of pass.moments) {
-      if (sums.moments === undefined) continue;
-      if (sums.rows > 0) await takeMoments(sums, meansOf(sums));
-      sums.moments = undefined;
+      await handOver(sums, takeMoments);
       signal?.throwIfAborted();
     }
     if (i + 1 < passes.length) await run.finished(count);
@@ -259,6 +293,7 @@ export async function collectFromRuns(
   const idle = all.filter(({ rows }) => rows === 0).flatMap(({ names }) => names);
   return {
     samples: count,
+    heldBack: wantsMoments ? Array.from({ length: count }, (_, i) => isHeldBack(i, share)).filter(Boolean).length : 0,
     sums: left,
     ranges,
     unreached: [...unreached, ...idle.map((name) => ({ name, reason: reasonFor('notRun', '') }))],

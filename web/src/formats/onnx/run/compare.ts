@@ -1,44 +1,20 @@
 /** Runs two models on the same inputs in onnxruntime-web, and compares their outputs. */
 
-import { measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
 import { type Hint, mention } from '../../../core/option-problem.js';
 import type { ReadOptionFile } from '../../format.js';
-import type { ComparedLayer, ComparedOutput, RunInput, RunOptions, RunReport, SkippedOutputReason } from '../../run.js';
+import type { ComparedLayer, RunInput, RunOptions, RunReport, RunTensor } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { type Feeds, feedsOf, fromHalf } from './inputs.js';
+import { backendIn, innerValues, type JudgedModel, runOnBackends } from './backends.js';
+import { listening } from './execute.js';
+import { type Feeds, feedsOf } from './inputs.js';
 import { type GraphValue, type RunnableModel, runnableOf, withGraphOutputs } from './runnable.js';
 import { failed, type Loadable, loadRuntime, type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
-import { sumsOf } from './sums.js';
+import { compareOutputs, compareValue, whyNotCompared } from './values.js';
 
-export const onlyInA: SkippedOutputReason = { kind: 'onlyInA', text: 'only A has it' };
-export const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
+type Values = ReadonlyMap<string, RunTensor>;
 
-type Values = ReadonlyMap<string, RuntimeTensor>;
-
-/** Numbers of a numeric tensor. */
-export function runtimeNumbers({ type, data }: RuntimeTensor): ArrayLike<number> {
-  if (type === 'float16' && data instanceof Uint16Array) return Float32Array.from(data, fromHalf);
-  if (type === 'int64' || type === 'uint64') return Float64Array.from(data as ArrayLike<bigint>, Number);
-  return data as ArrayLike<number>;
-}
-
-/** The reason not to compare two values; undefined if they can be compared. */
-export function whyNotCompared(a: RuntimeTensor, b: RuntimeTensor): SkippedOutputReason | undefined {
-  if (a.dims.join() !== b.dims.join()) {
-    const text = `shapes ${a.dims.join('×')} and ${b.dims.join('×')}`;
-    return { kind: 'shapes', a: a.dims, b: b.dims, text };
-  }
-  const hasTexts = [a, b].some(({ type }) => type === 'string');
-  return hasTexts ? { kind: 'notNumbers', text: 'texts' } : undefined;
-}
-
-/** Compares two values of a name that can be compared. */
-function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor): ComparedOutput {
-  const [x, y] = [runtimeNumbers(a), runtimeNumbers(b)] as const;
-  const sums = sumsOf(x, y);
-  const mismatched = nonFiniteOf(sums) > 0 ? mismatchesOf(x, y) : 0;
-  return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
-}
+/** A value as plain data, which can be sent elsewhere. */
+const plain = ({ type, dims, data }: RuntimeTensor): RunTensor => ({ type, dims, data });
 
 /** Words about guessed sizes, and the option to set them. */
 function guessesOf(guessed: ReadonlyMap<string, number>): { about?: string; hint?: Hint } {
@@ -64,7 +40,7 @@ async function runOnce(
     try {
       // Log nothing: the error has the message.
       const results = await session.run(values, { logSeverityLevel: 4 });
-      return new Map(session.outputNames.map((name) => [name, results[name] as RuntimeTensor]));
+      return new Map(session.outputNames.map((name) => [name, plain(results[name] as RuntimeTensor)]));
     } catch (cause) {
       throw failed(label, 'run', cause, guessesOf(guessed));
     }
@@ -102,9 +78,12 @@ export async function compareRuns(
   readOptionFile: ReadOptionFile,
   signal?: AbortSignal,
 ): Promise<RunReport> {
+  const { backends, layers: wantsLayers = false } = options;
   const runtime = await loadRuntime(options.runtime);
   const [first, second] = [await runnableOf(a), await runnableOf(b)];
   signal?.throwIfAborted();
+
+  // Run both on wasm, which is the reference of all backends.
   let feeds: Feeds | undefined;
   const runBoth = async (models: readonly [Loadable, Loadable], level: 'all' | 'disabled') => {
     const before = await runOnce(runtime, models[0], 'A', level, async ({ inputMetadata }) => {
@@ -116,24 +95,34 @@ export async function compareRuns(
     signal?.throwIfAborted();
     return [before, after] as const;
   };
-  const [before, after] = await runBoth([first, second], 'all');
-  const outputs: ComparedOutput[] = [];
-  const skippedOutputs: RunReport['skippedOutputs'][number][] = [];
-  for (const [name, value] of before) {
-    const other = after.get(name);
-    const reason = other === undefined ? onlyInA : whyNotCompared(value, other);
-    if (reason !== undefined) skippedOutputs.push({ name, reason });
-    else if (other !== undefined) outputs.push(compareValue(name, value, other));
-  }
-  for (const name of after.keys()) if (!before.has(name)) skippedOutputs.push({ name, reason: onlyInB });
+  const start = () => runBoth([first, second], 'all');
+  const [before, after] = backends?.includes('webgpu') ? await listening(runtime, start) : await start();
+  const { outputs, skippedOutputs } = compareOutputs(before, after);
   const { values: fed, guessed, given } = feeds as unknown as Feeds;
   const inputs = Object.entries(fed).map(
     ([name, { dims: shape }]): RunInput => ({ name, shape, isGiven: given.has(name) }),
   );
-  const report = { inputs, guessedSizes: Object.fromEntries(guessed), outputs, skippedOutputs };
-  if (options.layers !== true) return report;
-  const values = common(first, second);
-  const names = values.filter(({ isOutput }) => !isOutput).map(({ name }) => name);
-  const [inA, inB] = await runBoth([withGraphOutputs(first, names), withGraphOutputs(second, names)], 'disabled');
-  return { ...report, layers: layersOf(values, inA, inB) };
+  let report: RunReport = { inputs, guessedSizes: Object.fromEntries(guessed), outputs, skippedOutputs };
+
+  // Compare the results of nodes.
+  let [inA, inB]: readonly [Values, Values] = [new Map(), new Map()];
+  if (wantsLayers) {
+    const values = common(first, second);
+    const names = values.filter(({ isOutput }) => !isOutput).map(({ name }) => name);
+    // Backends are held to all values of each model.
+    const [namesA, namesB] = backends === undefined ? [names, names] : [innerValues(first), innerValues(second)];
+    [inA, inB] = await runBoth([withGraphOutputs(first, namesA), withGraphOutputs(second, namesB)], 'disabled');
+    report = { ...report, layers: layersOf(values, inA, inB) };
+  }
+  if (backends === undefined) return report;
+
+  // Run both on the other backends.
+  const plainFeeds = Object.fromEntries(Object.entries(fed).map(([name, value]) => [name, plain(value)]));
+  const withFeeds = (values: Values): Values => new Map([...Object.entries(plainFeeds), ...values]);
+  const judged: readonly [JudgedModel, JudgedModel] = [
+    { model: a, runnable: first, outputs: before, values: withFeeds(inA) },
+    { model: b, runnable: second, outputs: after, values: withFeeds(inB) },
+  ];
+  const places = backends.map((one) => (typeof one === 'string' ? backendIn(runtime, one) : one));
+  return { ...report, backends: await runOnBackends(places, ...judged, plainFeeds, wantsLayers, signal) };
 }

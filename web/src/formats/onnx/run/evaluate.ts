@@ -13,12 +13,12 @@ import type {
   SkippedOutputReason,
 } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { onlyInA, onlyInB, runtimeNumbers, whyNotCompared } from './compare.js';
 import { feedsFrom } from './inputs.js';
 import { runnableOf } from './runnable.js';
 import { failed, loadRuntime, withSession } from './runtime.js';
 import { samplesOf } from './samples.js';
 import { sumsOf } from './sums.js';
+import { onlyInA, onlyInB, runtimeNumbers, whyNotCompared } from './values.js';
 
 /** Opens a model to give outputs. @throws ScalepointError `RUNTIME` */
 export async function withRunOutputs<T>(

@@ -3,10 +3,10 @@ import { ScalepointError } from '../../../core/errors.js';
 import { quoted } from '../../../files/bytes.js';
 import type { LogitsOf, LogitsOptions, ModelSample } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { runtimeNumbers } from './compare.js';
 import { feedsFrom } from './inputs.js';
 import { runnableOf } from './runnable.js';
 import { failed, loadRuntime, withSession } from './runtime.js';
+import { runtimeNumbers } from './values.js';
 
 /** Name of the output, as in transformers.js. A model with one output may name it otherwise. */
 export const logitsName = 'logits';

@@ -6,8 +6,10 @@ import type { NamedSample } from './samples.js';
 interface KeptSums {
   readonly columns: number;
   rows: number;
+  heldBackRows: number;
   readonly squares: Float64Array<ArrayBuffer>;
   moments: Float64Array<ArrayBuffer> | undefined;
+  heldBack: Float64Array<ArrayBuffer> | undefined;
 }
 
 /** Ranges of values by name. */
@@ -21,6 +23,7 @@ interface About {
   readonly done: number;
   readonly count: number;
   readonly rows: readonly number[];
+  readonly heldBackRows: readonly number[];
   /** Digests of the samples that are done in this pass, and of those of the first pass. */
   readonly digest: string;
   readonly first: string;
@@ -54,10 +57,13 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 
 /** The plain data of a state; undefined if no run has written them. */
 function aboutOf({ about }: SumsState, sums: number): About | undefined {
-  const { pass, done, count, rows, digest, first } = (about ?? {}) as Partial<About>;
-  const areCounts = [pass, done, count].every(isCount) && Array.isArray(rows) && rows.every(isCount);
+  const { pass, done, count, rows, heldBackRows, digest, first } = (about ?? {}) as Partial<About>;
+  const areRows = (list: unknown): list is number[] =>
+    Array.isArray(list) && list.length === sums && list.every(isCount);
+  const areCounts = [pass, done, count].every(isCount) && areRows(rows) && areRows(heldBackRows);
   const areTexts = typeof digest === 'string' && typeof first === 'string';
-  return areCounts && areTexts && rows.length === sums ? (about as About) : undefined;
+  const fits = areCounts && areTexts && heldBackRows.every((held, i) => held <= (rows[i] as number));
+  return fits ? (about as About) : undefined;
 }
 
 /** A run with or without states in files. Passes and samples come in order. */
@@ -66,9 +72,11 @@ export class SampleRun {
   readonly #all: readonly KeptSums[];
   readonly #ranged: readonly string[];
   readonly #ranges: Ranges;
+  /** True if samples are held back from moments. */
+  readonly #holdsBack: boolean;
   /** Where the interrupted run was. */
   readonly #begin: About | undefined;
-  /** Moments of its pass. */
+  /** Moments of its pass, then those of held-back samples. */
   readonly #found: readonly Float64Array<ArrayBuffer>[] = [];
   /** Sums with moments in the current pass. */
   #summed: readonly KeptSums[] = [];
@@ -83,6 +91,7 @@ export class SampleRun {
    * @param passes number of all
    * @param ranged names of values whose ranges are found
    * @param ranges filled with those of the interrupted run
+   * @param holdsBack true if samples are held back from moments
    */
   constructor(
     resume: CollectResume | undefined,
@@ -90,11 +99,13 @@ export class SampleRun {
     all: readonly KeptSums[],
     ranged: readonly string[],
     ranges: Ranges,
+    holdsBack: boolean,
   ) {
     this.#resume = resume;
     this.#all = all;
     this.#ranged = ranged;
     this.#ranges = ranges;
+    this.#holdsBack = holdsBack;
     const found = resume?.found;
     if (resume === undefined || found === undefined) return;
     // Check the sizes, and take the sums over.
@@ -110,6 +121,7 @@ export class SampleRun {
     if (!fits || limits === undefined) throw resume.refused('state');
     for (const [i, sums] of all.entries()) {
       sums.rows = about.rows[i] as number;
+      sums.heldBackRows = about.heldBackRows[i] as number;
       sums.squares.set(arrays[i] as Float64Array);
     }
     for (let i = 0; 2 * i < limits.length; i++) {
@@ -140,12 +152,19 @@ export class SampleRun {
     this.#pass = pass;
     this.#summed = summed;
     this.#digest = '';
-    const found = this.#left > 0 ? this.#found : [];
-    if (this.#left > 0 && found.length !== summed.length) throw this.#resume?.refused('state');
+    const goesOn = this.#left > 0;
+    const arrays = (this.#holdsBack ? 2 : 1) * summed.length;
+    if (goesOn && this.#found.length !== arrays) throw this.#resume?.refused('state');
+    // Take the sums of an index over, or begin new ones.
+    const sumsAt = (index: number, columns: number) => {
+      if (!goesOn) return triangle(columns);
+      const found = this.#found[index] as Float64Array<ArrayBuffer>;
+      if (found.length !== (columns * (columns + 1)) / 2) throw this.#resume?.refused('state');
+      return found;
+    };
     for (const [i, sums] of summed.entries()) {
-      const made = triangle(sums.columns);
-      if (found[i] !== undefined && found[i].length !== made.length) throw this.#resume?.refused('state');
-      sums.moments = found[i] ?? made;
+      sums.moments = sumsAt(i, sums.columns);
+      if (this.#holdsBack) sums.heldBack = sumsAt(summed.length + i, sums.columns);
     }
   }
 
@@ -183,14 +202,16 @@ export class SampleRun {
       done,
       count,
       rows: this.#all.map(({ rows }) => rows),
+      heldBackRows: this.#all.map(({ heldBackRows }) => heldBackRows),
       digest: this.#digest,
       first: this.#first,
     };
     const moments = this.#summed.flatMap((sums) => sums.moments ?? []);
+    const heldBack = this.#summed.flatMap((sums) => sums.heldBack ?? []);
     const begin = performance.now();
     await this.#resume.save({
       about,
-      arrays: [...this.#all.map(({ squares }) => squares), Float64Array.from(limits), ...moments],
+      arrays: [...this.#all.map(({ squares }) => squares), Float64Array.from(limits), ...moments, ...heldBack],
     });
     const end = performance.now();
     this.#nextAt = end + mostSaving * (end - begin);

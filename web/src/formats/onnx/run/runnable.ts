@@ -3,6 +3,7 @@ import type { ByteSource } from '../../../files/bytes.js';
 import type { OnnxModel } from '../file/model.js';
 import { intOf, type OnnxGraph } from '../file/proto.js';
 import { Graphs, isMover, mostMoves, type Use } from '../graph/graph.js';
+import type { Edits } from '../write/edits.js';
 import type { Known } from './inputs.js';
 import type { Loadable } from './runtime.js';
 
@@ -121,6 +122,22 @@ export async function runnableOf(model: OnnxModel): Promise<RunnableModel> {
     if (count !== undefined) channels.set(name, count);
   }
   return { bytes: await whole(source), externalData, values, limits, channels };
+}
+
+/** The model with edits that add no data of tensors. */
+export function edited(model: OnnxModel, edits: Edits, { bytes, externalData }: RunnableModel): Loadable {
+  const parts = edits.apply(model, 0, model.source.size).map((piece): Uint8Array => {
+    if ('bytes' in piece) return piece.bytes;
+    if ('begin' in piece) return bytes.subarray(piece.begin, piece.end);
+    throw new Error('edits for a run have no parts of tensors');
+  });
+  const whole = new Uint8Array(parts.reduce((size, { length }) => size + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return { bytes: whole, externalData };
 }
 
 /** Encodes a field of bytes: tag, length, bytes. */

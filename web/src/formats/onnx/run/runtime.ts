@@ -32,6 +32,8 @@ export interface Session {
     outputs: readonly string[],
     options: { readonly logSeverityLevel: 4 },
   ): Promise<Readonly<Record<string, RuntimeTensor>>>;
+  /** Prints the profile of a session that was made with one. */
+  endProfiling?(): void;
   release(): Promise<void>;
 }
 
@@ -39,17 +41,23 @@ export interface Session {
 export interface TypedRuntime {
   readonly InferenceSession: { create(model: Uint8Array, options?: object): Promise<Session> };
   readonly Tensor: new (type: string, data: unknown, dims: readonly number[]) => RuntimeTensor;
+  readonly env?: {
+    logLevel?: string;
+    readonly wasm?: { numThreads?: number };
+    readonly versions?: { readonly web?: string; readonly node?: string };
+  };
 }
 
-const name = 'onnxruntime-web';
+/** The package of the runtime. */
+export const runtimeName = 'onnxruntime-web';
 
 /** Loads the given runtime, or the installed one. @throws ScalepointError `RUNTIME` */
 export async function loadRuntime(given: Runtime | undefined): Promise<TypedRuntime> {
   if (given !== undefined) return given as TypedRuntime;
-  let found: TypedRuntime & { env?: { logLevel?: string; wasm?: { numThreads?: number } } };
+  let found: TypedRuntime;
   try {
     // Hide the import from bundlers, because pages that do not run models need not have the package.
-    found = await import(/* @vite-ignore */ /* webpackIgnore: true */ name);
+    found = await import(/* @vite-ignore */ /* webpackIgnore: true */ runtimeName);
   } catch (cause) {
     const message =
       'running models takes onnxruntime-web: npm install onnxruntime-web; in a page, import it and pass it as run.runtime';

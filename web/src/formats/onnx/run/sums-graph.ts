@@ -6,20 +6,20 @@
 import {
   bytesPiece,
   int64Piece,
-  integerField,
   type MessagePiece,
   type NewNode,
   nodePieces,
   piecesField,
   tensorPieces,
   textField,
+  valuePieces,
 } from '../file/encode.js';
 import type { OnnxModel } from '../file/model.js';
 import { graphField, intOf, nodeField, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import type { Graphs, NodeInGraph, Value } from '../graph/graph.js';
 import { Edits } from '../write/edits.js';
 import { type ColumnPlace, type Parents, type ProductInputs, parentsOf } from './product-inputs.js';
-import type { RunnableModel } from './runnable.js';
+import { edited, type RunnableModel } from './runnable.js';
 import type { Loadable } from './runtime.js';
 
 const [float, int64] = [onnxTypeNumber('F32'), onnxTypeNumber('I64')];
@@ -40,13 +40,6 @@ export interface SumOutputs {
   readonly squares: string | undefined;
   readonly moments: string | undefined;
   readonly elements: string;
-}
-
-/** A value, as ValueInfoProto. */
-function valuePieces(name: string, type: number, shape: readonly number[]): MessagePiece[] {
-  const dimensions = shape.flatMap((size) => piecesField(1, [bytesPiece(integerField(1, size))]));
-  const tensor = [bytesPiece(integerField(1, type)), ...piecesField(2, dimensions)];
-  return [bytesPiece(textField(1, name)), ...piecesField(2, piecesField(1, tensor))];
 }
 
 const lastMessage = ({ messages }: OnnxGraph): number => (messages.at(-1) as OnnxGraph['messages'][number]).begin;
@@ -307,20 +300,8 @@ export class SumsGraph {
   }
 
   /** The model with its sums. Call once. */
-  finish({ bytes, externalData }: RunnableModel): Loadable {
+  finish(runnable: RunnableModel): Loadable {
     this.#removeRest();
-    const pieces = this.#edits.apply(this.#model, 0, this.#model.source.size);
-    const parts = pieces.map((piece): Uint8Array => {
-      if ('bytes' in piece) return piece.bytes;
-      if ('begin' in piece) return bytes.subarray(piece.begin, piece.end);
-      throw new Error('sums have no parts of tensors');
-    });
-    const whole = new Uint8Array(parts.reduce((size, { length }) => size + length, 0));
-    let at = 0;
-    for (const part of parts) {
-      whole.set(part, at);
-      at += part.length;
-    }
-    return { bytes: whole, externalData };
+    return edited(this.#model, this.#edits, runnable);
   }
 }

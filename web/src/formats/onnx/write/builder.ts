@@ -102,7 +102,7 @@ export class Builder {
   convert(weight: Weight, form: Form): number {
     const feedback = 'importance' in form ? this.#feedback.get(weight) : undefined;
     const plain: PlannedTensor = { source: plainTensor(weight.source), form, parts: this.parts(weight, form) };
-    const planned = feedback === undefined ? plain : { ...plain, feedback };
+    const planned = feedback === undefined ? plain : { ...plain, feedback, moments: feedback };
     const index = this.#indexOf(weight);
     if (this.#tensors[index] === undefined) {
       this.#tensors[index] = planned;

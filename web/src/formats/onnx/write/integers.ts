@@ -40,8 +40,8 @@ export class IntegerWriter {
     for (const { reader, operation } of readers) {
       if (operation === 'lookup') this.#lookUp(reader, names);
       else if (operation === 'convolution') this.#convolve(reader, names, form, weight.source.shape);
-      else if (operation === 'attention') this.#attend(reader, names);
-      else this.#multiply(reader, names, weight);
+      else if (operation === 'attention') this.#attend(reader, names, form);
+      else this.#multiply(reader, names, form, weight);
     }
   }
 
@@ -88,8 +88,10 @@ export class IntegerWriter {
   }
 
   /** MatMul and Gemm. */
-  #multiply({ node, graph, path }: ReadingNode, { codes, scale, zeroPoint }: CodeNames, weight: Weight): void {
+  #multiply({ node, graph, path }: ReadingNode, names: CodeNames, form: DequantizeLinearForm, weight: Weight): void {
     const builder = this.#builder;
+    const { codes, scale } = names;
+    const zeroPoint = this.#zeroPoint(graph, names, form);
     const x = this.#quantize(node, graph);
     const [output = ''] = node.outputs;
     const name = node.name || output;
@@ -139,7 +141,9 @@ export class IntegerWriter {
       scale = builder.freshValue(`${names.scale}_channels`);
       nodes.push(this.#reshape(graph, names.scale, channelShape, scale));
     }
-    const zeroPoint = this.#convolutionZeroPoint(graph, names, form);
+    // Convolutions take a single zero point, and codes with several scales are symmetric.
+    const shared = form.axis === undefined ? names : { ...names, zeroPoint: undefined };
+    const zeroPoint = this.#zeroPoint(graph, shared, form);
     const inputs = [x.codes, names.codes, x.zeroPoint, ...(zeroPoint === undefined ? [] : [zeroPoint])];
     nodes.push({ opType: 'ConvInteger', name: `${name}_quant`, inputs, outputs: [product], copied });
     nodes.push(...this.#rescale(node, product, [x.scale, scale], sum));
@@ -152,13 +156,9 @@ export class IntegerWriter {
     builder.removeNode(node);
   }
 
-  /** The single zero point of a convolution's weights. Those of symmetric codes are equal. */
-  #convolutionZeroPoint(
-    graph: OnnxGraph,
-    { codes, zeroPoint }: CodeNames,
-    { axis }: DequantizeLinearForm,
-  ): string | undefined {
-    if (axis === undefined) return zeroPoint;
+  /** The zero points of weights; undefined for 0. Symmetric codes without a sign share one. */
+  #zeroPoint(graph: OnnxGraph, { codes, zeroPoint }: CodeNames, { signed }: DequantizeLinearForm): string | undefined {
+    if (zeroPoint !== undefined || signed) return zeroPoint;
     const name = this.#builder.freshValue(`${codes}_zero`);
     this.#builder.addConstant(graph, {
       name,
@@ -175,7 +175,9 @@ export class IntegerWriter {
   }
 
   /** Attention: codes of activations and of the projections are multiplied. */
-  #attend({ node, graph }: ReadingNode, { codes, scale, zeroPoint = '' }: CodeNames): void {
+  #attend({ node, graph }: ReadingNode, names: CodeNames, form: DequantizeLinearForm): void {
+    const { codes, scale } = names;
+    const zeroPoint = this.#zeroPoint(graph, names, form) ?? '';
     const x = this.#quantize(node, graph);
     const [, , bias = '', mask = '', past = ''] = node.inputs;
     const copied = attributePiecesOf(node);

@@ -32,16 +32,29 @@ export function ones(bits: 2 | 4 | 8): readonly number[] {
   return bits === 8 ? [1] : [1, 1];
 }
 
-/** A tensor [256, 8 / bits] with the codes in each byte, minus the default zero point 2^(bits - 1). Returns its name. */
-function unpacker(builder: Builder, graph: OnnxGraph, bits: 2 | 4): string {
-  return builder.sharedConstant(graph, `bytes_Q${bits}`, () => {
+/** Bits of an integer from -8 to 7 as float16. */
+function halfBits(integer: number): number {
+  const magnitude = Math.abs(integer);
+  const exponent = magnitude < 2 ? 0 : magnitude < 4 ? 1 : magnitude < 8 ? 2 : 3;
+  const bits = magnitude === 0 ? 0 : ((15 + exponent) << 10) | ((magnitude / 2 ** exponent - 1) * 1024);
+  return integer < 0 ? bits | 0x8000 : bits;
+}
+
+/**
+ * A tensor [256, 8 / bits] with the codes in each byte, minus the default zero point 2^(bits - 1). Returns its name. They are floats, because
+ * onnxruntime-web (1.30) looks up int8 on the CPU where all else runs on WebGPU.
+ */
+function unpacker(builder: Builder, graph: OnnxGraph, bits: 2 | 4, isHalf: boolean): string {
+  return builder.sharedConstant(graph, `bytes_Q${bits}${isHalf ? '_fp16' : ''}`, () => {
     const perByte = 8 / bits;
     const middle = 2 ** (bits - 1);
-    const bytes = Uint8Array.from({ length: 256 * perByte }, (_, i) => {
+    const codes = Array.from({ length: 256 * perByte }, (_, i) => {
       const code = (Math.floor(i / perByte) >> (bits * (i % perByte))) & (2 ** bits - 1);
       return code - middle;
     });
-    return { type: onnxTypeNumber('I8'), shape: [256, perByte], data: { bytes } };
+    const { buffer } = isHalf ? Uint16Array.from(codes, halfBits) : Float32Array.from(codes);
+    const type = onnxTypeNumber(isHalf ? 'F16' : 'F32');
+    return { type, shape: [256, perByte], data: { bytes: new Uint8Array(buffer) } };
   });
 }
 
@@ -72,7 +85,7 @@ export function lookUp(builder: Builder, { node, graph }: ReadingNode, table: Ta
     const rows = add('Gather', [packed, indices], `${what}_bytes`);
     if (bits === 8) return cast(rows, `${what}_float`, float);
     const bytes = cast(rows, `${what}_index`, 'I32');
-    return cast(add('Gather', [unpacker(builder, graph, bits), bytes], what), `${what}_float`, float);
+    return add('Gather', [unpacker(builder, graph, bits, isHalf), bytes], what);
   };
   // Gather the codes, and subtract zero points.
   let codes = unpacked(table.codes, 'codes');

@@ -30,7 +30,7 @@ export function writeResult(
 ): FilePlan {
   const { halves } = decisions;
   const builder = new Builder(model, decisions, partsOf, dataFile);
-  const [signed, unsigned] = [new IntegerWriter(builder), new IntegerWriter(builder)];
+  const [symmetric, others] = [new IntegerWriter(builder), new IntegerWriter(builder)];
   const written = new Map<Weight, WrittenCodes>();
   const writers: Writers = {
     keep: (decision) => writeKept(builder, decision),
@@ -40,7 +40,7 @@ export function writeResult(
       const names = writeRestored(builder, decision);
       if (names !== undefined) written.set(decision.weight, { form: decision.form, names });
     },
-    integers: (decision) => (decision.isSigned ? signed : unsigned).write(decision),
+    integers: (decision) => (decision.isSymmetric ? symmetric : others).write(decision),
     together: (decision) => writeTogether(builder, decision),
   };
   if (halves !== undefined) writeHalfGraph(builder, halves);

@@ -1,0 +1,201 @@
+/**
+ * Runs one model in a runtime. It stands alone, because it also runs in pages and processes of the command line. Failures of a model are
+ * answers: an answer can be sent, an error cannot.
+ */
+import type {
+  BackendAnswer,
+  BackendJob,
+  BackendName,
+  GpuAdapter,
+  GpuPlacement,
+  RunTensor,
+  RunTimes,
+} from '../../run.js';
+import type { RuntimeTensor, Session, TypedRuntime } from './runtime.js';
+
+// ------------------------------------------------------------------------------------------------------------------------ adapter
+
+/** The used part of WebGPU. */
+interface Gpu {
+  requestAdapter(options: { readonly powerPreference: 'high-performance' }): Promise<{
+    readonly isFallbackAdapter?: boolean;
+    readonly features: { has(name: string): boolean };
+    readonly info?: {
+      readonly vendor: string;
+      readonly architecture: string;
+      readonly isFallbackAdapter?: boolean;
+    };
+  } | null>;
+}
+
+/** Architectures of programs that stand in for a GPU. */
+const software: readonly string[] = ['swiftshader', 'llvmpipe', 'lavapipe', 'warp'];
+
+/** The adapter that onnxruntime-web will use; undefined without WebGPU. */
+export async function findAdapter(): Promise<GpuAdapter | undefined> {
+  const { gpu } = (globalThis.navigator ?? {}) as { gpu?: Gpu };
+  const adapter = await gpu?.requestAdapter({ powerPreference: 'high-performance' }).catch(() => null);
+  if (adapter === undefined || adapter === null) return undefined;
+  const { vendor = '', architecture = '', isFallbackAdapter } = adapter.info ?? {};
+  return {
+    vendor,
+    architecture,
+    isSoftware: isFallbackAdapter ?? adapter.isFallbackAdapter ?? software.includes(architecture),
+    hasFloat16: adapter.features.has('shader-f16'),
+  };
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- placement
+
+/** Takes lines that onnxruntime-web prints; undefined if they go to the console. */
+let sink: ((line: string) => void) | undefined;
+const prepared = new WeakSet<TypedRuntime>();
+
+/**
+ * Calls f, in which a runtime may be started. Emscripten keeps the `console.log` of that moment for good, and profiles are printed by it, so
+ * it gets one that can be listened to.
+ */
+export async function listening<T>(runtime: TypedRuntime, f: () => Promise<T>): Promise<T> {
+  if (prepared.has(runtime)) return f();
+  prepared.add(runtime);
+  const { log } = console;
+  const own = (...words: unknown[]) => {
+    if (sink === undefined) log.apply(console, words);
+    else sink(words.join(' '));
+  };
+  console.log = own;
+  try {
+    return await f();
+  } finally {
+    if (console.log === own) console.log = log;
+  }
+}
+
+/** Events of a profile that are about nodes. */
+interface NodeEvent {
+  readonly cat: string;
+  readonly name: string;
+  readonly args: { readonly op_name?: string; readonly provider?: string };
+}
+
+/** Counts nodes by their provider. `undefined` for a profile without nodes, as of a runtime that was started by others. */
+function placementOf(lines: readonly string[]): GpuPlacement | undefined {
+  const onCpu = new Map<string, number>();
+  let [onGpu, copies] = [0, 0];
+  for (const line of lines) {
+    let event: NodeEvent;
+    try {
+      event = JSON.parse(line.replace(/,\s*$/, ''));
+    } catch {
+      // The brackets around all events, and lines that other code prints.
+      continue;
+    }
+    const { op_name: op, provider } = event.args ?? {};
+    if (event.cat !== 'Node' || op === undefined || !event.name.endsWith('_kernel_time')) continue;
+    if (op === 'MemcpyFromHost' || op === 'MemcpyToHost') copies++;
+    else if (provider === 'CPUExecutionProvider') onCpu.set(op, (onCpu.get(op) ?? 0) + 1);
+    else onGpu++;
+  }
+  if (onGpu === 0 && onCpu.size === 0) return undefined;
+  const counts = [...onCpu].map(([op, count]) => ({ op, count })).sort((a, b) => b.count - a.count);
+  return { onGpu, onCpu: counts, copies };
+}
+
+/** Runs once with a profile. */
+async function profiled(create: () => Promise<Session>, feeds: Record<string, RuntimeTensor>) {
+  const session = await create();
+  try {
+    await session.run(feeds, quiet);
+    const lines: string[] = [];
+    sink = (line) => lines.push(line);
+    try {
+      session.endProfiling?.();
+    } finally {
+      sink = undefined;
+    }
+    return placementOf(lines);
+  } finally {
+    await session.release();
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- runs
+
+/** Names of the backends in options of a session. */
+const providers: Readonly<Record<BackendName, string>> = { wasm: 'wasm', webgpu: 'webgpu', node: 'cpu' };
+
+/** Log nothing: the answer has the message. */
+const quiet = { logSeverityLevel: 4 } as const;
+
+/** Most timed runs, and the seconds after which no further one begins. */
+const [mostRuns, mostSeconds] = [15, 1];
+
+/** Times runs that follow the first. */
+async function timed(run: () => Promise<unknown>): Promise<Omit<RunTimes, 'firstSeconds'>> {
+  const times: number[] = [];
+  const begin = performance.now();
+  do {
+    const start = performance.now();
+    await run();
+    times.push((performance.now() - start) / 1000);
+  } while (times.length < mostRuns && performance.now() - begin < mostSeconds * 1000);
+  times.sort((a, b) => a - b);
+  const [low, high] = [times[(times.length - 1) >> 1] as number, times[times.length >> 1] as number];
+  return { seconds: (low + high) / 2, runs: times.length };
+}
+
+const textOf = (cause: unknown) => (cause instanceof Error ? cause.message : String(cause)).trim().slice(0, 500);
+
+/** A copy of a value, which outlives its session. */
+function copied({ type, dims, data }: RuntimeTensor): RunTensor {
+  return { type, dims: [...dims], data: (data as Uint8Array | string[]).slice() };
+}
+
+/** Runs a model on a backend of a runtime. @param name the package of the runtime */
+export async function execute(
+  runtime: TypedRuntime,
+  name: string,
+  backend: BackendName,
+  { model: { bytes, externalData }, feeds: given, level, measures }: BackendJob,
+): Promise<BackendAnswer> {
+  const version = runtime.env?.versions?.[backend === 'node' ? 'node' : 'web'];
+  const adapter = backend === 'webgpu' ? await findAdapter() : undefined;
+  const about = { runtime: version === undefined ? name : `${name} ${version}`, ...(adapter && { adapter }) };
+  if (backend === 'webgpu' && adapter === undefined) {
+    return { ...about, kind: 'noAdapter', text: 'there is no WebGPU here' };
+  }
+  const create = (more: object = {}) =>
+    runtime.InferenceSession.create(bytes, {
+      executionProviders: [providers[backend]],
+      graphOptimizationLevel: level,
+      ...quiet,
+      ...(externalData.length === 0 ? {} : { externalData }),
+      ...more,
+    });
+  const begin = performance.now();
+  let session: Session;
+  try {
+    session = await listening(runtime, create);
+  } catch (cause) {
+    return { ...about, kind: 'noSession', text: textOf(cause) };
+  }
+  try {
+    const feeds: Record<string, RuntimeTensor> = {};
+    for (const [input, { type, data, dims }] of Object.entries(given))
+      feeds[input] = new runtime.Tensor(type, data, dims);
+    const results = await session.run(feeds, quiet);
+    const firstSeconds = (performance.now() - begin) / 1000;
+    const outputs: Record<string, RunTensor> = {};
+    for (const output of session.outputNames) outputs[output] = copied(results[output] as RuntimeTensor);
+    if (!measures) return { ...about, kind: 'ran', outputs };
+    const times = { firstSeconds, ...(await timed(() => session.run(feeds, quiet))) };
+    if (backend !== 'webgpu') return { ...about, kind: 'ran', outputs, times };
+    // A runtime that cannot profile gives no placement.
+    const placement = await profiled(() => create({ enableProfiling: true }), feeds).catch(() => undefined);
+    return { ...about, kind: 'ran', outputs, times, ...(placement && { placement }) };
+  } catch (cause) {
+    return { ...about, kind: 'notRun', text: textOf(cause) };
+  } finally {
+    await session.release();
+  }
+}

@@ -1,0 +1,76 @@
+/** Objects with typed arrays as bytes: 4 bytes with the length of the JSON, the JSON, then the bytes of the arrays. */
+
+/** Typed arrays by their names. */
+const arrays = {
+  Int8Array,
+  Uint8Array,
+  Int16Array,
+  Uint16Array,
+  Int32Array,
+  Uint32Array,
+  Float32Array,
+  Float64Array,
+  BigInt64Array,
+  BigUint64Array,
+} as const;
+type ArrayName = keyof typeof arrays;
+
+/** An array in the JSON: its type, and its place behind the JSON. */
+interface Placed {
+  readonly array: ArrayName;
+  readonly at: number;
+  readonly length: number;
+}
+
+const isPlaced = (value: unknown): value is Placed =>
+  typeof value === 'object' && value !== null && 'array' in value && 'at' in value && 'length' in value;
+
+/** The name of a typed array. float16 is sent as the words of its bits. */
+function nameOf(value: object): ArrayName | undefined {
+  const { name } = value.constructor;
+  if (name === 'Float16Array') return 'Uint16Array';
+  if (name === 'Buffer') return 'Uint8Array';
+  return Object.hasOwn(arrays, name) ? (name as ArrayName) : undefined;
+}
+
+export function encodeMessage(message: object): Uint8Array<ArrayBuffer> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  const json = JSON.stringify(message, function (this: Record<string, unknown>, key, shown: unknown) {
+    // Buffers of Node are shown as lists.
+    const value = this[key];
+    if (!ArrayBuffer.isView(value)) return shown;
+    const array = nameOf(value);
+    if (array === undefined) return shown;
+    const { buffer, byteOffset, byteLength } = value;
+    const placed: Placed = { array, at: size, length: byteLength / arrays[array].BYTES_PER_ELEMENT };
+    parts.push(new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength));
+    size += byteLength;
+    return placed;
+  });
+  const text = new TextEncoder().encode(json);
+  const bytes = new Uint8Array(4 + text.length + size);
+  new DataView(bytes.buffer).setUint32(0, text.length);
+  bytes.set(text, 4);
+  let at = 4 + text.length;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}
+
+/** Restores a message. Its arrays have memory of their own. */
+export function decodeMessage(bytes: Uint8Array): unknown {
+  const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
+  const begin = 4 + length;
+  return JSON.parse(new TextDecoder().decode(bytes.subarray(4, begin)), (_, value: unknown) => {
+    if (!isPlaced(value) || !Object.hasOwn(arrays, value.array)) return value;
+    const kind = arrays[value.array];
+    const from = begin + value.at;
+    // Slices of Node's buffers share memory.
+    const copy = new Uint8Array(value.length * kind.BYTES_PER_ELEMENT);
+    copy.set(bytes.subarray(from, from + copy.length));
+    return new kind(copy.buffer);
+  });
+}
