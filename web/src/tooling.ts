@@ -55,6 +55,7 @@ export type {
   GpuPlacement,
   InputArray,
   NodeCheck,
+  OutputsEvaluation,
   RunBackend,
   RunReport,
   UnreachedWeight,

@@ -66,6 +66,31 @@ describe('scalepoint compare --run', () => {
   });
 });
 
+describe('scalepoint evaluate --data', () => {
+  it('compares outputs over samples', async () => {
+    await writeFile(path('model.onnx'), model);
+    await writeFile(path('model_q4.onnx'), await (await quantizeModel(model, { to: 'q4', workers: 0 })).bytes());
+    const line = (i: number) => JSON.stringify({ x: [Array.from(onnx.weights(64, i, 2))] });
+    await writeFile(path('samples.jsonl'), [1, 2, 3].map(line).join('\n'));
+    const command = ['evaluate', 'model_q4.onnx', 'model.onnx', '--data', 'samples.jsonl'];
+    const { code, stdout, stderr } = await run(command);
+    expect([code, stderr]).toEqual([0, '']);
+    expect(stdout).toMatch(
+      /^model_q4\.onnx on 3 samples, beside model\.onnx\noutput +SQNR dB +cosine +max error +worst /,
+    );
+    expect(stdout).toMatch(/\ny +\d\d\.\d\d +0\.99\d+ +\S+ +[012] +\d\d\.\d\d\n$/);
+    const json = JSON.parse((await run([...command, '--json'])).stdout);
+    expect(json).toMatchObject({ a: 'model_q4.onnx', b: 'model.onnx', samples: 3, outputs: [{ name: 'y' }] });
+    for (const [args, message] of [
+      [['evaluate', 'model.onnx', '--data', 'samples.jsonl'], /needs A and B/],
+      [[...command, '--text', 'a.txt'], /--data goes without --text/],
+    ] as const) {
+      const wrong = await run([...args]);
+      expect(wrong).toMatchObject({ code: 2, stderr: expect.stringMatching(message) });
+    }
+  });
+});
+
 it('the number that a mask adds is not the worst tensor', async () => {
   const file = onnx.model({
     nodes: [

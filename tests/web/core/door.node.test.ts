@@ -270,7 +270,7 @@ describe('records', () => {
   });
 
   it('are read field by field', () => {
-    heaps.HEAPF64.set([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], 2);
+    heaps.HEAPF64.set([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19], 2);
     expect(ErrorSumsRecord.read(heaps, 16)).toEqual({
       squaredError: 1,
       absoluteError: 2,
@@ -286,7 +286,12 @@ describe('records', () => {
       outputBefore: 12,
       outputError: 13,
       damping: 14,
+      outputs: 15,
+      heldOutputs: 16,
+      plainOutputs: 17,
+      fittedBefore: 18,
+      fittedError: 19,
     });
-    expect(ErrorSumsRecord.bytes).toBe(112);
+    expect(ErrorSumsRecord.bytes).toBe(152);
   });
 });

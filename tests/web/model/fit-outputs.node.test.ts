@@ -33,7 +33,7 @@ let table: TypeTable;
 const gptq = () => ({ method: 'gptq', data: statistics }) as const;
 
 beforeAll(async () => {
-  statistics = await calibrateModel(file, drawn(4096, 5), { chunkSize, moments: true });
+  statistics = await calibrateModel(file, drawn(4096, 5), { chunkSize, moments: true, heldBack: 0 });
   moments = await (statistics.moments as NonNullable<ModelStatistics['moments']>).bytes();
   table = await measureTypes(file, { to: 'auto', ...gptq() });
 }, 120_000);

@@ -303,6 +303,14 @@ export class Graph {
     return name;
   }
 
+  /** A scalar. @param {string} name @param {number} value */
+  integer(name, value) {
+    this.#tensors.push(
+      message(int(2, 7), text(8, name), field(9, Buffer.from(BigInt64Array.of(BigInt(value)).buffer))),
+    );
+    return name;
+  }
+
   /** @param {string} name @param {number} type element type @param {number[]} dims @param {Uint8Array} bytes */
   codes(name, type, dims, bytes) {
     this.#tensors.push(message(...dims.map((d) => int(1, d)), int(2, type), text(8, name), field(9, bytes)));

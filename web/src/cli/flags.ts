@@ -182,6 +182,20 @@ const texts = {
 
 /** Flags of `evaluate`. */
 export const evaluateFlags = {
+  data: {
+    type: 'string',
+    multiple: true,
+    value: 'FILE',
+    about:
+      'in place of texts, samples for two ONNX models, to compare the outputs: .npz files, .npy files for a model with one input, or JSON ' +
+      'lines; can be repeated',
+  },
+  dim: {
+    type: 'string',
+    multiple: true,
+    value: 'NAME=N',
+    about: 'ONNX: size of a dimension that no sample determines, by its name or as INPUT.AXIS; can be repeated',
+  },
   ...texts,
   resume: {
     type: 'string',
@@ -191,7 +205,7 @@ export const evaluateFlags = {
   },
   quiet,
   ...common(
-    '{ a, b, tokens, counted, chunks, perplexity, peakBytes }; with B also { referencePerplexity, kl, sameTop, logDifference }',
+    '{ a, b, tokens, counted, chunks, perplexity, peakBytes }; with B also { referencePerplexity, kl, sameTop, logDifference }; with --data { a, b, samples, outputs, skippedOutputs, peakBytes }',
   ),
 } as const;
 
@@ -229,7 +243,8 @@ export const calibrateFlags = {
   },
   resume: {
     type: 'boolean',
-    about: 'go on behind the last finished layer of an interrupted run; its state is in .OUT.resume beside OUT',
+    about:
+      'go on behind the last finished layer or sample of an interrupted run; its state is in .OUT.resume beside OUT',
   },
   force: { type: 'boolean', short: 'f', about: 'replace OUT if it exists, and an interrupted run with other data' },
   quiet,
@@ -266,7 +281,7 @@ export const commandAbouts = {
   merge: 'copy several files into one',
   compare: 'measure the error of B against A',
   verify: 'read all of a model, find damage',
-  evaluate: 'judge a language model on a text',
+  evaluate: 'judge a model on texts or samples',
   calibrate: 'collect statistics on your data',
   bench: 'measure speed on this machine',
   completions: 'complete commands by the tab key',

@@ -11,7 +11,7 @@ import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments, workersOf } from './parse.js';
 import { abortOnSignal, about, dataProgressLine, effort, peakBytes, printJson, UsageError } from './process.js';
-import { dimensionsOf } from './running.js';
+import { dimensionsOf, samplesText } from './running.js';
 import { readText } from './side-file.js';
 import { counted, formatBytes, listed, printable, printLines } from './text.js';
 import { calibrateUsage, evaluateUsage } from './usage.js';
@@ -30,12 +30,10 @@ interface TextValues {
 }
 
 /** The texts that a command line names. @throws UsageError, ScalepointError */
-async function dataOf({ text = [], ids }: TextValues, command: string): Promise<LanguageData> {
+async function dataOf({ text = [], ids }: TextValues, command: 'evaluate' | 'calibrate'): Promise<LanguageData> {
   if (ids === undefined) {
     if (text.length === 0)
-      throw new UsageError(
-        `${command} needs --text FILE or --ids FILE${command === 'calibrate' ? ', or for ONNX models --data FILE' : ''}`,
-      );
+      throw new UsageError(`${command} needs --text FILE or --ids FILE, or for ONNX models --data FILE`);
     return Promise.all(text.map((path) => readText(path, mostText)));
   }
   if (text.length > 0) throw wrongFlag('ids', without('--text'));
@@ -87,9 +85,27 @@ export async function evaluate(args: string[]): Promise<number> {
   }
   const names = positionals.length > 1 ? ['A', 'B'] : ['A'];
   const [first, second] = filesOf(positionals, names, 'evaluate') as [string, string | undefined];
-  const [text, sizes] = [await dataOf(values, 'evaluate'), sizesOf(values)];
+  const { data, dim } = values;
+  const others = [values.text, values.ids, values.resume];
+  if (data !== undefined && others.some((flag) => flag !== undefined)) {
+    throw new UsageError('--data goes without --text, --ids and --resume');
+  }
+  if (data !== undefined && second === undefined) throw new UsageError('evaluate with --data needs A and B');
+  const text = data === undefined ? await dataOf(values, 'evaluate') : '';
+  const sizes = { ...sizesOf(values), ...(dim === undefined ? {} : { run: { dimensions: dimensionsOf(dim) } }) };
   const signal = abortOnSignal('interrupted');
   const progress = dataProgressLine(values.quiet ?? false);
+  const judgeSamples = async (a: Input, b: Input, files: readonly string[]): Promise<number> => {
+    const options = { reference: b.file, data: { files }, ...sizes, signal, onProgress: progress.update };
+    const found = await about(a.name, () => evaluateModel(a.file, options)).finally(progress.clear);
+    if (values.json) printJson({ a: a.name, b: b.name, ...found, peakBytes: peakBytes() });
+    else if (!values.quiet) {
+      const lines = samplesText(a.name, b.name, found);
+      if (values.verbose) lines.push(effort());
+      printLines(lines);
+    }
+    return 0;
+  };
   const judge = async (a: Input, b: Input | undefined): Promise<number> => {
     const found = await about(a.name, () =>
       evaluateModel(a.file, {
@@ -111,7 +127,10 @@ export async function evaluate(args: string[]): Promise<number> {
   };
   return withInput(
     first,
-    (a) => (second === undefined ? judge(a, undefined) : withInput(second, (b) => judge(a, b), signal)),
+    (a) => {
+      if (second === undefined) return judge(a, undefined);
+      return withInput(second, (b) => (data === undefined ? judge(a, b) : judgeSamples(a, b, data)), signal);
+    },
     signal,
   );
 }
@@ -148,7 +167,9 @@ export async function calibrate(args: string[]): Promise<number> {
   const sizes = { ...sizesOf(values), ...(dim === undefined ? {} : { run: { dimensions: dimensionsOf(dim) } }) };
   const heldBack = heldBackOf(values['held-back'], values.moments);
   const signal = abortOnSignal(
-    resume ? 'interrupted; --resume goes on behind the last finished layer' : 'interrupted, nothing was written',
+    resume
+      ? 'interrupted; --resume goes on behind the last finished layer or sample'
+      : 'interrupted, nothing was written',
   );
   const progress = dataProgressLine(quiet);
   return withInput(

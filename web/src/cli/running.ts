@@ -1,10 +1,18 @@
 /** Options and output of `compare --run`. */
 import type { CompareReport, RunOptions } from '../model.js';
 import { ScalepointError } from '../model.js';
-import { type ComparedLayer, type ComparedOutput, type InputArray, mention, oneOf } from '../tooling.js';
+import {
+  type ComparedLayer,
+  type ComparedOutput,
+  type InputArray,
+  mention,
+  type OutputsEvaluation,
+  oneOf,
+} from '../tooling.js';
 import { wholeOf } from './parse.js';
 import {
   columnsOf,
+  counted,
   formatDecibels,
   formatError,
   formatShape,
@@ -78,7 +86,7 @@ const numbers: readonly TableColumn[] = [
   { title: 'max error', align: 'right' },
 ];
 
-const cellsOf = ({ error }: ComparedOutput) => [
+const cellsOf = ({ error }: Pick<ComparedOutput, 'error'>) => [
   formatDecibels(error.sqnrDb),
   error.cosine.toFixed(6),
   formatError(error.maxAbsoluteError),
@@ -123,6 +131,32 @@ export function runText({ outputs = [], skippedOutputs = [], layers }: CompareRe
     cells: [nameText(output.name), formatShape(output.shape), ...cellsOf(output)],
   }));
   if (rows.length > 0) lines = [...lines, ...table(columns, rows, width, paint)];
+  for (const { name, reason } of skippedOutputs)
+    lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
+  return lines;
+}
+
+/** Lines about the outputs of models on samples. */
+export function samplesText(a: string, b: string, found: OutputsEvaluation): string[] {
+  const { samples, outputs, skippedOutputs } = found;
+  const columns: TableColumn[] = [
+    { title: 'output', align: 'left' },
+    ...numbers,
+    { title: 'worst sample', align: 'right' },
+    { title: 'its SQNR dB', align: 'right' },
+  ];
+  const rows = outputs.map((output) => {
+    const { name, worst } = output;
+    return { cells: [nameText(name), ...cellsOf(output), String(worst.sample), formatDecibels(worst.error.sqnrDb)] };
+  });
+  const lines = [`${printable(a)} on ${counted(samples, 'sample')}, beside ${printable(b)}`];
+  if (rows.length > 0) lines.push(...table(columns, rows, columnsOf(process.stdout), painter(process.stdout)));
+  for (const { name, error, mismatched } of outputs) {
+    if (mismatched > 0)
+      lines.push(`NaN or infinite, and not the same in both: ${nameText(name)}, ${counted(mismatched, 'element')}`);
+    else if (error.nonFinite > 0)
+      lines.push(`${counted(error.nonFinite, 'pair')} of ${nameText(name)} left out: NaN or infinite`);
+  }
   for (const { name, reason } of skippedOutputs)
     lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
   return lines;

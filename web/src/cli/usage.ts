@@ -363,12 +363,13 @@ export function verifyUsage(): string {
 export function evaluateUsage(): string {
   return text([
     'scalepoint evaluate A [B] --text FILE [options]',
+    'scalepoint evaluate A.onnx B.onnx --data FILE [options]',
     '',
     ...wrapped(
       'Judges a language model on a text: perplexity as llama-perplexity defines it, and with B how far the probabilities of the next token ' +
         'are from those of B, such as the model before it was quantized. Takes GGUF files and folders of Llama, Mistral, Mixtral, SmolLM3, ' +
         'Qwen 2, Qwen 3 with and without experts, Gemma 2 and 3 and Phi-3, and ONNX models from input_ids to logits. Of each chunk the ' +
-        'second half counts.',
+        'second half counts. With samples of their inputs, compares the outputs of ONNX models of every kind with those of B.',
     ),
     '',
     ...flagLines(evaluateFlags, 18),
@@ -378,6 +379,7 @@ export function evaluateUsage(): string {
     'Examples',
     '  scalepoint evaluate model.Q4_K_M.gguf ./model --text wiki.test.txt',
     '  scalepoint evaluate model.gguf --ids tokens.txt --chunk-size 256 --json',
+    '  scalepoint evaluate model_q4.onnx model.onnx --data samples.npz',
   ]);
 }
 

@@ -345,6 +345,22 @@ export interface CollectedSums {
   readonly ranges: ReadonlyMap<string, readonly [least: number, largest: number]>;
 }
 
+/** Sums up to a sample, as plain data for a file. */
+export interface SumsState {
+  readonly about: unknown;
+  readonly arrays: readonly Float64Array<ArrayBuffer>[];
+}
+
+/** Lets a run go on behind the last sample of an interrupted one. */
+export interface CollectResume {
+  /** The state that the interrupted run left. */
+  readonly found: SumsState | undefined;
+  /** Keeps a state. */
+  save(state: SumsState): Promise<void>;
+  /** The error for a state that no run has written, or for samples that changed. */
+  refused(what: 'state' | 'samples'): Error;
+}
+
 /** Options for collecting sums. */
 export interface CollectRunsOptions extends Pick<RunOptions, 'runtime' | 'dimensions'> {
   /** Name of the argument with the samples, for errors. */
@@ -357,6 +373,7 @@ export interface CollectRunsOptions extends Pick<RunOptions, 'runtime' | 'dimens
   readonly ranges: boolean;
   /** Opens files of samples. */
   readonly open: (input: FileInput) => Promise<ByteSource>;
+  readonly resume?: CollectResume | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -370,11 +387,43 @@ export interface CollectHooks {
     /** At least `done`; the number of all samples once it is known. */
     readonly total: number;
   }): void | Promise<void>;
-  /** Before the first moments, with the inputs that have some. */
-  onSums(sums: readonly SummedInputs[]): Promise<void>;
+  /** Before the first moments, with the inputs that have some. @param isFirst false if an interrupted run has handed over moments */
+  onSums(sums: readonly SummedInputs[], isFirst: boolean): Promise<void>;
   /** With means of products of some inputs, a square of their columns. */
   takeMoments(sums: SummedInputs, means: Float32Array<ArrayBuffer>, isHeldBack: boolean): Promise<void>;
 }
+
+/** An output over all samples. */
+export interface EvaluatedOutput {
+  /** Its name in the models. */
+  readonly name: string;
+  /** Error against the reference over the elements of all samples. Integers count as numbers. */
+  readonly error: ErrorMeasures;
+  /** Count of elements that are NaN or infinite in one model and differ in the other. `error` leaves them out. */
+  readonly mismatched: number;
+  /** The sample with the lowest SQNR: its number from 0, and its error. */
+  readonly worst: { readonly sample: number; readonly error: ErrorMeasures };
+}
+
+/** Outputs of a model beside those of a reference, on samples. */
+export interface OutputsEvaluation {
+  readonly samples: number;
+  /** Compared outputs, in the order of the reference. */
+  readonly outputs: readonly EvaluatedOutput[];
+  /** Outputs that were not compared, with the reason. */
+  readonly skippedOutputs: RunReport['skippedOutputs'];
+}
+
+/** The outputs of a sample by name. */
+export type OutputsOf = (
+  inputs: ReadonlyMap<string, InputArray>,
+  path: string,
+) => Promise<
+  ReadonlyMap<
+    string,
+    { readonly type: string; readonly dims: readonly number[]; readonly data: ArrayLike<number | bigint | string> }
+  >
+>;
 
 /** Logits of a text: rows of the vocabulary, one for each token. */
 export type LogitsOf = (ids: Uint32Array) => Promise<Float32Array<ArrayBuffer>>;
@@ -394,6 +443,15 @@ export interface ModelRuns {
   sampleOf(ids: Uint32Array): ModelSample;
   /** Adds up sums over the inputs of weights. */
   collect(samples: ModelSamples, options: CollectRunsOptions, hooks: CollectHooks): Promise<CollectedSums>;
+  /** Opens a model to give outputs, and closes it behind `use`. @param label names it in errors */
+  withOutputs<T>(options: LogitsOptions, label: string, use: (outputs: OutputsOf) => Promise<T>): Promise<T>;
+  /** Compares the outputs on samples with those of a reference. `onSample` gets the number of samples that are done. */
+  evaluate(
+    samples: ModelSamples,
+    reference: Pick<ModelRuns, 'withOutputs'>,
+    options: Pick<CollectRunsOptions, 'runtime' | 'dimensions' | 'option' | 'open' | 'signal'>,
+    onSample: (done: number) => Promise<void>,
+  ): Promise<OutputsEvaluation>;
   /** Opens a language model to give logits, and closes it behind `use`. */
   withLogits<T>(options: LogitsOptions, use: (logits: LogitsOf, vocabulary: number) => Promise<T>): Promise<T>;
 }

@@ -5,11 +5,11 @@ import type { MomentsFile } from '../formats/statistics.js';
 import { collectFromTexts, importanceOf, type TakeMoments } from '../language/collect.js';
 import { beginTexts } from '../language/evaluate.js';
 import type { LanguageData } from '../language/tokens.js';
-import { chunkedTokens, type TextOptions, tokenProgress } from './evaluate-model.js';
 import { withLanguage } from './language.js';
 import type { Opened } from './open.js';
 import type { PassState } from './pass-state.js';
 import { momentsEnd, withOutputFiles } from './statistics-output.js';
+import { chunkedTokens, type TextOptions, tokenProgress } from './text-options.js';
 
 /** Options of `calibrateModel`, checked. */
 interface LanguageStatisticsOptions extends TextOptions {

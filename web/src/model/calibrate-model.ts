@@ -8,10 +8,10 @@ import type { MomentsFile } from '../formats/statistics.js';
 import type { LanguageData } from '../language/tokens.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { checkRunOptions } from './compare-models.js';
-import { checkTextOptions, type TextOptions } from './evaluate-model.js';
 import { withModel } from './open.js';
 import { modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
+import { checkTextOptions, type TextOptions } from './text-options.js';
 import { checkOptions } from './work-options.js';
 
 /** Options of `calibrateModel`. */
@@ -21,9 +21,9 @@ export interface CalibrateModelOptions extends TextOptions {
   /** Allows `output` to replace a file. @defaultValue false */
   readonly overwrite?: boolean | undefined;
   /**
-   * True: goes on behind the last finished layer of an interrupted run, with the same result as that of a single run. Needs a path as `output`
-   * (Node). After each layer the hidden states go to a file beside it, `.NAME.resume`, and moments to `.NAME.resume.moments`; the end of the
-   * run removes both. For language models only.
+   * True: goes on behind the last finished layer of an interrupted run, or the last finished sample, with the same result as that of a single
+   * run. Needs a path as `output` (Node). After each layer the hidden states go to a file beside it, `.NAME.resume`, and moments to
+   * `.NAME.resume.moments`; after samples the sums so far, which takes at most a twentieth of the time. The end of the run removes both.
    * @defaultValue false
    */
   readonly resume?: boolean | undefined;
@@ -109,10 +109,8 @@ export async function calibrateModel(
       const all = { ...own, output, overwrite: overwrite === true, moments: moments === true, ...shares };
       const runs = await opened.format.runs?.(opened.model);
       if (runs !== undefined) {
-        if (resume === true)
-          throw rangeError('resume', { kind: 'onlyFor', files: 'language models in folders and GGUF files' }, resume);
         const { calibrateRuns } = await import('./calibrate-runs.js');
-        return calibrateRuns(opened, runs, data, { ...all, ranges: ranges === true, run });
+        return calibrateRuns(opened, runs, data, { ...all, ranges: ranges === true, resume: resume === true, run });
       }
       if (ranges === true) throw rangeError('ranges', { kind: 'onlyFor', files: 'ONNX' }, ranges);
       const { calibrateLanguage } = await import('./calibrate-language.js');

@@ -51,7 +51,7 @@ export async function withJudged<T>(
   }
   if (runs.tokens === undefined) {
     const text =
-      'the model takes no input_ids, so that it cannot be judged on texts; compareModels(a, b, { run: true }) compares outputs';
+      'the model takes no input_ids, so that it cannot be judged on texts; data in place of text compares outputs';
     throw new ScalepointError('UNKNOWN_FORMAT', text);
   }
   const beginning = await beginningBeside(opened);

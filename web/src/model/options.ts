@@ -50,7 +50,7 @@ export function modelCalls() {
     measureTypes: [...planNames(), ...workNames],
     compareModels: ['run', ...workNames],
     verifyModel: [...sidecarNames(), 'onProgress', 'signal'],
-    evaluateModel: ['text', 'reference', 'resume', 'run', ...textNames],
+    evaluateModel: ['text', 'data', 'reference', 'resume', 'run', ...textNames],
     calibrateModel: ['output', 'overwrite', 'moments', 'heldBack', 'ranges', 'resume', 'run', ...textNames],
   } satisfies CallOptions;
 }

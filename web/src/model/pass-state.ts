@@ -1,5 +1,5 @@
 /**
- * States of runs of language models, so that an interrupted run goes on behind the last finished layer (Node). A state is one file, which is
+ * States of runs of models, so that an interrupted run goes on behind the last finished layer or sample (Node). A state is one file, which is
  * replaced as a whole: a header in JSON with the facts that decide about the result, and arrays of numbers. A run that is killed leaves the
  * last whole state.
  */
@@ -18,7 +18,7 @@ import type { Numbers, SavedState } from '../language/saved-state.js';
 export interface RunFacts {
   /** Stamps of the files of the models. */
   readonly model: unknown;
-  /** The tokens. */
+  /** The tokens or samples. */
   readonly data: unknown;
   readonly options: unknown;
 }
@@ -129,9 +129,9 @@ export class PassState {
         ...(header.version === versionName ? [] : ['the version of scalepoint']),
       ];
       if (changed.length > 0) {
-        if (force) return new PassState(path, facts, waiting, undefined);
-        const text = `${changed.join(' and ')} changed since the interrupted run; remove ${JSON.stringify(path)} to begin anew`;
-        throw new ScalepointError('CHANGED', text, { path });
+        const fresh = new PassState(path, facts, waiting, undefined);
+        if (force) return fresh;
+        throw fresh.changed(changed);
       }
       return new PassState(path, facts, waiting, { about: header.about, arrays: await readArrays(source, header) });
     } finally {
@@ -141,6 +141,12 @@ export class PassState {
 
   get path(): string {
     return this.#path;
+  }
+
+  /** The error for a state of another run. @param what differs */
+  changed(what: readonly string[]): ScalepointError {
+    const text = `${what.join(' and ')} changed since the interrupted run; remove ${JSON.stringify(this.#path)} to begin anew`;
+    return new ScalepointError('CHANGED', text, { path: this.#path });
   }
 
   /** The state that an interrupted run left. Gives it once, because it is large. */

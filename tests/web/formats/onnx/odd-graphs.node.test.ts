@@ -1,5 +1,5 @@
 // Graphs that no exporter writes: many nodes, chains that fork again and again, operators with the names of members of JavaScript's objects.
-import { inspectModel, planModel, quantizeModel, readTensor } from 'scalepoint/model';
+import { calibrateModel, inspectModel, planModel, quantizeModel, readTensor } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
 import { cosine, run } from './ort.js';
@@ -28,6 +28,30 @@ describe('a graph', () => {
     for (let i = 0; i < count; i++) more.set(one, i * one.length);
     expect(await convertedOf(behindProduct([], 'p', more), 'q4')).toEqual(['w']);
   });
+
+  /** A product behind which many others read the same weight. */
+  function manyReaders(count: number): Uint8Array<ArrayBuffer> {
+    const nodes = Array.from({ length: count }, (_, i) => onnx.node({ op: 'MatMul', in: ['p', 'w'], out: [`y${i}`] }));
+    return behindProduct(
+      [],
+      'p',
+      new Uint8Array(Buffer.concat(nodes.map((one) => Uint8Array.from(onnx.bytes(1, one))))),
+    );
+  }
+
+  it.each(['q4', 'q8'] as const)(
+    'may have thousands of nodes that read one weight, which becomes %s',
+    async (to) => {
+      // Work in the square of the number of nodes would take a minute.
+      expect(await convertedOf(manyReaders(20_000), to)).toEqual(['w']);
+    },
+    20_000,
+  );
+
+  it('may have more nodes that read one weight than a call takes arguments', async () => {
+    const x = { data: new Float32Array(64).fill(1), shape: [1, 64] };
+    expect((await calibrateModel(manyReaders(140_000), [{ x }])).weights).toEqual(['w']);
+  }, 60_000);
 
   it('may have paths from a weight that fork again and again', async () => {
     const forks = Array.from({ length: 40 }, (_, i) => {

@@ -1,6 +1,6 @@
 // Statistics of the inputs of weights of ONNX models, against sums in float64 over inputs that the tests know.
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { appendFile, mkdtemp, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { deflateRawSync } from 'node:zlib';
@@ -409,6 +409,27 @@ describe('statistics of ONNX models', () => {
   });
 });
 
+/** Writes an archive of one file that is not packed: its beginning, and zeros. */
+async function writeSparseZip(path: string, name: string, head: Uint8Array, zeros: number): Promise<void> {
+  const [text, size] = [Buffer.from(name), head.length + zeros];
+  const numbers = (...all: readonly (readonly [bytes: number, value: number])[]) =>
+    Buffer.concat(
+      all.map(([width, value]) => {
+        const buffer = Buffer.alloc(width);
+        if (value > 0) buffer.writeUIntLE(value, 0, Math.min(6, width));
+        return buffer;
+      }),
+    );
+  const same = numbers([2, 0], [2, 0], [8, 0], [4, size], [4, size], [2, text.length]);
+  const local = Buffer.concat([numbers([4, 0x04034b50], [2, 20]), same, numbers([2, 0]), text, head]);
+  const list = Buffer.concat([numbers([4, 0x02014b50], [2, 20], [2, 20]), same, numbers([16, 0]), text]);
+  const at = local.length + zeros;
+  const end = numbers([4, 0x06054b50], [4, 0], [2, 1], [2, 1], [4, list.length], [4, at], [2, 0]);
+  await writeFile(path, local);
+  await truncate(path, at);
+  await appendFile(path, Buffer.concat([list, end]));
+}
+
 const file = single({ op: 'MatMul', x: [1, 6], w: [6, 5], axis: -1 });
 const sample = (seed: number): ModelSample => ({ x: floats([2, 6], seed) });
 
@@ -516,6 +537,58 @@ describe('samples', () => {
     await expectRows(statistics, 'w', rowsOf({ data: values.map((value) => 2 * value), shape: [4, 6] }, -1));
   });
 
+  // Files of 256 samples of 1 MiB, whose zeros take no place on the disk.
+  it.each(['npz', 'packed npz', 'npy', 'JSON lines'])(
+    'are read one at a time: %s',
+    async (kind) => {
+      const folder = await mkdtemp(join(tmpdir(), 'scalepoint-samples-'));
+      try {
+        const [count, rows, columns] = [256, 4096, 64];
+        const path = join(folder, 'samples');
+        const head = npy('<f4', `(${count}, ${rows}, ${columns})`, new ArrayBuffer(0));
+        const bytes = 4 * count * rows * columns;
+        if (kind === 'npy') {
+          await writeFile(path, head);
+          await truncate(path, head.length + bytes);
+        } else if (kind === 'npz') await writeSparseZip(path, 'x.npy', head, bytes);
+        else if (kind === 'packed npz') {
+          const content = new Uint8Array(head.length + bytes);
+          content.set(head);
+          await writeFile(path, zip([['x.npy', content, 8]]));
+        } else {
+          const line = `{"x": [${Array.from({ length: 256 }, () => `[${'0.25,'.repeat(63)}0.25]`).join()}]}\n`;
+          await writeFile(path, line.repeat(count));
+        }
+        const wide = single({ op: 'MatMul', x: [1, columns], w: [columns, 5], axis: -1 });
+        const taken = () => process.memoryUsage().arrayBuffers;
+        const [begin, limit] = [taken(), 96 * 2 ** 20];
+        let most = 0;
+        const onProgress = () => {
+          most = Math.max(most, taken() - begin);
+        };
+        const statistics = await calibrateModel(wide, { files: path }, { onProgress });
+        expect(statistics.chunks).toBe(count);
+        // Buffers wait for the engine to collect them, which it does before they take as much as this.
+        expect(most).toBeLessThan(limit);
+      } finally {
+        await rm(folder, { recursive: true });
+      }
+    },
+    60_000,
+  );
+
+  it('of a packed archive that states wrong sizes are refused', async () => {
+    const values = npy('<f4', '(3, 2, 6)', new ArrayBuffer(144));
+    for (const size of [values.length - 48, values.length + 48]) {
+      const packed = zip([['x.npy', values, 8, size]]);
+      await expect(calibrateModel(file, { files: packed })).rejects.toMatchObject({ code: 'BAD_FILE' });
+    }
+    const whole = zip([['x.npy', values, 8]]);
+    // In the packed numbers, behind the header.
+    whole[60] = (whole[60] as number) ^ 0xff;
+    await expect(calibrateModel(file, { files: whole })).rejects.toMatchObject({ code: 'BAD_FILE' });
+  });
+
   it('of the wrong shape are refused by name', async () => {
     const wrong = async (data: unknown, problem: object) =>
       expect(calibrateModel(file, data as ModelSample[])).rejects.toMatchObject(problem);
@@ -531,6 +604,8 @@ describe('samples', () => {
     await wrong({ files: new TextEncoder().encode('{"x": [[1, 2], [3]]}') }, { code: 'BAD_FILE', byteOffset: 0 });
     await wrong({ files: new TextEncoder().encode('{"x": [[1]]}\n{"x"') }, { code: 'RUNTIME' });
     await wrong({ files: new TextEncoder().encode('{"x"') }, { code: 'BAD_FILE', byteOffset: 0 });
+    const deep = `{"x": ${'['.repeat(20_000)}1${']'.repeat(20_000)}}`;
+    await wrong({ files: new TextEncoder().encode(deep) }, { code: 'BAD_FILE', byteOffset: 0 });
     await wrong({ files: new TextEncoder().encode('no samples') }, { code: 'UNKNOWN_FORMAT' });
     await wrong(
       { files: npy('<f4', '(2, 3, 4, 5)', new ArrayBuffer(480)) },

@@ -123,7 +123,8 @@ export function blocksOf(context: Context, reading: Reading, options: RequestedB
   const transposed = lookups.length > 0 || (factors[0] !== undefined && transposes(factors[0]) === true);
   const products = factors.filter((reader) => transposes(reader) === transposed);
   const taken = [...products, ...lookups];
-  const other = readers.find((reader) => !taken.includes(reader));
+  const known = new Set(taken);
+  const other = readers.find((reader) => !known.has(reader));
   // Choose the form.
   const [k, n] = transposed ? [columns, rows] : [rows, columns];
   const form = formOf(options, k, transposed, lookups.length > 0);

@@ -247,19 +247,22 @@ export class Graphs {
   release({ graph, value }: Weight, replaced: readonly Use[]): Released {
     // Cache results by node, because paths may fork and join repeatedly.
     const known = new Map<OnnxNode, boolean>();
-    const unneeded: OnnxNode[] = [];
+    const unneeded = new Set<OnnxNode>();
+    // Thousands of nodes may read one weight.
+    const inputs = new Map<OnnxNode, Set<number>>();
+    for (const { node, input } of replaced) inputs.set(node, (inputs.get(node) ?? new Set()).add(input));
     const isNeeded = (at: OnnxGraph, name: string, moves: number): boolean => {
       const uses = this.uses(at, name);
       return this.isOutput(at, name) || uses.map((use) => isRead(use, moves)).includes(true);
     };
     const isRead = ({ node, input, graph: inside }: Use, moves: number): boolean => {
-      if (replaced.some((use) => use.node === node && use.input === input)) return false;
+      if (inputs.get(node)?.has(input)) return false;
       if (!isMover(node) || moves === mostMoves) return true;
       const result = known.get(node) ?? node.outputs.some((output) => isNeeded(inside, output, moves + 1));
       known.set(node, result);
-      if (!result && !unneeded.includes(node)) unneeded.push(node);
+      if (!result) unneeded.add(node);
       return result;
     };
-    return { isRead: isNeeded(graph, value, 0), unneeded };
+    return { isRead: isNeeded(graph, value, 0), unneeded: [...unneeded] };
   }
 }

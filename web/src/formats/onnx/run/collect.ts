@@ -9,9 +9,10 @@ import { rangedValues } from '../graph/activations.js';
 import { Graphs } from '../graph/graph.js';
 import { feedsFrom } from './inputs.js';
 import { findInputs, type JointInputs, reasonFor } from './product-inputs.js';
+import { SampleRun } from './resume.js';
 import { type RunnableModel, runnableOf } from './runnable.js';
 import { failed, loadRuntime, type RuntimeTensor, type Session, type TypedRuntime, withSession } from './runtime.js';
-import { type Samples, samplesOf } from './samples.js';
+import { type NamedSample, type Samples, samplesOf } from './samples.js';
 import { type SumOutputs, SumsGraph } from './sums-graph.js';
 
 /**
@@ -158,17 +159,26 @@ async function handOver(sums: OpenSums, takeMoments: CollectHooks['takeMoments']
   }
 }
 
-/** Runs a session on all samples. Returns their number. */
+/** Takes the results of a sample. */
+type TakeResults = (results: Readonly<Record<string, RuntimeTensor>>, path: string, done: number) => Promise<void>;
+
+/** Runs a session on all samples but the first ones. Returns the number of all. @param skip called with the samples that it leaves out */
 async function runAll(
   runtime: TypedRuntime,
   session: Session,
   model: RunnableModel,
   samples: Samples,
   dimensions: Readonly<Record<string, number>>,
-  take: (results: Readonly<Record<string, RuntimeTensor>>, path: string, done: number) => Promise<void>,
+  skip: (sample: NamedSample, index: number) => Promise<boolean>,
+  take: TakeResults,
 ): Promise<number> {
   let done = 0;
-  for await (const { path, inputs } of samples.read()) {
+  for await (const sample of samples.read()) {
+    const { path, inputs } = sample;
+    if (await skip(sample, done)) {
+      done++;
+      continue;
+    }
     const pathOf = (name: string) => `${path}[${quoted(name)}]`;
     const given = { arrays: inputs, pathOf, dimensions, seed: 1, isStrict: true };
     const { values } = feedsFrom(runtime, session.inputMetadata, model, given);
@@ -187,18 +197,10 @@ async function runAll(
 export async function collectFromRuns(
   model: OnnxModel,
   data: ModelSamples,
-  {
-    option,
-    runtime: given,
-    dimensions = {},
-    moments: wantsMoments,
-    heldBack: share,
-    ranges: wantsRanges,
-    open,
-    signal,
-  }: CollectRunsOptions,
+  options: CollectRunsOptions,
   { onSample, onSums, takeMoments }: CollectHooks,
 ): Promise<CollectedSums> {
+  const { option, dimensions = {}, moments: wantsMoments, heldBack: share, open, signal } = options;
   const inputs = model.proto.graph.inputs.filter(({ name }) => !model.weights.some(({ value }) => value === name));
   const samples = samplesOf(option, data, inputs, open, signal);
   const graphs = new Graphs(model);
@@ -222,14 +224,28 @@ export async function collectFromRuns(
     const hint = { kind: 'try', option: mention('moments', false), effect: 'takes one pass' } as const;
     throw rangeError(option, { kind: 'type', types: [`iterable that can be read ${passes.length} times`] }, data, hint);
   }
-  const runtime = await loadRuntime(given);
+  const runtime = await loadRuntime(options.runtime);
   const runnable = await runnableOf(model);
   signal?.throwIfAborted();
-  let count = Array.isArray(data) ? data.length : 0;
-  let left: readonly OpenSums[] = all;
-  const ranged = wantsRanges ? rangedValues(graphs, model.weights) : [];
+  const ranged = options.ranges ? rangedValues(graphs, model.weights) : [];
   const ranges = new Map<string, readonly [number, number]>();
+  const run = new SampleRun(options.resume, passes.length, all, ranged, ranges, share > 0);
+  let count = Array.isArray(data) ? data.length : run.count;
+  let left: readonly OpenSums[] = all;
+  const handSums = async () => {
+    left = all.filter(({ rows }) => rows > 0);
+    for (const sums of left) if (sums.heldBackRows === sums.rows) sums.heldBackRows = 0;
+    await onSums(
+      left.filter(({ shared: one }) => wantsMoments && hasMoments(one)),
+      run.pass === 0,
+    );
+  };
   for (const [i, pass] of passes.entries()) {
+    // Leave out what an interrupted run has done.
+    if (i < run.pass) {
+      if (i === 0) await handSums();
+      continue;
+    }
     // Build the graph of this pass.
     const graph = new SumsGraph(model, graphs);
     const isRun = ({ rows }: OpenSums) => i === 0 || rows > 0;
@@ -239,9 +255,7 @@ export async function collectFromRuns(
       [pass.moments, true],
     ] as const) {
       for (const sums of list.filter(isRun)) {
-        const { columns, shared: one } = sums;
-        if (isMoments) sums.moments = new Float64Array((columns * (columns + 1)) / 2);
-        if (isMoments && share > 0) sums.heldBack = new Float64Array((columns * (columns + 1)) / 2);
+        const { shared: one } = sums;
         wanted.push({ sums, outputs: one.inputs.map((input) => graph.add(input, isMoments)) });
       }
     }
@@ -250,28 +264,31 @@ export async function collectFromRuns(
     if (wanted.length === 0 && rangesOutput === undefined) continue;
     // Name the first layer whose inputs are not finite.
     wanted.sort((a, b) => all.indexOf(a.sums) - all.indexOf(b.sums));
+    run.begin(i, pass.moments.filter(isRun));
     // Run it.
     await withSession(runtime, graph.finish(runnable), 'the model', 'all', async (session) => {
-      const done = await runAll(runtime, session, runnable, samples, dimensions, async (results, path, done) => {
+      const skip = async (sample: NamedSample, index: number) => {
+        signal?.throwIfAborted();
+        return run.skips(sample, index);
+      };
+      count = await runAll(runtime, session, runnable, samples, dimensions, skip, async (results, path, done) => {
         signal?.throwIfAborted();
         addSums(wanted, results, i === 0, wantsMoments && isHeldBack(done - 1, share), path);
         if (rangesOutput !== undefined) addRanges(ranges, names, results[rangesOutput] as RuntimeTensor, path);
+        await run.passed(done, count);
         await onSample({ pass: i + 1, passes: passes.length, done, total: Math.max(count, done) });
         signal?.throwIfAborted();
       });
-      count = done;
+      run.end(count);
     });
     if (count === 0) throw rangeError(option, { kind: 'number', min: 1, unit: 'samples' }, 0);
     // Hand over the moments.
-    if (i === 0) {
-      left = all.filter(({ rows }) => rows > 0);
-      for (const sums of left) if (sums.heldBackRows === sums.rows) sums.heldBackRows = 0;
-      await onSums(left.filter(({ shared: one }) => wantsMoments && hasMoments(one)));
-    }
+    if (i === 0) await handSums();
     for (const sums of pass.moments) {
       await handOver(sums, takeMoments);
       signal?.throwIfAborted();
     }
+    if (i + 1 < passes.length) await run.finished(count);
   }
   const idle = all.filter(({ rows }) => rows === 0).flatMap(({ names }) => names);
   return {

@@ -1,9 +1,9 @@
 /**
- * Reads arrays from files: one from .npy, several from .npz, a zip archive of .npy files.
+ * Reads arrays from files, whole or in parts: one from .npy, several from .npz, a zip archive of .npy files.
  * Reference: numpy.savez; PKWARE's APPNOTE.TXT, sections 4.3 and 4.5.
  */
 import { ScalepointError } from '../../../core/errors.js';
-import { allocate, type ByteSource, quoted } from '../../../files/bytes.js';
+import { allocate, type ByteSource, checkRange, quoted } from '../../../files/bytes.js';
 import { openSource } from '../../../files/open.js';
 import { openNpy } from '../../npy/header.js';
 import { npyMagic } from '../../npy/signature.js';
@@ -16,13 +16,17 @@ export interface NumpyArray {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-function bad(message: string, byteOffset: number): never {
-  throw new ScalepointError('BAD_FILE', message, { byteOffset });
+/** An array in a file. */
+export interface OpenArray extends Pick<NumpyArray, 'dtype' | 'shape'> {
+  /** Size in bytes. */
+  readonly bytes: number;
+  /** Reads bytes of it. Reading from begin to end takes one pass over packed ones. */
+  read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
+  close(): Promise<void>;
 }
 
-async function readNpy(source: ByteSource): Promise<NumpyArray> {
-  const { tensor, read } = await openNpy(source);
-  return { dtype: tensor.dtype, shape: tensor.shape, bytes: await read(0, tensor.bytes) };
+function bad(message: string, byteOffset: number): never {
+  throw new ScalepointError('BAD_FILE', message, { byteOffset });
 }
 
 /** A file in an archive. */
@@ -95,30 +99,6 @@ async function entriesOf(source: ByteSource): Promise<{ entries: readonly ZipEnt
   return { entries, listAt: at };
 }
 
-/** Inflates data, up to the size stated by the archive, so that a small file cannot fill the memory. */
-async function inflated(
-  packed: Uint8Array<ArrayBuffer>,
-  { name, size, at }: ZipEntry,
-): Promise<Uint8Array<ArrayBuffer>> {
-  const result = allocate(size, ` for ${quoted(name)}`);
-  const reader = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw')).getReader();
-  let done = 0;
-  try {
-    for (let part = await reader.read(); !part.done; part = await reader.read()) {
-      if (done + part.value.length > size) bad(`${quoted(name)} is larger than the zip archive says`, at);
-      result.set(part.value, done);
-      done += part.value.length;
-    }
-  } catch (cause) {
-    if (cause instanceof ScalepointError) throw cause;
-    throw new ScalepointError('BAD_FILE', `${quoted(name)} in the zip archive is damaged`, { byteOffset: at, cause });
-  } finally {
-    await reader.cancel().catch(() => {});
-  }
-  if (done !== size) bad(`${quoted(name)} is smaller than the zip archive says`, at);
-  return result;
-}
-
 /** Largest ratio of deflate. Entries that state more are invalid. */
 const mostRatio = 1032;
 /** Largest size of all arrays in bytes: a model in WebAssembly has less memory. */
@@ -158,16 +138,137 @@ function checkApart(entries: readonly PlacedEntry[], listAt: number): void {
   }
 }
 
-async function readEntry(source: ByteSource, { entry, begin, end }: PlacedEntry): Promise<Uint8Array<ArrayBuffer>> {
-  const bytes = await source.read(begin, end);
-  return entry.method === 0 ? bytes : inflated(bytes, entry);
+/** Bytes of packed data that are read at a time. */
+const packedWindow = 1 << 16;
+
+/** The packed bytes of an entry. */
+function packedStream(source: ByteSource, { begin, end }: PlacedEntry): ReadableStream<Uint8Array<ArrayBuffer>> {
+  let at = begin;
+  return new ReadableStream<Uint8Array<ArrayBuffer>>(
+    {
+      async pull(controller) {
+        const to = Math.min(end, at + packedWindow);
+        if (to > at) controller.enqueue(await source.read(at, to));
+        at = to;
+        if (at === end) controller.close();
+      },
+    },
+    { highWaterMark: 0 },
+  );
 }
 
-/** The arrays of a .npz file. */
-async function readArchive(
+/**
+ * A packed entry, inflated as it is read. Reading what lies before the last read begins anew. It gives as many bytes as the archive states,
+ * so that a small file cannot fill the memory.
+ */
+class InflatedSource implements ByteSource {
+  readonly size: number;
+  readonly #source: ByteSource;
+  readonly #place: PlacedEntry;
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  /** Bytes that are inflated and not read yet, and their position. */
+  #rest: Uint8Array = new Uint8Array(0);
+  #at = 0;
+
+  constructor(source: ByteSource, place: PlacedEntry) {
+    this.#source = source;
+    this.#place = place;
+    this.size = place.entry.size;
+  }
+
+  async read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>> {
+    const { size } = this;
+    checkRange(begin, end, size);
+    const { name, at } = this.#place.entry;
+    const target = allocate(end - begin, ` for ${quoted(name)}`);
+    if (this.#reader === undefined || begin < this.#at) await this.#begin();
+    while (this.#at < end) {
+      if (this.#rest.length === 0 && !(await this.#more()))
+        bad(`${quoted(name)} is smaller than the zip archive says`, at);
+      // Skip bytes before the range, and copy those in it.
+      const part = this.#rest.subarray(0, (this.#at < begin ? begin : end) - this.#at);
+      if (this.#at >= begin) target.set(part, this.#at - begin);
+      this.#at += part.length;
+      this.#rest = this.#rest.subarray(part.length);
+    }
+    const isLonger = this.#at === size && (this.#rest.length > 0 || (await this.#more()));
+    if (isLonger) bad(`${quoted(name)} is larger than the zip archive says`, at);
+    return target;
+  }
+
+  async #begin(): Promise<void> {
+    await this.close();
+    this.#rest = new Uint8Array(0);
+    this.#at = 0;
+    const inflating = new DecompressionStream('deflate-raw');
+    this.#reader = packedStream(this.#source, this.#place).pipeThrough(inflating).getReader();
+  }
+
+  /** Inflates more bytes. Returns false at the end. */
+  async #more(): Promise<boolean> {
+    try {
+      for (;;) {
+        const { value, done } = await (this.#reader as ReadableStreamDefaultReader<Uint8Array>).read();
+        if (done) return false;
+        this.#rest = value;
+        if (value.length > 0) return true;
+      }
+    } catch (cause) {
+      if (cause instanceof ScalepointError) throw cause;
+      const { name, at: byteOffset } = this.#place.entry;
+      throw new ScalepointError('BAD_FILE', `${quoted(name)} in the zip archive is damaged`, { byteOffset, cause });
+    }
+  }
+
+  async verify(): Promise<void> {}
+
+  async close(): Promise<void> {
+    const reader = this.#reader;
+    this.#reader = undefined;
+    await reader?.cancel().catch(() => {});
+  }
+}
+
+/** The bytes of an entry that is not packed. */
+function storedSource(source: ByteSource, { entry: { size }, begin }: PlacedEntry): ByteSource {
+  return {
+    size,
+    async read(from, to) {
+      checkRange(from, to, size);
+      return source.read(begin + from, begin + to);
+    },
+    async verify() {},
+    async close() {},
+  };
+}
+
+/** Opens a .npy file. Closing the array closes it. */
+async function openArray(source: ByteSource): Promise<OpenArray> {
+  const { tensor, read } = await openNpy(source);
+  const { dtype, shape, bytes } = tensor;
+  return { dtype, shape, bytes, read, close: () => source.close() };
+}
+
+/** @param isWhole true if all of it will be read */
+async function openEntry(source: ByteSource, place: PlacedEntry, isWhole: boolean): Promise<OpenArray> {
+  if (place.entry.method === 0) return openArray(storedSource(source, place));
+  const inflated = new InflatedSource(source, place);
+  try {
+    if (!isWhole && (await openNpy(inflated)).verbatim) return await openArray(inflated);
+    // Columns are read in another order than they lie in the file.
+    return await openArray(await openSource(await inflated.read(0, inflated.size)));
+  } catch (error) {
+    await inflated.close();
+    throw error;
+  }
+}
+
+/** The entries of a .npz file that are arrays, by name. @param most bytes of all together */
+async function placesIn(
   source: ByteSource,
   check: (names: readonly string[]) => void,
-): Promise<Map<string, NumpyArray>> {
+  most: number,
+): Promise<Map<string, PlacedEntry>> {
   // List the arrays.
   const { entries, listAt } = await entriesOf(source);
   const named = new Map<string, ZipEntry>();
@@ -180,36 +281,70 @@ async function readArchive(
   check([...named.keys()]);
   // Check the sizes.
   const total = [...named.values()].reduce((sum, { size }) => sum + size, 0);
-  if (total > mostBytes)
-    bad(`the arrays of the zip archive take ${total} bytes, more than the ${mostBytes} allowed`, 0);
+  if (total > most) bad(`the arrays of the zip archive take ${total} bytes, more than the ${most} allowed`, 0);
   const places = new Map<string, PlacedEntry>();
   for (const [name, entry] of named) places.set(name, await placed(source, entry));
   checkApart([...places.values()], listAt);
-  // Read the arrays.
-  const arrays = new Map<string, NumpyArray>();
-  for (const [name, place] of places) {
-    arrays.set(name, await readNpy(await openSource(await readEntry(source, place))));
+  return places;
+}
+
+async function closeAll(arrays: ReadonlyMap<string, OpenArray>): Promise<void> {
+  for (const array of arrays.values()) await array.close();
+}
+
+/** Opens arrays. @param most bytes of all together */
+async function openUpTo(
+  most: number,
+  source: ByteSource,
+  check: (names: readonly string[]) => void,
+): Promise<ReadonlyMap<string, OpenArray>> {
+  const head = await source.read(0, Math.min(6, source.size));
+  if (npyMagic.every((byte, i) => head[i] === byte)) {
+    check(['']);
+    // The file is the caller's.
+    return new Map([['', { ...(await openArray(source)), close: async () => {} }]]);
   }
-  return arrays;
+  if (head[0] !== 0x50 || head[1] !== 0x4b) {
+    const name = quoted(source.name ?? 'a file of inputs');
+    throw new ScalepointError('UNKNOWN_FORMAT', `${name} is not a .npy or .npz file`);
+  }
+  const isWhole = most < Number.POSITIVE_INFINITY;
+  const arrays = new Map<string, OpenArray>();
+  try {
+    for (const [name, place] of await placesIn(source, check, most))
+      arrays.set(name, await openEntry(source, place, isWhole));
+    return arrays;
+  } catch (error) {
+    await closeAll(arrays);
+    throw error;
+  }
 }
 
 /**
- * The arrays of a .npz file by name, or the one of a .npy file under the name `''`.
- * @param check gets the names before the arrays are read, and throws to end the reading
+ * Opens the arrays of a .npz file by name, or the one of a .npy file under the name `''`, for reading parts of them. Close them afterwards.
+ * @param check gets the names first, and throws to end the reading
  * @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT`
  */
+export function openArrays(
+  source: ByteSource,
+  check: (names: readonly string[]) => void,
+): Promise<ReadonlyMap<string, OpenArray>> {
+  return openUpTo(Number.POSITIVE_INFINITY, source, check);
+}
+
+/** The same arrays, whole. @throws ScalepointError `BAD_FILE` also if they are larger than a model can take */
 export async function readArrays(
   source: ByteSource,
   check: (names: readonly string[]) => void,
 ): Promise<Map<string, NumpyArray>> {
-  const head = await source.read(0, Math.min(6, source.size));
-  if (npyMagic.every((byte, i) => head[i] === byte)) {
-    check(['']);
-    return new Map([['', await readNpy(source)]]);
+  const arrays = await openUpTo(mostBytes, source, check);
+  try {
+    const found = new Map<string, NumpyArray>();
+    for (const [name, { dtype, shape, bytes, read }] of arrays) {
+      found.set(name, { dtype, shape, bytes: await read(0, bytes) });
+    }
+    return found;
+  } finally {
+    await closeAll(arrays);
   }
-  if (head[0] === 0x50 && head[1] === 0x4b) return readArchive(source, check);
-  throw new ScalepointError(
-    'UNKNOWN_FORMAT',
-    `${quoted(source.name ?? 'a file of inputs')} is not a .npy or .npz file`,
-  );
 }

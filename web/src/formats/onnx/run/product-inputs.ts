@@ -172,19 +172,21 @@ export function findInputs(model: OnnxModel, graphs: Graphs): FoundInputs {
       continue;
     }
     // Find others with the same inputs.
-    const keys = inputs.map(({ value, place, columns }) => {
-      const key = valueKeys.get(value) ?? valueKeys.size;
-      valueKeys.set(value, key);
-      return `${key}:${place}:${columns}`;
-    });
-    const distinct = inputs.filter((_, i) => keys.indexOf(keys[i] as string) === i);
-    const key = [...new Set(keys)].sort().join();
+    const distinct = new Map<string, ProductInputs>();
+    for (const input of inputs) {
+      const { value, place, columns } = input;
+      const number = valueKeys.get(value) ?? valueKeys.size;
+      valueKeys.set(value, number);
+      const key = `${number}:${place}:${columns}`;
+      if (!distinct.has(key)) distinct.set(key, input);
+    }
+    const key = [...distinct.keys()].sort().join();
     const known = shared.get(key);
-    const order = Math.min(...readers.map(({ node }) => numbers.get(node) ?? 0));
+    const order = readers.reduce((least, { node }) => Math.min(least, numbers.get(node) ?? 0), graphs.nodes.length);
     if (known !== undefined) known.names.push(name);
     else {
       const { columns, matrices } = first;
-      shared.set(key, { names: [name], columns, matrices, inputs: distinct, order });
+      shared.set(key, { names: [name], columns, matrices, inputs: [...distinct.values()], order });
     }
   }
   return { shared: [...shared.values()].sort((a, b) => a.order - b.order), unreached };

@@ -3,6 +3,7 @@ import type { InputArray, ModelRuns } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { Graphs } from '../graph/graph.js';
 import { collectFromRuns } from './collect.js';
+import { evaluateOutputs, withRunOutputs } from './evaluate.js';
 import { logitsName, withLogits } from './logits.js';
 import { limitOf } from './runnable.js';
 
@@ -32,6 +33,8 @@ export function modelRunsOf(model: OnnxModel): ModelRuns {
       return sample;
     },
     collect: (samples, options, hooks) => collectFromRuns(model, samples, options, hooks),
+    withOutputs: (options, label, use) => withRunOutputs(model, options, label, use),
+    evaluate: (samples, reference, options, onSample) => evaluateOutputs(model, samples, reference, options, onSample),
     withLogits: (options, use) => withLogits(model, runs.sampleOf, options, use),
   };
   return runs;

@@ -9,10 +9,10 @@ import { npyMagic } from '../../npy/signature.js';
 import type { InputArray, ModelSample, ModelSamples, SampleFiles } from '../../run.js';
 import type { OnnxValue } from '../file/proto.js';
 import { isArray, isPlainObject, numpyNumbers } from './inputs.js';
-import { readArrays } from './npz.js';
+import { type OpenArray, openArrays } from './npz.js';
 
 /** A sample, and its path for errors. */
-interface NamedSample {
+export interface NamedSample {
   readonly path: string;
   readonly inputs: ReadonlyMap<string, InputArray>;
 }
@@ -85,38 +85,47 @@ function samplesIn(
   return shape.length === wanted.length && isSplit ? { count: first / fixed, shape: [fixed, ...others] } : undefined;
 }
 
-const sizeOf = (shape: readonly number[]) => shape.reduce((product, size) => product * size, 1);
+/** Largest arrays of a sample in bytes: a model in WebAssembly has less memory. */
+const mostBytes = 2 ** 31;
 
-/** A part of the elements of an array. */
-function slice(data: InputArray['data'], begin: number, end: number): InputArray['data'] {
-  const typed = data as { subarray?(begin: number, end: number): InputArray['data'] };
-  return typed.subarray?.(begin, end) ?? Array.prototype.slice.call(data, begin, end);
-}
-
-/** The samples of an archive. Arrays that hold one sample belong to all. */
-function* fromArchive(arrays: ReadonlyMap<string, InputArray>, inputs: DeclaredInputs, path: string) {
+/** The samples of an archive, read one at a time. Arrays that hold one sample belong to all. */
+async function* fromArchive(
+  arrays: ReadonlyMap<string, OpenArray>,
+  inputs: DeclaredInputs,
+  path: string,
+): AsyncGenerator<NamedSample> {
+  // Find the arrays with several samples.
   const split = new Map<string, NonNullable<ReturnType<typeof samplesIn>>>();
   for (const [name, { shape }] of arrays) {
     const found = samplesIn(shape, declaredAs(name, inputs, path));
     if (found !== undefined) split.set(name, found);
   }
   const [first] = split;
-  for (const [name, { count }] of split) {
-    if (count !== first?.[1].count)
-      throw rangeError(pathIn(path, name), exactly(first?.[1].count ?? 0, 'samples'), count);
+  const count = first?.[1].count;
+  for (const [name, other] of split) {
+    if (other.count !== count) throw rangeError(pathIn(path, name), exactly(count ?? 0, 'samples'), other.count);
   }
-  if (first === undefined) {
-    yield checkedSample(Object.fromEntries(arrays), inputs, path);
+  if (count === 0) return;
+  const sizes = new Map([...arrays].map(([name, { bytes }]) => [name, bytes / (split.get(name)?.count ?? 1)]));
+  const total = [...sizes.values()].reduce((sum, size) => sum + size, 0);
+  if (total > mostBytes) throw rangeError(path, { kind: 'number', max: mostBytes, unit: 'bytes of a sample' }, total);
+  // Read the arrays of all samples.
+  const read = async (name: string, { dtype, read: readBytes }: OpenArray, shape: readonly number[], i: number) => {
+    const size = sizes.get(name) as number;
+    const bytes = await readBytes(i * size, (i + 1) * size);
+    return { data: numpyNumbers({ dtype, shape, bytes }, pathIn(path, name)), shape };
+  };
+  const common: Record<string, InputArray> = Object.create(null);
+  for (const [name, array] of arrays) if (!split.has(name)) common[name] = await read(name, array, array.shape, 0);
+  if (count === undefined) {
+    yield checkedSample(common, inputs, path);
     return;
   }
-  for (let i = 0; i < first[1].count; i++) {
-    const one = [...arrays].map(([name, array]): [string, InputArray] => {
-      const { shape } = split.get(name) ?? {};
-      if (shape === undefined) return [name, array];
-      const size = sizeOf(shape);
-      return [name, { data: slice(array.data, i * size, (i + 1) * size), shape }];
-    });
-    yield checkedSample(Object.fromEntries(one), inputs, `${path}[${i}]`);
+  // Read those of each sample.
+  for (let i = 0; i < count; i++) {
+    const sample: Record<string, InputArray> = { ...common };
+    for (const [name, { shape }] of split) sample[name] = await read(name, arrays.get(name) as OpenArray, shape, i);
+    yield checkedSample(sample, inputs, `${path}[${i}]`);
   }
 }
 
@@ -173,6 +182,9 @@ async function* linesOf(source: ByteSource): AsyncGenerator<{ readonly text: str
   if (last !== '') yield { text: last, at };
 }
 
+/** Most dimensions of an input. NumPy has at most 64. */
+const mostDimensions = 64;
+
 /** Numbers of nested lists, row by row. @throws ScalepointError `BAD_FILE` */
 function arrayOf(value: unknown, fail: (text: string) => never): InputArray {
   if (isPlainObject(value)) {
@@ -181,7 +193,9 @@ function arrayOf(value: unknown, fail: (text: string) => never): InputArray {
     return { data: data.map((one) => numberOf(one, fail)), shape };
   }
   const shape: number[] = [];
-  for (let at = value; Array.isArray(at); at = at[0]) shape.push(at.length);
+  for (let at = value; Array.isArray(at); at = at[0]) {
+    if (shape.push(at.length) > mostDimensions) fail(`an input has more than ${mostDimensions} dimensions`);
+  }
   const data: number[] = [];
   const add = (one: unknown, depth: number) => {
     if (depth === shape.length) {
@@ -234,13 +248,14 @@ async function* fromFile(source: ByteSource, inputs: DeclaredInputs, path: strin
   if (npyMagic.every((byte, i) => head[i] === byte)) yield* fromNpy(source, inputs, path);
   else if (new TextDecoder().decode(head).trimStart().startsWith('{')) yield* fromLines(source, inputs, path);
   else {
-    const found = await readArrays(source, (names) => {
+    const arrays = await openArrays(source, (names) => {
       for (const name of names) declaredAs(name, inputs, path);
     });
-    const arrays = [...found].map(([name, array]): [string, InputArray] => {
-      return [name, { data: numpyNumbers(array, pathIn(path, name)), shape: array.shape }];
-    });
-    yield* fromArchive(new Map(arrays), inputs, path);
+    try {
+      yield* fromArchive(arrays, inputs, path);
+    } finally {
+      for (const array of arrays.values()) await array.close();
+    }
   }
 }
 

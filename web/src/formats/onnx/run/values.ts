@@ -4,8 +4,8 @@ import type { ComparedOutput, RunReport, RunTensor, SkippedOutputReason } from '
 import { fromHalf } from './inputs.js';
 import { sumsOf } from './sums.js';
 
-const onlyInA: SkippedOutputReason = { kind: 'onlyInA', text: 'only A has it' };
-const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
+export const onlyInA: SkippedOutputReason = { kind: 'onlyInA', text: 'only A has it' };
+export const onlyInB: SkippedOutputReason = { kind: 'onlyInB', text: 'only B has it' };
 
 /** Numbers of a numeric tensor. */
 export function runtimeNumbers({ type, data }: RunTensor): ArrayLike<number> {

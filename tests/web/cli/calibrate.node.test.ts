@@ -1,0 +1,43 @@
+// Calibrations of ONNX models in processes that are killed.
+import { existsSync } from 'node:fs';
+import { readdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+import * as onnx from '../formats/onnx/encoder.js';
+import { path, program, start, useFolder } from './support.js';
+
+useFolder();
+
+it('scalepoint calibrate --resume goes on after the process is killed, with the same bytes', async () => {
+  const packages = fileURLToPath(new URL('../../../node_modules', import.meta.url));
+  if (!existsSync(`${await program()}/node_modules`)) await symlink(packages, `${await program()}/node_modules`, 'dir');
+  const columns = 256;
+  const model = onnx.model({
+    nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
+    initializers: [onnx.floatTensor('w', [columns, 5], 1)],
+    inputs: [['x', ['n', columns]]],
+    outputs: [['y', ['n', 5]]],
+  });
+  await writeFile(path('m.onnx'), model);
+  const line = (i: number) => JSON.stringify({ x: [Array.from(onnx.weights(columns, i + 1, 2))] });
+  await writeFile(path('samples.jsonl'), Array.from({ length: 400 }, (_, i) => line(i)).join('\n'));
+  const command = (output: string, ...more: string[]) => {
+    return ['calibrate', 'm.onnx', '--data', 'samples.jsonl', '--moments', '--ranges', '-q', '-o', output, ...more];
+  };
+  expect((await (await start(command('whole.gguf'))).outcome).stderr).toBe('');
+  const state = path('.parts.gguf.resume');
+  const { child, outcome } = await start(command('parts.gguf', '--resume'));
+  while (!existsSync(state) && child.exitCode === null) await new Promise((resolve) => setTimeout(resolve, 1));
+  child.kill('SIGKILL');
+  await outcome;
+  // On a fast machine, the run may have ended before.
+  if (!existsSync(path('parts.gguf'))) {
+    expect(existsSync(state)).toBe(true);
+    const resumed = await (await start(command('parts.gguf', '--resume', '--force'))).outcome;
+    expect([resumed.code, resumed.stderr]).toEqual([0, '']);
+  }
+  for (const end of ['', '.moments.safetensors', '.ranges.safetensors']) {
+    expect((await readFile(path(`parts.gguf${end}`))).equals(await readFile(path(`whole.gguf${end}`))), end).toBe(true);
+  }
+  expect((await readdir(path())).filter((name) => name.includes('resume'))).toEqual([]);
+}, 60_000);
