@@ -43,16 +43,27 @@ export type BackendName = 'wasm' | 'webgpu' | 'node';
 export interface RunTensor {
   /** Type by onnxruntime's name, such as `float32`. */
   readonly type: string;
+  /** Its shape. */
   readonly dims: readonly number[];
+  /** Its elements, the last axis fastest. */
   readonly data: ArrayLike<number | bigint | string>;
 }
 
 /** One model to run on a backend. */
 export interface BackendJob {
+  /** The model's file, with the files that hold its weights. */
   readonly model: {
+    /** The ONNX file. */
     readonly bytes: Uint8Array;
-    readonly externalData: readonly { readonly path: string; readonly data: Uint8Array }[];
+    /** Files of weights. */
+    readonly externalData: readonly {
+      /** Path by which the model names the file. */
+      readonly path: string;
+      /** Its bytes. */
+      readonly data: Uint8Array;
+    }[];
   };
+  /** Inputs by name. */
   readonly feeds: Readonly<Record<string, RunTensor>>;
   /** Optimizations of the graph. */
   readonly level: 'all' | 'disabled';
@@ -78,7 +89,9 @@ export interface GpuPlacement {
   readonly onGpu: number;
   /** Operators of nodes on the processor, the most frequent first. */
   readonly onCpu: readonly {
+    /** The operator. */
     readonly op: string;
+    /** Number of its nodes. */
     readonly count: number;
   }[];
   /** Number of copies between GPU and processor inside of the graph, in one run. */
@@ -99,20 +112,30 @@ export interface RunTimes {
 export type BackendAnswer = {
   /** Name and version of the runtime. */
   readonly runtime: string;
+  /** WebGPU: the GPU. */
   readonly adapter?: GpuAdapter | undefined;
 } & (
   | {
+      /** The model ran. */
       readonly kind: 'ran';
+      /** Outputs by name. */
       readonly outputs: Readonly<Record<string, RunTensor>>;
+      /** Times, if the job measures. */
       readonly times?: RunTimes | undefined;
+      /** WebGPU, if onnxruntime reports it: nodes that left the GPU. */
       readonly placement?: GpuPlacement | undefined;
     }
-  /** `noAdapter`: there is no WebGPU. `noSession`: the model could not be loaded. `notRun`: the run failed. */
-  | { readonly kind: 'noAdapter' | 'noSession' | 'notRun'; readonly text: string }
+  | {
+      /** `noAdapter`: there is no WebGPU. `noSession`: the model could not be loaded. `notRun`: the run failed. */
+      readonly kind: 'noAdapter' | 'noSession' | 'notRun';
+      /** The words of the runtime. */
+      readonly text: string;
+    }
 );
 
 /** A backend outside of this process, such as a browser that the command line starts. */
 export interface RunBackend {
+  /** Its name in reports. */
   readonly name: BackendName;
   /** Runs a model. Failures of the model are answers, those of the backend are errors. */
   run(job: BackendJob, signal: AbortSignal | undefined): Promise<BackendAnswer>;
@@ -191,6 +214,7 @@ export interface BackendOutput extends ComparedOutput {
 export interface OffNode {
   /** Its name; empty if it has none. */
   readonly node: string;
+  /** Its operator. */
   readonly op: string;
   /** The value that is off. */
   readonly output: string;
@@ -200,7 +224,9 @@ export interface OffNode {
   readonly tolerance: number;
   /** Errors of its inputs in the run of the whole model, likewise; undefined for weights and for inputs of the model. */
   readonly inputs: readonly {
+    /** Name of the value. */
     readonly name: string;
+    /** Its error. */
     readonly error: number | undefined;
   }[];
 }
@@ -223,21 +249,24 @@ export interface NodeCheck {
 /** A model on a backend. */
 export type BackendRun =
   | {
+      /** The model ran. */
       readonly kind: 'ran';
       /** Errors against the first model on wasm. */
       readonly outputs: readonly BackendOutput[];
+      /** Outputs that were not compared, with the reason. */
       readonly skippedOutputs: RunReport['skippedOutputs'];
+      /** Times of the model. */
       readonly times: RunTimes;
       /** WebGPU, if onnxruntime reports it: nodes that left the GPU. */
       readonly placement?: GpuPlacement | undefined;
       /** With `layers`; undefined if the nodes could not be run apart. */
       readonly nodes?: NodeCheck | undefined;
     }
-  /**
-   * It did not run. `noAdapter`: there is no WebGPU. `needsFloat16`: the model computes in float16, and the GPU does not.
-   * `noSession`: onnxruntime could not load it there. `notRun`: the run failed.
-   */
   | {
+      /**
+       * It did not run. `noAdapter`: there is no WebGPU. `needsFloat16`: the model computes in float16, and the GPU does not.
+       * `noSession`: onnxruntime could not load it there. `notRun`: the run failed.
+       */
       readonly kind: 'noAdapter' | 'needsFloat16' | 'noSession' | 'notRun';
       /** The words of the runtime. */
       readonly text: string;
@@ -245,6 +274,7 @@ export type BackendRun =
 
 /** Both models on a backend. */
 export interface BackendReport {
+  /** Name of the backend. */
   readonly backend: BackendName;
   /** Name and version of the runtime. */
   readonly runtime: string;
@@ -402,11 +432,17 @@ export interface EvaluatedOutput {
   /** Count of elements that are NaN or infinite in one model and differ in the other. `error` leaves them out. */
   readonly mismatched: number;
   /** The sample with the lowest SQNR: its number from 0, and its error. */
-  readonly worst: { readonly sample: number; readonly error: ErrorMeasures };
+  readonly worst: {
+    /** Its number from 0. */
+    readonly sample: number;
+    /** Its error. */
+    readonly error: ErrorMeasures;
+  };
 }
 
 /** Outputs of a model beside those of a reference, on samples. */
 export interface OutputsEvaluation {
+  /** Number of samples. */
   readonly samples: number;
   /** Compared outputs, in the order of the reference. */
   readonly outputs: readonly EvaluatedOutput[];
