@@ -47,7 +47,7 @@ interface System {
 
 const thisSystem = (): System => ({ platform: process.platform, env: process.env, home: homedir(), isProgram });
 
-/** A program by a name on PATH; undefined if there is none. */
+/** A program by a name on PATH; undefined if it is not there. */
 function onPath(name: string, { platform, env, isProgram }: System): string | undefined {
   const folders = (env.PATH ?? '').split(delimiter).filter((folder) => folder !== '');
   const ends = platform === 'win32' ? ['.exe', ''] : [''];
@@ -70,7 +70,7 @@ function installed({ platform, env, home }: System): string[] {
 
 /**
  * The path of a browser: the given one, that of the variable CHROME_PATH, or the first that is found.
- * @throws ScalepointError `BROWSER` if there is none
+ * @throws ScalepointError `BROWSER` if no browser is found
  */
 export function findBrowser(given: string | undefined, system = thisSystem()): string {
   const fromVariable = system.env.CHROME_PATH === '' ? undefined : system.env.CHROME_PATH;

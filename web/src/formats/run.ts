@@ -108,7 +108,7 @@ export interface RunTimes {
   readonly runs: number;
 }
 
-/** What became of a job. */
+/** The outcome of a job. */
 export type BackendAnswer = {
   /** Name and version of the runtime. */
   readonly runtime: string;

@@ -50,7 +50,7 @@ async function digestAfter(before: string, { inputs }: NamedSample): Promise<str
   return digestOf(new TextEncoder().encode(JSON.stringify(all)));
 }
 
-/** The upper triangle of a square of so many columns. */
+/** The upper triangle of a square, by its number of columns. */
 const triangle = (columns: number): Float64Array<ArrayBuffer> => new Float64Array((columns * (columns + 1)) / 2);
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
