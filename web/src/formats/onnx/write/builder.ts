@@ -57,9 +57,8 @@ export class Builder {
   readonly #partsOf: PartsOf;
   readonly #feedback: Decisions['feedback'];
   readonly #newerOpsets: Opsets;
-  /** Names that are added. */
-  readonly #valueNames = new Set<string>();
-  readonly #nodeNames = new Set<string>();
+  readonly #valueNames: FreshNames;
+  readonly #nodeNames: FreshNames;
   readonly #indexes: ReadonlyMap<Weight, number>;
   readonly #tensors: (PlannedTensor | undefined)[];
   readonly #more: PlannedTensor[] = [];
@@ -83,6 +82,8 @@ export class Builder {
     this.model = model;
     this.#data = dataFile === undefined ? undefined : new DataFile(dataFile);
     this.graphs = graphs;
+    this.#valueNames = new FreshNames(graphs.valueNames);
+    this.#nodeNames = new FreshNames(graphs.nodeNames);
     this.#newerOpsets = opsets;
     this.#partsOf = partsOf;
     this.#feedback = feedback;
@@ -248,7 +249,7 @@ export class Builder {
   addNodes(position: Position, nodes: readonly NewNode[]): void {
     const field = this.#nodeField(position.graph);
     for (const node of nodes) {
-      const name = node.name === undefined ? {} : { name: fresh(node.name, this.graphs.nodeNames, this.#nodeNames) };
+      const name = node.name === undefined ? {} : { name: this.#nodeNames.add(node.name) };
       this.#insert(position, nodePieces({ ...node, ...name }, field));
     }
   }
@@ -343,7 +344,7 @@ export class Builder {
 
   /** An unused name of a value, similar to the given one. */
   freshValue(name: string): string {
-    return fresh(name, this.graphs.valueNames, this.#valueNames);
+    return this.#valueNames.add(name);
   }
 
   // ---------------------------------------------------------------------------------------------------------------------- opsets
@@ -430,12 +431,26 @@ export class Builder {
   }
 }
 
-/** A name much like a given one that is neither taken nor added, and is added now. */
-function fresh(name: string, taken: ReadonlySet<string>, added: Set<string>): string {
-  let result = name;
-  for (let i = 1; taken.has(result) || added.has(result); i++) result = `${name}_${i}`;
-  added.add(result);
-  return result;
+/** Names that a result adds. */
+class FreshNames {
+  readonly #taken: ReadonlySet<string>;
+  readonly #added = new Set<string>();
+  /** Last numbers behind names that were wanted again. Thousands of nodes may want one name. */
+  readonly #numbers = new Map<string, number>();
+
+  constructor(taken: ReadonlySet<string>) {
+    this.#taken = taken;
+  }
+
+  /** Adds a name much like a given one that is neither taken nor added. */
+  add(wanted: string): string {
+    let number = this.#numbers.get(wanted) ?? 0;
+    let name = number === 0 ? wanted : `${wanted}_${++number}`;
+    while (this.#taken.has(name) || this.#added.has(name)) name = `${wanted}_${++number}`;
+    if (number > 0) this.#numbers.set(wanted, number);
+    this.#added.add(name);
+    return name;
+  }
 }
 
 /** Suffix of the name of the file beside a model. */
