@@ -26,6 +26,8 @@ export interface Part {
   readonly role: Role;
   /** Appended to the tensor's name. */
   readonly suffix: string;
+  /** End of the tensor's name that the suffix replaces, such as `.weight`, if the name has it. */
+  readonly replaces?: string;
   /** Element type, in the spelling of safetensors and GGUF. */
   readonly dtype: string;
   readonly shape: readonly number[];

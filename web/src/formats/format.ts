@@ -81,6 +81,11 @@ export interface OpenModel extends ModelContents {
   readonly bytes: number;
   /** Its files, indexed by `file` of the tensors. */
   readonly files: readonly ByteSource[];
+  /**
+   * Gives the bytes of a file beside the model, such as `config.json`; undefined if it is not there. Set once the model is open.
+   * @throws ScalepointError `IO`, `BAD_FILE` if it is absurdly long
+   */
+  fileBeside?(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
   /** Closes the files that `open` added to the given ones. */
   close?(): Promise<void>;
 }
@@ -204,7 +209,10 @@ export function fileName(output: string, { suffix, replaces }: Pick<OutputFile, 
 interface SidecarContent {
   /** Name of the option that describes it. */
   readonly option: string;
+  /** The value of the entry. */
   readonly value: Readonly<Record<string, unknown>>;
+  /** Further keys of the file. */
+  readonly also?: Readonly<Record<string, unknown>>;
 }
 
 /** A whole result. Everything follows from the headers of the input. */

@@ -169,8 +169,16 @@ export interface Sidecar {
   readonly entry: string;
   /** Its purpose and place, in a sentence or two. */
   readonly about: string;
-  /** The content with the value added. @throws TypeError or ScalepointError if that is not possible */
-  merge(content: unknown, value: Readonly<Record<string, unknown>>): Record<string, unknown>;
+  /**
+   * The content with the value added.
+   * @param also further keys of the file
+   * @throws TypeError or ScalepointError if that is not possible
+   */
+  merge(
+    content: unknown,
+    value: Readonly<Record<string, unknown>>,
+    also?: Readonly<Record<string, unknown>>,
+  ): Record<string, unknown>;
   /** The content without the entry; undefined if it lacks the entry. */
   without(content: unknown): Record<string, unknown> | undefined;
   /** True if the entry can describe a model with tensors of these types. */

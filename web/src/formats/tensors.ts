@@ -52,6 +52,12 @@ function formOf({ dtype, bytes }: SourceTensor): CastForm | GgmlForm | CopyForm 
   return { codec: 'copy', dtype, bytes };
 }
 
+/** The name of a part of a tensor. */
+export function partName(name: string, { suffix, replaces }: Pick<Part, 'suffix' | 'replaces'>): string {
+  const isReplaced = replaces !== undefined && name.endsWith(replaces);
+  return (isReplaced ? name.slice(0, -replaces.length) : name) + suffix;
+}
+
 /** A stored tensor as a logical one. */
 export function plainTensor(tensor: SourceTensor): LogicalTensor {
   const { name, shape, dtype } = tensor;

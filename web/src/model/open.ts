@@ -53,8 +53,10 @@ function optionFileReader(waiting: Waiting): ReadOptionFile {
 async function openModel(given: readonly OpenFile[], waiting: Waiting): Promise<Opened> {
   const { format: signature, model: files, first, beside } = await recognize(given);
   const format = formatNamed(signature.name);
+  const folder = besideOf(first, beside, waiting);
   const model = await format.open(files, (input) => openWithin(waiting, input));
-  return { format, model, beside: besideOf(first, beside, waiting), readOptionFile: optionFileReader(waiting) };
+  Object.assign(model, { fileBeside: (name: string) => folder.file(name) });
+  return { format, model, beside: folder, readOptionFile: optionFileReader(waiting) };
 }
 
 /** Opens a model, hands it to `use`, and closes its files. All reading ends when the signal aborts. */

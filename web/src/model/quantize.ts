@@ -53,16 +53,16 @@ export interface Quantized {
 /**
  * The content of a file beside a result.
  * @param before the given content
- * @param value the entry to add; undefined to add nothing
+ * @param addition the entry to add; undefined to add nothing
  * @param isCopy true if the result holds the codes that the given content describes
  */
 function contentOf(
   sidecar: Sidecar,
   before: unknown,
-  value: Readonly<Record<string, unknown>> | undefined,
+  addition: FilePlan['sidecars'][number] | undefined,
   isCopy: boolean,
 ): unknown {
-  if (value !== undefined) return sidecar.merge(before ?? {}, value);
+  if (addition !== undefined) return sidecar.merge(before ?? {}, addition.value, addition.also);
   if (before === undefined || isCopy) return before;
   // Drop an entry that describes codes of another method, which the result does not hold.
   sidecar.merge(before, {});
@@ -78,7 +78,7 @@ function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): R
     if (sidecar === undefined) continue;
     const addition = plan.sidecars.find((planned) => planned.option === option);
     const before = given[option];
-    const content = contentOf(sidecar, before, addition?.value, choices.to === 'copy' && sidecar.fits(types));
+    const content = contentOf(sidecar, before, addition, choices.to === 'copy' && sidecar.fits(types));
     if (content !== undefined) contents[option] = content;
   }
   return contents;

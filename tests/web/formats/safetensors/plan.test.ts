@@ -6,7 +6,8 @@ import type { PlanChoices, Rule } from '../../../../web/src/formats/options.js';
 import type { Reason } from '../../../../web/src/formats/reason.js';
 import { mergeConfig } from '../../../../web/src/formats/safetensors/config.js';
 import { readSafetensors } from '../../../../web/src/formats/safetensors/header.js';
-import { planSafetensors, type SafetensorsChoices } from '../../../../web/src/formats/safetensors/plan.js';
+import type { SafetensorsChoices } from '../../../../web/src/formats/safetensors/layouts/layout.js';
+import { planSafetensors } from '../../../../web/src/formats/safetensors/plan.js';
 import { safetensors } from '../../../../web/src/formats/safetensors/safetensors.js';
 import { plainTensor } from '../../../../web/src/formats/tensors.js';
 import { checkChoices } from '../../../../web/src/model/options.js';
@@ -30,7 +31,7 @@ function sources(
 type Tensors = Parameters<typeof sources>[0];
 
 function planOf(tensors: Tensors, choices: SafetensorsChoices, isModel = true): FlatPlan {
-  return flat(planSafetensors(sources(tensors).map(plainTensor), {}, choices, partsOf, isModel));
+  return flat(planSafetensors(sources(tensors).map(plainTensor), choices, { metadata: {}, partsOf, isModel }));
 }
 
 /** The fate of each tensor: why it was kept, or the names, types and shapes of its parts. */
@@ -509,14 +510,15 @@ describe('the file', () => {
       { to: 'int4', scheme: 'asymmetric' },
       { to: 'float16' },
     ];
+    const metadata = { format: 'pt', __proto__x: 'é' };
     for (const options of forms) {
       const plan = flat(
-        planSafetensors(sources(tensors).map(plainTensor), { format: 'pt', __proto__x: 'é' }, options, partsOf),
+        planSafetensors(sources(tensors).map(plainTensor), options, { metadata, partsOf, isModel: true }),
       );
       const file = new Uint8Array(plan.size);
       file.set(plan.header);
-      const { tensors: read, metadata } = await readSafetensors(await openSource(file));
-      expect({ ...metadata }).toEqual({ format: 'pt', __proto__x: 'é' });
+      const { tensors: read, metadata: its } = await readSafetensors(await openSource(file));
+      expect({ ...its }).toEqual(metadata);
       const parts = plan.tensors.flatMap(({ parts }) =>
         parts.map(({ name, dtype, shape, bytes, byteOffset }) => ({ name, dtype, shape, bytes, byteOffset, file: 0 })),
       );
@@ -530,7 +532,9 @@ describe('the file', () => {
 
   it('keeps the order of the input in the plan, and which file a tensor is in', () => {
     const input = sources({ z: ['F32', [4, 4]], a: ['F32', [4, 4]] }).map((tensor, file) => ({ ...tensor, file }));
-    const plan = flat(planSafetensors(input.map(plainTensor), {}, { to: 'int8' }, partsOf));
+    const plan = flat(
+      planSafetensors(input.map(plainTensor), { to: 'int8' }, { metadata: {}, partsOf, isModel: true }),
+    );
     expect(plan.tensors.map(({ source }) => source)).toEqual(input);
   });
 

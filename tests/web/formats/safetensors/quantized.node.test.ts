@@ -254,6 +254,12 @@ describe('a model that is quantized already', () => {
     for (const again of [{ to: 'int4' }, { to: 'int8', scheme: 'asymmetric' }, { to: 'bfloat16' }] as const) {
       const { report, config, bytes } = await quantizeModel(made, { ...again, requantize: true, workers: 0 });
       expect(report.tensors.map(({ name }) => name).sort()).toEqual(Object.keys(floats).sort());
+      // The report says what was lost before.
+      const coded =
+        form.rules === undefined ? ['a.weight', 'b.weight'] : ['a.weight', 'b.weight', 'embed_tokens.weight'];
+      const lost = report.notes.filter(({ kind }) => kind === 'sourceQuantized');
+      expect(lost.map(({ tensors = [] }) => [...tensors].sort())).toEqual([coded]);
+      expect(lost[0]?.text).toMatch(/compressed-tensors, (I8|I4|F8_E4M3)/);
       const direct = await quantizeModel(restored, { ...again, workers: 0 });
       const read = (file: Uint8Array, from: typeof config) =>
         from === undefined

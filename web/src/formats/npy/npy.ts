@@ -1,8 +1,9 @@
 /** .npy files: one array each. Results are safetensors files. */
 import type { ByteSource } from '../../files/bytes.js';
 import type { Format, OpenFile } from '../format.js';
-import { readers, type SafetensorsOptions, type SafetensorsSidecars } from '../safetensors/options.js';
+import type { SafetensorsOptions, SafetensorsSidecars } from '../safetensors/options.js';
 import { planSafetensors } from '../safetensors/plan.js';
+import { readers } from '../safetensors/readers.js';
 import { safetensorsReasonText } from '../safetensors/reasons.js';
 import { safetensors } from '../safetensors/safetensors.js';
 import type { SafetensorsTarget } from '../safetensors/targets.js';
@@ -41,5 +42,6 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   tensors: async (model) => model.tensors.map(plainTensor),
 
   // An array is not a model: its name has no meaning, and it has no configuration.
-  plan: (model, choices, partsOf) => planSafetensors(model.tensors.map(plainTensor), {}, choices, partsOf, false),
+  plan: (model, choices, partsOf) =>
+    planSafetensors(model.tensors.map(plainTensor), choices, { metadata: {}, partsOf, isModel: false }),
 };

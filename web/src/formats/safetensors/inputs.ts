@@ -1,5 +1,4 @@
-/** Gives weights with integer codes the statistics of their inputs. */
-import { type CompressedForm, canWeighCompressedTensors } from '../../codecs/compressed-tensors.js';
+/** Gives weights with codes the statistics of their inputs. */
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { quotedNames } from '../../files/bytes.js';
@@ -8,6 +7,7 @@ import type { Statistics } from '../statistics.js';
 import type { StatisticsOptions } from '../statistics-options.js';
 import type { WeightNames } from '../weight-names.js';
 import { WeightStatistics } from '../weight-statistics.js';
+import type { Weighing } from './layouts/layout.js';
 
 /** Adds statistics to planned weights. */
 export class SafetensorsInputStatistics {
@@ -24,10 +24,10 @@ export class SafetensorsInputStatistics {
   }
 
   /** The weight with the importance and the moments of its inputs; unchanged without them. */
-  weighed(planned: PlannedTensor, form: CompressedForm): PlannedTensor {
+  weighed(planned: PlannedTensor, weighing: Weighing | undefined): PlannedTensor {
     const { name, shape } = planned.source;
-    if (form.type === 'float') return planned;
-    if (!canWeighCompressedTensors(shape, form)) {
+    if (weighing === undefined) return planned;
+    if (!weighing.takes(shape, planned.form)) {
       this.#notMatrices.push(name);
       return planned;
     }
@@ -37,8 +37,12 @@ export class SafetensorsInputStatistics {
     const feedback = this.#known.feedbackOf(weight, importance !== undefined);
     if (importance === undefined) return planned;
     this.#found++;
-    const weighed: CompressedForm = { ...form, range: 'mse', importance };
-    return { ...planned, form: weighed, feedback, moments: this.#known.momentsOf(weight) };
+    return {
+      ...planned,
+      form: weighing.add(planned.form, importance),
+      feedback,
+      moments: this.#known.momentsOf(weight),
+    };
   }
 
   /** Notes about mismatches. @throws ScalepointError `BAD_FILE` if the statistics have no entry for any weight */

@@ -1,11 +1,8 @@
-/** Notes about a safetensors result: its readers, and options that would convert kept weights. */
-import type { CompressedForm } from '../../codecs/compressed-tensors.js';
+/** Notes about options that would convert weights which a safetensors result keeps. */
 import { type Note, noteOf } from '../../core/note.js';
 import { mention, type OptionMention } from '../../core/option-problem.js';
 import type { LogicalTensor, PlannedTensor } from '../format.js';
 import type { Reason } from '../reason.js';
-import { linearOnly } from './keep.js';
-import { hasByteCodes, type SafetensorsOptions } from './options.js';
 import { usualGroupSizes } from './targets.js';
 
 /** A kept weight that an option or a rule would convert. */
@@ -92,7 +89,7 @@ function otherLayersNote(left: readonly Left[]): Note {
 }
 
 /** Notes about options that would convert kept weights. */
-function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[], to: string): Note[] {
+export function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[], to: string): Note[] {
   const rows = left.filter(({ by }) => by === 'groups');
   const paths = [...new Set(rows.map(({ groups }) => groups?.path))];
   const isDouble = ({ reason }: Left) => reason.kind === 'dtype';
@@ -112,55 +109,4 @@ function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[],
       ? [rulesNote('leftByName', 'because of their names', to, named)]
       : []),
   ];
-}
-
-/** The note about codes in layers that only this package decodes. */
-function specialLayersNote(special: readonly PlannedTensor[]): Note {
-  const become = special.length === 1 ? 'becomes' : 'become';
-  const readers = 'Scalepoint reads them, vLLM, transformers and llama.cpp do not';
-  const text = `${weights(special.length)} of layers that are not linear ${become} codes: ${readers}`;
-  return noteOf('codesOfOtherLayers', { tensors: namesOf(special) }, text);
-}
-
-/** The note about the readers of codes that are not packed. */
-function plainNote({ scheme }: SafetensorsOptions): Note {
-  // The converter ignores zero points of codes that are not packed.
-  const readers = scheme === 'asymmetric' ? 'transformers' : "transformers and llama.cpp's converter";
-  return noteOf('plainCodes', {}, `plain int8 codes are read by ${readers}; vLLM needs packed codes (the default)`);
-}
-
-/** Notes about the readers of the codes, where they differ from the usual ones. */
-function notesOnReaders(
-  tensors: readonly PlannedTensor[],
-  converted: readonly PlannedTensor[],
-  choices: SafetensorsOptions,
-): Note[] {
-  const notes: Note[] = [];
-  const notLinear = linearOnly(tensors.map(({ source }) => source));
-  const special = converted.filter(({ source: { name, shape } }) => notLinear(name, shape) !== undefined);
-  if (special.length > 0) notes.push(specialLayersNote(special));
-  const forms = new Set(converted.map(({ form }) => form as CompressedForm));
-  if ([...forms].some(({ type }) => type === 'int') && hasByteCodes(choices) && choices.activations === undefined) {
-    notes.push(plainNote(choices));
-  }
-  const rows = converted.filter(({ source, form }) => {
-    const { packed, groupSize } = form as CompressedForm;
-    return packed && groupSize === undefined && source.shape.length === 2;
-  });
-  if (rows.length > 0) {
-    const text =
-      "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter needs groups";
-    notes.push(noteOf('packedRows', { tensors: namesOf(rows) }, text));
-  }
-  return notes;
-}
-
-/** Notes about a result. */
-export function notesOf(
-  tensors: readonly PlannedTensor[],
-  left: readonly Left[],
-  choices: SafetensorsOptions & { readonly to: string },
-): readonly Note[] {
-  const converted = tensors.filter(({ form }) => form.codec === 'compressed-tensors');
-  return [...notesOnReaders(tensors, converted, choices), ...notesOnLeft(converted, left, choices.to)];
 }

@@ -28,11 +28,10 @@ import {
   statisticsEntries,
 } from '../statistics-options.js';
 import { checkConfig, configSidecar } from './config.js';
-import { codesOf, integersOf, isTarget, safetensorsTargets } from './targets.js';
+import { codesOf, integersOf, isTarget, safetensorsTargets, takesOption } from './targets.js';
 
-/** Targets with codes, and those of them with integer codes. */
-const withCodes = safetensorsTargets.filter((to) => codesOf(to) !== undefined);
-const integers = withCodes.filter((to) => integersOf(to) !== undefined);
+/** Targets that take an option. */
+const takers = (option: string) => safetensorsTargets.filter((to) => takesOption(to, option));
 
 /** True if codes are stored one per byte; otherwise integers are packed. */
 export function hasByteCodes({ packed, activations }: SafetensorsOptions): boolean {
@@ -205,18 +204,10 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
   },
 });
 
-/** Programs that read a result. Codes need a reader of compressed-tensors' layout. */
-export function readers(to: string, file: string): readonly Reader[] {
-  const here = {
-    program: 'Scalepoint',
-    code: `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`,
-  };
-  if (codesOf(to) === undefined) {
-    const code = `from safetensors.torch import load_file\ntensors = load_file("${file}")`;
-    return [{ program: 'Python', code, needs: 'Everything that reads safetensors reads this file.' }, here];
-  }
-  const needs = "Save config.json into the model's folder as well, in place of the one there.";
-  return [{ program: 'vLLM', code: 'vllm serve ./FOLDER', needs }, here];
+/** This package as a reader of a result. */
+export function hereReader(file: string): Reader {
+  const code = `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`;
+  return { program: 'Scalepoint', code };
 }
 
 // ----------------------------------------------------------------------------------------------------------- what goes together
@@ -228,8 +219,8 @@ function checkRule({ to, granularity }: { readonly to?: unknown; readonly granul
     throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to);
   }
   if (granularity === undefined) return;
-  if (integersOf(to) === undefined) {
-    throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, ...integers), to);
+  if (!takesOption(to, 'granularity')) {
+    throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, ...takers('granularity')), to);
   }
   checkGranularity(granularity, `${path}.granularity`);
 }
@@ -239,17 +230,20 @@ function targetsIn({ to, rules = [] }: Choices): string[] {
   return [to, ...rules.flatMap((rule) => (rule.keep ? [] : [rule.to]))];
 }
 
+/** Options of codes, in the order in which they are checked. */
+const codeOptions = ['granularity', 'scheme', 'packed', 'range', 'importance', 'method', 'activations'] as const;
+
 /** Refuses options that do not apply to any of the targets. */
 function checkUse(choices: Choices): void {
-  const { to, scheme, granularity, range, packed, activations, include, importance, method } = choices;
+  const { to, scheme, granularity, packed, include } = choices;
   const all = targetsIn(choices);
   // Rules select their weights themselves.
-  if (include !== undefined && codesOf(to) === undefined) throw rangeError('include', onlyWith('to', ...withCodes), to);
+  if (include !== undefined && !takesOption(to, 'include')) {
+    throw rangeError('include', onlyWith('to', ...takers('include')), to);
+  }
   if (all.some((target) => integersOf(target) !== undefined)) return;
-  const float8 = all.find((target) => codesOf(target) !== undefined);
-  const refuse = (option: string, ...targets: string[]) => {
-    throw rangeError(option, onlyWith('to', ...targets), to);
-  };
+  const float8 = all.find((target) => codesOf(target)?.kind === 'floats');
+  const has: string[] = [];
   if (float8 !== undefined) {
     // Allow the values that float8 has anyway.
     const beside: Hint = { kind: 'with', options: [mention('to', float8)] };
@@ -258,15 +252,14 @@ function checkUse(choices: Choices): void {
     }
     if (scheme === 'asymmetric') throw rangeError('scheme', oneOf(['symmetric']), scheme, beside);
     if (packed === true) throw rangeError('packed', without('to', float8), packed);
-  } else {
-    if (granularity !== undefined) refuse('granularity', ...integers);
-    if (scheme !== undefined) refuse('scheme', ...integers);
-    if (packed !== undefined) refuse('packed', ...integers);
+    has.push('granularity', 'scheme', 'packed');
   }
-  if (range !== undefined) refuse('range', ...integers);
-  if (importance !== undefined) refuse('importance', ...integers);
-  if (method !== undefined) refuse('method', ...integers);
-  if (activations !== undefined) refuse('activations', 'int8');
+  for (const option of codeOptions) {
+    if (choices[option] === undefined || has.includes(option)) continue;
+    if (!all.some((target) => takesOption(target, option))) {
+      throw rangeError(option, onlyWith('to', ...takers(option)), to);
+    }
+  }
 }
 
 /** True if the option applies to weights that become `to`: the target of the options; if that has no granularity, the integers of rules. */

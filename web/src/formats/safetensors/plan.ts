@@ -1,11 +1,9 @@
 /**
- * Plans safetensors results: floats of another type, or integers or float8 with scales in the layout of compressed-tensors, which vLLM,
- * transformers and llama.cpp's converter load. Names, shapes, offsets and the configuration follow from the headers of the input.
- * Reference: github.com/vllm-project/compressed-tensors at ac8e2ba8.
+ * Plans safetensors results: floats of another type, or codes in the layout of the target. Names, shapes, offsets and the configuration
+ * follow from the headers of the input, and from the files beside it.
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
-import type { Part } from '../../codecs/codec.js';
-import type { CompressedForm } from '../../codecs/compressed-tensors.js';
+import type { Form, Part } from '../../codecs/codec.js';
 import {
   type FilePlan,
   fileName,
@@ -16,32 +14,23 @@ import {
   type Segment,
   type SourceTensor,
 } from '../format.js';
-import { type PlanChoices, type Rule, ruleFor } from '../options.js';
+import { type Rule, ruleFor } from '../options.js';
 import { cachedReason, dtypeReason, nonFloatReason, type Reason, rankReason, reasons } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import type { Statistics } from '../statistics.js';
-import { type Copies, compareNames, convertedLogical, elementCount, keptTensor } from '../tensors.js';
+import { type Copies, compareNames, convertedLogical, elementCount, keptTensor, partName } from '../tensors.js';
 import type { WeightNames } from '../weight-names.js';
-import { describe } from './config.js';
 import type { TensorDType } from './header.js';
 import { SafetensorsInputStatistics } from './inputs.js';
-import { keeperByName, linearOnly } from './keep.js';
-import { type Left, notesOf } from './notes.js';
-import { granularityOf, hasByteCodes, hasSharedGranularity, type SafetensorsOptions } from './options.js';
+import { keeperByName } from './keep.js';
+import type { Fields, LayoutPlan, LayoutStart, SafetensorsChoices, Weight } from './layouts/layout.js';
+import { isCoded, layoutOf, writerOf } from './layouts/registry.js';
+import { sourceNotes } from './layouts/source-note.js';
+import { type Left, notesOnLeft } from './notes.js';
+import { granularityOf, hasSharedGranularity } from './options.js';
 import { own } from './reasons.js';
-import {
-  castOf,
-  codesOf,
-  type FloatCodes,
-  type IntegerCodes,
-  integersOf,
-  type SafetensorsTarget,
-  safetensorsTargets,
-} from './targets.js';
+import { castOf, safetensorsTargets, takesOption } from './targets.js';
 import { layoutListed } from './write-header.js';
-
-/** Checked choices for a safetensors result. */
-export type SafetensorsChoices = PlanChoices<SafetensorsOptions, SafetensorsTarget>;
 
 /** Types that can be converted. */
 const floatTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
@@ -57,16 +46,12 @@ function strangeType(dtype: string): Reason {
 }
 
 /** A tensor with its choice before the others are known. */
-interface Wish {
-  readonly source: LogicalTensor;
+interface Wish extends Weight {
   /** The stored tensor, if it is a single one without scales. */
   readonly stored: SourceTensor | undefined;
-  /** Type of the floats; for codes, the type of their scales. */
-  readonly dtype: string;
   /** Bytes of the floats. */
   readonly bytes: number;
   readonly rule: Rule | undefined;
-  readonly to: string;
   /** Reason to keep it. */
   kept: Reason | undefined;
   /** Option that would convert it, if there is one. */
@@ -75,10 +60,10 @@ interface Wish {
 
 function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish {
   const { tensor } = source.parts[0] as LogicalTensor['parts'][number];
-  const isStored = source.form.codec !== 'compressed-tensors';
-  const stored = isStored ? tensor : undefined;
-  const dtype = isStored ? tensor.dtype : (source.form as CompressedForm).scale;
-  const bytes = isStored ? tensor.bytes : (elementCount(source.shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
+  const layout = layoutOf(source.form);
+  const stored = layout === undefined ? tensor : undefined;
+  const dtype = layout === undefined ? tensor.dtype : layout.floats(source.form);
+  const bytes = layout === undefined ? tensor.bytes : (elementCount(source.shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
   return { source, stored, dtype, bytes, rule, to, kept: undefined, left: undefined };
 }
 
@@ -93,22 +78,19 @@ class Planner {
   readonly #choices: SafetensorsChoices;
   readonly #isModel: boolean;
   readonly #makeParts: PartsOf;
-  /** Forms, made once and shared by tensors. */
-  readonly #forms = new Map<string, CompressedForm>();
   readonly #casts: Readonly<Record<CastType, CastForm>> = {
     F32: { codec: 'cast', to: 'F32' },
     F16: { codec: 'cast', to: 'F16' },
     BF16: { codec: 'cast', to: 'BF16' },
   };
-  readonly #parts = new Map<CompressedForm | CastForm, PartsByShape>();
+  readonly #parts = new Map<Form, PartsByShape>();
   readonly #copies: Copies = new Map();
   readonly #ends = new Map<string, boolean>();
   readonly #tensors: readonly LogicalTensor[];
   #names: ReadonlySet<string> | undefined;
-  /** The last form with its key. Consecutive tensors often share one. */
-  #lastForm: { readonly to: string; readonly dtype: string; readonly form: CompressedForm } | undefined;
+  /** Undefined without targets of codes. */
+  readonly #layout: LayoutPlan | undefined;
   readonly #keptByName: (name: string) => Reason | undefined;
-  readonly #notLinear: (name: string, shape: readonly number[]) => Reason | undefined;
 
   readonly #inputs: SafetensorsInputStatistics | undefined;
 
@@ -119,14 +101,15 @@ class Planner {
     isModel: boolean,
     partsOf: PartsOf,
     inputs: SafetensorsInputStatistics | undefined,
+    layout: LayoutPlan | undefined,
   ) {
     this.#choices = choices;
     this.#inputs = inputs;
     this.#isModel = isModel;
     this.#makeParts = partsOf;
     this.#tensors = tensors;
-    this.#keptByName = isModel ? keeperByName(tensors) : () => undefined;
-    this.#notLinear = isModel ? linearOnly(tensors) : () => undefined;
+    this.#layout = layout;
+    this.#keptByName = isModel ? (layout?.keptByName ?? keeperByName(tensors)) : () => undefined;
   }
 
   decide(): { readonly planned: readonly PlannedTensor[]; readonly left: readonly Left[] } {
@@ -141,9 +124,10 @@ class Planner {
       }
       const cast = castOf(wish.to);
       if (cast !== undefined) return this.#cast(source, cast);
-      const form = this.#formOf(wish, groupSizes.get(wish.to));
-      const groups = this.#uncutGroups(wish, form);
-      const misfit = this.#misfit(wish, groups === undefined ? form : this.#formWith(wish, undefined));
+      const groupSize = this.#groupSizeOf(wish, groupSizes.get(wish.to));
+      const groups = this.#uncutGroups(wish, groupSize);
+      const form = this.#formOf(wish, groups === undefined ? groupSize : undefined);
+      const misfit = this.#misfit(wish, form);
       if (misfit !== undefined) return this.#keep(wish, misfit);
       if (groups !== undefined) {
         const reason = { kind: 'notDivisible', dimension: source.shape.at(-1) as number, by: groups.size } as const;
@@ -151,7 +135,7 @@ class Planner {
         return this.#keep(wish, reason);
       }
       const converted = convertedLogical(source, form, this.#partsOf(source.shape, form));
-      return this.#inputs?.weighed(converted, form) ?? converted;
+      return this.#inputs?.weighed(converted, this.#layout?.weighing) ?? converted;
     });
     return { planned, left };
   }
@@ -161,15 +145,15 @@ class Planner {
     const { source, bytes, left: by } = wish;
     if (by === undefined) return [];
     // Default groups adapt to the rows that become codes.
-    const form = this.#formOf(wish, this.#hasChoice(wish) ? undefined : usual);
-    const groups = this.#uncutGroups(wish, form);
-    const misfit = this.#misfit(wish, groups === undefined ? form : this.#formWith(wish, undefined));
+    const groupSize = this.#groupSizeOf(wish, this.#hasChoice(wish) ? undefined : usual);
+    const groups = this.#uncutGroups(wish, groupSize);
+    const misfit = this.#misfit(wish, this.#formOf(wish, groups === undefined ? groupSize : undefined));
     const fits = misfit === undefined || (by === 'rule' && misfit.kind === 'notSmaller');
     return fits ? [{ source, bytes, reason, by, groups }] : [];
   }
 
-  /** The groups of a form, with the option that sets them, if they do not divide the rows of a weight. */
-  #uncutGroups({ source, to, rule }: Wish, { groupSize }: CompressedForm): Left['groups'] {
+  /** Groups, with the option that sets them, if they do not divide the rows of a weight. */
+  #uncutGroups({ source, to, rule }: Wish, groupSize: number | undefined): Left['groups'] {
     if (groupSize === undefined || (source.shape.at(-1) as number) % groupSize === 0) return undefined;
     const { rules = [] } = this.#choices;
     const isShared = rule?.granularity === undefined && hasSharedGranularity(this.#choices, to);
@@ -177,7 +161,7 @@ class Planner {
     return { path, size: groupSize };
   }
 
-  #partsOf(shape: readonly number[], form: CompressedForm | CastForm): readonly Part[] {
+  #partsOf(shape: readonly number[], form: Form): readonly Part[] {
     let known = this.#parts.get(form);
     if (known === undefined) {
       known = { byArray: new Map(), byNumbers: new Map() };
@@ -214,6 +198,7 @@ class Planner {
     if (shape.length === 0) wish.kept = rankReason(0);
     else if (bytes === 0) wish.kept = reasons.empty;
     else if (shape.length === 1) wish.kept = this.#keptByName(name) ?? rankReason(1);
+    else wish.kept = this.#layout?.obstacle?.(wish);
     if (wish.kept !== undefined || rule !== undefined) return;
     wish.kept = this.#keptByName(name);
     if (wish.kept !== undefined) {
@@ -221,22 +206,23 @@ class Planner {
       if (wish.kept.kind !== 'scale' && wish.kept.kind !== 'zeroPoint') wish.left = 'rule';
       return;
     }
-    wish.kept = this.#choices.include === 'all' ? undefined : this.#notLinear(name, shape);
-    if (wish.kept !== undefined) wish.left = 'include';
+    wish.kept = this.#layout?.notLinear?.(name, shape);
+    if (wish.kept !== undefined && takesOption(wish.to, 'include')) wish.left = 'include';
+    if (wish.kept !== undefined) return;
     // Quantize float64 from a .npy file: it is numpy's default type, and the file was chosen for quantizing.
-    else if (this.#isModel && dtype === 'F64') {
+    if (this.#isModel && dtype === 'F64') {
       wish.kept = dtypeReason(dtype);
       wish.left = 'rule';
     }
   }
 
   /** Reason why codes of a tensor cannot be stored, or do not pay. */
-  #misfit({ source, bytes, rule }: Wish, form: CompressedForm): Reason | undefined {
+  #misfit({ source, bytes, rule }: Wish, form: Form): Reason | undefined {
     const parts = this.#partsOf(source.shape, form);
     let size = 0;
     for (const part of parts) {
       const { role, suffix } = part;
-      if (this.#isEnd(suffix) && this.#hasName(source.name + suffix)) return own({ kind: 'nameTaken', role });
+      if (this.#isEnd(suffix) && this.#hasName(partName(source.name, part))) return own({ kind: 'nameTaken', role });
       size += part.bytes;
     }
     return rule === undefined && size >= bytes ? reasons.notSmaller : undefined;
@@ -271,7 +257,7 @@ class Planner {
     }
     return new Map(
       safetensorsTargets.map((to) => {
-        const [first, ...others] = integersOf(to)?.groupSizes ?? [];
+        const [first, ...others] = this.#layout?.groupSizes(to) ?? [];
         const lengths = [...(rows.get(to) ?? [])];
         const divides = (size: number | undefined) => lengths.every((columns) => columns % (size ?? 1) === 0);
         return [to, others.length === 0 ? first : [first, ...others].find(divides)];
@@ -281,8 +267,8 @@ class Planner {
 
   /** True if a weight gets groups of a default size. */
   #hasChoice(wish: Wish): boolean {
-    const sizes = integersOf(wish.to)?.groupSizes.length ?? 0;
-    return sizes > 1 && !hasByteCodes(this.#choices) && this.#asked(wish) === undefined;
+    const sizes = this.#layout?.groupSizes(wish.to).length ?? 0;
+    return sizes > 1 && this.#asked(wish) === undefined;
   }
 
   /** Requested granularity. */
@@ -290,44 +276,18 @@ class Planner {
     return granularityOf(this.#choices, to, rule);
   }
 
-  /** Elements that share a scale; undefined for whole rows. */
+  /** Elements that share a scale; undefined for whole rows. @param usual that of the target, if the options leave it open */
   #groupSizeOf(wish: Wish, usual: number | undefined): number | undefined {
+    if ((this.#layout?.groupSizes(wish.to).length ?? 0) === 0) return undefined;
     const asked = this.#asked(wish);
     // Use whole rows where groups would cross inner dimensions.
     if (wish.source.shape.length !== 2 || asked?.kind === 'per-channel') return undefined;
     return asked === undefined ? usual : asked.groupSize;
   }
 
-  /** @param usual group size if the options leave it open; undefined for whole rows */
-  #formOf(wish: Wish, usual: number | undefined): CompressedForm {
-    const hasGroups = integersOf(wish.to) !== undefined && !hasByteCodes(this.#choices);
-    return this.#formWith(wish, hasGroups ? this.#groupSizeOf(wish, usual) : undefined);
-  }
-
-  #formWith({ to, dtype }: Wish, groupSize: number | undefined): CompressedForm {
-    const last = this.#lastForm;
-    if (last?.to === to && last.dtype === dtype && last.form.groupSize === groupSize) return last.form;
-    const key = `${to} ${dtype} ${groupSize}`;
-    const form = this.#forms.get(key) ?? this.#newForm(to, dtype, groupSize);
-    this.#forms.set(key, form);
-    this.#lastForm = { to, dtype, form };
-    return form;
-  }
-
-  #newForm(to: string, dtype: string, groupSize: number | undefined): CompressedForm {
-    const { scheme = 'symmetric', range = 'min-max' } = this.#choices;
-    const { kind, bits } = codesOf(to) as IntegerCodes | FloatCodes;
-    const float = kind === 'floats';
-    return {
-      codec: 'compressed-tensors',
-      type: float ? 'float' : 'int',
-      bits,
-      symmetric: scheme === 'symmetric' || float,
-      groupSize,
-      packed: !float && !hasByteCodes(this.#choices),
-      scale: dtype === 'F64' ? 'F32' : (dtype as CastType),
-      ...(range === 'min-max' || float ? {} : { range }),
-    };
+  #formOf(wish: Wish, groupSize: number | undefined): Form {
+    if (this.#layout === undefined) throw new Error(`no layout has the target ${wish.to}`);
+    return this.#layout.formOf(wish, groupSize);
   }
 
   /** Keeps a tensor. Codes are restored to floats, because the configuration cannot describe copies of them. */
@@ -382,7 +342,7 @@ function layOut(
   // Lay out the header and the offsets of parts.
   const ownerOf = (index: number) => tensors[owners[index] as number] as PlannedTensor;
   const partOf = (index: number) => ownerOf(index).parts[numbers[index] as number] as StoredPart;
-  const nameOf = (index: number) => ownerOf(index).source.name + partOf(index).suffix;
+  const nameOf = (index: number) => partName(ownerOf(index).source.name, partOf(index));
   const { header, size, order, offsets } = layoutListed({ count, nameOf, kindOf: partOf }, metadata);
   // Make a segment for each part, joining consecutive known bytes.
   const segments: Segment[] = [{ at: 0, made: header }];
@@ -410,20 +370,23 @@ function layOut(
 const extension = '.safetensors';
 
 /** The index of a model's files, with the indentation and order of transformers. */
-function indexOf(tensors: readonly PlannedTensor[], fileOf: (tensor: number) => string): OutputFile {
+function indexOf(tensors: readonly PlannedTensor[], more: Fields, fileOf: (tensor: number) => string): OutputFile {
   const map: (readonly [name: string, file: string])[] = [];
   let total = 0;
   for (const [i, { source, parts }] of tensors.entries()) {
     const file = fileOf(i);
-    for (const { suffix, bytes } of parts) {
-      map.push([source.name + suffix, file]);
-      total += bytes;
+    for (const part of parts) {
+      map.push([partName(source.name, part), file]);
+      total += part.bytes;
     }
   }
   map.sort(([a], [b]) => compareNames(a, b));
   // Build the text directly: an object would move numeric names to the front.
   const lines = map.map(([name, file]) => `    ${JSON.stringify(name)}: ${JSON.stringify(file)}`);
-  const metadata = `  "metadata": {\n    "total_size": ${total}\n  }`;
+  const facts = Object.entries({ total_size: total, ...more }).map(
+    ([key, value]) => `    ${JSON.stringify(key)}: ${JSON.stringify(value)}`,
+  );
+  const metadata = `  "metadata": {\n${facts.join(',\n')}\n  }`;
   const bytes = new TextEncoder().encode(`{\n${metadata},\n  "weight_map": {\n${lines.join(',\n')}\n  }\n}\n`);
   return { suffix: '.index.json', isIndex: true, size: bytes.length, segments: [{ at: 0, bytes }] };
 }
@@ -439,9 +402,10 @@ function filesOf(
   metadata: Readonly<Record<string, string>>,
   choices: SafetensorsChoices,
   output: string,
+  layout: LayoutPlan | undefined,
 ): OutputFile[] {
   const sizes = tensors.map(storedSize);
-  const limit = shardLimit(choices, sizes);
+  const limit = shardLimit(choices, sizes) ?? layout?.shardBytes;
   const begins = limit === undefined ? [0] : shardsOf(sizes, limit);
   if (begins.length === 1) return [{ suffix: '', ...layOut(tensors, metadata) }];
   const files = begins.map((begin, i): OutputFile => {
@@ -450,11 +414,24 @@ function filesOf(
   });
   const names = files.map((file) => fileName(output, file));
   let shard = 0;
-  const index = indexOf(tensors, (tensor) => {
+  const index = indexOf(tensors, layout?.indexMetadata?.(tensors) ?? {}, (tensor) => {
     while (tensor >= (begins[shard + 1] ?? tensors.length)) shard++;
     return names[shard] as string;
   });
   return [index, ...files];
+}
+
+/** What a plan needs besides tensors and choices. */
+interface PlanSetting {
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly partsOf: PartsOf;
+  /** False for a bare array, whose name has no meaning and which has no configuration. */
+  readonly isModel: boolean;
+  /** Name of the result, from which those of its files derive. @defaultValue model.safetensors */
+  readonly output?: string | undefined;
+  readonly inputs?: NamedStatistics;
+  /** Objects in the JSON files beside the model that the writer of its layout reads. */
+  readonly beside?: LayoutStart['beside'];
 }
 
 /**
@@ -469,36 +446,36 @@ function filesOf(
  *
  * Floats: every F32, F64, F16 and BF16 tensor is cast.
  * @param tensors plain tensors, and codes together with their scales if they are to be quantized again
- * @param isModel false for a bare array, whose name has no meaning and which has no configuration
- * @param output the name of the result, from which those of its files derive
  * @throws ScalepointError `BAD_FILE` if the header is too long, or if the statistics are those of another model
  */
 export function planSafetensors(
   tensors: readonly LogicalTensor[],
-  metadata: Readonly<Record<string, string>>,
   choices: SafetensorsChoices,
-  partsOf: PartsOf,
-  isModel = true,
-  output = `model${extension}`,
-  { statistics, names }: NamedStatistics = { statistics: {} },
+  { metadata, partsOf, isModel, output = `model${extension}`, inputs: named, beside = new Map() }: PlanSetting,
 ): FilePlan {
+  const { statistics = {}, names } = named ?? {};
   const inputs = statistics.importance && new SafetensorsInputStatistics(statistics, choices, names);
-  const { planned, left } = new Planner(tensors, choices, isModel, partsOf, inputs).decide();
-  const quantizationConfig = isModel ? describe(planned, choices.activations) : undefined;
+  const layout = writerOf(choices)?.plan({ tensors, choices, isModel, beside });
+  const all = layout?.tensors ?? tensors;
+  const { planned, left } = new Planner(all, choices, isModel, partsOf, inputs, layout).decide();
+  const converted = planned.filter(isCoded);
   return {
     format: 'safetensors',
-    files: filesOf(planned, metadata, choices, output),
+    files: filesOf(planned, layout?.metadata?.(metadata) ?? metadata, choices, output, layout),
     tensors: planned,
     ...(planned.some(({ moments }) => moments !== undefined) ? { data: statistics.moments?.file } : {}),
     notes: [
+      ...(choices.to === 'copy' ? [] : sourceNotes(all)),
       ...(inputs?.notes() ?? []),
-      ...(isModel && choices.to !== 'copy' ? notesOf(planned, left, choices) : []),
+      ...(isModel && choices.to !== 'copy'
+        ? [...(layout?.notes(planned) ?? []), ...notesOnLeft(converted, left, choices.to)]
+        : []),
       ...largeNote(
         choices,
         planned.map(({ source }) => source),
         planned.map(storedSize),
       ),
     ],
-    sidecars: quantizationConfig === undefined ? [] : [{ option: 'config', value: quantizationConfig }],
+    sidecars: isModel ? (layout?.sidecars(planned) ?? []) : [],
   };
 }

@@ -3,16 +3,13 @@
  * Reference: layouts of github.com/vllm-project/compressed-tensors at ac8e2ba8, bitsandbytes-foundation/bitsandbytes at 95f9af30,
  * AutoGPTQ/AutoGPTQ at 9f7d3707, casper-hansen/AutoAWQ at 88e4c76b, and other writers.
  */
-import { tileElements } from '../../codecs/codec.js';
-import type { CompressedForm } from '../../codecs/compressed-tensors.js';
-import { mostCodesPerWord } from '../../codecs/compressed-tensors-codes.js';
-import { elementsOf } from '../../codecs/elements.js';
 import { ScalepointError } from '../../core/errors.js';
 import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
 import { plainTensor } from '../tensors.js';
-import { safetensorsLogicalTensors } from './logical.js';
+import { layoutOf } from './layouts/registry.js';
+import { readTensors } from './logical.js';
 
 /** Method by which a weight was quantized, derived from names. */
 type Method =
@@ -38,11 +35,6 @@ function methodText(method: Method): string {
     case 'unknown':
       return 'by a method that is not known here';
   }
-}
-
-/** True if weights of a method may be in a supported layout. */
-function mayBeDecoded(method: Method): boolean {
-  return method.kind === 'compressed' || (method.kind === 'floats' && method.bits === 8);
 }
 
 /** A weight that is quantized already. */
@@ -119,16 +111,6 @@ function findQuantized(tensors: readonly SourceTensor[]): QuantizedWeight | unde
 }
 
 /**
- * True if codes can be cut into tiles for every target. Rows that share words of zero points stay together, and groups of both sides must
- * end at the same columns.
- */
-function canBeCut({ shape, form }: LogicalTensor): boolean {
-  const { packed, symmetric, groupSize = 1 } = form as CompressedForm;
-  if (elementsOf(shape.slice(1)) * mostCodesPerWord <= tileElements) return true;
-  return (!packed || symmetric) && tileElements % groupSize === 0;
-}
-
-/**
  * Tensors of a model as floats, in file order. With `requantize`, these include codes together with their scales.
  * @throws ScalepointError `UNSUPPORTED_DTYPE` for quantized weights without `requantize`, or in an unsupported layout
  */
@@ -139,16 +121,12 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
   const found = findQuantized(model.tensors);
   if (found === undefined) return model.tensors.map(plainTensor);
   const { name, method } = found;
-  const logical = requantize || mayBeDecoded(method) ? await safetensorsLogicalTensors(model) : [];
-  const codes = logical.filter(({ form }) => form.codec === 'compressed-tensors');
-  const parts = new Set(codes.flatMap((tensor) => tensor.parts.map(({ tensor }) => tensor.name)));
-  const rest = findQuantized(model.tensors.filter((tensor) => !parts.has(tensor.name)));
-  if (rest !== undefined || codes.length === 0) {
+  const { tensors, taken, refused } = await readTensors(model);
+  const rest = findQuantized(model.tensors.filter((tensor) => !taken.has(tensor.name)));
+  if (rest !== undefined || taken.size === 0) {
     const { name: where, method: its } = rest ?? found;
-    fail(
-      where,
-      `it is quantized already (${methodText(its)}), in a layout that cannot be decoded here; start from the model in floats`,
-    );
+    const why = refused.get(where) ?? 'in a layout that cannot be decoded here; start from the model in floats';
+    fail(where, `it is quantized already (${methodText(its)}), ${why}`);
   }
   if (!requantize) {
     fail(name, `it is quantized already (${methodText(method)})`, {
@@ -157,10 +135,10 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
       effect: 'starts from the values of the codes, which adds to their errors',
     });
   }
-  const long = codes.find((tensor) => !canBeCut(tensor));
+  const long = tensors.find((tensor) => layoutOf(tensor.form)?.canBeCut?.(tensor) === false);
   if (long !== undefined)
     fail(long.name, 'it is quantized already, and its rows or groups are too long to be decoded in tiles');
   const places = new Map(model.tensors.map((tensor, i) => [tensor.name, i]));
   const placeOf = ({ parts: [first] }: LogicalTensor) => places.get(first?.tensor.name ?? '') ?? 0;
-  return logical.sort((a, b) => placeOf(a) - placeOf(b));
+  return [...tensors].sort((a, b) => placeOf(a) - placeOf(b));
 }

@@ -2,13 +2,17 @@
 import type { Format } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import { plainTensor } from '../tensors.js';
+import type { Fields } from './layouts/layout.js';
+import { writerOf } from './layouts/registry.js';
 import { safetensorsLogicalTensors } from './logical.js';
 import { openSafetensors } from './open.js';
-import { options, readers, type SafetensorsOptions, type SafetensorsSidecars } from './options.js';
+import { options, type SafetensorsOptions, type SafetensorsSidecars } from './options.js';
 import { planSafetensors } from './plan.js';
 import { tensorsAsFloats } from './quantized.js';
+import { readers } from './readers.js';
 import { safetensorsReasonText } from './reasons.js';
 import { safetensorsSignature } from './signature.js';
+import { jsonBeside } from './stored-model.js';
 import { mixtureOf, type SafetensorsTarget, safetensorsTargets, targets } from './targets.js';
 import { verifySafetensors } from './verify.js';
 
@@ -52,6 +56,18 @@ export const safetensors: Format<
     const metadata = model.metadata as Readonly<Record<string, string>>;
     const statistics = await readStatistics(choices, readOptionFile);
     const names = statistics.importance === undefined ? undefined : await weightNames();
-    return planSafetensors(tensors, metadata, choices, partsOf, true, output, { statistics, names });
+    const beside = new Map<string, Fields>();
+    for (const file of writerOf(choices)?.reads ?? []) {
+      const content = await jsonBeside(model, file);
+      if (content !== undefined) beside.set(file, content);
+    }
+    return planSafetensors(tensors, choices, {
+      metadata,
+      partsOf,
+      isModel: true,
+      output,
+      inputs: { statistics, names },
+      beside,
+    });
   },
 };

@@ -14,17 +14,16 @@ export interface IntegerCodes {
 }
 
 /** Float8 codes with a scale for each row. */
-export interface FloatCodes {
+interface FloatCodes {
   readonly kind: 'floats';
   readonly bits: 8;
 }
 
+/** Codes of a target, of a kind for each layout; those of compressed-tensors are the first two. */
+export type StoredCodes = IntegerCodes | FloatCodes;
+
 /** Contents of a target: codes, floats of another type, or copies. */
-type Stores =
-  | IntegerCodes
-  | FloatCodes
-  | { readonly kind: 'cast'; readonly type: CastType }
-  | { readonly kind: 'copy' };
+type Stores = StoredCodes | { readonly kind: 'cast'; readonly type: CastType } | { readonly kind: 'copy' };
 
 interface TargetFacts extends Omit<Target, 'name'> {
   readonly stores: Stores;
@@ -110,8 +109,16 @@ function storesOf<Kind extends Stores['kind']>(to: unknown, kind: Kind): Extract
 /** The integer codes that a target stores. */
 export const integersOf = (to: unknown): IntegerCodes | undefined => storesOf(to, 'integers');
 
-/** The codes that a target stores, integers or floats. */
-export const codesOf = (to: unknown): IntegerCodes | FloatCodes | undefined => integersOf(to) ?? storesOf(to, 'floats');
+/** The codes that a target stores. */
+export function codesOf(to: unknown): StoredCodes | undefined {
+  const stores = factsOf(to)?.stores;
+  return stores === undefined || stores.kind === 'cast' || stores.kind === 'copy' ? undefined : stores;
+}
+
+/** True if an option applies to a target. */
+export function takesOption(to: unknown, option: string): boolean {
+  return factsOf(to)?.options.includes(option) ?? false;
+}
 
 /** The type that a target casts floats to. */
 export const castOf = (to: unknown): CastType | undefined => storesOf(to, 'cast')?.type;

@@ -1,0 +1,90 @@
+/** Compares codes in the layout of compressed-tensors with their configuration. */
+import type { CompressedForm } from '../../../../codecs/compressed-tensors.js';
+import { show } from '../../../../core/show.js';
+import type { Finding, LogicalTensor } from '../../../format.js';
+import { NamePattern } from '../../../name-pattern.js';
+import { isFields } from '../../stored-model.js';
+import { noteFound, problemFound } from '../findings.js';
+import type { Fields } from '../layout.js';
+
+const listOf = (value: unknown): readonly string[] =>
+  Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
+
+/** A tensor that holds codes. */
+interface Coded extends LogicalTensor {
+  readonly form: CompressedForm;
+}
+
+/** The expressions of a configuration. Undefined for those that only Python supports. */
+type Patterns = Map<string, NamePattern | undefined>;
+
+/** True if an entry of a configuration matches a module: by its name, or by an expression at its start. */
+function means(entry: string, module: string, patterns: Patterns): boolean {
+  if (!entry.startsWith('re:')) return entry === module;
+  if (!patterns.has(entry)) patterns.set(entry, patternIn(entry));
+  return patterns.get(entry)?.test(module) ?? false;
+}
+
+function patternIn(entry: string): NamePattern | undefined {
+  try {
+    return new NamePattern(`^(?:${entry.slice(3)})`, 'ignore');
+  } catch {
+    return undefined;
+  }
+}
+
+/** Group of a module. Matches by name override those by class. */
+function groupOf(groups: readonly Fields[], module: string, patterns: Patterns): Fields | undefined {
+  const classes = ['Linear', 'Embedding'];
+  return (
+    groups.find(({ targets }) => listOf(targets).some((target) => means(target, module, patterns))) ??
+    groups.find(({ targets }) => listOf(targets).some((target) => classes.includes(target)))
+  );
+}
+
+/** Findings for a group that contradicts a weight. */
+function differences({ name, shape, form }: Coded, weights: Fields, format: unknown): Finding[] {
+  const { type, bits, symmetric, groupSize, packed } = form;
+  const found: Finding[] = [];
+  const add = (key: string, stated: unknown, actual: unknown, text: string) =>
+    found.push(problemFound('configDiffers', `config.json says ${text}`, { tensor: name, key, stated, actual }));
+  const expect = (key: string, actual: unknown) => {
+    const stated = weights[key];
+    if (stated !== actual) add(key, stated, actual, `${key} ${show(stated)}, but it is ${show(actual)}`);
+  };
+  expect('num_bits', bits);
+  expect('type', type);
+  expect('symmetric', symmetric);
+  // A group of a whole row equals one scale per row.
+  const whole = groupSize === undefined && weights.group_size === shape[1];
+  if (groupSize !== undefined) expect('group_size', groupSize);
+  else if (weights.strategy === 'group' && !whole) expect('strategy', 'channel');
+  if (typeof format === 'string' && (format === 'pack-quantized') !== packed) {
+    const are = packed ? 'packed' : 'not packed';
+    add('format', format, are, `format ${show(format)}, but the codes are ${are}`);
+  }
+  return found;
+}
+
+/** Compares weights with the `quantization_config` that describes them. */
+export function verifyCompressed(coded: readonly LogicalTensor[], quantization: Fields): Finding[] {
+  const { config_groups: groups, ignore, format } = quantization;
+  const known = isFields(groups) ? Object.values(groups).filter(isFields) : [];
+  const patterns: Patterns = new Map();
+  return coded.flatMap((tensor): Finding[] => {
+    const { name } = tensor;
+    if (!name.endsWith('.weight')) {
+      return [
+        noteFound('notNameable', 'config.json cannot refer to it: its name does not end in .weight', { tensor: name }),
+      ];
+    }
+    const module = name.slice(0, -'.weight'.length);
+    if (listOf(ignore).some((entry) => means(entry, module, patterns))) {
+      return [problemFound('ignored', 'config.json says that it holds no codes (ignore)', { tensor: name })];
+    }
+    const group = groupOf(known, module, patterns);
+    if (group === undefined) return [problemFound('noGroup', 'no group of config.json names it', { tensor: name })];
+    const weights = isFields(group.weights) ? group.weights : {};
+    return differences(tensor as Coded, weights, group.format ?? format);
+  });
+}

@@ -1,0 +1,33 @@
+/** All layouts of quantized safetensors. A new one is added to the list below; those that look at fewer tensors come first. */
+import type { Form } from '../../../codecs/codec.js';
+import type { LogicalTensor } from '../../format.js';
+import { codesOf } from '../targets.js';
+import { compressedTensorsLayout } from './compressed-tensors/layout.js';
+import type { Layout, SafetensorsChoices } from './layout.js';
+
+export const layouts: readonly Layout[] = [compressedTensorsLayout];
+
+const byCodec = new Map(layouts.flatMap((layout) => layout.codecs.map((codec): [string, Layout] => [codec, layout])));
+
+/** The layout of a form; undefined for floats and other plain elements. */
+export function layoutOf({ codec }: Form): Layout | undefined {
+  return byCodec.get(codec);
+}
+
+/** True for a weight that is stored in a layout. */
+export const isCoded = ({ form }: Pick<LogicalTensor, 'form'>): boolean => byCodec.has(form.codec);
+
+/** The writer of the codes of a target; undefined for other targets. */
+export function writerFor(to: unknown): Layout['writer'] {
+  const kind = codesOf(to)?.kind;
+  return kind && layouts.find(({ writer }) => writer?.stores.includes(kind))?.writer;
+}
+
+/** The writer of a result, whose codes all have one layout; undefined without codes. */
+export function writerOf({ to, rules = [] }: Pick<SafetensorsChoices, 'to' | 'rules'>): Layout['writer'] {
+  for (const target of [to, ...rules.map((rule) => rule.to)]) {
+    const writer = writerFor(target);
+    if (writer !== undefined) return writer;
+  }
+  return undefined;
+}
