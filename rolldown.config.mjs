@@ -1,6 +1,8 @@
 import { fileURLToPath } from 'node:url';
 
 // How the JavaScript of the package is bundled. Emscripten's glue is a chunk of its own, so that code that only reads headers does not load it.
+// The code of arrays is one chunk. Bundlers of apps leave out the parts that an app does not call, but they cut an app between the chunks
+// that its files on demand share and those that they do not share.
 const output = {
   dir: 'dist',
   format: 'esm',
@@ -8,7 +10,12 @@ const output = {
   sourcemap: true,
   entryFileNames: '[name].js',
   chunkFileNames: 'chunk-[name].js',
-  codeSplitting: { groups: [{ name: 'core', test: /core\.mjs$/ }] },
+  codeSplitting: {
+    groups: [
+      { name: 'core', test: /core\.mjs$/ },
+      { name: 'arrays', test: /web\/src\/(arrays\/(?!hessian)|core\/(?!factor|load\.|own-wasm))/ },
+    ],
+  },
 };
 
 /**
