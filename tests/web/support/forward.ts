@@ -34,6 +34,55 @@ export interface Decoder {
   readonly reached?: (name: string, x: Float64Array) => void;
   /** The head's name, if it is not the embedding. */
   readonly headName?: string;
+  /** True if norms subtract the mean. Their biases are read where the model has some. */
+  readonly layerNorms?: boolean;
+  /** Added to the weights of norms; 1 for Gemma. */
+  readonly normPlus?: number;
+  /** Names of norms. `undefined` for those that the model lacks. */
+  readonly norms?: {
+    readonly attention?: string | undefined;
+    readonly attentionAfter?: string | undefined;
+    readonly feedForward?: string | undefined;
+    readonly feedForwardAfter?: string | undefined;
+    readonly final?: string;
+    readonly query?: string;
+    readonly key?: string;
+  };
+  /**
+   * Norms of queries and keys: over a head, over all heads together, over each head with weights of its own (in
+   * tensors, or in rows of one), or behind the rotation.
+   */
+  readonly headNorms?: 'head' | 'all' | 'each' | 'rows' | 'rotated';
+  /** True if the rotary embedding pairs neighbors. */
+  readonly neighbors?: boolean;
+  /** True if attention and feed-forward part take the same states. */
+  readonly parallel?: boolean;
+  readonly act?: (x: Float64Array) => Float64Array;
+  /** Names of the feed-forward part's matrices. Without a gate, the activation is of what `up` gives. */
+  readonly mlp?: { readonly gate?: string; readonly up: string; readonly down: string };
+  /** Names of layers, attention, its output, and the embedding. */
+  readonly prefix?: string;
+  readonly attentionPrefix?: string;
+  readonly attentionOutput?: string;
+  readonly embedding?: string;
+  /** Name of a matrix that holds queries, keys and values of one head after the other. */
+  readonly grouped?: string;
+  readonly embeddingFactor?: number;
+  readonly residualFactor?: number;
+  readonly logitFactor?: number;
+  /** Bound of queries, keys and values. */
+  readonly clamp?: number;
+  /** The rotary embedding of a layer, where it differs. */
+  readonly rotaryOf?: (layer: number) => {
+    readonly frequencies?: (frequencies: readonly number[]) => readonly number[];
+    readonly factor: number;
+  };
+  /** Name of the matrix that holds gate and up. */
+  readonly fusedName?: string;
+  /** True if queries see later tokens, too. */
+  readonly bothSides?: boolean;
+  /** A factor of the queries of a position. */
+  readonly temperature?: (position: number) => number;
 }
 
 type Vector = Float64Array;
@@ -76,18 +125,24 @@ class Reader {
     return x.map((v, i) => (v / Math.sqrt(mean + epsilon)) * (plus + values[i]!));
   }
 
-  layerNorm(name: string, x: Vector, epsilon: number): Vector {
+  layerNorm(name: string, x: Vector, epsilon: number, plus = 0): Vector {
     const mean = x.reduce((sum, v) => sum + v, 0) / x.length;
     const variance = x.reduce((sum, v) => sum + (v - mean) ** 2, 0) / x.length;
-    const [weight, bias] = [this.get(`${name}.weight`).values, this.get(`${name}.bias`).values];
-    return x.map((v, i) => ((v - mean) / Math.sqrt(variance + epsilon)) * weight[i]! + bias[i]!);
+    const weight = this.has(`${name}.weight`) ? this.get(`${name}.weight`).values : undefined;
+    const bias = this.has(`${name}.bias`) ? this.get(`${name}.bias`).values : undefined;
+    return x.map(
+      (v, i) => ((v - mean) / Math.sqrt(variance + epsilon)) * (plus + (weight?.[i] ?? 1)) + (bias?.[i] ?? 0),
+    );
   }
 }
 
 const add = (a: Vector, b: Vector) => a.map((v, i) => v + b[i]!);
 const multiply = (a: Vector, b: Vector) => a.map((v, i) => v * b[i]!);
 const silu = (x: Vector) => x.map((v) => v / (1 + Math.exp(-v)));
-const gelu = (x: Vector) => x.map((v) => 0.5 * v * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (v + 0.044715 * v ** 3))));
+export const gelu = (x: Vector) =>
+  x.map((v) => 0.5 * v * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (v + 0.044715 * v ** 3))));
+/** The square of what is above 0. */
+export const relu2 = (x: Vector) => x.map((v) => Math.max(0, v) ** 2);
 const cap = (v: number, limit: number | undefined) => (limit === undefined ? v : limit * Math.tanh(v / limit));
 
 function softmax(x: readonly number[]): number[] {
@@ -97,14 +152,21 @@ function softmax(x: readonly number[]): number[] {
   return powers.map((v) => v / sum);
 }
 
-/** Rotates the first elements of a head: element i with element i + n/2. */
-function rotate(head: Vector, position: number, frequencies: readonly number[], factor: number): Vector {
+/** Rotates the first elements of a head: element i with element i + n/2, or neighbors. */
+function rotate(
+  head: Vector,
+  position: number,
+  frequencies: readonly number[],
+  factor: number,
+  neighbors = false,
+): Vector {
   const n = frequencies.length;
   const result = Float64Array.from(head);
   for (let i = 0; i < n; i++) {
+    const [a, b] = neighbors ? [2 * i, 2 * i + 1] : [i, i + n];
     const [cos, sin] = [Math.cos(position * frequencies[i]!) * factor, Math.sin(position * frequencies[i]!) * factor];
-    result[i] = head[i]! * cos - head[i + n]! * sin;
-    result[i + n] = head[i + n]! * cos + head[i]! * sin;
+    result[a] = head[a]! * cos - head[b]! * sin;
+    result[b] = head[b]! * cos + head[a]! * sin;
   }
   return result;
 }
@@ -152,36 +214,68 @@ function attention(read: Reader, model: Decoder, prefix: string, layer: number, 
   const width = { q: heads * head, k: keyHeads * head };
   const local = model.local?.(layer);
   const plain = rotaryFrequencies(local?.theta ?? theta, rotated).map((f) => f / (local?.divisor ?? 1));
-  const frequencies = model.frequencies?.(plain) ?? plain;
+  const own = model.rotaryOf?.(layer) ?? { frequencies: model.frequencies, factor: model.rotaryFactor ?? 1 };
+  const frequencies = own.frequencies?.(plain) ?? plain;
+  const kind = model.headNorms ?? 'head';
+  const plus = plusOf(model);
+  const normed = (name: string, one: Vector, h: number): Vector => {
+    if (kind === 'each') return read.layerNorm(name.replace('#', String(h)), one, epsilon);
+    if (!read.has(`${name}.weight`)) return one;
+    if (kind === 'rows') return multiply(read.layerNorm('', one, epsilon), read.row(`${name}.weight`, h));
+    return model.layerNorms === true ? read.layerNorm(name, one, epsilon) : read.rms(name, one, epsilon, plus);
+  };
   const turn = (all: Vector, t: number, norm: string) =>
     joined(
-      slices(all, head).map((one) => {
-        const normed = read.has(`${norm}.weight`) ? read.rms(norm, one, epsilon, model.gemma ? 1 : 0) : one;
-        return (model.rotates?.(layer) ?? true) ? rotate(normed, t, frequencies, model.rotaryFactor ?? 1) : normed;
+      slices(kind === 'all' ? read.rms(norm, all, epsilon, plus) : all, head).map((one, h) => {
+        const before = kind === 'all' || kind === 'rotated' ? one : normed(norm, one, h);
+        const turned =
+          (model.rotates?.(layer) ?? true) ? rotate(before, t, frequencies, own.factor, model.neighbors) : before;
+        return kind === 'rotated' ? normed(norm, turned, h) : turned;
       }),
     );
+  const bound = (all: Vector) =>
+    all.map((v) => Math.max(-(model.clamp ?? Infinity), Math.min(model.clamp ?? Infinity, v)));
   const parts = x.map((one) => {
+    if (model.grouped !== undefined) {
+      const all = slices(read.linear(`${prefix}${model.grouped}`, one), head);
+      return [0, 1, 2].map((part) => joined(all.filter((_, i) => i % 3 === part)));
+    }
     if (!read.has(`${prefix}qkv_proj.weight`))
-      return ['q', 'k', 'v'].map((name) => read.linear(`${prefix}${name}_proj`, one));
+      return ['q', 'k', 'v'].map((name) => bound(read.linear(`${prefix}${name}_proj`, one)));
     const all = read.linear(`${prefix}qkv_proj`, one);
     return [all.slice(0, width.q), all.slice(width.q, width.q + width.k), all.slice(width.q + width.k)];
   });
   const window = model.window?.(layer) ?? Infinity;
   const mixed = attend(
-    parts.map(([q], t) => turn(q!, t, `${prefix}q_norm`)),
-    parts.map(([, k], t) => turn(k!, t, `${prefix}k_norm`)),
+    parts.map(([q], t) =>
+      turn(q!, t, `${prefix}${model.norms?.query ?? 'q_norm'}`).map((v) => v * (model.temperature?.(t) ?? 1)),
+    ),
+    parts.map(([, k], t) => turn(k!, t, `${prefix}${model.norms?.key ?? 'k_norm'}`)),
     parts.map(([, , v]) => v!),
     model,
-    (query, key) => key <= query && query - key < window,
+    model.bothSides === true
+      ? (query, key) => Math.abs(query - key) < window
+      : (query, key) => key <= query && query - key < window,
   );
-  return mixed.map((one) => read.linear(`${prefix}o_proj`, one));
+  return mixed.map((one) => read.linear(`${prefix}${model.attentionOutput ?? 'o_proj'}`, one));
 }
+
+const plusOf = ({ gemma = false, normPlus = gemma ? 1 : 0 }: Decoder) => normPlus;
 
 function feedForward(read: Reader, model: Decoder, prefix: string, x: Vector): Vector {
   if (model.experts !== undefined) return mixture(read, model, prefix, x);
-  const act = model.gemma ? gelu : silu;
-  if (read.has(`${prefix}mlp.gate_up_proj.weight`)) {
-    const both = read.linear(`${prefix}mlp.gate_up_proj`, x);
+  const act = model.act ?? (model.gemma ? gelu : silu);
+  if (model.mlp !== undefined) {
+    const { gate, up, down } = model.mlp;
+    const grown = read.linear(prefix + up, x);
+    return read.linear(
+      prefix + down,
+      gate === undefined ? act(grown) : multiply(act(read.linear(prefix + gate, x)), grown),
+    );
+  }
+  const fused = prefix + (model.fusedName ?? 'mlp.gate_up_proj');
+  if (read.has(`${fused}.weight`)) {
+    const both = read.linear(fused, x);
     const half = both.length / 2;
     return read.linear(`${prefix}mlp.down_proj`, multiply(act(both.slice(0, half)), both.slice(half)));
   }
@@ -205,26 +299,55 @@ function mixture(read: Reader, { experts, usedExperts, reached }: Decoder, prefi
     .reduce(add);
 }
 
+/** Names of the norms of Llama, or of Gemma 2 and 3. */
+const usualNorms = (gemma: boolean) => ({
+  attention: 'input_layernorm',
+  attentionAfter: gemma ? 'post_attention_layernorm' : undefined,
+  feedForward: gemma ? 'pre_feedforward_layernorm' : 'post_attention_layernorm',
+  feedForwardAfter: gemma ? 'post_feedforward_layernorm' : undefined,
+});
+
+/** The vectors of a text behind the last norm. */
+export function decoderStates(weights: Weights, model: Decoder, tokens: readonly number[]): Vector[] {
+  const read = new Reader(weights);
+  const plus = plusOf(model);
+  const norm = (name: string | undefined, all: readonly Vector[]) =>
+    name === undefined
+      ? [...all]
+      : all.map((one) =>
+          model.layerNorms === true
+            ? read.layerNorm(name, one, model.epsilon, plus)
+            : read.rms(name, one, model.epsilon, plus),
+        );
+  const names = { ...usualNorms(model.gemma === true), ...model.norms };
+  let x = tokens.map((token) => read.row(model.embedding ?? 'model.embed_tokens.weight', token));
+  const factor = model.embeddingFactor ?? (model.gemma ? Math.sqrt(x[0]!.length) : 1);
+  x = x.map((one) => one.map((v) => v * factor));
+  const residual = (all: readonly Vector[]) => all.map((one) => one.map((v) => v * (model.residualFactor ?? 1)));
+  for (let i = 0; i < model.layers; i++) {
+    const prefix = `${model.prefix ?? 'model.layers.'}${i}.`;
+    const of = (name: string | undefined) => (name === undefined ? undefined : prefix + name);
+    const grow = (all: readonly Vector[]) => all.map((one) => feedForward(read, model, prefix, one));
+    const first = norm(of(names.attention), x);
+    const attended = attention(read, model, `${prefix}${model.attentionPrefix ?? 'self_attn.'}`, i, first);
+    const mixed = residual(norm(of(names.attentionAfter), attended));
+    const before = model.parallel === true && names.feedForward === undefined ? first : undefined;
+    const states = x;
+    x = x.map((one, t) => add(one, mixed[t]!));
+    const grown = grow(before ?? norm(of(names.feedForward), model.parallel === true ? states : x));
+    const added = residual(norm(of(names.feedForwardAfter), grown));
+    x = x.map((one, t) => add(one, added[t]!));
+  }
+  return norm(names.final ?? 'model.norm', x);
+}
+
 /** Logits behind each token of a text. */
 export function decoderLogits(weights: Weights, model: Decoder, tokens: readonly number[]): Vector[] {
   const read = new Reader(weights);
-  const plus = model.gemma ? 1 : 0;
-  const norm = (name: string, all: readonly Vector[]) => all.map((one) => read.rms(name, one, model.epsilon, plus));
-  const embedding = 'model.embed_tokens.weight';
-  let x = tokens.map((token) => read.row(embedding, token));
-  if (model.gemma) x = x.map((one) => one.map((v) => v * Math.sqrt(one.length)));
-  for (let i = 0; i < model.layers; i++) {
-    const prefix = `model.layers.${i}.`;
-    let mixed = attention(read, model, `${prefix}self_attn.`, i, norm(`${prefix}input_layernorm`, x));
-    if (model.gemma) mixed = norm(`${prefix}post_attention_layernorm`, mixed);
-    x = x.map((one, t) => add(one, mixed[t]!));
-    const before = norm(`${prefix}${model.gemma ? 'pre_feedforward' : 'post_attention'}_layernorm`, x);
-    let grown = before.map((one) => feedForward(read, model, prefix, one));
-    if (model.gemma) grown = norm(`${prefix}post_feedforward_layernorm`, grown);
-    x = x.map((one, t) => add(one, grown[t]!));
-  }
-  const head = (model.headName ?? embedding).replace(/\.weight$/, '');
-  return norm('model.norm', x).map((one) => read.linear(head, one).map((v) => cap(v, model.finalCap)));
+  const head = (model.headName ?? model.embedding ?? 'model.embed_tokens.weight').replace(/\.weight$/, '');
+  return decoderStates(weights, model, tokens).map((one) =>
+    read.linear(head, one).map((v) => cap(v * (model.logitFactor ?? 1), model.finalCap)),
+  );
 }
 
 /** The parts of an encoder. */

@@ -32,7 +32,13 @@ export function folderOf(
 /** The elements of a tensor of the result. */
 function elements(recipe: Recipe, weights: Weights): Float32Array {
   if (recipe.values !== undefined) return recipe.values;
-  const parts = recipe.sources.map((source) => (weights.get(source) as Weight).values);
+  const parts = recipe.sources.map((source, i) => {
+    const { shape, values } = weights.get(source) as Weight;
+    const window = recipe.windows?.[i];
+    if (window === undefined) return values;
+    const width = shape.length < 2 ? 1 : (shape.at(-1) as number);
+    return values.subarray(window[0] * width, (window[0] + window[1]) * width);
+  });
   let all = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
   for (const part of parts) {
@@ -40,7 +46,6 @@ function elements(recipe: Recipe, weights: Weights): Float32Array {
     at += part.length;
   }
   const row = recipe.shape.length === 1 ? 1 : (recipe.shape.at(-1) as number);
-  if (recipe.rows !== undefined) all = all.slice(0, recipe.rows * row);
   if (recipe.permuteHeads !== undefined) all = permuted(all, row, recipe.permuteHeads);
   return recipe.add === undefined ? all : all.map((value) => value + (recipe.add as number));
 }

@@ -7,7 +7,7 @@ import type { LogicalTensor, OpenModel, SourceTensor } from '../formats/format.j
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
-import type { Conversion, Recipe } from './recipe.js';
+import type { Conversion, Recipe, RowWindow } from './recipe.js';
 
 /** Lossless GGUF type of each element type that can be read. */
 const lossless: Readonly<Record<string, string>> = {
@@ -56,20 +56,28 @@ function fail(name: string, message: string): never {
 
 const text = (shape: readonly number[]) => `[${shape.join(', ')}]`;
 
-/** The first rows of a stored tensor, as a stored tensor. */
-function firstRows(tensor: SourceTensor, rows: number | undefined): SourceTensor {
-  const [all = 1, ...rest] = tensor.shape;
-  if (rows === undefined || rows === all) return tensor;
-  if (!(rows < all)) fail(tensor.name, `it has ${all} rows, and ${rows} are needed`);
-  return { ...tensor, shape: [rows, ...rest], bytes: (tensor.bytes / all) * rows };
+/** Rows of a stored tensor, as a stored tensor. */
+function rowsOf(tensor: SourceTensor, window: RowWindow | undefined): SourceTensor {
+  if (window === undefined) return tensor;
+  const [first, count] = window;
+  const width = tensor.shape.length < 2 ? [] : tensor.shape.slice(-1);
+  const all = elementsOf(tensor.shape) / Math.max(1, elementsOf(width));
+  if (first + count > all) fail(tensor.name, `it has ${all} rows, and ${first + count} are needed`);
+  const bytes = tensor.bytes / all;
+  return {
+    ...tensor,
+    shape: [count, ...width],
+    bytes: bytes * count,
+    byteOffset: tensor.byteOffset + bytes * first,
+  };
 }
 
 /** Finds the sources of a recipe, and checks their types and shapes. */
 function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceTensor>): LogicalTensor {
-  const { name, shape, sources, rows, permuteHeads } = recipe;
-  const stored = sources.map((source) => {
+  const { name, shape, sources, windows, permuteHeads } = recipe;
+  const stored = sources.map((source, i) => {
     const tensor = byName.get(source);
-    return tensor === undefined ? fail(source, `it is missing; ${name} is made of it`) : firstRows(tensor, rows);
+    return tensor === undefined ? fail(source, `it is missing; ${name} is made of it`) : rowsOf(tensor, windows?.[i]);
   });
   const [first] = stored;
   if (first === undefined) return fail(name, 'the recipe has no sources');

@@ -5,13 +5,16 @@
 import type { Note } from '../core/note.js';
 import type { GgufKey } from '../formats/gguf/pairs.js';
 
+/** Rows of a tensor: the first one, and their number. A row has the elements of the last dimension; a row of a vector is an element. */
+export type RowWindow = readonly [first: number, rows: number];
+
 /** Description of one tensor of the result. */
 export interface Recipe {
   /** Name in the result. */
   readonly name: string;
   /** Shape in the result, row-major. */
   readonly shape: readonly number[];
-  /** Tensors of the source. Several are stacked along a new first axis, in order. Empty with `values`. */
+  /** Tensors of the source. The elements of several follow each other, in order. Empty with `values`. */
   readonly sources: readonly string[];
   /** Computed values, such as rope factors, in place of sources. Stored as F32. */
   readonly values?: Float32Array<ArrayBuffer>;
@@ -20,8 +23,8 @@ export interface Recipe {
    * of the result.
    */
   readonly permuteHeads?: number;
-  /** Number of rows to take, from the first on. */
-  readonly rows?: number;
+  /** Rows to take of each source, as many of each. All by default. */
+  readonly windows?: readonly RowWindow[];
   /** Number added to each element, in float32. */
   readonly add?: number;
   /** True if it is stored as F32 for every target. @defaultValue false */

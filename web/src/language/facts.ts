@@ -70,6 +70,10 @@ const traits: Readonly<Record<string, Traits>> = {
   qwen2: { pairs: halves },
   qwen3: { pairs: halves },
   qwen3moe: { pairs: halves },
+  mistral3: { pairs: neighbors },
+  ernie4_5: { pairs: neighbors },
+  glm4: { pairs: neighbors },
+  gemma: { pairs: halves, gate: GateId.geluTanh, scalesEmbedding: true },
   gemma2: {
     pairs: halves,
     gate: GateId.geluTanh,
@@ -150,6 +154,10 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array): Lang
     if (Number.isSafeInteger(value) && value >= 0 && value < 2 ** 31) return value;
     throw new ScalepointError('BAD_FILE', `${architecture}.${key} is ${value} instead of a whole number`);
   };
+
+  if (metadata(`${architecture}.attention.temperature_scale`) !== undefined) {
+    return fail('the outputs of Ministral 3, whose queries grow with their position, cannot be computed here');
+  }
 
   // Read the sizes.
   const [layers, hidden, heads] = [whole('block_count'), whole('embedding_length'), whole('attention.head_count')];

@@ -36,8 +36,8 @@ export interface EvaluateModelOptions extends TextOptions {
 
 /**
  * Judges a language model on a text: perplexity, and with a reference how far the probabilities of the next token are from the reference's.
- * Takes GGUF files and folders of Llama, Mistral, Mixtral, SmolLM3, Qwen 2, Qwen 3 with and without experts, Gemma 2 and 3 and Phi-3; and
- * ONNX models with `input_ids` and `logits`, which run in onnxruntime-web, one chunk at a time, with empty caches. The model and the
+ * Takes GGUF files and folders of Llama, Mistral, Mixtral, SmolLM3, Qwen 2, Qwen 3 with and without experts, Gemma 1 to 3, GLM-4,
+ * Ernie 4.5 and Phi-3; and ONNX models with `input_ids` and `logits`, which run in onnxruntime-web, one chunk at a time, with empty caches. The model and the
  * reference may differ in format. The figures are those of llama-perplexity: of each chunk of `chunkSize` tokens the second half counts.
  *
  * Memory: for each worker the weights of one layer, or of one expert, as floats; 4 bytes for each token and element of a hidden state, and

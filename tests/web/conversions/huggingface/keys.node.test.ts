@@ -453,7 +453,7 @@ describe('tensors', () => {
       name: 'token_embd.weight',
       shape: [264, 64],
       sources: ['model.embed_tokens.weight'],
-      rows: 264,
+      windows: [[0, 264]],
     });
   });
 });

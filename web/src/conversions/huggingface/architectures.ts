@@ -3,123 +3,30 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ base.py at 00bd27a, llama.py 0274f0f, qwen.py 03173d5, gemma.py 061b8c5, phi.py
  * 051139f, bert.py 2ca8afc. Tests compare with llama.cpp v0.5.0.
  */
-import { type Note, noteOf } from '../../core/note.js';
+import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import type { Recipe } from '../recipe.js';
-import { type Config, type Rope, readRope } from './config.js';
+import { type Config, readRope } from './config.js';
+import { denseReaders } from './dense.js';
 import { badFolderFile, unsupported } from './errors.js';
-import type { Hyper, KeyedArchitecture } from './hyper.js';
+import {
+  biased,
+  checkDecoder,
+  checkLayers,
+  decoder,
+  expertCounts,
+  type Model,
+  never,
+  none,
+  type Read,
+  tiedIn,
+  vocabularyOf,
+} from './reading.js';
 import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
 import * as tables from './tables.js';
+import { withoutModel } from './tables-dense.js';
 import type { Sizes, TensorTable } from './tensors.js';
 
 const file = 'config.json';
-
-/** A model as its config.json describes it. */
-export interface Model {
-  /** Name of the architecture in llama.cpp. */
-  readonly architecture: KeyedArchitecture;
-  readonly hyper: Hyper;
-  readonly sizes: Sizes;
-  readonly table: TensorTable;
-  /** Computes the tensors that the folder does not hold. Call it after the sizes have been checked. */
-  readonly made: () => readonly Recipe[];
-  /** True if the head is the embedding; undefined if config.json does not say. */
-  readonly tied: boolean | undefined;
-  /** True if the embedding may have more rows than the vocabulary. The extra rows are left out. */
-  readonly longEmbedding?: true;
-  readonly notes: readonly Note[];
-}
-
-/** Inputs of each reader of an architecture. */
-interface Read {
-  readonly config: Config;
-  readonly rope: Rope;
-  readonly notes: Note[];
-  /** Rows of the embedding, in place of a missing vocab_size. */
-  readonly embeddingRows: number | undefined;
-}
-
-/** Zero for sizes that an architecture lacks. */
-const none = { experts: 0, expertFeedForward: 0, positions: 0, tokenTypes: 0 };
-
-function vocabularyOf({ config, embeddingRows }: Read): number {
-  return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFolderFile(file, 'vocab_size is missing');
-}
-
-/** Numbers and sizes of a decoder. The length of a head is written only if config.json or the architecture states it. */
-function decoder(read: Read): { readonly hyper: Hyper; readonly sizes: Sizes } {
-  // Read and check the sizes.
-  const { config, rope } = read;
-  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
-  const heads = config.whole('num_attention_heads');
-  const keyHeads = config.whole('num_key_value_heads', heads);
-  if (heads % keyHeads !== 0)
-    badFolderFile(file, `num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
-  const given = config.maybeWhole('head_dim');
-  if (given === undefined && hidden % heads !== 0)
-    badFolderFile(
-      file,
-      `hidden_size ${hidden} is not a multiple of num_attention_heads ${heads}, and head_dim is missing`,
-    );
-  const head = given ?? hidden / heads;
-  if (head % 2 !== 0) badFolderFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
-  const feedForward = config.whole('intermediate_size');
-  // Collect the numbers for the metadata and the sizes for the tables.
-  return {
-    hyper: {
-      layers,
-      hidden,
-      heads,
-      keyHeads,
-      feedForward,
-      context: config.whole('max_position_embeddings'),
-      rmsEpsilon: config.positive('rms_norm_eps'),
-      theta: rope.theta ?? config.positive('rope_theta'),
-      ...(given === undefined ? {} : { head }),
-    },
-    sizes: {
-      layers,
-      hidden,
-      heads,
-      keyHeads,
-      head,
-      feedForward,
-      vocabulary: vocabularyOf(read),
-      queries: heads * head,
-      keys: keyHeads * head,
-      together: (heads + 2 * keyHeads) * head,
-      twoFeedForward: 2 * feedForward,
-      ...none,
-    },
-  };
-}
-
-/** Fails if config.json lists layers that differ from those that llama.cpp computes. */
-function checkLayers({ config }: Read, layers: number, sliding: (layer: number) => boolean): void {
-  const types = config.get('layer_types');
-  if (types === undefined) return;
-  if (!Array.isArray(types) || types.length !== layers)
-    badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
-  const other = (types as unknown[]).findIndex(
-    (type, i) => type !== (sliding(i) ? 'sliding_attention' : 'full_attention'),
-  );
-  if (other >= 0)
-    unsupported(file, `layer_types[${other}] is ${show((types as unknown[])[other])}; llama.cpp computes it otherwise`);
-}
-
-const never = () => false;
-
-function tiedIn(config: Config): boolean | undefined {
-  return config.maybeFlag('tie_word_embeddings');
-}
-
-/** Checks settings common to all decoders. */
-function checkDecoder({ config }: Read): void {
-  config.only('partial_rotary_factor', 1);
-  config.only('use_sliding_window', false);
-  config.only('use_bidirectional_attention', false);
-}
 
 function llama(read: Read, table: TensorTable = tables.llama): Model {
   const { config, rope, notes } = read;
@@ -148,29 +55,11 @@ function llama(read: Read, table: TensorTable = tables.llama): Model {
   };
 }
 
-/** The table with biases of attention required or forbidden as config.json states. */
-function biased(config: Config, table: TensorTable): TensorTable {
-  const flag = config.maybeFlag('attention_bias');
-  if (flag === undefined) return table;
-  const layer = table.layer.map((row) =>
-    row.to.startsWith('attn_') && row.bias === 'optional'
-      ? ({ ...row, bias: flag ? 'always' : 'never' } as const)
-      : row,
-  );
-  return { ...table, layer };
-}
-
 function mixtral(read: Read): Model {
   const { config } = read;
   const model = llama(read, tables.mixtral);
   const [experts, usedExperts] = expertCounts(config, 'num_local_experts');
   return { ...model, hyper: { ...model.hyper, experts, usedExperts }, sizes: { ...model.sizes, experts } };
-}
-
-function expertCounts(config: Config, key: string): [experts: number, used: number] {
-  const [experts, used] = [config.whole(key), config.whole('num_experts_per_tok')];
-  if (used > experts) badFolderFile(file, `num_experts_per_tok ${used} is more than ${key} ${experts}`);
-  return [experts, used];
 }
 
 /** SmolLM3. llama.cpp skips the rotary embedding in every fourth layer, regardless of the file. */
@@ -242,8 +131,8 @@ function checkScale({ config }: Read, { heads, hidden, head, layers }: Sizes, la
     unsupported(file, `query_pre_attn_scalar is ${scalar}; llama.cpp computes this model with ${taken}`);
 }
 
-function checkGemma(read: Read): void {
-  checkDecoder(read);
+function checkGemma(read: Read, bothSides = false): void {
+  checkDecoder(read, bothSides);
   read.config.only('hidden_activation', 'gelu_pytorch_tanh');
   read.config.only('attention_bias', false);
 }
@@ -279,9 +168,9 @@ function gemma2(read: Read): Model {
   };
 }
 
-function gemma3(read: Read): Model {
+function gemma3(read: Read, bothSides = false): Model {
   const { config, rope, notes } = read;
-  checkGemma(read);
+  checkGemma(read, bothSides);
   const { hyper, sizes } = decoder(read);
   checkScale(read, sizes, 62);
   checkLayers(read, sizes.layers, (i) => (i + 1) % 6 !== 0);
@@ -305,6 +194,16 @@ function gemma3(read: Read): Model {
     longEmbedding: true,
     notes,
   };
+}
+
+/** EmbeddingGemma: each token sees the others on both sides. */
+function embeddingGemma(read: Read): Model {
+  const { config } = read;
+  const window = config.stated('sliding_window');
+  if (window === undefined) badFolderFile(file, 'sliding_window is missing');
+  config.only('use_bidirectional_attention', true);
+  const model = gemma3(read, true);
+  return { ...model, architecture: 'gemma-embedding', table: withoutModel(model.table) };
 }
 
 function phi3(read: Read): Model {
@@ -436,19 +335,21 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   Qwen3ForCausalLM: (read) => qwen(read, 'qwen3', tables.qwen3),
   Qwen3MoeForCausalLM: qwen3moe,
   Gemma2ForCausalLM: gemma2,
-  Gemma3ForCausalLM: gemma3,
-  Gemma3ForConditionalGeneration: gemma3,
+  Gemma3ForCausalLM: (read) => gemma3(read),
+  Gemma3ForConditionalGeneration: (read) => gemma3(read),
+  Gemma3TextModel: embeddingGemma,
   Phi3ForCausalLM: phi3,
   BertModel: bert,
   BertForMaskedLM: bert,
   NomicBertModel: nomicBert,
+  ...denseReaders,
 };
 
 /** The names that config.json may have under `architectures`. */
 export const architectureNames: readonly string[] = Object.keys(readers);
 
 /** Reads a model of a known architecture. `embeddingRows`: rows of the token embedding, if present. */
-export function readModel(config: Config, embeddingRows: number | undefined): Model {
+export function readModel(config: Config, names: readonly string[], embeddingRows: number | undefined): Model {
   const list = config.get('architectures');
   const name: unknown = Array.isArray(list) ? list[0] : undefined;
   if (typeof name !== 'string') return badFolderFile(file, 'architectures is missing, or names none');
@@ -458,5 +359,5 @@ export function readModel(config: Config, embeddingRows: number | undefined): Mo
       file,
       `the architecture ${show(name)} is not supported; supported are ${architectureNames.join(', ')}`,
     );
-  return read({ config, rope: readRope(config), notes: [], embeddingRows });
+  return read({ config, rope: readRope(config), notes: [], names, embeddingRows });
 }

@@ -10,7 +10,7 @@ import { type Json, member, objectMember } from './json.js';
 import { preTokenizerOf } from './pretokenizer.js';
 import { specialKeys } from './special.js';
 import { flatSteps } from './steps.js';
-import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
+import { statesPrefix, type Tokenizer, type TokenizerFiles } from './tokenizer-input.js';
 import { addedTokens, kinds, looksSpecial, mergeTexts, Vocabulary, vocabularyEntries } from './vocabulary.js';
 
 const file = 'tokenizer.json';
@@ -65,13 +65,13 @@ const addBos = ['llama-bpe', 'tekken'];
 /** Reads a byte-level BPE tokenizer. */
 export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer {
   const model = objectMember(tokenizer, 'model') as Json;
-  const { pre, note } = preTokenizerOf(tokenizer, files.settings);
+  const { pre, note } = preTokenizerOf(tokenizer, files.settings, files.architecture);
   const vocabulary = readTokens(files, tokenizer, model);
   const { notes } = vocabulary;
   if (note !== undefined) notes.push(note);
   checkNormalizer(member(tokenizer, 'normalizer'), notes);
   const merges = mergeTexts(model, blank);
-  const prefix = files.architecture === 'llama' ? member(files.settings, 'add_prefix_space') : undefined;
+  const prefix = statesPrefix.includes(files.architecture) ? member(files.settings, 'add_prefix_space') : undefined;
   return {
     keys: [
       ...(typeof prefix === 'boolean'

@@ -8,12 +8,13 @@ import { quoted } from '../../files/bytes.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
 import type { Conversion, Folder, Recipe } from '../recipe.js';
-import { type Model, readModel } from './architectures.js';
+import { readModel } from './architectures.js';
 import { Config } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { modelKeys } from './hyper.js';
 import { type Json, member, objectMember, parseObject } from './json.js';
 import { readPooling } from './pooling.js';
+import type { Model } from './reading.js';
 import { recipes } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
 
@@ -30,7 +31,8 @@ export interface ConvertOptions {
 }
 
 /** Names of the token embedding, with the prefixes that folders have. */
-const embeddingName = /^(model\.)?(language_model\.)?(model\.)?embed_tokens\.weight$/;
+const embeddingName =
+  /^((model|ernie)\.)?(language_model\.)?(model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$/;
 const bertEmbeddingName = /^(bert\.)?embeddings\.word_embeddings\.weight$/;
 const headName = /^(language_model\.)?lm_head\.weight$/;
 
@@ -88,7 +90,7 @@ function tensorsOf(folder: Folder, model: Model, { assumed }: Config): readonly 
   const read = recipes(folder.tensors, table, long ? { ...sizes, vocabulary: rows } : sizes, architecture, assumed);
   const cut = (recipe: Recipe): Recipe =>
     recipe.name === 'token_embd.weight'
-      ? { ...recipe, shape: [sizes.vocabulary, sizes.hidden], rows: sizes.vocabulary }
+      ? { ...recipe, shape: [sizes.vocabulary, sizes.hidden], windows: [[0, sizes.vocabulary]] }
       : recipe;
   return [...model.made(), ...(long ? read.map(cut) : read)];
 }
@@ -125,7 +127,8 @@ async function modelOf(folder: Folder) {
   const keys = parseObject('config.json', bytes);
   await checkKind(folder, keys);
   const config = new Config(keys);
-  const model = readModel(config, embeddingRows(folder));
+  const names = folder.tensors.map(({ name }) => name);
+  const model = readModel(config, names, embeddingRows(folder));
   return { config, model, tensors: tensorsOf(folder, model, config) };
 }
 
@@ -133,7 +136,9 @@ async function modelOf(folder: Folder) {
 export async function weightNames(folder: Folder): Promise<WeightNames> {
   const { tensors } = await modelOf(folder);
   const names = new Map<string, WeightName[]>();
-  for (const { name, sources } of tensors) {
+  for (const { name, sources, windows } of tensors) {
+    // Statistics have one row of inputs for a matrix, so that parts of one that lie apart have no entry of their own.
+    if (windows !== undefined && windows.length > 1) continue;
     for (const [index, source] of sources.entries()) {
       const matrix = sources.length > 1 ? ([index, sources.length] as const) : undefined;
       names.set(source, [...(names.get(source) ?? []), { name, matrix }]);

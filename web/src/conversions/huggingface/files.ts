@@ -5,6 +5,7 @@ export const filesBeside: readonly string[] = [
   'tokenizer.json',
   'tokenizer_config.json',
   'added_tokens.json',
+  'generation_config.json',
   'tokenizer.model',
   'chat_template.jinja',
   'chat_template.json',

@@ -35,13 +35,32 @@ export interface Hyper {
   attentionCap?: number;
   finalCap?: number;
   window?: number;
+  /** True for each layer that sees a window only. */
+  windowLayers?: readonly boolean[];
   causal?: boolean;
+  /** Type of the scaling that is written behind the other keys. */
+  lateRopeType?: string;
+  lateRopeFactor?: number;
+  lateRopeContext?: number;
+  yarnLogMultiplier?: number;
+  temperatureScale?: number;
+  /** Factor of attention scores, of the embedding, of what each layer adds, and of logits. */
+  attentionScale?: number;
+  embeddingScale?: number;
+  residualScale?: number;
+  logitScale?: number;
+  /** Bound of queries, keys and values. */
+  clamp?: number;
+  /** True if a layer adds its attention and its feed-forward part to the same states. */
+  parallel?: boolean;
+  /** Addend of the norms, for architectures that state it behind other keys. */
+  lateNormEpsilon?: number;
   /** 1 mean, 2 the first token, 3 the last one. */
   pooling?: number;
 }
 
 /** A key of an architecture: its name without the architecture, its type, and the hyperparameter. */
-type HyperKey = readonly [name: string, type: 'u32' | 'f32' | 'bool' | 'string', from: keyof Hyper];
+type HyperKey = readonly [name: string, type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]', from: keyof Hyper];
 
 const rope: readonly HyperKey[] = [
   ['rope.scaling.type', 'string', 'ropeType'],
@@ -82,6 +101,12 @@ const llamaKeys: readonly HyperKey[] = [
   ['rope.dimension_count', 'u32', 'ropeDimensions'],
 ];
 
+const gemma3Keys: readonly HyperKey[] = [
+  ...common,
+  ['final_logit_softcapping', 'f32', 'finalCap'],
+  ['attention.sliding_window', 'u32', 'window'],
+];
+
 const pooled: readonly HyperKey[] = [...common, ['pooling_type', 'u32', 'pooling']];
 
 const encoder: readonly HyperKey[] = [
@@ -90,28 +115,113 @@ const encoder: readonly HyperKey[] = [
   ['pooling_type', 'u32', 'pooling'],
 ];
 
-/** Keys by architecture. Gemma 2 and Phi-3 have their own order. */
+const vocabulary: HyperKey = ['vocab_size', 'u32', 'vocabulary'];
+const ropeDimensions: HyperKey = ['rope.dimension_count', 'u32', 'ropeDimensions'];
+const window: HyperKey = ['attention.sliding_window', 'u32', 'window'];
+const windowLayers: HyperKey = ['attention.sliding_window_pattern', 'bool[]', 'windowLayers'];
+const lateRopeType: HyperKey = ['rope.scaling.type', 'string', 'lateRopeType'];
+const lateRopeFactor: HyperKey = ['rope.scaling.factor', 'f32', 'lateRopeFactor'];
+const logitScale: HyperKey = ['logit_scale', 'f32', 'logitScale'];
+
+/** Keys of Gemma 1, which Gemma 2 begins with. */
+const gemmaKeys: readonly HyperKey[] = [
+  ['context_length', 'u32', 'context'],
+  ['embedding_length', 'u32', 'hidden'],
+  ['block_count', 'u32', 'layers'],
+  ['feed_forward_length', 'u32', 'feedForward'],
+  ['attention.head_count', 'u32', 'heads'],
+  ['attention.head_count_kv', 'u32', 'keyHeads'],
+  ...rope,
+  ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+  ...headLengths,
+];
+
+/** Keys by architecture. Some have an order of their own. */
 const entries = {
   llama: llamaKeys,
   smollm3: llamaKeys,
   qwen2: pooled,
   qwen3: pooled,
   qwen3moe: [...common, ['expert_feed_forward_length', 'u32', 'expertFeedForward']],
+  gemma: gemmaKeys,
   gemma2: [
+    ...gemmaKeys,
+    ['attn_logit_softcapping', 'f32', 'attentionCap'],
+    ['final_logit_softcapping', 'f32', 'finalCap'],
+    window,
+  ],
+  gemma3: gemma3Keys,
+  'gemma-embedding': [...gemma3Keys, ['pooling_type', 'u32', 'pooling']],
+  mistral3: [
+    ...llamaKeys,
+    ['rope.scaling.yarn_log_multiplier', 'f32', 'yarnLogMultiplier'],
+    ['attention.temperature_scale', 'f32', 'temperatureScale'],
+  ],
+  granite: [
+    ...llamaKeys,
+    ['attention.scale', 'f32', 'attentionScale'],
+    ['embedding_scale', 'f32', 'embeddingScale'],
+    ['residual_scale', 'f32', 'residualScale'],
+    logitScale,
+  ],
+  olmo: [
+    ...common,
+    ['attention.layer_norm_epsilon', 'f32', 'lateNormEpsilon'],
+    ['attention.clamp_kqv', 'f32', 'clamp'],
+  ],
+  olmo2: [...common, window, windowLayers],
+  glm4: [...common, ropeDimensions],
+  starcoder2: common,
+  stablelm: [
     ['context_length', 'u32', 'context'],
     ['embedding_length', 'u32', 'hidden'],
     ['block_count', 'u32', 'layers'],
     ['feed_forward_length', 'u32', 'feedForward'],
+    ropeDimensions,
     ['attention.head_count', 'u32', 'heads'],
     ['attention.head_count_kv', 'u32', 'keyHeads'],
-    ...rope,
-    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
-    ...headLengths,
-    ['attn_logit_softcapping', 'f32', 'attentionCap'],
-    ['final_logit_softcapping', 'f32', 'finalCap'],
-    ['attention.sliding_window', 'u32', 'window'],
+    ['use_parallel_residual', 'bool', 'parallel'],
+    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
   ],
-  gemma3: [...common, ['final_logit_softcapping', 'f32', 'finalCap'], ['attention.sliding_window', 'u32', 'window']],
+  gptneox: [
+    ['context_length', 'u32', 'context'],
+    ['embedding_length', 'u32', 'hidden'],
+    ['block_count', 'u32', 'layers'],
+    ['feed_forward_length', 'u32', 'feedForward'],
+    ropeDimensions,
+    ['attention.head_count', 'u32', 'heads'],
+    ['use_parallel_residual', 'bool', 'parallel'],
+    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+  ],
+  phi2: [
+    ['context_length', 'u32', 'context'],
+    ['embedding_length', 'u32', 'hidden'],
+    ['feed_forward_length', 'u32', 'feedForward'],
+    ['block_count', 'u32', 'layers'],
+    ['attention.head_count', 'u32', 'heads'],
+    ['attention.head_count_kv', 'u32', 'keyHeads'],
+    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+    ropeDimensions,
+  ],
+  'command-r': [...common, logitScale, lateRopeType],
+  cohere2: [...common, logitScale, window, vocabulary, ropeDimensions, lateRopeType],
+  exaone4: [...common, vocabulary, window, windowLayers],
+  'hunyuan-dense': [
+    ...common,
+    lateRopeType,
+    lateRopeFactor,
+    ['rope.scaling.original_context_length', 'u32', 'lateRopeContext'],
+  ],
+  ernie4_5: common,
+  nemotron: [
+    ...common,
+    vocabulary,
+    ['attention.layer_norm_epsilon', 'f32', 'lateNormEpsilon'],
+    ropeDimensions,
+    lateRopeType,
+    lateRopeFactor,
+  ],
+  seed_oss: common,
   phi3: [
     ['context_length', 'u32', 'context'],
     ['rope.scaling.original_context_length', 'u32', 'ropeContext'],

@@ -42,10 +42,30 @@ const known: readonly { readonly name: string; readonly steps: readonly string[]
   { name: 'gpt-4o', steps: [cased(`${contractions}?`, '{1,3}'), byteLevel] },
   { name: 'deepseek-v3', steps: [String.raw`\p{N}{1,3}`, '[一-龥぀-ゟ゠-ヿ]+', deepseek, byteLevel] },
   {
+    name: 'seed-coder',
+    steps: [String.raw`${contractions}|${lead}\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|${rest}`, byteLevel],
+  },
+  {
     name: 'deepseek-coder',
     steps: [String.raw`[\r\n]`, String.raw`\s?\p{L}+`, String.raw`\s?\p{P}+`, '[一-龥ࠀ-一가-퟿]+', digit, byteLevel],
   },
 ];
+
+/** Names that share their patterns with one in `known`, by architecture. The converter tells them apart by their vocabularies. */
+const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  gptneox: { 'gpt-2': 'olmo' },
+  olmo: { 'gpt-2': 'olmo' },
+  phi2: { 'gpt-2': 'phi-2' },
+  exaone4: { 'gpt-2': 'exaone4' },
+  stablelm: { qwen2: 'stablelm2' },
+  'command-r': { smollm: 'command-r', starcoder: 'command-r' },
+  cohere2: { smollm: 'command-r', starcoder: 'command-r' },
+  granite: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
+  olmo2: { 'smaug-bpe': 'dbrx' },
+  starcoder2: { smollm: 'starcoder' },
+  glm4: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
+  'hunyuan-dense': { 'deepseek-v3': 'hunyuan-dense' },
+};
 
 /** A step in the spelling of the table, or its name in parentheses. `alone`: no other step splits by a pattern. */
 function stepOf(entry: Json, alone: boolean): string {
@@ -75,6 +95,17 @@ function mergesNote(pre: string, stated: boolean): Note {
 
 /** llama.cpp's name of a tokenizer's pre-tokenizer. */
 export function preTokenizerOf(
+  tokenizer: Json,
+  settings: Json | undefined,
+  architecture: string,
+): { readonly pre: string; readonly note?: Note } {
+  const found = knownPreTokenizer(tokenizer, settings);
+  const pre = Object.hasOwn(namesakes, architecture) ? namesakes[architecture]?.[found.pre] : undefined;
+  return pre === undefined ? found : { ...found, pre };
+}
+
+/** The name in `known`. */
+function knownPreTokenizer(
   tokenizer: Json,
   settings: Json | undefined,
 ): { readonly pre: string; readonly note?: Note } {

@@ -59,10 +59,16 @@ function made(name: string, values: readonly number[]): Recipe {
  * Factors that divide the frequencies, for Llama 3's scaling: 1 for short waves, `factor` for long ones, and in between a mix of both.
  * All steps are rounded to float32, as the converter of llama.cpp computes them.
  */
-export function llama3Factors(rope: Rope, config: Config, head: number, theta: number): readonly Recipe[] {
+export function llama3Factors(
+  rope: Rope,
+  config: Config,
+  head: number,
+  theta: number,
+  usualFactor = 8,
+): readonly Recipe[] {
   if (rope.type !== 'llama3') return [];
   const [factor, low, high] = [
-    setting(rope, 'factor') ?? 8,
+    setting(rope, 'factor') ?? usualFactor,
     setting(rope, 'low_freq_factor') ?? 1,
     setting(rope, 'high_freq_factor') ?? 4,
   ];

@@ -11,7 +11,7 @@ import { type Json, member, objectMember } from './json.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
 import { flatSteps } from './steps.js';
-import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
+import { statesPrefix, type Tokenizer, type TokenizerFiles } from './tokenizer-input.js';
 import {
   type AddedToken,
   addedToken,
@@ -53,8 +53,11 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
 
 /** The keys of a vocabulary with scores, in writing order. */
 function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): GgufKey[] {
-  const prefix = files.architecture === 'llama' ? member(files.settings, 'add_prefix_space') : undefined;
+  const stated = member(files.settings, 'add_prefix_space');
+  const prefix = statesPrefix.includes(files.architecture) ? stated : undefined;
   const said = typeof prefix === 'boolean';
+  // The converter of Ernie states it behind the other keys.
+  const late = files.architecture === 'ernie4_5' && typeof stated === 'boolean';
   const spacePrefix = (value: boolean): GgufKey => ({ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value });
   return [
     ...(said ? [spacePrefix(prefix)] : []),
@@ -64,7 +67,8 @@ function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolea
     { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores },
     { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
     ...specialKeys(files, vocabulary),
-    ...(addsBlank || said ? [] : [spacePrefix(false)]),
+    ...(addsBlank || said || late ? [] : [spacePrefix(false)]),
+    ...(late ? [spacePrefix(stated)] : []),
   ];
 }
 

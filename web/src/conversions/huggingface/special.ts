@@ -5,7 +5,7 @@
 import { noteOf } from '../../core/note.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
-import type { TokenizerFiles } from './tokenizer-input.js';
+import { statesPrefix, type TokenizerFiles } from './tokenizer-input.js';
 import { addedTokens, type Vocabulary } from './vocabulary.js';
 
 /** Roles with their keys, in the order of llama.cpp's converter. The misspelled key is part of the format. */
@@ -138,6 +138,16 @@ function readRoles({ tokenizer, settings }: TokenizerFiles): RoleFacts {
   return found;
 }
 
+/** Tokens that a role has unless the files name others, by architecture. */
+const usualTokens: Readonly<Record<string, readonly (readonly [role: string, text: string])[]>> = {
+  glm4: [
+    ['eos', '<|endoftext|>'],
+    ['eot', '<|user|>'],
+    ['unk', '<|endoftext|>'],
+    ['bos', '<|endoftext|>'],
+  ],
+};
+
 /** Ids of the roles, in writing order: by their texts first, then by config.json. */
 function roleIds(files: TokenizerFiles, { texts, roles: all }: RoleFacts, vocabulary: Vocabulary): Map<string, number> {
   const ids = new Map<string, number>();
@@ -155,6 +165,7 @@ function roleIds(files: TokenizerFiles, { texts, roles: all }: RoleFacts, vocabu
   for (const { content, id } of addedTokens(files.tokenizer)) if (!added.has(content)) added.set(content, id);
   if (files.settings !== undefined) for (const role of all) put(role, added.get(texts.get(role) ?? ''));
   for (const role of all) put(role, files.config.get(`${role}_token_id`));
+  for (const [role, text] of usualTokens[files.architecture] ?? []) put(role, added.get(text));
   return ids;
 }
 
@@ -172,12 +183,28 @@ function lowers(normalizer: unknown, depth = 0): boolean {
  * text without a BOS token.
  */
 function ownKeys({ architecture, size }: TokenizerFiles): GgufKey[] {
-  if (architecture !== 'llama') return [];
+  if (!statesPrefix.includes(architecture)) return [];
   if (size === 49152) return [{ name: 'tokenizer.ggml.add_bos_token', type: 'bool', value: false }];
   if (size !== 32016) return [];
   return ['prefix', 'suffix', 'middle', 'eot'].map(
     (role, i): GgufKey => ({ name: `tokenizer.ggml.${role}_token_id`, type: 'u32', value: 32007 + i }),
   );
+}
+
+/** Ids that the converter of an architecture sets, whatever the files say. */
+function setIds({ architecture, config, generation }: TokenizerFiles): readonly (readonly [string, unknown])[] {
+  if (architecture === 'gemma') return [['eot', 107]];
+  if (architecture === 'nemotron')
+    return [
+      ['pad', 0],
+      ['unk', 1],
+    ];
+  if (architecture !== 'hunyuan-dense') return [];
+  const ends = arrayMember(generation ?? {}, 'eos_token_id');
+  return [
+    ['eos', config.get('eod_token_id')],
+    ['eot', ends.length > 1 ? ends[0] : undefined],
+  ];
 }
 
 /** Defaults that depend on the kind of tokenizer. */
@@ -207,5 +234,14 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   const lowered = lowers(member(files.tokenizer, 'normalizer'));
   if (lowered || wish.normalizes === true)
     keys.push({ name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: lowered });
-  return [...keys, ...own.filter(({ name }) => !keys.some((key) => key.name === name))];
+  const all = [...keys, ...own.filter(({ name }) => !keys.some((key) => key.name === name))];
+  // A key that is set again keeps its place.
+  for (const [role, id] of setIds(files)) {
+    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id >= vocabulary.size) continue;
+    const key: GgufKey = { name: `tokenizer.ggml.${idKeys[role]}`, type: 'u32', value: id };
+    const at = all.findIndex(({ name }) => name === key.name);
+    if (at < 0) all.push(key);
+    else all[at] = key;
+  }
+  return all;
 }

@@ -4,61 +4,61 @@
  */
 import type { Row, TensorTable } from './tensors.js';
 
-const embedding: Row = { from: 'model.embed_tokens', to: 'token_embd', shape: ['vocabulary', 'hidden'] };
-const finalNorm: Row = { from: 'model.norm', to: 'output_norm', shape: ['hidden'] };
-const head: Row = { from: 'lm_head', to: 'output', shape: ['vocabulary', 'hidden'], optional: true };
-const decoder = [embedding, finalNorm, head];
+export const embedding: Row = { from: 'model.embed_tokens', to: 'token_embd', shape: ['vocabulary', 'hidden'] };
+export const finalNorm: Row = { from: 'model.norm', to: 'output_norm', shape: ['hidden'] };
+export const head: Row = { from: 'lm_head', to: 'output', shape: ['vocabulary', 'hidden'], optional: true };
+export const outsideDecoder = [embedding, finalNorm, head];
 
-const norms: readonly Row[] = [
+export const norms: readonly Row[] = [
   { from: 'input_layernorm', to: 'attn_norm', shape: ['hidden'] },
   { from: 'post_attention_layernorm', to: 'ffn_norm', shape: ['hidden'] },
 ];
 
 /** Norms of queries and keys within a head. */
-const headNorms: readonly Row[] = [
+export const headNorms: readonly Row[] = [
   { from: 'self_attn.q_norm', to: 'attn_q_norm', shape: ['head'] },
   { from: 'self_attn.k_norm', to: 'attn_k_norm', shape: ['head'] },
 ];
 
-const attention: readonly Row[] = [
+export const attention: readonly Row[] = [
   { from: 'self_attn.q_proj', to: 'attn_q', shape: ['queries', 'hidden'] },
   { from: 'self_attn.k_proj', to: 'attn_k', shape: ['keys', 'hidden'] },
   { from: 'self_attn.v_proj', to: 'attn_v', shape: ['keys', 'hidden'] },
   { from: 'self_attn.o_proj', to: 'attn_output', shape: ['hidden', 'queries'] },
 ];
 
-const feedForward: readonly Row[] = [
+export const feedForward: readonly Row[] = [
   { from: 'mlp.gate_proj', to: 'ffn_gate', shape: ['feedForward', 'hidden'] },
   { from: 'mlp.up_proj', to: 'ffn_up', shape: ['feedForward', 'hidden'] },
   { from: 'mlp.down_proj', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
 ];
 
-function withBias(rows: readonly Row[], bias: 'optional' | 'always'): Row[] {
+export function withBias(rows: readonly Row[], bias: 'optional' | 'always'): Row[] {
   return rows.map((row) => ({ ...row, bias }));
 }
 
 /** The attention of Llama: llama.cpp rotates neighbors, Hugging Face halves. */
-const llamaAttention = withBias(attention, 'optional').map((row): Row => {
+export const llamaAttention = withBias(attention, 'optional').map((row): Row => {
   if (row.to === 'attn_q') return { ...row, permute: 'heads' };
   return row.to === 'attn_k' ? { ...row, permute: 'keyHeads' } : row;
 });
 
 /** Adds the prefix that is missing in folders of the model without its head. */
-function withPrefix(name: string): string {
+export function withPrefix(name: string): string {
   return /^(layers\.\d|embed_tokens\.|norm\.)/.test(name) ? `model.${name}` : name;
 }
 
-const layerPrefix = 'model.layers.';
+export const layerPrefix = 'model.layers.';
 
 export const llama: TensorTable = {
   layerPrefix,
-  outside: decoder,
+  outside: outsideDecoder,
   layer: [...norms, ...llamaAttention, ...withBias(feedForward, 'optional')],
 };
 
 export const mixtral: TensorTable = {
   layerPrefix,
-  outside: decoder,
+  outside: outsideDecoder,
   layer: [
     ...norms,
     ...llamaAttention,
@@ -71,32 +71,32 @@ export const mixtral: TensorTable = {
 
 export const smollm3: TensorTable = {
   layerPrefix,
-  outside: decoder,
-  layer: [...norms, ...llamaAttention.map(plain), ...feedForward],
+  outside: outsideDecoder,
+  layer: [...norms, ...llamaAttention.map(withoutBias), ...feedForward],
 };
 
 /** A row without a bias. */
-function plain({ bias: _, ...row }: Row): Row {
+export function withoutBias({ bias: _, ...row }: Row): Row {
   return row;
 }
 
 export const qwen2: TensorTable = {
   layerPrefix,
-  outside: decoder,
+  outside: outsideDecoder,
   layer: [...norms, ...withBias(attention.slice(0, 3), 'always'), ...attention.slice(3), ...feedForward],
   rename: withPrefix,
 };
 
 export const qwen3: TensorTable = {
   layerPrefix,
-  outside: decoder,
+  outside: outsideDecoder,
   layer: [...norms, ...attention, ...headNorms, ...feedForward],
   rename: withPrefix,
 };
 
 export const qwen3moe: TensorTable = {
   layerPrefix,
-  outside: decoder,
+  outside: outsideDecoder,
   layer: [
     ...norms,
     ...attention,
@@ -109,7 +109,7 @@ export const qwen3moe: TensorTable = {
   rename: withPrefix,
 };
 
-function plusOne(rows: readonly Row[]): Row[] {
+export function plusOne(rows: readonly Row[]): Row[] {
   return rows.map((row) => (row.to.endsWith('norm') ? { ...row, plusOne: true } : row));
 }
 
@@ -121,7 +121,7 @@ const gemmaNorms: readonly Row[] = [
 ];
 
 /** Drops the head: in these models it is the embedding, even if the file stores one. */
-function withoutHead(name: string): string | undefined {
+export function withoutHead(name: string): string | undefined {
   return name === 'lm_head.weight' ? undefined : name;
 }
 
@@ -141,7 +141,7 @@ export const gemma3: TensorTable = {
 
 export const phi3: TensorTable = {
   layerPrefix,
-  outside: decoder,
+  outside: outsideDecoder,
   layer: [
     ...norms,
     { from: 'self_attn.qkv_proj', to: 'attn_qkv', shape: ['together', 'hidden'] },

@@ -3,7 +3,7 @@
  * row one tensor.
  */
 import { quoted } from '../../files/bytes.js';
-import type { FolderTensor, Recipe } from '../recipe.js';
+import type { FolderTensor, Recipe, RowWindow } from '../recipe.js';
 import { badFolderFile } from './errors.js';
 
 /** Sizes of a model. The tables give shapes in terms of them. */
@@ -26,18 +26,44 @@ export interface Sizes {
   readonly twoFeedForward: number;
   readonly experts: number;
   readonly expertFeedForward: number;
+  /** Rows of the experts that all tokens pass, together. */
+  readonly sharedFeedForward: number;
   readonly positions: number;
   readonly tokenTypes: number;
+}
+
+/** A size of a model by its name, or a number. */
+type Size = keyof Sizes | number;
+
+/** Finds the rows of a share. */
+export type RowsOf = (sizes: Sizes) => readonly RowWindow[];
+
+/** Rows of a tensor of the folder that become a tensor of their own. */
+interface Share {
+  /** Name in GGUF, as in `Row`. */
+  readonly to: string;
+  /** Shape of the weight in GGUF. A bias has the product of all dimensions but the last one. */
+  readonly shape: readonly Size[];
+  /** First rows and numbers of rows, in the order in which they follow each other in the result. Vectors have rows of one element. */
+  readonly windows: RowsOf;
 }
 
 /** A row of the table: a tensor, or two if it has a bias. */
 export interface Row {
   /** Name in the folder, without `.weight`; in a layer, the part behind its number. `#` stands for the number of an expert. */
   readonly from: string;
-  /** Name in GGUF, without `.weight`; in a layer, the part behind its number. */
+  /** Name in GGUF, without `.weight`; in a layer, the part behind its number. Not used with `shares`. */
   readonly to: string;
-  /** Shape of the weight, row-major. A bias has the first dimension. */
-  readonly shape: readonly (keyof Sizes)[];
+  /** Shape of the weight in the folder, row-major. A bias has the first dimension. */
+  readonly shape: readonly Size[];
+  /** Name of the weight behind `from` and `to`. @defaultValue '.weight' */
+  readonly ending?: '';
+  /** Set if its rows are divided between tensors. All windows of a share have the same number of rows. */
+  readonly shares?: readonly Share[];
+  /** The size that `#` counts up to. @defaultValue 'experts' */
+  readonly count?: keyof Sizes;
+  /** Layers that have it. All by default. */
+  readonly only?: (layer: number) => boolean;
   /** True if it has a bias. @defaultValue 'never' */
   readonly bias?: 'optional' | 'always' | 'never';
   /** True if it may be missing. */
@@ -78,14 +104,25 @@ interface ExpectedTensor {
   readonly required: boolean;
   readonly row: Row;
   readonly expert: number | undefined;
+  readonly isBias?: true;
+}
+
+function sizeOf(size: Size, sizes: Sizes): number {
+  return typeof size === 'number' ? size : sizes[size];
+}
+
+/** Tensors that are stacked to one. */
+function stackOf({ count = 'experts' }: Row, sizes: Sizes): number {
+  return sizes[count];
 }
 
 /** All expected tensors of a model, by name. */
 function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
   const all = new Map<string, ExpectedTensor>();
   const put = (row: Row, from: string, to: string, expert?: number) => {
-    const shape = row.shape.map((size) => sizes[size]);
-    all.set(`${from}.weight`, { to: `${to}.weight`, shape, required: row.optional !== true, row, expert });
+    const shape = row.shape.map((size) => sizeOf(size, sizes));
+    const ending = row.ending ?? '.weight';
+    all.set(`${from}${ending}`, { to: `${to}.weight`, shape, required: row.optional !== true, row, expert });
     const bias = row.bias ?? 'never';
     if (bias !== 'never')
       all.set(`${from}.bias`, {
@@ -94,17 +131,22 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
         required: bias === 'always',
         row,
         expert: undefined,
+        isBias: true,
       });
   };
   for (const row of table.outside) put(row, row.from, row.to);
   for (let i = 0; i < sizes.layers; i++)
     for (const row of table.layer) {
+      if (row.only?.(i) === false) continue;
       const [from, to] = [`${table.layerPrefix}${i}.${row.from}`, `blk.${i}.${row.to}`];
       if (!row.from.includes('#')) put(row, from, to);
-      else for (let e = 0; e < sizes.experts; e++) put(row, from.replace('#', String(e)), to, e);
+      else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
     }
   return all;
 }
+
+/** Endings of matrices that are stored as F32 in every file. */
+const floatEnds = ['.ffn_gate_inp.weight', '.ffn_gate_inp_shexp.weight', '.shortconv.conv.weight'];
 
 /** True if a tensor is stored as F32 in every file. */
 function alwaysFloat32(name: string, shape: readonly number[]): boolean {
@@ -112,22 +154,40 @@ function alwaysFloat32(name: string, shape: readonly number[]): boolean {
     shape.length <= 1 ||
     !name.endsWith('.weight') ||
     name.endsWith('_norm.weight') ||
-    name.endsWith('.ffn_gate_inp.weight') ||
+    floatEnds.some((end) => name.endsWith(end)) ||
     name === 'position_embd.weight' ||
     name === 'token_types.weight'
   );
 }
 
-function recipe({ to, shape, row, expert }: ExpectedTensor, sizes: Sizes, sources: readonly string[]): Recipe {
-  const whole = expert === undefined ? shape : [sizes.experts, ...shape];
+function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes, sources: readonly string[]): Recipe {
+  const whole = expert === undefined ? shape : [stackOf(row, sizes), ...shape];
   return {
     name: to,
     shape: whole,
     sources,
     ...(row.permute === undefined ? {} : { permuteHeads: sizes[row.permute] }),
-    ...(row.plusOne === true ? { add: 1 } : {}),
+    ...(row.plusOne === true && isBias !== true ? { add: 1 } : {}),
     ...(alwaysFloat32(to, whole) ? { float32: true } : {}),
   };
+}
+
+/** Recipes of the tensors that share the rows of one. */
+function sharedOut({ to, row, isBias }: ExpectedTensor, sizes: Sizes, source: string): Recipe[] {
+  const ending = isBias === true ? '.bias' : '.weight';
+  const prefix = to.slice(0, -(row.to + ending).length);
+  return (row.shares ?? []).map((share) => {
+    const [all, windows] = [share.shape.map((size) => sizeOf(size, sizes)), share.windows(sizes)];
+    const shape = isBias === true ? [all.slice(0, -1).reduce((a, b) => a * b, 1)] : all;
+    const name = `${prefix}${share.to}${ending}`;
+    return {
+      name,
+      shape,
+      sources: windows.map(() => source),
+      windows,
+      ...(alwaysFloat32(name, shape) ? { float32: true } : {}),
+    };
+  });
 }
 
 /** Element types that widen to float32 directly. Integers and float8 need scales. */
@@ -191,7 +251,8 @@ export function recipes(
 ): readonly Recipe[] {
   const assumed = defaults.length === 0 ? '' : `; missing keys have defaults: ${defaults.join(', ')}`;
   // Reject absurd sizes before a table is built for them: every layer has more tensors than these.
-  const experts = table.layer.filter(({ from }) => from.includes('#')).length * sizes.experts;
+  const stacks = table.layer.filter(({ from, only }) => from.includes('#') && only === undefined);
+  const experts = stacks.reduce((sum, row) => sum + stackOf(row, sizes), 0);
   if (sizes.layers * (1 + experts) > tensors.length)
     badFolderFile(
       'config.json',
@@ -200,7 +261,7 @@ export function recipes(
   // Match each tensor with its place in the table.
   const all = places(table, sizes);
   const found = new Map<string, string>();
-  const stacks = new Map<string, Stack>();
+  const unfinished = new Map<string, Stack>();
   const result: Recipe[] = [];
   for (const tensor of tensors) {
     const own = canonical(tensor.name, table);
@@ -216,12 +277,14 @@ export function recipes(
     found.set(own, tensor.name);
     check(tensor, place, assumed);
     if (place.expert === undefined) {
-      result.push(recipe(place, sizes, [tensor.name]));
+      const { shares } = place.row;
+      if (shares === undefined) result.push(recipe(place, sizes, [tensor.name]));
+      else result.push(...sharedOut(place, sizes, tensor.name));
       continue;
     }
     // Collect experts until their stack is whole.
-    const stack = stacks.get(place.to) ?? (Array.from({ length: sizes.experts }) as Stack);
-    stacks.set(place.to, stack);
+    const stack = unfinished.get(place.to) ?? (Array.from({ length: stackOf(place.row, sizes) }) as Stack);
+    unfinished.set(place.to, stack);
     stack[place.expert] = tensor.name;
     if (!stack.includes(undefined)) result.push(recipe(place, sizes, stack as string[]));
   }

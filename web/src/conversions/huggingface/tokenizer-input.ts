@@ -21,6 +21,8 @@ export interface TokenizerFiles extends TokenizerInput {
   readonly settings: Json | undefined;
   /** added_tokens.json */
   readonly added: Json | undefined;
+  /** generation_config.json */
+  readonly generation: Json | undefined;
   /** Chat templates: one, or several by name. */
   readonly templates: readonly GgufKey[];
 }
@@ -30,3 +32,6 @@ export interface Tokenizer {
   readonly keys: readonly GgufKey[];
   readonly notes: readonly Note[];
 }
+
+/** Architectures whose converter writes add_prefix_space of tokenizer_config.json in front of the vocabulary. */
+export const statesPrefix: readonly string[] = ['llama', 'mistral3', 'granite'];

@@ -1,5 +1,6 @@
 /** Finds the kind of a folder's tokenizer, and reads it. */
 import { show } from '../../core/show.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
 import { byteLevelKeys } from './bytelevel.js';
 import { badFolderFile, unsupported } from './errors.js';
@@ -18,8 +19,28 @@ function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' {
   return unsupported('tokenizer.json', `model.type is ${show(type)}; supported are BPE and WordPiece`);
 }
 
+/** Flags that the converter of an architecture sets before it reads the tokenizer, whose own then takes that place. */
+const flagsBefore: Readonly<Record<string, readonly (readonly [key: string, value: boolean])[]>> = {
+  phi2: [['add_bos_token', false]],
+};
+
+function withFlags(architecture: string, tokenizer: Tokenizer): Tokenizer {
+  const flags = Object.hasOwn(flagsBefore, architecture) ? (flagsBefore[architecture] ?? []) : [];
+  if (flags.length === 0) return tokenizer;
+  const before = flags.map(([key, value]): GgufKey => {
+    const name = `tokenizer.ggml.${key}`;
+    return tokenizer.keys.find((own) => own.name === name) ?? { name, type: 'bool', value };
+  });
+  const names = new Set(before.map(({ name }) => name));
+  return { ...tokenizer, keys: [...before, ...tokenizer.keys.filter(({ name }) => !names.has(name))] };
+}
+
 /** Reads a folder's tokenizer. @throws ScalepointError `BAD_FILE` or `UNKNOWN_FORMAT` */
 export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promise<Tokenizer> {
+  return withFlags(wish.architecture, await ownTokenizer(folder, wish));
+}
+
+async function ownTokenizer(folder: Folder, wish: TokenizerInput): Promise<Tokenizer> {
   const object = async (name: string) => {
     const bytes = await folder.file(name);
     return bytes === undefined ? undefined : parseObject(name, bytes);
@@ -31,6 +52,7 @@ export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promi
     tokenizer,
     settings,
     added: await object('added_tokens.json'),
+    generation: await object('generation_config.json'),
     templates: await readTemplates(folder, settings),
   };
   const encoder = ['bert', 'nomic-bert'].includes(wish.architecture);

@@ -1,0 +1,1004 @@
+// Decoders without experts: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in
+// llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
+import { describe, expect, it } from 'vitest';
+import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
+import type { Conversion } from '../../../../web/src/conversions/recipe.js';
+import { type Decoder, decoderLogits, decoderStates, gelu, relu2 } from '../../support/forward.js';
+import { NativeModel } from '../../support/llama-run.js';
+import { needNative } from '../../support/native.js';
+import { ownLogits } from '../../support/own-logits.js';
+import { fileOf, folderOf, type Weights } from '../../support/recipes.js';
+import { expectTensors, type HandTable, weightsOfTable } from '../../support/tensor-table.js';
+import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
+
+/** As in logits.node.test.ts: sums in float32, and a table of GELU in half precision. */
+const [near, nearGelu] = [1e-5, 3e-3];
+const ownNear = 2e-5;
+
+const tokens = [1, 17, 200, 33, 4, 99, 250, 8, 17, 121];
+
+type Json = Record<string, unknown>;
+type Keys = readonly (readonly [name: string, value: unknown])[];
+
+interface Case {
+  readonly name: string;
+  readonly hugging: string;
+  readonly architecture: string;
+  readonly layers?: number;
+  readonly config?: Json;
+  /** Keys behind general.name, without the architecture in their names. */
+  readonly keys: Keys;
+  readonly table: HandTable;
+  readonly model?: Partial<Decoder>;
+  readonly bound?: number;
+  /** True if our own forward pass computes it, too. */
+  readonly own?: true;
+}
+
+/** Keys that most decoders begin with. `more` come before the norm. */
+const common = (norm: Keys = [['attention.layer_norm_rms_epsilon', 1e-5]], theta: unknown = 10000): Keys => [
+  ['block_count', 3],
+  ['context_length', 128],
+  ['embedding_length', 64],
+  ['feed_forward_length', 96],
+  ['attention.head_count', 4],
+  ['attention.head_count_kv', 2],
+  ['rope.freq_base', theta],
+  ...norm,
+];
+const layerNorm: Keys = [['attention.layer_norm_epsilon', 1e-5]];
+const withLayers = (keys: Keys, layers: number): Keys =>
+  keys.map(([name, value]) => [name, name === 'block_count' ? layers : value]);
+const withKey = (keys: Keys, key: string, to: unknown): Keys =>
+  keys.map(([name, value]) => [name, name === key ? to : value]);
+
+const outside = `
+  model.embed_tokens.weight  token_embd.weight   264x64
+  model.norm.weight          output_norm.weight  64
+  lm_head.weight             output.weight       264x64`;
+const tiedOutside = `
+  model.embed_tokens.weight  token_embd.weight   264x64
+  model.norm.weight          output_norm.weight  64`;
+const attention = `
+  self_attn.q_proj.weight  attn_q.weight       64x64
+  self_attn.k_proj.weight  attn_k.weight       32x64
+  self_attn.v_proj.weight  attn_v.weight       32x64
+  self_attn.o_proj.weight  attn_output.weight  64x64`;
+const permuted = `
+  self_attn.q_proj.weight  attn_q.weight       64x64  heads=4
+  self_attn.k_proj.weight  attn_k.weight       32x64  heads=2
+  self_attn.v_proj.weight  attn_v.weight       32x64
+  self_attn.o_proj.weight  attn_output.weight  64x64`;
+const biases = `
+  self_attn.q_proj.bias    attn_q.bias  64
+  self_attn.k_proj.bias    attn_k.bias  32
+  self_attn.v_proj.bias    attn_v.bias  32`;
+const gated = `
+  mlp.gate_proj.weight  ffn_gate.weight  96x64
+  mlp.up_proj.weight    ffn_up.weight    96x64
+  mlp.down_proj.weight  ffn_down.weight  64x96`;
+const norms = `
+  input_layernorm.weight           attn_norm.weight  64
+  post_attention_layernorm.weight  ffn_norm.weight   64`;
+const normBiases = `
+  input_layernorm.bias             attn_norm.bias    64
+  post_attention_layernorm.bias    ffn_norm.bias     64`;
+const lateNorms = `
+  post_attention_layernorm.weight    post_attention_norm.weight  64
+  post_feedforward_layernorm.weight  post_ffw_norm.weight        64`;
+const headNorms = `
+  self_attn.q_norm.weight  attn_q_norm.weight  16
+  self_attn.k_norm.weight  attn_k_norm.weight  16`;
+const prefix = 'model.layers.';
+
+const late: Partial<Decoder> = {
+  norms: {
+    attention: undefined,
+    attentionAfter: 'post_attention_layernorm',
+    feedForward: undefined,
+    feedForwardAfter: 'post_feedforward_layernorm',
+  },
+};
+const untied: Partial<Decoder> = { headName: 'lm_head.weight' };
+
+/** Frequencies by YaRN, with 32 and 1 turns as the ends of the ramp. */
+const yarn = (dim: number, factor: number, context: number) => (frequencies: readonly number[]) => {
+  const at = (turns: number) => (dim * Math.log(context / (turns * 2 * Math.PI))) / (2 * Math.log(10000));
+  const [low, high] = [Math.max(Math.floor(at(32)), 0), Math.min(Math.ceil(at(1)), dim - 1)];
+  return frequencies.map((f, i) => {
+    const ramp = Math.min(Math.max((i - low) / (high - low), 0), 1);
+    return (f / factor) * ramp + f * (1 - ramp);
+  });
+};
+
+const cases: readonly Case[] = [
+  {
+    name: 'Gemma 1',
+    hugging: 'GemmaForCausalLM',
+    architecture: 'gemma',
+    config: { head_dim: 16, hidden_act: 'gelu' },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['block_count', 3],
+      ['feed_forward_length', 96],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+    ],
+    table: {
+      prefix,
+      outside: tiedOutside.replace(/ 64$/, ' 64 +1'),
+      layer: norms.replaceAll(/ 64$/gm, ' 64 +1') + attention + gated,
+    },
+    model: {
+      gemma: true,
+      norms: {
+        attention: 'input_layernorm',
+        attentionAfter: undefined,
+        feedForward: 'post_attention_layernorm',
+        feedForwardAfter: undefined,
+      },
+    },
+    bound: nearGelu,
+    own: true,
+  },
+  {
+    name: 'Mistral Small 3',
+    hugging: 'Mistral3ForConditionalGeneration',
+    architecture: 'mistral3',
+    keys: [...common(), ['vocab_size', 264], ['rope.dimension_count', 16]],
+    table: { prefix, outside, layer: norms + permuted + gated },
+    model: untied,
+    own: true,
+  },
+  {
+    name: 'Ministral 3, whose queries grow with their position',
+    hugging: 'Ministral3ForCausalLM',
+    architecture: 'mistral3',
+    config: {
+      model_type: 'ministral3',
+      head_dim: 16,
+      rope_theta: undefined,
+      rope_parameters: {
+        rope_type: 'yarn',
+        rope_theta: 10000,
+        factor: 4,
+        original_max_position_embeddings: 8,
+        beta_fast: 32,
+        beta_slow: 1,
+        mscale: 1,
+        mscale_all_dim: 1,
+        llama_4_scaling_beta: 0.5,
+      },
+    },
+    keys: [
+      ...common([
+        ['attention.layer_norm_rms_epsilon', 1e-5],
+        ['attention.key_length', 16],
+        ['attention.value_length', 16],
+      ]).flatMap(
+        (key): Keys =>
+          key[0] === 'rope.freq_base'
+            ? [
+                ['rope.scaling.type', 'yarn'],
+                ['rope.scaling.factor', 4],
+                ['rope.scaling.original_context_length', 8],
+                ['rope.scaling.yarn_beta_fast', 32],
+                ['rope.scaling.yarn_beta_slow', 1],
+                key,
+              ]
+            : [key],
+      ),
+      ['vocab_size', 264],
+      ['rope.dimension_count', 16],
+      ['rope.scaling.yarn_log_multiplier', 1],
+      ['attention.temperature_scale', 0.5],
+    ],
+    table: { prefix, outside, layer: norms + permuted + gated },
+    model: {
+      ...untied,
+      frequencies: yarn(16, 4, 8),
+      temperature: (position) => 1 + 0.5 * Math.log(1 + Math.floor(position / 8)),
+    },
+  },
+  {
+    name: 'Granite',
+    hugging: 'GraniteForCausalLM',
+    architecture: 'granite',
+    config: {
+      attention_multiplier: 0.125,
+      embedding_multiplier: 12,
+      residual_multiplier: 0.22,
+      logits_scaling: 8,
+      tie_word_embeddings: true,
+    },
+    keys: [
+      ...common(),
+      ['vocab_size', 264],
+      ['rope.dimension_count', 16],
+      ['attention.scale', 0.125],
+      ['embedding_scale', 12],
+      ['residual_scale', 0.22],
+      ['logit_scale', 8],
+    ],
+    table: { prefix, outside: tiedOutside, layer: norms + permuted + gated },
+    model: { scale: 64, embeddingFactor: 12, residualFactor: 0.22, logitFactor: 1 / 8 },
+  },
+  {
+    name: 'OLMo',
+    hugging: 'OlmoForCausalLM',
+    architecture: 'olmo',
+    config: { clip_qkv: 0.75, rms_norm_eps: undefined },
+    keys: [...common([]), ['attention.layer_norm_epsilon', 1e-5], ['attention.clamp_kqv', 0.75]],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight  token_embd.weight  264x64
+        lm_head.weight             output.weight      264x64`,
+      layer: permuted + gated,
+    },
+    model: { ...untied, layerNorms: true, clamp: 0.75 },
+  },
+  {
+    name: 'OLMo 2',
+    hugging: 'Olmo2ForCausalLM',
+    architecture: 'olmo2',
+    keys: common(),
+    table: {
+      prefix,
+      outside,
+      layer: `${lateNorms}${attention}
+        self_attn.q_norm.weight  attn_q_norm.weight  64
+        self_attn.k_norm.weight  attn_k_norm.weight  32
+        ${gated}`,
+    },
+    model: { ...untied, ...late, headNorms: 'all' },
+  },
+  {
+    name: 'OLMo 3, with windows and YaRN in the layers without one',
+    hugging: 'Olmo3ForCausalLM',
+    architecture: 'olmo2',
+    layers: 4,
+    config: {
+      sliding_window: 4,
+      rope_scaling: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 32 },
+    },
+    keys: [
+      ...withLayers(common(), 4).flatMap(
+        (key): Keys =>
+          key[0] === 'rope.freq_base'
+            ? [
+                ['rope.scaling.type', 'yarn'],
+                ['rope.scaling.factor', 4],
+                ['rope.scaling.original_context_length', 32],
+                key,
+              ]
+            : [key],
+      ),
+      ['attention.sliding_window', 4],
+      ['attention.sliding_window_pattern', [true, true, true, false]],
+    ],
+    table: {
+      prefix,
+      outside,
+      layer: `${lateNorms}${attention}
+        self_attn.q_norm.weight  attn_q_norm.weight  64
+        self_attn.k_norm.weight  attn_k_norm.weight  32
+        ${gated}`,
+    },
+    model: {
+      ...untied,
+      ...late,
+      headNorms: 'all',
+      window: (layer) => (layer === 3 ? Infinity : 4),
+      rotaryOf: (layer) =>
+        layer === 3 ? { frequencies: yarn(16, 4, 32), factor: 0.1 * Math.log(4) + 1 } : { factor: 1 },
+    },
+  },
+  {
+    name: 'GLM-4',
+    hugging: 'Glm4ForCausalLM',
+    architecture: 'glm4',
+    config: { head_dim: 16, attention_bias: true, rms_norm_eps: 1e-5, partial_rotary_factor: 0.5 },
+    keys: [
+      ...common([
+        ['attention.layer_norm_rms_epsilon', 1e-5],
+        ['attention.key_length', 16],
+        ['attention.value_length', 16],
+      ]),
+      ['rope.dimension_count', 8],
+    ],
+    table: {
+      prefix,
+      outside,
+      layer: `
+        input_layernorm.weight           attn_norm.weight            64
+        post_self_attn_layernorm.weight  post_attention_norm.weight  64
+        post_attention_layernorm.weight  ffn_norm.weight             64
+        post_mlp_layernorm.weight        post_ffw_norm.weight        64
+        ${attention}${biases}
+        mlp.gate_up_proj.weight          ffn_up.weight    192x64
+        mlp.down_proj.weight             ffn_down.weight  64x96`,
+    },
+    model: {
+      ...untied,
+      neighbors: true,
+      rotated: 8,
+      norms: {
+        attention: 'input_layernorm',
+        attentionAfter: 'post_self_attn_layernorm',
+        feedForward: 'post_attention_layernorm',
+        feedForwardAfter: 'post_mlp_layernorm',
+      },
+    },
+    own: true,
+  },
+  {
+    name: 'StarCoder 2',
+    hugging: 'Starcoder2ForCausalLM',
+    architecture: 'starcoder2',
+    config: { norm_epsilon: 1e-5, hidden_act: 'gelu_pytorch_tanh', use_bias: true },
+    keys: common(layerNorm),
+    table: {
+      prefix,
+      outside: `${tiedOutside}
+        model.norm.bias  output_norm.bias  64`,
+      layer: `${norms}${normBiases}${attention}${biases}
+        self_attn.o_proj.bias  attn_output.bias  64
+        mlp.c_fc.weight        ffn_up.weight     96x64
+        mlp.c_fc.bias          ffn_up.bias       96
+        mlp.c_proj.weight      ffn_down.weight   64x96
+        mlp.c_proj.bias        ffn_down.bias     64`,
+    },
+    model: { layerNorms: true, act: gelu, mlp: { up: 'mlp.c_fc', down: 'mlp.c_proj' } },
+    bound: nearGelu,
+  },
+  {
+    name: 'StableLM with biases',
+    hugging: 'StableLmForCausalLM',
+    architecture: 'stablelm',
+    config: { layer_norm_eps: 1e-5, use_qkv_bias: true, partial_rotary_factor: 0.25 },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['block_count', 3],
+      ['feed_forward_length', 96],
+      ['rope.dimension_count', 4],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['use_parallel_residual', false],
+      ['attention.layer_norm_epsilon', 1e-5],
+    ],
+    table: {
+      prefix,
+      outside: `${outside}
+        model.norm.bias  output_norm.bias  64`,
+      layer: norms + normBiases + attention + biases + gated,
+    },
+    model: { ...untied, layerNorms: true, rotated: 4 },
+  },
+  {
+    name: 'StableLM with one norm a layer and norms of each head',
+    hugging: 'StableLmForCausalLM',
+    architecture: 'stablelm',
+    config: { layer_norm_eps: 1e-5, use_parallel_residual: true, qk_layernorm: true, partial_rotary_factor: 0.25 },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['block_count', 3],
+      ['feed_forward_length', 96],
+      ['rope.dimension_count', 4],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['use_parallel_residual', true],
+      ['attention.layer_norm_epsilon', 1e-5],
+    ],
+    table: {
+      prefix,
+      outside: `${outside}
+        model.norm.bias  output_norm.bias  64`,
+      layer: `
+        input_layernorm.weight                   attn_norm.weight    64
+        input_layernorm.bias                     attn_norm.bias      64
+        self_attn.q_layernorm.norms.#.weight     attn_q_norm.weight  16  stack=4
+        self_attn.k_layernorm.norms.#.weight     attn_k_norm.weight  16  stack=2
+        ${attention}${gated}`,
+    },
+    model: {
+      ...untied,
+      layerNorms: true,
+      rotated: 4,
+      parallel: true,
+      headNorms: 'each',
+      norms: {
+        attention: 'input_layernorm',
+        feedForward: undefined,
+        query: 'q_layernorm.norms.#',
+        key: 'k_layernorm.norms.#',
+      },
+    },
+  },
+  {
+    name: 'GPT-NeoX',
+    hugging: 'GPTNeoXForCausalLM',
+    architecture: 'gptneox',
+    config: { layer_norm_eps: 1e-5, rotary_pct: 0.5, hidden_act: 'gelu_pytorch_tanh', rope_theta: undefined },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['block_count', 3],
+      ['feed_forward_length', 96],
+      ['rope.dimension_count', 8],
+      ['attention.head_count', 4],
+      ['use_parallel_residual', true],
+      ['attention.layer_norm_epsilon', 1e-5],
+    ],
+    table: {
+      prefix: 'gpt_neox.layers.',
+      outside: `
+        gpt_neox.embed_in.weight          token_embd.weight   264x64
+        gpt_neox.final_layer_norm.weight  output_norm.weight  64
+        gpt_neox.final_layer_norm.bias    output_norm.bias    64
+        embed_out.weight                  output.weight       264x64`,
+      layer: `${norms}${normBiases}
+        attention.query_key_value.weight  attn_qkv.weight  192x64  rows=0+16,48+16,96+16,144+16,16+16,64+16,112+16,160+16,32+16,80+16,128+16,176+16
+        attention.query_key_value.bias    attn_qkv.bias    192     rows=0+16,48+16,96+16,144+16,16+16,64+16,112+16,160+16,32+16,80+16,128+16,176+16
+        attention.dense.weight            attn_output.weight  64x64
+        attention.dense.bias              attn_output.bias    64
+        mlp.dense_h_to_4h.weight          ffn_up.weight       96x64
+        mlp.dense_h_to_4h.bias            ffn_up.bias         96
+        mlp.dense_4h_to_h.weight          ffn_down.weight     64x96
+        mlp.dense_4h_to_h.bias            ffn_down.bias       64`,
+    },
+    model: {
+      headName: 'embed_out.weight',
+      embedding: 'gpt_neox.embed_in.weight',
+      prefix: 'gpt_neox.layers.',
+      attentionPrefix: 'attention.',
+      attentionOutput: 'dense',
+      grouped: 'query_key_value',
+      keyHeads: 4,
+      layerNorms: true,
+      parallel: true,
+      rotated: 8,
+      act: gelu,
+      mlp: { up: 'mlp.dense_h_to_4h', down: 'mlp.dense_4h_to_h' },
+      norms: { final: 'gpt_neox.final_layer_norm' },
+    },
+    bound: nearGelu,
+  },
+  {
+    name: 'Phi-2',
+    hugging: 'PhiForCausalLM',
+    architecture: 'phi2',
+    config: {
+      layer_norm_eps: 1e-5,
+      partial_rotary_factor: 0.5,
+      hidden_act: 'gelu_new',
+      intermediate_size: 256,
+      num_key_value_heads: null,
+    },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 256],
+      ['block_count', 3],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 4],
+      ['attention.layer_norm_epsilon', 1e-5],
+      ['rope.dimension_count', 8],
+    ],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight     token_embd.weight   264x64
+        model.final_layernorm.weight  output_norm.weight  64
+        model.final_layernorm.bias    output_norm.bias    64
+        lm_head.weight                output.weight       264x64
+        lm_head.bias                  output.bias         264`,
+      layer: `
+        input_layernorm.weight   attn_norm.weight    64
+        input_layernorm.bias     attn_norm.bias      64
+        self_attn.q_proj.weight  attn_q.weight       64x64
+        self_attn.q_proj.bias    attn_q.bias         64
+        self_attn.k_proj.weight  attn_k.weight       64x64
+        self_attn.k_proj.bias    attn_k.bias         64
+        self_attn.v_proj.weight  attn_v.weight       64x64
+        self_attn.v_proj.bias    attn_v.bias         64
+        self_attn.dense.weight   attn_output.weight  64x64
+        self_attn.dense.bias     attn_output.bias    64
+        mlp.fc1.weight           ffn_up.weight       256x64
+        mlp.fc1.bias             ffn_up.bias         256
+        mlp.fc2.weight           ffn_down.weight     64x256
+        mlp.fc2.bias             ffn_down.bias       64`,
+    },
+    model: {
+      ...untied,
+      keyHeads: 4,
+      layerNorms: true,
+      parallel: true,
+      rotated: 8,
+      act: gelu,
+      attentionOutput: 'dense',
+      mlp: { up: 'mlp.fc1', down: 'mlp.fc2' },
+      norms: { attention: 'input_layernorm', feedForward: undefined, final: 'model.final_layernorm' },
+    },
+    bound: nearGelu,
+  },
+  {
+    name: 'Command R',
+    hugging: 'CohereForCausalLM',
+    architecture: 'command-r',
+    config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256 },
+    keys: [...withKey(common(layerNorm), 'context_length', 256), ['logit_scale', 0.25], ['rope.scaling.type', 'none']],
+    table: {
+      prefix,
+      outside: tiedOutside,
+      layer: `
+        input_layernorm.weight   attn_norm.weight    64
+        ${attention}${gated}`,
+    },
+    model: {
+      layerNorms: true,
+      parallel: true,
+      neighbors: true,
+      logitFactor: 0.25,
+      norms: { attention: 'input_layernorm', feedForward: undefined },
+    },
+  },
+  {
+    name: 'Command R+, whose heads have norms',
+    hugging: 'CohereForCausalLM',
+    architecture: 'command-r',
+    layers: 64,
+    config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256, use_qk_norm: true },
+    keys: [
+      ...withLayers(withKey(common(layerNorm), 'context_length', 256), 64),
+      ['logit_scale', 0.25],
+      ['rope.scaling.type', 'none'],
+    ],
+    table: {
+      prefix,
+      outside: tiedOutside,
+      layer: `
+        input_layernorm.weight   attn_norm.weight    64
+        self_attn.q_norm.weight  attn_q_norm.weight  4x16
+        self_attn.k_norm.weight  attn_k_norm.weight  2x16
+        ${attention}${gated}`,
+    },
+    model: {
+      layerNorms: true,
+      parallel: true,
+      neighbors: true,
+      headNorms: 'rows',
+      logitFactor: 0.25,
+      norms: { attention: 'input_layernorm', feedForward: undefined },
+    },
+  },
+  {
+    name: 'Cohere 2',
+    hugging: 'Cohere2ForCausalLM',
+    architecture: 'cohere2',
+    layers: 4,
+    config: { layer_norm_eps: 1e-5, logit_scale: 0.25, sliding_window: 4, rotary_pct: 1 },
+    keys: [
+      ...withLayers(common(layerNorm), 4),
+      ['logit_scale', 0.25],
+      ['attention.sliding_window', 4],
+      ['vocab_size', 264],
+      ['rope.dimension_count', 16],
+      ['rope.scaling.type', 'none'],
+    ],
+    table: {
+      prefix,
+      outside: tiedOutside,
+      layer: `
+        input_layernorm.weight  attn_norm.weight  64
+        ${attention}${gated}`,
+    },
+    model: {
+      layerNorms: true,
+      parallel: true,
+      neighbors: true,
+      logitFactor: 0.25,
+      rotates: (layer) => layer !== 3,
+      window: (layer) => (layer === 3 ? Infinity : 4),
+      norms: { attention: 'input_layernorm', feedForward: undefined },
+    },
+  },
+  {
+    name: 'EXAONE 4',
+    hugging: 'Exaone4ForCausalLM',
+    architecture: 'exaone4',
+    config: { sliding_window: null, head_dim: 16 },
+    keys: [
+      ...common([
+        ['attention.layer_norm_rms_epsilon', 1e-5],
+        ['attention.key_length', 16],
+        ['attention.value_length', 16],
+      ]),
+      ['vocab_size', 264],
+    ],
+    table: { prefix, outside, layer: lateNorms + attention + headNorms + gated },
+    model: { ...untied, ...late },
+  },
+  {
+    name: 'EXAONE 4 of 64 layers, with windows',
+    hugging: 'Exaone4ForCausalLM',
+    architecture: 'exaone4',
+    layers: 64,
+    config: { sliding_window: 4, sliding_window_pattern: 'LLLG' },
+    keys: [
+      ...withLayers(common(), 64),
+      ['vocab_size', 264],
+      ['attention.sliding_window', 4],
+      ['attention.sliding_window_pattern', Array.from({ length: 64 }, (_, i) => i % 4 !== 3)],
+    ],
+    table: { prefix, outside, layer: lateNorms + attention + headNorms + gated },
+    model: {
+      ...untied,
+      ...late,
+      rotates: (layer) => layer % 4 !== 3,
+      window: (layer) => (layer % 4 === 3 ? Infinity : 4),
+    },
+  },
+  {
+    name: 'Hunyuan',
+    hugging: 'HunYuanDenseV1ForCausalLM',
+    architecture: 'hunyuan-dense',
+    config: { use_qk_norm: true, rope_scaling: { type: 'xdrope', alpha: 50 }, tie_word_embeddings: true },
+    keys: [
+      ...common(undefined, expect.closeTo(10000 * 50 ** (16 / 14), 6)),
+      ['rope.scaling.type', 'none'],
+      ['rope.scaling.factor', 1],
+    ],
+    table: {
+      prefix,
+      outside: tiedOutside,
+      layer: `${norms}${attention}
+        self_attn.query_layernorm.weight  attn_q_norm.weight  16
+        self_attn.key_layernorm.weight    attn_k_norm.weight  16
+        ${gated}`,
+    },
+    model: {
+      theta: 10000 * 50 ** (16 / 14),
+      headNorms: 'rotated',
+      norms: { query: 'query_layernorm', key: 'key_layernorm' },
+    },
+  },
+  {
+    name: 'Ernie 4.5',
+    hugging: 'Ernie4_5ForCausalLM',
+    architecture: 'ernie4_5',
+    config: { head_dim: 16, tie_word_embeddings: true },
+    keys: common([
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+    ]),
+    table: { prefix, outside: tiedOutside, layer: norms + attention + gated },
+    model: { neighbors: true },
+    own: true,
+  },
+  {
+    name: 'Ernie 4.5 with fused matrices',
+    hugging: 'Ernie4_5_ForCausalLM',
+    architecture: 'ernie4_5',
+    config: { head_dim: 16 },
+    keys: common([
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+    ]),
+    table: {
+      prefix: 'ernie.layers.',
+      outside: outside.replaceAll('model.', 'ernie.'),
+      layer: `${norms}
+        self_attn.qkv_proj.weight  attn_q.weight       128x64  rows=0+64    as=64x64
+        self_attn.qkv_proj.weight  attn_k.weight       128x64  rows=64+32   as=32x64
+        self_attn.qkv_proj.weight  attn_v.weight       128x64  rows=96+32   as=32x64
+        self_attn.o_proj.weight    attn_output.weight  64x64
+        mlp.up_gate_proj.weight    ffn_gate.weight     192x64  rows=0+96    as=96x64
+        mlp.up_gate_proj.weight    ffn_up.weight       192x64  rows=96+96   as=96x64
+        mlp.down_proj.weight       ffn_down.weight     64x96`,
+    },
+    model: {
+      headName: 'lm_head.weight',
+      neighbors: true,
+      embedding: 'ernie.embed_tokens.weight',
+      prefix: 'ernie.layers.',
+      fusedName: 'mlp.up_gate_proj',
+      norms: { final: 'ernie.norm' },
+    },
+  },
+  {
+    name: 'Nemotron',
+    hugging: 'NemotronForCausalLM',
+    architecture: 'nemotron',
+    config: { norm_eps: 1e-5, partial_rotary_factor: 0.5, hidden_act: 'relu2', head_dim: 16 },
+    keys: [
+      ...common([
+        ['attention.layer_norm_rms_epsilon', 1e-5],
+        ['attention.key_length', 16],
+        ['attention.value_length', 16],
+      ]),
+      ['vocab_size', 264],
+      ['attention.layer_norm_epsilon', 1e-5],
+      ['rope.dimension_count', 8],
+      ['rope.scaling.type', 'none'],
+    ],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight  token_embd.weight   264x64
+        model.norm.weight          output_norm.weight  64  +1
+        model.norm.bias            output_norm.bias    64
+        lm_head.weight             output.weight       264x64`,
+      layer: `
+        input_layernorm.weight           attn_norm.weight  64  +1
+        post_attention_layernorm.weight  ffn_norm.weight   64  +1
+        ${normBiases}${attention}
+        mlp.up_proj.weight    ffn_up.weight    96x64
+        mlp.down_proj.weight  ffn_down.weight  64x96`,
+    },
+    model: {
+      ...untied,
+      layerNorms: true,
+      normPlus: 1,
+      rotated: 8,
+      act: relu2,
+      mlp: { up: 'mlp.up_proj', down: 'mlp.down_proj' },
+    },
+  },
+  {
+    name: 'Seed-OSS',
+    hugging: 'SeedOssForCausalLM',
+    architecture: 'seed_oss',
+    config: { head_dim: 16, attention_bias: true, attention_out_bias: false },
+    keys: common([
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+    ]),
+    table: {
+      prefix,
+      outside,
+      layer: `
+        input_layernorm.weight           attn_norm.weight            64
+        post_attention_layernorm.weight  post_attention_norm.weight  64
+        ${attention}${biases}${gated}`,
+    },
+    model: untied,
+  },
+];
+
+const base: Decoder = { layers: 3, heads: 4, keyHeads: 2, head: 16, theta: 10000, epsilon: 1e-5 };
+
+async function converted(
+  { hugging, config = {}, layers = 3 }: Case,
+  weights: Weights,
+  more: Json = {},
+): Promise<Conversion> {
+  const files = {
+    'config.json': decoderConfig(hugging, { num_hidden_layers: layers, ...config }),
+    'tokenizer.json': plainTokenizer(),
+    ...more,
+  };
+  return convertHuggingface(folderOf(weights, files));
+}
+
+describe('keys and tensors are those of the converter', () => {
+  it.each(cases)('$name', async (one) => {
+    const { architecture, table, keys, layers = 3 } = one;
+    const result = await converted(one, weightsOfTable(table, layers));
+    const got = result.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
+    expect(got.map(({ name, value }) => [name, value])).toEqual([
+      ['general.architecture', architecture],
+      ['general.type', 'model'],
+      ['general.name', 'tiny'],
+      ...keys.map(([name, value]) => [`${architecture}.${name}`, value]),
+    ]);
+    expectTensors(result, table, layers);
+  });
+});
+
+function furthest(a: ArrayLike<number>[], b: ArrayLike<number>[]): number {
+  let most = a.length === b.length ? 0 : Infinity;
+  a.forEach((row, t) => {
+    for (let i = 0; i < row.length; i++) most = Math.max(most, Math.abs(row[i]! - b[t]![i]!));
+  });
+  return most;
+}
+
+const largest = (logits: ArrayLike<number>[]) =>
+  logits.reduce((most, row) => Array.from(row).reduce((a, b) => Math.max(a, Math.abs(b)), most), 0);
+
+describe('logits are those of the definition', () => {
+  needNative();
+
+  it.each(cases)('$name', async (one) => {
+    const { table, layers = 3, model = {}, bound = near, own } = one;
+    const weights = weightsOfTable(table, layers);
+    const file = fileOf(await converted(one, weights), weights);
+    const expected = decoderLogits(weights, { ...base, layers, ...model }, tokens);
+    if (own === true) {
+      const far = furthest(await ownLogits(new Uint8Array(file), tokens), expected) / largest(expected);
+      expect(far).toBeLessThan(ownNear);
+    }
+    using native = new NativeModel(file);
+    expect(furthest(native.logits(tokens), expected) / Math.max(1, largest(expected))).toBeLessThan(bound);
+  });
+});
+
+describe('EmbeddingGemma', () => {
+  needNative();
+
+  const table: HandTable = {
+    prefix: 'layers.',
+    outside: `
+      embed_tokens.weight  token_embd.weight   264x64
+      norm.weight          output_norm.weight  64  +1`,
+    layer: `
+      input_layernorm.weight             attn_norm.weight            64  +1
+      post_attention_layernorm.weight    post_attention_norm.weight  64  +1
+      pre_feedforward_layernorm.weight   ffn_norm.weight             64  +1
+      post_feedforward_layernorm.weight  post_ffw_norm.weight        64  +1
+      self_attn.q_norm.weight            attn_q_norm.weight          16  +1
+      self_attn.k_norm.weight            attn_k_norm.weight          16  +1
+      ${attention}${gated}`,
+  };
+  const one: Case = {
+    name: 'EmbeddingGemma',
+    hugging: 'Gemma3TextModel',
+    architecture: 'gemma-embedding',
+    layers: 7,
+    config: {
+      head_dim: 16,
+      query_pre_attn_scalar: 16,
+      sliding_window: 4,
+      rope_theta: 1e6,
+      rope_local_base_freq: 10000,
+      use_bidirectional_attention: true,
+    },
+    keys: [],
+    table,
+  };
+  const pooled = {
+    'modules.json': [{ type: 'sentence_transformers.models.Pooling', path: '1_Pooling' }],
+    '1_Pooling/config.json': { pooling_mode_mean_tokens: true },
+  };
+
+  it('has the keys, tensors and vectors of the definition', async () => {
+    const weights = weightsOfTable(table, 7);
+    const conversion = await converted(one, weights, pooled);
+    const got = conversion.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
+    expect(got.map(({ name, value }) => [name.replace('gemma-embedding.', ''), value])).toEqual([
+      ['general.architecture', 'gemma-embedding'],
+      ['general.type', 'model'],
+      ['general.name', 'tiny'],
+      ['block_count', 7],
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['rope.freq_base', 1e6],
+      ['rope.freq_base_swa', 10000],
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+      ['attention.sliding_window', 4],
+      ['pooling_type', 1],
+    ]);
+    expectTensors(conversion, table, 7);
+    // The class of Hugging Face halves the window: a token sees two others on each side.
+    const states = decoderStates(
+      weights,
+      {
+        ...base,
+        layers: 7,
+        gemma: true,
+        theta: 1e6,
+        bothSides: true,
+        local: (layer) => ({ theta: layer === 5 ? 1e6 : 10000, divisor: 1 }),
+        window: (layer) => (layer === 5 ? Infinity : 3),
+        embedding: 'embed_tokens.weight',
+        prefix: 'layers.',
+        norms: { final: 'norm' },
+      },
+      tokens,
+    );
+    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
+    using native = new NativeModel(fileOf(conversion, weights));
+    expect(furthest([native.pooled(tokens)], [mean])).toBeLessThan(nearGelu);
+  });
+});
+
+describe('what llama.cpp computes otherwise is refused', () => {
+  const refusals: readonly (readonly [name: string, more: Json, words: RegExp])[] = [
+    ['Gemma 1', { rope_theta: 5000 }, /rope_theta is 5000/],
+    ['Gemma 1', { hidden_act: 'relu' }, /hidden_act is "relu"/],
+    ['Ministral 3, whose queries grow with their position', { model_type: 'mistral4' }, /mistral4/],
+    ['Granite', { head_dim: 32 }, /head_dim is 32/],
+    [
+      'OLMo 3, with windows and YaRN in the layers without one',
+      { layer_types: new Array(4).fill('sliding_attention') },
+      /layer 3 has a window/,
+    ],
+    ['GLM-4', { rope_scaling: { type: 'default', mrope_section: [1, 1, 2] } }, /mrope_section/],
+    ['StarCoder 2', { use_bias: false }, /use_bias is false/],
+    ['StableLM with biases', { rope_theta: 500 }, /rope_theta is 500/],
+    ['GPT-NeoX', { rotary_emb_base: 500 }, /rotary_emb_base is 500/],
+    ['Phi-2', { intermediate_size: 96 }, /intermediate_size 96/],
+    ['Command R', { use_qk_norm: true }, /use_qk_norm is true/],
+    ['Cohere 2', { rotary_pct: 0.5 }, /8 of 16 elements/],
+    ['EXAONE 4', { sliding_window: 4 }, /sliding_window is 4/],
+    ['Hunyuan', { num_experts: 4 }, /num_experts is more than 1/],
+    ['Hunyuan', { rope_scaling: { type: 'dynamic', alpha: 50 } }, /max_position_embeddings 128/],
+    ['Nemotron', { hidden_act: 'silu' }, /hidden_act is "silu"/],
+    ['Seed-OSS', { mlp_bias: true }, /mlp_bias is true/],
+  ];
+
+  it.each(refusals)('%s with %j', async (name, more, words) => {
+    const one = cases.find((found) => found.name === name)!;
+    const changed = { ...one, config: { ...one.config, ...more } };
+    const weights = weightsOfTable(one.table, one.layers ?? 3);
+    await expect(converted(changed, weights)).rejects.toMatchObject({
+      code: 'UNKNOWN_FORMAT',
+      message: expect.stringMatching(words),
+    });
+  });
+});
+
+describe('tokens that the converter sets', () => {
+  const ids = ({ keys }: Conversion) =>
+    keys.filter(({ name }) => /_token_id$|add_/.test(name)).map(({ name, value }) => [name.slice(15), value]);
+  const of = async (name: string, config: Json, files: Json) => {
+    const one = cases.find((found) => found.name === name)!;
+    const weights = weightsOfTable(one.table, one.layers ?? 3);
+    return ids(await converted({ ...one, config: { ...one.config, ...config } }, weights, files));
+  };
+
+  it('for Gemma 1, Nemotron, Phi-2 and Hunyuan, in its order', async () => {
+    const usual = { bos_token_id: 1, eos_token_id: 2, pad_token_id: 3 };
+    expect(await of('Gemma 1', usual, {})).toEqual([
+      ['bos_token_id', 1],
+      ['eos_token_id', 2],
+      ['padding_token_id', 3],
+      ['eot_token_id', 107],
+      ['add_space_prefix', false],
+    ]);
+    expect(await of('Nemotron', usual, {})).toEqual([
+      ['bos_token_id', 1],
+      ['eos_token_id', 2],
+      ['padding_token_id', 0],
+      ['unknown_token_id', 1],
+      ['add_space_prefix', false],
+    ]);
+    expect(await of('Phi-2', usual, { 'tokenizer_config.json': { add_bos_token: true } })).toEqual([
+      ['add_bos_token', true],
+      ['bos_token_id', 1],
+      ['eos_token_id', 2],
+      ['padding_token_id', 3],
+      ['add_space_prefix', false],
+    ]);
+    expect(await of('Phi-2', {}, {})).toEqual([
+      ['add_bos_token', false],
+      ['add_space_prefix', false],
+    ]);
+    const generation = { 'generation_config.json': { eos_token_id: [7, 8] } };
+    expect(await of('Hunyuan', { ...usual, eod_token_id: 5 }, generation)).toEqual([
+      ['bos_token_id', 1],
+      ['eos_token_id', 5],
+      ['padding_token_id', 3],
+      ['eot_token_id', 7],
+      ['add_space_prefix', false],
+    ]);
+    expect(await of('Ernie 4.5', {}, { 'tokenizer_config.json': { add_prefix_space: true } })).toEqual([
+      ['add_space_prefix', true],
+    ]);
+  });
+});

@@ -1,0 +1,109 @@
+// Tables of tensors as tests write them by hand: the name in the folder, the name in GGUF, the shape in the folder, and changes on the way.
+import { expect } from 'vitest';
+import type { Conversion, Recipe } from '../../../web/src/conversions/recipe.js';
+import type { Weight } from './recipes.js';
+import { Maker } from './tiny-huggingface.js';
+
+/** A line of a table, such as `self_attn.q_proj.weight attn_q.weight 64x64 heads=4`. */
+interface TableLine {
+  readonly from: string;
+  readonly to: string;
+  readonly shape: readonly number[];
+  /** `+1` adds 1, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `rows=0+64` takes rows, `as=3x32x64` is the result's shape. */
+  readonly changes: ReadonlyMap<string, string>;
+}
+
+/** The tensors of a model: those outside of its layers, and those of each layer. */
+export interface HandTable {
+  readonly prefix: string;
+  readonly outside: string;
+  readonly layer: string;
+  /** Lines of some layers only. */
+  readonly some?: readonly { readonly layers: readonly number[]; readonly lines: string }[];
+}
+
+const sizes = (text: string) => text.split('x').map(Number);
+
+function linesOf(text: string): TableLine[] {
+  const lines = text.split('\n').map((line) => line.trim());
+  return lines
+    .filter((line) => line !== '')
+    .map((line) => {
+      const [from, to, shape, ...changes] = line.split(/\s+/) as [string, string, string, ...string[]];
+      const pairs = changes.map((one) => one.split('=') as [string, string]);
+      return { from, to, shape: sizes(shape), changes: new Map(pairs.map(([name, value = '']) => [name, value])) };
+    });
+}
+
+/** All lines of a model with the names of whole tensors. */
+function wholeLines({ prefix, outside, layer, some = [] }: HandTable, layers: number): TableLine[] {
+  const all = linesOf(outside);
+  for (let i = 0; i < layers; i++) {
+    const own = some.filter((one) => one.layers.includes(i)).flatMap(({ lines }) => linesOf(lines));
+    for (const line of [...linesOf(layer), ...own])
+      all.push({ ...line, from: `${prefix}${i}.${line.from}`, to: `blk.${i}.${line.to}` });
+  }
+  return all;
+}
+
+const namesOf = ({ from, changes }: TableLine) =>
+  Array.from({ length: Number(changes.get('stack') ?? 1) }, (_, i) => from.replace('#', String(i)));
+
+/** Random weights of a model. */
+export function weightsOfTable(table: HandTable, layers: number, seed = 1): Map<string, Weight> {
+  const make = new Maker(seed);
+  for (const line of wholeLines(table, layers))
+    for (const name of namesOf(line)) {
+      if (make.weights.has(name)) continue;
+      const [rows = 1, ...rest] = line.shape;
+      const isNorm = /norm/i.test(name) && name.endsWith('.weight') && !line.changes.has('+1');
+      if (rest.length === 0) make.vector(name, rows, isNorm ? 1 : 0);
+      else {
+        const columns = rest.at(-1) as number;
+        make.matrix(name, (rows * rest.reduce((a, b) => a * b, 1)) / columns, columns);
+        if (rest.length > 1) make.weights.set(name, { ...(make.weights.get(name) as Weight), shape: line.shape });
+        // A norm of each head stays near 1.
+        if (isNorm) {
+          const own = make.weights.get(name) as Weight;
+          make.weights.set(name, { ...own, values: own.values.map((value) => 1 + value) });
+        }
+      }
+    }
+  return make.weights;
+}
+
+/** `0+64,128+64` as windows. */
+function windowsOf(text: string) {
+  return text.split(',').map((one) => one.split('+').map(Number));
+}
+
+/** Compares the tensors of a conversion with a table, except for those that are computed. */
+export function expectTensors({ tensors }: Conversion, table: HandTable, layers: number): void {
+  const expected = wholeLines(table, layers).map((line) => {
+    const { to, shape, changes } = line;
+    const stack = changes.get('stack');
+    const rows = changes.get('rows');
+    const windows = rows === undefined ? undefined : windowsOf(rows);
+    const names = namesOf(line);
+    const as = changes.get('as');
+    const whole = as === undefined ? [...(stack === undefined ? [] : [Number(stack)]), ...shape] : sizes(as);
+    const heads = changes.get('heads');
+    const isFloat =
+      whole.length === 1 ||
+      /_norm\.weight$|\.bias$/.test(to) ||
+      /(^|\.)(position_embd|token_types|ffn_gate_inp|ffn_gate_inp_shexp|shortconv\.conv)\.weight$/.test(to);
+    return {
+      name: to,
+      shape: whole,
+      sources: windows === undefined ? names : windows.map(() => names[0]),
+      ...(windows === undefined ? {} : { windows }),
+      ...(heads === undefined ? {} : { permuteHeads: Number(heads) }),
+      ...(changes.has('turned') ? { turned: true } : {}),
+      ...(changes.has('+1') ? { add: 1 } : {}),
+      ...(isFloat ? { float32: true } : {}),
+    };
+  });
+  const byName = (a: { name: string }, b: { name: string }) => (a.name < b.name ? -1 : 1);
+  const got: Recipe[] = tensors.filter(({ values }) => values === undefined);
+  expect([...got].sort(byName)).toEqual(expected.sort(byName));
+}

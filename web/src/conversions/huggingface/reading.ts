@@ -1,0 +1,165 @@
+/**
+ * Reads the keys of config.json that most architectures share, and checks settings that llama.cpp has no key for.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a.
+ */
+import type { Note } from '../../core/note.js';
+import { show } from '../../core/show.js';
+import type { Recipe } from '../recipe.js';
+import type { Config, Rope } from './config.js';
+import { badFolderFile, unsupported } from './errors.js';
+import type { Hyper, KeyedArchitecture } from './hyper.js';
+import { setting } from './rope.js';
+import type { Sizes, TensorTable } from './tensors.js';
+
+const file = 'config.json';
+
+/** A model as its config.json describes it. */
+export interface Model {
+  /** Name of the architecture in llama.cpp. */
+  readonly architecture: KeyedArchitecture;
+  readonly hyper: Hyper;
+  readonly sizes: Sizes;
+  readonly table: TensorTable;
+  /** Computes the tensors that the folder does not hold. Call it after the sizes have been checked. */
+  readonly made: () => readonly Recipe[];
+  /** True if the head is the embedding; undefined if config.json does not say. */
+  readonly tied: boolean | undefined;
+  /** True if the embedding may have more rows than the vocabulary. The extra rows are left out. */
+  readonly longEmbedding?: true;
+  readonly notes: readonly Note[];
+}
+
+/** Inputs of each reader of an architecture. */
+export interface Read {
+  readonly config: Config;
+  readonly rope: Rope;
+  readonly notes: Note[];
+  /** Names of the folder's tensors. */
+  readonly names: readonly string[];
+  /** Rows of the embedding, in place of a missing vocab_size. */
+  readonly embeddingRows: number | undefined;
+}
+
+/** Zero for sizes that an architecture lacks. */
+export const none = { experts: 0, expertFeedForward: 0, sharedFeedForward: 0, positions: 0, tokenTypes: 0 };
+
+export function vocabularyOf({ config, embeddingRows }: Read): number {
+  return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFolderFile(file, 'vocab_size is missing');
+}
+
+/** Differences of a decoder from Llama. */
+interface DecoderWish {
+  /** Key of the addend of LayerNorms, or the addend, in place of that of RMS norms. */
+  readonly normEpsilon?: string | number;
+  /** True if heads have hidden_size / num_attention_heads elements, regardless of head_dim. */
+  readonly plainHeads?: true;
+  /** True if each head has keys and values of its own. */
+  readonly ownKeys?: true;
+}
+
+/** Numbers and sizes of a decoder. The length of a head is written only if config.json or the architecture states it. */
+export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: Hyper; readonly sizes: Sizes } {
+  // Read and check the sizes.
+  const { config, rope } = read;
+  const { normEpsilon } = wish;
+  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
+  const heads = config.whole('num_attention_heads');
+  const keyHeads = wish.ownKeys === true ? heads : config.whole('num_key_value_heads', heads);
+  if (heads % keyHeads !== 0)
+    badFolderFile(file, `num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
+  const given = wish.plainHeads === true ? undefined : config.maybeWhole('head_dim');
+  if (given === undefined && hidden % heads !== 0)
+    badFolderFile(
+      file,
+      `hidden_size ${hidden} is not a multiple of num_attention_heads ${heads}, and head_dim is missing`,
+    );
+  const head = given ?? hidden / heads;
+  if (head % 2 !== 0) badFolderFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
+  const feedForward = config.whole('intermediate_size');
+  // Collect the numbers for the metadata and the sizes for the tables.
+  return {
+    hyper: {
+      layers,
+      hidden,
+      heads,
+      keyHeads,
+      feedForward,
+      context: config.whole('max_position_embeddings'),
+      ...(normEpsilon === undefined
+        ? { rmsEpsilon: config.positive('rms_norm_eps') }
+        : { normEpsilon: typeof normEpsilon === 'number' ? normEpsilon : config.positive(normEpsilon) }),
+      theta: rope.theta ?? config.positive('rope_theta'),
+      ...(given === undefined ? {} : { head }),
+    },
+    sizes: {
+      layers,
+      hidden,
+      heads,
+      keyHeads,
+      head,
+      feedForward,
+      vocabulary: vocabularyOf(read),
+      queries: heads * head,
+      keys: keyHeads * head,
+      together: (heads + 2 * keyHeads) * head,
+      twoFeedForward: 2 * feedForward,
+      ...none,
+    },
+  };
+}
+
+/** Fails if config.json lists layers that differ from those that llama.cpp computes. */
+export function checkLayers({ config }: Read, layers: number, sliding: (layer: number) => boolean): void {
+  const types = config.get('layer_types');
+  if (types === undefined) return;
+  if (!Array.isArray(types) || types.length !== layers)
+    badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
+  const other = (types as unknown[]).findIndex(
+    (type, i) => type !== (sliding(i) ? 'sliding_attention' : 'full_attention'),
+  );
+  if (other >= 0)
+    unsupported(file, `layer_types[${other}] is ${show((types as unknown[])[other])}; llama.cpp computes it otherwise`);
+}
+
+export const never = () => false;
+
+export function tiedIn(config: Config): boolean | undefined {
+  return config.maybeFlag('tie_word_embeddings');
+}
+
+/**
+ * Elements of a head that the rotary embedding turns: an even number of at least 2.
+ * @param elements those of all heads together, as converters that round once count them, or of one head
+ */
+export function rotatedOf({ config, rope }: Read, elements: number, heads: number, otherwise?: number): number {
+  const share = setting(rope, 'partial_rotary_factor') ?? config.positive('partial_rotary_factor', otherwise);
+  const rotated = Math.floor(Math.floor(share * elements) / heads);
+  if (share > 1 || rotated < 2 || rotated % 2 !== 0)
+    badFolderFile(file, `partial_rotary_factor ${share} turns ${rotated} elements of a head; they have to be pairs`);
+  return rotated;
+}
+
+/** Checks settings common to all decoders. */
+export function checkDecoder({ config }: Read, bothSides = false): void {
+  config.only('partial_rotary_factor', 1);
+  config.only('use_sliding_window', false);
+  if (!bothSides) config.only('use_bidirectional_attention', false);
+}
+
+/** The table with biases of attention required or forbidden as config.json states. */
+export function biased(config: Config, table: TensorTable): TensorTable {
+  const flag = config.maybeFlag('attention_bias');
+  if (flag === undefined) return table;
+  const layer = table.layer.map((row) =>
+    row.to.startsWith('attn_') && row.bias === 'optional'
+      ? ({ ...row, bias: flag ? 'always' : 'never' } as const)
+      : row,
+  );
+  return { ...table, layer };
+}
+
+export function expertCounts(config: Config, key: string): [experts: number, used: number] {
+  const [experts, used] = [config.whole(key), config.whole('num_experts_per_tok')];
+  if (used > experts) badFolderFile(file, `num_experts_per_tok ${used} is more than ${key} ${experts}`);
+  return [experts, used];
+}
