@@ -5,7 +5,6 @@ const config: KnipConfig = {
   entry: [
     'cpp/embind_types.js',
     'web/src/cli.ts',
-    'web/src/conversions/huggingface/load-on-demand.ts',
     'scripts/reference/plugin.mjs',
     'tests/bench/{backends,big,big-language,onnx,outputs,outputs-bias,outputs-encoder,outputs-linear,outputs-onnx,outputs-orders,outputs-tokens}.mjs',
     'tests/bench/{teach_encoder,teach_llama}.mjs',

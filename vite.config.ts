@@ -103,7 +103,6 @@ export default defineConfig({
       { find: /^scalepoint$/, replacement: file('./web/src/index.ts') },
       { find: /^scalepoint\/model$/, replacement: file('./web/src/model.ts') },
       { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
-      { find: './huggingface/load.js', replacement: file('./web/src/conversions/huggingface/load-on-demand.ts') },
     ],
   },
   plugins: [guide(), shell, stylesFirst, notices, offline, withoutPolicy],

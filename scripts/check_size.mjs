@@ -20,8 +20,10 @@ export const budgets = {
   javascript: 30_000,
   /** The JavaScript that saveTensors, loadTensors and resultName add to such an app, on demand as well. */
   files: 20_000,
-  /** The JavaScript of an app that inspects, plans, quantizes, compares and verifies model files, without the worker. */
-  models: 172_000,
+  /** The JavaScript that an app which inspects, plans, quantizes, compares and verifies model files loads at once, without the worker. */
+  models: 110_000,
+  /** The same with all that it loads on demand, except what runs models in onnxruntime. */
+  allModels: 160_000,
 };
 
 /** Matches JavaScript that compiles code from a string, which a strict Content-Security-Policy forbids. */
@@ -68,11 +70,18 @@ function sizes(bytes) {
   };
 }
 
-/** @typedef {{ at: 'once' | 'any time', code: (folder: string) => string }} App an app: which of its JavaScript counts, and its source */
+/**
+ * An app: which of its JavaScript counts, its source, and files that do not count.
+ * @typedef {{ at: 'once' | 'any time', code: (folder: string) => string, without?: RegExp }} App
+ */
 
 /** Code that uses some names. An app exports nothing, so that its bundler keeps to one chunk what its parts share. */
 const from = (/** @type {string} */ folder, /** @type {string} */ names, /** @type {string} */ file) =>
   `import { ${names} } from ${JSON.stringify(join(folder, file))};\nObject.assign(globalThis, { ${names} });\n`;
+
+/** An app of model files. */
+const models = (/** @type {string} */ folder) =>
+  from(folder, 'inspectModel, planModel, quantizeModel, compareModels, verifyModel', 'model.js');
 
 /** The apps that are bundled. @satisfies {Record<string, App>} */
 const apps = {
@@ -83,10 +92,8 @@ const apps = {
     code: (folder) =>
       from(folder, 'load', 'index.js') + from(folder, 'saveTensors, loadTensors, resultName', 'model.js'),
   },
-  models: {
-    at: 'any time',
-    code: (folder) => from(folder, 'inspectModel, planModel, quantizeModel, compareModels, verifyModel', 'model.js'),
-  },
+  models: { at: 'once', code: models },
+  'models, whole': { at: 'any time', code: models, without: /chunk-(compare|runs)\.js$/ },
 };
 
 /**
@@ -96,7 +103,7 @@ const apps = {
  * @param {(bytes: Uint8Array<ArrayBuffer>) => Sizes} sizesOf
  * @returns {Promise<Sizes>} of the chunks that count, added up
  */
-async function bundled({ at, code }, folder, sizesOf) {
+async function bundled({ at, code, without }, folder, sizesOf) {
   const { rolldown } = await import('rolldown');
   const input = 'app.js';
   const app = {
@@ -104,7 +111,8 @@ async function bundled({ at, code }, folder, sizesOf) {
     resolveId: (/** @type {string} */ id) => (id === input ? id : undefined),
     load: (/** @type {string} */ id) => (id === input ? code(folder) : undefined),
   };
-  const bundle = await rolldown({ input, plugins: [app], external: [/^node:/], preserveEntrySignatures: false });
+  const external = [/^node:/, ...(without === undefined ? [] : [without])];
+  const bundle = await rolldown({ input, plugins: [app], external, preserveEntrySignatures: false });
   const { output } = await bundle.generate({ format: 'esm', minify: true });
   await bundle.close();
   const chunks = new Map(output.flatMap((file) => (file.type === 'chunk' ? [[file.fileName, file]] : [])));
@@ -183,6 +191,7 @@ export async function checkSize(folder, sizesOf = sizes) {
   const withFiles = await bundled(apps['arrays and their files, whole'], folder, sizesOf);
   hold('more to save and load', sum(withFiles, alone, -1), budgets.files);
   hold('models, JavaScript', await bundled(apps.models, folder, sizesOf), budgets.models);
+  hold('all for models', await bundled(apps['models, whole'], folder, sizesOf), budgets.allModels);
 
   // Look for code that a strict Content-Security-Policy forbids.
   for (const path of files.filter((name) => /\.(m?js|html)$/.test(name))) {

@@ -17,8 +17,10 @@ import {
 } from './diffusion/convert.js';
 import { diffusionReasonText } from './diffusion/reasons.js';
 import type { ConvertOptions } from './huggingface/convert.js';
-import { loadConversion } from './huggingface/load.js';
 import type { Folder } from './recipe.js';
+
+/** The conversion of folders, loaded when it is needed first: few models are folders. */
+const loadConversion = () => import('./huggingface/convert.js');
 
 /** Names of tensors of adapters, such as LoRA, which are not models themselves. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;

@@ -1,13 +1,14 @@
 /** ONNX models. */
 import type { Format, OpenFile, OpenModel } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
-import { type OnnxModel, openOnnx } from './file/model.js';
-import { onnxLogicalTensors } from './graph/logical.js';
+import type { OnnxModel } from './file/model.js';
 import { type OnnxOptions, options } from './options.js';
-import { planOnnx } from './plan.js';
 import { reasonText } from './reasons.js';
 import { onnxSignature } from './signature.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
+
+/** Apps load the code of a format with its first model. */
+const code = () => import('./on-demand.js');
 
 /** Versions, and number of tensors of each type. */
 function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): string[] {
@@ -48,11 +49,18 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
     },
   ],
 
-  open: ([file, ...others], open) => openOnnx(file as OpenFile, others, open),
+  async open([file, ...others], open) {
+    const { openOnnx } = await code();
+    return openOnnx(file as OpenFile, others, open);
+  },
 
-  tensors: async (model) => onnxLogicalTensors(model),
+  async tensors(model) {
+    const { onnxLogicalTensors } = await code();
+    return onnxLogicalTensors(model);
+  },
 
   async plan(model, choices, partsOf, output, readOptionFile) {
+    const { planOnnx } = await code();
     return planOnnx(model, choices, partsOf, output, await readStatistics(choices, readOptionFile));
   },
 
