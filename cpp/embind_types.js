@@ -31,9 +31,13 @@ mergeInto(LibraryManager.library, {
     Module[name] = (...values) => doorResults[type](call(...values));
   },
   _embind_register_bigint: function () {},
+  _embind_register_bigint__deps: [],
   _embind_register_emval: function () {},
   _embind_register_emval__deps: [],
   _embind_register_memory_view: function () {},
+  _embind_register_memory_view__deps: [],
   _embind_register_std_string: function () {},
+  _embind_register_std_string__deps: [],
   _embind_register_std_wstring: function () {},
+  _embind_register_std_wstring__deps: [],
 });

@@ -1,7 +1,8 @@
 /** Types of tensors in GGUF files: ggml's numbers and sizes. Reference: github.com/ggml-org/ggml, include/ggml.h at d99724f. */
 import { type BlockType, blockTypeInfo, blockTypes } from '../../core/blocks.js';
+import { rangeError } from '../../core/errors.js';
 import { type GgmlType, listedTypes } from '../../core/listed-types.js';
-import { show } from '../../core/show.js';
+import { oneOf } from '../../core/option-problem.js';
 import { elementCount } from '../tensors.js';
 
 function plain(type: BlockType): GgmlType {
@@ -21,9 +22,7 @@ const typesByName = new Map(ggmlTypes.map((type) => [type.name, type]));
 /** The type of that name. @throws RangeError for other names */
 export function ggmlType(name: string): GgmlType {
   const type = typesByName.get(name);
-  if (type === undefined) {
-    throw new RangeError(`type: expected one of ${[...typesByName.keys()].join(', ')}, got ${show(name)}`);
-  }
+  if (type === undefined) throw rangeError('type', oneOf([...typesByName.keys()]), name);
   return type;
 }
 
