@@ -344,7 +344,14 @@ describe('laying out a GGUF file', () => {
 
   it('refuses what cannot be stored', () => {
     expect(() => layoutGguf([], [{ name: 'w', dtype: 'Q8_0', shape: [2, 33] }])).toThrow(RangeError);
-    expect(() => layoutGguf([], [{ name: 'w', dtype: 'Q9_0', shape: [2, 32] }])).toThrow(/F32, F16, .*, got "Q9_0"/);
+    const problem = {
+      option: 'type',
+      expected: { kind: 'oneOf', values: ggmlTypes.map(({ name }) => name) },
+      got: 'Q9_0',
+    };
+    expect(() => layoutGguf([], [{ name: 'w', dtype: 'Q9_0', shape: [2, 32] }])).toThrow(
+      expect.objectContaining({ option: 'type', problem: expect.objectContaining(problem) }),
+    );
   });
 });
 
