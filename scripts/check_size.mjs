@@ -93,7 +93,7 @@ const apps = {
       from(folder, 'load', 'index.js') + from(folder, 'saveTensors, loadTensors, resultName', 'model.js'),
   },
   models: { at: 'once', code: models },
-  'models, whole': { at: 'any time', code: models, without: /chunk-(compare|runs)\.js$/ },
+  'models, whole': { at: 'any time', code: models, without: /chunk-(compare|judge|runs)\.js$/ },
 };
 
 /**

@@ -86,7 +86,7 @@ it.each([
   [['--target-bpw', '-1'], /--target-bpw: expected a number of bits such as 4.5, got "-1"/],
   [['--target-bpw', '4', '--target-size', '1MB'], /--target-bpw: not together with --target-size/],
   [['--to', 'copy', '--target-size', '1MB'], /--target-size: not together with --to copy/],
-  [['--to', 'Q4_0', '--save-rules', 'r'], /--save-rules: only with --target-size or --target-bpw; see/],
+  [['--to', 'Q4_0', '--save-rules', 'r'], /--save-rules: only with --target-size, --target-bpw or --min-output; see/],
   [['--to', 'Q4_0,Q8_0', '--target-bpw', '5', '--save-rules', 'r'], /--to: expected 1 type with --save-rules, got 2/],
   [['--to', 'Q4_0', '--rules', 'bad.txt'], /--rules: line 2: expected REGEX=TYPE or REGEX=keep, got "blk"/],
   [['--to', 'Q4_0', '--rules', 'wrong.txt'], /--rule "blk=Q9": expected F32, .* for GGUF, got "Q9"/],

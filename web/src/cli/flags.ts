@@ -81,6 +81,35 @@ export const quantizeFlags = {
   'save-plan': { type: 'string', value: 'FILE', about: 'write the plan as JSON, which --plan carries out' },
   output: { type: 'string', short: 'o', value: 'OUT', about: 'file or folder for the result' },
   'min-sqnr': { type: 'string', value: 'DB', about: "fail, and write nothing, if a tensor's SQNR is lower" },
+  'min-output': {
+    type: 'string',
+    value: 'BOUND',
+    about:
+      'ONNX: run the result and FILE, and raise types of tensors, the largest gain per byte first, until each output is this close: a cosine ' +
+      'such as 0.999, or an SQNR such as 40dB; fail, and write nothing, if that is out of reach; needs the package onnxruntime-web',
+  },
+  samples: {
+    type: 'string',
+    multiple: true,
+    value: 'FILE',
+    about:
+      'with --min-output: samples of the inputs, as for calibrate --data: .npz, .npy or JSON lines; random inputs by default; can be repeated',
+  },
+  dim: {
+    type: 'string',
+    multiple: true,
+    value: 'NAME=N',
+    about: 'with --min-output: size of a dimension that is not fixed, by its name or as INPUT.AXIS; can be repeated',
+  },
+  seed: { type: 'string', value: 'N', about: 'with --min-output: seed of random inputs' },
+  backend: {
+    type: 'string',
+    multiple: true,
+    value: 'NAME',
+    choices: ['wasm', 'webgpu', 'node'],
+    about: 'with --min-output: where outputs must hold (default wasm); as for compare; can be repeated',
+  },
+  browser: { type: 'string', value: 'PATH', about: 'the browser for --backend webgpu' },
   workers,
   'dry-run': { type: 'boolean', about: 'write nothing, print a plan as scalepoint plan does' },
   resume: {
@@ -90,7 +119,8 @@ export const quantizeFlags = {
   force: { type: 'boolean', short: 'f', about: 'replace OUT and the files beside it if they exist' },
   quiet,
   ...common(
-    '{ file, output, config, to, tensors, totals, notes, peakBytes }; for several files also { files, isWhole }',
+    '{ file, output, config, to, tensors, totals, notes, peakBytes }; for several files also { files, isWhole }; with --min-output also ' +
+      '{ repair }',
   ),
 } as const;
 
@@ -288,6 +318,9 @@ export const commandAbouts = {
 } as const;
 export type CommandName = keyof typeof commandAbouts;
 
+/** Flags of `quantize` about the runs of --min-output. */
+export const outputRunFlags = ['samples', 'dim', 'seed', 'backend', 'browser'] as const;
+
 /** Flags of `quantize` that copies do not take, as they convert nothing. */
 export const convertingFlags = [
   'to',
@@ -301,6 +334,8 @@ export const convertingFlags = [
   'plan',
   'save-plan',
   'min-sqnr',
+  'min-output',
+  ...outputRunFlags,
 ] as const satisfies readonly (keyof typeof quantizeFlags)[];
 
 export const shells = ['bash', 'zsh', 'fish'] as const;

@@ -12,6 +12,7 @@ import {
   type QuantizeModelOptions,
   quantizeModel,
   type Rule,
+  type RunOptions,
 } from '../model.js';
 import {
   aFile,
@@ -23,6 +24,7 @@ import {
   noteText,
   ofType,
   oneOf,
+  onlyWith,
   type Preset,
   presets,
   urlOfText,
@@ -30,7 +32,8 @@ import {
   withOptions,
   without,
 } from '../tooling.js';
-import { convertingFlags, quantizeFlags } from './flags.js';
+import { backendNames, withBackends } from './backends.js';
+import { convertingFlags, outputRunFlags, quantizeFlags } from './flags.js';
 import {
   acceptsTarget,
   choiceFlags,
@@ -65,6 +68,7 @@ import { checkFilesApart, type WrittenFile } from './overlap.js';
 import { choiceOf, decibelsOf, filesOf, parseArguments, targetOf, workersOf } from './parse.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { fileStampsOf, makeParts, ResumableRun } from './resume.js';
+import { outputOptionsOf } from './running.js';
 import { placeOf, placeOfCopy, readSidecars, type SidecarPlace, sidecarPath, sidecarPlace, write } from './sidecars.js';
 import {
   checkSavedFree,
@@ -115,6 +119,23 @@ interface ResultRequest {
   readonly sidecars: readonly SidecarOption[];
 }
 
+/** Flags about the quality of a result, which go with a plan. */
+const judgingFlags: readonly string[] = ['min-sqnr', 'min-output', ...outputRunFlags];
+
+/** Checks the flags of --min-output. @throws UsageError */
+function checkOutputFlags(values: LineValues, words: Words): void {
+  outputOptionsOf(values);
+  if (values['min-output'] === undefined) {
+    const other = outputRunFlags.find((name) => words[name] !== undefined);
+    if (other !== undefined) throw wrongFlag(other, onlyWith('--min-output'));
+    return;
+  }
+  // The types are not known before the runs, so that no size can be held and no plan be made.
+  for (const other of ['target-size', 'target-bpw', 'save-plan'] as const) {
+    if (words[other] !== undefined) throw wrongFlag('min-output', without(`--${other}`));
+  }
+}
+
 /** Checks the parts of a command line that do not depend on the file. Returns FILE. @throws UsageError */
 function checkLine({ values, words, positionals }: Line, command: string): string {
   const [file] = filesOf(positionals, ['FILE'], command) as [string];
@@ -125,15 +146,16 @@ function checkLine({ values, words, positionals }: Line, command: string): strin
   if (to !== undefined && preset !== undefined) throw wrongFlag('preset', without('to'));
   checkSizes(values, to?.split(',').length ?? 1);
   if (values.resume === true) {
-    for (const other of ['part', 'min-sqnr'] as const)
+    for (const other of ['part', 'min-sqnr', 'min-output'] as const)
       if (words[other] !== undefined) throw wrongFlag('resume', without(`--${other}`));
     if (output === standardOutput) throw wrongFlag('resume', without('output', output));
     if (file === '-' || urlOfText(file)?.url !== undefined)
       throw wrongFlag('resume', { kind: 'onlyFor', files: 'models in files' });
   }
+  checkOutputFlags(values, words);
   if (values.plan !== undefined) {
     const others = [
-      ...convertingFlags.filter((name) => !['plan', 'save-plan', 'min-sqnr'].includes(name)),
+      ...convertingFlags.filter((name) => !judgingFlags.includes(name) && name !== 'plan' && name !== 'save-plan'),
       ...choiceFlags(),
     ];
     const other = others.find((name) => words[name] !== undefined);
@@ -317,6 +339,11 @@ async function planFor(
 }
 
 async function dryRun(line: Line, command: string): Promise<number> {
+  const { 'min-output': bound } = line.values;
+  if (bound !== undefined) {
+    const hint = { kind: 'because', message: 'a plan runs no models' } as const;
+    throw wrongFlag('min-output', { kind: 'absent' }, bound, hint);
+  }
   return withInput(checkLine(line, command), async (input) => {
     const requests = await requestsOf(line, input);
     const documents: object[] = [];
@@ -435,10 +462,12 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
         const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
         if (requests.length > 1 && !values.resume) await checkFree(paths, values.force ?? false);
         // Carry out one result after the other.
-        for (const one of prepared) {
-          documents.push(...(await carryOut(line, one, signal, progress)));
-          for (const path of pathsOf(one.output, one.planned)) written.push(path);
-        }
+        await withBackends(backendNames(values.backend), values.browser, async (backends) => {
+          for (const one of prepared) {
+            documents.push(...(await carryOut(line, one, signal, progress, backends)));
+            for (const path of pathsOf(one.output, one.planned)) written.push(path);
+          }
+        });
         for (const { run } of prepared) await run?.finish();
         return 0;
       } catch (error) {
@@ -562,8 +591,10 @@ async function carryOut(
   { request, planned, whole, output, places, run, names }: PreparedResult,
   signal: AbortSignal,
   progress: ReturnType<typeof progressLine>,
+  backends: RunOptions['backends'],
 ): Promise<object[]> {
   const { force = false, quiet = false, ...values } = line.values;
+  const { minOutput, run: runs } = outputOptionsOf(values);
   const [workers, minSqnrDb] = [workersOf(values.workers), decibelsOf(values['min-sqnr'])];
   // Write the model.
   const { input, plan } = request;
@@ -580,6 +611,7 @@ async function carryOut(
       signal,
       ...(workers === undefined ? {} : { workers }),
       ...(minSqnrDb === undefined ? {} : { minSqnrDb }),
+      ...(minOutput === undefined ? {} : { minOutput, run: { ...runs, ...(backends && { backends }) } }),
       ...own,
     });
   const options = sidecars.map(({ option }) => option);
@@ -605,7 +637,8 @@ async function carryOut(
     sidecars: written,
   });
   // Write the rules and the plan, and print remarks.
-  await saveRules(line.values, planned.options.rules ?? [], force, output);
+  const rules = [...(planned.options.rules ?? []), ...(report.repair?.rules ?? [])];
+  await saveRules(line.values, rules, force, output);
   if (whole !== undefined) await savePlan(line.values, whole, force, output);
   if (!quiet) remark(savedLine(line.values));
   if (quiet) return documents;
@@ -615,7 +648,7 @@ async function carryOut(
     const what = `took the ${sidecar.sidecar.entry} out of ${printable(path)}: the result has none`;
     process.stderr.write(`scalepoint: ${what}\n`);
   }
-  remarkNotes(result.report.notes, planned.options.rules);
+  remarkNotes(result.report.notes, rules);
   remarkOnSidecars(places, output, planned);
   return documents;
 }

@@ -1,5 +1,5 @@
 /** Options and output of `compare --run`. */
-import type { CompareReport, RunOptions } from '../model.js';
+import type { CompareReport, QuantizeModelOptions, RunOptions } from '../model.js';
 import { ScalepointError } from '../model.js';
 import {
   type ComparedLayer,
@@ -77,6 +77,29 @@ export function runOptionsOf({ run, layers, input, dim, seed, backend }: RunValu
     ...(layers === true ? { layers } : {}),
     ...(input === undefined ? {} : { inputs: inputsOf(input) }),
     ...(seed === undefined ? {} : { seed: wholeOf('seed', seed) }),
+  };
+}
+
+interface OutputValues extends Pick<RunValues, 'dim' | 'seed'> {
+  readonly 'min-output'?: string | undefined;
+  readonly samples?: string[] | undefined;
+}
+
+/** Options of --min-output, without backends; empty without it. @throws UsageError */
+export function outputOptionsOf({ 'min-output': bound, samples, dim, seed }: OutputValues): {
+  readonly minOutput?: NonNullable<QuantizeModelOptions['minOutput']>;
+  readonly run?: NonNullable<QuantizeModelOptions['run']>;
+} {
+  if (bound === undefined) return {};
+  // The model functions check the rest.
+  const minOutput = /^(\d+\.?\d*|\.\d+)$/.test(bound) ? Number(bound) : (bound as `${number}dB`);
+  return {
+    minOutput,
+    run: {
+      dimensions: dimensionsOf(dim),
+      ...(samples === undefined ? {} : { samples: { files: samples } }),
+      ...(seed === undefined ? {} : { seed: wholeOf('seed', seed) }),
+    },
   };
 }
 

@@ -30,6 +30,7 @@ export interface SizeValues {
   readonly rules?: string;
   readonly 'save-rules'?: string;
   readonly 'save-plan'?: string;
+  readonly 'min-output'?: string;
 }
 
 /** True if the flags ask for a size. */
@@ -48,8 +49,10 @@ export function checkSizes(values: SizeValues, types: number): void {
     throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('--save-plan')] });
   if (path === undefined) return;
   if (path === '') throw wrongFlag('save-rules', ofType('name of a file'), path);
-  if (!isSized(values))
-    throw wrongFlag('save-rules', { kind: 'anyOf', of: [onlyWith('targetSize'), onlyWith('targetBitsPerWeight')] });
+  if (!isSized(values) && values['min-output'] === undefined) {
+    const of = ['targetSize', 'targetBitsPerWeight', 'minOutput'].map((option) => onlyWith(option));
+    throw wrongFlag('save-rules', { kind: 'anyOf', of });
+  }
   if (types > 1) throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('--save-rules')] });
 }
 

@@ -2,6 +2,7 @@
 import { basename } from 'node:path';
 import type { ModelPlan, ModelReport, PlannedTensorInfo, TensorReport } from '../model.js';
 import type { ModelFit, ModelTotals } from '../tooling.js';
+import { repairText } from './repair-text.js';
 import {
   columnsOf,
   counted,
@@ -93,7 +94,7 @@ export function planText(
 /** Lines of a report. */
 export function reportText(
   file: string,
-  { tensors, totals }: ModelReport,
+  { tensors, totals, repair }: ModelReport,
   stream: NodeJS.WriteStream,
   fit?: ModelFit,
 ): string[] {
@@ -118,6 +119,7 @@ export function reportText(
     ...lowestLine(tensors),
     ...outputLine(tensors),
     ...leftOutLine(tensors),
+    ...repairText(repair, columnsOf(stream), paint),
   );
   return lines;
 }

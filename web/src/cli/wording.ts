@@ -23,10 +23,12 @@ const plainFlags: Readonly<Record<string, string>> = {
   targetBitsPerWeight: 'target-bpw',
   workers: 'workers',
   minSqnrDb: 'min-sqnr',
+  minOutput: 'min-output',
   output: 'output',
   overwrite: 'force',
   plan: 'plan',
   'run.dimensions': 'dim',
+  'run.samples': 'samples',
 };
 
 function infoOf(name: string): OptionInfo | undefined {

@@ -7,7 +7,7 @@ import type { Note } from '../core/note.js';
 import type { ByteSource, FileInput, OptionFile } from '../files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
 import type { Reason } from './reason.js';
-import type { ModelRuns, RunOptions, RunReport } from './run.js';
+import type { ModelRuns, OutputJudge, OutputRunOptions, RunOptions, RunReport } from './run.js';
 import type { WeightMoments } from './statistics.js';
 import type { WeightNames } from './weight-names.js';
 
@@ -275,6 +275,8 @@ export interface Target {
   readonly needs?: readonly string[];
   /** True for a common choice, which errors name before others. */
   readonly isUsual?: boolean;
+  /** The next better type of a weight, if outputs are too far off (`minOutput`); undefined if that is the type of the file. */
+  readonly raised?: string;
 }
 
 /** Choices for results of a given size, in which the types of weights differ. */
@@ -333,6 +335,14 @@ export interface FormatInfo<
   facts?(model: ModelContents): readonly string[];
   /** Programs that read a result, the usual one first. */
   readers?(to: string, file: string): readonly Reader[];
+}
+
+/** Means to read inputs and samples. */
+export interface JudgeContext {
+  readonly readOptionFile: ReadOptionFile;
+  /** Opens files of samples. */
+  readonly open: OpenInput;
+  readonly signal: AbortSignal | undefined;
 }
 
 /** A program that reads results. */
@@ -405,6 +415,12 @@ export interface Format<
     readOptionFile: ReadOptionFile,
     signal?: AbortSignal,
   ): Promise<RunReport>;
+  /**
+   * Runs an open model, and returns a judge of results that are made of it; undefined if models of the format cannot be run. Loads its code
+   * when called.
+   * @throws TypeError, RangeError for inputs; ScalepointError `RUNTIME` if the model cannot be run
+   */
+  judge?(original: Model, options: OutputRunOptions, context: JudgeContext): Promise<OutputJudge<Model>>;
   /** Runs of an open model on samples, loaded when called; undefined if models of the format cannot be run that way. */
   runs?(model: Model): Promise<ModelRuns>;
   /** Compares parts of an open model that describe each other. Its numbers are checked elsewhere. */

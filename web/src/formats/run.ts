@@ -65,6 +65,8 @@ export interface BackendJob {
   };
   /** Inputs by name. */
   readonly feeds: Readonly<Record<string, RunTensor>>;
+  /** Further inputs for the same model, run one after the other. */
+  readonly more?: readonly Readonly<Record<string, RunTensor>>[] | undefined;
   /** Optimizations of the graph. */
   readonly level: 'all' | 'disabled';
   /** True to measure the time of runs, and which nodes leave the GPU. */
@@ -120,6 +122,8 @@ export type BackendAnswer = {
       readonly kind: 'ran';
       /** Outputs by name. */
       readonly outputs: Readonly<Record<string, RunTensor>>;
+      /** Outputs for each of the further inputs. */
+      readonly more?: readonly Readonly<Record<string, RunTensor>>[] | undefined;
       /** Times, if the job measures. */
       readonly times?: RunTimes | undefined;
       /** WebGPU, if onnxruntime reports it: nodes that left the GPU. */
@@ -305,6 +309,38 @@ export interface RunReport {
   readonly layers?: readonly ComparedLayer[] | undefined;
   /** With `backends`: both models on each of them. */
   readonly backends?: readonly BackendReport[] | undefined;
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ judging
+
+/** Options for running results while they are made. */
+export interface OutputRunOptions extends Omit<RunOptions, 'layers'> {
+  /**
+   * Samples of the inputs, as for `calibrateModel`, in place of `inputs`. Errors are those over all samples, whose inputs and outputs are kept
+   * in memory.
+   * @defaultValue one sample, of `inputs`
+   */
+  readonly samples?: ModelSamples | undefined;
+}
+
+/** An output of a result on a backend, against the original on wasm. */
+export interface JudgedOutput {
+  /** The backend. */
+  readonly backend: BackendName;
+  /** Name of the output in the model; empty if the result did not run. */
+  readonly output: string;
+  /** Cosine of the output to that of the original, over all samples. */
+  readonly cosine: number;
+  /** Its SQNR in dB. */
+  readonly sqnrDb: number;
+  /** Words about an output that cannot be compared, or a result that did not run. Its numbers are NaN then. */
+  readonly failure?: string | undefined;
+}
+
+/** Judges results against the outputs of the original, which it has kept. */
+export interface OutputJudge<Model> {
+  /** Runs a result. @param only the name of the only backend to run it on. @throws errors of backends; the reason of the signal */
+  judge(made: Model, only?: BackendName): Promise<readonly JudgedOutput[]>;
 }
 
 // -------------------------------------------------------------------------------------------------------------------- calibration

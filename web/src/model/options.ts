@@ -2,11 +2,12 @@
 import type { CallOptions } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { didYouMean } from '../core/nearest.js';
-import { type Expected, type Hint, ofType } from '../core/option-problem.js';
+import { type Expected, type Hint, ofType, onlyWith, without } from '../core/option-problem.js';
 import type { Format, Target } from '../formats/format.js';
 import type { OptionTable, PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
 import { accepts, type Maker, makerOf, makersFor } from './maker.js';
+import { outputBoundOf } from './output-bound.js';
 import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
 import { checkOptions, workNames } from './work-options.js';
 
@@ -44,7 +45,7 @@ const textNames = ['chunkSize', 'maxTokens', 'tokenizer', ...workNames];
 export function modelCalls() {
   const result = [...planNames(), 'output', ...workNames];
   return {
-    quantizeModel: [...result, 'overwrite', 'minSqnrDb', ...sidecarNames()],
+    quantizeModel: [...result, 'overwrite', 'minSqnrDb', 'minOutput', 'run', ...sidecarNames()],
     planModel: result,
     estimateModel: [...planNames(), 'sample', ...workNames],
     measureTypes: [...planNames(), ...workNames],
@@ -116,12 +117,24 @@ export function checkChoices(from: Format, choices: PlanChoices): Maker {
 }
 
 /** Options of `quantizeModel` that are about no format. */
-export function checkResultOptions(options: { readonly overwrite?: unknown; readonly minSqnrDb?: unknown }): void {
-  const { overwrite, minSqnrDb } = options;
+export function checkResultOptions(options: {
+  readonly overwrite?: unknown;
+  readonly minSqnrDb?: unknown;
+  readonly minOutput?: unknown;
+  readonly run?: unknown;
+}): void {
+  const { overwrite, minSqnrDb, minOutput, run } = options;
   if (overwrite !== undefined && typeof overwrite !== 'boolean') {
     throw typeError('overwrite', ofType('boolean'), overwrite);
   }
   if (minSqnrDb !== undefined && (typeof minSqnrDb !== 'number' || Number.isNaN(minSqnrDb))) {
     throw typeError('minSqnrDb', { kind: 'number' }, minSqnrDb);
   }
+  if (minOutput !== undefined) {
+    outputBoundOf(minOutput);
+    const size = sizeNames.find((name) => (options as Readonly<Record<string, unknown>>)[name] !== undefined);
+    // A result of a given size has no room for better types.
+    if (size !== undefined) throw rangeError('minOutput', without(size), minOutput);
+  }
+  if (run !== undefined && minOutput === undefined) throw rangeError('run', onlyWith('minOutput'), undefined);
 }

@@ -4,17 +4,19 @@ import { oneOf } from '../core/option-problem.js';
 import { inMemory } from '../files/sinks.js';
 import type { FormatOptions, FormatSidecars, ModelTarget } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
+import { checkRunOptions } from './compare-models.js';
 import { withModel } from './open.js';
 import { checkPlanOptions, checkResultOptions } from './options.js';
 import { infosOf, type ModelFilePlan, nameOf, type PlannedFile } from './plan.js';
 import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
-import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
+import type { Quantized, ResultOptions } from './quantize.js';
+import { quantizeHolding } from './quantize-holding.js';
 import { checkTargets, quantizeSeveral } from './quantize-several.js';
 import type { ModelInput } from './recognize.js';
 import type { ModelReport } from './report.js';
 import { checkFits, checkPlan } from './saved-plan.js';
 import type { SizeOptions } from './sizes.js';
-import { checkWorkOptions } from './work-options.js';
+import { checkWorkOptions, outputRunNames } from './work-options.js';
 
 /** Options of `quantizeModel`. */
 export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, ResultOptions {}
@@ -93,11 +95,12 @@ function optionsOf(choices: QuantizeModelOptions | ModelPlan, more: MoreOptions)
  * @example await quantizeModel(file, await planModel(file, { to: 'int8' }), { output });
  * @example const [q8, q4] = await quantizeModel('model.onnx', { to: ['q8', 'q4'], output: 'onnx' });
  * @example await quantizeModel(file, JSON.parse(planText), { output });
+ * @example await quantizeModel('model.onnx', { to: 'q4', minOutput: 0.999, run: { samples: { files: 'samples.npz' } }, output });
  * @param plan of `planModel` for the same file, also after JSON. A RangeError whose option is `plan` says how the file differs.
  * @param more options in addition to those of a plan; `importance` and `data` unless they are paths, if the plan was saved
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if a
- *   weight exceeds the range of its new type; `QUALITY` (a QualityError). The signal's reason if it was aborted. After an error, no output
+ *   weight exceeds the range of its new type; `QUALITY` (a QualityError); `RUNTIME` or an error of a backend with `minOutput`. The signal's reason if it was aborted. After an error, no output
  *   or part of one is left.
  */
 export function quantizeModel(file: ModelInput, plan: ModelPlan, more?: MoreOptions): Promise<QuantizeModelResult>;
@@ -124,7 +127,7 @@ export async function quantizeModel(
   const made = await withCallbacks(options, (own) =>
     withModel(file, own, async (opened) => {
       const { choices, fit } = await fitted(opened, own, own, nameOf(own.output));
-      return { ...(await quantizeOpen(opened, choices, own, undefined, check)), fit };
+      return { ...(await quantizeHolding(opened, choices, own, undefined, check)), fit };
     }),
   );
   return resultOf(made, made.fit);
@@ -149,6 +152,7 @@ function checkQuantizeOptions(options: QuantizeModelOptions): void {
   checkPlanOptions(options, 'quantizeModel');
   checkWorkOptions(options);
   checkResultOptions(options);
+  if (options.run !== undefined) checkRunOptions(options.run, outputRunNames);
   options.signal?.throwIfAborted();
 }
 

@@ -7,7 +7,8 @@ import { formats, type ModelTarget } from '../formats/registry.js';
 import type { Progress } from '../pipeline/progress.js';
 import type { Opened } from './open.js';
 import { planFor } from './plan.js';
-import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
+import type { Quantized, ResultOptions } from './quantize.js';
+import { quantizeHolding } from './quantize-holding.js';
 import { resultName } from './result-name.js';
 import { hasSize, type SizeOptions, sizeNames } from './sizes.js';
 
@@ -68,6 +69,6 @@ export async function quantizeSeveral(
     wanted.push({ choices: output === undefined ? choices : { ...choices, output }, name });
   }
   const results: Quantized[] = [];
-  for (const { choices, name } of wanted) results.push(await quantizeOpen(opened, choices, choices, name));
+  for (const { choices, name } of wanted) results.push(await quantizeHolding(opened, choices, choices, name));
   return results;
 }

@@ -7,6 +7,7 @@ import { openWithin } from '../files/open.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
+import type { OutputRunOptions } from '../formats/run.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
 import { convertedElements, writePlan } from '../pipeline/writing.js';
 import type { TileRunner } from '../runner/tile-runner.js';
@@ -35,6 +36,21 @@ export interface ResultOptions extends WorkOptions {
    * @defaultValue no limit
    */
   readonly minSqnrDb?: number | undefined;
+  /**
+   * ONNX: the lowest quality of each output, as a cosine to the output of the original, above 0 and at most 1, or as an SQNR, such as `'40dB'`.
+   * The result is run in memory, and while the worst output is below, tensors are raised to the next better type, the largest gain of the
+   * output per byte first: q2, q4, q8-blocks, fp16, then the type of the file; int4-weights, int8 and uint8 by way of int8-weights or
+   * uint8-weights. Tensors that `rules` name keep their type. A result is made and run once, and for each round of raising at most 38 times;
+   * behind 6 rounds, everything is left as it is in the file. `report.repair` lists the steps. If the bound cannot be reached, a
+   * QualityError names the best, and nothing is written.
+   * @defaultValue no limit
+   */
+  readonly minOutput?: number | `${number}dB` | undefined;
+  /**
+   * With `minOutput`: the inputs, the runtime, and the backends on which outputs must hold, as for `compareModels`.
+   * @defaultValue random inputs, on wasm, with the installed onnxruntime-web
+   */
+  readonly run?: OutputRunOptions | undefined;
 }
 
 /** The result of `quantizeOpen`. */

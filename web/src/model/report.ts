@@ -5,6 +5,9 @@ import { type ErrorMeasures, type OutputErrors, standsForInfinity } from '../cor
 import { type Note, noteOf } from '../core/note.js';
 import { quoted, quotedNames } from '../files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
+import type { Rule } from '../formats/options.js';
+import type { JudgedOutput } from '../formats/run.js';
+import type { OutputBound } from './output-bound.js';
 import { infoOf, type ModelFilePlan, type ModelTotals, type PlannedTensorInfo, totalsOf } from './plan.js';
 
 /** The result of converting a tensor, or the reason why it was kept. */
@@ -15,6 +18,48 @@ export interface TensorReport extends PlannedTensorInfo {
   readonly nonFinite?: number | undefined;
 }
 
+/** A tensor that was raised. */
+export interface RaisedTensor {
+  /** Its name in the file. */
+  readonly name: string;
+  /** Its target before. */
+  readonly from: string;
+  /** Its target behind the step; `keep` for the type of the file. */
+  readonly to: string;
+  /** Bytes that it takes more. */
+  readonly bytes: number;
+}
+
+/** The worst output of a result, and the size of the result in bytes. */
+type StepOutput = JudgedOutput & {
+  /** Size of all files. */
+  readonly bytes: number;
+};
+
+/** A step of a repair: tensors that were raised together. */
+export interface RepairStep {
+  /** The tensors, the largest gain per byte first. */
+  readonly tensors: readonly RaisedTensor[];
+  /** The result before. */
+  readonly before: StepOutput;
+  /** The result with the tensors raised. */
+  readonly after: StepOutput;
+}
+
+/** Tensors that were raised until outputs held `minOutput`. */
+export interface OutputRepair {
+  /** The given bound. */
+  readonly bound: OutputBound;
+  /** Each output of the result on each backend. */
+  readonly outputs: readonly JudgedOutput[];
+  /** The steps, in order; empty if the bound held from the start. */
+  readonly steps: readonly RepairStep[];
+  /** Rules that make the same result without running it, behind the given ones. */
+  readonly rules: readonly Rule[];
+  /** Number of results that were made in memory and run. */
+  readonly runs: number;
+}
+
 /** The result of converting a model. */
 export interface ModelReport {
   /** In the order of the input. */
@@ -23,15 +68,18 @@ export interface ModelReport {
   readonly totals: ModelTotals;
   /** Notes about the result; mostly empty. */
   readonly notes: readonly Note[];
+  /** With `minOutput`: the outputs, and the tensors that were raised. */
+  readonly repair?: OutputRepair | undefined;
 }
 
-/** Code `QUALITY`: the result misses the required SQNR and was dropped. */
+/** Code `QUALITY`: the result misses the required SQNR, or its outputs miss `minOutput`, and it was dropped. */
 export class QualityError extends ScalepointError {
   /** The report of the dropped result. */
   readonly report: ModelReport;
 
-  constructor(message: string, tensor: string, report: ModelReport) {
-    super('QUALITY', message, { tensor });
+  /** @param tensor its name; undefined if outputs missed their bound */
+  constructor(message: string, tensor: string | undefined, report: ModelReport) {
+    super('QUALITY', message, tensor === undefined ? {} : { tensor });
     this.report = report;
   }
 }

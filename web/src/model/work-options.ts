@@ -12,6 +12,9 @@ export const workNames: readonly string[] = ['workers', 'worker', 'core', 'onPro
 /** Members of the option `run`. */
 export const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'backends', 'runtime'];
 
+/** Members of the option `run` of `quantizeModel`. */
+export const outputRunNames: readonly string[] = ['samples', ...runNames.filter((name) => name !== 'layers')];
+
 /** Members of options that are objects, for hints. */
 const members: CallOptions = {
   granularity: modelGranularityNames,

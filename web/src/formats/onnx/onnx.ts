@@ -78,6 +78,11 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
     return compare.compareRuns(a, b, options, readOptionFile, signal);
   },
 
+  async judge(original, options, context) {
+    const judging = await import('./run/judge.js');
+    return judging.judgeOf(original, options, context);
+  },
+
   async runs(model) {
     const { modelRunsOf } = await import('./run/runs.js');
     return modelRunsOf(model);

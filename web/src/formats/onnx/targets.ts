@@ -10,7 +10,7 @@ import { statisticsNames } from '../statistics.js';
 export type OnWebGpu = 'gpu' | 'integersOnCpu' | 'activationsOnCpu' | 'needsFloat16';
 
 /** Members of all rows. */
-interface Row extends Pick<Target, 'about' | 'preset' | 'needs'> {
+interface Row extends Pick<Target, 'about' | 'preset' | 'needs' | 'raised'> {
   /** Accepted types of weights. */
   readonly takes: readonly ('F32' | 'F16')[];
   /** True if all other floats become float16. */
@@ -122,17 +122,19 @@ const rows = {
     preset: 'balanced',
     // transformers.js uses this ending for q8.
     ending: 'quantized',
+    raised: 'q8-blocks',
   },
-  int8: { ...integers, about: 'the same with a sign, in products 7 bits', signed: true },
-  uint8: { ...integers, about: 'the same with zero points', signed: false },
+  int8: { ...integers, about: 'the same with a sign, in products 7 bits', signed: true, raised: 'int8-weights' },
+  uint8: { ...integers, about: 'the same with zero points', signed: false, raised: 'uint8-weights' },
   'int8-weights': {
     ...restored,
     about: '8 bits, a scale for each channel; floats when it runs',
     bits: 8,
     signed: true,
     mixed: ['int8-weights'],
+    raised: 'fp16',
   },
-  'uint8-weights': { ...restored, about: 'the same with zero points', bits: 8, signed: false },
+  'uint8-weights': { ...restored, about: 'the same with zero points', bits: 8, signed: false, raised: 'fp16' },
   'int8-static': {
     kind: 'static',
     codec: 'dequantize-linear',
@@ -143,6 +145,7 @@ const rows = {
     takes: floats,
     ranges: 'all',
     onWebGpu: 'activationsOnCpu',
+    raised: 'int8-weights',
   },
   'int4-weights': {
     ...restored,
@@ -152,6 +155,7 @@ const rows = {
     zeroPoints: [false, true],
     blockSize: 32,
     mixed: ['int4-weights', 'int8-weights'],
+    raised: 'int8-weights',
   },
   q4: {
     ...blocks,
@@ -159,10 +163,31 @@ const rows = {
     bits: 4,
     preset: 'small',
     mixed: ['q4', 'q8-blocks'],
+    raised: 'q8-blocks',
   },
-  q4f16: { ...blocks, about: 'q4, with everything else in float16', bits: 4, half: true, onWebGpu: 'needsFloat16' },
-  q2: { ...blocks, about: '2 bits in blocks, for onnxruntime', bits: 2, mixed: ['q2', 'q4', 'q8-blocks'] },
-  q2f16: { ...blocks, about: 'q2, with everything else in float16', bits: 2, half: true, onWebGpu: 'needsFloat16' },
+  q4f16: {
+    ...blocks,
+    about: 'q4, with everything else in float16',
+    bits: 4,
+    half: true,
+    onWebGpu: 'needsFloat16',
+    raised: 'q8-blocks',
+  },
+  q2: {
+    ...blocks,
+    about: '2 bits in blocks, for onnxruntime',
+    bits: 2,
+    mixed: ['q2', 'q4', 'q8-blocks'],
+    raised: 'q4',
+  },
+  q2f16: {
+    ...blocks,
+    about: 'q2, with everything else in float16',
+    bits: 2,
+    half: true,
+    onWebGpu: 'needsFloat16',
+    raised: 'q4f16',
+  },
   'q8-blocks': {
     ...blocks,
     about: '8 bits in blocks, for onnxruntime, also on WebGPU',
@@ -170,6 +195,7 @@ const rows = {
     restoresOthers: true,
     zeroPoints: [false, true],
     mixed: ['q8-blocks'],
+    raised: 'fp16',
   },
   bnb4: {
     kind: 'blocks',
@@ -179,6 +205,7 @@ const rows = {
     takes: floats,
     blockSize: 64,
     onWebGpu: 'gpu',
+    raised: 'q8-blocks',
   },
   fp16: {
     kind: 'half',

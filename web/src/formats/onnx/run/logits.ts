@@ -3,7 +3,7 @@ import { ScalepointError } from '../../../core/errors.js';
 import { quoted } from '../../../files/bytes.js';
 import type { LogitsOf, LogitsOptions, ModelSample } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { feedsFrom } from './inputs.js';
+import { outputsOf, sampleFeeds } from './on-samples.js';
 import { runnableOf } from './runnable.js';
 import { failed, loadRuntime, withSession } from './runtime.js';
 import { runtimeNumbers } from './values.js';
@@ -39,20 +39,10 @@ export async function withLogits<T>(
     // Run one text.
     const run = async (ids: Uint32Array) => {
       const arrays = new Map(Object.entries(sampleOf(ids)));
-      const pathOf = (input: string) => `inputs[${quoted(input)}]`;
-      const { values } = feedsFrom(runtime, session.inputMetadata, runnable, {
-        arrays,
-        pathOf,
-        dimensions,
-        seed: 1,
-        isStrict: true,
-      });
-      try {
-        const { [name]: result } = await session.run(values, [name], { logSeverityLevel: 4 });
-        if (result !== undefined) return result;
-      } catch (cause) {
-        throw failed('the model', 'run', cause);
-      }
+      const opened = { runtime, session, known: runnable, dimensions };
+      const feeds = sampleFeeds(opened, arrays, (input) => `inputs[${quoted(input)}]`);
+      const result = (await outputsOf(session, feeds, 'the model', [name])).get(name);
+      if (result !== undefined) return result;
       throw failed('the model', 'run', `no output ${quoted(name)}`);
     };
     // Check the shape of the logits.
