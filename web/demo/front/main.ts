@@ -14,12 +14,14 @@ import { startCodes } from './codes.js';
 import { drawTestDigits, images, labels } from './digits.js';
 import { startGroups } from './groups.js';
 import { startLab } from './lab.js';
+import { readLink, writeLink } from './link.js';
 import { Network, plainStorage, readSample, type Storage, type Tensors, widths } from './network.js';
 import { startOutlier } from './outlier.js';
 import { drawReadings, firstTest, startPad } from './pad.js';
 import { startRound } from './round.js';
 import { startScale } from './scale.js';
 import { initialState, keyOf, type State } from './state.js';
+import { startTelling } from './telling.js';
 import { startWall } from './wall.js';
 
 /** Test digits that are read at once, so that the page stays quick. */
@@ -93,7 +95,11 @@ function startWidth(store: Store<State>) {
   const slider = byId('width', HTMLInputElement);
   slider.max = String(widths.length - 1);
   byId('width-stops', HTMLElement).append(...widths.map((bits) => html('span', {}, String(bits))));
-  slider.addEventListener('input', () => store.set({ bits: widths[slider.valueAsNumber] ?? 32 }));
+  slider.addEventListener('input', () => {
+    const bits = widths[slider.valueAsNumber] ?? 32;
+    store.set({ bits });
+    writeLink({ bits });
+  });
   return ({ bits, readings, digits }: State, before: State | undefined) => {
     if (bits === before?.bits && readings === before.readings && digits === before.digits) return;
     const at = widths.indexOf(bits as (typeof widths)[number]);
@@ -143,16 +149,26 @@ function whenIdle(): Promise<void> {
   });
 }
 
-/**
- * Loads the core, which the figures need, and then the weights, which only live readings need. The slider works before both: it shows
- * recorded readings.
- */
-async function loadReader(store: Store<State>): Promise<DigitReader | undefined> {
+/** Loads the core, which the figures need. Undefined if it did not load. */
+async function loadCore(store: Store<State>): Promise<Scalepoint | undefined> {
   try {
     const { load } = await import('scalepoint');
     const core = await load();
     showCore(core);
     store.set({ core });
+    return core;
+  } catch (error) {
+    store.set({ failed: true });
+    showProblem('settings', explainLoading(error));
+    return undefined;
+  }
+}
+
+/** Loads the weights, which only live readings need. The slider works before: it shows recorded readings. */
+async function loadReader(store: Store<State>, loading: Promise<Scalepoint | undefined>): Promise<DigitReader | undefined> {
+  const core = await loading;
+  if (core === undefined) return undefined;
+  try {
     await whenIdle();
     return new DigitReader(store, core, readSample(await (await sampleFile()).arrayBuffer()));
   } catch (error) {
@@ -200,7 +216,9 @@ async function start(): Promise<void> {
   startDoor();
   const parts: ((state: State, before: State | undefined) => void)[] = [];
   let reader: DigitReader | undefined;
-  const store = createStore(initialState, (state, before) => {
+  const { bits: linkedBits, lab: linkedLab } = readLink(location.hash);
+  const begun = { ...initialState, bits: linkedBits ?? initialState.bits, lab: linkedLab ?? initialState.lab };
+  const store = createStore(begun, (state, before) => {
     for (const part of parts) part(state, before);
     const { lab, bits } = state;
     if (reader === undefined) return;
@@ -220,7 +238,9 @@ async function start(): Promise<void> {
     drawReadings,
   );
   set({});
-  const loading = loadReader(store);
+  const core = loadCore(store);
+  const loading = loadReader(store, core);
+  startTelling(core);
   // Set up the figures below the first view one by one, so that no task takes long.
   for (const startPart of [startRound, startScale, startOutlier, startGroups, startCodes, startLab]) {
     await pause();
