@@ -16,7 +16,9 @@ import { compile, safetensorsOf, sizesOf } from './llama.mjs';
 import { generator, story } from './stories.mjs';
 import { learnVocabulary, special } from './vocabulary.mjs';
 
-const { values } = parseArgs({ options: { steps: { type: 'string', default: '8000' }, seed: { type: 'string', default: '1' } } });
+const { values } = parseArgs({
+  options: { steps: { type: 'string', default: '8000' }, seed: { type: 'string', default: '1' } },
+});
 
 const folder = fileURLToPath(new URL('../../web/demo/public/samples/storyteller/', import.meta.url));
 const stories = 60_000;

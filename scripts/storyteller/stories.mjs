@@ -9,10 +9,30 @@ const animals = ['dog', 'cat', 'rabbit', 'goat', 'duck', 'pony', 'hen', 'fox', '
 const animalNames = ['Rex', 'Pip', 'Dot', 'Fluff', 'Bruno', 'Coco', 'Pepper', 'Sunny', 'Moss', 'Biscuit'];
 const colors = ['red', 'blue', 'green', 'yellow', 'white', 'black', 'silver', 'brown'];
 const things = ['kite', 'ball', 'hat', 'drum', 'lamp', 'book', 'boat', 'scarf', 'basket', 'bell', 'cup', 'key'];
-const places = ['river', 'mill', 'garden', 'hill', 'forest', 'market', 'harbor', 'bridge', 'lake', 'barn', 'school', 'station'];
+const places = [
+  'river',
+  'mill',
+  'garden',
+  'hill',
+  'forest',
+  'market',
+  'harbor',
+  'bridge',
+  'lake',
+  'barn',
+  'school',
+  'station',
+];
 /** Words before a place other than "at". */
 const before = { garden: 'in', forest: 'in', hill: 'on', barn: 'in', bridge: 'on' };
-const spots = ['under a bench', 'behind a tree', 'in the tall grass', 'near the door', 'on a wall', 'beside a big stone'];
+const spots = [
+  'under a bench',
+  'behind a tree',
+  'in the tall grass',
+  'near the door',
+  'on a wall',
+  'beside a big stone',
+];
 const foods = ['bread', 'soup', 'apples', 'cake', 'cheese', 'milk', 'berries', 'pancakes'];
 
 /** Weathers: an adjective of a day, a sentence about it, and what it does later. */
@@ -48,7 +68,13 @@ function castOf(random) {
   const pick = (list) => list[Math.floor(random() * list.length)];
   const people = two([...girls, ...boys], random).map((name) => {
     const isGirl = girls.includes(name);
-    return { name, he: isGirl ? 'she' : 'he', him: isGirl ? 'her' : 'him', his: isGirl ? 'her' : 'his', child: isGirl ? 'girl' : 'boy' };
+    return {
+      name,
+      he: isGirl ? 'she' : 'he',
+      him: isGirl ? 'her' : 'him',
+      his: isGirl ? 'her' : 'his',
+      child: isGirl ? 'girl' : 'boy',
+    };
   });
   const [color, otherColor] = two(colors, random);
   const [thing, otherThing] = two(things, random);
@@ -109,24 +135,52 @@ const plots = [
         : `${f.name} looked ${spot} near ${elsewhere}. "Here is your ${noun}, ${h.name}!" said ${f.name}.`;
     return [
       pick([`Then ${h.name} played with ${pet} and forgot the ${noun}.`, `On the way home ${h.he} lost it.`]),
-      pick([`"Where is my ${thing}?" asked ${h.name}. ${upper(h.he)} began to cry.`, `"My ${thing} is gone!" said ${h.name}. ${upper(h.he)} was very sad.`]),
-      pick([`${f.name} came by and wanted to help.`, `${upper(h.his)} friend ${f.name} heard ${h.him}. "I will help you," said ${f.name}.`]),
-      pick([`They looked ${c.there}, but the ${noun} was not there.`, `${h.name}, ${f.name} and ${pet} looked for it everywhere.`]),
+      pick([
+        `"Where is my ${thing}?" asked ${h.name}. ${upper(h.he)} began to cry.`,
+        `"My ${thing} is gone!" said ${h.name}. ${upper(h.he)} was very sad.`,
+      ]),
+      pick([
+        `${f.name} came by and wanted to help.`,
+        `${upper(h.his)} friend ${f.name} heard ${h.him}. "I will help you," said ${f.name}.`,
+      ]),
+      pick([
+        `They looked ${c.there}, but the ${noun} was not there.`,
+        `${h.name}, ${f.name} and ${pet} looked for it everywhere.`,
+      ]),
       finds,
-      pick([`${h.name} thanked ${found === 'pet' ? pet : f.name} and held the ${thing} tight.`, `${h.name} was happy again, and so was ${f.name}.`]),
+      pick([
+        `${h.name} thanked ${found === 'pet' ? pet : f.name} and held the ${thing} tight.`,
+        `${h.name} was happy again, and so was ${f.name}.`,
+      ]),
     ].join(' ');
   },
   // The thing is a gift.
   (c, pick) => {
     const { hero: h, friend: f, pet, thing, elsewhere, food } = c;
     return [
-      pick([`It was the birthday of ${f.name}.`, `${h.name} knew that ${f.name} had no toys.`, `${h.name} wanted to make ${f.name} happy.`]),
-      pick([`"I will give the ${thing} to ${f.name}," said ${h.name} to ${pet}.`, `"${f.name} will like my ${thing}," ${h.he} said.`]),
+      pick([
+        `It was the birthday of ${f.name}.`,
+        `${h.name} knew that ${f.name} had no toys.`,
+        `${h.name} wanted to make ${f.name} happy.`,
+      ]),
+      pick([
+        `"I will give the ${thing} to ${f.name}," said ${h.name} to ${pet}.`,
+        `"${f.name} will like my ${thing}," ${h.he} said.`,
+      ]),
       `${f.name} lived near ${elsewhere}.`,
-      pick([`${h.name} and ${pet} walked all the way to ${elsewhere}.`, `So ${h.he} took ${pet} and went to ${elsewhere}.`]),
+      pick([
+        `${h.name} and ${pet} walked all the way to ${elsewhere}.`,
+        `So ${h.he} took ${pet} and went to ${elsewhere}.`,
+      ]),
       `"This ${thing} is for you, ${f.name}," said ${h.name}.`,
-      pick([`"For me? Thank you, ${h.name}!" said ${f.name}.`, `${f.name} smiled. "It is the best gift of all, ${h.name}," ${f.he} said.`]),
-      pick([`Then ${h.name} and ${f.name} ate ${food}, and ${pet} got some too.`, `${f.name} gave ${h.him} ${food}, and they ate it with ${pet}.`]),
+      pick([
+        `"For me? Thank you, ${h.name}!" said ${f.name}.`,
+        `${f.name} smiled. "It is the best gift of all, ${h.name}," ${f.he} said.`,
+      ]),
+      pick([
+        `Then ${h.name} and ${f.name} ate ${food}, and ${pet} got some too.`,
+        `${f.name} gave ${h.him} ${food}, and they ate it with ${pet}.`,
+      ]),
     ].join(' ');
   },
   // The animal runs away.
@@ -134,13 +188,19 @@ const plots = [
     const { hero: h, friend: f, animal, pet, thing, place, elsewhere, spot } = c;
     return [
       pick([`Suddenly ${pet} ran away.`, `There was a loud noise, and ${pet} ran away.`]),
-      pick([`"${pet}! ${pet}! Where are you?" called ${h.name}.`, `${h.name} called, but the ${animal} did not come back.`]),
+      pick([
+        `"${pet}! ${pet}! Where are you?" called ${h.name}.`,
+        `${h.name} called, but the ${animal} did not come back.`,
+      ]),
       `${upper(c.there)} ${h.he} met ${f.name}.`,
       `"Have you seen my ${animal}?" asked ${h.name}.`,
       pick([`"Yes," said ${f.name}, "${pet} ran to ${elsewhere}."`, `"I saw a ${animal} ${c.away}," said ${f.name}.`]),
       pick([`${h.name} and ${f.name} went to ${elsewhere} together.`, `So they went to ${elsewhere}.`]),
       `${pet} was ${spot}.`,
-      pick([`${h.name} hugged the ${animal} and showed ${pet} the ${thing}.`, `"Bad ${animal}!" said ${h.name}, but ${h.he} was glad.`]),
+      pick([
+        `${h.name} hugged the ${animal} and showed ${pet} the ${thing}.`,
+        `"Bad ${animal}!" said ${h.name}, but ${h.he} was glad.`,
+      ]),
       pick([`"Thank you, ${f.name}," said ${h.name}.`, `${f.name} laughed, and ${h.name} laughed too.`]),
     ].join(' ');
   },
@@ -150,9 +210,15 @@ const plots = [
     return [
       `${upper(c.there)} ${h.he} met ${f.name}, who had a ${other}.`,
       pick([`"I like your ${other}," said ${h.name}.`, `"What a fine ${other}!" said ${h.name}.`]),
-      pick([`"And I like your ${thing}," said ${f.name}. "Let us trade."`, `"Give me your ${thing}, and you may have it," said ${f.name}.`]),
+      pick([
+        `"And I like your ${thing}," said ${f.name}. "Let us trade."`,
+        `"Give me your ${thing}, and you may have it," said ${f.name}.`,
+      ]),
       `So ${h.name} gave ${f.name} the ${thing}, and ${f.name} gave ${h.name} the ${other}.`,
-      pick([`They played ${c.away}, and ${pet} ran after them.`, `${h.name} took the ${other} to ${elsewhere}, and ${f.name} came with the ${thing}.`]),
+      pick([
+        `They played ${c.away}, and ${pet} ran after them.`,
+        `${h.name} took the ${other} to ${elsewhere}, and ${f.name} came with the ${thing}.`,
+      ]),
       `But soon ${h.name} missed the ${thing}, and ${f.name} missed the ${other}.`,
       pick([`"Let us trade again," said ${h.name}. ${f.name} was glad.`, `So they traded again, and both were happy.`]),
       `Now ${h.name} had the ${thing}, and ${f.name} had the ${other}.`,
@@ -167,7 +233,10 @@ const plots = [
       pick([`${h.name} took the ${animal} and ran.`, `${h.name} ran to ${f.name}, and ${pet} ran too.`]),
       `${upper(c.away)} they sat close to each other.`,
       `${f.name} had ${food}, and ${h.name} had ${otherFood}.`,
-      pick([`"You may have some ${food}, ${h.name}," said ${f.name}.`, `${f.name} gave ${h.name} some ${food}, and ${h.name} gave ${f.name} some ${otherFood}.`]),
+      pick([
+        `"You may have some ${food}, ${h.name}," said ${f.name}.`,
+        `${f.name} gave ${h.name} some ${food}, and ${h.name} gave ${f.name} some ${otherFood}.`,
+      ]),
       pick([`${h.name} showed ${f.name} the ${thing}.`, `${pet} slept on the ${thing}.`]),
       pick([`They told stories until the storm was over.`, `They waited until the sun came out.`]),
     ].join(' ');
@@ -180,7 +249,10 @@ const plots = [
       `${h.name} wanted to visit ${h.his} ${grown}, who lived near ${elsewhere}.`,
       pick([`But ${h.he} did not know the way.`, `The way was long.`]),
       `On the road ${h.he} met ${f.name}.`,
-      pick([`"Where are you going, ${h.name}?" asked ${f.name}.`, `"Where do you carry that ${noun}?" asked ${f.name}.`]),
+      pick([
+        `"Where are you going, ${h.name}?" asked ${f.name}.`,
+        `"Where do you carry that ${noun}?" asked ${f.name}.`,
+      ]),
       `"To ${elsewhere}, to my ${grown}," said ${h.name}.`,
       pick([`"Then follow me," said ${f.name}.`, `"I know the way to ${elsewhere}," said ${f.name}.`]),
       `${h.name}, ${f.name} and ${pet} walked until they saw ${elsewhere}.`,
@@ -198,7 +270,10 @@ const plots = [
       `"Do not cry," said ${f.name}. "My ${c.grown} can mend a ${noun}."`,
       `They took the ${noun} to ${elsewhere}, and the ${animal} came too.`,
       `The ${c.grown} of ${f.name} worked for an hour.`,
-      pick([`Then the ${thing} was as good as new.`, `"Here is your ${noun}, ${h.name}," ${['mother', 'grandmother', 'aunt'].includes(c.grown) ? 'she' : 'he'} said.`]),
+      pick([
+        `Then the ${thing} was as good as new.`,
+        `"Here is your ${noun}, ${h.name}," ${['mother', 'grandmother', 'aunt'].includes(c.grown) ? 'she' : 'he'} said.`,
+      ]),
       pick([`"Thank you!" said ${h.name}, and ${pet} looked at ${f.name}.`, `${h.name} thanked ${f.name}.`]),
     ].join(' ');
   },

@@ -26,7 +26,10 @@ export function learnVocabulary(texts, size) {
   /** @type {Map<string, number>} */
   const counts = new Map();
   for (const text of texts) for (const [word] of text.matchAll(words)) counts.set(word, (counts.get(word) ?? 0) + 1);
-  const list = [...counts].map(([word, count]) => ({ tokens: bytesOf(word).map((byte) => byte + specialNames.length), count }));
+  const list = [...counts].map(([word, count]) => ({
+    tokens: bytesOf(word).map((byte) => byte + specialNames.length),
+    count,
+  }));
   const tokens = [...specialNames, ...letters];
   /** @type {[number, number][]} */
   const merges = [];
@@ -40,7 +43,8 @@ export function learnVocabulary(texts, size) {
       }
     }
     let best;
-    for (const [key, count] of pairs) if (best === undefined || count > best.count || (count === best.count && key < best.key)) best = { key, count };
+    for (const [key, count] of pairs)
+      if (best === undefined || count > best.count || (count === best.count && key < best.key)) best = { key, count };
     if (best === undefined) break;
     const pair = /** @type {[number, number]} */ ([Math.floor(best.key / size), best.key % size]);
     merges.push(pair);

@@ -10,7 +10,7 @@ export interface Storage {
 }
 
 /** Widths from which to choose, the widest first. */
-export const widths = [32, 16, 8, 7, 6, 5, 4, 3, 2] as const;
+export const widths = [32, 8, 7, 6, 5, 4, 3, 2] as const;
 
 /** The plain way: one scale for each tensor, wide enough for its largest number. */
 export const plainStorage = (bits: number): Storage => ({
@@ -135,14 +135,6 @@ export function storedWeights(core: Scalepoint, { data, shape }: NetworkTensor, 
   if (bits === 32) {
     const layer = (bias?: Float32Array) => core.matmulFloat(data, { shape, bias });
     return { bytes: data.byteLength, restored: () => data, layer };
-  }
-  if (bits === 16) {
-    const half = core.castFloat(data, 'float16') as Uint16Array<ArrayBuffer>;
-    return {
-      bytes: half.byteLength,
-      restored: () => core.castToFloat32(half, 'float16'),
-      layer: (bias) => core.matmulFloat(half, { shape, bias, from: 'float16' }),
-    };
   }
   if (codes === 'nf4' && bits === 4) {
     const q = core.quantizeCodebook(data, { codebook: 'nf4', blockSize: groupSize });

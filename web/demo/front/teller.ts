@@ -93,13 +93,19 @@ function showWords(node: HTMLElement, begin: string, words: readonly string[], m
 function isStuck(tokens: readonly number[]): boolean {
   for (let period = 1; period <= longestPeriod; period++) {
     const repeated = tokens.slice(-period * repetitions);
-    if (repeated.length === period * repetitions && repeated.every((token, i) => token === repeated[i % period])) return true;
+    if (repeated.length === period * repetitions && repeated.every((token, i) => token === repeated[i % period]))
+      return true;
   }
   return false;
 }
 
 /** The sentence about a whole story. */
-function verdictOf(words: readonly string[], original: readonly string[], marks: readonly boolean[], stuck: boolean): string {
+function verdictOf(
+  words: readonly string[],
+  original: readonly string[],
+  marks: readonly boolean[],
+  stuck: boolean,
+): string {
   if (stuck) return 'It fell apart, and repeats itself without end.';
   const count = marks.filter(Boolean).length;
   if (count === 0 && words.length === original.length) return 'Word for word the same story.';
@@ -110,7 +116,7 @@ function verdictOf(words: readonly string[], original: readonly string[], marks:
 const storageOf = (bits: number, { groups, search }: Telling): Storage => ({
   bits,
   granularity: groups ? 'group' : 'tensor',
-  range: search && bits < 16 ? 'mse' : 'min-max',
+  range: search ? 'mse' : 'min-max',
   codes: 'even',
 });
 
@@ -156,7 +162,10 @@ export class Teller {
     const card = this.#cards.find((one) => one.bits === bits);
     const verdict = card?.verdict.textContent ?? '';
     const size = card?.size.textContent ?? '';
-    setText(byId('teller-words', HTMLElement), verdict === '' || size === '' ? '' : `${bits} bits, ${size}: ${verdict}`);
+    setText(
+      byId('teller-words', HTMLElement),
+      verdict === '' || size === '' ? '' : `${bits} bits, ${size}: ${verdict}`,
+    );
   }
 
   /** Writes. Ends early if it is called again. */
@@ -209,7 +218,10 @@ export class Teller {
         showWords(story.card.text, begin, words, marks);
         if (!story.done) continue;
         const isFirst = story.card.bits === first;
-        setText(story.card.verdict, isFirst ? `${formatMany(words.length, 'word')}.` : verdictOf(words, originalWords, marks, story.stuck));
+        setText(
+          story.card.verdict,
+          isFirst ? `${formatMany(words.length, 'word')}.` : verdictOf(words, originalWords, marks, story.stuck),
+        );
       }
       await nextFrame();
       if (isStale()) return;

@@ -19,7 +19,10 @@ const vocabulary = new Vocabulary(JSON.parse(textOf('tokenizer.json')) as Tokeni
 async function storyteller(bits: number) {
   const core = await load();
   const file = readFileSync(`${folder}/model.safetensors`);
-  const tensors = readSample(file.buffer.slice(file.byteOffset, file.byteOffset + file.byteLength) as ArrayBuffer, core);
+  const tensors = readSample(
+    file.buffer.slice(file.byteOffset, file.byteOffset + file.byteLength) as ArrayBuffer,
+    core,
+  );
   const config = JSON.parse(textOf('config.json')) as StoryConfig;
   return Storyteller.create(core, { config, tensors }, plainStorage(bits));
 }
@@ -66,7 +69,8 @@ describe('the storyteller', () => {
     expect(text).toMatch(/[.!"]$/);
     expect(text).toContain('Mia');
     expect(text).toContain('Rex');
-    for (const name of ['Pip', 'Dot', 'Bruno', 'Coco', 'Pepper', 'Sunny', 'Moss', 'Biscuit']) expect(text).not.toContain(name);
+    for (const name of ['Pip', 'Dot', 'Bruno', 'Coco', 'Pepper', 'Sunny', 'Moss', 'Biscuit'])
+      expect(text).not.toContain(name);
     expect([...teller.write(vocabulary.encode(begin))]).toEqual(tokens);
     teller.dispose();
   });
@@ -144,7 +148,9 @@ describe('its part of the page', () => {
     });
     site.complaints.length = 0;
     await page.locator('#teller').scrollIntoViewIfNeeded();
-    await expect.poll(() => page.textContent('#teller-words')).toContain('is not on this server, or the connection failed');
+    await expect
+      .poll(() => page.textContent('#teller-words'))
+      .toContain('is not on this server, or the connection failed');
     site.complaints.length = 0;
     await page.click('#teller button[type="submit"]');
     await finish();
