@@ -126,6 +126,8 @@ export class Teller {
   readonly #model: StoryModel;
   readonly #vocabulary: Vocabulary;
   readonly #cards: readonly Card[];
+  readonly #list = byId('tellings', HTMLElement);
+  readonly #words = byId('teller-words', HTMLElement);
   readonly #made = new Map<string, Promise<Storyteller>>();
   /** The run that may write. A newer one ends the others. */
   #run = 0;
@@ -135,7 +137,7 @@ export class Teller {
     this.#model = model;
     this.#vocabulary = vocabulary;
     this.#cards = told.map(cardOf);
-    byId('tellings', HTMLElement).replaceChildren(...this.#cards.map(({ item }) => item));
+    this.#list.replaceChildren(...this.#cards.map(({ item }) => item));
   }
 
   /** @throws FileError if the model cannot be fetched */
@@ -162,16 +164,14 @@ export class Teller {
     const card = this.#cards.find((one) => one.bits === bits);
     const verdict = card?.verdict.textContent ?? '';
     const size = card?.size.textContent ?? '';
-    setText(
-      byId('teller-words', HTMLElement),
-      verdict === '' || size === '' ? '' : `${bits} bits, ${size}: ${verdict}`,
-    );
+    setText(this.#words, verdict === '' || size === '' ? '' : `${bits} bits, ${size}: ${verdict}`);
   }
 
   /** Writes. Ends early if it is called again. */
   async write(telling: Telling): Promise<void> {
     const run = ++this.#run;
-    const isStale = () => run !== this.#run || !byId('tellings', HTMLElement).isConnected;
+    const isStale = () => run !== this.#run || !this.#list.isConnected;
+    if (isStale()) return;
     const begin = telling.begin.trim().slice(0, longestBeginning);
     const tokens = this.#vocabulary.encode(begin);
     for (const { text, verdict } of this.#cards) {

@@ -43,7 +43,8 @@ export function startTelling(core: Promise<Scalepoint | undefined>): void {
   showStop();
 
   let teller: Promise<Teller | undefined> | undefined;
-  const fail = (text: string) => setText(byId('teller-words', HTMLElement), text);
+  const words = byId('teller-words', HTMLElement);
+  const fail = (text: string) => setText(words, text);
   const open = async (): Promise<Teller | undefined> => {
     const [loaded, part] = await Promise.all([core, import('./teller.js')]);
     if (loaded === undefined) {
@@ -97,13 +98,10 @@ export function startTelling(core: Promise<Scalepoint | undefined>): void {
     });
   });
 
-  const watcher = new IntersectionObserver(
-    (entries) => {
-      if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
-      watcher.disconnect();
-      void write();
-    },
-    { rootMargin: '200px' },
-  );
+  const watcher = new IntersectionObserver((entries) => {
+    if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+    watcher.disconnect();
+    void write();
+  });
   watcher.observe(form);
 }
