@@ -126,7 +126,7 @@ function opening(c, pick) {
 const plots = [
   // The thing is lost, and somebody finds it.
   (c, pick) => {
-    const { hero: h, friend: f, animal, pet, thing, place, elsewhere, spot } = c;
+    const { hero: h, friend: f, animal, pet, thing, elsewhere, spot } = c;
     const [, noun] = thing.split(' ');
     const found = pick(['pet', 'friend']);
     const finds =
@@ -185,7 +185,7 @@ const plots = [
   },
   // The animal runs away.
   (c, pick) => {
-    const { hero: h, friend: f, animal, pet, thing, place, elsewhere, spot } = c;
+    const { hero: h, friend: f, animal, pet, thing, elsewhere, spot } = c;
     return [
       pick([`Suddenly ${pet} ran away.`, `There was a loud noise, and ${pet} ran away.`]),
       pick([
@@ -206,7 +206,7 @@ const plots = [
   },
   // Two children trade their things.
   (c, pick) => {
-    const { hero: h, friend: f, pet, thing, other, place, elsewhere } = c;
+    const { hero: h, friend: f, pet, thing, other, elsewhere } = c;
     return [
       `${upper(c.there)} ${h.he} met ${f.name}, who had a ${other}.`,
       pick([`"I like your ${other}," said ${h.name}.`, `"What a fine ${other}!" said ${h.name}.`]),
@@ -262,7 +262,7 @@ const plots = [
   },
   // The thing breaks and is mended.
   (c, pick) => {
-    const { hero: h, friend: f, animal, pet, thing, place, elsewhere } = c;
+    const { hero: h, friend: f, animal, pet, thing, elsewhere } = c;
     const [, noun] = thing.split(' ');
     return [
       pick([`${upper(c.there)} ${pet} jumped on the ${noun}, and it broke.`, `${h.name} fell, and the ${noun} broke.`]),

@@ -87,7 +87,7 @@ it('plays the slider once, and stops when it is touched', async () => {
 });
 
 it('keeps the widths of the slider and of the lab in the link', async () => {
-  await open('#bits=3&lab=4&scales=group&range=mse&levels=even');
+  page = await site.open('#bits=3&lab=4&scales=group&range=mse&levels=even');
   await expect.poll(() => page.textContent('#width-bits')).toBe('3 bits');
   await expect.poll(() => page.isChecked('input[name="granularity"][value="group"]')).toBe(true);
   await slide('width', 7);
