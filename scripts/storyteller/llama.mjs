@@ -14,10 +14,7 @@ export function compile(sources, program, options = []) {
 export const configOf = (folder) => JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8'));
 
 /** Names and shapes of the weights, in the order of the programs. @returns {[name: string, shape: number[]][]} */
-export function weightsOf(
-  { num_hidden_layers, hidden_size: d, intermediate_size: inner, ...rest },
-  embeddings = 'lm_head',
-) {
+function weightsOf({ num_hidden_layers, hidden_size: d, intermediate_size: inner, ...rest }, embeddings = 'lm_head') {
   const keys = (d / rest.num_attention_heads) * rest.num_key_value_heads;
   /** @type {[name: string, shape: number[]][]} */
   const weights = [[`${embeddings}.weight`, [rest.vocab_size, d]]];

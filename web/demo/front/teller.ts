@@ -7,10 +7,20 @@ import { siteRoot } from '../shared/site.js';
 import { readSample, type Storage } from './network.js';
 import { type StoryConfig, type StoryModel, Storyteller } from './story-model.js';
 import { differing, type TokenizerFile, Vocabulary, wordsOf } from './story-words.js';
-import type { Telling } from './telling.js';
+
+/** Text for the storyteller to continue, and how its weights are stored. */
+export interface Telling {
+  readonly begin: string;
+  /** The width that is lit. */
+  readonly bits: number;
+  /** True: a scale for each 32 numbers. False: one for each tensor. */
+  readonly groups: boolean;
+  /** True: the range of least squared error. False: that of all numbers. */
+  readonly search: boolean;
+}
 
 /** Widths that write side by side, the widest first. */
-export const told = [32, 8, 4, 3, 2] as const;
+const told = [32, 8, 4, 3, 2] as const;
 
 /** Beginnings to choose from. */
 const beginnings = [
@@ -19,9 +29,6 @@ const beginnings = [
   'Nora had a cat named Coco. One foggy evening they went to the mill. Her uncle had given her a silver bell.',
   'Once there was a boy named Hugo. He had a fox, and the fox was named Biscuit.',
 ];
-
-/** The beginning that the page starts with. */
-export const firstBeginning = beginnings[0] as string;
 
 /** Most characters of a beginning. */
 const longestBeginning = 300;

@@ -1,18 +1,7 @@
 import type { Scalepoint } from 'scalepoint';
 import { byId, html, setText } from '../shared/dom.js';
 import { readLink, writeLink } from './link.js';
-import type { Teller } from './teller.js';
-
-/** What the storyteller is to write, and how its weights are stored. */
-export interface Telling {
-  readonly begin: string;
-  /** The width that is lit. */
-  readonly bits: number;
-  /** True: a scale for each 32 numbers. False: one for each tensor. */
-  readonly groups: boolean;
-  /** True: the range of least squared error. False: that of all numbers. */
-  readonly search: boolean;
-}
+import type { Teller, Telling } from './teller.js';
 
 /** Widths of the slider. */
 const stops = [8, 4, 3, 2] as const;
