@@ -10,7 +10,7 @@
 #include <span>
 
 #include "ggml/ggml_blocks.h"
-#include "llama.h"
+#include "../../scripts/storyteller/llama.h"
 
 namespace {
 

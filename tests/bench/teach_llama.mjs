@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { bytesOf, compile, configOf, sizesOf, weightsOf } from './llama.mjs';
+import { bytesOf, compile, configOf, safetensorsOf, sizesOf } from '../../scripts/storyteller/llama.mjs';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -42,21 +42,8 @@ try {
   });
 
   // Write the folder.
-  const data = readFileSync(student);
-  /** @type {Record<string, unknown>} */
-  const entries = { __metadata__: { format: 'pt', 'model.embed_tokens.weight': 'lm_head.weight' } };
-  let at = 0;
-  for (const [name, shape] of weightsOf(made)) {
-    const end = at + 4 * shape.reduce((a, b) => a * b, 1);
-    entries[name] = { dtype: 'F32', shape, data_offsets: [at, end] };
-    at = end;
-  }
-  const text = Buffer.from(JSON.stringify(entries));
-  const padded = Buffer.concat([text, Buffer.alloc(-text.length & 7, ' ')]);
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(padded.length));
   mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, 'model.safetensors'), Buffer.concat([length, padded, data]));
+  writeFileSync(join(folder, 'model.safetensors'), safetensorsOf(made, readFileSync(student)));
   writeFileSync(join(folder, 'config.json'), JSON.stringify(made, undefined, 2));
   for (const name of ['tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json', 'generation_config.json']) {
     copyFileSync(join(sample, name), join(folder, name));

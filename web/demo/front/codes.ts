@@ -7,8 +7,9 @@ import type { State } from './state.js';
 
 /** Numbers that share the largest magnitude, by which the codes are multiplied. */
 const blockSize = 64;
-/** The level that is dragged. The others move with it. */
-const held = 12;
+/** Length of the track of the handle, in pixels, and its height. */
+const trackLength = 220;
+const trackHeight = 18;
 const span = 3.6;
 /** The largest magnitude of a usual block of the bell, for the picture. */
 const usual = (() => {
@@ -32,16 +33,13 @@ export function startCodes(set: (change: Partial<State>) => void, current: () =>
   let size = sizeOf(figure);
   let nf4: Float32Array | undefined;
   const at = (value: number) => size.width / 2 + (value / span) * (size.width / 2 - 16);
-  const ends = () => [even[held]! * usual, (nf4?.[held] ?? 0.44) * usual] as const;
+  const trackStart = () => (size.width - trackLength) / 2;
   const handle = makeHandle(figure, {
     label: 'Where the levels are',
     min: 0,
     max: 1,
     step: 0.05,
-    valueAt: (x) => {
-      const [from, to] = ends().map(at) as [number, number];
-      return (x - from) / (to - from);
-    },
+    valueAt: (x) => (x - trackStart()) / trackLength,
     current: () => current().bend,
     onChange: (bend) => set({ bend }),
   });
@@ -52,7 +50,7 @@ export function startCodes(set: (change: Partial<State>) => void, current: () =>
 
   const wordsOf = (core: Scalepoint, levels: Float32Array, bend: number) => {
     const q = core.quantizeCodebook(bell, { codebook: levels, blockSize });
-    const where = bend < 0.03 ? 'Even levels' : bend > 0.97 ? 'More levels in the middle (NF4)' : 'In between';
+    const where = bend < 0.03 ? 'Even levels' : bend > 0.97 ? 'NF4' : 'In between';
     return `${where}: ${formatDecibels(core.compare(bell, q).sqnrDb)} with the same 4 bits.`;
   };
 
@@ -71,15 +69,17 @@ export function startCodes(set: (change: Partial<State>) => void, current: () =>
     );
     const levels = nf4 === undefined ? even : levelsOf(nf4, bend);
     const d = [...levels].map((level) => `M${at(level * usual).toFixed(1)} 40V${ground}`);
-    const [from, to] = ends().map(at) as [number, number];
+    const from = trackStart();
     moving.replaceChildren(
       svg('path', { class: 'level', d: d.join('') }),
       svg('line', { class: 'base', x1: 8, x2: size.width - 8, y1: ground, y2: ground }),
-      svg('line', { class: 'track', x1: from, x2: to, y1: 34, y2: 34 }),
+      svg('line', { class: 'track', x1: from, x2: from + trackLength, y1: trackHeight, y2: trackHeight }),
+      svg('text', { x: from - 26, y: trackHeight + 5, 'text-anchor': 'end' }, 'even'),
+      svg('text', { x: from + trackLength + 26, y: trackHeight + 5 }, 'NF4'),
     );
     // Say it.
     const words = core === undefined ? '' : wordsOf(core, levels, bend);
-    handle.place(from + (to - from) * bend, 34, bend, words);
+    handle.place(from + trackLength * bend, trackHeight, bend, words);
     setText(byId('fig-codes-words', HTMLElement), words);
   };
   onResize(figure, () => draw(current()));

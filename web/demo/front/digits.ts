@@ -1,4 +1,4 @@
-import { digitPen, pixels, testSeed } from '../shared/digits.mjs';
+import { classes, digitPen, pixels, testSeed } from '../shared/digits.mjs';
 
 /** Digits on which accuracy is measured. The network was not trained on them. */
 export const testCount = 1000;
@@ -7,6 +7,8 @@ const sliceMilliseconds = 8;
 
 /** All test digits, as far as they are drawn. */
 export const images = new Float32Array(testCount * pixels);
+/** The digit that test image n shows, also before it is drawn: 0, 1, … 9, 0, 1, … */
+export const labelOf = (n: number): number => n % classes;
 export const labels = new Uint8Array(testCount);
 
 export const imageOf = (n: number) => images.subarray(n * pixels, (n + 1) * pixels);

@@ -28,7 +28,7 @@ export function makeHandle(figure: SVGSVGElement, options: HandleOptions): Handl
   node.append(
     svg('circle', { class: 'halo', r: 18 }),
     svg('circle', { class: 'knob', r: 9 }),
-    svg('path', { d: 'M-3.5-3v6M0-3v6M3.5-3v6' }),
+    svg('path', { d: 'M-6 0H6M-3.5-2.5-6 0l2.5 2.5M3.5-2.5 6 0 3.5 2.5' }),
   );
   node.setAttribute('aria-valuemin', String(min));
   node.setAttribute('aria-valuemax', String(max));

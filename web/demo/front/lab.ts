@@ -1,6 +1,7 @@
 import { byId, html, onResize, setText, svg } from '../shared/dom.js';
 import { formatBytes, formatShare } from '../shared/format.js';
 import { sizeOf } from './figure.js';
+import { writeLink } from './link.js';
 import { plainStorage, type Storage, widths } from './network.js';
 import { keyOf, type State } from './state.js';
 
@@ -51,14 +52,14 @@ export function startLab(set: (change: Partial<State>) => void, current: () => S
   form.addEventListener('submit', (event) => event.preventDefault());
   form.addEventListener('input', () => {
     const data = new FormData(form);
-    set({
-      lab: {
-        bits: charted[bits.valueAsNumber] ?? 4,
-        granularity: String(data.get('granularity')) as Storage['granularity'],
-        range: String(data.get('range')) as Storage['range'],
-        codes: String(data.get('codes')) as Storage['codes'],
-      },
-    });
+    const lab = {
+      bits: charted[bits.valueAsNumber] ?? 4,
+      granularity: String(data.get('granularity')) as Storage['granularity'],
+      range: String(data.get('range')) as Storage['range'],
+      codes: String(data.get('codes')) as Storage['codes'],
+    };
+    set({ lab });
+    writeLink({ lab });
   });
 
   const show = (state: State) => {

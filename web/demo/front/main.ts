@@ -3,7 +3,7 @@ import { copy } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { fileOfText, startDropping } from '../shared/drop.js';
 import { FileError } from '../shared/file-error.js';
-import { formatBytes, formatShare } from '../shared/format.js';
+import { formatBytes, formatReal, formatShare } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { explainLoading, messageOf, showProblem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
@@ -11,19 +11,24 @@ import { showCore, startSite } from '../shared/site.js';
 import { createStore, type Store } from '../shared/store.js';
 import { visit } from '../shared/visit.js';
 import { startCodes } from './codes.js';
-import { drawTestDigits, images, labels } from './digits.js';
+import { drawTestDigits, images, labelOf, labels } from './digits.js';
 import { startGroups } from './groups.js';
 import { startLab } from './lab.js';
+import { readLink, writeLink } from './link.js';
 import { Network, plainStorage, readSample, type Storage, type Tensors, widths } from './network.js';
 import { startOutlier } from './outlier.js';
 import { drawReadings, firstTest, startPad } from './pad.js';
 import { startRound } from './round.js';
 import { startScale } from './scale.js';
 import { initialState, keyOf, type State } from './state.js';
+import { startTelling } from './telling.js';
 import { startWall } from './wall.js';
 
 /** Test digits that are read at once, so that the page stays quick. */
 const readAtOnce = 250;
+
+/** Time that the slider takes to play. */
+const playMilliseconds = 3000;
 
 const pause = () => new Promise<void>((done) => setTimeout(done));
 
@@ -77,6 +82,11 @@ class DigitReader {
     this.#works = false;
   }
 
+  /** Drops the image that is being read. */
+  forget(): void {
+    this.#image = undefined;
+  }
+
   /** Reads one image at each width. A newer image makes an earlier one obsolete. */
   async readOne(image: Float32Array): Promise<void> {
     this.#image = image;
@@ -93,9 +103,15 @@ function startWidth(store: Store<State>) {
   const slider = byId('width', HTMLInputElement);
   slider.max = String(widths.length - 1);
   byId('width-stops', HTMLElement).append(...widths.map((bits) => html('span', {}, String(bits))));
-  slider.addEventListener('input', () => store.set({ bits: widths[slider.valueAsNumber] ?? 32 }));
-  return ({ bits, readings, digits }: State, before: State | undefined) => {
-    if (bits === before?.bits && readings === before.readings && digits === before.digits) return;
+  slider.addEventListener('input', () => {
+    const bits = widths[slider.valueAsNumber] ?? 32;
+    store.set({ bits });
+    writeLink({ bits });
+  });
+  return (state: State, before: State | undefined) => {
+    const { bits, readings, digits, shown } = state;
+    const isSame = bits === before?.bits && readings === before.readings && digits === before.digits;
+    if (isSame && shown === before?.shown) return;
     const at = widths.indexOf(bits as (typeof widths)[number]);
     slider.value = String(at);
     slider.setAttribute('aria-valuetext', `${bits} bits`);
@@ -107,9 +123,46 @@ function startWidth(store: Store<State>) {
     const share = formatShare(reading.right / reading.read.length);
     setText(byId('width-right', HTMLElement), share);
     setText(byId('width-bytes', HTMLElement), formatBytes(reading.bytes));
+    setText(byId('hero-point', HTMLElement), pointOf(state));
     byId('width-right', HTMLElement).classList.toggle('bad', reading.right / reading.read.length < 0.9);
     if (bits !== before?.bits) announce(`${bits} bits: ${share} right, ${formatBytes(reading.bytes)}`);
   };
+}
+
+/** What a width saves, and what it loses, in a sentence. At 32 bits, of 4 bits. */
+function pointOf({ bits, readings, shown }: State): string {
+  const [all, other] = [32, bits === 32 ? 4 : bits].map((one) => readings.get(keyOf(plainStorage(one))));
+  if (all === undefined || other === undefined) return '';
+  let lost = 0;
+  for (let n = 0; n < shown; n++) if (all.read[n] === labelOf(n) && other.read[n] !== labelOf(n)) lost++;
+  const smaller = formatReal(all.bytes / other.bytes, 2);
+  const words = `${smaller} times smaller, ${lost} of these ${shown} digits lost.`;
+  return bits === 32 ? `4 bits would be ${words}` : words.replace(/^./, (letter) => letter.toUpperCase());
+}
+
+/**
+ * Moves the slider from 32 bits to 2 and back, once. It stops at the first touch of anything, and is left out where motion is unwanted.
+ */
+function playOnce(store: Store<State>): void {
+  if (matchMedia('(prefers-reduced-motion: reduce)').matches || location.hash !== '') return;
+  const path = [...widths, ...[...widths].reverse().slice(1)];
+  const began = performance.now();
+  const touches = ['pointerdown', 'keydown', 'wheel', 'input', 'touchstart'] as const;
+  let isOver = false;
+  const end = () => {
+    isOver = true;
+    for (const type of touches) removeEventListener(type, end, true);
+  };
+  for (const type of touches) addEventListener(type, end, { capture: true, passive: true });
+  const step = (now: number) => {
+    if (isOver) return;
+    const at = Math.floor(((now - began) / playMilliseconds) * path.length);
+    const bits = path[Math.max(0, at)];
+    if (bits === undefined) return end();
+    if (bits !== store.get().bits) store.set({ bits });
+    requestAnimationFrame(step);
+  };
+  requestAnimationFrame(step);
 }
 
 /** The second door: files and the sample go to the page for models. */
@@ -143,16 +196,29 @@ function whenIdle(): Promise<void> {
   });
 }
 
-/**
- * Loads the core, which the figures need, and then the weights, which only live readings need. The slider works before both: it shows
- * recorded readings.
- */
-async function loadReader(store: Store<State>): Promise<DigitReader | undefined> {
+/** Loads the core, which the figures need. Undefined if it did not load. */
+async function loadCore(store: Store<State>): Promise<Scalepoint | undefined> {
   try {
     const { load } = await import('scalepoint');
     const core = await load();
     showCore(core);
     store.set({ core });
+    return core;
+  } catch (error) {
+    store.set({ failed: true });
+    showProblem('settings', explainLoading(error));
+    return undefined;
+  }
+}
+
+/** Loads the weights, which only live readings need. The slider works before: it shows recorded readings. */
+async function loadReader(
+  store: Store<State>,
+  loading: Promise<Scalepoint | undefined>,
+): Promise<DigitReader | undefined> {
+  const core = await loading;
+  if (core === undefined) return undefined;
+  try {
     await whenIdle();
     return new DigitReader(store, core, readSample(await (await sampleFile()).arrayBuffer()));
   } catch (error) {
@@ -172,7 +238,7 @@ const explainWeights = ({ message }: FileError) => ({
 function startDrawing(store: Store<State>) {
   let reader: DigitReader | undefined;
   let last: Float32Array | undefined;
-  const pad = startPad((image, n) => {
+  const show = (image: Float32Array, n?: number) => {
     last = image;
     if (reader !== undefined) return void reader.readOne(image);
     const { readings } = store.get();
@@ -185,6 +251,11 @@ function startDrawing(store: Store<State>) {
         }),
       ),
     });
+  };
+  const pad = startPad(show, () => {
+    last = undefined;
+    reader?.forget();
+    store.set({ drawn: new Map() });
   });
   return {
     showTest: pad.showTest,
@@ -200,7 +271,9 @@ async function start(): Promise<void> {
   startDoor();
   const parts: ((state: State, before: State | undefined) => void)[] = [];
   let reader: DigitReader | undefined;
-  const store = createStore(initialState, (state, before) => {
+  const { bits: linkedBits, lab: linkedLab } = readLink(location.hash);
+  const begun = { ...initialState, bits: linkedBits ?? initialState.bits, lab: linkedLab ?? initialState.lab };
+  const store = createStore(begun, (state, before) => {
     for (const part of parts) part(state, before);
     const { lab, bits } = state;
     if (reader === undefined) return;
@@ -216,11 +289,14 @@ async function start(): Promise<void> {
   const drawing = startDrawing(store);
   parts.push(
     startWidth(store),
-    startWall((pointed) => set({ pointed })),
+    startWall({ onPoint: (pointed) => set({ pointed }), onLayout: (shown) => set({ shown }) }),
     drawReadings,
   );
   set({});
-  const loading = loadReader(store);
+  playOnce(store);
+  const core = loadCore(store);
+  const loading = loadReader(store, core);
+  startTelling(core);
   // Set up the figures below the first view one by one, so that no task takes long.
   for (const startPart of [startRound, startScale, startOutlier, startGroups, startCodes, startLab]) {
     await pause();

@@ -10,7 +10,7 @@ export interface Storage {
 }
 
 /** Widths from which to choose, the widest first. */
-export const widths = [32, 16, 8, 7, 6, 5, 4, 3, 2] as const;
+export const widths = [32, 8, 7, 6, 5, 4, 3, 2] as const;
 
 /** The plain way: one scale for each tensor, wide enough for its largest number. */
 export const plainStorage = (bits: number): Storage => ({
@@ -23,14 +23,14 @@ export const plainStorage = (bits: number): Storage => ({
 /** Numbers that share a scale in a group. */
 const groupSize = 32;
 
-interface NetworkTensor {
+export interface NetworkTensor {
   readonly shape: readonly number[];
   readonly data: Float32Array<ArrayBuffer>;
 }
 export type Tensors = Readonly<Record<string, NetworkTensor>>;
 
-/** The tensors of the sample, which holds float32 only. */
-export function readSample(file: ArrayBuffer): Tensors {
+/** The tensors of a sample: float32, or float16 if there is a core to widen it. */
+export function readSample(file: ArrayBuffer, core?: Scalepoint): Tensors {
   const length = Number(new DataView(file).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(file, 8, length))) as Record<
     string,
@@ -40,7 +40,10 @@ export function readSample(file: ArrayBuffer): Tensors {
   for (const [name, { dtype, shape, data_offsets }] of Object.entries(header)) {
     if (dtype === undefined) continue;
     const [begin, end] = data_offsets.map((offset) => 8 + length + offset) as [number, number];
-    tensors[name] = { shape, data: new Float32Array(file.slice(begin, end)) };
+    const bytes = file.slice(begin, end);
+    const isHalf = dtype === 'F16' && core !== undefined;
+    const data = isHalf ? core.castToFloat32(new Uint16Array(bytes), 'float16') : new Float32Array(bytes);
+    tensors[name] = { shape, data };
   }
   return tensors;
 }
@@ -70,7 +73,8 @@ export class Network {
     for (const name of ['fc1', 'fc2', 'fc3']) {
       await pause();
       const [weight, bias] = [tensorOf(tensors, `${name}.weight`), tensorOf(tensors, `${name}.bias`)];
-      made.push(layerOf(core, weight, bias.data, storage));
+      const stored = storedWeights(core, weight, storage);
+      made.push({ layer: stored.layer(bias.data), bytes: stored.bytes });
     }
     return new Network(tensors, made);
   }
@@ -115,17 +119,28 @@ function relu(x: Float32Array<ArrayBuffer>): Float32Array<ArrayBuffer> {
   return x;
 }
 
-function layerOf(core: Scalepoint, { data, shape }: NetworkTensor, bias: Float32Array, storage: Storage) {
+/** Weights in one storage. */
+interface StoredWeights {
+  /** Bytes of codes and scales. */
+  readonly bytes: number;
+  /** The values that the codes stand for. */
+  restored(): Float32Array<ArrayBuffer>;
+  /** A layer that computes with them. */
+  layer(bias?: Float32Array): Layer;
+}
+
+/** Stores a weight of shape [outputs, inputs] in one way. */
+export function storedWeights(core: Scalepoint, { data, shape }: NetworkTensor, storage: Storage): StoredWeights {
   const { bits, granularity, range, codes } = storage;
-  if (bits === 32) return { layer: core.matmulFloat(data, { shape, bias }), bytes: data.byteLength };
-  if (bits === 16) {
-    const half = core.castFloat(data, 'float16') as Uint16Array<ArrayBuffer>;
-    return { layer: core.matmulFloat(half, { shape, bias, from: 'float16' }), bytes: half.byteLength };
+  if (bits === 32) {
+    const layer = (bias?: Float32Array) => core.matmulFloat(data, { shape, bias });
+    return { bytes: data.byteLength, restored: () => data, layer };
   }
   if (codes === 'nf4' && bits === 4) {
     const q = core.quantizeCodebook(data, { codebook: 'nf4', blockSize: groupSize });
-    const layer = core.matmulFloat(core.dequantize(q), { shape, bias });
-    return { layer, bytes: data.length / 2 + (4 * data.length) / groupSize };
+    const restored = () => core.dequantize(q);
+    const layer = (bias?: Float32Array) => core.matmulFloat(restored(), { shape, bias });
+    return { bytes: data.length / 2 + (4 * data.length) / groupSize, restored, layer };
   }
   const scopes: Readonly<Record<Storage['granularity'], NonNullable<QuantizeOptions['granularity']>>> = {
     tensor: { kind: 'per-tensor' },
@@ -134,5 +149,9 @@ function layerOf(core: Scalepoint, { data, shape }: NetworkTensor, bias: Float32
   };
   const dtype = `int${bits}` as NonNullable<QuantizeOptions['dtype']>;
   const q = core.quantize(data, { dtype, shape: [...shape], granularity: scopes[granularity], range });
-  return { layer: core.linear(q, { bias }), bytes: Math.ceil((data.length * bits) / 8) + 4 * q.scale.length };
+  return {
+    bytes: Math.ceil((data.length * bits) / 8) + 4 * q.scale.length,
+    restored: () => core.dequantize(q),
+    layer: (bias) => core.linear(q, { bias }),
+  };
 }

@@ -49,8 +49,9 @@ function imageOfDrawing(canvas: HTMLCanvasElement): Float32Array | undefined {
 /**
  * The canvas to draw a digit on. It starts with one of the test digits, so that there is something to read.
  * @param onImage gets the image on it, and the index of the test digit if it is one
+ * @param onClear called when nothing is on it any more
  */
-export function startPad(onImage: (image: Float32Array, test?: number) => void) {
+export function startPad(onImage: (image: Float32Array, test?: number) => void, onClear: () => void) {
   const canvas = byId('pad', HTMLCanvasElement);
   const context = canvas.getContext('2d', { willReadFrequently: true }) as CanvasRenderingContext2D;
   canvas.width = room;
@@ -106,7 +107,11 @@ export function startPad(onImage: (image: Float32Array, test?: number) => void) 
   canvas.addEventListener('pointermove', (event) => {
     if (canvas.hasPointerCapture(event.pointerId)) stroke(event);
   });
-  byId('pad-clear', HTMLButtonElement).addEventListener('click', clear);
+  byId('pad-clear', HTMLButtonElement).addEventListener('click', () => {
+    clear();
+    canvas.setAttribute('aria-label', 'Draw a digit here.');
+    onClear();
+  });
   byId('pad-another', HTMLButtonElement).addEventListener('click', () => {
     // 7 and 1000 have no common factor, so every test digit comes once.
     test = (test + 7) % testCount;

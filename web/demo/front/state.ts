@@ -21,6 +21,8 @@ export interface State {
   readonly failed: boolean;
   /** Number of test digits drawn so far. */
   readonly digits: number;
+  /** Number of test digits for which the wall has room. */
+  readonly shown: number;
   /** Width of the codes at the top. */
   readonly bits: number;
   /** Results by `keyOf` of the storage. */
@@ -41,7 +43,7 @@ export interface State {
 }
 
 export const keyOf = ({ bits, granularity, range, codes }: Storage) =>
-  bits >= 16 ? String(bits) : [bits, granularity, range, codes].join();
+  bits === 32 ? '32' : [bits, granularity, range, codes].join();
 
 /** The recorded results, so that the page works before core and weights have loaded. */
 export function recordedReadings(): ReadonlyMap<string, DigitReadings> {
@@ -59,6 +61,7 @@ export const initialState: State = {
   core: undefined,
   failed: false,
   digits: 0,
+  shown: 240,
   bits: 32,
   readings: recordedReadings(),
   drawn: new Map(),

@@ -1,6 +1,6 @@
 import { side } from '../shared/digits.mjs';
 import { byId, onResize, onTheme, setText } from '../shared/dom.js';
-import { imageOf, labels } from './digits.js';
+import { imageOf, labelOf, labels } from './digits.js';
 import { plainStorage } from './network.js';
 import { keyOf, type State } from './state.js';
 
@@ -97,7 +97,15 @@ function sizeFor(canvas: HTMLCanvasElement): { columns: number; cell: number; sh
 }
 
 /** The wall of digits. Those that are read wrongly are lit. */
-export function startWall(onPoint: (digit: number | undefined) => void) {
+export function startWall({
+  onPoint,
+  onLayout,
+}: {
+  /** Gets the digit that the pointer is on. */
+  onPoint(digit: number | undefined): void;
+  /** Gets the number of digits for which there is room. */
+  onLayout(shown: number): void;
+}) {
   const canvas = byId('wall', HTMLCanvasElement);
   let columns = 1;
   let cell = leastCell;
@@ -106,6 +114,7 @@ export function startWall(onPoint: (digit: number | undefined) => void) {
 
   const layOut = () => {
     ({ columns, cell, shown } = sizeFor(canvas));
+    onLayout(shown);
   };
   const digitAt = ({ offsetX, offsetY }: PointerEvent) => {
     const n = Math.floor(offsetY / cell) * columns + Math.min(columns - 1, Math.floor(offsetX / cell));
@@ -187,6 +196,6 @@ function captionOf({ readings, bits, pointed, digits }: State, shown: number): s
       : `This ${labels[pointed]} is taken for a ${read[pointed]}.`;
   }
   let wrong = 0;
-  for (let n = 0; n < shown; n++) if (read[n] !== labels[n]) wrong++;
-  return `${wrong} of these ${shown} are read wrongly${wrong === 0 ? '' : ', and lit'}. It has never seen any of them.`;
+  for (let n = 0; n < shown; n++) if (read[n] !== labelOf(n)) wrong++;
+  return `${wrong} of these ${shown} are read wrongly${wrong === 0 ? '' : ' (red)'}. It has never seen any of them.`;
 }

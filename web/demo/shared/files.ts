@@ -1,5 +1,5 @@
 import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, ScalepointError } from 'scalepoint/model';
-import { problemOf } from '../../src/tooling.js';
+import { filesBeside, problemOf } from '../../src/tooling.js';
 import { FileError } from './file-error.js';
 
 export { FileError };
@@ -37,22 +37,46 @@ export function strangerOf(head: Uint8Array): string | undefined {
   return strangers.find(({ magic }) => magic.every((byte, i) => head[i] === byte))?.what;
 }
 
-/** The file that gives a model its name: the index of shards, or the first file with the extension of a model. */
-export function mainFile(files: readonly File[]): File {
-  const isModel = ({ name }: File) =>
-    modelFormats().some(({ extensions }) => extensions.some((extension) => name.toLowerCase().endsWith(extension)));
-  return (files.find(({ name }) => /\.index\.json$/i.test(name)) ?? files.find(isModel) ?? files[0]) as File;
+/** The format that the name of a file claims. */
+function claimOf(name: string): ModelFormat | undefined {
+  const ends = (extension: string) => name.toLowerCase().endsWith(extension);
+  return modelFormats().find(({ extensions }) => extensions.some(ends))?.name;
 }
 
 /** True if the name of a file says that it is a model. */
-const claims = (name: string) =>
-  modelFormats().some(({ extensions }) => extensions.some((extension) => name.toLowerCase().endsWith(extension)));
+const claims = (name: string) => claimOf(name) !== undefined;
+
+const isIndex = ({ name }: File) => /\.index\.json$/i.test(name);
+
+/** The file that gives a model its name: the index of shards, or the first file with the extension of a model. */
+export function mainFile(files: readonly File[]): File {
+  return (files.find(isIndex) ?? files.find(({ name }) => claims(name)) ?? files[0]) as File;
+}
+
+/** True for a file that describes a model, such as its config.json. */
+const isBeside = ({ name }: File) => filesBeside.some((path) => path.split('/').at(-1) === name);
+
+/**
+ * The files of a model among files that were dropped together. Leaves out pictures and the like. Any file may hold data of an ONNX model.
+ * @throws FileError if the names are those of models of several formats
+ */
+function filesOfModel(files: readonly File[]): readonly File[] {
+  const models = files.filter(({ name }) => claims(name));
+  const formats = new Set(models.map(({ name }) => claimOf(name)));
+  if (formats.size > 1) {
+    const [first, second] = [...formats].map((format) => models.find(({ name }) => claimOf(name) === format)?.name);
+    throw new FileError(`${first} and ${second} are models of two formats. Drop one of them at a time.`);
+  }
+  if (formats.size === 0 || formats.has('onnx')) return files;
+  return files.filter((file) => claims(file.name) || isIndex(file) || isBeside(file));
+}
 
 /**
  * Opens model files. Their content decides the format. Undefined if neither their content nor their name is that of a model.
  * @throws ScalepointError if they are a model but violate its format; FileError if there are several files that belong to no model
  */
-export async function openModelFiles(files: readonly File[]): Promise<ModelFile | undefined> {
+export async function openModelFiles(dropped: readonly File[]): Promise<ModelFile | undefined> {
+  const files = filesOfModel(dropped);
   const main = mainFile(files);
   try {
     const { format, tensors, conversion } = await inspectModel(files);

@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 
 /** Bytes above which a file is stored when it is first asked for, not at the first visit. */
-const largeBytes = 4_000_000;
+const largeBytes = 1_000_000;
 
 /**
  * The script. Its first visit stores all files but large ones. Later ones take files with a hash in their name from the store, and pages from the

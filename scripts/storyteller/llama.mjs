@@ -1,4 +1,4 @@
-// Shared by benchmarks with programs in C++ (llama.h): their compiler, and the weights of a small llama in the order that they read.
+// Shared by programs in C++ with a small llama (llama.h): their compiler, and the weights in the order that they read.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,10 +14,10 @@ export function compile(sources, program, options = []) {
 export const configOf = (folder) => JSON.parse(readFileSync(join(folder, 'config.json'), 'utf8'));
 
 /** Names and shapes of the weights, in the order of the programs. @returns {[name: string, shape: number[]][]} */
-export function weightsOf({ num_hidden_layers, hidden_size: d, intermediate_size: inner, ...rest }) {
+function weightsOf({ num_hidden_layers, hidden_size: d, intermediate_size: inner, ...rest }, embeddings = 'lm_head') {
   const keys = (d / rest.num_attention_heads) * rest.num_key_value_heads;
   /** @type {[name: string, shape: number[]][]} */
-  const weights = [['lm_head.weight', [rest.vocab_size, d]]];
+  const weights = [[`${embeddings}.weight`, [rest.vocab_size, d]]];
   for (let i = 0; i < num_hidden_layers; i++) {
     const own = (name) => `model.layers.${i}.${name}.weight`;
     weights.push(
@@ -53,4 +53,21 @@ export async function bytesOf(folder) {
     parts.push((await readFloats(join(folder, 'model.safetensors'), name)).data);
   }
   return Buffer.concat(parts.map((part) => new Uint8Array(part.slice().buffer)));
+}
+
+/** The weights that a program wrote, as a safetensors file with names of transformers. @param {Record<string, number>} config @param {Uint8Array} data */
+export function safetensorsOf(config, data, embeddings = 'lm_head') {
+  /** @type {Record<string, unknown>} */
+  const entries = { __metadata__: { format: 'pt' } };
+  let at = 0;
+  for (const [name, shape] of weightsOf(config, embeddings)) {
+    const end = at + 4 * shape.reduce((a, b) => a * b, 1);
+    entries[name] = { dtype: 'F32', shape, data_offsets: [at, end] };
+    at = end;
+  }
+  const text = Buffer.from(JSON.stringify(entries));
+  const padded = Buffer.concat([text, Buffer.alloc(-text.length & 7, ' ')]);
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(padded.length));
+  return Buffer.concat([length, padded, data]);
 }

@@ -1,0 +1,61 @@
+// The page for model files: files that are dropped together, and the figures of a tensor.
+import { readFileSync } from 'node:fs';
+import type { Page } from 'playwright';
+import { expect, it } from 'vitest';
+import { quantizeModel } from '../../../../web/src/model.js';
+import { tinyLlama } from '../../support/tiny-llama.js';
+import { sample, startSite } from '../site.js';
+
+const site = startSite();
+let page: Page;
+const fileOf = (name: string, bytes: Uint8Array) => ({ name, mimeType: '', buffer: Buffer.from(bytes) });
+const drop = (...files: ReturnType<typeof fileOf>[]) => page.setInputFiles('#file', files);
+const digits = () => fileOf('digits.safetensors', readFileSync(sample));
+/** The start of a PNG picture. */
+const picture = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);
+
+it('asks for one model if files of two formats are dropped together', async () => {
+  page = await site.open('model/');
+  const gguf = tinyLlama();
+  await drop(fileOf('tiny.onnx', Uint8Array.of(8, 8)), fileOf('tiny.gguf', gguf));
+  await expect.poll(() => page.textContent('#problems')).toContain('tiny.onnx and tiny.gguf are models of two formats');
+  expect(await page.isVisible('#model-name')).toBe(false);
+  await drop(fileOf('tiny.gguf', gguf));
+  await expect.poll(() => page.textContent('#model-name')).toBe('tiny.gguf');
+});
+
+it('opens a model that is dropped with a picture and another file', async () => {
+  page = await site.open('model/');
+  await drop(fileOf('photo.png', picture), digits(), fileOf('notes.bin', Uint8Array.of(1, 2, 3)));
+  await expect.poll(() => page.textContent('#model-name')).toBe('digits.safetensors');
+  expect(await page.textContent('#problems')).toBe('');
+  const [download] = await Promise.all([page.waitForEvent('download'), page.click('#model-run')]);
+  const expected = await quantizeModel(readFileSync(sample), { to: 'int4' });
+  expect(download.suggestedFilename()).toMatch(/^digits.*\.safetensors$/);
+  expect(readFileSync(await download.path()).length).toBeGreaterThan(0);
+  expect(expected.bytes?.length).toBeGreaterThan(0);
+});
+
+it('never shows the figures of one tensor under the name of another', async () => {
+  page = await site.open('model/');
+  await drop(digits());
+  const settled = () => expect.poll(() => page.textContent('#look-verdict'), { timeout: 15_000 }).toMatch(/^[AB] /);
+  await settled();
+  // Look at each frame between the click and the answer.
+  const mixed = await page.evaluate(async () => {
+    const text = (id: string) => document.getElementById(id)?.textContent ?? '';
+    const content = document.getElementById('look-content') as HTMLElement;
+    const before = { name: text('look-name'), figures: document.getElementById('look-figures')?.innerHTML };
+    const other = before.name === 'fc2.weight' ? 'fc1.weight' : 'fc2.weight';
+    (document.querySelector(`#model-rows [data-look="${other}"]`) as HTMLElement).click();
+    let frames = 0;
+    for (;;) {
+      await new Promise((done) => requestAnimationFrame(done));
+      if (text('look-name') !== other) continue;
+      if (content.hidden) continue;
+      if (document.getElementById('look-figures')?.innerHTML !== before.figures) return frames;
+      frames++;
+    }
+  });
+  expect(mixed).toBe(0);
+});
