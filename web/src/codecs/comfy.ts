@@ -59,6 +59,9 @@ const table: Readonly<Record<ComfyFormat, Facts>> = {
 /** Elements of a row that share a scale; undefined for all of the tensor, or of a row. */
 export const comfyGroup = (format: ComfyFormat): number | undefined => table[format].group;
 
+/** Type of weights in a format, for reports. */
+export const comfyLabel = (format: ComfyFormat): string => table[format].label;
+
 /** Rows and groups in a tile of scales, and its bytes. */
 const [tileRows, tileGroups, tileBytes] = [128, 4, 512];
 
@@ -179,7 +182,7 @@ function recordOf({ format, search = false, hasOneScale = false }: ComfyForm): C
 
 export const comfy: Codec<ComfyForm> = {
   id: 'comfy',
-  label: ({ format }) => table[format].label,
+  label: ({ format }) => comfyLabel(format),
   parts: partsOf,
   grid: gridOf,
   runs: (_shape, form, role, rectangle) => runsOf(form, role, rectangle),

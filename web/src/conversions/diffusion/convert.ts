@@ -16,11 +16,18 @@ import { planResult, type ResultTensor } from '../../formats/gguf/result.js';
 import { type FileType, fileTypes, isCastType, type TargetType } from '../../formats/gguf/targets.js';
 import { ruleFor } from '../../formats/options.js';
 import { type Reason, rankReason, reasons } from '../../formats/reason.js';
+import {
+  type Architecture,
+  architectureWith,
+  diffusersArchitecture,
+  diffusionArchitectures,
+  diffusionPrefix,
+  staysFloat,
+} from '../../formats/safetensors/diffusion.js';
 import { gathered, plainType } from '../carry-out.js';
 import type { Converted } from '../converter.js';
 import { DiffusionMixture, fitting } from './mixture.js';
 import { architectureReason, parameterReason } from './reasons.js';
-import { type Architecture, diffusionArchitectures } from './tables.js';
 
 // ----------------------------------------------------------------------------------------------------------------------- detection
 
@@ -32,25 +39,22 @@ interface Named {
 
 /** The tensors of the diffusion model, without the prefix of checkpoints that bundle it with others. */
 function withoutPrefix(tensors: readonly SourceTensor[]): readonly Named[] {
-  const prefix =
-    ['model.diffusion_model.', 'model.'].find((known) => tensors.some(({ name }) => name.startsWith(known))) ??
-    (tensors.every(({ name }) => name.startsWith('net.')) ? 'net.' : undefined);
-  if (prefix === undefined) return tensors.map((tensor) => ({ name: tensor.name, tensor }));
+  const prefix = diffusionPrefix(tensors);
   return tensors
     .filter(({ name }) => name.startsWith(prefix))
     .map((tensor) => ({ name: tensor.name.slice(prefix.length), tensor }));
 }
 
+const namesIn = (tensors: readonly SourceTensor[]) => new Set(withoutPrefix(tensors).map(({ name }) => name));
+
 /** Architecture of a checkpoint; undefined for anything but a known diffusion model. */
 export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture | undefined {
-  const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
-  return diffusionArchitectures.find(({ keys }) => keys.some((set) => set.every((key) => names.has(key))));
+  return architectureWith(namesIn(tensors));
 }
 
 /** Architecture of a checkpoint in the layout of diffusers. */
 export function diffusersLayout(tensors: readonly SourceTensor[]): string | undefined {
-  const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
-  return diffusionArchitectures.find(({ diffusers }) => diffusers?.some((key) => names.has(key)))?.name;
+  return diffusersArchitecture(namesIn(tensors));
 }
 
 /** True for names of diffusion architectures. */
@@ -143,7 +147,7 @@ function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boole
 }
 
 /** Reason not to quantize a tensor; undefined if it is quantized. */
-function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, stored }: Item): Reason | undefined {
+function keptReason(architecture: Architecture, { name, shape, stored }: Item): Reason | undefined {
   const first = shape.findIndex((dimension) => dimension !== 1);
   const rank = first < 0 ? 0 : shape.length - first;
   if (stored.length > mostDimensions) return rankReason(stored.length);
@@ -152,7 +156,7 @@ function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, store
   if (isRaw(name)) return parameterReason;
   if (!name.endsWith('weight')) return reasons.notWeight;
   if (name.includes('_norm.weight')) return reasons.norm;
-  if (kept.some((part) => name.includes(part)) || keptNames.includes(name)) return architectureReason;
+  if (staysFloat(architecture, name)) return architectureReason;
   return undefined;
 }
 
