@@ -1,7 +1,14 @@
 // ComfyUI's own safetensors: written for the architectures that are known, read again, and refused where they are damaged. ComfyUI itself is
 // not run; the reader is tests/web/support/comfy.ts.
 import { describe, expect, it } from 'vitest';
-import { compareModels, type ModelTarget, planModel, quantizeModel, readFloats } from '../../../../web/src/model.js';
+import {
+  compareModels,
+  type ModelTarget,
+  planModel,
+  quantizeModel,
+  readFloats,
+  readQuantized,
+} from '../../../../web/src/model.js';
 import { markerOf, restoredWeight } from '../../support/comfy.js';
 import { numbersOf, parseSafetensors } from '../../support/compressed.js';
 import { bytesOf, expectBytes, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
@@ -66,8 +73,8 @@ describe('files for ComfyUI', () => {
           const restored = restoredWeight(tensors, layer);
           const before = numbersOf(storedOf(flux[name]!));
           const largest = before.reduce((most, v) => Math.max(most, Math.abs(v)), 0);
-          // Float8 has 4 significant bits: an error of at most a 16th, or half of the smallest step; int8 a step if the search clips; float4 a step of 2 to 6.
-          const most = to === 'comfy-nvfp4' ? largest / 4 : to === 'comfy-int8' ? largest / 100 : largest / 25;
+          // Float8 has 4 significant bits: an error of at most a 16th, or half of the smallest step; int8 a few steps where the search clips; float4 a step of 2 to 6.
+          const most = to === 'comfy-nvfp4' ? largest / 4 : to === 'comfy-int8' ? largest / 50 : largest / 25;
           for (const [i, value] of before.entries()) {
             if (Math.abs(value - restored[i]!) > most) expect.fail(`${name}[${i}]: ${restored[i]} for ${value}`);
           }
@@ -188,6 +195,29 @@ describe('files of ComfyUI as sources', () => {
       expect(back.report.notes.map(({ kind }) => kind)).toContain('sourceQuantized');
       const again = await written(bytes, { to: 'comfy-int8', requantize: true });
       expect(markerOf(parseSafetensors(again.bytes).tensors, coded[0]!)).toEqual({ format: 'int8_tensorwise' });
+    });
+  }
+
+  for (const to of targets) {
+    it(`${to}: become GGUF with requantize, as their floats do`, async () => {
+      const { bytes } = await written(safetensors(flux), { to });
+      expect(String(await rejectionOf(quantizeModel(bytes, { to: 'Q8_0' })))).toMatch(/quantized already.*with scales/);
+      const { tensors } = parseSafetensors(bytes);
+      const floats = { ...flux };
+      for (const layer of to === 'comfy-fp8' || to === 'comfy-int8' ? [...coded, 'single_blocks.0.odd'] : coded) {
+        const { shape } = flux[`${layer}.weight`]!;
+        floats[`${layer}.weight`] = { dtype: 'F32', shape, data: restoredWeight(tensors, layer) };
+      }
+      for (const type of ['Q8_0', 'Q4_0'] as const) {
+        const from = await written(bytes, { to: type, requantize: true });
+        const expected = await written(safetensors(floats), { to: type });
+        for (const layer of coded) {
+          const codes = await readQuantized(from.bytes, `${layer}.weight`);
+          const others = await readQuantized(expected.bytes, `${layer}.weight`);
+          expectBytes(bytesOf(codes.data), bytesOf(others.data), layer);
+        }
+        expect(from.report.notes.map(({ kind }) => kind)).toContain('sourceQuantized');
+      }
     });
   }
 
