@@ -114,7 +114,7 @@ struct Stored {
   Bytes data;
   Bytes scale;
   Bytes zero_point;
-  Bytes global_scale;
+  Bytes global_scale = {};
 };
 
 }  // namespace scalepoint::codecs
