@@ -76,6 +76,15 @@ Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::Com
   return decode(stored, codes, *arena, result.x);
 }
 
+Status encode_comfy(const codecs::Tile& tile, const codecs::Comfy& codes, codecs::Arena* arena, codecs::Encoded& result) {
+  return encode(tile, codes, *arena, result);
+}
+
+/// Floats of codes.
+Status decode_comfy(const codecs::Stored& stored, const codecs::Comfy& codes, codecs::Arena* arena, DecodedTile& result) {
+  return decode(stored, codes, *arena, result.x);
+}
+
 Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
                                 codecs::Encoded& result) {
   return encode(tile, codes, *arena, result);

@@ -8,6 +8,7 @@
 #include "calibration/factor.h"
 #include "calibration/moments.h"
 #include "codecs/cast.h"
+#include "codecs/comfy.h"
 #include "codecs/compressed_tensors.h"
 #include "codecs/copy.h"
 #include "codecs/dequantize_linear.h"

@@ -35,7 +35,7 @@ inline constexpr uint64_t kStepSize = 1 << 14;
 }
 
 /// The parts of a stored tensor. Not every codec has all of them.
-enum class Role : int32_t { kData = 0, kScale = 1, kZeroPoint = 2 };
+enum class Role : int32_t { kData = 0, kScale = 1, kZeroPoint = 2, kGlobalScale = 3 };
 
 struct Bytes {
   const std::byte* data = nullptr;
@@ -85,6 +85,7 @@ struct Encoded {
   Bytes data;  ///< the parts: in the arena; empty unless wanted
   Bytes scale;
   Bytes zero_point;
+  Bytes global_scale;
   ErrorSums sums;  ///< if the tile was measured
   Problem problem;
 };
@@ -113,6 +114,7 @@ struct Stored {
   Bytes data;
   Bytes scale;
   Bytes zero_point;
+  Bytes global_scale = {};
 };
 
 }  // namespace scalepoint::codecs

@@ -213,6 +213,8 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       arenaCapacity: true,
       encodeCopy: true,
       encodeCast: true,
+      encodeComfy: true,
+      decodeComfy: true,
       encodeGgml: true,
       encodeGgmlWithFeedback: true,
       encodeCompressedTensors: true,

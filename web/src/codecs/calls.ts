@@ -237,7 +237,14 @@ export function storedRecord(
     const data = parts[role];
     return data === undefined ? { data: 0, size: 0 } : { data, size: size(role) };
   };
-  return { rows, columns, data: part('data'), scale: part('scale'), zeroPoint: part('zeroPoint') };
+  return {
+    rows,
+    columns,
+    data: part('data'),
+    scale: part('scale'),
+    zeroPoint: part('zeroPoint'),
+    globalScale: part('globalScale'),
+  };
 }
 
 /** Sums with the errors of the outputs of a matrix: rows at y against those at x, by the second moments of their inputs. */

@@ -77,7 +77,12 @@ export function* cutLike(source: Grid | undefined, elements: number, roles: read
     yield* cutFlat(elements, roles);
     return;
   }
-  for (const rectangle of rectanglesOf(elements, [source])) yield { kind: 'tile', rectangle, roles };
+  yield* cutAlong([source], elements, roles);
+}
+
+/** Tiles of a matrix at which all grids can be cut. */
+export function* cutAlong(grids: readonly Grid[], elements: number, roles: readonly Role[]): Cuts {
+  for (const rectangle of rectanglesOf(elements, grids)) yield { kind: 'tile', rectangle, roles };
 }
 
 /** A form with weights of the squared errors. */

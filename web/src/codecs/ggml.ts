@@ -4,7 +4,7 @@ import { BlockSearchId, FeedbackGroupsRecord, GgmlRecord, ScaleFormId } from '..
 import { encodeTileByInputs, floats } from './calls.js';
 import { type BitCheck, blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOfElements, cutFlat, cutWeighted, elementRuns, elementsOf } from './elements.js';
+import { bytesOfElements, cutAlong, cutFlat, cutWeighted, elementRuns, elementsOf } from './elements.js';
 
 export interface GgmlForm extends Form {
   readonly codec: 'ggml';
@@ -45,10 +45,12 @@ export const ggml: Codec<GgmlForm> = {
 
   runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOfElements(to, n), rectangle),
 
-  cuts: (shape, form, roles) =>
-    form.importance === undefined
-      ? cutFlat(elementsOf(shape), roles)
-      : cutWeighted(shape, form.importance, form, roles),
+  cuts(shape, form, roles, source) {
+    if (form.importance !== undefined) return cutWeighted(shape, form.importance, form, roles);
+    // Codes of other layouts are cut at their rows and groups.
+    if (source?.rows === undefined) return cutFlat(elementsOf(shape), roles);
+    return cutAlong([source, ggml.grid(shape, form)], elementsOf(shape), roles);
+  },
 
   codes: (shape, { to }, { data }) => data && { kind: 'blocks', type: to, shape, data },
 

@@ -1,6 +1,7 @@
 /** All codecs. A new codec is added to the list below. */
 import { type CastForm, cast } from './cast.js';
 import type { Codec, Form, Part } from './codec.js';
+import { comfy } from './comfy.js';
 import { compressedTensors } from './compressed-tensors.js';
 import { copyCodec } from './copy.js';
 import { dequantizeLinear } from './dequantize-linear.js';
@@ -9,7 +10,7 @@ import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
 
 const codecs = new Map<string, Codec>();
-for (const codec of [copyCodec, cast, ggml, compressedTensors, dequantizeLinear, matMulNBits, matMulBnb4])
+for (const codec of [copyCodec, cast, ggml, compressedTensors, comfy, dequantizeLinear, matMulNBits, matMulBnb4])
   codecs.set(codec.id, codec as unknown as Codec);
 
 /** Adds a codec in this thread; workers know those of this file only. Returns a function that removes it. */

@@ -6,6 +6,7 @@
 import { elementsOf } from '../../codecs/elements.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
+import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, SourceTensor } from '../../formats/format.js';
 import { edited } from '../../formats/gguf/edits.js';
@@ -16,41 +17,49 @@ import { planResult, type ResultTensor } from '../../formats/gguf/result.js';
 import { type FileType, fileTypes, isCastType, type TargetType } from '../../formats/gguf/targets.js';
 import { ruleFor } from '../../formats/options.js';
 import { type Reason, rankReason, reasons } from '../../formats/reason.js';
+import {
+  type Architecture,
+  architectureWith,
+  diffusersArchitecture,
+  diffusionArchitectures,
+  diffusionPrefix,
+  staysFloat,
+} from '../../formats/safetensors/diffusion.js';
+import { isCoded, layoutOf } from '../../formats/safetensors/layouts/registry.js';
+import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
+import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
+import { plainTensor } from '../../formats/tensors.js';
 import { gathered, plainType } from '../carry-out.js';
 import type { Converted } from '../converter.js';
 import { DiffusionMixture, fitting } from './mixture.js';
 import { architectureReason, parameterReason } from './reasons.js';
-import { type Architecture, diffusionArchitectures } from './tables.js';
 
 // ----------------------------------------------------------------------------------------------------------------------- detection
 
 /** A tensor with its name in the result. */
-interface Named {
+interface Named<T> {
   readonly name: string;
-  readonly tensor: SourceTensor;
+  readonly tensor: T;
 }
 
 /** The tensors of the diffusion model, without the prefix of checkpoints that bundle it with others. */
-function withoutPrefix(tensors: readonly SourceTensor[]): readonly Named[] {
-  const prefix =
-    ['model.diffusion_model.', 'model.'].find((known) => tensors.some(({ name }) => name.startsWith(known))) ??
-    (tensors.every(({ name }) => name.startsWith('net.')) ? 'net.' : undefined);
-  if (prefix === undefined) return tensors.map((tensor) => ({ name: tensor.name, tensor }));
+function withoutPrefix<T extends { readonly name: string }>(tensors: readonly T[]): readonly Named<T>[] {
+  const prefix = diffusionPrefix(tensors);
   return tensors
     .filter(({ name }) => name.startsWith(prefix))
     .map((tensor) => ({ name: tensor.name.slice(prefix.length), tensor }));
 }
 
+const namesIn = (tensors: readonly SourceTensor[]) => new Set(withoutPrefix(tensors).map(({ name }) => name));
+
 /** Architecture of a checkpoint; undefined for anything but a known diffusion model. */
 export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture | undefined {
-  const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
-  return diffusionArchitectures.find(({ keys }) => keys.some((set) => set.every((key) => names.has(key))));
+  return architectureWith(namesIn(tensors));
 }
 
 /** Architecture of a checkpoint in the layout of diffusers. */
 export function diffusersLayout(tensors: readonly SourceTensor[]): string | undefined {
-  const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
-  return diffusionArchitectures.find(({ diffusers }) => diffusers?.some((key) => names.has(key)))?.name;
+  return diffusersArchitecture(namesIn(tensors));
 }
 
 /** True for names of diffusion architectures. */
@@ -75,19 +84,25 @@ export function diffusionReaders(file: string): readonly Reader[] {
 /** ggml's own limit is 63; the programs that read these files have raised theirs. */
 const mostNameBytes = 127;
 
-/** Names of the scales of float8 weights. The codes cannot be decoded without them. */
+/** Names of the scales of quantized weights. The codes cannot be decoded without them. */
 const scaleName = /(^|\.)scaled_fp8$|\.(scale_weight|scale_input|weight_scale|input_scale|comfy_quant)$/;
 
+const isQuantized = ({ tensors }: OpenModel) => tensors.some(({ name }) => scaleName.test(name));
+
+function unsupported({ name: tensor, byteOffset }: SourceTensor, message: string, hint?: Hint): never {
+  throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(tensor)}: ${message}`, { tensor, byteOffset, hint });
+}
+
+const firstPart = ({ parts: [part] }: LogicalTensor) => (part as LogicalTensor['parts'][number]).tensor;
+
 /** Rejects tensors that readers would fail to load or misread. @throws ScalepointError */
-function check(named: readonly Named[]): void {
+function check(named: readonly Named<LogicalTensor>[]): void {
   const scale = named.find(({ name }) => scaleName.test(name));
   if (scale !== undefined) {
-    const { name: tensor, byteOffset } = scale.tensor;
-    throw new ScalepointError(
-      'UNSUPPORTED_DTYPE',
-      `tensor ${quoted(tensor)}: the weights are quantized already, as float8 with scales; ` +
-        'start from the checkpoint in BF16 or F16, or from float8 without scales',
-      { tensor, byteOffset },
+    unsupported(
+      firstPart(scale.tensor),
+      'the weights are quantized already, as float8 with scales, in a layout that is not known here; start from the checkpoint in ' +
+        'BF16 or F16, or from float8 without scales',
     );
   }
   for (const { name, tensor } of named) {
@@ -99,6 +114,17 @@ function check(named: readonly Named[]): void {
       { tensor: tensor.name },
     );
   }
+}
+
+/** Rejects codes unless they are to be quantized again. @throws ScalepointError `UNSUPPORTED_DTYPE` */
+function checkRequantize(items: readonly Item[], { requantize = false }: GgufChoices): void {
+  const coded = items.find(({ source }) => isCoded(source));
+  if (coded === undefined || requantize) return;
+  unsupported(firstPart(coded.source), `the weights are quantized already, as ${coded.source.type} with scales`, {
+    kind: 'try',
+    option: mention('requantize', true),
+    effect: 'starts from the values of the codes, which adds to their errors',
+  });
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ decisions
@@ -132,8 +158,7 @@ const isRaw = (name: string) => !/\.(weight|bias)$/.test(name);
 /** Type of a tensor that is not quantized. F32 becomes F16, unless the target is F32. */
 function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boolean): string {
   const { name, stored, dtype, source } = item;
-  const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
-  const type = plainType(tensor);
+  const type = isCoded(source) ? dtype : plainType(firstPart(source));
   if (stored.length > mostDimensions) return 'F32';
   if (dtype === 'F32' || dtype === 'F64' || dtype === 'BF16') {
     if (stored.length <= 1 || elementsOf(stored) <= fewElements || isRaw(name)) return 'F32';
@@ -143,7 +168,7 @@ function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boole
 }
 
 /** Reason not to quantize a tensor; undefined if it is quantized. */
-function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, stored }: Item): Reason | undefined {
+function keptReason(architecture: Architecture, { name, shape, stored }: Item): Reason | undefined {
   const first = shape.findIndex((dimension) => dimension !== 1);
   const rank = first < 0 ? 0 : shape.length - first;
   if (stored.length > mostDimensions) return rankReason(stored.length);
@@ -152,7 +177,7 @@ function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, store
   if (isRaw(name)) return parameterReason;
   if (!name.endsWith('weight')) return reasons.notWeight;
   if (name.includes('_norm.weight')) return reasons.norm;
-  if (kept.some((part) => name.includes(part)) || keptNames.includes(name)) return architectureReason;
+  if (staysFloat(architecture, name)) return architectureReason;
   return undefined;
 }
 
@@ -240,24 +265,42 @@ function notesOf({ name, reshapes = false }: Architecture, dropped: readonly str
   ];
 }
 
+/** A tensor of the checkpoint with its shape in the result. Codes have the type of the floats that they are restored to. */
+function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTensor>): Item {
+  const shape = shapeOf(architecture, tensor.shape);
+  const layout = layoutOf(tensor.form);
+  const first = firstPart(tensor);
+  if (layout === undefined) {
+    plainType(first);
+    const source = gathered({ name, shape, stored: [first] });
+    return { name, shape, stored: tensor.shape, dtype: first.dtype, source };
+  }
+  if (shape !== tensor.shape) {
+    unsupported(first, `it is quantized already, and ${architecture.name} needs other rows; start from floats`);
+  }
+  return {
+    name,
+    shape,
+    stored: shape,
+    dtype: layout.floats(tensor.form),
+    source: { ...tensor, name, isRenamed: true },
+  };
+}
+
 /**
  * Converts a checkpoint to GGUF.
  * @param architecture the detected one
  * @throws ScalepointError `UNSUPPORTED_DTYPE`, `BAD_FILE`
  */
-export function convertDiffusion(model: OpenModel, architecture: Architecture): Converted {
+export async function convertDiffusion(model: OpenModel, architecture: Architecture): Promise<Converted> {
   const { dropped = [] } = architecture;
-  const named = withoutPrefix(model.tensors).filter(({ name }) => !dropped.some((part) => name.includes(part)));
+  const all = isQuantized(model) ? await tensorsAsFloats(model, true) : model.tensors.map(plainTensor);
+  const named = withoutPrefix(all).filter(({ name }) => !dropped.some((part) => name.includes(part)));
   check(named);
-  const items = named.map(({ name, tensor }): Item => {
-    plainType(tensor);
-    const shape = shapeOf(architecture, tensor.shape);
-    const source = gathered({ name, shape, stored: [tensor] });
-    return { name, shape, stored: tensor.shape, dtype: tensor.dtype, source };
-  });
+  const items = named.map((one) => itemOf(architecture, one));
   const droppedNames = () => {
     const taken = new Set(named.map(({ tensor }) => tensor.name));
-    return model.tensors.flatMap(({ name }) => (taken.has(name) ? [] : [name]));
+    return all.flatMap(({ name }) => (taken.has(name) ? [] : [name]));
   };
   return {
     architecture: architecture.name,
@@ -267,6 +310,7 @@ export function convertDiffusion(model: OpenModel, architecture: Architecture): 
       for (const name of ['importance', 'pruneLayers', 'keepSplit'] as const) {
         if (gguf[name] !== undefined) throw rangeError(name, { kind: 'onlyFor', files: 'language models' }, gguf[name]);
       }
+      checkRequantize(items, gguf);
       const fileType = fileTypeFor(gguf);
       const results = inOrder(choicesOf(architecture, items, fileType, gguf));
       const pairs = keysOf(architecture, items, fileType).map(pairOf);
@@ -274,7 +318,8 @@ export function convertDiffusion(model: OpenModel, architecture: Architecture): 
         choices: gguf,
         keepDimensions: true,
       });
-      return { ...plan, notes: [...notesOf(architecture, droppedNames()), ...plan.notes] };
+      const sources = items.map(({ source }) => source);
+      return { ...plan, notes: [...sourceNotes(sources), ...notesOf(architecture, droppedNames()), ...plan.notes] };
     },
   };
 }

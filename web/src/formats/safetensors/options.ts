@@ -235,7 +235,7 @@ const codeOptions = ['granularity', 'scheme', 'packed', 'range', 'importance', '
 
 /** Refuses options that do not apply to any of the targets. */
 function checkUse(choices: Choices): void {
-  const { to, scheme, granularity, packed, include } = choices;
+  const { to, scheme, granularity, packed, include, range } = choices;
   const all = targetsIn(choices);
   // Rules select their weights themselves.
   if (include !== undefined && !takesOption(to, 'include')) {
@@ -259,6 +259,10 @@ function checkUse(choices: Choices): void {
     if (!all.some((target) => takesOption(target, option))) {
       throw rangeError(option, onlyWith('to', ...takers(option)), to);
     }
+  }
+  // ComfyUI's scales have one search.
+  if (codesOf(to)?.kind === 'comfy' && range !== undefined && range !== 'min-max' && range !== 'mse') {
+    throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', to)] });
   }
 }
 

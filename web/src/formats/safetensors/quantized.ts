@@ -69,6 +69,7 @@ function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => b
   const dot = name.lastIndexOf('.') + 1;
   const [module, last] = [name.slice(0, dot), name.slice(dot)];
   const among = (...names: string[]) => names.some((other) => has(module + other));
+  if (last === 'weight' && among('comfy_quant')) return tool('ComfyUI');
   if (isWhole(dtype)) {
     if (last === 'qweight' && among('scales', 'qzeros')) return tool(among('g_idx') ? 'GPTQ' : 'AWQ or GPTQ');
     if (last.endsWith('_packed') && has(`${name.slice(0, -'_packed'.length)}_scale`)) return { kind: 'compressed' };

@@ -17,6 +17,18 @@ export type SafetensorsReason =
       readonly bits: number;
     }
   | { readonly kind: 'complex' }
+  /** Stays a float in models of this architecture. */
+  | { readonly kind: 'sensitive' }
+  /** Belongs to another model in the checkpoint, such as a text encoder or a VAE. */
+  | { readonly kind: 'otherModel' }
+  /** The program that loads the model reads sizes from this weight. */
+  | { readonly kind: 'measured' }
+  /** Its rows are too long for the codes. */
+  | {
+      readonly kind: 'longRows';
+      /** Elements of a row. */
+      readonly elements: number;
+    }
   /** Another tensor has the name of one of its parts. */
   | {
       readonly kind: 'nameTaken';
@@ -44,6 +56,10 @@ const words: { readonly [Kind in SafetensorsReason['kind']]: WordsOf<Kind> } = {
   conv1D: 'Conv1D',
   smallFloat: ({ bits }) => `float${bits} already`,
   complex: 'complex',
+  sensitive: 'sensitive layer',
+  otherModel: 'part of another model',
+  measured: 'sizes are read from it',
+  longRows: ({ elements }) => `rows of ${elements} elements`,
   nameTaken: ({ role }) => `${parts[role] ?? role} name taken`,
 };
 

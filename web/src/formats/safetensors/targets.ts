@@ -1,5 +1,6 @@
 /** The targets of safetensors results: one table with the facts of each. */
 import type { CastType } from '../../codecs/cast.js';
+import type { ComfyFormat } from '../../codecs/comfy.js';
 import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
 import type { Target } from '../format.js';
 import { copyTarget, shardOptions } from '../shards.js';
@@ -19,8 +20,14 @@ interface FloatCodes {
   readonly bits: 8;
 }
 
+/** Codes of ComfyUI. */
+interface ComfyCodes {
+  readonly kind: 'comfy';
+  readonly format: ComfyFormat;
+}
+
 /** Codes of a target, of a kind for each layout; those of compressed-tensors are the first two. */
-export type StoredCodes = IntegerCodes | FloatCodes;
+export type StoredCodes = IntegerCodes | FloatCodes | ComfyCodes;
 
 /** Contents of a target: codes, floats of another type, or copies. */
 type Stores = StoredCodes | { readonly kind: 'cast'; readonly type: CastType } | { readonly kind: 'copy' };
@@ -55,6 +62,26 @@ const table = {
     stores: { kind: 'floats', bits: 8 },
     options: codeOptions,
     mixedWith: ['bfloat16'],
+  },
+  'comfy-fp8': {
+    about: 'ComfyUI: 8 bits, small floats and a scale for each tensor',
+    stores: { kind: 'comfy', format: 'float8_e4m3fn' },
+    options: floatOptions,
+  },
+  'comfy-int8': {
+    about: 'ComfyUI: 8 bits, integers and a scale for each row',
+    stores: { kind: 'comfy', format: 'int8_tensorwise' },
+    options: ['range', ...floatOptions],
+  },
+  'comfy-mxfp8': {
+    about: 'ComfyUI: 8.25 bits, small floats and a power of two for each 32',
+    stores: { kind: 'comfy', format: 'mxfp8' },
+    options: floatOptions,
+  },
+  'comfy-nvfp4': {
+    about: 'ComfyUI: 4.5 bits, small floats and a scale for each 16',
+    stores: { kind: 'comfy', format: 'nvfp4' },
+    options: ['range', ...floatOptions],
   },
   float16: {
     about: 'half the bytes of float32, small range',
@@ -114,6 +141,9 @@ export function codesOf(to: unknown): StoredCodes | undefined {
   const stores = factsOf(to)?.stores;
   return stores === undefined || stores.kind === 'cast' || stores.kind === 'copy' ? undefined : stores;
 }
+
+/** The format of ComfyUI that a target stores. */
+export const comfyFormatOf = (to: unknown): ComfyFormat | undefined => storesOf(to, 'comfy')?.format;
 
 /** True if an option applies to a target. */
 export function takesOption(to: unknown, option: string): boolean {

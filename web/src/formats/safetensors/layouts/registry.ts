@@ -2,10 +2,11 @@
 import type { Form } from '../../../codecs/codec.js';
 import type { LogicalTensor } from '../../format.js';
 import { codesOf } from '../targets.js';
+import { comfyLayout } from './comfy/layout.js';
 import { compressedTensorsLayout } from './compressed-tensors/layout.js';
 import type { Layout, SafetensorsChoices } from './layout.js';
 
-export const layouts: readonly Layout[] = [compressedTensorsLayout];
+export const layouts: readonly Layout[] = [comfyLayout, compressedTensorsLayout];
 
 const byCodec = new Map(layouts.flatMap((layout) => layout.codecs.map((codec): [string, Layout] => [codec, layout])));
 

@@ -21,12 +21,18 @@ export interface Architecture {
   readonly keptNames?: readonly string[];
   /** True if tensors with short rows are stored in rows of 256, with their shape in the metadata. */
   readonly reshapes?: boolean;
+  /**
+   * Ends of the names of weights whose row length ComfyUI reads to detect the model.
+   * Reference: github.com/Comfy-Org/ComfyUI at 0b61ce5b, comfy/model_detection.py.
+   */
+  readonly measured?: readonly string[];
 }
 
 const stableDiffusion = {
   kept: ['class_embedding.', 'time_embedding.', 'add_embedding.', 'time_embed.', 'label_emb.', 'conv_in.', 'conv_out.'],
   keptNames: ['input_blocks.0.0.weight', 'out.2.weight'],
   reshapes: true,
+  measured: ['.transformer_blocks.0.attn2.to_k.weight'],
 };
 
 /** Known architectures, in the order of detection. */
@@ -100,6 +106,7 @@ export const diffusionArchitectures: readonly Architecture[] = [
       ],
     ],
     precise: ['scale_shift_table'],
+    measured: ['transformer_blocks.0.attn2.to_k.weight'],
     kept: ['adaln_single.', 'caption_projection.', 'patchify_proj.', 'proj_out.', 'scale_shift_table'],
   },
   {
@@ -177,3 +184,26 @@ export const diffusionArchitectures: readonly Architecture[] = [
     ],
   },
 ];
+
+/** The start of the names of a diffusion model's tensors in a checkpoint that may bundle it with others; empty for a model alone. */
+export function diffusionPrefix(tensors: readonly { readonly name: string }[]): string {
+  return (
+    ['model.diffusion_model.', 'model.'].find((known) => tensors.some(({ name }) => name.startsWith(known))) ??
+    (tensors.every(({ name }) => name.startsWith('net.')) ? 'net.' : '')
+  );
+}
+
+/** Architecture of a diffusion model with tensors of these names, without a prefix; undefined for other models. */
+export function architectureWith(names: ReadonlySet<string>): Architecture | undefined {
+  return diffusionArchitectures.find(({ keys }) => keys.some((set) => set.every((key) => names.has(key))));
+}
+
+/** The architecture whose tensors have these names in the layout of diffusers. */
+export function diffusersArchitecture(names: ReadonlySet<string>): string | undefined {
+  return diffusionArchitectures.find(({ diffusers }) => diffusers?.some((key) => names.has(key)))?.name;
+}
+
+/** True for a weight that stays a float for its architecture. @param name without a prefix */
+export function staysFloat({ kept, keptNames = [] }: Pick<Architecture, 'kept' | 'keptNames'>, name: string): boolean {
+  return kept.some((part) => name.includes(part)) || keptNames.includes(name);
+}
