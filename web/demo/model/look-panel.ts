@@ -86,18 +86,27 @@ function figureRow(letter: string, side: Side, isBetter: boolean): HTMLTableRowE
   );
 }
 
+/** The numbers that are shown. */
+function zoomText({ stretch, part, numbers }: LookAnswer): string {
+  if (stretch === 0) return `all ${formatCount(numbers)} numbers`;
+  const [from, to] = part;
+  return `numbers ${formatCount(from + 1)} to ${formatCount(to)} of ${formatCount(numbers)}`;
+}
+
 /** The difference in a sentence. */
 function verdict([a, b]: readonly [Side, Side]): string {
   const gain = b.error.sqnrDb - a.error.sqnrDb;
   if (!Number.isFinite(gain)) return '';
   if (Math.abs(gain) < 0.05 && Math.abs(b.bits - a.bits) < 0.01) return 'A and B come out alike.';
-  const better = gain >= 0 ? 'closer' : 'farther off';
   const size = b.bits / a.bits - 1;
   const bytes =
     Math.abs(size) < 0.005
       ? 'as large'
       : `${Math.round(100 * Math.abs(size))}\u00a0% ${size > 0 ? 'larger' : 'smaller'}`;
-  return `B is ${Math.abs(gain).toFixed(1)}\u00a0dB ${better} and ${bytes}.`;
+  const ratio = 10 ** (Math.abs(gain) / 20);
+  const times = ratio < 1.1 ? `${Math.round(100 * (ratio - 1))}\u00a0%` : `${formatReal(ratio, 2)} times`;
+  const error = Math.abs(gain) < 0.05 ? 'as large' : `${times} ${gain < 0 ? 'larger' : 'smaller'}`;
+  return `B is ${bytes}, and its error is ${error}.`;
 }
 
 function fillKinds(select: HTMLSelectElement, width: number, chosen: string): void {
@@ -129,7 +138,7 @@ function drawAnswer(answer: LookAnswer, { kinds }: Look): void {
   const slider = byId('look-stretch', HTMLInputElement);
   slider.max = String(stretches);
   slider.value = String(stretch);
-  const words = stretch === 0 ? 'all numbers' : `stretch ${formatCount(stretch)} of ${formatCount(stretches)}`;
+  const words = zoomText(answer);
   slider.setAttribute('aria-valuetext', words);
   setText(byId('look-stretch-value', HTMLElement), words);
 }

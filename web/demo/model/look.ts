@@ -40,6 +40,8 @@ export interface LookAnswer {
   readonly exact: boolean;
   readonly stretch: number;
   readonly stretches: number;
+  /** Beginning and end of what is shown, in the numbers that were tried. */
+  readonly part: readonly [from: number, to: number];
   readonly low: number;
   readonly high: number;
   readonly bins: Uint32Array;

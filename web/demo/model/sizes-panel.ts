@@ -87,7 +87,8 @@ function mixOf({ plan, fit }: State): string {
 
 /** The sentences beside the slider. */
 function wordsFor(sizes: MeasuredSizes, chosen: Chosen | undefined, state: State): string {
-  if (chosen === undefined) return 'Drag the slider. Types are mixed for the least error at each size.';
+  if (chosen === undefined)
+    return 'Drag the slider. Scalepoint picks a type for each layer so that this size loses least.';
   const words = [`Predicted: ${text(chosen, sizes.tensors)}, the mean of all weights.`];
   if (chosen.isExact) {
     words.push(mixOf(state), comparison(sizes, chosen));

@@ -98,6 +98,7 @@ function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnsw
     exact: all.length === values.length,
     stretch,
     stretches,
+    part,
     low,
     high,
     bins: binsOf(shown, low, high),

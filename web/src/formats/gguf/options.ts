@@ -47,8 +47,8 @@ export interface GgufOptions extends ShardOptions, StatisticsOptions, Requantize
    */
   readonly search?: BlockSearch | undefined;
   /**
-   * GGUF from a folder: treatment of a vocabulary without tokens for single bytes. llama.cpp aborts at the first character that
-   * such a vocabulary lacks. `keep` converts it anyway.
+   * GGUF from a folder: treatment of tokenizers without byte tokens, which are refused because llama.cpp aborts at the first
+   * character that they lack. `keep` converts them anyway.
    * @defaultValue 'refuse'
    */
   readonly missingBytes?: 'refuse' | 'keep' | undefined;
@@ -174,7 +174,7 @@ export const options = optionTable<GgufOptions>({
     missingBytes: choiceOption(['refuse', 'keep'], {
       name: 'missing-bytes',
       value: 'HOW',
-      about: 'refuse or keep a vocabulary without tokens for single bytes, at which llama.cpp can end (default refuse)',
+      about: 'refuse or keep tokenizers without byte tokens, on which llama.cpp may crash (default refuse)',
     }),
     keepSplit: toggle({ name: 'keep-split', about: 'as many files as FILE is in, with the same tensors in each' }),
     shardSize,
