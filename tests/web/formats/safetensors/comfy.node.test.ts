@@ -8,6 +8,7 @@ import {
   quantizeModel,
   readFloats,
   readQuantized,
+  verifyModel,
 } from '../../../../web/src/model.js';
 import { markerOf, restoredWeight } from '../../support/comfy.js';
 import { numbersOf, parseSafetensors } from '../../support/compressed.js';
@@ -88,6 +89,7 @@ describe('files for ComfyUI', () => {
         const compared = await compareModels(file, bytes, { workers: 0 });
         expect(compared.tensors.map(({ name }) => name).sort()).toEqual(Object.keys(flux).sort());
         expect(compared.onlyInB).toEqual([]);
+        expect(await verifyModel(bytes)).toMatchObject({ problems: [], notes: [] });
       });
     }
   }
