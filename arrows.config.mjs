@@ -14,7 +14,9 @@ const arrows = {
   model: ['language', 'pipeline', 'runner', 'conversions', 'formats', 'codecs', 'arrays', 'files', 'core'],
   arrays: ['core'],
   layers: ['arrays', 'core'],
-  instance: ['layers', 'arrays', 'formats', 'core'],
+  scan: ['core'],
+  search: ['scan', 'layers', 'arrays', 'formats', 'files', 'core'],
+  instance: ['search', 'layers', 'arrays', 'formats', 'files', 'core'],
   bench: ['instance', 'arrays', 'layers', 'core'],
   inline: ['runner', 'core'],
 };
@@ -109,7 +111,7 @@ export default {
       name: 'arrays and layers read files of formats on demand only',
       severity: 'error',
       from: { path: '^web/src/instance/' },
-      to: { path: '^web/src/formats/', dynamic: false },
+      to: { path: '^web/src/(formats|search)/', dynamic: false, dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'formats and conversions load no wasm',

@@ -1,8 +1,8 @@
 import { fileURLToPath } from 'node:url';
 
 // How the JavaScript of the package is bundled. Emscripten's glue is a chunk of its own, so that code that only reads headers does not load it.
-// The code of arrays is one chunk. Bundlers of apps leave out the parts that an app does not call, but they cut an app between the chunks
-// that its files on demand share and those that they do not share.
+// The code of arrays and layers is one chunk. Bundlers of apps leave out the parts that an app does not call, but they cut an app between
+// the chunks that its files on demand share and those that they do not share.
 const output = {
   dir: 'dist',
   format: 'esm',
@@ -13,7 +13,7 @@ const output = {
   codeSplitting: {
     groups: [
       { name: 'core', test: /core\.mjs$/ },
-      { name: 'arrays', test: /web\/src\/(arrays\/(?!hessian)|core\/(?!factor|load\.|own-wasm))/ },
+      { name: 'arrays', test: /web\/src\/(arrays\/(?!hessian)|core\/(?!factor|load\.|own-wasm)|layers\/)/ },
     ],
   },
 };

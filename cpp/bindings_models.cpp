@@ -314,6 +314,86 @@ Status judge_token(const float* logits, const float* reference, uint32_t n, uint
   return scalepoint::judge_token({logits, n}, {reference, reference == nullptr ? 0 : n}, token, result);
 }
 
+// ------------------------------------------------------------------------------------------------------------------- search
+
+/// Words of the signs of a rotation.
+size_t rotation_words(size_t dimension) { return scalepoint::rotation_words(dimension); }
+
+/// signs: rotation_words.
+void make_rotation(uint32_t seed, size_t dimension, uint32_t* signs) {
+  scalepoint::make_rotation(seed, dimension, {signs, scalepoint::rotation_words(dimension)});
+}
+
+/// Bytes of the codes of a vector.
+uint32_t search_vector_bytes(const SearchSpec& spec) { return spec.vector_bytes(); }
+
+/// Bytes of a prepared query.
+size_t search_query_bytes(const SearchSpec& spec) { return scalepoint::query_bytes(spec); }
+
+/// sums: one for each coordinate.
+Status add_to_center(const SearchSpec& spec, const float* x, size_t rows, double* sums) {
+  return scalepoint::add_to_center(spec, {x, rows * spec.dimension}, {sums, spec.dimension});
+}
+
+void finish_center(const double* sums, double rows, size_t dimension, float* center) {
+  scalepoint::finish_center({sums, dimension}, rows, {center, dimension});
+}
+
+/// Makes the codes of rows of floats, as the vectors from `first` on. scratch: two floats for each coordinate.
+Status encode_vectors(const SearchSpec& spec, const SearchFrame& frame, const float* x, size_t rows, uint32_t first,
+                      const SearchPart& part, float* scratch) {
+  return scalepoint::encode_vectors(spec, frame, {x, rows * spec.dimension}, first, part, {scratch, search_scratch_size(spec)});
+}
+
+/// Takes codes of 8 bits, with one scale for each row.
+Status take_codes(const SearchSpec& spec, const int8_t* codes, const float* scales, size_t rows, uint32_t first,
+                  const SearchPart& part) {
+  return scalepoint::take_codes(spec, {codes, rows * spec.dimension}, {scales, rows}, first, part);
+}
+
+/// The reverse of take_codes.
+Status read_codes(const SearchSpec& spec, const SearchPart& part, uint32_t first, size_t rows, int8_t* codes, float* scales) {
+  return scalepoint::read_codes(spec, part, first, {codes, rows * spec.dimension}, {scales, rows});
+}
+
+/// query: search_query_bytes, at a multiple of 16. scratch: two floats for each coordinate.
+Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, const float* x, std::byte* query, float* scratch) {
+  return scalepoint::prepare_query(spec, frame, {x, spec.dimension}, {query, query_bytes(spec)},
+                                   {scratch, search_scratch_size(spec)});
+}
+
+/// Empties a list of at most k vectors.
+void start_best(BestList* best, float* scores, uint32_t* indices, uint32_t k) { *best = {scores, indices, k, 0}; }
+
+/// Offers the vectors of a part to the lists of `count` queries, which follow each other. allowed: one bit for each vector.
+Status scan_part(const SearchSpec& spec, const SearchPart& part, const uint32_t* allowed, uint32_t first_index,
+                 const std::byte* queries, BestList* best, size_t count) {
+  return scalepoint::scan_part(spec, part, {allowed, part.capacity / kBlockVectors}, first_index,
+                               {queries, count * query_bytes(spec)}, {best, count});
+}
+
+/// Sorts a list, and turns its entries into scores.
+void finish_best(const SearchSpec& spec, const std::byte* query, BestList& best) {
+  scalepoint::finish_best(spec, *reinterpret_cast<const SearchQuery*>(query), best);
+}
+
+/// Bytes of a row that is kept to score it again.
+size_t stored_row_bytes(StoredRow kind, size_t dimension) { return scalepoint::stored_row_bytes(kind, dimension); }
+
+/// Keeps rows of floats.
+Status store_rows(StoredRow kind, const float* x, size_t rows, size_t dimension, std::byte* to) {
+  return scalepoint::store_rows(kind, {x, rows * dimension}, dimension, {to, rows * scalepoint::stored_row_bytes(kind, dimension)});
+}
+
+/// The exact scores of a query against rows at some addresses. scratch: a float for each coordinate.
+void score_rows(Metric metric, const float* query, size_t dimension, StoredRow kind, const uint32_t* rows, size_t count,
+                float* scores, float* scratch) {
+  for (size_t i = 0; i < count; i++) {
+    const auto* const row = reinterpret_cast<const std::byte*>(static_cast<uintptr_t>(rows[i]));
+    scores[i] = score_row(metric, {query, dimension}, kind, row, {scratch, dimension});
+  }
+}
+
 }  // namespace
 }  // namespace scalepoint::door
 

@@ -20,6 +20,8 @@
 #include "door.h"
 #include "language/likelihood.h"
 #include "language/transformer.h"
+#include "search/rotation.h"
+#include "search/search.h"
 
 namespace scalepoint::door {
 

@@ -2,7 +2,7 @@
 //
 //   bindings_*.cpp, door*.h -> scalepoint.h -> layers -> ggml -> arrays -> lanes
 //                           -> codecs -> calibration -> ggml, ranges, codebooks -> arrays
-//                           -> language -> arrays
+//                           -> language, search -> arrays
 //
 // Within topics, files have levels: algorithm -> loops (*_loops.h, *_loops.cpp) -> the vectors of lanes/. Every level may include plain
 // types. An include line gives the path inside cpp/, and no two files have one name. Nor do two files define one name in one namespace:
@@ -14,7 +14,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path/posix';
 import { fileURLToPath } from 'node:url';
 
-/** @typedef {'lanes' | 'arrays' | 'ranges' | 'codebooks' | 'ggml' | 'layers' | 'calibration' | 'language' | 'codecs' | 'contract' | 'door'} Room */
+/** @typedef {'lanes' | 'arrays' | 'ranges' | 'codebooks' | 'ggml' | 'layers' | 'calibration' | 'language' | 'search' | 'codecs' | 'contract' | 'door'} Room */
 /** @typedef {'plain' | 'vectors' | 'loops' | 'algorithm'} Level */
 
 /**
@@ -30,9 +30,10 @@ const rooms = {
   layers: ['lanes', 'arrays', 'ggml'],
   calibration: ['lanes', 'arrays', 'ranges', 'ggml'],
   language: ['lanes', 'arrays'],
+  search: ['lanes', 'arrays'],
   codecs: ['lanes', 'arrays', 'ranges', 'codebooks', 'ggml', 'calibration'],
   contract: ['lanes', 'arrays', 'ranges', 'codebooks', 'ggml', 'layers'],
-  door: ['contract', 'codecs', 'calibration', 'language'],
+  door: ['contract', 'codecs', 'calibration', 'language', 'search'],
 };
 
 /**

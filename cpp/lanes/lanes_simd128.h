@@ -362,6 +362,19 @@ template <int kBits>
 inline U8x16 shift_halves_right(U8x16 a) {
   return {wasm_u64x2_shr(a.v, kBits)};
 }
+template <int kBits>
+inline I16x8 shift_left(I16x8 a) {
+  return {wasm_i16x8_shl(a.v, kBits)};
+}
+inline I16x8 add(I16x8 a, I16x8 b) { return {wasm_i16x8_add(a.v, b.v)}; }
+/// a[0] b[0] a[1] b[1] and so on: the first four pairs, and the others.
+inline I16x8 interleave_low(I16x8 a, I16x8 b) { return {wasm_i16x8_shuffle(a.v, b.v, 0, 8, 1, 9, 2, 10, 3, 11)}; }
+inline I16x8 interleave_high(I16x8 a, I16x8 b) { return {wasm_i16x8_shuffle(a.v, b.v, 4, 12, 5, 13, 6, 14, 7, 15)}; }
+/// Eight lanes without a sign, in 32 bits.
+inline void widen_unsigned(I16x8 a, I32x4& low, I32x4& high) {
+  low.v = wasm_u32x4_extend_low_u16x8(a.v);
+  high.v = wasm_u32x4_extend_high_u16x8(a.v);
+}
 /// Lanes from 0 to 255, as bytes.
 inline U8x16 narrow(I16x8 low, I16x8 high) { return {wasm_u8x16_narrow_i16x8(low.v, high.v)}; }
 /// a[0] b[0] a[1] b[1] and so on: the first eight pairs, and the others.

@@ -46,8 +46,25 @@ export type { ArgumentState, Expected, Hint, OptionMention, OptionProblem } from
 export type { SearchedRange } from './core/range.js';
 export type { Tier, WasmModule, WasmSource } from './core/tier.js';
 export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
+export { openIndex } from './instance/open-index.js';
 export { load, type Scalepoint } from './instance/scalepoint.js';
 export type { ActivationOptions, Importance, ImportanceFileOptions } from './layers/importance.js';
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
-export type { AddOptions, IndexOptions, RecallOptions, SearchResult, VectorIndex } from './layers/vector-index.js';
+export type {
+  AddOptions,
+  FetchVectors,
+  IndexOptions,
+  IndexOutput,
+  OpenIndexOptions,
+  RecallOptions,
+  RerankOptions,
+  SaveOptions,
+  SearchManyOptions,
+  SearchOptions,
+  SearchProgress,
+  SearchResult,
+  VectorId,
+  VectorIndex,
+  VectorMetric,
+} from './layers/search-types.js';
 export type { VectorInput } from './layers/vectors.js';

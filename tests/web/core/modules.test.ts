@@ -252,6 +252,22 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       scaleFloats: true,
       capSoftly: true,
       judgeToken: true,
+      rotationWords: true,
+      makeRotation: true,
+      searchVectorBytes: true,
+      searchQueryBytes: true,
+      addToCenter: true,
+      finishCenter: true,
+      encodeVectors: true,
+      takeCodes: true,
+      readCodes: true,
+      prepareQuery: true,
+      startBest: true,
+      scanPart: true,
+      finishBest: true,
+      storedRowBytes: true,
+      storeRows: true,
+      scoreRows: true,
     };
     expect(only.sort()).toEqual(Object.keys(modelsCalls).sort());
     expect(() => arrays.core.models).toThrow('codecs need the large module');

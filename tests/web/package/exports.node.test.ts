@@ -10,7 +10,15 @@ import * as tooling from '../../../web/src/tooling.js';
 const names = (entry: object) => Object.keys(entry).sort();
 
 it('exports these functions, classes and tables', () => {
-  expect(names(arrays)).toEqual(['ScalepointError', 'blockTypeInfo', 'blockTypes', 'dtypeInfo', 'dtypes', 'load']);
+  expect(names(arrays)).toEqual([
+    'ScalepointError',
+    'blockTypeInfo',
+    'blockTypes',
+    'dtypeInfo',
+    'dtypes',
+    'load',
+    'openIndex',
+  ]);
   expect(names(model)).toEqual([
     'QualityError',
     'ScalepointError',

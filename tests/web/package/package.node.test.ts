@@ -178,7 +178,7 @@ describe('the packed package', () => {
     }
     const all = readdirSync(dist).filter((file) => file.endsWith('.js'));
     const code = all.map((name) => readFileSync(join(dist, name), 'utf8')).join('\n');
-    for (const name of ['Scalepoint', 'VectorIndex', 'Layer', 'WorkerPool'])
+    for (const name of ['Scalepoint', 'Int8Index', 'SearchIndex', 'Layer', 'WorkerPool'])
       expect(code).toMatch(new RegExp(`class ${name}\\b|\\b${name} = class\\b`));
   });
 

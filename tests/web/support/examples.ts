@@ -38,7 +38,7 @@ function moduleOf(blocks: readonly CodeBlock[]): string {
 }
 
 /** Declarations of names that the examples of doc comments use. */
-const given = `import { load } from 'scalepoint';
+const given = `import { load, openIndex } from 'scalepoint';
 import { runBench } from 'scalepoint/bench';
 import * as models from 'scalepoint/model';
 import type { FloatInput, Layer, LinearQuantizedTensor, Scalepoint, VectorIndex } from 'scalepoint';

@@ -49,8 +49,12 @@ import {
   type LinearOptions,
   quantizedLayer,
 } from '../layers/layer.js';
-import { type IndexOptions, VectorIndex } from '../layers/vector-index.js';
+import type { IndexOptions, VectorIndex } from '../layers/search-types.js';
+import { Int8Index } from '../layers/vector-index.js';
 import type { VectorInput } from '../layers/vectors.js';
+
+/** Makes a whole index. */
+type MakeIndex = typeof import('../search/search-index.js').makeIndex;
 
 /**
  * Quantizes, restores and measures arrays with an instance of the core. `load` makes it. Its methods can be taken out of it:
@@ -58,6 +62,7 @@ import type { VectorInput } from '../layers/vectors.js';
  */
 export class Scalepoint {
   readonly #core: Core;
+  readonly #makeIndex: MakeIndex | undefined;
   /** True if the SIMD build is in use. */
   readonly simd: boolean;
   /** True if all types of ggml's blocks and `search: 'best'` are available: see `load({ blocks: true })`. */
@@ -71,8 +76,9 @@ export class Scalepoint {
   }
 
   /** @internal */
-  constructor(core: Core) {
+  constructor(core: Core, makeIndex?: MakeIndex) {
     this.#core = core;
+    this.#makeIndex = makeIndex;
     this.simd = core.module.isSimd();
     this.blocks = isModelsModule(core.module);
     bindMethods(this);
@@ -352,13 +358,15 @@ export class Scalepoint {
   }
 
   /**
-   * Makes an index for similarity search, with a byte for each element and a scale for each vector. Takes codes of up to 8 bits as they are
-   * if they are signed, symmetric and have one scale for each vector; restores other quantized tensors first. `add` makes it grow.
-   * @example const index = sp.index(vectors, { shape: [10000, 384], metric: 'cosine' }); index.search(query).indices;
+   * Makes an index for similarity search, with 1, 2, 4 or 8 bits for each element. Takes codes of up to 8 bits as they are if they are
+   * signed, symmetric and have one scale for each vector, and the index has 8 bits; restores other quantized tensors first. `add` makes it
+   * grow. Fewer bits than 8, ids, removal, filters, second scores, many queries and files need `load({ index: true })`.
+   * @example const index = sp.index(vectors, { shape: [10000, 384], metric: 'cosine', bits: 4 }); index.search(query).indices;
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
    */
   index(vectors: VectorInput | QuantizedTensor, options: IndexOptions = {}): VectorIndex {
-    return new VectorIndex(this.#core, vectors, options);
+    const make = options?.queries === 'float32' ? undefined : this.#makeIndex;
+    return make === undefined ? new Int8Index(this.#core, vectors, options) : make(this.#core, vectors, options);
   }
 
   /**
@@ -381,15 +389,16 @@ export class Scalepoint {
 }
 
 /**
- * Loads the wasm core: the small module, or with `blocks: true` the large one, which has all types of ggml's blocks. Every call makes one more
- * instance with its own memory.
+ * Loads the wasm core: the small module, or with `blocks: true` or `index: true` the large one, which has all types of ggml's blocks and whole
+ * indexes. Every call makes one more instance with its own memory.
  * @example const sp = await load();
  * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD`, `OUT_OF_MEMORY`, `CSP`,
  *   `VERSION_MISMATCH`
  */
 export async function load(options?: LoadOptions): Promise<Scalepoint> {
   const core = await loadCore(options);
-  const sp = new Scalepoint(core);
+  const makeIndex = options?.index ? (await import('../search/search-index.js')).makeIndex : undefined;
+  const sp = new Scalepoint(core, makeIndex);
   if (sp.blocks) await loadHessian();
   return sp;
 }

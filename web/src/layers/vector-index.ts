@@ -15,51 +15,20 @@ import { checkWhole, choiceIndex } from '../core/check.js';
 import { ActivationTypeId, LinearJobRecord, QuantizationSpecRecord, StatusId } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
-import { exactly, oneOf, without } from '../core/option-problem.js';
+import { exactly, type Hint, mention, oneOf, onlyWith, without } from '../core/option-problem.js';
 import { Best } from './best.js';
 import { copiesOf, searchFloats } from './float-search.js';
 import { LayerMemory, rowsToFill } from './layer-memory.js';
+import type {
+  AddOptions,
+  IndexOptions,
+  RecallOptions,
+  SearchOptions,
+  SearchResult,
+  VectorId,
+  VectorIndex,
+} from './search-types.js';
 import { isList, squares, type VectorInput, vectorsOf } from './vectors.js';
-
-/** Options of `index`. */
-export interface IndexOptions {
-  /** [count, dimension], for vectors in one array. Not needed for a list of vectors or a quantized tensor. */
-  shape?: readonly number[] | undefined;
-  /** @defaultValue 'int8' */
-  dtype?: 'int8' | undefined;
-  /** The score: a dot product or a cosine. @defaultValue 'dot' */
-  metric?: 'dot' | 'cosine' | undefined;
-  /**
-   * Type of the query in a search. 'int8': quantizes the query, too, which takes half the time. 'float32': uses the query as it is, which
-   * has a slightly higher recall.
-   * @defaultValue 'int8'
-   */
-  queries?: 'int8' | 'float32' | undefined;
-  /** The vectors are a Uint16Array of the bits of such floats. */
-  from?: HalfFormat | undefined;
-}
-
-/** Options of `VectorIndex.add`. */
-export interface AddOptions {
-  /** The vectors are a Uint16Array of the bits of such floats. */
-  from?: HalfFormat | undefined;
-}
-
-/** Results of a search, best first; of equal scores the lower index comes first. */
-export interface SearchResult {
-  /** Indices of the vectors, in the order in which they were added. */
-  readonly indices: Uint32Array<ArrayBuffer>;
-  /** Their scores: dot products, or cosines. */
-  readonly scores: Float32Array<ArrayBuffer>;
-}
-
-/** Options of `VectorIndex.recall`. */
-export interface RecallOptions {
-  /** Number of results to compare. @defaultValue 10 */
-  k?: number | undefined;
-  /** The vectors are a Uint16Array of the bits of such floats. */
-  from?: HalfFormat | undefined;
-}
 
 /** Scores that are made at a time: half a mebibyte of doubles. */
 const scoresAtOnce = 1 << 16;
@@ -109,14 +78,27 @@ class IndexSegment {
   }
 }
 
+/** The rest is in search/, which `load({ index: true })` loads. */
+const inIndex: Hint = { kind: 'load', option: mention('index', true) };
+const onlyInIndex = ['dims', 'ids', 'rerank', 'seed'] as const;
+
+/** @throws TypeError for an option or a call that only whole indexes have */
+function refuse(name: string): never {
+  throw typeError(name, onlyWith('index', true), undefined, inIndex);
+}
+
+/** @throws TypeError for options that only whole indexes have */
+function refuseOptions(options: object, names: readonly string[]): void {
+  for (const name of names) if ((options as Record<string, unknown>)[name] !== undefined) refuse(name);
+}
+
 /**
- * An index of vectors as int8 codes in wasm memory, with one scale each. Scores are exact over the codes: integer dot products, multiplied
- * by the scales or divided by the lengths of the codes, in double. Made by `sp.index`.
+ * The index of every instance: vectors as int8 codes in wasm memory, with one scale each. Scores are exact over the codes: integer dot
+ * products, multiplied by the scales or divided by the lengths of the codes, in double.
  */
-export class VectorIndex {
-  /** Length of a vector. */
+export class Int8Index implements VectorIndex {
   readonly dimension: number;
-  /** The score: a dot product or a cosine. */
+  readonly bits = 8;
   readonly metric: 'dot' | 'cosine';
   readonly #core: Core;
   readonly #int8: boolean;
@@ -126,7 +108,10 @@ export class VectorIndex {
   /** @internal */
   constructor(core: Core, vectors: VectorInput | QuantizedTensor, options: IndexOptions) {
     checkOptionsOf('index', options);
+    refuseOptions(options, onlyInIndex);
     choiceIndex(options, 'dtype', ['int8']);
+    if (options.bits !== undefined && options.bits !== 8) throw rangeError('bits', oneOf([8]), options.bits, inIndex);
+    if (options.metric === 'euclidean') throw rangeError('metric', oneOf(['dot', 'cosine']), 'euclidean', inIndex);
     this.metric = choiceIndex(options, 'metric', ['dot', 'cosine']) === 0 ? 'dot' : 'cosine';
     this.#int8 = choiceIndex(options, 'queries', ['int8', 'float32']) === 0;
     this.#core = core;
@@ -136,28 +121,22 @@ export class VectorIndex {
     bindMethods(this);
   }
 
-  /** Number of vectors. */
   get count(): number {
     return this.#segments.reduce((sum, { count }) => sum + count, 0);
   }
 
-  /** Size of the index in wasm memory, in bytes. */
   get bytes(): number {
     return this.#segments.reduce((sum, { memory }) => sum + memory.bytes, 0);
   }
 
-  /**
-   * Adds vectors, which get the indices from `count` on: floats in one array or one by one, or a quantized tensor. After an error the
-   * index is as before. Memory grows by half at least, so that vectors may come one at a time.
-   * @example index.add(moreVectors);
-   * @throws as `sp.index`
-   */
-  add(vectors: VectorInput | QuantizedTensor, options: AddOptions = {}): void {
+  add(vectors: VectorInput | QuantizedTensor, options: readonly VectorId[] | AddOptions = {}): void {
     this.#checkAlive();
+    if (Array.isArray(options)) refuse('ids');
     checkOptionsOf('index.add', options);
+    refuseOptions(options, ['ids']);
     const { dimension } = this;
     const shape = isQuantized(vectors) || isList(vectors) ? undefined : shapeOf(vectors, dimension);
-    const given = givenVectors(this.#core, vectors, shape, options.from);
+    const given = givenVectors(this.#core, vectors, shape, (options as AddOptions).from);
     // Check after reading the argument, which may have run code of the caller.
     this.#checkAlive();
     if (given.dimension !== dimension) {
@@ -166,11 +145,6 @@ export class VectorIndex {
     this.#take(given, Math.max(given.count, Math.ceil(this.count / 2)));
   }
 
-  /**
-   * Copies the codes and scales of all vectors, for storage: `saveTensors` takes them, and `sp.index` makes the same index of them.
-   * @example const bytes = await saveTensors({ index: index.tensor() });
-   * @throws ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
-   */
   tensor(): LinearQuantizedTensor<Int8Array<ArrayBuffer>> & NewParameters {
     this.#checkAlive();
     const core = this.#core;
@@ -295,13 +269,10 @@ export class VectorIndex {
     if (!this.#alive || this.#core.disposed) throw disposedError('the index');
   }
 
-  /**
-   * Finds the k vectors that are most similar to a query, or all if there are fewer. @param k number of results @defaultValue 10
-   * @example const { indices, scores } = index.search(query);
-   * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
-   */
-  search(query: FloatInput, k = 10): SearchResult {
+  search(query: FloatInput, k = 10, options: SearchOptions = {}): SearchResult {
     this.#checkAlive();
+    checkOptionsOf('index.search', options);
+    refuseOptions(options, ['filter', 'rerank']);
     const core = this.#core;
     const { count, dimension } = this;
     const best = new Best(Math.min(checkWhole(k, 'k', 1), count));
@@ -319,6 +290,7 @@ export class VectorIndex {
     }
     const found = best.sorted();
     return {
+      ids: found.map(({ index }) => index),
       indices: Uint32Array.from(found, ({ index }) => index),
       scores: Float32Array.from(found, ({ score }) => score * queryFactor),
     };
@@ -365,15 +337,10 @@ export class VectorIndex {
     return this.#factor(scale, codes);
   }
 
-  /**
-   * Measures the recall against a search in float32: the mean share of its best k results that this index finds, from 0 to 1. Takes the
-   * vectors again, because the index keeps only their codes, and compares all of them with every query.
-   * @example const share = index.recall(vectors, queries, { k: 10 });
-   * @throws as `search`, and if the number or the length of the vectors differs from that of the index
-   */
   recall(vectors: VectorInput, queries: VectorInput, options: RecallOptions = {}): number {
     this.#checkAlive();
     checkOptionsOf('recall', options);
+    refuseOptions(options, ['rerank']);
     const core = this.#core;
     const { count, dimension } = this;
     const k = Math.min(checkWhole(options.k ?? 10, 'k', 1), count);
@@ -398,7 +365,26 @@ export class VectorIndex {
     return hits / (k * list.length);
   }
 
-  /** Frees the memory. Safe to call twice. Any later use of the index throws ScalepointError `DISPOSED`. */
+  remove(): never {
+    refuse('remove');
+  }
+
+  update(): never {
+    refuse('update');
+  }
+
+  has(): never {
+    refuse('has');
+  }
+
+  searchMany(): never {
+    refuse('searchMany');
+  }
+
+  save(): never {
+    refuse('save');
+  }
+
   dispose(): void {
     for (const { memory } of this.#segments) memory.dispose();
     this.#alive = false;

@@ -1,0 +1,461 @@
+#include "search/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "arrays/linear.h"
+#include "lanes/float16.h"
+#include "lanes/round.h"
+#include "search/rotation.h"
+#include "search/search_loops.h"
+
+namespace scalepoint {
+namespace {
+
+static_assert(kBlockVectors == loops::kSearchBlock);
+
+/// The levels of least squared error for the normal distribution of variance 1, in ascending order, and the middles between them.
+/// Source: Max, "Quantizing for Minimum Distortion", table I, computed again to 10 digits by Lloyd's iteration.
+constexpr float kLevels1[] = {-0.7978845608f, 0.7978845608f};
+constexpr float kLevels2[] = {-1.510417608f, -0.4527800398f, 0.4527800398f, 1.510417608f};
+constexpr float kLevels4[] = {-2.732589571f,  -2.069016887f,  -1.618046486f,  -1.256231197f, -0.9423404565f, -0.6567591051f,
+                              -0.3880483004f, -0.1283950299f, 0.1283950299f,  0.3880483004f, 0.6567591051f,  0.9423404565f,
+                              1.256231197f,   1.618046486f,   2.069016887f,   2.732589571f};
+
+std::span<const float> levels_of(int32_t bits) {
+  if (bits == 1) return kLevels1;
+  if (bits == 2) return kLevels2;
+  return kLevels4;
+}
+
+/// Writes the middles between levels, and returns their number.
+size_t thresholds_of(std::span<const float> levels, float* middles) {
+  for (size_t i = 0; i + 1 < levels.size(); i++) middles[i] = (levels[i] + levels[i + 1]) / 2;
+  return levels.size() - 1;
+}
+
+/// The factor that a vector of this squared length is multiplied with: the reciprocal of its length with kCosine.
+float unit_factor(Metric metric, double squares) {
+  if (metric != Metric::kCosine) return 1;
+  return squares > 0 ? static_cast<float>(1 / std::sqrt(squares)) : 0;
+}
+
+constexpr QuantizationSpec kInt8Spec{.dtype = {8, true}};
+
+/// Symmetric codes of a vector, with its scale.
+Status quantize_row(std::span<const float> x, int8_t* codes, float& scale) {
+  int32_t zero_point;
+  return quantize_runs(x, x.size(), x.size(), kInt8Spec, {&scale, 1}, {&zero_point, 1},
+                       {reinterpret_cast<std::byte*>(codes), x.size()});
+}
+
+/// Fills in the numbers of a vector of 8 bits.
+void set_int8_facts(Metric metric, const int8_t* codes, size_t n, float scale, float& factor, float& extra) {
+  factor = scale;
+  extra = 0;
+  if (metric == Metric::kDot) return;
+  const double squares = loops::squared_length(codes, n);
+  if (metric == Metric::kCosine) {
+    factor = squares > 0 ? static_cast<float>(1 / std::sqrt(squares)) : 0;
+    extra = scale;
+  } else {
+    extra = static_cast<float>(-0.5 * scale * scale * squares);
+  }
+}
+
+bool fits(const SearchSpec& spec, const SearchPart& part, uint64_t first, uint64_t rows) {
+  return spec.valid() && part.capacity % kBlockVectors == 0 && first + rows <= part.capacity;
+}
+
+/// Makes the codes of one vector of 1, 2 or 4 bits.
+Status encode_row(const SearchSpec& spec, const SearchFrame& frame, const float* x, uint32_t slot, const SearchPart& part,
+                  float* scratch) {
+  const size_t n = spec.dimension;
+  float* const r = scratch;
+  auto* const codes = reinterpret_cast<uint8_t*>(scratch + n);
+  const double squares = loops::dot_product(x, x, n);
+  if (!std::isfinite(squares)) return Status::kNonFinite;
+
+  // Find what is left without the center, and rotate it.
+  loops::center_vector(x, unit_factor(spec.metric, squares), frame.center, n, r);
+  const double rest = loops::dot_product(r, r, n);
+  if (!std::isfinite(rest)) return Status::kOverflow;
+  const double extra = spec.metric == Metric::kEuclidean ? -0.5 * rest : loops::dot_product(frame.center, r, n);
+  rotate({r, n}, {frame.signs, rotation_words(n)});
+
+  // Choose the levels.
+  const std::span<const float> levels = levels_of(spec.bits);
+  float thresholds[16];
+  const size_t count = thresholds_of(levels, thresholds);
+  const auto scale = rest > 0 ? static_cast<float>(std::sqrt(static_cast<double>(n) / rest)) : 0.0f;
+  if (!is_finite(scale)) return Status::kOverflow;
+  loops::find_levels(r, scale, n, thresholds, count, codes);
+  double product = 0;
+  for (size_t i = 0; i < n; i++) product += static_cast<double>(r[i]) * levels[codes[i]];
+  // Sums of the rotation may exceed float32.
+  if (!std::isfinite(product)) return Status::kOverflow;
+  const auto factor = product > 0 ? static_cast<float>(rest / product) : 0.0f;
+  if (!is_finite(factor) || !is_finite(static_cast<float>(extra))) return Status::kOverflow;
+  part.factors[slot] = factor;
+  part.extras[slot] = static_cast<float>(extra);
+
+  // Put the codes into their block.
+  const size_t bytes = spec.vector_bytes();
+  auto* to = reinterpret_cast<uint8_t*>(part.codes) + slot / kBlockVectors * kBlockVectors * bytes + slot % kBlockVectors;
+  const size_t in_byte = 8 / static_cast<size_t>(spec.bits);
+  for (size_t b = 0; b < bytes; b++, to += kBlockVectors) {
+    const size_t start = b * in_byte, end = std::min(n, start + in_byte);
+    uint32_t byte = 0;
+    for (size_t i = start; i < end; i++) byte |= static_cast<uint32_t>(codes[i]) << (i - start) * static_cast<size_t>(spec.bits);
+    *to = static_cast<uint8_t>(byte);
+  }
+  return Status::kOk;
+}
+
+bool is_worse(float score, uint32_t index, float other_score, uint32_t other_index) {
+  return score < other_score || (score == other_score && index > other_index);
+}
+
+/// Moves children that are worse than the new entry up, from place `at` of a heap downwards.
+void sift_down(BestList& best, uint32_t size, uint32_t at, float score, uint32_t index) {
+  for (;;) {
+    uint32_t child = 2 * at + 1;
+    if (child >= size) break;
+    if (child + 1 < size &&
+        is_worse(best.scores[child + 1], best.indices[child + 1], best.scores[child], best.indices[child])) {
+      child++;
+    }
+    if (!is_worse(best.scores[child], best.indices[child], score, index)) break;
+    best.scores[at] = best.scores[child];
+    best.indices[at] = best.indices[child];
+    at = child;
+  }
+  best.scores[at] = score;
+  best.indices[at] = index;
+}
+
+/// Moves parents that are better than the new entry down, from the end of a heap upwards.
+void push(BestList& best, float score, uint32_t index) {
+  uint32_t at = best.size++;
+  while (at > 0) {
+    const uint32_t parent = (at - 1) / 2;
+    if (!is_worse(score, index, best.scores[parent], best.indices[parent])) break;
+    best.scores[at] = best.scores[parent];
+    best.indices[at] = best.indices[parent];
+    at = parent;
+  }
+  best.scores[at] = score;
+  best.indices[at] = index;
+}
+
+/// The score that a further vector has to exceed.
+float threshold_of(const BestList& best) { return best.size < best.k ? -HUGE_VALF : best.scores[0]; }
+
+void offer(BestList& best, float score, uint32_t index) {
+  if (best.size < best.k) push(best, score, index);
+  else if (score > best.scores[0]) sift_down(best, best.size, 0, score, index);
+}
+
+/// The largest and the smallest sum of level times coordinate in half a byte.
+struct NibbleRange {
+  double low = 0, high = 0;
+};
+
+NibbleRange nibble_range(const float* u, size_t count, std::span<const float> levels) {
+  NibbleRange range;
+  for (size_t i = 0; i < count; i++) {
+    const double reach = std::fabs(static_cast<double>(u[i])) * levels.back();
+    range.low -= reach;
+    range.high += reach;
+  }
+  return range;
+}
+
+/// Makes the lookup tables of a rotated query.
+void make_tables(const SearchSpec& spec, const float* u, SearchQuery& query, uint8_t* tables) {
+  const std::span<const float> levels = levels_of(spec.bits);
+  const size_t n = spec.dimension, bits = static_cast<size_t>(spec.bits), in_nibble = 4 / bits;
+  const size_t nibbles = static_cast<size_t>(spec.vector_bytes()) * 2;
+  const auto range_of = [&](size_t nibble) {
+    const size_t start = nibble * in_nibble;
+    return start >= n ? NibbleRange{} : nibble_range(u + start, std::min(in_nibble, n - start), levels);
+  };
+  // Four entries may each round up by a half.
+  double widest = 0, bias = 0;
+  for (size_t first = 0; first < nibbles; first += loops::kNibblesTogether) {
+    double sum = 0;
+    for (size_t i = first; i < first + loops::kNibblesTogether; i++) {
+      const NibbleRange range = range_of(i);
+      sum += range.high - range.low;
+      bias += range.low;
+    }
+    widest = std::max(widest, sum);
+  }
+  const double step = widest / 253;
+  query.step = static_cast<float>(step);
+  query.bias = static_cast<float>(bias);
+  const double inverse = step > 0 ? 1 / step : 0;
+  for (size_t i = 0; i < nibbles; i++, tables += loops::kTableSize) {
+    const size_t start = i * in_nibble;
+    const double low = range_of(i).low;
+    for (size_t value = 0; value < loops::kTableSize; value++) {
+      double sum = -low;
+      for (size_t j = 0; j < in_nibble && start + j < n; j++) {
+        sum += static_cast<double>(u[start + j]) * levels[value >> j * bits & (levels.size() - 1)];
+      }
+      tables[value] = start < n ? static_cast<uint8_t>(round_half_even(std::max(0.0, sum * inverse))) : uint8_t{0};
+    }
+  }
+}
+
+/// Quantizes a query for codes of 8 bits.
+Status make_integers(const SearchSpec& spec, std::span<const float> x, SearchQuery& query, int16_t* values, int8_t* codes) {
+  float scale;
+  if (const Status status = quantize_row(x, codes, scale); status != Status::kOk) return status;
+  const double squares = loops::squared_length(codes, x.size());
+  query.bias = 0;
+  query.weight = spec.metric == Metric::kEuclidean ? 1.0f : 0.0f;
+  query.step = spec.metric != Metric::kCosine ? scale : squares > 0 ? static_cast<float>(1 / std::sqrt(squares)) : 0.0f;
+  query.base = spec.metric == Metric::kEuclidean ? squares * scale * scale : 0;
+  for (size_t i = 0; i < x.size(); i++) values[i] = codes[i];
+  std::fill(values + x.size(), values + spec.vector_bytes(), int16_t{0});
+  return Status::kOk;
+}
+
+const SearchQuery& facts_of(std::span<const std::byte> queries, size_t bytes, size_t i) {
+  return *reinterpret_cast<const SearchQuery*>(queries.data() + i * bytes);
+}
+
+/// Codes that stay in a cache while all queries pass.
+constexpr size_t kCachedBytes = 1 << 17;
+
+}  // namespace
+
+Status add_to_center(const SearchSpec& spec, std::span<const float> x, std::span<double> sums) noexcept {
+  if (!spec.valid()) return Status::kBadLayout;
+  const size_t n = spec.dimension;
+  if (x.size() % n != 0 || sums.size() != n) return Status::kSizeMismatch;
+  for (size_t start = 0; start < x.size(); start += n) {
+    const double squares = loops::dot_product(x.data() + start, x.data() + start, n);
+    if (!std::isfinite(squares)) return Status::kNonFinite;
+    const float factor = unit_factor(spec.metric, squares);
+    if (!is_finite(factor)) return Status::kOverflow;
+    loops::add_vector(x.data() + start, factor, n, sums.data());
+  }
+  return Status::kOk;
+}
+
+void finish_center(std::span<const double> sums, double rows, std::span<float> center) noexcept {
+  for (size_t i = 0; i < center.size(); i++) center[i] = static_cast<float>(sums[i] / rows);
+}
+
+size_t search_scratch_size(const SearchSpec& spec) noexcept { return 2 * static_cast<size_t>(spec.dimension); }
+
+Status encode_vectors(const SearchSpec& spec, const SearchFrame& frame, std::span<const float> x, uint32_t first,
+                      const SearchPart& part, std::span<float> scratch) noexcept {
+  const size_t n = spec.dimension;
+  if (!spec.valid() || x.size() % n != 0) return Status::kBadLayout;
+  const size_t rows = x.size() / n;
+  if (!fits(spec, part, first, rows) || scratch.size() < search_scratch_size(spec)) return Status::kSizeMismatch;
+  for (size_t row = 0; row < rows; row++) {
+    const auto slot = static_cast<uint32_t>(first + row);
+    const float* const from = x.data() + row * n;
+    if (spec.bits != 8) {
+      const Status status = encode_row(spec, frame, from, slot, part, scratch.data());
+      if (status != Status::kOk) return status;
+      continue;
+    }
+    auto* const to = reinterpret_cast<int8_t*>(part.codes) + static_cast<size_t>(slot) * spec.vector_bytes();
+    float scale;
+    if (const Status status = quantize_row({from, n}, to, scale); status != Status::kOk) return status;
+    std::memset(to + n, 0, spec.vector_bytes() - n);
+    set_int8_facts(spec.metric, to, n, scale, part.factors[slot], part.extras[slot]);
+    if (!is_finite(part.extras[slot])) return Status::kOverflow;
+  }
+  return Status::kOk;
+}
+
+Status take_codes(const SearchSpec& spec, std::span<const int8_t> codes, std::span<const float> scales, uint32_t first,
+                  const SearchPart& part) noexcept {
+  const size_t n = spec.dimension, bytes = spec.vector_bytes();
+  if (!fits(spec, part, first, scales.size()) || spec.bits != 8) return Status::kBadLayout;
+  if (codes.size() != scales.size() * n) return Status::kSizeMismatch;
+  auto* const to = reinterpret_cast<int8_t*>(part.codes) + first * bytes;
+  // Codes that lie in place already need no copy.
+  if (bytes == n && to != codes.data()) std::memcpy(to, codes.data(), codes.size());
+  for (size_t row = 0; row < scales.size(); row++) {
+    if (bytes != n) {
+      std::memcpy(to + row * bytes, codes.data() + row * n, n);
+      std::memset(to + row * bytes + n, 0, bytes - n);
+    }
+    set_int8_facts(spec.metric, to + row * bytes, n, scales[row], part.factors[first + row], part.extras[first + row]);
+    if (!is_finite(part.extras[first + row])) return Status::kOverflow;
+  }
+  return Status::kOk;
+}
+
+Status read_codes(const SearchSpec& spec, const SearchPart& part, uint32_t first, std::span<int8_t> codes,
+                  std::span<float> scales) noexcept {
+  const size_t n = spec.dimension, bytes = spec.vector_bytes();
+  if (!fits(spec, part, first, scales.size()) || spec.bits != 8) return Status::kBadLayout;
+  if (codes.size() != scales.size() * n) return Status::kSizeMismatch;
+  const std::byte* const from = part.codes + first * bytes;
+  if (bytes == n) std::memcpy(codes.data(), from, codes.size());
+  else for (size_t row = 0; row < scales.size(); row++) std::memcpy(codes.data() + row * n, from + row * bytes, n);
+  const float* const scale = spec.metric == Metric::kCosine ? part.extras : part.factors;
+  std::copy(scale + first, scale + first + scales.size(), scales.begin());
+  return Status::kOk;
+}
+
+size_t query_bytes(const SearchSpec& spec) noexcept {
+  const size_t vector = spec.vector_bytes();
+  return (sizeof(SearchQuery) + (spec.bits == 8 ? vector * 2 : vector * 2 * loops::kTableSize) + 15) / 16 * 16;
+}
+
+Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, std::span<const float> x, std::span<std::byte> query,
+                     std::span<float> scratch) noexcept {
+  if (!spec.valid()) return Status::kBadLayout;
+  const size_t n = spec.dimension;
+  if (x.size() != n || query.size() != query_bytes(spec) || scratch.size() < search_scratch_size(spec)) {
+    return Status::kSizeMismatch;
+  }
+  auto& facts = *reinterpret_cast<SearchQuery*>(query.data());
+  facts.padding = 0;
+  std::byte* const rest = query.data() + sizeof(SearchQuery);
+  const double squares = loops::dot_product(x.data(), x.data(), n);
+  if (!std::isfinite(squares)) return Status::kNonFinite;
+  if (spec.bits == 8) {
+    return make_integers(spec, x, facts, reinterpret_cast<int16_t*>(rest), reinterpret_cast<int8_t*>(scratch.data()));
+  }
+
+  // Take the part along the center away, of which the products with vectors are known.
+  float* const unit = scratch.data();
+  float* const u = unit + n;
+  const float factor = unit_factor(spec.metric, squares);
+  for (size_t i = 0; i < n; i++) unit[i] = x[i] * factor;
+  if (spec.metric == Metric::kEuclidean) {
+    facts.weight = 1;
+    facts.base = loops::squared_distance(unit, frame.center, n);
+  } else {
+    const double length = loops::dot_product(frame.center, frame.center, n);
+    facts.base = loops::dot_product(unit, frame.center, n);
+    facts.weight = length > 0 ? static_cast<float>(facts.base / length) : 0;
+    if (!is_finite(facts.weight)) facts.weight = 0;
+  }
+  for (size_t i = 0; i < n; i++) u[i] = unit[i] - facts.weight * frame.center[i];
+  rotate({u, n}, {frame.signs, rotation_words(n)});
+  if (!std::isfinite(loops::dot_product(u, u, n))) return Status::kOverflow;
+  make_tables(spec, u, facts, reinterpret_cast<uint8_t*>(rest));
+  return Status::kOk;
+}
+
+Status scan_part(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, uint32_t first_index,
+                 std::span<const std::byte> queries, std::span<BestList> best) noexcept {
+  if (!spec.valid() || part.capacity % kBlockVectors != 0) return Status::kBadLayout;
+  const size_t blocks = part.capacity / kBlockVectors, bytes = spec.vector_bytes(), each = query_bytes(spec);
+  if (allowed.size() != blocks || queries.size() != best.size() * each) return Status::kSizeMismatch;
+  const size_t block_bytes = bytes * kBlockVectors;
+  const size_t step = best.size() == 1 ? blocks : std::max<size_t>(1, kCachedBytes / block_bytes);
+  for (size_t start = 0; start < blocks; start += step) {
+    const size_t end = std::min(blocks, start + step);
+    for (size_t q = 0; q < best.size(); q++) {
+      BestList& list = best[q];
+      if (list.k == 0) continue;
+      const SearchQuery& facts = facts_of(queries, each, q);
+      const auto* const rest = reinterpret_cast<const std::byte*>(&facts + 1);
+      const loops::ScoreRule rule{facts.step, facts.bias, facts.weight};
+      for (size_t block = start; block < end; block++) {
+        if (allowed[block] == 0) continue;
+        const std::byte* const codes = part.codes + block * block_bytes;
+        alignas(16) int32_t sums[kBlockVectors];
+        alignas(16) float scores[kBlockVectors];
+        if (spec.bits == 8) {
+          loops::dot_rows(reinterpret_cast<const int8_t*>(codes), bytes, reinterpret_cast<const int16_t*>(rest), sums);
+        } else {
+          loops::sum_tables(reinterpret_cast<const uint8_t*>(codes), bytes, reinterpret_cast<const uint8_t*>(rest), sums);
+        }
+        const size_t first = block * kBlockVectors;
+        uint32_t above = allowed[block] & loops::score_block(sums, part.factors + first, part.extras + first, rule,
+                                                             threshold_of(list), scores);
+        for (; above != 0; above &= above - 1) {
+          const auto i = static_cast<uint32_t>(__builtin_ctz(above));
+          offer(list, scores[i], static_cast<uint32_t>(first_index + first + i));
+        }
+      }
+    }
+  }
+  return Status::kOk;
+}
+
+void finish_best(const SearchSpec& spec, const SearchQuery& query, BestList& best) noexcept {
+  // The worst goes to the end, then the worst of the others.
+  for (uint32_t size = best.size; size > 1; size--) {
+    const float score = best.scores[0];
+    const uint32_t index = best.indices[0];
+    const float last = best.scores[size - 1];
+    const uint32_t last_index = best.indices[size - 1];
+    sift_down(best, size - 1, 0, last, last_index);
+    best.scores[size - 1] = score;
+    best.indices[size - 1] = index;
+  }
+  for (uint32_t i = 0; i < best.size; i++) {
+    const double value = best.scores[i];
+    best.scores[i] = static_cast<float>(
+        spec.metric == Metric::kEuclidean ? std::sqrt(std::max(0.0, query.base - 2 * value)) : query.base + value);
+  }
+}
+
+size_t stored_row_bytes(StoredRow kind, size_t dimension) noexcept {
+  if (kind == StoredRow::kInt8) return 4 + (dimension + 3) / 4 * 4;
+  return dimension * (kind == StoredRow::kFloat16 ? 2 : 4);
+}
+
+Status store_rows(StoredRow kind, std::span<const float> x, size_t dimension, std::span<std::byte> rows) noexcept {
+  const size_t bytes = stored_row_bytes(kind, dimension);
+  if (dimension == 0 || x.size() % dimension != 0 || rows.size() != x.size() / dimension * bytes) return Status::kSizeMismatch;
+  std::byte* to = rows.data();
+  for (size_t start = 0; start < x.size(); start += dimension, to += bytes) {
+    const std::span<const float> row = x.subspan(start, dimension);
+    if (kind == StoredRow::kInt8) {
+      auto* const codes = reinterpret_cast<int8_t*>(to + 4);
+      std::memset(codes, 0, bytes - 4);
+      float scale;
+      if (const Status status = quantize_row(row, codes, scale); status != Status::kOk) return status;
+      std::memcpy(to, &scale, 4);
+      continue;
+    }
+    for (size_t i = 0; i < dimension; i++) {
+      if (!is_finite(row[i])) return Status::kNonFinite;
+      const uint16_t half = kind == StoredRow::kFloat16 ? float16_of(row[i]) : uint16_t{0};
+      if ((half & 0x7FFF) == 0x7C00) return Status::kOverflow;
+      if (kind == StoredRow::kFloat16) std::memcpy(to + i * 2, &half, 2);
+      else std::memcpy(to + i * 4, &row[i], 4);
+    }
+  }
+  return Status::kOk;
+}
+
+float score_row(Metric metric, std::span<const float> query, StoredRow kind, const std::byte* row,
+                std::span<float> scratch) noexcept {
+  const size_t n = query.size();
+  const float* x = scratch.data();
+  if (kind == StoredRow::kFloat32) {
+    x = reinterpret_cast<const float*>(row);
+  } else if (kind == StoredRow::kFloat16) {
+    const auto* const halves = reinterpret_cast<const uint16_t*>(row);
+    for (size_t i = 0; i < n; i++) scratch[i] = float16_value(halves[i]);
+  } else {
+    float scale;
+    std::memcpy(&scale, row, 4);
+    const auto* const codes = reinterpret_cast<const int8_t*>(row + 4);
+    for (size_t i = 0; i < n; i++) scratch[i] = scale * static_cast<float>(codes[i]);
+  }
+  if (metric == Metric::kEuclidean) return static_cast<float>(std::sqrt(loops::squared_distance(query.data(), x, n)));
+  const double product = loops::dot_product(query.data(), x, n);
+  if (metric == Metric::kDot) return static_cast<float>(product);
+  const double squares = loops::dot_product(query.data(), query.data(), n) * loops::dot_product(x, x, n);
+  return squares > 0 ? static_cast<float>(product / std::sqrt(squares)) : 0;
+}
+
+}  // namespace scalepoint

@@ -1,0 +1,124 @@
+// Vector search over codes of 1, 2, 4 or 8 bits.
+//
+// Codes of 1, 2 and 4 bits are those of RaBitQ (Gao and Long, arXiv 2405.12497 and 2409.09913) and TurboQuant (arXiv 2504.19874). What is
+// left of a vector without the center, r, is rotated. Each coordinate becomes the nearest of the 2, 4 or 16 levels that have the least
+// squared error for a normal distribution (Max, "Quantizing for Minimum Distortion", 1960). With c for the levels of the codes, the
+// estimate of the dot product of r with a rotated u is <u, c> |r|^2 / <r, c>, which is unbiased over rotations.
+// Codes of 8 bits are integers times one scale for each vector, without center and rotation.
+//
+// A block holds 32 vectors: byte b of vector v lies at b * 32 + v, with 8 / bits codes in a byte, the first in the lowest bits. Vectors of
+// 8 bits follow each other, padded to a multiple of 16 bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "arrays/status.h"
+
+namespace scalepoint {
+
+/// The score of a vector x for a query q: <q, x>, <q, x> / (|q| |x|), or |q - x|.
+enum class Metric : int32_t { kDot = 0, kCosine = 1, kEuclidean = 2 };
+
+/// Vectors of a block.
+inline constexpr uint32_t kBlockVectors = 32;
+/// The most coordinates of a vector.
+inline constexpr uint32_t kMaxDimension = 65536;
+
+/// The form of an index.
+struct SearchSpec {
+  uint32_t dimension;  ///< from 1 to kMaxDimension
+  int32_t bits;        ///< 1, 2, 4 or 8
+  Metric metric;
+
+  [[nodiscard]] constexpr bool valid() const {
+    return dimension >= 1 && dimension <= kMaxDimension && (bits == 1 || bits == 2 || bits == 4 || bits == 8);
+  }
+  /// Bytes of the codes of a vector: a multiple of 2, or of 16 with 8 bits.
+  [[nodiscard]] constexpr uint32_t vector_bytes() const {
+    return bits == 8 ? (dimension + 15) / 16 * 16 : (dimension * static_cast<uint32_t>(bits) + 15) / 16 * 2;
+  }
+};
+
+/// Rotation and center of an index; neither is read with 8 bits.
+struct SearchFrame {
+  const uint32_t* signs;  ///< rotation_words(dimension), of make_rotation
+  const float* center;    ///< dimension floats
+};
+
+/// Some vectors of an index in memory: a whole number of blocks.
+struct SearchPart {
+  std::byte* codes;   ///< kBlockVectors * vector_bytes() for each block, at a multiple of 16
+  float* factors;     ///< one for each vector
+  float* extras;      ///< a second number of each vector
+  uint32_t capacity;  ///< in vectors, a multiple of kBlockVectors
+};
+
+/// A query, ready for search: its facts, and after them tables or integers.
+struct SearchQuery {
+  double base;    ///< score = base + scored value; the square of a distance is base - 2 scored value
+  float step;     ///< of sums of table entries or of integers
+  float bias;     ///< of sums
+  float weight;   ///< of the extras of vectors
+  float padding;  ///< 0
+};
+
+/// The best vectors of a query: a heap with the worst on top.
+struct BestList {
+  float* scores;      ///< room for k
+  uint32_t* indices;  ///< room for k
+  uint32_t k;
+  uint32_t size;  ///< at most k
+};
+
+/// sums[i] += x[i], of each row divided by its length with kCosine. Rows of zeros add nothing.
+/// Status: kBadLayout, kSizeMismatch, kNonFinite, kOverflow if the reciprocal of a length is beyond float32.
+[[nodiscard]] Status add_to_center(const SearchSpec& spec, std::span<const float> x, std::span<double> sums) noexcept;
+/// center[i] = sums[i] / rows.
+void finish_center(std::span<const double> sums, double rows, std::span<float> center) noexcept;
+
+/// Floats of scratch memory of encode_vectors and prepare_query.
+[[nodiscard]] size_t search_scratch_size(const SearchSpec& spec) noexcept;
+
+/// Makes the codes of rows of x, as the vectors from `first` on.
+/// Status: kBadLayout, kSizeMismatch, kNonFinite if x holds NaN or an infinity, kOverflow if a factor is beyond float32.
+[[nodiscard]] Status encode_vectors(const SearchSpec& spec, const SearchFrame& frame, std::span<const float> x, uint32_t first,
+                                    const SearchPart& part, std::span<float> scratch) noexcept;
+
+/// Takes codes of 8 bits with one scale each, as the vectors from `first` on.
+[[nodiscard]] Status take_codes(const SearchSpec& spec, std::span<const int8_t> codes, std::span<const float> scales,
+                                uint32_t first, const SearchPart& part) noexcept;
+/// The scale of vectors of 8 bits is their factor, unless that is the reciprocal of their length, where it is their extra number.
+[[nodiscard]] Status read_codes(const SearchSpec& spec, const SearchPart& part, uint32_t first, std::span<int8_t> codes,
+                                std::span<float> scales) noexcept;
+
+/// Bytes of a query with what follows it: a multiple of 16.
+[[nodiscard]] size_t query_bytes(const SearchSpec& spec) noexcept;
+/// Prepares a query of `dimension` floats. query: query_bytes, at a multiple of 16.
+/// Status: kBadLayout, kSizeMismatch, kNonFinite, kOverflow as encode_vectors.
+[[nodiscard]] Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, std::span<const float> x,
+                                   std::span<std::byte> query, std::span<float> scratch) noexcept;
+
+/// Offers the vectors of a part to the lists of all queries. Vector i has the index first_index + i. It is skipped unless bit i % 32 of
+/// allowed[i / 32] is set. Lists keep the best scored values; of equal ones those with the lowest indices, if parts come in ascending order.
+[[nodiscard]] Status scan_part(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, uint32_t first_index,
+                               std::span<const std::byte> queries, std::span<BestList> best) noexcept;
+
+/// Sorts a list, best first, and replaces scored values by scores.
+void finish_best(const SearchSpec& spec, const SearchQuery& query, BestList& best) noexcept;
+
+/// Vectors kept to score the best again.
+///   kFloat32, kFloat16  the elements
+///   kInt8               a scale as float32, then the codes, padded to a multiple of 4 bytes
+enum class StoredRow : int32_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2 };
+
+/// Bytes of a row.
+[[nodiscard]] size_t stored_row_bytes(StoredRow kind, size_t dimension) noexcept;
+/// Status: kSizeMismatch, kNonFinite, kOverflow if a float16 would be infinite.
+[[nodiscard]] Status store_rows(StoredRow kind, std::span<const float> x, size_t dimension, std::span<std::byte> rows) noexcept;
+/// The exact score of a query against a row, computed in double. scratch: dimension floats.
+[[nodiscard]] float score_row(Metric metric, std::span<const float> query, StoredRow kind, const std::byte* row,
+                              std::span<float> scratch) noexcept;
+
+}  // namespace scalepoint

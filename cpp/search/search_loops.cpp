@@ -1,0 +1,254 @@
+#include "search/search_loops.h"
+
+#include "lanes/lanes.h"
+
+namespace scalepoint::loops {
+namespace {
+
+using namespace lanes;
+
+/// Adds up four sums of doubles in a fixed order.
+double total(F64x2 a, F64x2 b) {
+  double x[2];
+  store(x, add(a, b));
+  return x[0] + x[1];
+}
+
+}  // namespace
+
+void flip_signs(float* x, const uint32_t* signs, size_t n) {
+  for (size_t i = 0; i < n; i++) x[i] = bit_cast<float>(bit_cast<uint32_t>(x[i]) ^ signs[i]);
+}
+
+void hadamard(float* x, size_t n, float factor) {
+  // Neighbors in a vector: turn four vectors, so that neighbors lie in different ones.
+  size_t half = 1;
+  if (n >= 16) {
+    for (size_t i = 0; i < n; i += 16) {
+      F32x4 a = load(x + i), b = load(x + i + 4), c = load(x + i + 8), d = load(x + i + 12);
+      transpose(a, b, c, d);
+      const F32x4 ab = add(a, b), a_b = sub(a, b), cd = add(c, d), c_d = sub(c, d);
+      a = add(ab, cd), b = add(a_b, c_d), c = sub(ab, cd), d = sub(a_b, c_d);
+      transpose(a, b, c, d);
+      store(x + i, a), store(x + i + 4, b), store(x + i + 8, c), store(x + i + 12, d);
+    }
+    half = 4;
+  }
+  for (; half < n && half < 4; half *= 2) {
+    for (size_t i = 0; i < n; i += 2 * half) {
+      for (size_t j = i; j < i + half; j++) {
+        const float a = x[j], b = x[j + half];
+        x[j] = a + b, x[j + half] = a - b;
+      }
+    }
+  }
+  // Two steps at a time.
+  for (; 2 * half < n; half *= 4) {
+    for (size_t i = 0; i < n; i += 4 * half) {
+      SCALEPOINT_NO_UNROLL
+      for (size_t j = i; j < i + half; j += 4) {
+        float* const p = x + j;
+        const F32x4 a = load(p), b = load(p + half), c = load(p + 2 * half), d = load(p + 3 * half);
+        const F32x4 ab = add(a, b), a_b = sub(a, b), cd = add(c, d), c_d = sub(c, d);
+        store(p, add(ab, cd)), store(p + half, add(a_b, c_d));
+        store(p + 2 * half, sub(ab, cd)), store(p + 3 * half, sub(a_b, c_d));
+      }
+    }
+  }
+  for (; half < n; half *= 2) {
+    SCALEPOINT_NO_UNROLL
+    for (size_t j = 0; j < half; j += 4) {
+      const F32x4 a = load(x + j), b = load(x + j + half);
+      store(x + j, add(a, b)), store(x + j + half, sub(a, b));
+    }
+  }
+  size_t i = 0;
+  const F32x4 factors = splat(factor);
+  for (; i + 4 <= n; i += 4) store(x + i, mul(load(x + i), factors));
+  for (; i < n; i++) x[i] *= factor;
+}
+
+double dot_product(const float* a, const float* b, size_t n) {
+  F64x2 low = splat(0.0), high = low;
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 4 <= n; i += 4) {
+    const F32x4 x = load(a + i), y = load(b + i);
+    low = add(low, mul(widen_low(x), widen_low(y)));
+    high = add(high, mul(widen_high(x), widen_high(y)));
+  }
+  double sum = total(low, high);
+  for (; i < n; i++) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+double squared_distance(const float* a, const float* b, size_t n) {
+  F64x2 low = splat(0.0), high = low;
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 4 <= n; i += 4) {
+    const F32x4 x = load(a + i), y = load(b + i);
+    const F64x2 first = sub(widen_low(x), widen_low(y)), second = sub(widen_high(x), widen_high(y));
+    low = add(low, mul(first, first));
+    high = add(high, mul(second, second));
+  }
+  double sum = total(low, high);
+  for (; i < n; i++) {
+    const double difference = static_cast<double>(a[i]) - b[i];
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+double squared_length(const int8_t* codes, size_t n) {
+  // Each lane gets 2^11 pairs of products of at most 2^14: at most 2^26.
+  constexpr size_t kAtOnce = 1 << 14;
+  double sum = 0;
+  for (size_t start = 0; start < n; start += kAtOnce) {
+    const size_t end = n - start < kAtOnce ? n : start + kAtOnce;
+    I32x4 sums = splat(0);
+    size_t i = start;
+    SCALEPOINT_NO_UNROLL
+    for (; i + 8 <= end; i += 8) {
+      const I16x8 x = widen(codes + i);
+      sums = add(sums, dot(x, x));
+    }
+    int32_t lane[4];
+    store(lane, sums);
+    for (const int32_t v : lane) sum += v;
+    for (; i < end; i++) sum += codes[i] * codes[i];
+  }
+  return sum;
+}
+
+void center_vector(const float* x, float factor, const float* center, size_t n, float* to) {
+  const F32x4 factors = splat(factor);
+  size_t i = 0;
+  for (; i + 4 <= n; i += 4) store(to + i, sub(mul(load(x + i), factors), load(center + i)));
+  for (; i < n; i++) to[i] = x[i] * factor - center[i];
+}
+
+void add_vector(const float* x, float factor, size_t n, double* sums) {
+  for (size_t i = 0; i < n; i++) sums[i] += x[i] * factor;
+}
+
+void find_levels(const float* x, float factor, size_t n, const float* thresholds, size_t count, uint8_t* codes) {
+  const F32x4 factors = splat(factor);
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const F32x4 a = mul(load(x + i), factors), b = mul(load(x + i + 4), factors);
+    I32x4 first = splat(0), second = first;
+    SCALEPOINT_NO_UNROLL
+    for (size_t t = 0; t < count; t++) {
+      const F32x4 threshold = splat(thresholds[t]);
+      first = sub(first, greater(a, threshold));
+      second = sub(second, greater(b, threshold));
+    }
+    store_eight_codes(codes + i, first, second);
+  }
+  for (; i < n; i++) {
+    const float v = x[i] * factor;
+    uint8_t code = 0;
+    for (size_t t = 0; t < count; t++) code = static_cast<uint8_t>(code + (v > thresholds[t] ? 1 : 0));
+    codes[i] = code;
+  }
+}
+
+#ifdef SCALEPOINT_SIMD_LANES
+
+namespace {
+
+/// 16 bits hold this many sums of up to 255.
+constexpr size_t kPairsAtOnce = 256;
+
+/// Adds the sums of 16 vectors: `all` holds those of even vectors plus 256 times those of odd ones, which are in `odd`.
+void add_sums(I16x8 all, I16x8 odd, int32_t* sums) {
+  const I16x8 even = sub(all, shift_left<8>(odd));
+  const I16x8 low = interleave_low(even, odd), high = interleave_high(even, odd);
+  I32x4 wide[4];
+  widen_unsigned(low, wide[0], wide[1]);
+  widen_unsigned(high, wide[2], wide[3]);
+  for (int i = 0; i < 4; i++) store(sums + 4 * i, add(load(sums + 4 * i), wide[i]));
+}
+
+}  // namespace
+
+void sum_tables(const uint8_t* codes, size_t bytes, const uint8_t* tables, int32_t* sums) {
+  const U8x16 low_half = splat(static_cast<uint8_t>(15));
+  for (size_t i = 0; i < kSearchBlock; i += 4) store(sums + i, splat(0));
+  for (size_t start = 0; start < bytes; start += 2 * kPairsAtOnce) {
+    const size_t pairs = (bytes - start < 2 * kPairsAtOnce ? bytes - start : 2 * kPairsAtOnce) / 2;
+    I16x8 first_all = splat(static_cast<int16_t>(0)), first_odd = first_all, second_all = first_all, second_odd = first_all;
+    const uint8_t* const end = codes + pairs * 2 * kSearchBlock;
+    SCALEPOINT_NO_UNROLL
+    for (; codes != end; codes += 2 * kSearchBlock, tables += kNibblesTogether * kTableSize) {
+      const U8x16 table0 = load(tables), table1 = load(tables + 16), table2 = load(tables + 32), table3 = load(tables + 48);
+      const U8x16 a = load(codes), b = load(codes + 16), c = load(codes + 32), d = load(codes + 48);
+      const U8x16 first = add(add(lookup(table0, bit_and(a, low_half)), lookup(table1, shift_right<4>(a))),
+                              add(lookup(table2, bit_and(c, low_half)), lookup(table3, shift_right<4>(c))));
+      const U8x16 second = add(add(lookup(table0, bit_and(b, low_half)), lookup(table1, shift_right<4>(b))),
+                               add(lookup(table2, bit_and(d, low_half)), lookup(table3, shift_right<4>(d))));
+      first_all = add(first_all, as_int16s(first));
+      first_odd = add(first_odd, shift_right<8>(as_int16s(first)));
+      second_all = add(second_all, as_int16s(second));
+      second_odd = add(second_odd, shift_right<8>(as_int16s(second)));
+    }
+    add_sums(first_all, first_odd, sums);
+    add_sums(second_all, second_odd, sums + 16);
+  }
+}
+
+void dot_rows(const int8_t* rows, size_t n, const int16_t* query, int32_t* sums) {
+  for (size_t row = 0; row < kSearchBlock; row += 4, rows += 4 * n) {
+    const int8_t *a = rows, *b = a + n, *c = b + n, *d = c + n;
+    const int16_t* q = query;
+    I32x4 s0 = splat(0), s1 = s0, s2 = s0, s3 = s0;
+    const int16_t* const end = query + n;
+    SCALEPOINT_NO_UNROLL
+    for (; q != end; q += 16, a += 16, b += 16, c += 16, d += 16) {
+      const I16x8 low = load(q), high = load(q + 8);
+      s0 = add(s0, add(dot(widen(a), low), dot(widen(a + 8), high)));
+      s1 = add(s1, add(dot(widen(b), low), dot(widen(b + 8), high)));
+      s2 = add(s2, add(dot(widen(c), low), dot(widen(c + 8), high)));
+      s3 = add(s3, add(dot(widen(d), low), dot(widen(d + 8), high)));
+    }
+    F32x4 t0 = from_bits(s0), t1 = from_bits(s1), t2 = from_bits(s2), t3 = from_bits(s3);
+    transpose(t0, t1, t2, t3);
+    store(sums + row, add(add(bits(t0), bits(t1)), add(bits(t2), bits(t3))));
+  }
+}
+
+#else
+
+void sum_tables(const uint8_t* codes, size_t bytes, const uint8_t* tables, int32_t* sums) {
+  for (size_t v = 0; v < kSearchBlock; v++) sums[v] = 0;
+  for (size_t b = 0; b < bytes; b++, codes += kSearchBlock, tables += 2 * kTableSize) {
+    for (size_t v = 0; v < kSearchBlock; v++) sums[v] += tables[codes[v] & 15] + tables[kTableSize + (codes[v] >> 4)];
+  }
+}
+
+void dot_rows(const int8_t* rows, size_t n, const int16_t* query, int32_t* sums) {
+  for (size_t row = 0; row < kSearchBlock; row++, rows += n) {
+    int32_t sum = 0;
+    for (size_t i = 0; i < n; i++) sum += rows[i] * query[i];
+    sums[row] = sum;
+  }
+}
+
+#endif
+
+uint32_t score_block(const int32_t* sums, const float* factors, const float* extras, const ScoreRule& rule, float threshold,
+                     float* scores) {
+  const F32x4 step = splat(rule.step), bias = splat(rule.bias), weight = splat(rule.weight), least = splat(threshold);
+  uint32_t above = 0;
+  SCALEPOINT_PER_VECTOR
+  for (size_t i = 0; i < kSearchBlock; i += 4) {
+    const F32x4 product = add(mul(to_float(load(sums + i)), step), bias);
+    const F32x4 score = add(mul(load(factors + i), product), mul(weight, load(extras + i)));
+    store(scores + i, score);
+    above |= top_bits(greater(score, least)) << i;
+  }
+  return above;
+}
+
+}  // namespace scalepoint::loops

@@ -1,0 +1,490 @@
+// Vector search against an oracle in double that shares no code with cpp/search: a rotation by the matrix itself, levels by comparing
+// distances, and a sort of all scores. Estimates are tested to be unbiased, and within the error bound of RaBitQ.
+#include "search/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "search/rotation.h"
+#include "search/search_loops.h"
+
+namespace scalepoint {
+namespace {
+
+using Doubles = std::vector<double>;
+
+std::vector<float> normal(std::mt19937& random, size_t n, double sigma = 1) {
+  std::normal_distribution<double> distribution(0, sigma);
+  std::vector<float> x(n);
+  for (float& v : x) v = static_cast<float>(distribution(random));
+  return x;
+}
+
+double dot(const Doubles& a, const Doubles& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
+
+/// The matrix of Hadamard, entry by entry: the parity of the common bits.
+Doubles rotated(Doubles x, const std::vector<uint32_t>& signs) {
+  const size_t n = x.size(), rounds = signs.size() / n;
+  size_t p = 1;
+  while (2 * p <= n) p *= 2;
+  for (size_t round = 0; round < rounds; round++) {
+    for (size_t i = 0; i < n; i++) x[i] *= signs[round * n + i] != 0 ? -1 : 1;
+    const size_t start = round % 2 == 1 ? n - p : 0;
+    Doubles y(p);
+    for (size_t i = 0; i < p; i++) {
+      for (size_t j = 0; j < p; j++) y[i] += (__builtin_parityll(i & j) != 0 ? -1 : 1) * x[start + j];
+    }
+    for (size_t i = 0; i < p; i++) x[start + i] = y[i] / std::sqrt(static_cast<double>(p));
+  }
+  return x;
+}
+
+TEST(search, rotation_is_that_of_its_matrix) {
+  std::mt19937 random(1);
+  for (const size_t n : {1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 64, 100, 128, 200, 384}) {
+    std::vector<uint32_t> signs(rotation_words(n));
+    make_rotation(7, n, signs);
+    for (const uint32_t sign : signs) EXPECT_TRUE(sign == 0 || sign == 0x80000000u);
+    std::vector<float> x = normal(random, n);
+    const Doubles exact = rotated({x.begin(), x.end()}, signs);
+    double length = 0, length_after = 0;
+    for (const float v : x) length += static_cast<double>(v) * v;
+    rotate(x, signs);
+    for (size_t i = 0; i < n; i++) {
+      // Each of at most 4 * 10 steps rounds by 2^-24 of sums that are at most the length of the vector.
+      EXPECT_NEAR(x[i], exact[i], 50 * std::ldexp(std::sqrt(length), -24)) << n << " " << i;
+      length_after += static_cast<double>(x[i]) * x[i];
+    }
+    EXPECT_NEAR(length_after, length, 1e-5 * length);
+  }
+}
+
+TEST(search, rotation_depends_on_seed_and_spreads_any_vector) {
+  for (const size_t n : {64, 96, 384, 1000}) {
+    std::vector<uint32_t> first(rotation_words(n)), second(rotation_words(n));
+    make_rotation(1, n, first);
+    make_rotation(2, n, second);
+    EXPECT_NE(first, second);
+    // A vector along one axis becomes one without large coordinates: the mean square is 1 / n.
+    for (const size_t axis : {size_t{0}, n / 2, n - 1}) {
+      std::vector<float> x(n);
+      x[axis] = 1;
+      rotate(x, first);
+      for (const float v : x) EXPECT_LT(v * v * static_cast<float>(n), 40);
+    }
+  }
+}
+
+/// Everything that a search needs, for some vectors.
+struct Index {
+  SearchSpec spec;
+  std::vector<uint32_t> signs;
+  std::vector<float> center;
+  std::vector<std::byte> codes;
+  std::vector<float> factors, extras;
+  std::vector<uint32_t> allowed;
+  SearchPart part;
+  std::vector<float> scratch;
+
+  Index(uint32_t n, int32_t bits, Metric metric, uint32_t count, uint32_t seed = 1) : spec{n, bits, metric} {
+    signs.resize(rotation_words(n));
+    make_rotation(seed, n, signs);
+    center.resize(n);
+    const uint32_t capacity = (count + 31) / 32 * 32;
+    codes.resize(size_t{capacity} * spec.vector_bytes());
+    factors.resize(capacity);
+    extras.resize(capacity);
+    allowed.resize(capacity / 32);
+    for (uint32_t i = 0; i < count; i++) allowed[i / 32] |= 1u << i % 32;
+    part = {codes.data(), factors.data(), extras.data(), capacity};
+    scratch.resize(search_scratch_size(spec));
+  }
+  [[nodiscard]] SearchFrame frame() const { return {signs.data(), center.data()}; }
+
+  Status fill(std::span<const float> x) { return encode_vectors(spec, frame(), x, 0, part, scratch); }
+
+  [[nodiscard]] int code(size_t vector, size_t i) const {
+    const size_t bytes = spec.vector_bytes();
+    if (spec.bits == 8) return static_cast<int8_t>(codes[vector * bytes + i]);
+    const size_t each = 8 / static_cast<size_t>(spec.bits);
+    const auto byte = static_cast<unsigned>(codes[vector / 32 * 32 * bytes + i / each * 32 + vector % 32]);
+    return static_cast<int>(byte >> i % each * static_cast<size_t>(spec.bits) & ((1u << spec.bits) - 1));
+  }
+
+  std::vector<std::byte> query(std::span<const float> q) {
+    std::vector<std::byte> made(query_bytes(spec));
+    EXPECT_EQ(prepare_query(spec, frame(), q, made, scratch), Status::kOk);
+    return made;
+  }
+
+  /// Scores and indices, best first.
+  std::vector<std::pair<float, uint32_t>> search(std::span<const float> q, uint32_t k) {
+    const std::vector<std::byte> made = query(q);
+    std::vector<float> scores(k);
+    std::vector<uint32_t> indices(k);
+    BestList best{scores.data(), indices.data(), k, 0};
+    EXPECT_EQ(scan_part(spec, part, allowed, 0, made, {&best, 1}), Status::kOk);
+    finish_best(spec, *reinterpret_cast<const SearchQuery*>(made.data()), best);
+    std::vector<std::pair<float, uint32_t>> found;
+    for (uint32_t i = 0; i < best.size; i++) found.emplace_back(scores[i], indices[i]);
+    return found;
+  }
+};
+
+/// The levels of a normal distribution by Lloyd's iteration on its density, in double.
+Doubles lloyd_levels(int count) {
+  const auto density = [](double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0)); };
+  const auto below = [](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; };
+  Doubles levels(static_cast<size_t>(count));
+  for (int i = 0; i < count; i++) levels[static_cast<size_t>(i)] = -3 + 6.0 * (i + 0.5) / count;
+  for (int round = 0; round < 20000; round++) {
+    double from = -40;
+    for (size_t i = 0; i < levels.size(); i++) {
+      const double to = i + 1 < levels.size() ? (levels[i] + levels[i + 1]) / 2 : 40;
+      levels[i] = (density(from) - density(to)) / (below(to) - below(from));
+      from = to;
+    }
+  }
+  return levels;
+}
+
+const Doubles& levels_for(int bits) {
+  static const Doubles one = lloyd_levels(2), two = lloyd_levels(4), four = lloyd_levels(16);
+  return bits == 1 ? one : bits == 2 ? two : four;
+}
+
+/// A vector without the center, in double: divided by its length with kCosine.
+Doubles residual(const Index& index, const float* x) {
+  const size_t n = index.spec.dimension;
+  double squares = 0;
+  for (size_t i = 0; i < n; i++) squares += static_cast<double>(x[i]) * x[i];
+  const double factor = index.spec.metric == Metric::kCosine && squares > 0 ? 1 / std::sqrt(squares) : 1;
+  Doubles r(n);
+  for (size_t i = 0; i < n; i++) r[i] = x[i] * factor - index.center[i];
+  return r;
+}
+
+TEST(search, codes_are_the_nearest_levels_and_factors_those_of_the_unbiased_estimate) {
+  std::mt19937 random(2);
+  for (const uint32_t n : {1u, 5u, 16u, 33u, 100u, 384u}) {
+    for (const int32_t bits : {1, 2, 4}) {
+      for (const Metric metric : {Metric::kDot, Metric::kCosine, Metric::kEuclidean}) {
+        const uint32_t count = 37;
+        Index index(n, bits, metric, count);
+        index.center = normal(random, n, 0.3);
+        const std::vector<float> x = normal(random, size_t{count} * n);
+        ASSERT_EQ(index.fill(x), Status::kOk);
+        const Doubles& levels = levels_for(bits);
+        const Doubles center(index.center.begin(), index.center.end());
+        for (uint32_t v = 0; v < count; v++) {
+          const Doubles r = residual(index, x.data() + size_t{v} * n);
+          const Doubles y = rotated(r, index.signs);
+          const double squares = dot(r, r), scale = std::sqrt(n / squares);
+          Doubles chosen(n);
+          for (uint32_t i = 0; i < n; i++) {
+            chosen[i] = levels[static_cast<size_t>(index.code(v, i))];
+            double nearest = HUGE_VAL;
+            for (const double level : levels) nearest = std::min(nearest, std::fabs(y[i] * scale - level));
+            // float32 moves a coordinate by less than 50 * 2^-24 of the length sqrt(n).
+            EXPECT_LE(std::fabs(y[i] * scale - chosen[i]), nearest + 1e-5 * std::sqrt(n));
+          }
+          EXPECT_NEAR(index.factors[v], squares / dot(y, chosen), 1e-4 * squares / dot(y, chosen));
+          const double extra = metric == Metric::kEuclidean ? -squares / 2 : dot(center, r);
+          EXPECT_NEAR(index.extras[v], extra, 1e-5 * (1 + squares + std::sqrt(dot(center, center) * squares)));
+        }
+      }
+    }
+  }
+}
+
+TEST(search, scores_are_the_estimates_and_the_list_is_their_order) {
+  std::mt19937 random(3);
+  for (const uint32_t n : {1u, 3u, 16u, 40u, 129u, 600u, 1100u}) {
+    for (const int32_t bits : {1, 2, 4}) {
+      for (const Metric metric : {Metric::kDot, Metric::kCosine, Metric::kEuclidean}) {
+        const uint32_t count = 75;
+        Index index(n, bits, metric, count);
+        index.center = normal(random, n, 0.3);
+        const std::vector<float> x = normal(random, size_t{count} * n), q = normal(random, n);
+        ASSERT_EQ(index.fill(x), Status::kOk);
+        const auto found = index.search(q, count + 5);
+        ASSERT_EQ(found.size(), count);
+
+        // The query without the part along the center.
+        const Doubles center(index.center.begin(), index.center.end());
+        Doubles unit(q.begin(), q.end());
+        if (metric == Metric::kCosine) {
+          const double length = std::sqrt(dot(unit, unit));
+          for (double& v : unit) v /= length;
+        }
+        const double weight = metric == Metric::kEuclidean ? 1 : dot(unit, center) / dot(center, center);
+        Doubles u(n);
+        for (uint32_t i = 0; i < n; i++) u[i] = unit[i] - weight * center[i];
+        const Doubles turned = rotated(u, index.signs);
+        const Doubles& levels = levels_for(bits);
+
+        // Table entries round by half a step. A step is the widest range of four halves of a byte over 253.
+        const uint32_t group = 16 / static_cast<uint32_t>(bits);
+        double widest = 0;
+        for (uint32_t first = 0; first < n; first += group) {
+          double range = 0;
+          for (uint32_t i = first; i < std::min(n, first + group); i++) range += 2 * std::fabs(turned[i]) * levels.back();
+          widest = std::max(widest, range);
+        }
+        const double nibbles = std::ceil(n * bits / 4.0);
+        for (size_t rank = 0; rank < found.size(); rank++) {
+          const auto [score, v] = found[rank];
+          double sum = 0;
+          for (uint32_t i = 0; i < n; i++) sum += turned[i] * levels[static_cast<size_t>(index.code(v, i))];
+          const double value = index.factors[v] * sum + weight * index.extras[v];
+          const double off = index.factors[v] * (nibbles / 2 * widest / 253 + 1e-4 * n) + 1e-4;
+          if (metric == Metric::kEuclidean) {
+            const double base = dot(u, u);
+            EXPECT_NEAR(score * score, std::max(0.0, base - 2 * value), 2 * off + 1e-4 * base);
+          } else {
+            EXPECT_NEAR(score, dot(unit, center) + value, off);
+          }
+          if (rank > 0) {
+            const auto [before, other] = found[rank - 1];
+            EXPECT_TRUE(metric == Metric::kEuclidean ? before <= score : before >= score);
+            if (before == score && metric != Metric::kEuclidean) {
+              EXPECT_LT(other, v);
+            }
+          }
+        }
+        // Shorter lists are the beginnings of longer ones, and bits that are not set are left out.
+        const auto ten = index.search(q, 10);
+        EXPECT_TRUE(std::equal(ten.begin(), ten.end(), found.begin()));
+        index.allowed[0] &= ~(1u << found[0].second % 32) | (found[0].second / 32 != 0 ? ~0u : 0u);
+        index.allowed[found[0].second / 32] &= ~(1u << found[0].second % 32);
+        const auto others = index.search(q, count);
+        for (const auto& [score, v] : others) EXPECT_NE(v, found[0].second);
+        EXPECT_EQ(others[0], found[1]);
+      }
+    }
+  }
+}
+
+TEST(search, estimates_are_unbiased_and_within_the_bound) {
+  // Over random rotations, the mean of the errors is 0 within 4.5 standard errors, and an error exceeds
+  // e sqrt((1 - a^2) / a^2 / (n - 1)) |r| |u| with a for the cosine between r and its levels seldom: RaBitQ (theorem 3.2) bounds the
+  // share by 2 exp(-c e^2); for a normal error it is 2 (1 - F(e)), .0027 for e = 3.
+  std::mt19937 random(4);
+  constexpr uint32_t kSeeds = 400, kCount = 8;
+  for (const uint32_t n : {96u, 256u}) {
+    for (const int32_t bits : {1, 2, 4}) {
+      const std::vector<float> x = normal(random, size_t{kCount} * n), q = normal(random, n);
+      uint32_t outside = 0;
+      for (uint32_t v = 0; v < kCount; v++) {
+        Doubles errors;
+        const Doubles r(x.begin() + v * n, x.begin() + (v + 1) * n), u(q.begin(), q.end());
+        for (uint32_t seed = 0; seed < kSeeds; seed++) {
+          Index index(n, bits, Metric::kDot, 1, seed);
+          ASSERT_EQ(index.fill({x.data() + size_t{v} * n, n}), Status::kOk);
+          errors.push_back(index.search(q, 1)[0].first - dot(r, u));
+          Doubles levels(n);
+          for (uint32_t i = 0; i < n; i++) levels[i] = levels_for(bits)[static_cast<size_t>(index.code(0, i))];
+          // factor = |r|^2 / <r, c>, so that a = |r| / (factor |c|).
+          const double a = std::sqrt(dot(r, r) / dot(levels, levels)) / index.factors[0];
+          const double bound = std::sqrt((1 - a * a) / (a * a) / (n - 1) * dot(r, r) * dot(u, u));
+          // Rounding of table entries adds to the error: by less than a tenth.
+          if (std::fabs(errors.back()) > 3.3 * bound) outside++;
+        }
+        const double mean = std::accumulate(errors.begin(), errors.end(), 0.0) / kSeeds;
+        double variance = 0;
+        for (const double e : errors) variance += (e - mean) * (e - mean) / (kSeeds - 1);
+        EXPECT_LT(std::fabs(mean), 4.5 * std::sqrt(variance / kSeeds)) << n << " " << bits << " " << v;
+      }
+      EXPECT_LT(outside, kSeeds * kCount / 100) << n << " " << bits;
+    }
+  }
+}
+
+TEST(search, eight_bits_are_exact_over_the_codes) {
+  std::mt19937 random(5);
+  for (const uint32_t n : {1u, 15u, 16u, 17u, 200u, 1536u}) {
+    for (const Metric metric : {Metric::kDot, Metric::kCosine, Metric::kEuclidean}) {
+      const uint32_t count = 45;
+      Index index(n, 8, metric, count);
+      const std::vector<float> x = normal(random, size_t{count} * n), q = normal(random, n);
+      ASSERT_EQ(index.fill(x), Status::kOk);
+      const auto largest = [](std::span<const float> v) {
+        double top = 0;
+        for (const float e : v) top = std::max(top, std::fabs(static_cast<double>(e)));
+        return static_cast<float>(top / 127);
+      };
+      const auto code = [](float v, float scale) { return std::nearbyint(v / scale); };
+      const float q_scale = largest(q);
+      for (const auto& [score, v] : index.search(q, count)) {
+        const std::span<const float> row(x.data() + size_t{v} * n, n);
+        const float scale = largest(row);
+        double sum = 0, xx = 0, qq = 0;
+        for (uint32_t i = 0; i < n; i++) {
+          const double a = code(row[i], scale), b = code(q[i], q_scale);
+          EXPECT_EQ(index.code(v, i), a);
+          sum += a * b, xx += a * a, qq += b * b;
+        }
+        // A few roundings in float32 of numbers of the size of the lengths.
+        const double size = std::sqrt(xx * qq) * scale * q_scale;
+        if (metric == Metric::kDot) {
+          EXPECT_NEAR(score, sum * scale * q_scale, 1e-6 * size);
+        } else if (metric == Metric::kCosine) {
+          EXPECT_NEAR(score, sum / std::sqrt(xx * qq), 1e-6);
+        } else {
+          const double squares = xx * scale * scale + qq * q_scale * q_scale;
+          EXPECT_NEAR(score * score, squares - 2 * sum * scale * q_scale, 2e-6 * squares);
+        }
+      }
+      // Ready codes give the same index, and come back.
+      std::vector<int8_t> codes(size_t{count} * n);
+      std::vector<float> scales(count);
+      ASSERT_EQ(read_codes(index.spec, index.part, 0, codes, scales), Status::kOk);
+      Index again(n, 8, metric, count);
+      ASSERT_EQ(take_codes(again.spec, codes, scales, 0, again.part), Status::kOk);
+      EXPECT_EQ(again.codes, index.codes);
+      EXPECT_EQ(again.factors, index.factors);
+      EXPECT_EQ(again.extras, index.extras);
+      EXPECT_EQ(again.search(q, 9), index.search(q, 9));
+    }
+  }
+}
+
+TEST(search, many_queries_find_what_each_finds) {
+  std::mt19937 random(6);
+  for (const uint32_t n : {24u, 700u}) {
+    for (const int32_t bits : {1, 2, 4, 8}) {
+      const uint32_t count = 333, queries = 11, k = 6;
+      Index index(n, bits, Metric::kCosine, count);
+      ASSERT_EQ(index.fill(normal(random, size_t{count} * n)), Status::kOk);
+      std::vector<std::byte> all;
+      std::vector<std::vector<float>> asked;
+      std::vector<float> scores(queries * k);
+      std::vector<uint32_t> indices(queries * k);
+      std::vector<BestList> best;
+      for (uint32_t i = 0; i < queries; i++) {
+        asked.push_back(normal(random, n));
+        const std::vector<std::byte> one = index.query(asked.back());
+        all.insert(all.end(), one.begin(), one.end());
+        best.push_back({scores.data() + i * k, indices.data() + i * k, k, 0});
+      }
+      ASSERT_EQ(scan_part(index.spec, index.part, index.allowed, 1000, all, best), Status::kOk);
+      for (uint32_t i = 0; i < queries; i++) {
+        finish_best(index.spec, *reinterpret_cast<const SearchQuery*>(all.data() + i * query_bytes(index.spec)), best[i]);
+        const auto alone = index.search(asked[i], k);
+        ASSERT_EQ(best[i].size, k);
+        for (uint32_t j = 0; j < k; j++) {
+          EXPECT_EQ(scores[i * k + j], alone[j].first);
+          EXPECT_EQ(indices[i * k + j], alone[j].second + 1000);
+        }
+      }
+    }
+  }
+}
+
+TEST(search, equal_vectors_keep_their_order) {
+  for (const int32_t bits : {1, 2, 4, 8}) {
+    Index index(20, bits, Metric::kDot, 200);
+    std::mt19937 random(7);
+    const std::vector<float> one = normal(random, 20);
+    std::vector<float> x;
+    for (int i = 0; i < 200; i++) x.insert(x.end(), one.begin(), one.end());
+    ASSERT_EQ(index.fill(x), Status::kOk);
+    for (const uint32_t k : {1u, 7u, 64u, 200u}) {
+      const auto found = index.search(one, k);
+      ASSERT_EQ(found.size(), k);
+      for (uint32_t i = 0; i < k; i++) EXPECT_EQ(found[i].second, i);
+    }
+  }
+}
+
+TEST(search, the_center_is_the_mean) {
+  std::mt19937 random(8);
+  for (const Metric metric : {Metric::kDot, Metric::kCosine}) {
+    const SearchSpec spec{19, 1, metric};
+    std::vector<float> x = normal(random, 50 * 19);
+    std::fill(x.begin(), x.begin() + 19, 0.0f);
+    Doubles sums(19), expected(19);
+    ASSERT_EQ(add_to_center(spec, std::span(x).first(20 * 19), sums), Status::kOk);
+    ASSERT_EQ(add_to_center(spec, std::span(x).subspan(20 * 19), sums), Status::kOk);
+    std::vector<float> center(19);
+    finish_center(sums, 50, center);
+    for (size_t row = 1; row < 50; row++) {
+      double squares = 0;
+      for (size_t i = 0; i < 19; i++) squares += static_cast<double>(x[row * 19 + i]) * x[row * 19 + i];
+      for (size_t i = 0; i < 19; i++) {
+        expected[i] += x[row * 19 + i] / (metric == Metric::kCosine ? std::sqrt(squares) : 1) / 50;
+      }
+    }
+    for (size_t i = 0; i < 19; i++) EXPECT_NEAR(center[i], expected[i], 1e-6);
+  }
+}
+
+TEST(search, rows_are_scored_exactly) {
+  std::mt19937 random(9);
+  for (const uint32_t n : {1u, 6u, 31u, 384u}) {
+    const std::vector<float> x = normal(random, n), q = normal(random, n);
+    std::vector<float> scratch(n);
+    const Doubles a(x.begin(), x.end()), b(q.begin(), q.end());
+    Doubles difference(n);
+    for (uint32_t i = 0; i < n; i++) difference[i] = a[i] - b[i];
+    const double size = std::sqrt(dot(a, a) * dot(b, b));
+    for (const StoredRow kind : {StoredRow::kFloat32, StoredRow::kFloat16, StoredRow::kInt8}) {
+      // Relative error of an element: of float32 none, of float16 2^-11, of int8 half a step of 1/127 of the largest.
+      const double off = kind == StoredRow::kFloat32 ? 1e-7 : kind == StoredRow::kFloat16 ? 0x1p-11 : std::sqrt(n) / 254;
+      std::vector<float> row(stored_row_bytes(kind, n) / 4 + 1);
+      const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(row.data()), stored_row_bytes(kind, n));
+      ASSERT_EQ(store_rows(kind, x, n, bytes), Status::kOk);
+      EXPECT_NEAR(score_row(Metric::kDot, q, kind, bytes.data(), scratch), dot(a, b), off * size);
+      EXPECT_NEAR(score_row(Metric::kCosine, q, kind, bytes.data(), scratch), dot(a, b) / size, 2 * off);
+      EXPECT_NEAR(score_row(Metric::kEuclidean, q, kind, bytes.data(), scratch), std::sqrt(dot(difference, difference)),
+                  off * (std::sqrt(dot(a, a)) + 1));
+    }
+  }
+}
+
+TEST(search, refuses_what_does_not_fit) {
+  std::mt19937 random(10);
+  for (const int32_t bits : {1, 2, 4, 8}) {
+    Index index(16, bits, Metric::kCosine, 32);
+    std::vector<float> x = normal(random, 16 * 32);
+    EXPECT_EQ(encode_vectors(index.spec, index.frame(), x, 1, index.part, index.scratch), Status::kSizeMismatch);
+    EXPECT_EQ(index.fill(std::span(x).first(17)), Status::kBadLayout);
+    for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+      std::vector<float> y = x;
+      y[40] = bad;
+      EXPECT_EQ(index.fill(y), Status::kNonFinite);
+      std::vector<std::byte> query(query_bytes(index.spec));
+      EXPECT_EQ(prepare_query(index.spec, index.frame(), std::span(y).subspan(32, 16), query, index.scratch), Status::kNonFinite);
+      Doubles sums(16);
+      EXPECT_EQ(add_to_center(index.spec, y, sums), Status::kNonFinite);
+    }
+    const SearchSpec wrong{16, 3, Metric::kDot};
+    EXPECT_EQ(encode_vectors(wrong, index.frame(), x, 0, index.part, index.scratch), Status::kBadLayout);
+    EXPECT_FALSE((SearchSpec{0, 1, Metric::kDot}).valid());
+    EXPECT_FALSE((SearchSpec{kMaxDimension + 1, 1, Metric::kDot}).valid());
+  }
+  // The longest vectors have products beyond float32.
+  Index index(16, 2, Metric::kDot, 32);
+  const std::vector<float> huge(16, 3e38f);
+  EXPECT_EQ(index.fill(huge), Status::kOverflow);
+  const std::vector<float> tiny(16, 1e-44f);
+  EXPECT_EQ(index.fill(tiny), Status::kOverflow);
+  // Lengths whose reciprocal is beyond float32.
+  Index unit(16, 2, Metric::kCosine, 32);
+  EXPECT_EQ(unit.fill(tiny), Status::kOverflow);
+  Doubles sums(16);
+  EXPECT_EQ(add_to_center(unit.spec, tiny, sums), Status::kOverflow);
+  std::vector<std::byte> query(query_bytes(unit.spec));
+  EXPECT_EQ(prepare_query(unit.spec, unit.frame(), tiny, query, unit.scratch), Status::kOverflow);
+  EXPECT_EQ(prepare_query(index.spec, index.frame(), huge, query, index.scratch), Status::kOverflow);
+  std::vector<std::byte> row(32);
+  EXPECT_EQ(store_rows(StoredRow::kFloat16, huge, 16, row), Status::kOverflow);
+}
+
+}  // namespace
+}  // namespace scalepoint

@@ -1,0 +1,199 @@
+// Files of indexes: what was saved comes back; damaged files are refused.
+import { type IndexOptions, load, openIndex, type VectorIndex } from 'scalepoint';
+import { describe, expect, it } from 'vitest';
+import { expectSame, Random, wasmFiles } from '../support/support.js';
+
+const sp = await load({ index: true, wasm: wasmFiles.simd, simd: 'on' });
+const core = { wasm: wasmFiles.simd, simd: 'on' } as const;
+const widths = [1, 2, 4, 8] as const;
+const dimension = 40;
+
+const random = new Random(1);
+const x = random.bell(100 * dimension);
+const q = random.bell(dimension);
+
+function made(options: IndexOptions = {}): VectorIndex {
+  return sp.index(x, { shape: [100, dimension], ...options });
+}
+
+function expectEqual(a: VectorIndex, b: VectorIndex): void {
+  for (const name of ['dimension', 'bits', 'metric', 'count'] as const) expect(a[name]).toBe(b[name]);
+  expect(a.search(q, 20)).toEqual(b.search(q, 20));
+}
+
+/** The header of a file as JSON, and the bytes behind it. */
+function partsOf(file: Uint8Array) {
+  const length = Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(file.subarray(8, 8 + length)));
+  return { header, data: file.slice(8 + length) };
+}
+
+interface Entry {
+  dtype: string;
+  shape: number[];
+  data_offsets: [number, number];
+}
+
+/** A file with another header and other data. */
+function joined(header: object, data: Uint8Array): Uint8Array {
+  const text = new TextEncoder().encode(JSON.stringify(header));
+  const file = new Uint8Array(8 + text.length + data.length);
+  new DataView(file.buffer).setBigUint64(0, BigInt(text.length), true);
+  file.set(text, 8);
+  file.set(data, 8 + text.length);
+  return file;
+}
+
+/** A file with other facts. */
+function withFacts(file: Uint8Array, change: (facts: Record<string, unknown>) => unknown): Uint8Array {
+  const { header, data } = partsOf(file);
+  const facts = JSON.parse(header.__metadata__['scalepoint.index']);
+  const changed = change(facts) ?? facts;
+  return joined({ ...header, __metadata__: { 'scalepoint.index': JSON.stringify(changed) } }, data);
+}
+
+/** A file with other bytes of a tensor. */
+function withBytes(file: Uint8Array, name: string, change: (bytes: Uint8Array) => void): Uint8Array {
+  const { header, data } = partsOf(file);
+  const [from, to] = (header[name] as Entry).data_offsets;
+  change(data.subarray(from, to));
+  return joined(header, data);
+}
+
+async function expectBad(file: Uint8Array, what = /./): Promise<void> {
+  await expect(openIndex(file as never, { core })).rejects.toMatchObject({
+    code: 'BAD_FILE',
+    message: expect.stringMatching(what),
+  });
+}
+
+describe('an index in a file', () => {
+  it('comes back as it was, with ids, removed vectors and rows', async () => {
+    for (const bits of widths) {
+      for (const options of [
+        {},
+        { metric: 'cosine', ids: Array.from({ length: 100 }, (_, i) => (i % 2 === 0 ? i : `é${i}`)) },
+        { metric: 'euclidean', seed: 9, dims: 24, rerank: { source: 'int8', factor: 3 } },
+        { rerank: { source: 'float16' }, ids: [...Array(100).keys()] },
+      ] satisfies IndexOptions[]) {
+        using index = made({ bits, ...options });
+        index.remove([0, 4, 99, 'é5']);
+        const bytes = await index.save();
+        using opened = await openIndex(bytes, { core });
+        expectEqual(opened, index);
+        expectSame(await opened.save(), bytes);
+        // Both go on in the same way.
+        const more = random.bell(5 * dimension);
+        const ids = 'ids' in options ? { ids: ['a', 'b', 'c', 'd', 'e'] } : {};
+        index.add(more, ids);
+        opened.add(more, ids);
+        expectEqual(opened, index);
+      }
+    }
+  });
+
+  it('is as empty as the index', async () => {
+    using index = sp.index(new Float32Array(0), { shape: [0, dimension], bits: 2, ids: [] });
+    using opened = await openIndex(await index.save(), { core });
+    expect(opened.count).toBe(0);
+    expect(opened.search(q).ids).toEqual([]);
+    opened.add(x, [...Array(100).keys()]);
+    expect(opened.count).toBe(100);
+  });
+
+  it('leaves the vectors of a second score in the file on request', async () => {
+    using index = made({ bits: 1, metric: 'cosine', rerank: { source: 'float16', factor: 20 } });
+    const file = new Blob([await index.save()]);
+    const progress: number[] = [];
+    using opened = await openIndex(file, { core, rerank: 'file', onProgress: ({ done }) => progress.push(done) });
+    expect(opened.bytes).toBeLessThan(index.bytes - 100 * dimension * 2);
+    expect(progress.at(-1)).toBeGreaterThan(0);
+    const [result] = await opened.searchMany([q], 5);
+    expect(result).toEqual(index.search(q, 5));
+    expect(() => opened.search(q, 5)).toThrow('searchMany');
+    expect(() => opened.add(x.subarray(0, dimension))).toThrow(TypeError);
+    expect(opened.remove([1])).toBe(1);
+  });
+
+  it('refuses to save while it changes, and stops at a signal', async () => {
+    using index = made({ bits: 4 });
+    const saving = index.save(undefined, { onProgress: () => index.remove([3]) });
+    await expect(saving).rejects.toMatchObject({ code: 'CHANGED' });
+    await expect(index.save(undefined, { signal: AbortSignal.abort('no') })).rejects.toBe('no');
+    const bytes = await index.save();
+    await expect(openIndex(bytes, { core, signal: AbortSignal.abort('no') })).rejects.toBe('no');
+    const controller = new AbortController();
+    const opening = openIndex(bytes, { core, signal: controller.signal, onProgress: () => controller.abort('stop') });
+    await expect(opening).rejects.toBe('stop');
+  });
+});
+
+describe('a damaged file', () => {
+  it('is refused at every length', async () => {
+    const bytes = await made({ bits: 1, ids: [...Array(100).keys()] }).save();
+    for (let length = 0; length < bytes.length; length += length < 1200 ? 37 : 411) {
+      await expect(openIndex(bytes.slice(0, length), { core })).rejects.toMatchObject({ code: 'BAD_FILE' });
+    }
+  });
+
+  it('is refused for each wrong fact', async () => {
+    const bytes = await made({ bits: 2, rerank: { source: 'int8' }, ids: [...Array(100).keys()] }).save();
+    const wrong: [name: string, values: unknown[]][] = [
+      ['version', [2, '1', null]],
+      ['dimension', [0, -1, 1.5, 2 ** 20, '40', 41, null]],
+      ['dims', [0, 41, 8, null]],
+      ['bits', [0, 3, 16, 8, 1, '2']],
+      ['metric', ['hamming', 0, null]],
+      ['seed', [-1, 2 ** 32, 0.5]],
+      ['count', [-1, 0, 96, 129, 1e9, 2 ** 32, Number.MAX_SAFE_INTEGER, '100']],
+      [
+        'rerank',
+        [null, 1, {}, { row: 0, factor: 8 }, { row: 1, factor: 8 }, { row: 2, factor: 0 }, { row: 2, factor: 1e300 }],
+      ],
+    ];
+    for (const [name, values] of wrong) {
+      for (const value of values) await expectBad(withFacts(bytes, (facts) => ({ ...facts, [name]: value })));
+    }
+    await expectBad(withFacts(bytes, () => 7));
+    const { header, data } = partsOf(bytes);
+    await expectBad(joined({ ...header, __metadata__: {} }, data), /no index/);
+    await expectBad(joined({ ...header, __metadata__: { 'scalepoint.index': '{' } }, data), /JSON/);
+    const { center: _, ...without } = header;
+    await expectBad(joined(without, data));
+  });
+
+  it('is refused for wrong numbers and ids', async () => {
+    const ids = Array.from({ length: 100 }, (_, i) => (i % 2 ? i : `v${i}`));
+    const index = made({ bits: 4, metric: 'euclidean', ids });
+    index.remove(['v2']);
+    const bytes = await index.save();
+    const float = (value: number) => (to: Uint8Array) => to.set(new Uint8Array(Float32Array.of(value).buffer), 8);
+    for (const name of ['factors', 'extras', 'center']) {
+      for (const value of [Number.NaN, Infinity, -Infinity])
+        await expectBad(withBytes(bytes, name, float(value)), /finite/);
+    }
+    await expectBad(
+      withBytes(bytes, 'alive', (to) => to.fill(255)),
+      /beyond the last|removed/,
+    );
+    await expectBad(
+      withBytes(bytes, 'alive', (to) => to.fill(0)),
+      /removed/,
+    );
+    const text = (from: string, to: string) => (at: Uint8Array) =>
+      at.set(new TextEncoder().encode(new TextDecoder().decode(at).replace(from, to)));
+    await expectBad(withBytes(bytes, 'ids', text('"v4"', '"v6"')), /twice/);
+    await expectBad(withBytes(bytes, 'ids', text('"v4"', 'null')), /removed/);
+    await expectBad(withBytes(bytes, 'ids', text('"v4"', '[44]')), /id 4/);
+    await expectBad(withBytes(bytes, 'ids', text('"v4"', '4.44')), /id 4/);
+    await expectBad(withBytes(bytes, 'ids', text('[', ' ')), /JSON/);
+    await expectBad(withBytes(bytes, 'ids', text('"v0",', '     ')), /not 100 ids/);
+    await expectBad(
+      withBytes(bytes, 'ids', (to) => to.fill(0xff)),
+      /JSON/,
+    );
+    // Any codes are codes.
+    using opened = await openIndex(withBytes(bytes, 'codes', (to) => to.fill(0x9b)) as never, { core });
+    expect(opened.search(q, 5).ids).toHaveLength(5);
+  });
+});

@@ -1,0 +1,324 @@
+// Codes of vectors in wasm memory, in parts that grow without copies, and the search over them.
+import {
+  BestListRecord,
+  blockVectors,
+  type MetricId,
+  SearchFrameRecord,
+  SearchPartRecord,
+  SearchSpecRecord,
+  type StatusId,
+  type StoredRowId,
+} from '../core/door.js';
+import { outOfMemory } from '../core/errors.js';
+import { type Core, checkStatus } from '../core/memory.js';
+
+/** The form of the codes. */
+export interface StoreForm {
+  /** Coordinates that have codes. */
+  readonly dimension: number;
+  readonly bits: 1 | 2 | 4 | 8;
+  readonly metric: MetricId;
+  readonly seed: number;
+  /** Rows that are kept to score vectors again; undefined without. */
+  readonly kept?: { readonly kind: StoredRowId; readonly dimension: number } | undefined;
+}
+
+/** Vectors that a search found, best first. */
+export interface Found {
+  readonly indices: Uint32Array<ArrayBuffer>;
+  readonly scores: Float32Array<ArrayBuffer>;
+}
+
+/** Some vectors: a whole number of blocks. */
+interface Part {
+  readonly memory: number;
+  readonly bytes: number;
+  /** Address of its SearchPart. */
+  readonly record: number;
+  readonly codes: number;
+  readonly factors: number;
+  readonly extras: number;
+  /** A bit for each vector that is there. */
+  readonly alive: number;
+  /** Kept rows. */
+  readonly rows: number;
+  readonly first: number;
+  readonly capacity: number;
+}
+
+/** Bytes that are read or written at a time: a multiple of all alignments. */
+const align = (address: number) => Math.ceil(address / 16) * 16;
+
+/** The codes of vectors, by their indices. */
+export class VectorStore {
+  readonly form: StoreForm;
+  /** Bytes of the codes of a vector. */
+  readonly vectorBytes: number;
+  /** Bytes of a prepared query. */
+  readonly queryBytes: number;
+  /** Bytes of a kept row; 0 without. */
+  readonly rowBytes: number;
+  readonly #core: Core;
+  readonly #fixed: number;
+  readonly #spec: number;
+  readonly #frame: number;
+  readonly #center: number;
+  readonly #scratch: number;
+  readonly #parts: Part[] = [];
+  #capacity = 0;
+
+  /** @throws ScalepointError `OUT_OF_MEMORY` */
+  constructor(core: Core, form: StoreForm) {
+    this.#core = core;
+    this.form = form;
+    const { models } = core;
+    const { dimension, kept } = form;
+    const words = models.rotationWords(dimension);
+    this.#fixed = core.allocate(64 + (words + 3 * dimension) * 4 + 16);
+    this.#spec = align(this.#fixed);
+    this.#frame = this.#spec + 16;
+    const signs = this.#spec + 32;
+    this.#center = signs + words * 4;
+    this.#scratch = this.#center + dimension * 4;
+    SearchSpecRecord.write(models, this.#spec, form);
+    SearchFrameRecord.write(models, this.#frame, { signs, center: this.#center });
+    models.makeRotation(form.seed, dimension, signs);
+    models.HEAPF32.fill(0, this.#center >>> 2, (this.#center >>> 2) + dimension);
+    this.vectorBytes = models.searchVectorBytes(this.#spec);
+    this.queryBytes = models.searchQueryBytes(this.#spec);
+    this.rowBytes = kept === undefined ? 0 : models.storedRowBytes(kept.kind, kept.dimension);
+  }
+
+  /** Vectors that have room. */
+  get capacity(): number {
+    return this.#capacity;
+  }
+
+  /** Bytes of all codes. */
+  get bytes(): number {
+    return this.#parts.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
+
+  /** The center of the vectors, a copy. */
+  get center(): Float32Array<ArrayBuffer> {
+    const at = this.#center >>> 2;
+    return this.#core.module.HEAPF32.slice(at, at + this.form.dimension);
+  }
+
+  set center(values: Float32Array) {
+    this.#core.module.HEAPF32.set(values, this.#center >>> 2);
+  }
+
+  /** Adds vectors to the sums that the center is made of. @param sums address of a double for each coordinate */
+  addToCenter(x: number, rows: number, sums: number): StatusId {
+    return this.#core.models.addToCenter(this.#spec, x, rows, sums);
+  }
+
+  finishCenter(sums: number, rows: number): void {
+    this.#core.models.finishCenter(sums, rows, this.form.dimension, this.#center);
+  }
+
+  /** Makes room for the vectors up to `count`: for half as many as there are, at least. @throws ScalepointError `OUT_OF_MEMORY` */
+  grow(count: number, least = Math.ceil(this.#capacity / 2)): void {
+    if (count <= this.#capacity) return;
+    const core = this.#core;
+    const blocks = Math.ceil(Math.max(count - this.#capacity, least) / blockVectors);
+    const capacity = blocks * blockVectors;
+    const codes = capacity * this.vectorBytes;
+    const rest = capacity * 8 + blocks * 4 + align(SearchPartRecord.bytes) + capacity * this.rowBytes;
+    const bytes = codes + rest + 64;
+    if (!(bytes < 2 ** 32)) throw outOfMemory(`${bytes} more bytes`);
+    const memory = core.allocate(bytes);
+    // Codes of missing vectors are zeros, so that equal indexes have equal files.
+    core.module.HEAPU8.fill(0, memory, memory + bytes);
+    const record = align(memory);
+    const at = record + align(SearchPartRecord.bytes);
+    const factors = at + codes;
+    const extras = factors + capacity * 4;
+    const alive = extras + capacity * 4;
+    const rows = align(alive + blocks * 4);
+    SearchPartRecord.write(core.module, record, { codes: at, factors, extras, capacity });
+    const first = this.#capacity;
+    this.#parts.push({ memory, bytes, record, codes: at, factors, extras, alive, rows, first, capacity });
+    this.#capacity += capacity;
+  }
+
+  /** Calls f for the runs of vectors [first, first + count) that lie in one part. */
+  #eachRun(first: number, count: number, f: (part: Part, local: number, n: number, done: number) => void): void {
+    for (const part of this.#parts) {
+      const from = Math.max(first, part.first);
+      const to = Math.min(first + count, part.first + part.capacity);
+      if (from < to) f(part, from - part.first, to - from, from - first);
+    }
+  }
+
+  /** Makes the codes of rows of floats, as the vectors from `first` on. Returns the first status that is not ok. */
+  encode(x: number, rows: number, first: number): StatusId {
+    let status: StatusId = 0;
+    this.#eachRun(first, rows, (part, local, n, done) => {
+      const from = x + done * this.form.dimension * 4;
+      if (status === 0) {
+        status = this.#core.models.encodeVectors(this.#spec, this.#frame, from, n, local, part.record, this.#scratch);
+      }
+    });
+    return status;
+  }
+
+  /** Takes codes of 8 bits, as the vectors from `first` on. Returns the first status that is not ok. */
+  takeCodes(codes: number, scales: number, rows: number, first: number): StatusId {
+    let status: StatusId = 0;
+    this.#eachRun(first, rows, (part, local, n, done) => {
+      const from = codes + done * this.form.dimension;
+      if (status === 0) {
+        status = this.#core.models.takeCodes(this.#spec, from, scales + done * 4, n, local, part.record);
+      }
+    });
+    return status;
+  }
+
+  /** Writes codes of 8 bits and their scales to arrays. */
+  readCodes(first: number, rows: number, codes: Int8Array, scales: Float32Array): void {
+    const core = this.#core;
+    const { dimension } = this.form;
+    this.#eachRun(first, rows, (part, local, n, done) => {
+      if (this.vectorBytes === dimension) {
+        const from = part.codes + local * dimension;
+        codes.set(core.module.HEAP8.subarray(from, from + n * dimension), done * dimension);
+      }
+      const step = Math.max(1, Math.floor(2 ** 18 / dimension));
+      core.withMemory(step * (dimension + 4) + 8, (room) => {
+        for (let row = 0; row < n; row += step) {
+          const count = Math.min(step, n - row);
+          const at = room + step * 4;
+          checkStatus(core.models.readCodes(this.#spec, part.record, local + row, count, at, room));
+          const to = done + row;
+          scales.set(core.module.HEAPF32.subarray(room >>> 2, (room >>> 2) + count), to);
+          if (this.vectorBytes !== dimension) {
+            codes.set(core.module.HEAP8.subarray(at, at + count * dimension), to * dimension);
+          }
+        }
+      });
+    });
+  }
+
+  /** Keeps rows of floats, as those of the vectors from `first` on. Returns the first status that is not ok. */
+  keepRows(x: number, rows: number, first: number): StatusId {
+    let status: StatusId = 0;
+    const { kept } = this.form;
+    if (kept === undefined) return status;
+    this.#eachRun(first, rows, (part, local, n, done) => {
+      const from = x + done * kept.dimension * 4;
+      const to = part.rows + local * this.rowBytes;
+      if (status === 0) status = this.#core.models.storeRows(kept.kind, from, n, kept.dimension, to);
+    });
+    return status;
+  }
+
+  /** Address of the kept row of a vector. */
+  rowAddress(index: number): number {
+    let address = 0;
+    this.#eachRun(index, 1, (part, local) => {
+      address = part.rows + local * this.rowBytes;
+    });
+    return address;
+  }
+
+  /** Adds a vector to the searched ones, or takes it away. */
+  setAlive(index: number, alive: boolean): void {
+    const { HEAPU32 } = this.#core.module;
+    this.#eachRun(index, 1, (part, local) => {
+      const at = (part.alive >>> 2) + (local >>> 5);
+      const bit = 1 << (local & 31);
+      HEAPU32[at] = alive ? (HEAPU32[at] as number) | bit : (HEAPU32[at] as number) & ~bit;
+    });
+  }
+
+  /** True if a vector is searched. */
+  isAlive(index: number): boolean {
+    const { HEAPU32 } = this.#core.module;
+    let alive = false;
+    this.#eachRun(index, 1, (part, local) => {
+      alive = (((HEAPU32[(part.alive >>> 2) + (local >>> 5)] as number) >>> (local & 31)) & 1) === 1;
+    });
+    return alive;
+  }
+
+  /** A bit for each vector that is searched, 32 in a word; as many words as `capacity` has blocks. */
+  aliveWords(): Uint32Array<ArrayBuffer> {
+    const words = new Uint32Array(this.#capacity / blockVectors);
+    for (const { alive, first, capacity } of this.#parts) {
+      const at = alive >>> 2;
+      words.set(this.#core.module.HEAPU32.subarray(at, at + capacity / blockVectors), first / blockVectors);
+    }
+    return words;
+  }
+
+  /** Address at which a query of floats was prepared. Returns the status. */
+  prepare(x: number, query: number): StatusId {
+    return this.#core.models.prepareQuery(this.#spec, this.#frame, x, query, this.#scratch);
+  }
+
+  /**
+   * The best k vectors of prepared queries.
+   * @param allowed a bit for each vector to search, as `aliveWords`; all that are alive if undefined
+   */
+  search(queries: number, count: number, k: number, allowed: Uint32Array | undefined): Found[] {
+    const core = this.#core;
+    const { models } = core;
+    const words =
+      allowed === undefined ? 0 : Math.max(0, ...this.#parts.map(({ capacity }) => capacity / blockVectors));
+    const lists = align(count * BestListRecord.bytes);
+    return core.withMemory(lists + count * k * 8 + words * 4 + 32, (memory) => {
+      const best = align(memory);
+      const scores = best + lists;
+      const indices = scores + count * k * 4;
+      const room = indices + count * k * 4;
+      for (let i = 0; i < count; i++) {
+        models.startBest(best + i * BestListRecord.bytes, scores + i * k * 4, indices + i * k * 4, k);
+      }
+      for (const { record, alive, first, capacity } of this.#parts) {
+        let bits = alive;
+        if (allowed !== undefined) {
+          const begin = first / blockVectors;
+          core.module.HEAPU32.set(allowed.subarray(begin, begin + capacity / blockVectors), room >>> 2);
+          bits = room;
+        }
+        checkStatus(models.scanPart(this.#spec, record, bits, first, queries, best, count));
+      }
+      return Array.from({ length: count }, (_, i): Found => {
+        const list = best + i * BestListRecord.bytes;
+        models.finishBest(this.#spec, queries + i * this.queryBytes, list);
+        const { size, scores: s, indices: x } = BestListRecord.read(models, list);
+        const { HEAPF32, HEAPU32 } = models;
+        return {
+          indices: HEAPU32.slice(x >>> 2, (x >>> 2) + size),
+          scores: HEAPF32.slice(s >>> 2, (s >>> 2) + size),
+        };
+      });
+    });
+  }
+
+  /**
+   * Calls f with the address of each part of an array of the store, part by part, for the vectors [0, count), rounded up to whole blocks.
+   * @param what the array: codes, factors, extras, alive bits or kept rows
+   */
+  eachPart(what: StoredArray, count: number, f: (address: number, bytes: number) => void): void {
+    const vectors = Math.ceil(count / blockVectors) * blockVectors;
+    const each = { codes: this.vectorBytes, factors: 4, extras: 4, alive: 1 / 8, rows: this.rowBytes }[what];
+    for (const part of this.#parts) {
+      const n = Math.min(vectors - part.first, part.capacity);
+      if (n > 0) f(part[what], n * each);
+    }
+  }
+
+  /** Frees the memory. */
+  dispose(): void {
+    for (const { memory } of this.#parts) this.#core.release(memory);
+    this.#parts.length = 0;
+    this.#capacity = 0;
+    this.#core.release(this.#fixed);
+  }
+}
+
+/** An array of a store. */
+export type StoredArray = 'codes' | 'factors' | 'extras' | 'alive' | 'rows';

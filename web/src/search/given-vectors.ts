@@ -1,0 +1,93 @@
+// Vectors of a caller in any form: floats, or codes of 8 bits with scales.
+import type { CodedVectors } from '../arrays/kind.js';
+import { codedVectors, dequantize, isQuantized } from '../arrays/kinds.js';
+import { addressOf, type HalfFormat } from '../arrays/source.js';
+import type { QuantizedTensor } from '../arrays/tensor.js';
+import { isTensor } from '../arrays/tensor-like.js';
+import { checkShape } from '../core/check.js';
+import { rangeError, typeError } from '../core/errors.js';
+import { type Core, tileSize } from '../core/memory.js';
+import { exactly, without } from '../core/option-problem.js';
+import { isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
+
+/** Vectors of a caller. */
+export interface GivenVectors {
+  readonly count: number;
+  readonly dimension: number;
+  /** Codes that an index of 8 bits takes as they are. */
+  readonly coded?: CodedVectors | undefined;
+  /**
+   * Address of rows [row, row + rows) as floats, valid until the next call.
+   * @param own address of memory for them
+   */
+  floats(row: number, rows: number, own: number): number;
+}
+
+/** Rows that are read at a time. */
+export const rowsAtOnce = (dimension: number) => Math.max(1, Math.floor(tileSize / dimension));
+
+/** The number of elements of an array without a shape of its own; undefined for other inputs. */
+function plainLength(vectors: unknown): number | undefined {
+  if (isTensor(vectors as never) || (Array.isArray(vectors) === false && !ArrayBuffer.isView(vectors))) {
+    return (vectors as { readonly view?: { readonly length: number } } | null)?.view?.length;
+  }
+  return (vectors as { readonly length: number }).length;
+}
+
+/**
+ * Checks vectors of a caller.
+ * @param shape as the caller gave it
+ * @param dimension of the index, if it has vectors: arrays need no shape then
+ * @throws TypeError or RangeError naming the argument
+ */
+export function readVectors(
+  core: Core,
+  vectors: VectorInput | QuantizedTensor,
+  shape: readonly number[] | undefined,
+  from: HalfFormat | undefined,
+  dimension?: number,
+): GivenVectors {
+  if (isQuantized(vectors)) {
+    if (shape !== undefined) throw typeError('shape', without('vectors.shape'));
+    if (from !== undefined) throw typeError('from', without('vectors.dtype'));
+    return checked(readQuantized(core, vectors), dimension);
+  }
+  // An index may begin empty.
+  const length = isList(vectors) ? undefined : plainLength(vectors);
+  if (shape !== undefined && length === 0) {
+    const [count = 0, width = 0] = checkShape(shape, 0);
+    if (shape.length === 2 && count === 0 && width > 0)
+      return { count, dimension: width, floats: (_row, _rows, own) => own };
+  }
+  if (length === 0 && dimension !== undefined) return { count: 0, dimension, floats: (_row, _rows, own) => own };
+  const form =
+    shape ??
+    (length !== undefined && dimension !== undefined ? [Math.floor(length / dimension), dimension] : undefined);
+  const { source, ...size } = vectorsOf(core, vectors, form, from, 'vectors');
+  const floats = (row: number, rows: number, own: number) =>
+    addressOf(core, source, row * size.dimension, rows * size.dimension, 4, own);
+  return checked({ ...size, floats }, dimension);
+}
+
+function checked(given: GivenVectors, dimension: number | undefined): GivenVectors {
+  if (dimension === undefined || given.dimension === dimension) return given;
+  throw rangeError('vectors', exactly(dimension, 'elements'), given.dimension);
+}
+
+function readQuantized(core: Core, vectors: QuantizedTensor): GivenVectors {
+  const coded = codedVectors(core, vectors);
+  let restored: Float32Array | undefined;
+  const dimension = vectors.shape.at(-1) ?? 0;
+  const floats = (row: number, rows: number, own: number) => {
+    restored ??= dequantize(core, vectors, {}, 'vectors') as Float32Array;
+    core.module.HEAPF32.set(restored.subarray(row * dimension, (row + rows) * dimension), own >>> 2);
+    return own;
+  };
+  if (coded !== undefined) return { count: coded.count, dimension: coded.dimension, coded, floats };
+  restored = dequantize(core, vectors, {}, 'vectors') as Float32Array;
+  const { source, ...size } = vectorsOf(core, restored, vectors.shape, undefined, 'vectors');
+  return {
+    ...size,
+    floats: (row, rows, own) => addressOf(core, source, row * size.dimension, rows * size.dimension, 4, own),
+  };
+}

@@ -1,0 +1,84 @@
+// Writes an index as one safetensors file. index-file.ts names its tensors.
+import { blockVectors } from '../core/door.js';
+import type { Core } from '../core/memory.js';
+import { waitingFor } from '../core/waiting.js';
+import { memorySink, openSink } from '../files/sinks.js';
+import { madeBytes } from '../formats/format.js';
+import { layoutSafetensors } from '../formats/safetensors/write-header.js';
+import type { IndexOutput, SaveOptions } from '../layers/search-types.js';
+import type { StoredArray, VectorStore } from '../scan/vector-store.js';
+import type { IdTable } from './ids.js';
+import { type IndexFacts, indexKey, indexVersion, partsOfIndex } from './index-file.js';
+
+/** Bytes that are written at a time. */
+const chunk = 1 << 22;
+
+/**
+ * Writes an index. Returns the bytes if there is no output.
+ * @param check fails if the index was changed or disposed of
+ */
+export async function saveIndex(
+  core: Core,
+  facts: IndexFacts,
+  store: VectorStore,
+  ids: IdTable,
+  factor: number | undefined,
+  output: IndexOutput | undefined,
+  { overwrite, onProgress, signal, check }: SaveOptions & { check(): void },
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  signal?.throwIfAborted();
+  const count = ids.length;
+  const text =
+    ids.all && new TextEncoder().encode(JSON.stringify(Array.from({ length: count }, (_, i) => ids.all?.[i] ?? null)));
+  const { kept } = store.form;
+  const blocks = Math.ceil(count / blockVectors);
+  const parts = partsOfIndex(facts, {
+    blocks,
+    vectorBytes: store.vectorBytes,
+    rowBytes: store.rowBytes,
+    idBytes: text?.length,
+  });
+  const about = { version: indexVersion, ...facts, count, rerank: kept && { row: kept.kind, factor } };
+  const { header, order, size } = layoutSafetensors(parts, { [indexKey]: JSON.stringify(about) });
+  const waiting = waitingFor(signal);
+  const memory = output === undefined ? memorySink(size) : undefined;
+  const sink =
+    memory ?? (await openSink(output as IndexOutput, { overwrite, waiting, inputs: [], name: 'index.safetensors' }));
+  try {
+    let position = 0;
+    const write = async (bytes: Uint8Array<ArrayBuffer>) => {
+      check();
+      await waiting.soon(sink.write(position, bytes));
+      position += bytes.length;
+      onProgress?.({ done: position, total: size });
+      check();
+    };
+    await write(madeBytes(header));
+    for (const index of order) {
+      const { name } = parts[index] as (typeof parts)[number];
+      if (name === 'ids') {
+        const bytes = text as Uint8Array<ArrayBuffer>;
+        for (let at = 0; at < bytes.length; at += chunk) await write(bytes.slice(at, at + chunk));
+      } else if (name === 'center') {
+        const { center } = store;
+        await write(new Uint8Array(center.buffer));
+      } else {
+        const runs: [address: number, bytes: number][] = [];
+        store.eachPart(name as StoredArray, count, (address, bytes) => runs.push([address, bytes]));
+        for (const [address, bytes] of runs) {
+          for (let at = 0; at < bytes; at += chunk) {
+            const from = address + at;
+            await write(core.module.HEAPU8.slice(from, from + Math.min(chunk, bytes - at)) as Uint8Array<ArrayBuffer>);
+          }
+        }
+      }
+    }
+    await waiting.soon(sink.finish());
+    return await memory?.bytes();
+  } catch (error) {
+    await sink.discard(error);
+    throw error;
+  } finally {
+    waiting.end();
+  }
+}

@@ -1,0 +1,674 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+// The whole index: codes of 1 to 8 bits with ids, removal, filters, second scores, many queries and files.
+import { checkOptionsOf } from '../arrays/calls.js';
+import type { NewParameters } from '../arrays/options.js';
+import { type FloatInput, type HalfFormat, sourceOf } from '../arrays/source.js';
+import { type LinearQuantizedTensor, plain, type QuantizedTensor } from '../arrays/tensor.js';
+import { bindMethods } from '../core/bind.js';
+import { checkKeys, checkWhole, choiceIndex } from '../core/check.js';
+import { MetricId, maxDimension, StatusId, StoredRowId } from '../core/door.js';
+import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { type Core, checkStatus } from '../core/memory.js';
+import { exactly, ofType, oneOf, onlyWith, whole } from '../core/option-problem.js';
+import { waitingFor } from '../core/waiting.js';
+import type {
+  AddOptions,
+  IndexOptions,
+  IndexOutput,
+  RecallOptions,
+  SaveOptions,
+  SearchManyOptions,
+  SearchOptions,
+  SearchResult,
+  VectorId,
+  VectorIndex,
+  VectorMetric,
+} from '../layers/search-types.js';
+import { isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
+import { type Found, VectorStore } from '../scan/vector-store.js';
+import { allowedWords } from './filter.js';
+import { type GivenVectors, readVectors, rowsAtOnce } from './given-vectors.js';
+import { checkIds, IdTable } from './ids.js';
+import type { IndexFacts } from './index-file.js';
+import { nextTask } from './next-task.js';
+import { checkFactor, fetchRows, type Rerank, type Rows, readRows, rerankOf } from './rows.js';
+
+const metrics: readonly VectorMetric[] = ['dot', 'cosine', 'euclidean'];
+const widths = [8, 1, 2, 4] as const;
+
+/** Bytes of codes that pass in one group of queries before the thread yields. */
+const bytesAtOnce = 1 << 29;
+/** Queries that pass the codes together. */
+const queriesAtOnce = 32;
+
+/** A query as floats: its full length, for a second score. */
+type Query = Float32Array<ArrayBuffer>;
+
+/** Options of a search, checked. */
+interface Wanted {
+  readonly k: number;
+  readonly allowed: Uint32Array | undefined;
+  /** Vectors to score again; 0 without a second score. */
+  readonly again: number;
+}
+
+/** The elements of a row that are not finite, for an error. */
+function nonFiniteError(core: Core, x: number, rows: number, dimension: number, row: number): ScalepointError {
+  const index = core.module.firstNonFinite(x, rows * dimension);
+  const where = `element ${index % dimension} of vector ${row + Math.floor(index / dimension)}`;
+  return new ScalepointError('NON_FINITE', `vectors: ${where} is not finite`);
+}
+
+/** @throws ScalepointError for a status other than ok */
+function checkEncoded(status: StatusId, core: Core, x: number, rows: number, dimension: number, row: number): void {
+  if (status === StatusId.nonFinite) throw nonFiniteError(core, x, rows, dimension, row);
+  if (status === StatusId.overflow) {
+    throw new ScalepointError('OVERFLOW', 'vectors: a vector is too long, or too short, for the range of float32');
+  }
+  checkStatus(status);
+}
+
+/** Vectors of an index, with all that `load({ index: true })` gives. */
+export class SearchIndex implements VectorIndex {
+  readonly dimension: number;
+  readonly bits: 1 | 2 | 4 | 8;
+  readonly metric: VectorMetric;
+  readonly #core: Core;
+  /** True if the index owns its core. */
+  readonly #ownsCore: boolean;
+  readonly #facts: IndexFacts;
+  readonly #store: VectorStore;
+  readonly #ids: IdTable;
+  readonly #rerank: Rerank | undefined;
+  /** Indices of removed vectors, which later ones get. */
+  readonly #free: number[] = [];
+  /** True if they are in descending order. */
+  #isSorted = true;
+  #count = 0;
+  /** True once the center is known. */
+  #centered: boolean;
+  /** Grows with each change. */
+  #version = 0;
+  #alive = true;
+
+  /** @internal */
+  constructor(
+    core: Core,
+    facts: IndexFacts,
+    parts: { rerank: Rerank | undefined; hasIds: boolean; ownsCore: boolean; centered: boolean },
+  ) {
+    this.#core = core;
+    this.#facts = facts;
+    this.#rerank = parts.rerank;
+    this.#ownsCore = parts.ownsCore;
+    this.dimension = facts.dimension;
+    this.bits = facts.bits;
+    this.metric = facts.metric;
+    this.#centered = parts.centered || facts.bits === 8;
+    const source = parts.rerank?.source;
+    this.#store = new VectorStore(core, {
+      dimension: facts.dims,
+      bits: facts.bits,
+      metric: MetricId[facts.metric],
+      seed: facts.seed,
+      kept: source?.kind === 'kept' ? { kind: source.row, dimension: facts.dimension } : undefined,
+    });
+    this.#ids = new IdTable(parts.hasIds, (index) => this.#store.isAlive(index));
+    bindMethods(this);
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  get bytes(): number {
+    return this.#store.bytes;
+  }
+
+  #checkAlive(): void {
+    if (!this.#alive || this.#core.disposed) throw disposedError('the index');
+  }
+
+  /** Takes vectors of a file. @internal */
+  async load(fill: (store: VectorStore, ids: IdTable) => Promise<number>): Promise<void> {
+    this.#count = await fill(this.#store, this.#ids);
+    this.#noteFree();
+  }
+
+  /** Collects the indices of a file's removed vectors. */
+  #noteFree(): void {
+    if (!this.#reuses) return;
+    for (let index = this.#ids.length - 1; index >= 0; index--) {
+      if (this.#ids.all?.[index] === undefined) this.#free.push(index);
+    }
+  }
+
+  /** True if later vectors may get the indices of removed ones. */
+  get #reuses(): boolean {
+    const source = this.#rerank?.source;
+    return this.#ids.given && !(source?.kind === 'file' && source.fixed);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------- changes
+
+  add(vectors: VectorInput | QuantizedTensor, options: readonly VectorId[] | AddOptions = {}): void {
+    this.#checkAlive();
+    const given: AddOptions = Array.isArray(options) ? { ids: options } : (options as AddOptions);
+    checkOptionsOf('index.add', given);
+    this.addGiven(readVectors(this.#core, vectors, undefined, given.from, this.dimension), given.ids);
+  }
+
+  /** Adds vectors that were read. @internal */
+  addGiven(given: GivenVectors, ids: readonly VectorId[] | undefined): void {
+    // Check after reading the argument, which may have run code of the caller.
+    this.#checkAlive();
+    const { count } = given;
+    if (ids === undefined && this.#ids.given && count > 0) throw rangeError('ids', { kind: 'required' });
+    if (ids !== undefined && !this.#ids.given) throw typeError('ids', onlyWith('index.ids'), ids);
+    const names = ids === undefined ? undefined : checkIds(ids, 'ids', count);
+    if (names !== undefined) this.#ids.checkNew(names);
+    this.#checkFile();
+    if (count === 0) return;
+    const center = this.#centered ? undefined : this.#store.center;
+    // The lowest first, so that an index and its file go on in the same way.
+    if (!this.#isSorted) this.#free.sort((a, b) => b - a);
+    this.#isSorted = true;
+    const reused = this.#free.slice(Math.max(0, this.#free.length - count)).reverse();
+    const first = this.#ids.length;
+    try {
+      this.#store.grow(first + count - reused.length);
+      if (center !== undefined) this.#findCenter(given);
+      for (const [row, index] of reused.entries()) this.#fill(given, row, 1, index);
+      this.#fill(given, reused.length, count - reused.length, first);
+    } catch (error) {
+      if (center !== undefined) this.#store.center = center;
+      throw error;
+    }
+    this.#centered = true;
+    this.#free.length -= reused.length;
+    for (let row = 0; row < count; row++) {
+      const index = row < reused.length ? (reused[row] as number) : first + row - reused.length;
+      this.#store.setAlive(index, true);
+      if (names !== undefined) this.#ids.set(index, names[row]);
+    }
+    this.#ids.extend(first + count - reused.length);
+    this.#count += count;
+    this.#version++;
+  }
+
+  /** Rows of a file cannot change. @throws TypeError */
+  #checkFile(): void {
+    const source = this.#rerank?.source;
+    if (source?.kind !== 'file' || source.fixed) return;
+    const message = 'the vectors for the second score are in the file, which stays as it is';
+    throw typeError('rerank', oneOf(['memory']), 'file', { kind: 'because', message });
+  }
+
+  /** Finds the center of the first vectors. */
+  #findCenter(given: GivenVectors): void {
+    const { dims } = this.#facts;
+    this.#core.withMemory(dims * 8 + 8, (room) => {
+      const sums = Math.ceil(room / 8) * 8;
+      this.#core.module.HEAPF64.fill(0, sums >>> 3, (sums >>> 3) + dims);
+      this.#eachTile(given, 0, given.count, (x, row, rows) => {
+        checkEncoded(this.#store.addToCenter(x, rows, sums), this.#core, x, rows, dims, row);
+      });
+      this.#store.finishCenter(sums, given.count);
+    });
+  }
+
+  /** Calls f with rows of floats: their first `dims` elements, and all of them. */
+  #eachTile(
+    given: GivenVectors,
+    first: number,
+    count: number,
+    f: (x: number, row: number, rows: number, full: number) => void,
+  ): void {
+    const { dimension, dims } = this.#facts;
+    const core = this.#core;
+    const step = Math.min(count, rowsAtOnce(dimension));
+    core.withMemory(step * (dimension + dims) * 4 + 16, (own) => {
+      for (let row = first; row < first + count; row += step) {
+        const rows = Math.min(step, first + count - row);
+        const full = given.floats(row, rows, own);
+        let x = full;
+        if (dims < dimension) {
+          x = own + step * dimension * 4;
+          for (let i = 0; i < rows; i++) {
+            const from = full + i * dimension * 4;
+            core.module.HEAPU8.copyWithin(x + i * dims * 4, from, from + dims * 4);
+          }
+        }
+        f(x, row, rows, full);
+      }
+    });
+  }
+
+  /** Makes the codes of rows of vectors, as those from `index` on. */
+  #fill(given: GivenVectors, first: number, count: number, index: number): void {
+    if (count === 0) return;
+    const core = this.#core;
+    const { dims, dimension } = this.#facts;
+    const kept = this.#rerank?.source.kind === 'kept';
+    if (given.coded !== undefined && this.bits === 8 && dims === dimension && !kept) {
+      this.#takeCodes(given, first, count, index);
+      return;
+    }
+    this.#eachTile(given, first, count, (x, row, rows, full) => {
+      const to = index + row - first;
+      checkEncoded(this.#store.encode(x, rows, to), core, x, rows, dims, row);
+      if (kept) checkEncoded(this.#store.keepRows(full, rows, to), core, full, rows, dimension, row);
+    });
+  }
+
+  /** Takes codes as they are. */
+  #takeCodes({ coded }: GivenVectors, first: number, count: number, index: number): void {
+    const { dimension } = this;
+    const step = Math.min(count, rowsAtOnce(dimension));
+    this.#core.withMemory(step * (dimension + 8) + 8, (room) => {
+      const scales = Math.ceil(room / 8) * 8;
+      for (let row = first; row < first + count; row += step) {
+        const rows = Math.min(step, first + count - row);
+        const codes = coded?.codes(row, rows, scales + step * 8) ?? 0;
+        coded?.copyScales(row, rows, scales);
+        const status = this.#store.takeCodes(codes, scales, rows, index + row - first);
+        checkEncoded(status, this.#core, scales, rows, 1, row);
+      }
+    });
+  }
+
+  remove(ids: readonly VectorId[]): number {
+    this.#checkAlive();
+    if (!Array.isArray(ids)) throw typeError('ids', ofType('array of strings or numbers'), ids);
+    let removed = 0;
+    for (const id of ids) {
+      const index = this.#ids.indexOf(id);
+      if (index === undefined) continue;
+      this.#store.setAlive(index, false);
+      this.#ids.delete(index);
+      if (this.#reuses) this.#free.push(index);
+      this.#isSorted = false;
+      removed++;
+    }
+    this.#count -= removed;
+    if (removed > 0) this.#version++;
+    return removed;
+  }
+
+  update(
+    ids: readonly VectorId[],
+    vectors: VectorInput | QuantizedTensor,
+    options: Pick<AddOptions, 'from'> = {},
+  ): void {
+    this.#checkAlive();
+    checkOptionsOf('index.update', options);
+    const names = checkIds(ids);
+    const given = readVectors(this.#core, vectors, undefined, options.from, this.dimension);
+    this.#checkAlive();
+    if (given.count !== names.length) throw rangeError('vectors', exactly(names.length, 'vectors'), given.count);
+    this.#checkFile();
+    const indices = names.map((id, i) => {
+      const index = this.#ids.indexOf(id);
+      if (index === undefined) throw rangeError(`ids[${i}]`, { kind: 'returnedBy', call: 'index' }, id);
+      return index;
+    });
+    // Make all codes once behind the others, where an error changes nothing.
+    const end = this.#ids.length;
+    this.#store.grow(end + names.length);
+    this.#fill(given, 0, names.length, end);
+    for (const [row, index] of indices.entries()) this.#fill(given, row, 1, index);
+    this.#version++;
+  }
+
+  has(id: VectorId): boolean {
+    this.#checkAlive();
+    return this.#ids.indexOf(id) !== undefined;
+  }
+
+  // ----------------------------------------------------------------------------------------------------------------- search
+
+  /** Checks the options of a search. */
+  #wanted(k: unknown, { filter, rerank }: SearchOptions, canWait: boolean): Wanted {
+    const most = Math.min(checkWhole(k, 'k', 1), this.#count);
+    const own = this.#rerank;
+    let again = 0;
+    if (rerank !== undefined && rerank !== false) {
+      checkFactor(rerank, 'rerank');
+      if (own === undefined) throw typeError('rerank', onlyWith('index.rerank'), rerank);
+    }
+    if (own !== undefined && rerank !== false) {
+      if (!canWait && own.source.kind !== 'kept') {
+        const message = 'the vectors for it are read or fetched, for which searchMany waits';
+        throw typeError('rerank', oneOf([false]), rerank, { kind: 'because', message });
+      }
+      again = Math.min(this.#count, Math.ceil(most * (rerank ?? own.factor)));
+    }
+    const allowed = allowedWords(filter, this.#store, this.#ids);
+    // Check after the filter, which runs code of the caller.
+    this.#checkAlive();
+    return { k: most, allowed, again };
+  }
+
+  /** A copy of a query of a caller. */
+  #queryOf(query: FloatInput): Query {
+    const source = sourceOf(this.#core, query, undefined, 'query');
+    this.#checkAlive();
+    if (source.length !== this.dimension) {
+      throw rangeError('query', exactly(this.dimension, 'elements'), source.length);
+    }
+    const at = source.at(0, source.length) >>> 2;
+    return this.#core.module.HEAPF32.slice(at, at + source.length);
+  }
+
+  search(query: FloatInput, k = 10, options: SearchOptions = {}): SearchResult {
+    this.#checkAlive();
+    checkOptionsOf('index.search', options);
+    const copy = this.#queryOf(query);
+    const wanted = this.#wanted(k, options, false);
+    const [found] = this.#scan([copy], wanted, 'query') as [Found];
+    if (wanted.again === 0) return this.#resultOf(found);
+    const addresses = Array.from(found.indices, (index) => this.#store.rowAddress(index));
+    const kind = this.#store.form.kept?.kind ?? StoredRowId.float32;
+    return this.#resultOf(this.#scoreAgain(copy, found, { kind, addresses }, wanted.k));
+  }
+
+  /** The best vectors of some queries by their codes. */
+  #scan(queries: readonly Query[], { k, again, allowed }: Wanted, what: string): Found[] {
+    const core = this.#core;
+    const { queryBytes } = this.#store;
+    const { dims } = this.#facts;
+    const most = Math.max(k, again);
+    return core.withMemory(queries.length * queryBytes + dims * 4 + 32, (memory) => {
+      const at = Math.ceil(memory / 16) * 16;
+      const x = at + queries.length * queryBytes;
+      for (const [i, query] of queries.entries()) {
+        core.module.HEAPF32.set(query.subarray(0, dims), x >>> 2);
+        const status = this.#store.prepare(x, at + i * queryBytes);
+        if (status === StatusId.nonFinite || query.some((value) => !Number.isFinite(value))) {
+          const bad = query.findIndex((value) => !Number.isFinite(value));
+          const name = what === 'query' ? 'query' : `${what}[${i}]`;
+          const message = bad < 0 ? `${name} is too long for float32` : `${name}[${bad}] is ${query[bad]}`;
+          throw new ScalepointError('NON_FINITE', message);
+        }
+        if (status === StatusId.overflow) {
+          const name = what === 'query' ? 'query' : `${what}[${i}]`;
+          throw new ScalepointError('OVERFLOW', `${name} is too long, or too short, for the range of float32`);
+        }
+        checkStatus(status);
+      }
+      return this.#store.search(at, queries.length, most, allowed);
+    });
+  }
+
+  /** Scores vectors by their rows, and keeps the best k. */
+  #scoreAgain(query: Query, found: Found, rows: Pick<Rows, 'kind' | 'addresses'>, k: number): Found {
+    const core = this.#core;
+    const n = rows.addresses.length;
+    const { dimension, metric } = this;
+    const scores = core.withMemory(n * 8 + dimension * 8 + 16, (memory) => {
+      const q = Math.ceil(memory / 8) * 8;
+      const scratch = q + dimension * 4;
+      const at = scratch + dimension * 4;
+      const to = at + n * 4;
+      core.module.HEAPF32.set(query, q >>> 2);
+      core.module.HEAPU32.set(rows.addresses, at >>> 2);
+      core.models.scoreRows(MetricId[metric], q, dimension, rows.kind, at, n, to, scratch);
+      return core.module.HEAPF32.slice(to >>> 2, (to >>> 2) + n);
+    });
+    const sign = metric === 'euclidean' ? -1 : 1;
+    // Rows of a file may hold NaN, which is worse than any score.
+    const value = (i: number) => {
+      const score = (scores[i] as number) * sign;
+      return Number.isNaN(score) ? -Infinity : score;
+    };
+    const order = Array.from(scores.keys()).sort(
+      (a, b) => value(b) - value(a) || (found.indices[a] as number) - (found.indices[b] as number),
+    );
+    const best = order.slice(0, k);
+    return {
+      indices: Uint32Array.from(best, (i) => found.indices[i] as number),
+      scores: Float32Array.from(best, (i) => scores[i] as number),
+    };
+  }
+
+  #resultOf({ indices, scores }: Found): SearchResult {
+    return { ids: Array.from(indices, (index) => this.#ids.at(index)), indices, scores };
+  }
+
+  async searchMany(queries: VectorInput, k = 10, options: SearchManyOptions = {}): Promise<SearchResult[]> {
+    this.#checkAlive();
+    checkOptionsOf('index.searchMany', options);
+    const { signal, onProgress } = options;
+    if (onProgress !== undefined && typeof onProgress !== 'function') {
+      throw typeError('onProgress', ofType('function'), onProgress);
+    }
+    if (signal !== undefined && typeof signal?.throwIfAborted !== 'function') {
+      throw typeError('signal', ofType('AbortSignal'), signal);
+    }
+    signal?.throwIfAborted();
+    const list = this.#queriesOf(queries);
+    const waiting = waitingFor(signal);
+    const results: SearchResult[] = [];
+    try {
+      const codes = this.#count * this.#store.vectorBytes;
+      const step = Math.max(1, Math.min(queriesAtOnce, Math.floor(bytesAtOnce / Math.max(1, codes))));
+      for (let i = 0; i < list.length; i += step) {
+        if (i > 0) await waiting.soon(nextTask());
+        signal?.throwIfAborted();
+        this.#checkAlive();
+        const some = list.slice(i, i + step);
+        const wanted = this.#wanted(k, options, true);
+        const found = this.#scan(some, wanted, 'queries');
+        results.push(...(await this.#finish(some, found, wanted, waiting.soon)));
+        onProgress?.({ done: results.length, total: list.length });
+      }
+      return results;
+    } finally {
+      waiting.end();
+    }
+  }
+
+  /** Copies of the queries of a caller. */
+  #queriesOf(queries: VectorInput): Query[] {
+    const core = this.#core;
+    const { dimension } = this;
+    if (isList(queries)) {
+      return queries.map((query, i) => {
+        const source = sourceOf(core, query, undefined, `queries[${i}]`);
+        if (source.length !== dimension)
+          throw rangeError(`queries[${i}]`, exactly(dimension, 'elements'), source.length);
+        const at = source.at(0, dimension) >>> 2;
+        return core.module.HEAPF32.slice(at, at + dimension);
+      });
+    }
+    if (Array.isArray(queries) && queries.length === 0) return [];
+    const length = (queries as { readonly length?: number }).length;
+    const shape = length === undefined ? undefined : [Math.floor(length / dimension), dimension];
+    const asked = vectorsOf(core, queries, shape, undefined, 'queries');
+    if (asked.dimension !== dimension) throw rangeError('queries', exactly(dimension, 'elements'), asked.dimension);
+    return Array.from({ length: asked.count }, (_, i) => {
+      const at = asked.source.at(i * dimension, dimension) >>> 2;
+      return core.module.HEAPF32.slice(at, at + dimension);
+    });
+  }
+
+  /** Scores the vectors of some queries again if that was asked for. */
+  async #finish(
+    queries: readonly Query[],
+    found: readonly Found[],
+    { k, again }: Wanted,
+    soon: <T>(promise: Promise<T>) => Promise<T>,
+  ): Promise<SearchResult[]> {
+    const source = this.#rerank?.source;
+    if (again === 0 || source === undefined) return found.map((one) => this.#resultOf(one));
+    if (source.kind === 'kept') {
+      return found.map((one, i) => {
+        const addresses = Array.from(one.indices, (index) => this.#store.rowAddress(index));
+        return this.#resultOf(this.#scoreAgain(queries[i] as Query, one, { kind: source.row, addresses }, k));
+      });
+    }
+    // Get each vector once.
+    const indices = [...new Set(found.flatMap((one) => [...one.indices]))].sort((a, b) => a - b);
+    const ids = indices.map((index) => this.#ids.at(index));
+    if (indices.length === 0) return found.map((one) => this.#resultOf(one));
+    const bytes = this.#core.models.storedRowBytes(
+      source.kind === 'file' ? source.row : StoredRowId.float32,
+      this.dimension,
+    );
+    const rows =
+      source.kind === 'file'
+        ? await readRows(this.#core, source, indices, bytes, soon)
+        : await fetchRows(this.#core, source.fetch, ids, this.dimension, soon);
+    try {
+      this.#checkAlive();
+      const place = new Map(indices.map((index, i) => [index, i]));
+      return found.map((one, q) => {
+        // Leave out vectors that were removed in the meantime, and indices that others got.
+        const kept = [...one.indices].filter((index) => {
+          const id = ids[place.get(index) as number] as VectorId;
+          return this.#ids.indexOf(id) === index;
+        });
+        const addresses = kept.map((index) => rows.addresses[place.get(index) as number] as number);
+        const left: Found = { indices: Uint32Array.from(kept), scores: one.scores };
+        return this.#resultOf(this.#scoreAgain(queries[q] as Query, left, { kind: rows.kind, addresses }, k));
+      });
+    } finally {
+      if (!this.#core.disposed) rows.release();
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------------------- out again
+
+  tensor(): LinearQuantizedTensor<Int8Array<ArrayBuffer>> & NewParameters {
+    this.#checkAlive();
+    if (this.bits !== 8) throw rangeError('bits', oneOf([8]), this.bits);
+    const { dims } = this.#facts;
+    const count = this.#count;
+    const data = new Int8Array(count * dims);
+    const scale = new Float32Array(count);
+    let row = 0;
+    for (let first = 0; first < this.#ids.length; ) {
+      if (!this.#store.isAlive(first)) {
+        first++;
+        continue;
+      }
+      let end = first + 1;
+      if (count === this.#ids.length) end = count;
+      else while (end < this.#ids.length && this.#store.isAlive(end)) end++;
+      const n = end - first;
+      this.#store.readCodes(first, n, data.subarray(row * dims, (row + n) * dims), scale.subarray(row, row + n));
+      row += n;
+      first = end;
+    }
+    const granularity = { kind: 'per-channel', axis: 0 } as const;
+    const zeroPoint = new Int32Array(count);
+    return plain({ kind: 'linear', dtype: 'int8', shape: [count, dims], granularity, data, scale, zeroPoint });
+  }
+
+  recall(vectors: VectorInput, queries: VectorInput, options: RecallOptions = {}): number {
+    this.#checkAlive();
+    checkOptionsOf('recall', options);
+    const core = this.#core;
+    const { dimension } = this;
+    const k = Math.min(checkWhole(options.k ?? 10, 'k', 1), this.#count);
+    const list = this.#queriesOf(queries);
+    const { rerank } = options;
+    const found = list.map((query) => new Set(this.search(query, k, { rerank }).indices));
+    const given = readVectors(core, vectors, undefined, options.from, dimension);
+    if (given.count !== this.#count) throw rangeError('vectors', exactly(this.#count, 'vectors'), given.count);
+    const exact = this.#searchExactly(given, list, k);
+    let hits = 0;
+    for (const [i, indices] of exact.entries()) for (const index of indices) if (found[i]?.has(index)) hits++;
+    return hits / (k * list.length);
+  }
+
+  /** The indices of the best k vectors of each query, by exact scores. */
+  #searchExactly(given: GivenVectors, queries: readonly Query[], k: number): number[][] {
+    const { dimension, metric } = this;
+    const alive = Array.from({ length: this.#ids.length }, (_, i) => i).filter((index) => this.#store.isAlive(index));
+    const sign = metric === 'euclidean' ? -1 : 1;
+    const best: { index: number; value: number }[][] = queries.map(() => []);
+    const step = rowsAtOnce(dimension);
+    for (let first = 0; first < given.count; first += step) {
+      const rows = Math.min(step, given.count - first);
+      this.#core.withMemory(rows * dimension * 4, (own) => {
+        const x = given.floats(first, rows, own);
+        const addresses = Array.from({ length: rows }, (_, i) => x + i * dimension * 4);
+        const indices = Uint32Array.from(addresses, (_, i) => alive[first + i] as number);
+        for (const [q, query] of queries.entries()) {
+          const found = { indices, scores: new Float32Array(0) };
+          const scored = this.#scoreAgain(query, found, { kind: StoredRowId.float32, addresses }, k);
+          const more = Array.from(scored.indices, (index, i) => ({
+            index,
+            value: (scored.scores[i] as number) * sign,
+          }));
+          const all = [...(best[q] ?? []), ...more].sort((a, b) => b.value - a.value || a.index - b.index);
+          best[q] = all.slice(0, k);
+        }
+      });
+    }
+    return best.map((list) => list.map(({ index }) => index));
+  }
+
+  save(output?: undefined, options?: SaveOptions): Promise<Uint8Array<ArrayBuffer>>;
+  save(output: IndexOutput, options?: SaveOptions): Promise<undefined>;
+  async save(output?: IndexOutput, options: SaveOptions = {}): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    this.#checkAlive();
+    checkOptionsOf('index.save', options);
+    const version = this.#version;
+    // Most apps that search do not save.
+    const { saveIndex } = await import('./save.js');
+    return saveIndex(this.#core, this.#facts, this.#store, this.#ids, this.#rerank?.factor, output, {
+      ...options,
+      check: () => {
+        this.#checkAlive();
+        if (this.#version !== version) throw new ScalepointError('CHANGED', 'the index was changed while it was saved');
+      },
+    });
+  }
+
+  dispose(): void {
+    if (!this.#alive) return;
+    this.#alive = false;
+    const source = this.#rerank?.source;
+    if (source?.kind === 'file') source.file.close().catch(() => {});
+    if (!this.#core.disposed) this.#store.dispose();
+    if (this.#ownsCore) this.#core.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
+/** Checks the options of an index, and makes it. @throws as `sp.index` */
+export function makeIndex(core: Core, vectors: VectorInput | QuantizedTensor, options: IndexOptions): SearchIndex {
+  checkOptionsOf('index', options);
+  choiceIndex(options, 'dtype', ['int8']);
+  choiceIndex(options, 'queries', ['int8']);
+  const metric = metrics[choiceIndex(options, 'metric', metrics)] as VectorMetric;
+  const bits = options.bits ?? 8;
+  if (!widths.includes(bits)) throw rangeError('bits', oneOf([1, 2, 4, 8]), bits);
+  const seed = checkWhole(options.seed ?? 0, 'seed', 0);
+  if (seed >= 2 ** 32) throw rangeError('seed', whole(0, 2 ** 32 - 1), seed);
+  const given = readVectors(core, vectors, options.shape, options.from as HalfFormat | undefined);
+  const { dimension } = given;
+  if (dimension > maxDimension) throw rangeError('shape', whole(1, maxDimension), dimension);
+  const dims = checkWhole(options.dims ?? dimension, 'dims', 1);
+  if (dims > dimension) throw rangeError('dims', whole(1, dimension), dims);
+  const { ids } = options;
+  let rerank: Rerank | undefined;
+  if (options.rerank !== undefined) {
+    checkKeys(options.rerank, ['source', 'factor'], 'rerank');
+    rerank = rerankOf(options.rerank, dimension);
+  }
+  const facts = { dimension, dims, bits, metric, seed };
+  const index = new SearchIndex(core, facts, { rerank, hasIds: ids !== undefined, ownsCore: false, centered: false });
+  try {
+    index.addGiven(given, ids);
+  } catch (error) {
+    index.dispose();
+    throw error;
+  }
+  return index;
+}
