@@ -190,8 +190,9 @@ export class Judge {
 
   #messageOf(error: unknown): string {
     if (!(error instanceof ScalepointError && error.code === 'RUNTIME')) return inPageWords(error);
-    // Its hint is about options that the page does not have.
-    return `${error.statement}. A .npz file with inputs of other shapes may work`;
+    const text = `${error.statement} (A is the original, B the result)`;
+    // Its hint is about sizes of inputs that were guessed. The page has no option for them.
+    return error.hint === undefined ? text : `${text}. A .npz file with inputs of other shapes may work`;
   }
 
   #end(): void {

@@ -5,7 +5,6 @@ import { type ChartMark, drawLines } from '../shared/lines.js';
 import type { Judge } from './judge.js';
 import {
   divergenceAxis,
-  failureWords,
   heightOf,
   type JudgedType,
   type OutputsData,
@@ -69,7 +68,8 @@ function placesOf(
   const rowOf = (place: PlaceReport, name: string, size: number, run: PlaceRun): Row => {
     const where = placeName(place);
     const title = `${name}, ${where}`;
-    if (run.kind !== 'ran') return [title, formatBytes(size), '', '', failureWords[run.kind]];
+    // The sentence above has the reason.
+    if (run.kind !== 'ran') return [title, formatBytes(size), 'not run', '–', '–'];
     const worst = run.outputs.reduce((most, { error }) => Math.min(most, error.sqnrDb), Number.POSITIVE_INFINITY);
     const { firstSeconds, seconds } = run.times;
     return [title, formatBytes(size), duration(seconds), duration(firstSeconds), formatDecibels(worst)];

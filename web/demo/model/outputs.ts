@@ -175,7 +175,7 @@ const placeNames: Readonly<Record<PlaceReport['backend'], string>> = {
 };
 
 /** Reasons that a model does not run in a place, after its name. */
-export const failureWords: Readonly<Record<Exclude<PlaceRun['kind'], 'ran'>, string>> = {
+const failureWords: Readonly<Record<Exclude<PlaceRun['kind'], 'ran'>, string>> = {
   noAdapter: 'does not run: the browser gives no GPU',
   needsFloat16: 'does not run: it computes in float16, which this GPU does not',
   noSession: 'cannot be loaded',

@@ -4,6 +4,8 @@ import type { BackendReport, BackendRun, GpuAdapter, GpuPlacement, NodeCheck } f
 import {
   columnsOf,
   counted,
+  errorCells,
+  errorColumns,
   formatDecibels,
   listed,
   nameText,
@@ -83,9 +85,7 @@ const columns: readonly TableColumn[] = [
   { title: 'model', align: 'left' },
   { title: 'first', align: 'right' },
   { title: 'one run', align: 'right' },
-  { title: 'SQNR dB', align: 'right' },
-  { title: 'cosine', align: 'right' },
-  { title: 'max error', align: 'right' },
+  ...errorColumns,
   { title: 'own dB', align: 'right' },
 ];
 
@@ -101,9 +101,7 @@ function rowOf(backend: string, model: string, run: BackendRun): TableRow {
       model,
       timeText(times.firstSeconds),
       timeText(times.seconds),
-      ...(worst === undefined
-        ? ['', '', '']
-        : [formatDecibels(worst.error.sqnrDb), worst.error.cosine.toFixed(6), errorText(worst.error.maxAbsoluteError)]),
+      ...(worst === undefined ? ['', '', ''] : errorCells(worst.error)),
       own.length === 0 ? '' : formatDecibels(Math.min(...own)),
     ],
   };

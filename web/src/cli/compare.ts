@@ -12,7 +12,8 @@ import { missedOutput, runOptionsOf, runText } from './running.js';
 import {
   columnsOf,
   counted,
-  formatDecibels,
+  errorCells,
+  errorColumns,
   formatError,
   formatShape,
   isInfinity,
@@ -149,19 +150,10 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
     { title: 'tensor', align: 'left' },
     { title: 'dtype', align: 'left' },
     { title: 'shape', align: 'left' },
-    { title: 'SQNR dB', align: 'right' },
-    { title: 'cosine', align: 'right' },
-    { title: 'max error', align: 'right' },
+    ...errorColumns,
   ];
   const rows = tensors.map(({ name, shape, a: from, b: to, error }) => ({
-    cells: [
-      nameText(name),
-      from === to ? from : `${from} → ${to}`,
-      formatShape(shape),
-      formatDecibels(error.sqnrDb),
-      error.cosine.toFixed(6),
-      formatError(error.maxAbsoluteError),
-    ],
+    cells: [nameText(name), from === to ? from : `${from} → ${to}`, formatShape(shape), ...errorCells(error)],
   }));
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
   // Sum up.

@@ -1,20 +1,14 @@
 /** Options and output of `compare --run`. */
 import type { CompareReport, QuantizeModelOptions, RunOptions } from '../model.js';
 import { ScalepointError } from '../model.js';
-import {
-  type ComparedLayer,
-  type ComparedOutput,
-  type InputArray,
-  mention,
-  type OutputsEvaluation,
-  oneOf,
-} from '../tooling.js';
+import { type ComparedLayer, type InputArray, mention, type OutputsEvaluation, oneOf } from '../tooling.js';
 import { wholeOf } from './parse.js';
 import {
   columnsOf,
   counted,
+  errorCells,
+  errorColumns,
   formatDecibels,
-  formatError,
   formatShape,
   listed,
   nameText,
@@ -103,18 +97,6 @@ export function outputOptionsOf({ 'min-output': bound, samples, dim, seed }: Out
   };
 }
 
-const numbers: readonly TableColumn[] = [
-  { title: 'SQNR dB', align: 'right' },
-  { title: 'cosine', align: 'right' },
-  { title: 'max error', align: 'right' },
-];
-
-const cellsOf = ({ error }: Pick<ComparedOutput, 'error'>) => [
-  formatDecibels(error.sqnrDb),
-  error.cosine.toFixed(6),
-  formatError(error.maxAbsoluteError),
-];
-
 /** Lines about the first layer with an error, and the one with the largest loss. */
 function layerLines(layers: readonly ComparedLayer[]): string[] {
   const first = layers.find(({ error }) => error.sqnrDb !== Infinity);
@@ -135,7 +117,7 @@ export function runText({ outputs = [], skippedOutputs = [], layers }: CompareRe
       { title: 'layer', align: 'left' },
       { title: 'operator', align: 'left' },
       { title: 'shape', align: 'left' },
-      ...numbers,
+      ...errorColumns,
       { title: 'loss dB', align: 'right' },
     ];
     const rows = layers.map((layer) => ({
@@ -143,15 +125,19 @@ export function runText({ outputs = [], skippedOutputs = [], layers }: CompareRe
         nameText(layer.name),
         printable(layer.op),
         formatShape(layer.shape),
-        ...cellsOf(layer),
+        ...errorCells(layer.error),
         layer.lossDb === 0 ? '' : layer.lossDb.toFixed(1),
       ],
     }));
     if (rows.length > 0) lines = [...table(columns, rows, width, paint), '', ...layerLines(layers), ''];
   }
-  const columns: TableColumn[] = [{ title: 'output', align: 'left' }, { title: 'shape', align: 'left' }, ...numbers];
+  const columns: TableColumn[] = [
+    { title: 'output', align: 'left' },
+    { title: 'shape', align: 'left' },
+    ...errorColumns,
+  ];
   const rows = outputs.map((output) => ({
-    cells: [nameText(output.name), formatShape(output.shape), ...cellsOf(output)],
+    cells: [nameText(output.name), formatShape(output.shape), ...errorCells(output.error)],
   }));
   if (rows.length > 0) lines = [...lines, ...table(columns, rows, width, paint)];
   for (const { name, reason } of skippedOutputs)
@@ -164,13 +150,15 @@ export function samplesText(a: string, b: string, found: OutputsEvaluation): str
   const { samples, outputs, skippedOutputs } = found;
   const columns: TableColumn[] = [
     { title: 'output', align: 'left' },
-    ...numbers,
+    ...errorColumns,
     { title: 'worst sample', align: 'right' },
     { title: 'its SQNR dB', align: 'right' },
   ];
   const rows = outputs.map((output) => {
     const { name, worst } = output;
-    return { cells: [nameText(name), ...cellsOf(output), String(worst.sample), formatDecibels(worst.error.sqnrDb)] };
+    return {
+      cells: [nameText(name), ...errorCells(output.error), String(worst.sample), formatDecibels(worst.error.sqnrDb)],
+    };
   });
   const lines = [`${printable(a)} on ${counted(samples, 'sample')}, beside ${printable(b)}`];
   if (rows.length > 0) lines.push(...table(columns, rows, columnsOf(process.stdout), painter(process.stdout)));

@@ -1,6 +1,6 @@
 /** Text for terminals: colors, numbers in a few digits, tables that fit the width. */
 import { styleText } from 'node:util';
-import { standsForInfinity } from '../tooling.js';
+import { type ComparedTensor, standsForInfinity } from '../tooling.js';
 
 /** Names come from files. Characters that could move the cursor, color the screen or reverse the text are escaped. */
 export function printable(text: string): string {
@@ -143,6 +143,20 @@ export function outputLine(
 export function formatError(error: number): string {
   return error === 0 ? '0' : error.toExponential(1);
 }
+
+/** Columns of an error, for `errorCells`. */
+export const errorColumns: readonly TableColumn[] = [
+  { title: 'SQNR dB', align: 'right' },
+  { title: 'cosine', align: 'right' },
+  { title: 'max error', align: 'right' },
+];
+
+/** SQNR, cosine and largest error of an output or a tensor. */
+export const errorCells = ({ sqnrDb, cosine, maxAbsoluteError }: ComparedTensor['error']): string[] => [
+  formatDecibels(sqnrDb),
+  cosine.toFixed(6),
+  formatError(maxAbsoluteError),
+];
 
 /** A duration: 5 s, 3 min 05 s, 2 h 07 min. */
 export function formatSeconds(seconds: number): string {

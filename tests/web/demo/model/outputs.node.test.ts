@@ -350,9 +350,40 @@ it('runs ONNX models on WebGPU as well, where the browser has it', { timeout: 18
     expect(cells).toHaveLength(4);
     for (const cell of cells) expect(cell).toMatch(/(Original|q8), .*B.*m?s.*dB$/);
     expect(foreign.filter((url) => !url.startsWith('blob:'))).toEqual([]);
+
+    // A result that does not run there has its reason above the table, which stays within the box at every width.
+    await page.click('#outputs-types button:text-is("fp16")');
+    await page.waitForSelector('#outputs-cancel', { state: 'hidden', timeout: 60_000 });
+    await page.check('input[value="safe"]', { force: true });
+    const place = page.locator('#outputs-places tbody tr').last();
+    await expect.poll(() => place.textContent()).toMatch(/^fp16, .*Bnot run––$/);
+    expect(await page.textContent('#outputs-places-text')).toMatch(/ fp16 does not run: it computes in float16/);
+    for (const width of [360, 1280]) {
+      await page.setViewportSize({ width, height: 800 });
+      const [inside, whole] = await page
+        .locator('#outputs-places-box')
+        .evaluate(({ clientWidth, scrollWidth }) => [clientWidth, scrollWidth]);
+      expect(whole, String(width)).toBe(inside);
+    }
   } finally {
     await browser.close();
   }
+});
+
+it('says why a model does not run', async () => {
+  const nodes = [
+    { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+    { op: 'Unknown', domain: 'other', in: ['p'], out: ['y'] },
+  ];
+  const initializers = [onnx.floatTensor('w', [64, 64])];
+  const inputs = [['x', [3, 64]]] as const;
+  const outputs = [['y', [3, 64]]] as const;
+  const model = onnx.model({ nodes, initializers, inputs, outputs }, { imports: { other: 1 } });
+  await openWith(fileOf('unknown.onnx', model));
+  await compare();
+  expect(await text('outputs-problem')).toMatch(
+    /^q8 could not be compared: onnxruntime-web cannot load A: .*Unknown.* \(A is the original, B the result\)\.$/s,
+  );
 });
 
 it('says in one sentence a place what a result is like there', () => {
