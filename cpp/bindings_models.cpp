@@ -134,6 +134,35 @@ Status decode_matmul_bnb4(const codecs::Stored& stored, const codecs::MatMulBnb4
   return decode(stored, codes, *arena, result.x);
 }
 
+Status encode_gptq(const codecs::Tile& tile, const codecs::Gptq& codes, codecs::Arena* arena, codecs::Encoded& result) {
+  return encode(tile, codes, *arena, result);
+}
+
+Status encode_gptq_with_feedback(const codecs::Tile& tile, const codecs::Gptq& codes, const codecs::Moments& moments,
+                                 codecs::Arena* arena, codecs::Encoded& result) {
+  return encode_with_feedback(tile, codes, moments, *arena, result);
+}
+
+/// Floats of codes.
+Status decode_gptq(const codecs::Stored& stored, const codecs::Gptq& codes, codecs::Arena* arena, DecodedTile& result) {
+  return decode(stored, codes, *arena, result.x);
+}
+
+Status encode_mlx(const codecs::Tile& tile, const codecs::Mlx& codes, codecs::Arena* arena, codecs::Encoded& result) {
+  return encode(tile, codes, *arena, result);
+}
+
+/// Floats of codes.
+Status decode_mlx(const codecs::Stored& stored, const codecs::Mlx& codes, codecs::Arena* arena, DecodedTile& result) {
+  return decode(stored, codes, *arena, result.x);
+}
+
+/// Floats of codes.
+Status decode_bits_and_bytes(const codecs::Stored& stored, const codecs::BitsAndBytes& codes, codecs::Arena* arena,
+                             DecodedTile& result) {
+  return decode(stored, codes, *arena, result.x);
+}
+
 /// Floats of elements.
 Status decode_elements(const codecs::Tile& tile, codecs::Arena* arena, DecodedTile& result) {
   return decode(tile, *arena, result.x);

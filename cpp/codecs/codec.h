@@ -35,7 +35,15 @@ inline constexpr uint64_t kStepSize = 1 << 14;
 }
 
 /// The parts of a stored tensor. Not every codec has all of them.
-enum class Role : int32_t { kData = 0, kScale = 1, kZeroPoint = 2, kGlobalScale = 3 };
+enum class Role : int32_t {
+  kData = 0,
+  kScale = 1,
+  kZeroPoint = 2,
+  kGlobalScale = 3,
+  kGroup = 4,       ///< the index of the group of each column; only read
+  kOuterScale = 5,  ///< scales of scales; only read
+  kTable = 6,       ///< the values of the codes of scales; only read
+};
 
 struct Bytes {
   const std::byte* data = nullptr;
@@ -115,6 +123,9 @@ struct Stored {
   Bytes scale;
   Bytes zero_point;
   Bytes global_scale = {};
+  Bytes group = {};
+  Bytes outer_scale = {};
+  Bytes table = {};
 };
 
 }  // namespace scalepoint::codecs

@@ -58,7 +58,8 @@ struct Form {
       if (type.type == codes.scale) scale = type;
     }
     const bool is_float8 = codes.bits == 8 && codes.symmetric && codes.group_size == 0 && !codes.packed && !codes.search;
-    if ((codes.bits != 4 && codes.bits != 8) || (codes.float8 && !is_float8) || scale.bytes == 0) return Status::kBadDType;
+    const bool is_plain_width = codes.bits == 2 || codes.bits == 3;
+    if ((codes.bits != 4 && codes.bits != 8 && (codes.packed || !is_plain_width)) || (codes.float8 && !is_float8) || scale.bytes == 0) return Status::kBadDType;
     rows = rows_of_tile;
     columns = columns_of_tile;
     size = rows * columns;

@@ -11,7 +11,7 @@ namespace scalepoint::codecs {
 struct CompressedTensors {
   /// float8e4m3fn: 8 bits, symmetric, one scale per row, not packed, no search. Else integers.
   bool float8 = false;
-  int32_t bits = 8;  ///< 4 or 8
+  int32_t bits = 8;  ///< 4 or 8; 2 and 3 for codes of a byte each, which other layouts pack
   bool symmetric = true;
   /// Elements of a row that share a scale, a divisor of the columns; 0 for whole rows.
   uint32_t group_size = 0;

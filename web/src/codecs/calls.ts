@@ -32,6 +32,7 @@ type TileCall = (tile: number, ...addresses: Parameters<CoreCall>) => StatusId;
 function check(status: StatusId): void {
   if (status === StatusId.badScale)
     throw new ScalepointError('BAD_FILE', 'a scale is not a positive and finite number');
+  if (status === StatusId.badRange) throw new ScalepointError('BAD_FILE', 'the index of a group exceeds their number');
   if (status === StatusId.outOfMemory) throw outOfMemory('the results of a tile');
   if (status !== StatusId.ok) throw new Error(`the core refused a tile with status ${status}`);
 }
@@ -244,6 +245,9 @@ export function storedRecord(
     scale: part('scale'),
     zeroPoint: part('zeroPoint'),
     globalScale: part('globalScale'),
+    group: part('group'),
+    outerScale: part('outerScale'),
+    table: part('table'),
   };
 }
 

@@ -37,7 +37,7 @@ export const cast: Codec<CastForm> = {
   cuts: (shape, form, roles, source) =>
     form.importance === undefined
       ? cutLike(source, elementsOf(shape), roles)
-      : cutWeighted(shape, form.importance, form, roles),
+      : cutWeighted(shape, form.importance, form, roles, source),
 
   // With `add`, elements cannot be used as they are stored.
   elementType: ({ to, add = 0 }) => (add === 0 ? to : undefined),

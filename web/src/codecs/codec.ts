@@ -16,6 +16,11 @@ import type { BitCheck } from './checks.js';
  */
 export interface Form {
   readonly codec: string;
+  /**
+   * Rows d of a head, for codes whose rows change places once they are restored: row h·d + half·d/2 + i becomes row h·d + 2i + half. Tiles
+   * hold whole heads.
+   */
+  readonly headRows?: number | undefined;
 }
 
 /** The contents of a part of a stored tensor, such as `data`, `scale` or `zeroPoint`. */
@@ -56,6 +61,8 @@ export interface Grid {
   /** Rectangles begin at multiples of these numbers of rows and columns. */
   readonly rowUnit: number;
   readonly columnUnit: number;
+  /** Rows of one of the matrices that stand below each other, if no rectangle may hold rows of two. */
+  readonly matrixRows?: number | undefined;
   /** True for a source from which reading parts of rows is slow, such as a server, so that wide tiles are worth their memory. */
   readonly prefersWide?: boolean;
 }

@@ -48,6 +48,20 @@ export function multipleOf(numbers: readonly number[]): number {
 /** Elements over which the core blocks its error sums. */
 export const errorBlock = 512;
 
+/** Cuts rows into runs of at most `most`, which do not cross the ends of matrices. */
+function* rowsOfTiles(
+  rows: number,
+  most: number,
+  grids: readonly Pick<Grid, 'matrixRows'>[],
+): Generator<readonly [row: number, rows: number], void> {
+  const matrices = grids.flatMap(({ matrixRows }) => matrixRows ?? []);
+  const matrix = matrices.length === 0 ? rows : Math.min(...matrices);
+  for (let first = 0; first < rows; first += matrix) {
+    const end = Math.min(rows, first + matrix);
+    for (let row = first; row < end; row += most) yield [row, Math.min(most, end - row)];
+  }
+}
+
 /** Cuts elements into rectangles of at most a tile, at which all grids can be cut. */
 export function* rectanglesOf(elements: number, grids: readonly Grid[]): Generator<Rectangle, void> {
   // Without a grid that has rows, all elements are one row.
@@ -56,8 +70,8 @@ export function* rectanglesOf(elements: number, grids: readonly Grid[]): Generat
   const rowUnit = multipleOf(grids.map((grid) => grid.rowUnit));
   const rowsPerTile = Math.floor(tileElements / width / rowUnit) * rowUnit;
   if (rowsPerTile > 0) {
-    for (let row = 0; row < rows; row += rowsPerTile) {
-      yield { row, rows: Math.min(rowsPerTile, rows - row), column: 0, columns: width, width };
+    for (const [row, some] of rowsOfTiles(rows, rowsPerTile, grids)) {
+      yield { row, rows: some, column: 0, columns: width, width };
     }
     return;
   }
@@ -87,7 +101,7 @@ export function* cutAlong(grids: readonly Grid[], elements: number, roles: reado
 
 /** A form with weights of the squared errors. */
 interface Weighted extends Form {
-  readonly importance?: Float32Array<ArrayBuffer>;
+  readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
 
 /**
@@ -100,11 +114,13 @@ export function* cutWeighted(
   importance: Float32Array<ArrayBuffer>,
   form: Weighted,
   roles: readonly Role[],
+  source?: Grid,
 ): Cuts {
   const [width = 1, rows = 1, each = 1] = shape.toReversed();
+  const unit = source?.rows === undefined ? 1 : source.rowUnit;
   const skipped = Math.floor((importance.length / width - each) / 2);
   const matrices = elementsOf(shape.slice(0, -2));
-  const most = Math.max(1, Math.floor(tileElements / width));
+  const most = Math.max(1, Math.floor(tileElements / width / unit)) * unit;
   for (let matrix = 0; matrix < matrices; matrix++) {
     const from = (skipped + (matrix % each)) * width;
     const own: Weighted = { ...form, importance: importance.slice(from, from + width) };

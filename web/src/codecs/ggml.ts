@@ -46,7 +46,7 @@ export const ggml: Codec<GgmlForm> = {
   runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOfElements(to, n), rectangle),
 
   cuts(shape, form, roles, source) {
-    if (form.importance !== undefined) return cutWeighted(shape, form.importance, form, roles);
+    if (form.importance !== undefined) return cutWeighted(shape, form.importance, form, roles, source);
     // Codes of other layouts are cut at their rows and groups.
     if (source?.rows === undefined) return cutFlat(elementsOf(shape), roles);
     return cutAlong([source, ggml.grid(shape, form)], elementsOf(shape), roles);

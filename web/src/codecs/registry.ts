@@ -1,4 +1,5 @@
 /** All codecs. A new codec is added to the list below. */
+import { bitsAndBytes } from './bitsandbytes.js';
 import { type CastForm, cast } from './cast.js';
 import type { Codec, Form, Part } from './codec.js';
 import { comfy } from './comfy.js';
@@ -6,11 +7,25 @@ import { compressedTensors } from './compressed-tensors.js';
 import { copyCodec } from './copy.js';
 import { dequantizeLinear } from './dequantize-linear.js';
 import { ggml } from './ggml.js';
+import { gptq } from './gptq.js';
 import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
+import { mlx } from './mlx.js';
 
 const codecs = new Map<string, Codec>();
-for (const codec of [copyCodec, cast, ggml, compressedTensors, comfy, dequantizeLinear, matMulNBits, matMulBnb4])
+for (const codec of [
+  copyCodec,
+  cast,
+  ggml,
+  compressedTensors,
+  comfy,
+  dequantizeLinear,
+  matMulNBits,
+  matMulBnb4,
+  gptq,
+  mlx,
+  bitsAndBytes,
+])
   codecs.set(codec.id, codec as unknown as Codec);
 
 /** Adds a codec in this thread; workers know those of this file only. Returns a function that removes it. */

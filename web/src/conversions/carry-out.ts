@@ -3,7 +3,7 @@ import type { CastForm } from '../codecs/cast.js';
 import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
-import type { LogicalTensor, OpenModel, SourceTensor } from '../formats/format.js';
+import type { LogicalTensor, SourceTensor } from '../formats/format.js';
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
@@ -23,7 +23,7 @@ const lossless: Readonly<Record<string, string>> = {
  * GGUF type of a stored tensor before quantization.
  * @throws ScalepointError `UNSUPPORTED_DTYPE`
  */
-export function plainType({ name, dtype, byteOffset }: SourceTensor): string {
+export function plainType({ name, dtype, byteOffset }: Pick<SourceTensor, 'name' | 'dtype' | 'byteOffset'>): string {
   const type = Object.hasOwn(lossless, dtype) ? lossless[dtype] : undefined;
   if (type !== undefined) return type;
   throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${dtype} cannot be converted`, {
@@ -56,45 +56,82 @@ function fail(name: string, message: string): never {
 
 const text = (shape: readonly number[]) => `[${shape.join(', ')}]`;
 
-/** Rows of a stored tensor, as a stored tensor. */
-function rowsOf(tensor: SourceTensor, window: RowWindow | undefined): SourceTensor {
-  if (window === undefined) return tensor;
+/** A weight of the source. */
+export interface SourceWeight {
+  readonly tensor: LogicalTensor;
+  /** Type of its floats; of codes, the type that they stand for best. */
+  readonly dtype: string;
+  /** True for codes with scales. */
+  readonly isCoded: boolean;
+}
+
+const storedOf = ({ parts }: LogicalTensor) => (parts[0] as LogicalTensor['parts'][number]).tensor;
+
+/** Rows of a weight. */
+function rowsOf(weight: SourceWeight, window: RowWindow | undefined): SourceWeight {
+  if (window === undefined) return weight;
+  const { tensor, isCoded } = weight;
+  const { name, parts } = tensor;
   const [first, count] = window;
   const width = tensor.shape.length < 2 ? [] : tensor.shape.slice(-1);
   const all = elementsOf(tensor.shape) / Math.max(1, elementsOf(width));
-  if (first + count > all) fail(tensor.name, `it has ${all} rows, and ${first + count} are needed`);
-  const bytes = tensor.bytes / all;
-  return {
-    ...tensor,
-    shape: [count, ...width],
-    bytes: bytes * count,
-    byteOffset: tensor.byteOffset + bytes * first,
-  };
+  if (first + count > all) fail(name, `it has ${all} rows, and ${first + count} are needed`);
+  const shape = [count, ...width];
+  if (isCoded && count === all) return { ...weight, tensor: { ...tensor, shape } };
+  if (isCoded) {
+    const message = `tensor ${quoted(name)}: rows of quantized weights cannot be taken apart`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
+  }
+  const [{ role, tensor: stored }] = parts as [LogicalTensor['parts'][number]];
+  const bytes = stored.bytes / all;
+  const some = { ...stored, shape, bytes: bytes * count, byteOffset: stored.byteOffset + bytes * first };
+  return { ...weight, tensor: { ...tensor, shape, parts: [{ role, tensor: some }] } };
 }
 
+/** A tensor that is made of weights with codes. */
+function gatheredCodes({ name, shape, permuteHeads }: Recipe, weights: readonly LogicalTensor[]): LogicalTensor {
+  const [first] = weights as [LogicalTensor];
+  const [rows = 1, ...rest] = first.shape;
+  const form = permuteHeads === undefined ? first.form : { ...first.form, headRows: rows / permuteHeads };
+  const parts = weights.flatMap((weight) => weight.parts);
+  const tensor: LogicalTensor = { name, shape, type: first.type, form, parts, isRenamed: true };
+  if (weights.length === 1) return tensor;
+  return { ...tensor, gathered: { width: elementsOf(rest), codedParts: first.parts.length } };
+}
+
+/** True if two forms are equal, apart from numbers that only matter for writing. */
+const isSameForm = (a: LogicalTensor, b: LogicalTensor) => JSON.stringify(a.form) === JSON.stringify(b.form);
+
 /** Finds the sources of a recipe, and checks their types and shapes. */
-function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceTensor>): LogicalTensor {
-  const { name, shape, sources, windows, permuteHeads } = recipe;
-  const stored = sources.map((source, i) => {
-    const tensor = byName.get(source);
-    return tensor === undefined ? fail(source, `it is missing; ${name} is made of it`) : rowsOf(tensor, windows?.[i]);
+function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): LogicalTensor {
+  const { name, shape, sources, windows, permuteHeads, add } = recipe;
+  const weights = sources.map((source, i) => {
+    const weight = byName.get(source);
+    return weight === undefined ? fail(source, `it is missing; ${name} is made of it`) : rowsOf(weight, windows?.[i]);
   });
-  const [first] = stored;
+  const [first] = weights;
   if (first === undefined) return fail(name, 'the recipe has no sources');
-  const other = stored.find(({ dtype, shape: its }) => dtype !== first.dtype || text(its) !== text(first.shape));
+  const { shape: from } = first.tensor;
+  const other = weights.find(
+    ({ tensor, dtype, isCoded }) =>
+      dtype !== first.dtype || text(tensor.shape) !== text(from) || (isCoded && !isSameForm(tensor, first.tensor)),
+  );
   if (other !== undefined) {
-    fail(
-      other.name,
-      `it is ${other.dtype} ${text(other.shape)}, and ${first.name} is ${first.dtype} ${text(first.shape)}`,
-    );
+    const [its, that] = [other, first].map(({ tensor }) => `${tensor.type} ${text(tensor.shape)}`);
+    fail(other.tensor.name, `it is ${its}, and ${first.tensor.name} is ${that}`);
   }
-  if (elementsOf(shape) !== stored.length * elementsOf(first.shape)) {
-    fail(first.name, `its shape is ${text(first.shape)}, and ${name} is to be ${text(shape)}`);
+  if (elementsOf(shape) !== weights.length * elementsOf(from)) {
+    fail(first.tensor.name, `its shape is ${text(from)}, and ${name} is to be ${text(shape)}`);
   }
-  if (permuteHeads !== undefined && ((first.shape[0] ?? 1) / permuteHeads) % 2 !== 0) {
-    fail(first.name, `${permuteHeads} heads do not have an even number of its ${first.shape[0] ?? 1} rows each`);
+  if (permuteHeads !== undefined && ((from[0] ?? 1) / permuteHeads) % 2 !== 0) {
+    fail(first.tensor.name, `${permuteHeads} heads do not have an even number of its ${from[0] ?? 1} rows each`);
   }
-  return gathered({ ...recipe, stored });
+  if (!first.isCoded) return gathered({ ...recipe, stored: weights.map(({ tensor }) => storedOf(tensor)) });
+  if (add !== undefined) fail(first.tensor.name, 'a number is added to its elements, which are codes');
+  return gatheredCodes(
+    recipe,
+    weights.map(({ tensor }) => tensor),
+  );
 }
 
 /** Contents of a GGUF file: keys, and each tensor as a source to read or as its bytes. */
@@ -107,8 +144,8 @@ export interface Carried {
  * Carries out a conversion.
  * @throws ScalepointError `BAD_FILE` if a tensor is missing or of another shape, `UNSUPPORTED_DTYPE` if it holds no floats
  */
-export function carryOutAll({ tensors }: OpenModel, { keys, tensors: recipes }: Conversion): Carried {
-  const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+export function carryOutAll(weights: readonly SourceWeight[], { keys, tensors: recipes }: Conversion): Carried {
+  const byName = new Map(weights.map((weight) => [weight.tensor.name, weight]));
   const names = new Set<string>();
   const sources: (LogicalTensor | Uint8Array<ArrayBuffer>)[] = [];
   const found = recipes.map((recipe): GgufTensor => {
@@ -122,9 +159,9 @@ export function carryOutAll({ tensors }: OpenModel, { keys, tensors: recipes }: 
     }
     const source = carryOut(recipe, byName);
     sources.push(source);
-    const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
-    const plain = plainType(tensor);
-    const { bytes, byteOffset } = tensor;
+    const { bytes, byteOffset, name: from } = storedOf(source);
+    const { dtype } = byName.get(recipe.sources[0] as string) as SourceWeight;
+    const plain = plainType({ name: from, dtype, byteOffset });
     return { name, shape, dtype: float32 ? 'F32' : plain, bytes, byteOffset };
   });
   const view = { tensors: found, metadata: metadataOf(keys), pairs: keys.map(pairOf), alignment: defaultAlignment };

@@ -57,6 +57,8 @@ export interface Folder {
   readonly tensors: readonly FolderTensor[];
   /** `__metadata__` of the files with the tensors. */
   readonly metadata: Readonly<Record<string, string>>;
+  /** True if weights of it are codes with scales, whose values are read. */
+  readonly isCoded?: boolean;
   /** Bytes of a file, such as `config.json`; undefined if the folder lacks it. */
   file(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
 }

@@ -6,7 +6,10 @@ import { nameKey } from '../formats/gguf/edits.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
 import { readStatistics } from '../formats/read-statistics.js';
-import { carryOutAll } from './carry-out.js';
+import { layoutOf } from '../formats/safetensors/layouts/registry.js';
+import { sourceNotes } from '../formats/safetensors/layouts/source-note.js';
+import { tensorsAsFloats } from '../formats/safetensors/quantized.js';
+import { carryOutAll, type SourceWeight } from './carry-out.js';
 import type { Beside, Converted, Converter } from './converter.js';
 import {
   convertDiffusion,
@@ -46,18 +49,42 @@ async function architectureIn(bytes: Uint8Array<ArrayBuffer>): Promise<string | 
   }
 }
 
+/** The weights of a model. @param requantize false for an error about weights with codes */
+async function weightsOf(model: OpenModel, requantize: boolean): Promise<SourceWeight[]> {
+  const tensors = await tensorsAsFloats(model, requantize);
+  return tensors.map((tensor) => {
+    const layout = layoutOf(tensor.form);
+    return { tensor, dtype: layout?.floats(tensor.form) ?? tensor.type, isCoded: layout !== undefined };
+  });
+}
+
 /** A model as a folder. */
-function folderOf(model: OpenModel, beside: Beside, name: string | undefined): Folder {
+function folderOf(
+  model: OpenModel,
+  weights: readonly SourceWeight[],
+  beside: Beside,
+  name: string | undefined,
+): Folder {
   const metadata = model.metadata as Readonly<Record<string, string>>;
-  return { name, tensors: model.tensors, metadata, file: (path) => beside.file(path) };
+  const tensors = weights.map(({ tensor, dtype }) => ({ name: tensor.name, dtype, shape: tensor.shape }));
+  const isCoded = weights.some((weight) => weight.isCoded);
+  return { name, tensors, metadata, isCoded, file: (path) => beside.file(path) };
 }
 
 /** The contents of the GGUF file that a folder becomes. */
-async function carriedOut(model: OpenModel, beside: Beside, name: string | undefined, options: ConvertOptions) {
+async function carriedOut(
+  model: OpenModel,
+  beside: Beside,
+  name: string | undefined,
+  requantize: boolean,
+  options: ConvertOptions,
+) {
   const { convertHuggingface } = await loadConversion();
-  const conversion = await convertHuggingface(folderOf(model, beside, name), options);
+  const weights = await weightsOf(model, requantize);
+  const conversion = await convertHuggingface(folderOf(model, weights, beside, name), options);
   const { architecture, notes } = conversion;
-  return { architecture, notes, ...carryOutAll(model, conversion) };
+  const before = sourceNotes(weights.map(({ tensor }) => tensor));
+  return { architecture, notes: [...before, ...notes], ...carryOutAll(weights, conversion) };
 }
 
 /** Conversions of open models, by their names and options. Plans for a size are made of one model with each type. */
@@ -67,18 +94,18 @@ const known = new WeakMap<OpenModel, Map<string, ReturnType<typeof carriedOut>>>
 async function convertFolder(
   model: OpenModel,
   beside: Beside,
-  choices: ConvertOptions & Pick<GgufChoices, 'metadata'>,
+  choices: ConvertOptions & Pick<GgufChoices, 'metadata' | 'requantize'>,
 ): Promise<Converted | undefined> {
   if ((await beside.file('config.json')) === undefined) return undefined;
-  const { missingBytes = 'refuse', metadata = {} } = choices;
+  const { missingBytes = 'refuse', metadata = {}, requantize = false } = choices;
   // A given name takes the place of the folder's, as with --model-name of llama.cpp's converter. Other edits move to the end, as in ggml.
   const { [nameKey]: given, ...others } = metadata;
   const isNamed = typeof given === 'string' && given !== '';
   const name = isNamed ? given : beside.folder;
   const conversions = known.get(model) ?? new Map<string, ReturnType<typeof carriedOut>>();
   known.set(model, conversions);
-  const key = JSON.stringify([name ?? null, missingBytes]);
-  const carried = conversions.get(key) ?? carriedOut(model, beside, name, { missingBytes });
+  const key = JSON.stringify([name ?? null, missingBytes, requantize]);
+  const carried = conversions.get(key) ?? carriedOut(model, beside, name, requantize, { missingBytes });
   conversions.set(key, carried);
   const { architecture, notes, view, sources } = await carried;
   return {
@@ -112,7 +139,7 @@ export const toGguf: Converter = {
     if ((await beside.file('config.json')) === undefined) return undefined;
     const { weightNames } = await loadConversion();
     try {
-      return await weightNames(folderOf(model, beside, undefined));
+      return await weightNames(folderOf(model, await weightsOf(model, true), beside, undefined));
     } catch (error) {
       // Statistics of other models may have the names of the tensors themselves.
       if (error instanceof ScalepointError) return undefined;

@@ -118,6 +118,8 @@ export interface Gathered {
   readonly headRows?: number;
   /** Elements of a row. */
   readonly width: number;
+  /** Number of parts of each weight, if weights with codes are stacked. Their forms are equal. */
+  readonly codedParts?: number;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- plans
@@ -230,6 +232,8 @@ export interface FilePlan {
   /** Notes for the user about the result. */
   readonly notes: readonly Note[];
   readonly sidecars: readonly SidecarContent[];
+  /** Methods of quantization of weights that were decoded, which files beside the model may name. */
+  readonly decoded?: readonly string[];
   /** A file that tasks read beside those of the model: that of the `moments`. */
   readonly data?: FileInput | undefined;
 }

@@ -172,12 +172,14 @@ export interface Sidecar {
   /**
    * The content with the value added.
    * @param also further keys of the file
+   * @param decoded methods of quantization that the content may name, because the weights were decoded
    * @throws TypeError or ScalepointError if that is not possible
    */
   merge(
     content: unknown,
     value: Readonly<Record<string, unknown>>,
     also?: Readonly<Record<string, unknown>>,
+    decoded?: readonly string[],
   ): Record<string, unknown>;
   /** The content without the entry; undefined if it lacks the entry. */
   without(content: unknown): Record<string, unknown> | undefined;

@@ -4,7 +4,7 @@ import { codecOf, float32Form } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
-import { rectangleInput } from '../pipeline/rectangle-input.js';
+import { gridOf, rectangleInput } from '../pipeline/rectangle-input.js';
 import { TaskError } from '../runner/task.js';
 import type { TileRunner } from '../runner/tile-runner.js';
 import type { LanguageTensors } from './forward.js';
@@ -55,6 +55,28 @@ export class LanguageRows implements LanguageTensors {
         },
       );
     }
+    // Read whole words and heads of codes, and one matrix at a time.
+    const { rowUnit, matrixRows = all } = gridOf(tensor);
+    const end = row + rows;
+    if (Math.floor(row / matrixRows) !== Math.floor((end - 1) / matrixRows)) {
+      const first = (Math.floor(row / matrixRows) + 1) * matrixRows - row;
+      const both = [await this.read(name, row, first), await this.read(name, row + first, rows - first)];
+      const joined = new Float32Array(rows * columns);
+      let at = 0;
+      for (const part of both) {
+        joined.set(part, at);
+        at += part.length;
+      }
+      return joined;
+    }
+    const from = Math.floor(row / rowUnit) * rowUnit;
+    const to = Math.min(all, Math.ceil(end / rowUnit) * rowUnit);
+    const floats = await this.#rowsOf(tensor, from, to - from, columns);
+    return from === row && to === end ? floats : floats.slice((row - from) * columns, (end - from) * columns);
+  }
+
+  /** Reads rows at which a tensor can be cut. */
+  async #rowsOf(tensor: LogicalTensor, row: number, rows: number, columns: number): Promise<Float32Array<ArrayBuffer>> {
     const bytes = rows * columns * 4;
     try {
       const { output } = await this.#runner.run({

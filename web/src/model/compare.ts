@@ -98,7 +98,7 @@ function obstacle(pair: TensorPair): Omit<SkippedTensor, 'name'> | undefined {
 /** The converted model; undefined if it cannot be converted. Its tensors are then compared by their own names. */
 async function convertedIfPossible(converter: Converter, { model, beside }: Opened): Promise<Converted | undefined> {
   try {
-    return await converter.convert(model, beside, { missingBytes: 'keep' });
+    return await converter.convert(model, beside, { missingBytes: 'keep', requantize: true });
   } catch (error) {
     if (error instanceof ScalepointError && error.code !== 'IO') return undefined;
     throw error;

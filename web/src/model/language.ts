@@ -75,8 +75,9 @@ async function contentsOf({ format, model, beside }: Opened): Promise<LanguageCo
     };
   }
   for (const converter of convertersFrom(format.name)) {
-    const contents: Converted['contents'] = (await converter.convert(model, beside, { missingBytes: 'keep' }))
-      ?.contents;
+    const contents: Converted['contents'] = (
+      await converter.convert(model, beside, { missingBytes: 'keep', requantize: true })
+    )?.contents;
     if (contents === undefined) continue;
     const { view, sources } = contents;
     return {

@@ -19,7 +19,9 @@ export { languageArchitectures };
 /** The architecture of a language model, in llama.cpp's spelling, and its number of experts; undefined for other models. */
 async function architectureOf({ format, model, beside }: Opened): Promise<readonly [string, unknown] | undefined> {
   for (const converter of convertersFrom(format.name)) {
-    const converted = await converter.convert(model, beside, { missingBytes: 'keep' }).catch(() => undefined);
+    const converted = await converter
+      .convert(model, beside, { missingBytes: 'keep', requantize: true })
+      .catch(() => undefined);
     if (converted === undefined) continue;
     const { architecture, contents } = converted;
     return [architecture, contents?.view.metadata[`${architecture}.expert_count`]];

@@ -71,17 +71,19 @@ export interface Quantized {
  * @param before the given content
  * @param addition the entry to add; undefined to add nothing
  * @param isCopy true if the result holds the codes that the given content describes
+ * @param decoded methods of quantization of weights that were decoded
  */
 function contentOf(
   sidecar: Sidecar,
   before: unknown,
   addition: FilePlan['sidecars'][number] | undefined,
   isCopy: boolean,
+  decoded: readonly string[] | undefined,
 ): unknown {
-  if (addition !== undefined) return sidecar.merge(before ?? {}, addition.value, addition.also);
+  if (addition !== undefined) return sidecar.merge(before ?? {}, addition.value, addition.also, decoded);
   if (before === undefined || isCopy) return before;
   // Drop an entry that describes codes of another method, which the result does not hold.
-  sidecar.merge(before, {});
+  sidecar.merge(before, {}, {}, decoded);
   return sidecar.without(before);
 }
 
@@ -94,7 +96,7 @@ function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): R
     if (sidecar === undefined) continue;
     const addition = plan.sidecars.find((planned) => planned.option === option);
     const before = given[option];
-    const content = contentOf(sidecar, before, addition, choices.to === 'copy' && sidecar.fits(types));
+    const content = contentOf(sidecar, before, addition, choices.to === 'copy' && sidecar.fits(types), plan.decoded);
     if (content !== undefined) contents[option] = content;
   }
   return contents;

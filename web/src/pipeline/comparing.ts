@@ -1,13 +1,12 @@
 /** Compares tensors of two models: decodes both, and adds up the errors. */
 import type { Rectangle } from '../codecs/codec.js';
 import { elementsOf, rectanglesOf } from '../codecs/elements.js';
-import { codecOf } from '../codecs/registry.js';
 import { sumCount } from '../core/measure.js';
 import type { ByteSource } from '../files/bytes.js';
 import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { runSteps } from './engine.js';
 import { TensorProgress } from './progress.js';
-import { rectangleInput } from './rectangle-input.js';
+import { gridOf, rectangleInput } from './rectangle-input.js';
 import { type WorkOptions, withRunner } from './start.js';
 import type { Steps } from './steps.js';
 
@@ -29,11 +28,7 @@ function elementBytes({ parts }: LogicalTensor): number {
 
 /** Cuts a pair into rectangles at which both tensors can be cut. */
 function rectanglesOfPair(pair: TensorPair): Iterable<Rectangle> {
-  const { shape } = pair[0];
-  return rectanglesOf(
-    elementsOf(shape),
-    pair.map(({ form }) => codecOf(form).grid(shape, form)),
-  );
+  return rectanglesOf(elementsOf(pair[0].shape), pair.map(gridOf));
 }
 
 /** The tasks of all pairs. @param firstFileOfB count of the files of the first model */

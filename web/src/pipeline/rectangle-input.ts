@@ -1,6 +1,6 @@
 /** The bytes of a rectangle of a tensor in its files. */
-import type { Rectangle } from '../codecs/codec.js';
-import { elementsOf } from '../codecs/elements.js';
+import type { Grid, Rectangle } from '../codecs/codec.js';
+import { elementsOf, multipleOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { Gathered, LogicalTensor } from '../formats/format.js';
 import type { InputPart, TileInput } from '../runner/task.js';
@@ -38,9 +38,45 @@ function gatheredParts(
   return inputs;
 }
 
+/** Where the stored form of a tensor can be cut. */
+export function gridOf({ shape, form, parts, gathered }: LogicalTensor): Grid {
+  const { codedParts } = gathered ?? {};
+  const stacked = codedParts === undefined ? 1 : parts.length / codedParts;
+  const rows = elementsOf(shape.slice(0, -1)) / stacked;
+  const one = stacked === 1 ? shape : [rows, ...shape.slice(-1)];
+  const grid = codecOf(form).grid(one, form);
+  if (stacked === 1 && form.headRows === undefined) return grid;
+  return {
+    ...grid,
+    rows: rows * stacked,
+    rowUnit: multipleOf([grid.rowUnit, form.headRows ?? 1]),
+    ...(stacked === 1 ? {} : { matrixRows: rows }),
+  };
+}
+
+/** The part of one of several stacked weights with codes. The rectangle lies in it. */
+function stackedParts(
+  { shape, form, parts }: LogicalTensor,
+  codedParts: number,
+  rectangle: Rectangle,
+  firstFile: number,
+): InputPart[] {
+  const rows = elementsOf(shape.slice(0, -1)) / (parts.length / codedParts);
+  const index = Math.floor(rectangle.row / rows);
+  const codec = codecOf(form);
+  const within = { ...rectangle, row: rectangle.row - index * rows };
+  return parts.slice(index * codedParts, (index + 1) * codedParts).map(({ role, tensor }) => {
+    const { offset, bytes, count, stride } = codec.runs([rows, rectangle.width], form, role, within);
+    return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
+  });
+}
+
 /** A rectangle of a stored tensor as the input of a tile. @param firstFile added to file numbers, for the second of two models */
 export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firstFile = 0): TileInput {
   const { shape, form, parts, gathered } = source;
+  if (gathered?.codedParts !== undefined) {
+    return { form, parts: stackedParts(source, gathered.codedParts, rectangle, firstFile) };
+  }
   if (gathered !== undefined) return { form, parts: gatheredParts(source, gathered, rectangle, firstFile) };
   const codec = codecOf(form);
   const inputs = parts.map(({ role, tensor }) => {

@@ -17,7 +17,7 @@ import {
   type TileInput,
 } from '../runner/task.js';
 import { CachedRectangles } from './cached-rectangles.js';
-import { rectangleInput } from './rectangle-input.js';
+import { gridOf, rectangleInput } from './rectangle-input.js';
 
 /** Where a part of a tensor begins: in a file of the result, or in memory that is written later. */
 export interface OutputPlace {
@@ -204,7 +204,7 @@ export class TileCutter {
     const { source, form } = tensor;
     if (elementsOf(source.shape) === 0) return;
     const prefersWide = source.parts.some(({ tensor: { file } }) => this.#isFar(file));
-    const stored = { ...codecOf(source.form).grid(source.shape, source.form), prefersWide };
+    const stored = { ...gridOf(source), prefersWide };
     const cuts = codecOf(form).cuts(source.shape, form, roles, stored);
     // Cache inputs only if a later tile reads them again.
     const cache = roles.includes(tensor.parts[0]?.role as Role) ? new CachedRectangles(tensor) : undefined;

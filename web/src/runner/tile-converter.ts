@@ -72,7 +72,21 @@ function firstOf(parts: StoredTile['parts']): number {
 function floats(core: Core, arena: Arena, form: Form, stored: StoredTile): number {
   const codec = codecOf(form);
   if (codec.decode === undefined) throw new Error(`${codec.id} cannot be read as floats`);
-  return codec.decode(core, stored, form, arena);
+  const restored = codec.decode(core, stored, form, arena);
+  return form.headRows === undefined ? restored : movedRows(core, arena, restored, stored, form.headRows);
+}
+
+/** Copies restored rows to their places in heads of `head` rows. Returns the address of the copy. */
+function movedRows(core: Core, arena: Arena, from: number, { rows, columns }: StoredTile, head: number): number {
+  const to = arena.take(4 * rows * columns);
+  const { HEAPF32 } = core.module;
+  for (let row = 0; row < rows; row++) {
+    const i = row % head;
+    const stored = row - i + (i % 2) * (head / 2) + (i >> 1);
+    const at = from / 4 + stored * columns;
+    HEAPF32.copyWithin(to / 4 + row * columns, at, at + columns);
+  }
+  return to;
 }
 
 /** The memory of inputs that similar tasks share. */

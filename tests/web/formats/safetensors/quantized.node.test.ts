@@ -23,18 +23,18 @@ const scale = (...shape: number[]): TestTensor => weights('F32', shape, 9);
 
 /** Contents of quantized models, by the tool that made them. */
 const strangers: Record<string, { tensors: Record<string, TestTensor>; by: string }> = {
-  GPTQ: {
+  'GPTQ of 5 bits': {
     tensors: {
-      'a.qweight': raw('I32', [4, 32], 512),
-      'a.qzeros': raw('I32', [1, 4], 16),
+      'a.qweight': raw('I32', [5, 32], 640),
+      'a.qzeros': raw('I32', [1, 5], 20),
       'a.scales': weights('F16', [1, 32]),
       'a.g_idx': raw('I32', [32], 128),
     },
     by: 'GPTQ',
   },
-  AWQ: {
+  'AWQ by rows': {
     tensors: {
-      'a.qweight': raw('I32', [32, 4], 512),
+      'a.qweight': raw('I32', [16, 8], 512),
       'a.qzeros': raw('I32', [1, 4], 16),
       'a.scales': weights('F16', [1, 32]),
     },
@@ -50,7 +50,11 @@ const strangers: Record<string, { tensors: Record<string, TestTensor>; by: strin
     by: 'bitsandbytes',
   },
   'bitsandbytes, 8 bits': {
-    tensors: { 'a.weight': raw('I8', [16, 32], 512), 'a.SCB': scale(16) },
+    tensors: {
+      'a.weight': raw('I8', [16, 32], 512),
+      'a.SCB': scale(16),
+      'a.weight_format': { dtype: 'U8', shape: [1], data: Uint8Array.of(1) },
+    },
     by: 'bitsandbytes',
   },
   'float8 with a scale for each block': {
@@ -175,7 +179,7 @@ describe('a model that is quantized already', () => {
   });
 
   it('is copied with the configuration that its codes need', async () => {
-    const { tensors } = strangers.GPTQ as { tensors: Record<string, TestTensor> };
+    const { tensors } = strangers['GPTQ of 5 bits'] as { tensors: Record<string, TestTensor> };
     const gptq = { model_type: 'llama', quantization_config: { quant_method: 'gptq', bits: 4 } };
     const floats = safetensors({ 'a.weight': weights('F32', [16, 128]) });
     const { bytes, config } = await quantizeModel(floats, { to: 'int8', config: { model_type: 'llama' }, workers: 0 });

@@ -45,7 +45,7 @@ async function checkKind(folder: Folder, keys: Json): Promise<void> {
     ['text_config.', objectMember(keys, 'text_config')],
   ] as const) {
     const settings = member(from, 'quantization_config');
-    if (settings === undefined) continue;
+    if (settings === undefined || folder.isCoded) continue;
     const method = typeof settings === 'object' ? member(settings as Json, 'quant_method') : undefined;
     const named = typeof method === 'string' ? ` (${JSON.stringify(method.slice(0, 60))})` : '';
     unsupported(

@@ -11,33 +11,42 @@ export function checkConfig(config: unknown): void {
   throw typeError('config', ofType('object of a config.json'), config);
 }
 
-/** Values of `quant_method` whose weights are decoded here, so that a result may replace them. Layouts name theirs in `quantMethod`. */
-const replaced: readonly unknown[] = ['compressed-tensors'];
+/** The method by which a config.json says that its model is quantized; undefined if it does not name one. */
+function methodIn(config: Readonly<Record<string, unknown>>): unknown {
+  const method = (config.quantization_config as { quant_method?: unknown } | null | undefined)?.quant_method;
+  return method === undefined && 'quantization' in config ? 'mlx' : method;
+}
 
 /**
  * A model's config.json with the `quantization_config` as its last key, replacing one whose weights were decoded. The argument is not
  * changed.
  * @param also further keys
+ * @param decoded methods of the weights that were decoded, besides compressed-tensors
  * @throws TypeError if `config` is not an object; ScalepointError `BAD_FILE` if it describes a model quantized by another method
  */
 export function mergeConfig(
   config: unknown,
   quantizationConfig: Readonly<Record<string, unknown>>,
   also: Readonly<Record<string, unknown>> = {},
+  decoded: readonly string[] = [],
 ): Record<string, unknown> {
   checkConfig(config);
-  const { quantization_config: before, ...rest } = config as Record<string, unknown>;
-  const method = (before as { quant_method?: unknown } | null | undefined)?.quant_method;
-  if (before !== undefined && before !== null && !replaced.includes(method)) {
+  const whole = config as Record<string, unknown>;
+  const { quantization_config: before, ...rest } = whole;
+  const method = methodIn(whole);
+  if (before !== undefined && before !== null && method !== 'compressed-tensors' && !decoded.includes(String(method))) {
     const by = typeof method === 'string' ? `by ${quoted(method)}` : 'by a method that it does not name';
     throw new ScalepointError('BAD_FILE', `config: the model is quantized already, ${by}`);
   }
+  if (method === 'mlx') delete rest.quantization;
   return { ...rest, ...also, quantization_config: quantizationConfig };
 }
 
 /** A config.json without the `quantization_config`, or undefined if it has none. */
 function withoutEntry(config: unknown): Record<string, unknown> | undefined {
-  const { quantization_config: before, ...rest } = config as Record<string, unknown>;
+  const whole = config as Record<string, unknown>;
+  const { quantization_config: before, ...rest } = whole;
+  if (methodIn(whole) === 'mlx') delete rest.quantization;
   return before === undefined ? undefined : rest;
 }
 

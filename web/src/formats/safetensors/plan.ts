@@ -476,6 +476,7 @@ export function planSafetensors(
         planned.map(storedSize),
       ),
     ],
+    decoded: [...new Set(all.flatMap(({ form }) => layoutOf(form)?.quantMethods ?? []))],
     sidecars: isModel ? (layout?.sidecars(planned) ?? []) : [],
   };
 }

@@ -77,6 +77,7 @@ function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => b
       return tool('bitsandbytes');
     }
     if (last.endsWith('_blocks') && has(`${name.slice(0, -'_blocks'.length)}_scales`)) return tool('MXFP4');
+    if (last === 'weight' && dtype === 'U32' && among('scales')) return tool('MLX');
     if (last === '_data' && among('_scale')) return tool('optimum-quanto');
     if (last.endsWith('_qdata') && has(`${name.slice(0, -'_qdata'.length)}_scale`)) return tool('torchao');
     if (has(`${name}_scale`)) return { kind: 'compressed' };

@@ -39,7 +39,9 @@ function compareWithConfig(coded: readonly LogicalTensor[], config: Fields): Fin
       : [problemFound('noConfig', `config.json has no quantization_config, but ${counted(coded)} codes`)];
   }
   const { quant_method: method } = quantization;
-  const layout = layouts.find(({ quantMethod, verify }) => quantMethod === method && verify !== undefined);
+  const layout = layouts.find(
+    ({ quantMethods, verify }) => quantMethods?.includes(String(method)) && verify !== undefined,
+  );
   if (layout === undefined) {
     const text = `config.json names the method ${show(method)}, which is not known here and was not checked`;
     return [noteFound('unknownMethod', text, { method })];
@@ -67,8 +69,8 @@ export function verifySafetensors(
   tensors: readonly LogicalTensor[],
   { config }: SafetensorsSidecars,
 ): Finding[] {
-  // Files of some layouts describe their codes themselves.
-  const coded = tensors.filter(({ form }) => layoutOf(form)?.quantMethod !== undefined);
+  // Files of some layouts describe their codes themselves, and configurations of others are not compared.
+  const coded = tensors.filter(({ form }) => layoutOf(form)?.verify !== undefined);
   const found = [...strayParts(model, tensors), ...compareWithIndex(model)];
   if (config !== undefined) return [...found, ...compareWithConfig(coded, config)];
   if (coded.length === 0) return found;

@@ -132,8 +132,8 @@ export interface Layout {
   floats(form: Form): CastType;
   /** False if a weight cannot be cut into tiles for every target. @defaultValue true */
   canBeCut?(tensor: LogicalTensor): boolean;
-  /** `quant_method` of the quantization_config in config.json, if it has one. */
-  readonly quantMethod?: string;
+  /** Values of `quant_method` in the quantization_config of config.json, if it has one; `mlx` for one beside a `quantization`. */
+  readonly quantMethods?: readonly string[];
   /** Compares its weights with the quantization_config of its method. */
   verify?(coded: readonly LogicalTensor[], quantization: Fields): readonly Finding[];
   readonly writer?: LayoutWriter;

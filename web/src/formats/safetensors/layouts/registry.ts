@@ -2,11 +2,20 @@
 import type { Form } from '../../../codecs/codec.js';
 import type { LogicalTensor } from '../../format.js';
 import { codesOf } from '../targets.js';
+import { bitsAndBytesLayout } from './bitsandbytes.js';
 import { comfyLayout } from './comfy/layout.js';
 import { compressedTensorsLayout } from './compressed-tensors/layout.js';
+import { gptqLayout } from './gptq.js';
 import type { Layout, SafetensorsChoices } from './layout.js';
+import { mlxLayout } from './mlx/layout.js';
 
-export const layouts: readonly Layout[] = [comfyLayout, compressedTensorsLayout];
+export const layouts: readonly Layout[] = [
+  gptqLayout,
+  bitsAndBytesLayout,
+  mlxLayout,
+  comfyLayout,
+  compressedTensorsLayout,
+];
 
 const byCodec = new Map(layouts.flatMap((layout) => layout.codecs.map((codec): [string, Layout] => [codec, layout])));
 

@@ -80,7 +80,7 @@ export const compressedTensorsLayout: Layout = {
   find: findCompressed,
   floats: (form) => (form as CompressedForm).scale,
   canBeCut,
-  quantMethod: 'compressed-tensors',
+  quantMethods: ['compressed-tensors'],
   verify: verifyCompressed,
   writer: {
     stores: ['integers', 'floats'],

@@ -1,0 +1,13 @@
+/** The layouts of GPTQ and AWQ, which loaders of every age read. */
+import type { GptqForm } from '../../../codecs/gptq.js';
+import { canCutGptq, findGptq } from './gptq-find.js';
+import type { Layout } from './layout.js';
+
+export const gptqLayout: Layout = {
+  label: 'GPTQ or AWQ',
+  codecs: ['gptq'],
+  quantMethods: ['gptq', 'awq'],
+  find: findGptq,
+  floats: (form) => (form as GptqForm).scale,
+  canBeCut: canCutGptq,
+};

@@ -1,0 +1,12 @@
+/** The layout of MLX, as mlx-lm stores models. */
+import type { MlxForm } from '../../../../codecs/mlx.js';
+import type { Layout } from '../layout.js';
+import { findMlx } from './find.js';
+
+export const mlxLayout: Layout = {
+  label: 'MLX',
+  codecs: ['mlx'],
+  quantMethods: ['mlx'],
+  find: findMlx,
+  floats: (form) => (form as MlxForm).scale,
+};
