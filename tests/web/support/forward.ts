@@ -30,6 +30,22 @@ export interface Decoder {
   readonly usedExperts?: number;
   /** Names of a layer's experts and their router. */
   readonly experts?: { readonly router: string; readonly expert: (e: number) => readonly [string, string, string] };
+  /** How the shares of experts are found, if not by the softmax over the scores of the chosen ones. */
+  readonly shares?: {
+    /** `chosen`: as above; `all`: by the softmax over all scores; `sigmoid`: each by itself. */
+    readonly of: 'chosen' | 'all' | 'sigmoid';
+    /** True if they are divided by their sum. */
+    readonly normalized?: boolean;
+    readonly factor?: number;
+    /** Name of what is added to the shares where experts are chosen. */
+    readonly bias?: string;
+  };
+  /** Names of the experts that all tokens pass, and of their gate, which is a sigmoid. */
+  readonly shared?: readonly [gate: string, up: string, down: string];
+  readonly sharedFused?: readonly [gateAndUp: string, down: string];
+  readonly sharedGate?: string;
+  /** Name of gates and ups of all experts in one tensor, and of their downs. */
+  readonly stacked?: readonly [gateAndUp: string, down: string];
   /** Called with the inputs of each expert's matrix. */
   readonly reached?: (name: string, x: Float64Array) => void;
   /** The head's name, if it is not the embedding. */
@@ -263,7 +279,8 @@ function attention(read: Reader, model: Decoder, prefix: string, layer: number, 
 const plusOf = ({ gemma = false, normPlus = gemma ? 1 : 0 }: Decoder) => normPlus;
 
 function feedForward(read: Reader, model: Decoder, prefix: string, x: Vector): Vector {
-  if (model.experts !== undefined) return mixture(read, model, prefix, x);
+  if (model.experts !== undefined && read.has(`${prefix}${model.experts.router}.weight`))
+    return mixture(read, model, prefix, x);
   const act = model.act ?? (model.gemma ? gelu : silu);
   if (model.mlp !== undefined) {
     const { gate, up, down } = model.mlp;
@@ -283,20 +300,58 @@ function feedForward(read: Reader, model: Decoder, prefix: string, x: Vector): V
   return read.linear(`${prefix}mlp.down_proj`, multiply(act(gate!), up!));
 }
 
-/** The best experts, weighted by the softmax over their own scores. */
-function mixture(read: Reader, { experts, usedExperts, reached }: Decoder, prefix: string, x: Vector): Vector {
+/** A matrix among those of a tensor, times a vector. */
+function oneOf(read: Reader, name: string, index: number, x: Vector): Vector {
+  const { shape, values } = read.get(name);
+  const [, rows, columns] = shape as [number, number, number];
+  return Float64Array.from({ length: rows }, (_, r) => {
+    const at = (index * rows + r) * columns;
+    return x.reduce((sum, v, c) => sum + v * values[at + c]!, 0);
+  });
+}
+
+/** The output of an expert. */
+function expertOf(read: Reader, { experts, stacked, reached }: Decoder, prefix: string, e: number, x: Vector): Vector {
+  if (stacked !== undefined) {
+    const both = oneOf(read, prefix + stacked[0], e, x);
+    const half = both.length / 2;
+    return oneOf(read, prefix + stacked[1], e, multiply(silu(both.slice(0, half)), both.slice(half)));
+  }
+  const [gate, up, down] = experts!.expert(e).map((name) => prefix + name);
+  const inner = multiply(silu(read.linear(gate!, x)), read.linear(up!, x));
+  reached?.(gate!, x);
+  reached?.(down!, inner);
+  return read.linear(down!, inner);
+}
+
+/** The best experts, weighted by their shares, and those that all tokens pass. */
+function mixture(read: Reader, model: Decoder, prefix: string, x: Vector): Vector {
+  const { experts, usedExperts, shares: wish = { of: 'chosen' }, shared, sharedFused, sharedGate } = model;
   const scores = read.linear(`${prefix}${experts!.router}`, x);
-  const best = [...scores.keys()].sort((a, b) => scores[b]! - scores[a]!).slice(0, usedExperts);
-  const shares = softmax(best.map((e) => scores[e]!));
-  return best
-    .map((e, i) => {
-      const [gate, up, down] = experts!.expert(e).map((name) => prefix + name);
-      const inner = multiply(silu(read.linear(gate!, x)), read.linear(up!, x));
-      reached?.(gate!, x);
-      reached?.(down!, inner);
-      return read.linear(down!, inner).map((v) => v * shares[i]!);
-    })
-    .reduce(add);
+  const sigmoid = (v: number) => 1 / (1 + Math.exp(-v));
+  const all = wish.of === 'sigmoid' ? [...scores].map(sigmoid) : wish.of === 'all' ? softmax([...scores]) : [...scores];
+  const bias = wish.bias === undefined ? undefined : read.get(prefix + wish.bias).values;
+  const rank = (e: number) => all[e]! + (bias?.[e] ?? 0);
+  const best = [...all.keys()].sort((a, b) => rank(b) - rank(a)).slice(0, usedExperts);
+  const chosen = best.map((e) => all[e]!);
+  const sum = wish.normalized === true ? chosen.reduce((a, b) => a + b, 0) : 1;
+  const shares = wish.of === 'chosen' ? softmax(chosen) : chosen.map((v) => (v / sum) * (wish.factor ?? 1));
+  const routed = best.map((e, i) => expertOf(read, model, prefix, e, x).map((v) => v * shares[i]!)).reduce(add);
+  let common: Vector | undefined;
+  if (shared !== undefined) {
+    const [gate, up, down] = shared.map((name) => prefix + name);
+    common = read.linear(down!, multiply(silu(read.linear(gate!, x)), read.linear(up!, x)));
+  } else if (sharedFused !== undefined) {
+    const both = read.linear(prefix + sharedFused[0], x);
+    const half = both.length / 2;
+    common = read.linear(prefix + sharedFused[1], multiply(silu(both.slice(0, half)), both.slice(half)));
+  }
+  if (common === undefined) return routed;
+  const opened = sharedGate === undefined ? 1 : sigmoid(read.linear(prefix + sharedGate, x)[0]!);
+  return add(
+    routed,
+    common.map((v) => v * opened),
+  );
 }
 
 /** Names of the norms of Llama, or of Gemma 2 and 3. */

@@ -8,12 +8,15 @@ import { show } from '../../core/show.js';
 import { type Config, readRope } from './config.js';
 import { denseReaders } from './dense.js';
 import { badFolderFile, unsupported } from './errors.js';
+import { expertReaders } from './experts.js';
 import {
+  areStacked,
   biased,
   checkDecoder,
   checkLayers,
   decoder,
   expertCounts,
+  expertSizes,
   type Model,
   never,
   none,
@@ -24,6 +27,7 @@ import {
 import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
 import * as tables from './tables.js';
 import { withoutModel } from './tables-dense.js';
+import { qwen2moe as qwen2moeTable } from './tables-experts.js';
 import type { Sizes, TensorTable } from './tensors.js';
 
 const file = 'config.json';
@@ -79,11 +83,11 @@ function smollm3(read: Read): Model {
   return { ...llama(read, tables.smollm3), architecture: 'smollm3' };
 }
 
-function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen3moe', table: TensorTable): Model {
+function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen2moe' | 'qwen3moe', table: TensorTable): Model {
   const { config, rope, notes } = read;
   checkDecoder(read);
   config.only('hidden_act', 'silu');
-  if (architecture !== 'qwen2') config.only('attention_bias', false);
+  if (architecture.startsWith('qwen3')) config.only('attention_bias', false);
   const { hyper, sizes } = decoder(read);
   checkLayers(read, sizes.layers, never);
   return {
@@ -97,20 +101,41 @@ function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen3moe', table: T
   };
 }
 
-function qwen3moe(read: Read): Model {
-  const { config, notes } = read;
+/** Fails unless each layer has experts. */
+function checkSparse({ config }: Read): void {
   config.only('decoder_sparse_step', 1);
-  config.only('norm_topk_prob', true);
   const dense = config.get('mlp_only_layers');
   if (Array.isArray(dense) && dense.length > 0)
     unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
-  const model = qwen(read, 'qwen3moe', tables.qwen3moe);
-  const [experts, usedExperts] = expertCounts(
-    config,
-    config.stated('num_experts') === undefined && config.stated('num_local_experts') !== undefined
-      ? 'num_local_experts'
-      : 'num_experts',
-  );
+}
+
+function qwenExpertCounts({ config }: Read): [experts: number, used: number] {
+  const other = config.stated('num_experts') === undefined && config.stated('num_local_experts') !== undefined;
+  return expertCounts(config, other ? 'num_local_experts' : 'num_experts');
+}
+
+function qwen2moe(read: Read): Model {
+  const { config } = read;
+  checkSparse(read);
+  config.only('norm_topk_prob', false);
+  config.only('qkv_bias', true);
+  const model = qwen(read, 'qwen2moe', qwen2moeTable(areStacked(read)));
+  const [experts, usedExperts] = qwenExpertCounts(read);
+  const expertFeedForward = config.whole('moe_intermediate_size');
+  const sharedFeedForward = config.whole('shared_expert_intermediate_size');
+  return {
+    ...model,
+    hyper: { ...model.hyper, experts, usedExperts, expertFeedForward, sharedFeedForward },
+    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward, sharedFeedForward) },
+  };
+}
+
+function qwen3moe(read: Read): Model {
+  const { config, notes } = read;
+  checkSparse(read);
+  config.only('norm_topk_prob', true);
+  const model = qwen(read, 'qwen3moe', tables.qwen3moe(areStacked(read)));
+  const [experts, usedExperts] = qwenExpertCounts(read);
   const expertFeedForward = config.whole('moe_intermediate_size');
   if (config.get('norm_topk_prob') === undefined) {
     const text = 'norm_topk_prob is missing in config.json; llama.cpp normalizes the weights of the chosen experts';
@@ -119,7 +144,7 @@ function qwen3moe(read: Read): Model {
   return {
     ...model,
     hyper: { ...model.hyper, experts, usedExperts, expertFeedForward },
-    sizes: { ...model.sizes, experts, expertFeedForward },
+    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward) },
   };
 }
 
@@ -243,7 +268,7 @@ function phi3(read: Read): Model {
 function encoderSizes(layers: number, hidden: number, heads: number, feedForward: number) {
   if (hidden % heads !== 0) badFolderFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
   const head = hidden / heads;
-  const sizes = { layers, hidden, heads, keyHeads: heads, head, queries: hidden, keys: hidden };
+  const sizes = { layers, hidden, twoHidden: 2 * hidden, heads, keyHeads: heads, head, queries: hidden, keys: hidden };
   return { ...sizes, together: 3 * hidden, feedForward, twoFeedForward: 2 * feedForward };
 }
 
@@ -333,6 +358,7 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   SmolLM3ForCausalLM: smollm3,
   Qwen2ForCausalLM: (read) => qwen(read, 'qwen2', tables.qwen2),
   Qwen3ForCausalLM: (read) => qwen(read, 'qwen3', tables.qwen3),
+  Qwen2MoeForCausalLM: qwen2moe,
   Qwen3MoeForCausalLM: qwen3moe,
   Gemma2ForCausalLM: gemma2,
   Gemma3ForCausalLM: (read) => gemma3(read),
@@ -343,6 +369,7 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   BertForMaskedLM: bert,
   NomicBertModel: nomicBert,
   ...denseReaders,
+  ...expertReaders,
 };
 
 /** The names that config.json may have under `architectures`. */

@@ -128,7 +128,7 @@ function mistral3(read: Read): Model {
   };
 }
 
-function granite(read: Read): Model {
+export function granite(read: Read): Model {
   const { config, rope } = read;
   checkDecoder(read);
   config.only('hidden_act', 'silu');

@@ -28,6 +28,26 @@ export interface Hyper {
   experts?: number;
   usedExperts?: number;
   expertFeedForward?: number;
+  /** Groups that experts are divided into, and those that a token uses. */
+  expertGroups?: number;
+  usedGroups?: number;
+  /** Rows of the experts that all tokens pass, together, and the number of these experts. */
+  sharedFeedForward?: number;
+  sharedExperts?: number;
+  /** Layers without experts, before those with some. */
+  denseLayers?: number;
+  /** Each n-th layer has experts. */
+  expertStep?: number;
+  /** How scores become shares: 1 by a softmax, 2 by a sigmoid. */
+  gating?: number;
+  /** Factor of the shares of experts, and true if they are divided by their sum. */
+  expertScale?: number;
+  normalizesExperts?: boolean;
+  /** Layers behind the last one that predict further tokens. */
+  nextLayers?: number;
+  /** Numbers of experts, for architectures that state them behind other keys. */
+  lateExperts?: number;
+  lateUsedExperts?: number;
   /** Elements of a head, if the config states it. */
   head?: number;
   vocabulary?: number;
@@ -92,6 +112,8 @@ const common: readonly HyperKey[] = [
   ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
   ['expert_count', 'u32', 'experts'],
   ['expert_used_count', 'u32', 'usedExperts'],
+  ['expert_group_count', 'u32', 'expertGroups'],
+  ['expert_group_used_count', 'u32', 'usedGroups'],
   ...headLengths,
 ];
 
@@ -123,6 +145,19 @@ const lateRopeType: HyperKey = ['rope.scaling.type', 'string', 'lateRopeType'];
 const lateRopeFactor: HyperKey = ['rope.scaling.factor', 'f32', 'lateRopeFactor'];
 const logitScale: HyperKey = ['logit_scale', 'f32', 'logitScale'];
 
+const expertFeedForward: HyperKey = ['expert_feed_forward_length', 'u32', 'expertFeedForward'];
+const sharedFeedForward: HyperKey = ['expert_shared_feed_forward_length', 'u32', 'sharedFeedForward'];
+const sharedExperts: HyperKey = ['expert_shared_count', 'u32', 'sharedExperts'];
+const denseLayers: HyperKey = ['leading_dense_block_count', 'u32', 'denseLayers'];
+
+const graniteKeys: readonly HyperKey[] = [
+  ...llamaKeys,
+  ['attention.scale', 'f32', 'attentionScale'],
+  ['embedding_scale', 'f32', 'embeddingScale'],
+  ['residual_scale', 'f32', 'residualScale'],
+  logitScale,
+];
+
 /** Keys of Gemma 1, which Gemma 2 begins with. */
 const gemmaKeys: readonly HyperKey[] = [
   ['context_length', 'u32', 'context'],
@@ -142,7 +177,7 @@ const entries = {
   smollm3: llamaKeys,
   qwen2: pooled,
   qwen3: pooled,
-  qwen3moe: [...common, ['expert_feed_forward_length', 'u32', 'expertFeedForward']],
+  qwen3moe: [...common, expertFeedForward],
   gemma: gemmaKeys,
   gemma2: [
     ...gemmaKeys,
@@ -157,12 +192,30 @@ const entries = {
     ['rope.scaling.yarn_log_multiplier', 'f32', 'yarnLogMultiplier'],
     ['attention.temperature_scale', 'f32', 'temperatureScale'],
   ],
-  granite: [
-    ...llamaKeys,
-    ['attention.scale', 'f32', 'attentionScale'],
-    ['embedding_scale', 'f32', 'embeddingScale'],
-    ['residual_scale', 'f32', 'residualScale'],
-    logitScale,
+  granite: graniteKeys,
+  granitemoe: [...graniteKeys, sharedFeedForward],
+  qwen2moe: [...common, expertFeedForward, sharedFeedForward],
+  olmoe: common,
+  glm4moe: [
+    ...common,
+    ropeDimensions,
+    expertFeedForward,
+    sharedExperts,
+    denseLayers,
+    ['expert_gating_func', 'u32', 'gating'],
+    ['expert_weights_scale', 'f32', 'expertScale'],
+    ['expert_weights_norm', 'bool', 'normalizesExperts'],
+    ['nextn_predict_layers', 'u32', 'nextLayers'],
+  ],
+  'ernie4_5-moe': [
+    ...common,
+    ['expert_count', 'u32', 'lateExperts'],
+    ['expert_used_count', 'u32', 'lateUsedExperts'],
+    ['interleave_moe_layer_step', 'u32', 'expertStep'],
+    denseLayers,
+    expertFeedForward,
+    sharedExperts,
+    sharedFeedForward,
   ],
   olmo: [
     ...common,

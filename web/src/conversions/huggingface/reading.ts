@@ -41,7 +41,31 @@ export interface Read {
 }
 
 /** Zero for sizes that an architecture lacks. */
-export const none = { experts: 0, expertFeedForward: 0, sharedFeedForward: 0, positions: 0, tokenTypes: 0 };
+export const none = {
+  experts: 0,
+  expertFeedForward: 0,
+  twoExpertFeedForward: 0,
+  sharedFeedForward: 0,
+  twoSharedFeedForward: 0,
+  positions: 0,
+  tokenTypes: 0,
+};
+
+/** Sizes of experts. */
+export function expertSizes(experts: number, expertFeedForward: number, sharedFeedForward = 0) {
+  return {
+    experts,
+    expertFeedForward,
+    twoExpertFeedForward: 2 * expertFeedForward,
+    sharedFeedForward,
+    twoSharedFeedForward: 2 * sharedFeedForward,
+  };
+}
+
+/** True if the experts of a layer are stacked in one tensor. */
+export function areStacked({ names }: Read): boolean {
+  return names.some((name) => name.endsWith('.mlp.experts.gate_up_proj'));
+}
 
 export function vocabularyOf({ config, embeddingRows }: Read): number {
   return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFolderFile(file, 'vocab_size is missing');
@@ -94,6 +118,7 @@ export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: H
     sizes: {
       layers,
       hidden,
+      twoHidden: 2 * hidden,
       heads,
       keyHeads,
       head,

@@ -11,6 +11,7 @@ export interface Sizes {
   readonly layers: number;
   /** Elements of a token's vector. */
   readonly hidden: number;
+  readonly twoHidden: number;
   readonly vocabulary: number;
   readonly heads: number;
   readonly keyHeads: number;
@@ -26,8 +27,11 @@ export interface Sizes {
   readonly twoFeedForward: number;
   readonly experts: number;
   readonly expertFeedForward: number;
+  /** Gate and up of an expert in one matrix. */
+  readonly twoExpertFeedForward: number;
   /** Rows of the experts that all tokens pass, together. */
   readonly sharedFeedForward: number;
+  readonly twoSharedFeedForward: number;
   readonly positions: number;
   readonly tokenTypes: number;
 }
@@ -56,8 +60,8 @@ export interface Row {
   readonly to: string;
   /** Shape of the weight in the folder, row-major. A bias has the first dimension. */
   readonly shape: readonly Size[];
-  /** Name of the weight behind `from` and `to`. @defaultValue '.weight' */
-  readonly ending?: '';
+  /** Set if the name in the folder is whole, without `.weight`: ending of the name in GGUF. */
+  readonly whole?: '.weight' | '.bias';
   /** Set if its rows are divided between tensors. All windows of a share have the same number of rows. */
   readonly shares?: readonly Share[];
   /** The size that `#` counts up to. @defaultValue 'experts' */
@@ -121,8 +125,9 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
   const all = new Map<string, ExpectedTensor>();
   const put = (row: Row, from: string, to: string, expert?: number) => {
     const shape = row.shape.map((size) => sizeOf(size, sizes));
-    const ending = row.ending ?? '.weight';
-    all.set(`${from}${ending}`, { to: `${to}.weight`, shape, required: row.optional !== true, row, expert });
+    const { whole } = row;
+    const name = whole === undefined ? `${from}.weight` : from;
+    all.set(name, { to: `${to}${whole ?? '.weight'}`, shape, required: row.optional !== true, row, expert });
     const bias = row.bias ?? 'never';
     if (bias !== 'never')
       all.set(`${from}.bias`, {
@@ -234,6 +239,14 @@ function plural(layers: number, experts: number): string {
   return `num_hidden_layers ${layers}${experts === 0 ? '' : ` with ${experts} tensors of experts each`}`;
 }
 
+/** Tensors of all stacks of a model. */
+function stackedTensors(stacks: readonly Row[], sizes: Sizes): number {
+  let sum = 0;
+  for (const row of stacks)
+    for (let i = 0; i < sizes.layers; i++) if (row.only?.(i) !== false) sum += stackOf(row, sizes);
+  return sum;
+}
+
 /** Names, by number, of the experts whose tensors become one. */
 type Stack = (string | undefined)[];
 
@@ -251,9 +264,9 @@ export function recipes(
 ): readonly Recipe[] {
   const assumed = defaults.length === 0 ? '' : `; missing keys have defaults: ${defaults.join(', ')}`;
   // Reject absurd sizes before a table is built for them: every layer has more tensors than these.
-  const stacks = table.layer.filter(({ from, only }) => from.includes('#') && only === undefined);
+  const stacks = table.layer.filter(({ from }) => from.includes('#'));
   const experts = stacks.reduce((sum, row) => sum + stackOf(row, sizes), 0);
-  if (sizes.layers * (1 + experts) > tensors.length)
+  if (sizes.layers > tensors.length || stackedTensors(stacks, sizes) + sizes.layers > tensors.length)
     badFolderFile(
       'config.json',
       `there are only ${tensors.length} tensors, too few for ${plural(sizes.layers, experts)}${assumed}`,

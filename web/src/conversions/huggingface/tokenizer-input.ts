@@ -34,4 +34,4 @@ export interface Tokenizer {
 }
 
 /** Architectures whose converter writes add_prefix_space of tokenizer_config.json in front of the vocabulary. */
-export const statesPrefix: readonly string[] = ['llama', 'mistral3', 'granite'];
+export const statesPrefix: readonly string[] = ['llama', 'mistral3', 'granite', 'granitemoe'];
