@@ -93,8 +93,13 @@ export interface Decoder {
     readonly frequencies?: (frequencies: readonly number[]) => readonly number[];
     readonly factor: number;
   };
-  /** Name of the matrix that holds gate and up. */
+  /** Name of the matrix that holds gate and up, and of the one behind it. */
   readonly fusedName?: string;
+  readonly fusedDown?: string;
+  /** Name of the matrix that holds all queries, keys and values. */
+  readonly togetherName?: string;
+  /** Name of a norm behind the embedding. */
+  readonly embeddingNorm?: string;
   /** True if queries see later tokens, too. */
   readonly bothSides?: boolean;
   /** A factor of the queries of a position. */
@@ -256,9 +261,10 @@ function attention(read: Reader, model: Decoder, prefix: string, layer: number, 
       const all = slices(read.linear(`${prefix}${model.grouped}`, one), head);
       return [0, 1, 2].map((part) => joined(all.filter((_, i) => i % 3 === part)));
     }
-    if (!read.has(`${prefix}qkv_proj.weight`))
+    const together = `${prefix}${model.togetherName ?? 'qkv_proj'}`;
+    if (!read.has(`${together}.weight`))
       return ['q', 'k', 'v'].map((name) => bound(read.linear(`${prefix}${name}_proj`, one)));
-    const all = read.linear(`${prefix}qkv_proj`, one);
+    const all = read.linear(together, one);
     return [all.slice(0, width.q), all.slice(width.q, width.q + width.k), all.slice(width.q + width.k)];
   });
   const window = model.window?.(layer) ?? Infinity;
@@ -294,7 +300,10 @@ function feedForward(read: Reader, model: Decoder, prefix: string, x: Vector): V
   if (read.has(`${fused}.weight`)) {
     const both = read.linear(fused, x);
     const half = both.length / 2;
-    return read.linear(`${prefix}mlp.down_proj`, multiply(act(both.slice(0, half)), both.slice(half)));
+    return read.linear(
+      `${prefix}${model.fusedDown ?? 'mlp.down_proj'}`,
+      multiply(act(both.slice(0, half)), both.slice(half)),
+    );
   }
   const [gate, up] = ['gate', 'up'].map((name) => read.linear(`${prefix}mlp.${name}_proj`, x));
   return read.linear(`${prefix}mlp.down_proj`, multiply(act(gate!), up!));
@@ -367,7 +376,7 @@ export function decoderStates(weights: Weights, model: Decoder, tokens: readonly
   const read = new Reader(weights);
   const plus = plusOf(model);
   const norm = (name: string | undefined, all: readonly Vector[]) =>
-    name === undefined
+    name === undefined || (model.embeddingNorm !== undefined && !read.has(`${name}.weight`))
       ? [...all]
       : all.map((one) =>
           model.layerNorms === true
@@ -378,6 +387,7 @@ export function decoderStates(weights: Weights, model: Decoder, tokens: readonly
   let x = tokens.map((token) => read.row(model.embedding ?? 'model.embed_tokens.weight', token));
   const factor = model.embeddingFactor ?? (model.gemma ? Math.sqrt(x[0]!.length) : 1);
   x = x.map((one) => one.map((v) => v * factor));
+  if (model.embeddingNorm !== undefined) x = norm(model.embeddingNorm, x);
   const residual = (all: readonly Vector[]) => all.map((one) => one.map((v) => v * (model.residualFactor ?? 1)));
   for (let i = 0; i < model.layers; i++) {
     const prefix = `${model.prefix ?? 'model.layers.'}${i}.`;

@@ -7,6 +7,7 @@ import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { type Config, readRope } from './config.js';
 import { denseReaders } from './dense.js';
+import { encoderReaders } from './encoders.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { expertReaders } from './experts.js';
 import {
@@ -19,10 +20,8 @@ import {
   expertSizes,
   type Model,
   never,
-  none,
   type Read,
   tiedIn,
-  vocabularyOf,
 } from './reading.js';
 import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
 import * as tables from './tables.js';
@@ -264,92 +263,6 @@ function phi3(read: Read): Model {
   };
 }
 
-/** Sizes of an encoder, whose heads are all alike. */
-function encoderSizes(layers: number, hidden: number, heads: number, feedForward: number) {
-  if (hidden % heads !== 0) badFolderFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
-  const head = hidden / heads;
-  const sizes = { layers, hidden, twoHidden: 2 * hidden, heads, keyHeads: heads, head, queries: hidden, keys: hidden };
-  return { ...sizes, together: 3 * hidden, feedForward, twoFeedForward: 2 * feedForward };
-}
-
-function bert(read: Read): Model {
-  const { config, notes } = read;
-  config.only('hidden_act', 'gelu');
-  config.only('position_embedding_type', 'absolute');
-  config.only('is_decoder', false);
-  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
-  const [heads, feedForward] = [config.whole('num_attention_heads'), config.whole('intermediate_size')];
-  const positions = config.whole('max_position_embeddings');
-  return {
-    architecture: 'bert',
-    hyper: {
-      layers,
-      context: positions,
-      hidden,
-      feedForward,
-      heads,
-      normEpsilon: config.positive('layer_norm_eps'),
-      causal: false,
-    },
-    sizes: {
-      ...encoderSizes(layers, hidden, heads, feedForward),
-      ...none,
-      vocabulary: vocabularyOf(read),
-      positions,
-      tokenTypes: config.whole('type_vocab_size', 1),
-    },
-    table: tables.bert,
-    made: () => [],
-    tied: undefined,
-    notes,
-  };
-}
-
-/** Training context of a Nomic model, from its config. */
-function nomicContext(config: Config): number {
-  const [positions, trained] = [config.whole('n_positions'), config.whole('max_trained_positions', 2048)];
-  if (positions === 8192 && trained === 2048) return 2048;
-  if (positions === 2048 && trained === 2048) return 512;
-  return unsupported(file, `n_positions is ${positions} and max_trained_positions ${trained}; known are 8192 and 2048`);
-}
-
-function nomicBert(read: Read): Model {
-  const { config, notes } = read;
-  if (config.get('moe_every_n_layers') !== undefined && config.get('moe_every_n_layers') !== 0)
-    unsupported(file, 'moe_every_n_layers is set; Nomic models with experts are not supported');
-  config.only('activation_function', 'swiglu');
-  for (const key of ['causal', 'qkv_proj_bias', 'mlp_fc1_bias', 'mlp_fc2_bias', 'prenorm', 'rotary_emb_interleaved'])
-    config.only(key, false);
-  config.only('rotary_emb_fraction', 1);
-  if (config.get('rotary_emb_scale_base') !== undefined)
-    unsupported(file, 'rotary_emb_scale_base is set; llama.cpp computes Nomic models without it');
-  const [layers, hidden] = [config.whole('n_layer'), config.whole('n_embd')];
-  const [heads, feedForward] = [config.whole('n_head'), config.whole('n_inner')];
-  return {
-    architecture: 'nomic-bert',
-    hyper: {
-      layers,
-      context: nomicContext(config),
-      hidden,
-      feedForward,
-      heads,
-      theta: config.positive('rotary_emb_base'),
-      normEpsilon: config.positive('layer_norm_epsilon'),
-      causal: false,
-    },
-    sizes: {
-      ...encoderSizes(layers, hidden, heads, feedForward),
-      ...none,
-      vocabulary: vocabularyOf(read),
-      tokenTypes: config.whole('type_vocab_size', 1),
-    },
-    table: tables.nomicBert,
-    made: () => [],
-    tied: undefined,
-    notes,
-  };
-}
-
 /** Readers by the name that config.json has under `architectures`. */
 const readers: Readonly<Record<string, (read: Read) => Model>> = {
   LlamaForCausalLM: (read) => llama(read),
@@ -365,9 +278,7 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   Gemma3ForConditionalGeneration: (read) => gemma3(read),
   Gemma3TextModel: embeddingGemma,
   Phi3ForCausalLM: phi3,
-  BertModel: bert,
-  BertForMaskedLM: bert,
-  NomicBertModel: nomicBert,
+  ...encoderReaders,
   ...denseReaders,
   ...expertReaders,
 };

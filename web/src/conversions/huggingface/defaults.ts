@@ -15,6 +15,21 @@ const bert: Json = {
   type_vocab_size: 2,
 };
 
+const distilBert: Json = { dim: 768, hidden_dim: 3072, n_layers: 6, n_heads: 12, max_position_embeddings: 512 };
+
+const modernBert: Json = {
+  hidden_size: 768,
+  intermediate_size: 1152,
+  num_hidden_layers: 22,
+  num_attention_heads: 12,
+  max_position_embeddings: 8192,
+  norm_eps: 1e-5,
+  local_attention: 128,
+  global_attn_every_n_layers: 3,
+  global_rope_theta: 160000,
+  local_rope_theta: 10000,
+};
+
 /** Members of all decoders that are the same in most. */
 const decoder: Json = { num_hidden_layers: 32, num_attention_heads: 32, rms_norm_eps: 1e-6, rope_theta: 10000 };
 
@@ -297,6 +312,23 @@ const byArchitecture: Readonly<Record<string, Json>> = {
   },
   BertModel: bert,
   BertForMaskedLM: bert,
+  RobertaModel: bert,
+  RobertaForSequenceClassification: bert,
+  XLMRobertaModel: bert,
+  XLMRobertaForSequenceClassification: bert,
+  DistilBertModel: distilBert,
+  DistilBertForMaskedLM: distilBert,
+  ModernBertModel: modernBert,
+  ModernBertForMaskedLM: modernBert,
+  T5EncoderModel: {
+    d_model: 512,
+    d_kv: 64,
+    d_ff: 2048,
+    num_layers: 6,
+    num_heads: 8,
+    relative_attention_num_buckets: 32,
+    layer_norm_epsilon: 1e-6,
+  },
 };
 
 /** The defaults of an architecture; empty for one without defaults. */

@@ -57,7 +57,17 @@ export interface Hyper {
   window?: number;
   /** True for each layer that sees a window only. */
   windowLayers?: readonly boolean[];
+  /** Each n-th layer sees the whole text, and the others a window. */
+  globalStep?: number;
   causal?: boolean;
+  /** Names of the outputs of a classifier. */
+  labels?: readonly string[];
+  /** Activation of the feed-forward part. */
+  activation?: string;
+  /** Distances of tokens that are told apart. */
+  buckets?: number;
+  /** Addend of the norms, for architectures that state it before other keys. */
+  earlyNormEpsilon?: number;
   /** Type of the scaling that is written behind the other keys. */
   lateRopeType?: string;
   lateRopeFactor?: number;
@@ -80,7 +90,11 @@ export interface Hyper {
 }
 
 /** A key of an architecture: its name without the architecture, its type, and the hyperparameter. */
-type HyperKey = readonly [name: string, type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]', from: keyof Hyper];
+type HyperKey = readonly [
+  name: string,
+  type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]' | 'string[]',
+  from: keyof Hyper,
+];
 
 const rope: readonly HyperKey[] = [
   ['rope.scaling.type', 'string', 'ropeType'],
@@ -132,9 +146,11 @@ const gemma3Keys: readonly HyperKey[] = [
 const pooled: readonly HyperKey[] = [...common, ['pooling_type', 'u32', 'pooling']];
 
 const encoder: readonly HyperKey[] = [
+  ['attention.layer_norm_epsilon', 'f32', 'earlyNormEpsilon'],
   ...common,
   ['attention.causal', 'bool', 'causal'],
   ['pooling_type', 'u32', 'pooling'],
+  ['classifier.output_labels', 'string[]', 'labels'],
 ];
 
 const vocabulary: HyperKey = ['vocab_size', 'u32', 'vocabulary'];
@@ -290,6 +306,25 @@ const entries = {
   ],
   bert: encoder,
   'nomic-bert': encoder,
+  'modern-bert': [
+    ...encoder,
+    window,
+    ['attention.sliding_window_pattern', 'u32', 'globalStep'],
+    lateRopeType,
+    vocabulary,
+    ['hidden_activation', 'string', 'activation'],
+  ],
+  t5encoder: [
+    ['context_length', 'u32', 'context'],
+    ['embedding_length', 'u32', 'hidden'],
+    ['feed_forward_length', 'u32', 'feedForward'],
+    ['block_count', 'u32', 'layers'],
+    ['attention.head_count', 'u32', 'heads'],
+    ...headLengths,
+    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+    ['attention.relative_buckets_count', 'u32', 'buckets'],
+    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+  ],
 } as const satisfies Readonly<Record<string, readonly HyperKey[]>>;
 
 /** Architectures with keys, in llama.cpp's spelling. */

@@ -67,6 +67,9 @@ const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   starcoder2: { smollm: 'starcoder' },
   glm4: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
   glm4moe: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
+  // RoBERTa, whose architecture in llama.cpp is that of BERT.
+  bert: { 'gpt-2': 'roberta-bpe' },
+  'modern-bert': { 'gpt-2': 'modern-bert' },
   'hunyuan-dense': { 'deepseek-v3': 'hunyuan-dense' },
 };
 

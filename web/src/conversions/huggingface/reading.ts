@@ -10,6 +10,7 @@ import { badFolderFile, unsupported } from './errors.js';
 import type { Hyper, KeyedArchitecture } from './hyper.js';
 import { setting } from './rope.js';
 import type { Sizes, TensorTable } from './tensors.js';
+import type { EncoderTokenizer } from './tokenizer-input.js';
 
 const file = 'config.json';
 
@@ -22,6 +23,8 @@ export interface Model {
   readonly table: TensorTable;
   /** Computes the tensors that the folder does not hold. Call it after the sizes have been checked. */
   readonly made: () => readonly Recipe[];
+  /** The tokenizer, for encoders. */
+  readonly encoder?: EncoderTokenizer;
   /** True if the head is the embedding; undefined if config.json does not say. */
   readonly tied: boolean | undefined;
   /** True if the embedding may have more rows than the vocabulary. The extra rows are left out. */
@@ -48,6 +51,9 @@ export const none = {
   sharedFeedForward: 0,
   twoSharedFeedForward: 0,
   positions: 0,
+  storedPositions: 0,
+  labels: 0,
+  buckets: 0,
   tokenTypes: 0,
 };
 

@@ -188,7 +188,7 @@ export const phi3: TensorTable = {
 /** Tensors that an embedding model does not need: its pooler, and heads for training. */
 const unused = /^(embeddings\.position_ids$|pooler\.dense\.|cls\.predictions|cls\.seq_relationship)/;
 
-function bertName(name: string): string | undefined {
+export function bertName(name: string): string | undefined {
   const own = name
     .replace(/^bert\./, '')
     .replace(/\.gamma$/, '.weight')

@@ -33,6 +33,12 @@ export interface Sizes {
   readonly sharedFeedForward: number;
   readonly twoSharedFeedForward: number;
   readonly positions: number;
+  /** Rows of the table of positions in the folder, some of which may not be used. */
+  readonly storedPositions: number;
+  /** Outputs of a classifier. */
+  readonly labels: number;
+  /** Distances that are told apart. */
+  readonly buckets: number;
   readonly tokenTypes: number;
 }
 
@@ -82,6 +88,8 @@ export interface Row {
 export interface TensorTable {
   /** Prefix before the number of a layer. */
   readonly layerPrefix: string;
+  /** Prefix of the number of a layer in GGUF. @defaultValue 'blk.' */
+  readonly layerTarget?: string;
   readonly outside: readonly Row[];
   readonly layer: readonly Row[];
   /** Maps a name in the folder to the name in the table; undefined if the tensor is left out. */
@@ -143,7 +151,7 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
   for (let i = 0; i < sizes.layers; i++)
     for (const row of table.layer) {
       if (row.only?.(i) === false) continue;
-      const [from, to] = [`${table.layerPrefix}${i}.${row.from}`, `blk.${i}.${row.to}`];
+      const [from, to] = [`${table.layerPrefix}${i}.${row.from}`, `${table.layerTarget ?? 'blk.'}${i}.${row.to}`];
       if (!row.from.includes('#')) put(row, from, to);
       else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
     }
