@@ -100,6 +100,8 @@ export interface Decoder {
   readonly togetherName?: string;
   /** Name of a norm behind the embedding. */
   readonly embeddingNorm?: string;
+  /** True for layers with LFM2's short convolution in the place of attention. */
+  readonly convolves?: (layer: number) => boolean;
   /** True if queries see later tokens, too. */
   readonly bothSides?: boolean;
   /** A factor of the queries of a position. */
@@ -363,6 +365,23 @@ function mixture(read: Reader, model: Decoder, prefix: string, x: Vector): Vecto
   );
 }
 
+/** LFM2's short convolution: what one projection gives is weighted by a second, mixed over tokens, and weighted by a third. */
+function convolution(read: Reader, prefix: string, x: readonly Vector[]): Vector[] {
+  const { shape, values } = read.get(`${prefix}conv.conv.weight`);
+  const size = shape[2]!;
+  const parts = x.map((one) => slices(read.linear(`${prefix}conv.in_proj`, one), one.length));
+  const weighted = parts.map(([before, , own]) => multiply(before!, own!));
+  return parts.map(([, after], t) => {
+    const mixed = after!.map((v, c) => {
+      let sum = 0;
+      // The last weight is of the token itself.
+      for (let k = 0; k < size; k++) sum += values[c * size + k]! * (weighted[t - size + 1 + k]?.[c] ?? 0);
+      return v * sum;
+    });
+    return read.linear(`${prefix}conv.out_proj`, mixed);
+  });
+}
+
 /** Names of the norms of Llama, or of Gemma 2 and 3. */
 const usualNorms = (gemma: boolean) => ({
   attention: 'input_layernorm',
@@ -394,7 +413,10 @@ export function decoderStates(weights: Weights, model: Decoder, tokens: readonly
     const of = (name: string | undefined) => (name === undefined ? undefined : prefix + name);
     const grow = (all: readonly Vector[]) => all.map((one) => feedForward(read, model, prefix, one));
     const first = norm(of(names.attention), x);
-    const attended = attention(read, model, `${prefix}${model.attentionPrefix ?? 'self_attn.'}`, i, first);
+    const attended =
+      model.convolves?.(i) === true
+        ? convolution(read, prefix, first)
+        : attention(read, model, `${prefix}${model.attentionPrefix ?? 'self_attn.'}`, i, first);
     const mixed = residual(norm(of(names.attentionAfter), attended));
     const before = model.parallel === true && names.feedForward === undefined ? first : undefined;
     const states = x;

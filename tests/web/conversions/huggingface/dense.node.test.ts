@@ -720,6 +720,68 @@ const cases: readonly Case[] = [
     },
   },
   {
+    name: 'LFM2, whose layers have attention or a short convolution',
+    hugging: 'Lfm2ForCausalLM',
+    architecture: 'lfm2',
+    config: {
+      norm_eps: 1e-5,
+      conv_L_cache: 3,
+      layer_types: ['conv', 'full_attention', 'conv'],
+      block_ff_dim: 140,
+      block_multiple_of: 32,
+      tie_word_embeddings: true,
+    },
+    // Two thirds of 140 are 93, and 96 is the next multiple of 32.
+    keys: [
+      ...common().map(([name, value]) => [name, name.endsWith('_kv') ? [0, 2, 0] : value] as const),
+      ['vocab_size', 264],
+      ['shortconv.l_cache', 3],
+    ],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight    token_embd.weight       264x64
+        model.embedding_norm.weight  token_embd_norm.weight  64`,
+      layer: `
+        operator_norm.weight    attn_norm.weight  64
+        ffn_norm.weight         ffn_norm.weight   64
+        feed_forward.w1.weight  ffn_gate.weight   96x64
+        feed_forward.w3.weight  ffn_up.weight     96x64
+        feed_forward.w2.weight  ffn_down.weight   64x96`,
+      some: [
+        {
+          layers: [1],
+          lines: `
+            self_attn.q_proj.weight       attn_q.weight       64x64
+            self_attn.k_proj.weight       attn_k.weight       32x64
+            self_attn.v_proj.weight       attn_v.weight       32x64
+            self_attn.out_proj.weight     attn_output.weight  64x64
+            self_attn.q_layernorm.weight  attn_q_norm.weight  16
+            self_attn.k_layernorm.weight  attn_k_norm.weight  16`,
+        },
+        {
+          layers: [0, 2],
+          lines: `
+            conv.conv.weight      shortconv.conv.weight      64x1x3  as=64x3
+            conv.in_proj.weight   shortconv.in_proj.weight   192x64
+            conv.out_proj.weight  shortconv.out_proj.weight  64x64`,
+        },
+      ],
+    },
+    model: {
+      attentionOutput: 'out_proj',
+      convolves: (layer) => layer !== 1,
+      mlp: { gate: 'feed_forward.w1', up: 'feed_forward.w3', down: 'feed_forward.w2' },
+      norms: {
+        attention: 'operator_norm',
+        feedForward: 'ffn_norm',
+        query: 'q_layernorm',
+        key: 'k_layernorm',
+        final: 'model.embedding_norm',
+      },
+    },
+  },
+  {
     name: 'Seed-OSS',
     hugging: 'SeedOssForCausalLM',
     architecture: 'seed_oss',
@@ -894,6 +956,11 @@ describe('what llama.cpp computes otherwise is refused', () => {
     ['Hunyuan', { num_experts: 4 }, /num_experts is more than 1/],
     ['Hunyuan', { rope_scaling: { type: 'dynamic', alpha: 50 } }, /max_position_embeddings 128/],
     ['Nemotron', { hidden_act: 'silu' }, /hidden_act is "silu"/],
+    [
+      'LFM2, whose layers have attention or a short convolution',
+      { layer_types: ['conv', 'sliding_attention', 'conv'] },
+      /"sliding_attention"/,
+    ],
     ['Seed-OSS', { mlp_bias: true }, /mlp_bias is true/],
   ];
 

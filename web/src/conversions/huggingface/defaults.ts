@@ -299,6 +299,17 @@ const byArchitecture: Readonly<Record<string, Json>> = {
     partial_rotary_factor: 0.5,
     hidden_act: 'relu2',
   },
+  Lfm2ForCausalLM: {
+    ...decoder,
+    hidden_size: 2560,
+    intermediate_size: 12288,
+    num_key_value_heads: 8,
+    max_position_embeddings: 128000,
+    norm_eps: 1e-5,
+    rope_theta: 1e6,
+    conv_L_cache: 3,
+    tie_word_embeddings: true,
+  },
   SeedOssForCausalLM: {
     ...decoder,
     hidden_size: 4096,

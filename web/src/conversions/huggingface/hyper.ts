@@ -12,6 +12,10 @@ export interface Hyper {
   feedForward: number;
   heads: number;
   keyHeads?: number;
+  /** Heads of keys in each layer, where layers differ. */
+  layerKeyHeads?: readonly number[];
+  /** Tokens that a short convolution sees. */
+  convolved?: number;
   ropeType?: string;
   ropeFactor?: number;
   ropeContext?: number;
@@ -92,7 +96,7 @@ export interface Hyper {
 /** A key of an architecture: its name without the architecture, its type, and the hyperparameter. */
 type HyperKey = readonly [
   name: string,
-  type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]' | 'string[]',
+  type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]' | 'i32[]' | 'string[]',
   from: keyof Hyper,
 ];
 
@@ -121,6 +125,7 @@ const common: readonly HyperKey[] = [
   ['feed_forward_length', 'u32', 'feedForward'],
   ['attention.head_count', 'u32', 'heads'],
   ['attention.head_count_kv', 'u32', 'keyHeads'],
+  ['attention.head_count_kv', 'i32[]', 'layerKeyHeads'],
   ...rope,
   ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
   ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
@@ -291,6 +296,7 @@ const entries = {
     lateRopeFactor,
   ],
   seed_oss: common,
+  lfm2: [...common, vocabulary, ['shortconv.l_cache', 'u32', 'convolved']],
   phi3: [
     ['context_length', 'u32', 'context'],
     ['rope.scaling.original_context_length', 'u32', 'ropeContext'],

@@ -65,6 +65,7 @@ const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   olmoe: { 'gpt-2': 'olmo' },
   olmo2: { 'smaug-bpe': 'dbrx' },
   starcoder2: { smollm: 'starcoder' },
+  lfm2: { 'llama-bpe': 'lfm2' },
   glm4: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
   glm4moe: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
   // RoBERTa, whose architecture in llama.cpp is that of BERT.

@@ -54,6 +54,8 @@ export const none = {
   storedPositions: 0,
   labels: 0,
   buckets: 0,
+  threeHidden: 0,
+  convolved: 0,
   tokenTypes: 0,
 };
 
@@ -81,6 +83,10 @@ export function vocabularyOf({ config, embeddingRows }: Read): number {
 interface DecoderWish {
   /** Key of the addend of LayerNorms, or the addend, in place of that of RMS norms. */
   readonly normEpsilon?: string | number;
+  /** Key of the addend of RMS norms. @defaultValue 'rms_norm_eps' */
+  readonly rmsEpsilon?: string;
+  /** Rows of the feed-forward part, in place of intermediate_size. */
+  readonly feedForward?: number;
   /** True if heads have hidden_size / num_attention_heads elements, regardless of head_dim. */
   readonly plainHeads?: true;
   /** True if each head has keys and values of its own. */
@@ -105,7 +111,7 @@ export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: H
     );
   const head = given ?? hidden / heads;
   if (head % 2 !== 0) badFolderFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
-  const feedForward = config.whole('intermediate_size');
+  const feedForward = wish.feedForward ?? config.whole('intermediate_size');
   // Collect the numbers for the metadata and the sizes for the tables.
   return {
     hyper: {
@@ -116,7 +122,7 @@ export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: H
       feedForward,
       context: config.whole('max_position_embeddings'),
       ...(normEpsilon === undefined
-        ? { rmsEpsilon: config.positive('rms_norm_eps') }
+        ? { rmsEpsilon: config.positive(wish.rmsEpsilon ?? 'rms_norm_eps') }
         : { normEpsilon: typeof normEpsilon === 'number' ? normEpsilon : config.positive(normEpsilon) }),
       theta: rope.theta ?? config.positive('rope_theta'),
       ...(given === undefined ? {} : { head }),

@@ -108,7 +108,7 @@ export const separateExperts: readonly Row[] = [
 ];
 
 /** Rows of one half of each expert's matrix, which holds gate and up. */
-export const halfOfExperts =
+const halfOfExperts =
   (half: 0 | 1): RowsOf =>
   ({ experts, expertFeedForward: rows }) =>
     Array.from({ length: experts }, (_, e) => [(2 * e + half) * rows, rows] as const);

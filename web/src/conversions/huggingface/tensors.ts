@@ -12,6 +12,9 @@ export interface Sizes {
   /** Elements of a token's vector. */
   readonly hidden: number;
   readonly twoHidden: number;
+  readonly threeHidden: number;
+  /** Tokens that a short convolution sees. */
+  readonly convolved: number;
   readonly vocabulary: number;
   readonly heads: number;
   readonly keyHeads: number;
@@ -74,6 +77,8 @@ export interface Row {
   readonly count?: keyof Sizes;
   /** Layers that have it. All by default. */
   readonly only?: (layer: number) => boolean;
+  /** Shape in GGUF, if the folder's has dimensions of 1 that are left out there. */
+  readonly as?: readonly Size[];
   /** True if it has a bias. @defaultValue 'never' */
   readonly bias?: 'optional' | 'always' | 'never';
   /** True if it may be missing. */
@@ -174,7 +179,8 @@ function alwaysFloat32(name: string, shape: readonly number[]): boolean {
 }
 
 function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes, sources: readonly string[]): Recipe {
-  const whole = expert === undefined ? shape : [stackOf(row, sizes), ...shape];
+  const own = row.as === undefined || isBias === true ? shape : row.as.map((size) => sizeOf(size, sizes));
+  const whole = expert === undefined ? own : [stackOf(row, sizes), ...own];
   return {
     name: to,
     shape: whole,
