@@ -30,6 +30,22 @@ export interface Decoder {
   readonly usedExperts?: number;
   /** Names of a layer's experts and their router. */
   readonly experts?: { readonly router: string; readonly expert: (e: number) => readonly [string, string, string] };
+  /** How the shares of experts are found, if not by the softmax over the scores of the chosen ones. */
+  readonly shares?: {
+    /** `chosen`: as above; `all`: by the softmax over all scores; `sigmoid`: each by itself. */
+    readonly of: 'chosen' | 'all' | 'sigmoid';
+    /** True if they are divided by their sum. */
+    readonly normalized?: boolean;
+    readonly factor?: number;
+    /** Name of what is added to the shares where experts are chosen. */
+    readonly bias?: string;
+  };
+  /** Names of the experts that all tokens pass, and of their gate, which is a sigmoid. */
+  readonly shared?: readonly [gate: string, up: string, down: string];
+  readonly sharedFused?: readonly [gateAndUp: string, down: string];
+  readonly sharedGate?: string;
+  /** Name of gates and ups of all experts in one tensor, and of their downs. */
+  readonly stacked?: readonly [gateAndUp: string, down: string];
   /** Called with the inputs of each expert's matrix. */
   readonly reached?: (name: string, x: Float64Array) => void;
   /** The head's name, if it is not the embedding. */
@@ -77,8 +93,15 @@ export interface Decoder {
     readonly frequencies?: (frequencies: readonly number[]) => readonly number[];
     readonly factor: number;
   };
-  /** Name of the matrix that holds gate and up. */
+  /** Name of the matrix that holds gate and up, and of the one behind it. */
   readonly fusedName?: string;
+  readonly fusedDown?: string;
+  /** Name of the matrix that holds all queries, keys and values. */
+  readonly togetherName?: string;
+  /** Name of a norm behind the embedding. */
+  readonly embeddingNorm?: string;
+  /** True for layers with LFM2's short convolution in the place of attention. */
+  readonly convolves?: (layer: number) => boolean;
   /** True if queries see later tokens, too. */
   readonly bothSides?: boolean;
   /** A factor of the queries of a position. */
@@ -240,9 +263,10 @@ function attention(read: Reader, model: Decoder, prefix: string, layer: number, 
       const all = slices(read.linear(`${prefix}${model.grouped}`, one), head);
       return [0, 1, 2].map((part) => joined(all.filter((_, i) => i % 3 === part)));
     }
-    if (!read.has(`${prefix}qkv_proj.weight`))
+    const together = `${prefix}${model.togetherName ?? 'qkv_proj'}`;
+    if (!read.has(`${together}.weight`))
       return ['q', 'k', 'v'].map((name) => bound(read.linear(`${prefix}${name}_proj`, one)));
-    const all = read.linear(`${prefix}qkv_proj`, one);
+    const all = read.linear(together, one);
     return [all.slice(0, width.q), all.slice(width.q, width.q + width.k), all.slice(width.q + width.k)];
   });
   const window = model.window?.(layer) ?? Infinity;
@@ -263,7 +287,8 @@ function attention(read: Reader, model: Decoder, prefix: string, layer: number, 
 const plusOf = ({ gemma = false, normPlus = gemma ? 1 : 0 }: Decoder) => normPlus;
 
 function feedForward(read: Reader, model: Decoder, prefix: string, x: Vector): Vector {
-  if (model.experts !== undefined) return mixture(read, model, prefix, x);
+  if (model.experts !== undefined && read.has(`${prefix}${model.experts.router}.weight`))
+    return mixture(read, model, prefix, x);
   const act = model.act ?? (model.gemma ? gelu : silu);
   if (model.mlp !== undefined) {
     const { gate, up, down } = model.mlp;
@@ -277,26 +302,84 @@ function feedForward(read: Reader, model: Decoder, prefix: string, x: Vector): V
   if (read.has(`${fused}.weight`)) {
     const both = read.linear(fused, x);
     const half = both.length / 2;
-    return read.linear(`${prefix}mlp.down_proj`, multiply(act(both.slice(0, half)), both.slice(half)));
+    return read.linear(
+      `${prefix}${model.fusedDown ?? 'mlp.down_proj'}`,
+      multiply(act(both.slice(0, half)), both.slice(half)),
+    );
   }
   const [gate, up] = ['gate', 'up'].map((name) => read.linear(`${prefix}mlp.${name}_proj`, x));
   return read.linear(`${prefix}mlp.down_proj`, multiply(act(gate!), up!));
 }
 
-/** The best experts, weighted by the softmax over their own scores. */
-function mixture(read: Reader, { experts, usedExperts, reached }: Decoder, prefix: string, x: Vector): Vector {
+/** A matrix among those of a tensor, times a vector. */
+function oneOf(read: Reader, name: string, index: number, x: Vector): Vector {
+  const { shape, values } = read.get(name);
+  const [, rows, columns] = shape as [number, number, number];
+  return Float64Array.from({ length: rows }, (_, r) => {
+    const at = (index * rows + r) * columns;
+    return x.reduce((sum, v, c) => sum + v * values[at + c]!, 0);
+  });
+}
+
+/** The output of an expert. */
+function expertOf(read: Reader, { experts, stacked, reached }: Decoder, prefix: string, e: number, x: Vector): Vector {
+  if (stacked !== undefined) {
+    const both = oneOf(read, prefix + stacked[0], e, x);
+    const half = both.length / 2;
+    return oneOf(read, prefix + stacked[1], e, multiply(silu(both.slice(0, half)), both.slice(half)));
+  }
+  const [gate, up, down] = experts!.expert(e).map((name) => prefix + name);
+  const inner = multiply(silu(read.linear(gate!, x)), read.linear(up!, x));
+  reached?.(gate!, x);
+  reached?.(down!, inner);
+  return read.linear(down!, inner);
+}
+
+/** The best experts, weighted by their shares, and those that all tokens pass. */
+function mixture(read: Reader, model: Decoder, prefix: string, x: Vector): Vector {
+  const { experts, usedExperts, shares: wish = { of: 'chosen' }, shared, sharedFused, sharedGate } = model;
   const scores = read.linear(`${prefix}${experts!.router}`, x);
-  const best = [...scores.keys()].sort((a, b) => scores[b]! - scores[a]!).slice(0, usedExperts);
-  const shares = softmax(best.map((e) => scores[e]!));
-  return best
-    .map((e, i) => {
-      const [gate, up, down] = experts!.expert(e).map((name) => prefix + name);
-      const inner = multiply(silu(read.linear(gate!, x)), read.linear(up!, x));
-      reached?.(gate!, x);
-      reached?.(down!, inner);
-      return read.linear(down!, inner).map((v) => v * shares[i]!);
-    })
-    .reduce(add);
+  const sigmoid = (v: number) => 1 / (1 + Math.exp(-v));
+  const all = wish.of === 'sigmoid' ? [...scores].map(sigmoid) : wish.of === 'all' ? softmax([...scores]) : [...scores];
+  const bias = wish.bias === undefined ? undefined : read.get(prefix + wish.bias).values;
+  const rank = (e: number) => all[e]! + (bias?.[e] ?? 0);
+  const best = [...all.keys()].sort((a, b) => rank(b) - rank(a)).slice(0, usedExperts);
+  const chosen = best.map((e) => all[e]!);
+  const sum = wish.normalized === true ? chosen.reduce((a, b) => a + b, 0) : 1;
+  const shares = wish.of === 'chosen' ? softmax(chosen) : chosen.map((v) => (v / sum) * (wish.factor ?? 1));
+  const routed = best.map((e, i) => expertOf(read, model, prefix, e, x).map((v) => v * shares[i]!)).reduce(add);
+  let common: Vector | undefined;
+  if (shared !== undefined) {
+    const [gate, up, down] = shared.map((name) => prefix + name);
+    common = read.linear(down!, multiply(silu(read.linear(gate!, x)), read.linear(up!, x)));
+  } else if (sharedFused !== undefined) {
+    const both = read.linear(prefix + sharedFused[0], x);
+    const half = both.length / 2;
+    common = read.linear(prefix + sharedFused[1], multiply(silu(both.slice(0, half)), both.slice(half)));
+  }
+  if (common === undefined) return routed;
+  const opened = sharedGate === undefined ? 1 : sigmoid(read.linear(prefix + sharedGate, x)[0]!);
+  return add(
+    routed,
+    common.map((v) => v * opened),
+  );
+}
+
+/** LFM2's short convolution: what one projection gives is weighted by a second, mixed over tokens, and weighted by a third. */
+function convolution(read: Reader, prefix: string, x: readonly Vector[]): Vector[] {
+  const { shape, values } = read.get(`${prefix}conv.conv.weight`);
+  const size = shape[2]!;
+  const parts = x.map((one) => slices(read.linear(`${prefix}conv.in_proj`, one), one.length));
+  const weighted = parts.map(([before, , own]) => multiply(before!, own!));
+  return parts.map(([, after], t) => {
+    const mixed = after!.map((v, c) => {
+      let sum = 0;
+      // The last weight is of the token itself.
+      for (let k = 0; k < size; k++) sum += values[c * size + k]! * (weighted[t - size + 1 + k]?.[c] ?? 0);
+      return v * sum;
+    });
+    return read.linear(`${prefix}conv.out_proj`, mixed);
+  });
 }
 
 /** Names of the norms of Llama, or of Gemma 2 and 3. */
@@ -312,7 +395,7 @@ export function decoderStates(weights: Weights, model: Decoder, tokens: readonly
   const read = new Reader(weights);
   const plus = plusOf(model);
   const norm = (name: string | undefined, all: readonly Vector[]) =>
-    name === undefined
+    name === undefined || (model.embeddingNorm !== undefined && !read.has(`${name}.weight`))
       ? [...all]
       : all.map((one) =>
           model.layerNorms === true
@@ -323,13 +406,17 @@ export function decoderStates(weights: Weights, model: Decoder, tokens: readonly
   let x = tokens.map((token) => read.row(model.embedding ?? 'model.embed_tokens.weight', token));
   const factor = model.embeddingFactor ?? (model.gemma ? Math.sqrt(x[0]!.length) : 1);
   x = x.map((one) => one.map((v) => v * factor));
+  if (model.embeddingNorm !== undefined) x = norm(model.embeddingNorm, x);
   const residual = (all: readonly Vector[]) => all.map((one) => one.map((v) => v * (model.residualFactor ?? 1)));
   for (let i = 0; i < model.layers; i++) {
     const prefix = `${model.prefix ?? 'model.layers.'}${i}.`;
     const of = (name: string | undefined) => (name === undefined ? undefined : prefix + name);
     const grow = (all: readonly Vector[]) => all.map((one) => feedForward(read, model, prefix, one));
     const first = norm(of(names.attention), x);
-    const attended = attention(read, model, `${prefix}${model.attentionPrefix ?? 'self_attn.'}`, i, first);
+    const attended =
+      model.convolves?.(i) === true
+        ? convolution(read, prefix, first)
+        : attention(read, model, `${prefix}${model.attentionPrefix ?? 'self_attn.'}`, i, first);
     const mixed = residual(norm(of(names.attentionAfter), attended));
     const before = model.parallel === true && names.feedForward === undefined ? first : undefined;
     const states = x;

@@ -170,10 +170,10 @@ export class NativeModel {
     }
   }
 
-  /** The vector of a text, as the model pools it. */
-  pooled(tokens: readonly number[]): Float32Array {
+  /** The vector of a text, as the model pools it. @param count its elements; those of a token's vector by default */
+  pooled(tokens: readonly number[], count?: number): Float32Array {
     const { embedding, pooled } = library();
-    return this.#run(tokens, (context) => this.#floats(pooled(context, 0), embedding(this.#model)), false);
+    return this.#run(tokens, (context) => this.#floats(pooled(context, 0), count ?? embedding(this.#model)), false);
   }
 
   #floats(pointer: Pointer, count: number): Float32Array {

@@ -61,6 +61,7 @@ export async function convertTokenizer(
   const read = await readTokenizer(folderOf(new Map(), files), {
     architecture,
     config: new Config({ vocab_size: wish.size }),
+    encoder: ['bert', 'nomic-bert'].includes(architecture) ? 'wordpiece' : undefined,
     missingBytes: 'refuse',
     ...wish,
   });

@@ -3,6 +3,23 @@
 import { describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import type { Conversion } from '../../../../web/src/conversions/recipe.js';
+import {
+  attention,
+  biases,
+  common,
+  furthest,
+  gated,
+  headNorms,
+  type Keys,
+  largest,
+  lateNorms,
+  normBiases,
+  norms,
+  outside,
+  permuted,
+  prefix,
+  tiedOutside,
+} from '../../support/decoder-tables.js';
 import { type Decoder, decoderLogits, decoderStates, gelu, relu2 } from '../../support/forward.js';
 import { NativeModel } from '../../support/llama-run.js';
 import { needNative } from '../../support/native.js';
@@ -18,7 +35,6 @@ const ownNear = 2e-5;
 const tokens = [1, 17, 200, 33, 4, 99, 250, 8, 17, 121];
 
 type Json = Record<string, unknown>;
-type Keys = readonly (readonly [name: string, value: unknown])[];
 
 interface Case {
   readonly name: string;
@@ -35,61 +51,11 @@ interface Case {
   readonly own?: true;
 }
 
-/** Keys that most decoders begin with. `more` come before the norm. */
-const common = (norm: Keys = [['attention.layer_norm_rms_epsilon', 1e-5]], theta: unknown = 10000): Keys => [
-  ['block_count', 3],
-  ['context_length', 128],
-  ['embedding_length', 64],
-  ['feed_forward_length', 96],
-  ['attention.head_count', 4],
-  ['attention.head_count_kv', 2],
-  ['rope.freq_base', theta],
-  ...norm,
-];
 const layerNorm: Keys = [['attention.layer_norm_epsilon', 1e-5]];
 const withLayers = (keys: Keys, layers: number): Keys =>
   keys.map(([name, value]) => [name, name === 'block_count' ? layers : value]);
 const withKey = (keys: Keys, key: string, to: unknown): Keys =>
   keys.map(([name, value]) => [name, name === key ? to : value]);
-
-const outside = `
-  model.embed_tokens.weight  token_embd.weight   264x64
-  model.norm.weight          output_norm.weight  64
-  lm_head.weight             output.weight       264x64`;
-const tiedOutside = `
-  model.embed_tokens.weight  token_embd.weight   264x64
-  model.norm.weight          output_norm.weight  64`;
-const attention = `
-  self_attn.q_proj.weight  attn_q.weight       64x64
-  self_attn.k_proj.weight  attn_k.weight       32x64
-  self_attn.v_proj.weight  attn_v.weight       32x64
-  self_attn.o_proj.weight  attn_output.weight  64x64`;
-const permuted = `
-  self_attn.q_proj.weight  attn_q.weight       64x64  heads=4
-  self_attn.k_proj.weight  attn_k.weight       32x64  heads=2
-  self_attn.v_proj.weight  attn_v.weight       32x64
-  self_attn.o_proj.weight  attn_output.weight  64x64`;
-const biases = `
-  self_attn.q_proj.bias    attn_q.bias  64
-  self_attn.k_proj.bias    attn_k.bias  32
-  self_attn.v_proj.bias    attn_v.bias  32`;
-const gated = `
-  mlp.gate_proj.weight  ffn_gate.weight  96x64
-  mlp.up_proj.weight    ffn_up.weight    96x64
-  mlp.down_proj.weight  ffn_down.weight  64x96`;
-const norms = `
-  input_layernorm.weight           attn_norm.weight  64
-  post_attention_layernorm.weight  ffn_norm.weight   64`;
-const normBiases = `
-  input_layernorm.bias             attn_norm.bias    64
-  post_attention_layernorm.bias    ffn_norm.bias     64`;
-const lateNorms = `
-  post_attention_layernorm.weight    post_attention_norm.weight  64
-  post_feedforward_layernorm.weight  post_ffw_norm.weight        64`;
-const headNorms = `
-  self_attn.q_norm.weight  attn_q_norm.weight  16
-  self_attn.k_norm.weight  attn_k_norm.weight  16`;
-const prefix = 'model.layers.';
 
 const late: Partial<Decoder> = {
   norms: {
@@ -754,6 +720,68 @@ const cases: readonly Case[] = [
     },
   },
   {
+    name: 'LFM2, whose layers have attention or a short convolution',
+    hugging: 'Lfm2ForCausalLM',
+    architecture: 'lfm2',
+    config: {
+      norm_eps: 1e-5,
+      conv_L_cache: 3,
+      layer_types: ['conv', 'full_attention', 'conv'],
+      block_ff_dim: 140,
+      block_multiple_of: 32,
+      tie_word_embeddings: true,
+    },
+    // Two thirds of 140 are 93, and 96 is the next multiple of 32.
+    keys: [
+      ...common().map(([name, value]) => [name, name.endsWith('_kv') ? [0, 2, 0] : value] as const),
+      ['vocab_size', 264],
+      ['shortconv.l_cache', 3],
+    ],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight    token_embd.weight       264x64
+        model.embedding_norm.weight  token_embd_norm.weight  64`,
+      layer: `
+        operator_norm.weight    attn_norm.weight  64
+        ffn_norm.weight         ffn_norm.weight   64
+        feed_forward.w1.weight  ffn_gate.weight   96x64
+        feed_forward.w3.weight  ffn_up.weight     96x64
+        feed_forward.w2.weight  ffn_down.weight   64x96`,
+      some: [
+        {
+          layers: [1],
+          lines: `
+            self_attn.q_proj.weight       attn_q.weight       64x64
+            self_attn.k_proj.weight       attn_k.weight       32x64
+            self_attn.v_proj.weight       attn_v.weight       32x64
+            self_attn.out_proj.weight     attn_output.weight  64x64
+            self_attn.q_layernorm.weight  attn_q_norm.weight  16
+            self_attn.k_layernorm.weight  attn_k_norm.weight  16`,
+        },
+        {
+          layers: [0, 2],
+          lines: `
+            conv.conv.weight      shortconv.conv.weight      64x1x3  as=64x3
+            conv.in_proj.weight   shortconv.in_proj.weight   192x64
+            conv.out_proj.weight  shortconv.out_proj.weight  64x64`,
+        },
+      ],
+    },
+    model: {
+      attentionOutput: 'out_proj',
+      convolves: (layer) => layer !== 1,
+      mlp: { gate: 'feed_forward.w1', up: 'feed_forward.w3', down: 'feed_forward.w2' },
+      norms: {
+        attention: 'operator_norm',
+        feedForward: 'ffn_norm',
+        query: 'q_layernorm',
+        key: 'k_layernorm',
+        final: 'model.embedding_norm',
+      },
+    },
+  },
+  {
     name: 'Seed-OSS',
     hugging: 'SeedOssForCausalLM',
     architecture: 'seed_oss',
@@ -804,17 +832,6 @@ describe('keys and tensors are those of the converter', () => {
     expectTensors(result, table, layers);
   });
 });
-
-function furthest(a: ArrayLike<number>[], b: ArrayLike<number>[]): number {
-  let most = a.length === b.length ? 0 : Infinity;
-  a.forEach((row, t) => {
-    for (let i = 0; i < row.length; i++) most = Math.max(most, Math.abs(row[i]! - b[t]![i]!));
-  });
-  return most;
-}
-
-const largest = (logits: ArrayLike<number>[]) =>
-  logits.reduce((most, row) => Array.from(row).reduce((a, b) => Math.max(a, Math.abs(b)), most), 0);
 
 describe('logits are those of the definition', () => {
   needNative();
@@ -939,6 +956,11 @@ describe('what llama.cpp computes otherwise is refused', () => {
     ['Hunyuan', { num_experts: 4 }, /num_experts is more than 1/],
     ['Hunyuan', { rope_scaling: { type: 'dynamic', alpha: 50 } }, /max_position_embeddings 128/],
     ['Nemotron', { hidden_act: 'silu' }, /hidden_act is "silu"/],
+    [
+      'LFM2, whose layers have attention or a short convolution',
+      { layer_types: ['conv', 'sliding_attention', 'conv'] },
+      /"sliding_attention"/,
+    ],
     ['Seed-OSS', { mlp_bias: true }, /mlp_bias is true/],
   ];
 

@@ -4,6 +4,7 @@ import { convertHuggingface } from '../../../../web/src/conversions/huggingface/
 import { filesBeside } from '../../../../web/src/conversions/huggingface/files.js';
 import { folderOf, type Weights } from '../../support/recipes.js';
 import { bytePieces, sentencePieceFile } from '../../support/sentencepiece.js';
+import { weightsOfTable } from '../../support/tensor-table.js';
 import {
   bertFiles,
   bertWeights,
@@ -32,10 +33,42 @@ it('names each file that is read, and no other', async () => {
     'modules.json': [{ type: 'sentence_transformers.models.Pooling', path: '1_Pooling' }],
     '1_Pooling/config.json': { pooling_mode_cls_token: true },
   };
+  const xlmRoberta = {
+    'config.json': decoderConfig('XLMRobertaModel', { layer_norm_eps: 1e-5, type_vocab_size: 2, vocab_size: 12 }),
+    'tokenizer.json': { model: { type: 'Unigram', unk_id: 0, vocab: [['<unk>', 0]] } },
+  };
+  const t5 = {
+    'config.json': {
+      architectures: ['T5EncoderModel'],
+      ...{ d_model: 64, d_kv: 16, d_ff: 96, num_layers: 1, num_heads: 4, vocab_size: 3 },
+    },
+    'spiece.model': sentencePieceFile(pieces.slice(0, 3), { trainer: { 3: 1 } }),
+  };
+  const t5Weights = weightsOfTable(
+    {
+      prefix: 'encoder.block.',
+      outside: `
+        shared.weight                    x  3x64
+        encoder.final_layer_norm.weight  x  64`,
+      layer: `
+        layer.0.layer_norm.weight                             x  64
+        layer.0.SelfAttention.q.weight                        x  64x64
+        layer.0.SelfAttention.k.weight                        x  64x64
+        layer.0.SelfAttention.v.weight                        x  64x64
+        layer.0.SelfAttention.o.weight                        x  64x64
+        layer.0.SelfAttention.relative_attention_bias.weight  x  32x4
+        layer.1.layer_norm.weight                             x  64
+        layer.1.DenseReluDense.wi.weight                      x  96x64
+        layer.1.DenseReluDense.wo.weight                      x  64x96`,
+    },
+    1,
+  );
   const all = [
     await readOf(decoderWeights(), { ...llama, 'tokenizer.json': plainTokenizer() }),
     await readOf(decoderWeights(), { ...llama, 'tokenizer.model': sentencePieceFile(pieces) }),
     await readOf(bertWeights(12), bert),
+    await readOf(bertWeights(12), xlmRoberta),
+    await readOf(t5Weights, t5),
   ].flatMap((names) => [...names]);
   expect([...new Set(all)].sort()).toEqual([...filesBeside].sort());
 });

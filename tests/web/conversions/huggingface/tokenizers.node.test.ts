@@ -114,6 +114,7 @@ describe('tokenizer.model', () => {
       kind: 2,
       addsBlank: true,
       removesBlanks: false,
+      charsmap: new Uint8Array(0),
     });
   });
 

@@ -7,23 +7,26 @@ import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { type Config, readRope } from './config.js';
 import { denseReaders } from './dense.js';
+import { encoderReaders } from './encoders.js';
 import { badFolderFile, unsupported } from './errors.js';
+import { expertReaders } from './experts.js';
 import {
+  areStacked,
   biased,
   checkDecoder,
   checkLayers,
   decoder,
   expertCounts,
+  expertSizes,
   type Model,
   never,
-  none,
   type Read,
   tiedIn,
-  vocabularyOf,
 } from './reading.js';
 import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
 import * as tables from './tables.js';
 import { withoutModel } from './tables-dense.js';
+import { qwen2moe as qwen2moeTable } from './tables-experts.js';
 import type { Sizes, TensorTable } from './tensors.js';
 
 const file = 'config.json';
@@ -79,11 +82,11 @@ function smollm3(read: Read): Model {
   return { ...llama(read, tables.smollm3), architecture: 'smollm3' };
 }
 
-function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen3moe', table: TensorTable): Model {
+function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen2moe' | 'qwen3moe', table: TensorTable): Model {
   const { config, rope, notes } = read;
   checkDecoder(read);
   config.only('hidden_act', 'silu');
-  if (architecture !== 'qwen2') config.only('attention_bias', false);
+  if (architecture.startsWith('qwen3')) config.only('attention_bias', false);
   const { hyper, sizes } = decoder(read);
   checkLayers(read, sizes.layers, never);
   return {
@@ -97,20 +100,41 @@ function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen3moe', table: T
   };
 }
 
-function qwen3moe(read: Read): Model {
-  const { config, notes } = read;
+/** Fails unless each layer has experts. */
+function checkSparse({ config }: Read): void {
   config.only('decoder_sparse_step', 1);
-  config.only('norm_topk_prob', true);
   const dense = config.get('mlp_only_layers');
   if (Array.isArray(dense) && dense.length > 0)
     unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
-  const model = qwen(read, 'qwen3moe', tables.qwen3moe);
-  const [experts, usedExperts] = expertCounts(
-    config,
-    config.stated('num_experts') === undefined && config.stated('num_local_experts') !== undefined
-      ? 'num_local_experts'
-      : 'num_experts',
-  );
+}
+
+function qwenExpertCounts({ config }: Read): [experts: number, used: number] {
+  const other = config.stated('num_experts') === undefined && config.stated('num_local_experts') !== undefined;
+  return expertCounts(config, other ? 'num_local_experts' : 'num_experts');
+}
+
+function qwen2moe(read: Read): Model {
+  const { config } = read;
+  checkSparse(read);
+  config.only('norm_topk_prob', false);
+  config.only('qkv_bias', true);
+  const model = qwen(read, 'qwen2moe', qwen2moeTable(areStacked(read)));
+  const [experts, usedExperts] = qwenExpertCounts(read);
+  const expertFeedForward = config.whole('moe_intermediate_size');
+  const sharedFeedForward = config.whole('shared_expert_intermediate_size');
+  return {
+    ...model,
+    hyper: { ...model.hyper, experts, usedExperts, expertFeedForward, sharedFeedForward },
+    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward, sharedFeedForward) },
+  };
+}
+
+function qwen3moe(read: Read): Model {
+  const { config, notes } = read;
+  checkSparse(read);
+  config.only('norm_topk_prob', true);
+  const model = qwen(read, 'qwen3moe', tables.qwen3moe(areStacked(read)));
+  const [experts, usedExperts] = qwenExpertCounts(read);
   const expertFeedForward = config.whole('moe_intermediate_size');
   if (config.get('norm_topk_prob') === undefined) {
     const text = 'norm_topk_prob is missing in config.json; llama.cpp normalizes the weights of the chosen experts';
@@ -119,7 +143,7 @@ function qwen3moe(read: Read): Model {
   return {
     ...model,
     hyper: { ...model.hyper, experts, usedExperts, expertFeedForward },
-    sizes: { ...model.sizes, experts, expertFeedForward },
+    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward) },
   };
 }
 
@@ -239,92 +263,6 @@ function phi3(read: Read): Model {
   };
 }
 
-/** Sizes of an encoder, whose heads are all alike. */
-function encoderSizes(layers: number, hidden: number, heads: number, feedForward: number) {
-  if (hidden % heads !== 0) badFolderFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
-  const head = hidden / heads;
-  const sizes = { layers, hidden, heads, keyHeads: heads, head, queries: hidden, keys: hidden };
-  return { ...sizes, together: 3 * hidden, feedForward, twoFeedForward: 2 * feedForward };
-}
-
-function bert(read: Read): Model {
-  const { config, notes } = read;
-  config.only('hidden_act', 'gelu');
-  config.only('position_embedding_type', 'absolute');
-  config.only('is_decoder', false);
-  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
-  const [heads, feedForward] = [config.whole('num_attention_heads'), config.whole('intermediate_size')];
-  const positions = config.whole('max_position_embeddings');
-  return {
-    architecture: 'bert',
-    hyper: {
-      layers,
-      context: positions,
-      hidden,
-      feedForward,
-      heads,
-      normEpsilon: config.positive('layer_norm_eps'),
-      causal: false,
-    },
-    sizes: {
-      ...encoderSizes(layers, hidden, heads, feedForward),
-      ...none,
-      vocabulary: vocabularyOf(read),
-      positions,
-      tokenTypes: config.whole('type_vocab_size', 1),
-    },
-    table: tables.bert,
-    made: () => [],
-    tied: undefined,
-    notes,
-  };
-}
-
-/** Training context of a Nomic model, from its config. */
-function nomicContext(config: Config): number {
-  const [positions, trained] = [config.whole('n_positions'), config.whole('max_trained_positions', 2048)];
-  if (positions === 8192 && trained === 2048) return 2048;
-  if (positions === 2048 && trained === 2048) return 512;
-  return unsupported(file, `n_positions is ${positions} and max_trained_positions ${trained}; known are 8192 and 2048`);
-}
-
-function nomicBert(read: Read): Model {
-  const { config, notes } = read;
-  if (config.get('moe_every_n_layers') !== undefined && config.get('moe_every_n_layers') !== 0)
-    unsupported(file, 'moe_every_n_layers is set; Nomic models with experts are not supported');
-  config.only('activation_function', 'swiglu');
-  for (const key of ['causal', 'qkv_proj_bias', 'mlp_fc1_bias', 'mlp_fc2_bias', 'prenorm', 'rotary_emb_interleaved'])
-    config.only(key, false);
-  config.only('rotary_emb_fraction', 1);
-  if (config.get('rotary_emb_scale_base') !== undefined)
-    unsupported(file, 'rotary_emb_scale_base is set; llama.cpp computes Nomic models without it');
-  const [layers, hidden] = [config.whole('n_layer'), config.whole('n_embd')];
-  const [heads, feedForward] = [config.whole('n_head'), config.whole('n_inner')];
-  return {
-    architecture: 'nomic-bert',
-    hyper: {
-      layers,
-      context: nomicContext(config),
-      hidden,
-      feedForward,
-      heads,
-      theta: config.positive('rotary_emb_base'),
-      normEpsilon: config.positive('layer_norm_epsilon'),
-      causal: false,
-    },
-    sizes: {
-      ...encoderSizes(layers, hidden, heads, feedForward),
-      ...none,
-      vocabulary: vocabularyOf(read),
-      tokenTypes: config.whole('type_vocab_size', 1),
-    },
-    table: tables.nomicBert,
-    made: () => [],
-    tied: undefined,
-    notes,
-  };
-}
-
 /** Readers by the name that config.json has under `architectures`. */
 const readers: Readonly<Record<string, (read: Read) => Model>> = {
   LlamaForCausalLM: (read) => llama(read),
@@ -333,16 +271,16 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   SmolLM3ForCausalLM: smollm3,
   Qwen2ForCausalLM: (read) => qwen(read, 'qwen2', tables.qwen2),
   Qwen3ForCausalLM: (read) => qwen(read, 'qwen3', tables.qwen3),
+  Qwen2MoeForCausalLM: qwen2moe,
   Qwen3MoeForCausalLM: qwen3moe,
   Gemma2ForCausalLM: gemma2,
   Gemma3ForCausalLM: (read) => gemma3(read),
   Gemma3ForConditionalGeneration: (read) => gemma3(read),
   Gemma3TextModel: embeddingGemma,
   Phi3ForCausalLM: phi3,
-  BertModel: bert,
-  BertForMaskedLM: bert,
-  NomicBertModel: nomicBert,
+  ...encoderReaders,
   ...denseReaders,
+  ...expertReaders,
 };
 
 /** The names that config.json may have under `architectures`. */

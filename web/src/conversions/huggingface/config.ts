@@ -49,9 +49,9 @@ export class Config {
     return value;
   }
 
-  /** A whole number of at least 1. */
-  whole(name: string, otherwise?: number): number {
-    return this.maybeWhole(name) ?? otherwise ?? badFolderFile(file, `${name} is missing`);
+  /** A whole number of at least `least`. */
+  whole(name: string, otherwise?: number, least = 1): number {
+    return this.maybeWhole(name, least) ?? otherwise ?? badFolderFile(file, `${name} is missing`);
   }
 
   /** A finite number above 0; undefined if it is missing. */

@@ -33,7 +33,8 @@ export interface ConvertOptions {
 /** Names of the token embedding, with the prefixes that folders have. */
 const embeddingName =
   /^((model|ernie)\.)?(language_model\.)?(model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$/;
-const bertEmbeddingName = /^(bert\.)?embeddings\.word_embeddings\.weight$/;
+const bertEmbeddingName =
+  /^((bert|roberta|distilbert)\.)?embeddings\.word_embeddings\.weight$|^(model\.)?embeddings\.tok_embeddings\.weight$|^(shared|encoder\.embed_tokens)\.weight$/;
 const headName = /^(language_model\.)?lm_head\.weight$/;
 
 /** Fails unless the folder holds a whole model with plain weights. */
@@ -157,6 +158,7 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
   const tokenizer = await readTokenizer(folder, {
     config,
     architecture: model.architecture,
+    encoder: model.encoder,
     size: model.sizes.vocabulary,
     missingBytes: options.missingBytes ?? 'refuse',
   });

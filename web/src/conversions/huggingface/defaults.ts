@@ -15,6 +15,21 @@ const bert: Json = {
   type_vocab_size: 2,
 };
 
+const distilBert: Json = { dim: 768, hidden_dim: 3072, n_layers: 6, n_heads: 12, max_position_embeddings: 512 };
+
+const modernBert: Json = {
+  hidden_size: 768,
+  intermediate_size: 1152,
+  num_hidden_layers: 22,
+  num_attention_heads: 12,
+  max_position_embeddings: 8192,
+  norm_eps: 1e-5,
+  local_attention: 128,
+  global_attn_every_n_layers: 3,
+  global_rope_theta: 160000,
+  local_rope_theta: 10000,
+};
+
 /** Members of all decoders that are the same in most. */
 const decoder: Json = { num_hidden_layers: 32, num_attention_heads: 32, rms_norm_eps: 1e-6, rope_theta: 10000 };
 
@@ -75,7 +90,6 @@ const ernie: Json = {
   num_hidden_layers: 18,
   num_attention_heads: 16,
   num_key_value_heads: 2,
-  head_dim: 128,
   max_position_embeddings: 131072,
   rms_norm_eps: 1e-5,
   rope_theta: 5e5,
@@ -118,6 +132,18 @@ const byArchitecture: Readonly<Record<string, Json>> = {
   },
   Qwen2ForCausalLM: qwen2,
   Qwen3ForCausalLM: { ...qwen2, head_dim: 128 },
+  Qwen2MoeForCausalLM: {
+    ...qwen2,
+    hidden_size: 2048,
+    intermediate_size: 5632,
+    num_hidden_layers: 24,
+    num_attention_heads: 16,
+    num_key_value_heads: 16,
+    moe_intermediate_size: 1408,
+    shared_expert_intermediate_size: 5632,
+    num_experts: 60,
+    num_experts_per_tok: 4,
+  },
   Qwen3MoeForCausalLM: {
     ...qwen2,
     hidden_size: 2048,
@@ -162,6 +188,38 @@ const byArchitecture: Readonly<Record<string, Json>> = {
   OlmoForCausalLM: { ...decoder, hidden_size: 4096, intermediate_size: 11008, max_position_embeddings: 2048 },
   Olmo2ForCausalLM: olmo2,
   Olmo3ForCausalLM: { ...olmo2, rope_theta: 5e5, sliding_window: 4096 },
+  GraniteMoeForCausalLM: { ...decoder, hidden_size: 4096, intermediate_size: 11008, max_position_embeddings: 2048 },
+  GraniteMoeSharedForCausalLM: {
+    ...decoder,
+    hidden_size: 4096,
+    intermediate_size: 11008,
+    max_position_embeddings: 2048,
+  },
+  Glm4MoeForCausalLM: {
+    ...decoder,
+    hidden_size: 4096,
+    intermediate_size: 10944,
+    num_hidden_layers: 46,
+    num_attention_heads: 96,
+    num_key_value_heads: 8,
+    max_position_embeddings: 131072,
+    rms_norm_eps: 1e-5,
+    moe_intermediate_size: 1408,
+    num_experts_per_tok: 8,
+  },
+  Ernie4_5_MoeForCausalLM: {
+    ...ernie,
+    hidden_size: 2560,
+    intermediate_size: 12288,
+    num_hidden_layers: 28,
+    num_attention_heads: 20,
+    num_key_value_heads: 4,
+    moe_intermediate_size: 1536,
+    moe_num_experts: 64,
+    moe_k: 6,
+    moe_num_shared_experts: 2,
+    moe_layer_start_index: 1,
+  },
   Glm4ForCausalLM: {
     ...decoder,
     hidden_size: 4096,
@@ -229,8 +287,8 @@ const byArchitecture: Readonly<Record<string, Json>> = {
     max_position_embeddings: 2048,
     rms_norm_eps: 1e-5,
   },
-  Ernie4_5ForCausalLM: ernie,
-  Ernie4_5_ForCausalLM: ernie,
+  Ernie4_5ForCausalLM: { ...ernie, head_dim: 128 },
+  Ernie4_5_ForCausalLM: { ...ernie, head_dim: 128 },
   NemotronForCausalLM: {
     ...decoder,
     hidden_size: 6144,
@@ -240,6 +298,17 @@ const byArchitecture: Readonly<Record<string, Json>> = {
     norm_eps: 1e-5,
     partial_rotary_factor: 0.5,
     hidden_act: 'relu2',
+  },
+  Lfm2ForCausalLM: {
+    ...decoder,
+    hidden_size: 2560,
+    intermediate_size: 12288,
+    num_key_value_heads: 8,
+    max_position_embeddings: 128000,
+    norm_eps: 1e-5,
+    rope_theta: 1e6,
+    conv_L_cache: 3,
+    tie_word_embeddings: true,
   },
   SeedOssForCausalLM: {
     ...decoder,
@@ -254,6 +323,23 @@ const byArchitecture: Readonly<Record<string, Json>> = {
   },
   BertModel: bert,
   BertForMaskedLM: bert,
+  RobertaModel: bert,
+  RobertaForSequenceClassification: bert,
+  XLMRobertaModel: bert,
+  XLMRobertaForSequenceClassification: bert,
+  DistilBertModel: distilBert,
+  DistilBertForMaskedLM: distilBert,
+  ModernBertModel: modernBert,
+  ModernBertForMaskedLM: modernBert,
+  T5EncoderModel: {
+    d_model: 512,
+    d_kv: 64,
+    d_ff: 2048,
+    num_layers: 6,
+    num_heads: 8,
+    relative_attention_num_buckets: 32,
+    layer_norm_epsilon: 1e-6,
+  },
 };
 
 /** The defaults of an architecture; empty for one without defaults. */

@@ -128,7 +128,7 @@ function mistral3(read: Read): Model {
   };
 }
 
-function granite(read: Read): Model {
+export function granite(read: Read): Model {
   const { config, rope } = read;
   checkDecoder(read);
   config.only('hidden_act', 'silu');
@@ -149,7 +149,7 @@ function granite(read: Read): Model {
       logitScale: config.positive('logits_scaling', 1),
     },
     sizes,
-    table: biased(config, dense.granite),
+    table: biased(config, dense.graniteDense),
     ...whole(read),
     made: () => llama3Factors(rope, config, sizes.head, hyper.theta as number),
   };
@@ -483,6 +483,45 @@ function seedOss(read: Read): Model {
   };
 }
 
+/** Rows of LFM2's feed-forward part: two thirds of what the file states, rounded up to a multiple. */
+function lfmFeedForward({ config }: Read): number {
+  const stated = config.maybeWhole('block_ff_dim') ?? config.whole('intermediate_size');
+  if (config.maybeFlag('block_auto_adjust_ff_dim') === false) return stated;
+  const unit = config.whole('block_multiple_of', 256);
+  const rows = Math.floor(Math.floor((2 * stated) / 3) * config.positive('block_ffn_dim_multiplier', 1));
+  return unit * Math.ceil(rows / unit);
+}
+
+/** LFM2, whose layers have attention or a short convolution. */
+function lfm2(read: Read): Model {
+  const { config, rope } = read;
+  checkDecoder(read);
+  config.only('conv_bias', false);
+  const { hyper, sizes } = decoder(read, { rmsEpsilon: 'norm_eps', feedForward: lfmFeedForward(read) });
+  const { keyHeads: _, ...others } = hyper;
+  const types = config.get('layer_types');
+  if (!Array.isArray(types) || types.length !== sizes.layers)
+    return badFolderFile(file, `layer_types has to be an array of ${sizes.layers} names, got ${show(types)}`);
+  const other = (types as unknown[]).find((type) => type !== 'conv' && type !== 'full_attention');
+  if (other !== undefined)
+    unsupported(file, `layer_types has ${show(other)}; llama.cpp computes "conv" and "full_attention" only`);
+  const convolves = (layer: number) => types[layer] === 'conv';
+  const convolved = config.whole('conv_L_cache');
+  return {
+    architecture: 'lfm2',
+    hyper: {
+      ...others,
+      ...ropeKeys(rope, ['linear', 'yarn']),
+      layerKeyHeads: types.map((_type, layer) => (convolves(layer) ? 0 : sizes.keyHeads)),
+      vocabulary: sizes.vocabulary,
+      convolved,
+    },
+    sizes: { ...sizes, convolved, threeHidden: 3 * sizes.hidden },
+    table: dense.lfm2(convolves),
+    ...whole(read),
+  };
+}
+
 /** Readers by the name that config.json has under `architectures`. */
 export const denseReaders: Readonly<Record<string, (read: Read) => Model>> = {
   GemmaForCausalLM: gemma,
@@ -505,4 +544,5 @@ export const denseReaders: Readonly<Record<string, (read: Read) => Model>> = {
   Ernie4_5_ForCausalLM: ernie,
   NemotronForCausalLM: nemotron,
   SeedOssForCausalLM: seedOss,
+  Lfm2ForCausalLM: lfm2,
 };

@@ -7,6 +7,8 @@ export const filesBeside: readonly string[] = [
   'added_tokens.json',
   'generation_config.json',
   'tokenizer.model',
+  'sentencepiece.bpe.model',
+  'spiece.model',
   'chat_template.jinja',
   'chat_template.json',
   'modules.json',

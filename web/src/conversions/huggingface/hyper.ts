@@ -12,6 +12,10 @@ export interface Hyper {
   feedForward: number;
   heads: number;
   keyHeads?: number;
+  /** Heads of keys in each layer, where layers differ. */
+  layerKeyHeads?: readonly number[];
+  /** Tokens that a short convolution sees. */
+  convolved?: number;
   ropeType?: string;
   ropeFactor?: number;
   ropeContext?: number;
@@ -28,6 +32,26 @@ export interface Hyper {
   experts?: number;
   usedExperts?: number;
   expertFeedForward?: number;
+  /** Groups that experts are divided into, and those that a token uses. */
+  expertGroups?: number;
+  usedGroups?: number;
+  /** Rows of the experts that all tokens pass, together, and the number of these experts. */
+  sharedFeedForward?: number;
+  sharedExperts?: number;
+  /** Layers without experts, before those with some. */
+  denseLayers?: number;
+  /** Each n-th layer has experts. */
+  expertStep?: number;
+  /** How scores become shares: 1 by a softmax, 2 by a sigmoid. */
+  gating?: number;
+  /** Factor of the shares of experts, and true if they are divided by their sum. */
+  expertScale?: number;
+  normalizesExperts?: boolean;
+  /** Layers behind the last one that predict further tokens. */
+  nextLayers?: number;
+  /** Numbers of experts, for architectures that state them behind other keys. */
+  lateExperts?: number;
+  lateUsedExperts?: number;
   /** Elements of a head, if the config states it. */
   head?: number;
   vocabulary?: number;
@@ -37,7 +61,17 @@ export interface Hyper {
   window?: number;
   /** True for each layer that sees a window only. */
   windowLayers?: readonly boolean[];
+  /** Each n-th layer sees the whole text, and the others a window. */
+  globalStep?: number;
   causal?: boolean;
+  /** Names of the outputs of a classifier. */
+  labels?: readonly string[];
+  /** Activation of the feed-forward part. */
+  activation?: string;
+  /** Distances of tokens that are told apart. */
+  buckets?: number;
+  /** Addend of the norms, for architectures that state it before other keys. */
+  earlyNormEpsilon?: number;
   /** Type of the scaling that is written behind the other keys. */
   lateRopeType?: string;
   lateRopeFactor?: number;
@@ -60,7 +94,11 @@ export interface Hyper {
 }
 
 /** A key of an architecture: its name without the architecture, its type, and the hyperparameter. */
-type HyperKey = readonly [name: string, type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]', from: keyof Hyper];
+type HyperKey = readonly [
+  name: string,
+  type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]' | 'i32[]' | 'string[]',
+  from: keyof Hyper,
+];
 
 const rope: readonly HyperKey[] = [
   ['rope.scaling.type', 'string', 'ropeType'],
@@ -87,11 +125,14 @@ const common: readonly HyperKey[] = [
   ['feed_forward_length', 'u32', 'feedForward'],
   ['attention.head_count', 'u32', 'heads'],
   ['attention.head_count_kv', 'u32', 'keyHeads'],
+  ['attention.head_count_kv', 'i32[]', 'layerKeyHeads'],
   ...rope,
   ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
   ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
   ['expert_count', 'u32', 'experts'],
   ['expert_used_count', 'u32', 'usedExperts'],
+  ['expert_group_count', 'u32', 'expertGroups'],
+  ['expert_group_used_count', 'u32', 'usedGroups'],
   ...headLengths,
 ];
 
@@ -110,9 +151,11 @@ const gemma3Keys: readonly HyperKey[] = [
 const pooled: readonly HyperKey[] = [...common, ['pooling_type', 'u32', 'pooling']];
 
 const encoder: readonly HyperKey[] = [
+  ['attention.layer_norm_epsilon', 'f32', 'earlyNormEpsilon'],
   ...common,
   ['attention.causal', 'bool', 'causal'],
   ['pooling_type', 'u32', 'pooling'],
+  ['classifier.output_labels', 'string[]', 'labels'],
 ];
 
 const vocabulary: HyperKey = ['vocab_size', 'u32', 'vocabulary'];
@@ -122,6 +165,19 @@ const windowLayers: HyperKey = ['attention.sliding_window_pattern', 'bool[]', 'w
 const lateRopeType: HyperKey = ['rope.scaling.type', 'string', 'lateRopeType'];
 const lateRopeFactor: HyperKey = ['rope.scaling.factor', 'f32', 'lateRopeFactor'];
 const logitScale: HyperKey = ['logit_scale', 'f32', 'logitScale'];
+
+const expertFeedForward: HyperKey = ['expert_feed_forward_length', 'u32', 'expertFeedForward'];
+const sharedFeedForward: HyperKey = ['expert_shared_feed_forward_length', 'u32', 'sharedFeedForward'];
+const sharedExperts: HyperKey = ['expert_shared_count', 'u32', 'sharedExperts'];
+const denseLayers: HyperKey = ['leading_dense_block_count', 'u32', 'denseLayers'];
+
+const graniteKeys: readonly HyperKey[] = [
+  ...llamaKeys,
+  ['attention.scale', 'f32', 'attentionScale'],
+  ['embedding_scale', 'f32', 'embeddingScale'],
+  ['residual_scale', 'f32', 'residualScale'],
+  logitScale,
+];
 
 /** Keys of Gemma 1, which Gemma 2 begins with. */
 const gemmaKeys: readonly HyperKey[] = [
@@ -142,7 +198,7 @@ const entries = {
   smollm3: llamaKeys,
   qwen2: pooled,
   qwen3: pooled,
-  qwen3moe: [...common, ['expert_feed_forward_length', 'u32', 'expertFeedForward']],
+  qwen3moe: [...common, expertFeedForward],
   gemma: gemmaKeys,
   gemma2: [
     ...gemmaKeys,
@@ -157,12 +213,30 @@ const entries = {
     ['rope.scaling.yarn_log_multiplier', 'f32', 'yarnLogMultiplier'],
     ['attention.temperature_scale', 'f32', 'temperatureScale'],
   ],
-  granite: [
-    ...llamaKeys,
-    ['attention.scale', 'f32', 'attentionScale'],
-    ['embedding_scale', 'f32', 'embeddingScale'],
-    ['residual_scale', 'f32', 'residualScale'],
-    logitScale,
+  granite: graniteKeys,
+  granitemoe: [...graniteKeys, sharedFeedForward],
+  qwen2moe: [...common, expertFeedForward, sharedFeedForward],
+  olmoe: common,
+  glm4moe: [
+    ...common,
+    ropeDimensions,
+    expertFeedForward,
+    sharedExperts,
+    denseLayers,
+    ['expert_gating_func', 'u32', 'gating'],
+    ['expert_weights_scale', 'f32', 'expertScale'],
+    ['expert_weights_norm', 'bool', 'normalizesExperts'],
+    ['nextn_predict_layers', 'u32', 'nextLayers'],
+  ],
+  'ernie4_5-moe': [
+    ...common,
+    ['expert_count', 'u32', 'lateExperts'],
+    ['expert_used_count', 'u32', 'lateUsedExperts'],
+    ['interleave_moe_layer_step', 'u32', 'expertStep'],
+    denseLayers,
+    expertFeedForward,
+    sharedExperts,
+    sharedFeedForward,
   ],
   olmo: [
     ...common,
@@ -222,6 +296,7 @@ const entries = {
     lateRopeFactor,
   ],
   seed_oss: common,
+  lfm2: [...common, vocabulary, ['shortconv.l_cache', 'u32', 'convolved']],
   phi3: [
     ['context_length', 'u32', 'context'],
     ['rope.scaling.original_context_length', 'u32', 'ropeContext'],
@@ -237,6 +312,25 @@ const entries = {
   ],
   bert: encoder,
   'nomic-bert': encoder,
+  'modern-bert': [
+    ...encoder,
+    window,
+    ['attention.sliding_window_pattern', 'u32', 'globalStep'],
+    lateRopeType,
+    vocabulary,
+    ['hidden_activation', 'string', 'activation'],
+  ],
+  t5encoder: [
+    ['context_length', 'u32', 'context'],
+    ['embedding_length', 'u32', 'hidden'],
+    ['feed_forward_length', 'u32', 'feedForward'],
+    ['block_count', 'u32', 'layers'],
+    ['attention.head_count', 'u32', 'heads'],
+    ...headLengths,
+    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+    ['attention.relative_buckets_count', 'u32', 'buckets'],
+    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+  ],
 } as const satisfies Readonly<Record<string, readonly HyperKey[]>>;
 
 /** Architectures with keys, in llama.cpp's spelling. */

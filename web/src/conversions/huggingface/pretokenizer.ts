@@ -61,9 +61,16 @@ const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'command-r': { smollm: 'command-r', starcoder: 'command-r' },
   cohere2: { smollm: 'command-r', starcoder: 'command-r' },
   granite: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
+  granitemoe: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
+  olmoe: { 'gpt-2': 'olmo' },
   olmo2: { 'smaug-bpe': 'dbrx' },
   starcoder2: { smollm: 'starcoder' },
+  lfm2: { 'llama-bpe': 'lfm2' },
   glm4: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
+  glm4moe: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
+  // RoBERTa, whose architecture in llama.cpp is that of BERT.
+  bert: { 'gpt-2': 'roberta-bpe' },
+  'modern-bert': { 'gpt-2': 'modern-bert' },
   'hunyuan-dense': { 'deepseek-v3': 'hunyuan-dense' },
 };
 

@@ -23,6 +23,8 @@ export interface SentencePieceModel {
   readonly addsBlank: boolean;
   /** True if runs of blanks become one. */
   readonly removesBlanks: boolean;
+  /** Rules that replace characters, compiled; empty without any. */
+  readonly charsmap: Uint8Array;
 }
 
 /** A field: its number, and a number or bytes as its value. */
@@ -90,21 +92,23 @@ function pieceOf(bytes: Uint8Array, id: number): TokenPiece {
   return { text, score, type };
 }
 
-/** Reads a tokenizer.model. @throws ScalepointError `BAD_FILE` */
+/** Reads a tokenizer.model, or a file of another name in the same form. @throws ScalepointError `BAD_FILE` */
 export function parseSentencePiece(bytes: Uint8Array): SentencePieceModel {
   const pieces: TokenPiece[] = [];
   let [kind, addsBlank, removesBlanks] = [1, true, true];
+  let charsmap = new Uint8Array(0);
   for (const [field, value] of fieldsOf(bytes)) {
     if (field === 1) pieces.push(pieceOf(messageOf(value), pieces.length));
     else if (field === 2) {
       for (const [name, setting] of fieldsOf(messageOf(value))) if (name === 3) kind = numberOf(setting);
     } else if (field === 3) {
       for (const [name, setting] of fieldsOf(messageOf(value))) {
+        if (name === 2) charsmap = messageOf(setting).slice();
         if (name === 3) addsBlank = numberOf(setting) !== 0;
         if (name === 4) removesBlanks = numberOf(setting) !== 0;
       }
     }
   }
   if (pieces.length === 0) badFolderFile(file, 'it has no tokens');
-  return { pieces, kind, addsBlank, removesBlanks };
+  return { pieces, kind, addsBlank, removesBlanks, charsmap };
 }

@@ -10,6 +10,7 @@ import { badFolderFile, unsupported } from './errors.js';
 import type { Hyper, KeyedArchitecture } from './hyper.js';
 import { setting } from './rope.js';
 import type { Sizes, TensorTable } from './tensors.js';
+import type { EncoderTokenizer } from './tokenizer-input.js';
 
 const file = 'config.json';
 
@@ -22,6 +23,8 @@ export interface Model {
   readonly table: TensorTable;
   /** Computes the tensors that the folder does not hold. Call it after the sizes have been checked. */
   readonly made: () => readonly Recipe[];
+  /** The tokenizer, for encoders. */
+  readonly encoder?: EncoderTokenizer;
   /** True if the head is the embedding; undefined if config.json does not say. */
   readonly tied: boolean | undefined;
   /** True if the embedding may have more rows than the vocabulary. The extra rows are left out. */
@@ -41,7 +44,36 @@ export interface Read {
 }
 
 /** Zero for sizes that an architecture lacks. */
-export const none = { experts: 0, expertFeedForward: 0, sharedFeedForward: 0, positions: 0, tokenTypes: 0 };
+export const none = {
+  experts: 0,
+  expertFeedForward: 0,
+  twoExpertFeedForward: 0,
+  sharedFeedForward: 0,
+  twoSharedFeedForward: 0,
+  positions: 0,
+  storedPositions: 0,
+  labels: 0,
+  buckets: 0,
+  threeHidden: 0,
+  convolved: 0,
+  tokenTypes: 0,
+};
+
+/** Sizes of experts. */
+export function expertSizes(experts: number, expertFeedForward: number, sharedFeedForward = 0) {
+  return {
+    experts,
+    expertFeedForward,
+    twoExpertFeedForward: 2 * expertFeedForward,
+    sharedFeedForward,
+    twoSharedFeedForward: 2 * sharedFeedForward,
+  };
+}
+
+/** True if the experts of a layer are stacked in one tensor. */
+export function areStacked({ names }: Read): boolean {
+  return names.some((name) => name.endsWith('.mlp.experts.gate_up_proj'));
+}
 
 export function vocabularyOf({ config, embeddingRows }: Read): number {
   return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFolderFile(file, 'vocab_size is missing');
@@ -51,6 +83,10 @@ export function vocabularyOf({ config, embeddingRows }: Read): number {
 interface DecoderWish {
   /** Key of the addend of LayerNorms, or the addend, in place of that of RMS norms. */
   readonly normEpsilon?: string | number;
+  /** Key of the addend of RMS norms. @defaultValue 'rms_norm_eps' */
+  readonly rmsEpsilon?: string;
+  /** Rows of the feed-forward part, in place of intermediate_size. */
+  readonly feedForward?: number;
   /** True if heads have hidden_size / num_attention_heads elements, regardless of head_dim. */
   readonly plainHeads?: true;
   /** True if each head has keys and values of its own. */
@@ -75,7 +111,7 @@ export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: H
     );
   const head = given ?? hidden / heads;
   if (head % 2 !== 0) badFolderFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
-  const feedForward = config.whole('intermediate_size');
+  const feedForward = wish.feedForward ?? config.whole('intermediate_size');
   // Collect the numbers for the metadata and the sizes for the tables.
   return {
     hyper: {
@@ -86,7 +122,7 @@ export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: H
       feedForward,
       context: config.whole('max_position_embeddings'),
       ...(normEpsilon === undefined
-        ? { rmsEpsilon: config.positive('rms_norm_eps') }
+        ? { rmsEpsilon: config.positive(wish.rmsEpsilon ?? 'rms_norm_eps') }
         : { normEpsilon: typeof normEpsilon === 'number' ? normEpsilon : config.positive(normEpsilon) }),
       theta: rope.theta ?? config.positive('rope_theta'),
       ...(given === undefined ? {} : { head }),
@@ -94,6 +130,7 @@ export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: H
     sizes: {
       layers,
       hidden,
+      twoHidden: 2 * hidden,
       heads,
       keyHeads,
       head,

@@ -57,7 +57,7 @@ function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolea
   const prefix = statesPrefix.includes(files.architecture) ? stated : undefined;
   const said = typeof prefix === 'boolean';
   // The converter of Ernie states it behind the other keys.
-  const late = files.architecture === 'ernie4_5' && typeof stated === 'boolean';
+  const late = files.architecture.startsWith('ernie4_5') && typeof stated === 'boolean';
   const spacePrefix = (value: boolean): GgufKey => ({ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value });
   return [
     ...(said ? [spacePrefix(prefix)] : []),

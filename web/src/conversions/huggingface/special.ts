@@ -146,6 +146,12 @@ const usualTokens: Readonly<Record<string, readonly (readonly [role: string, tex
     ['unk', '<|endoftext|>'],
     ['bos', '<|endoftext|>'],
   ],
+  glm4moe: [
+    ['bos', '[gMASK]'],
+    ['eot', '<|user|>'],
+    ['unk', '<|endoftext|>'],
+    ['eom', '<|observation|>'],
+  ],
 };
 
 /** Ids of the roles, in writing order: by their texts first, then by config.json. */

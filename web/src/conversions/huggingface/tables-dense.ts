@@ -39,7 +39,7 @@ export function withoutModel(table: TensorTable): TensorTable {
 }
 
 /** The attention of Llama with keys of its own architecture; biases as config.json says. */
-export const granite: TensorTable = {
+export const graniteDense: TensorTable = {
   layerPrefix,
   outside: outsideDecoder,
   layer: [...norms, ...llamaAttention, ...withBias(feedForward, 'optional')],
@@ -298,3 +298,36 @@ export const seedOss: TensorTable = {
     ...feedForward,
   ],
 };
+
+/** @param convolves true for layers with a short convolution in the place of attention */
+export const lfm2 = (convolves: (layer: number) => boolean): TensorTable => ({
+  layerPrefix,
+  outside: [
+    embedding,
+    // llama.cpp has this name for it, though it is the last norm.
+    { from: 'model.embedding_norm', to: 'token_embd_norm', shape: ['hidden'] },
+    head,
+  ],
+  layer: [
+    { from: 'operator_norm', to: 'attn_norm', shape: ['hidden'] },
+    { from: 'ffn_norm', to: 'ffn_norm', shape: ['hidden'] },
+    ...lfmAttention.map((row): Row => ({ ...row, only: (layer) => !convolves(layer) })),
+    ...shortConvolution.map((row): Row => ({ ...row, only: convolves })),
+    { from: 'feed_forward.w1', to: 'ffn_gate', shape: ['feedForward', 'hidden'] },
+    { from: 'feed_forward.w3', to: 'ffn_up', shape: ['feedForward', 'hidden'] },
+    { from: 'feed_forward.w2', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+  ],
+});
+
+const lfmAttention: readonly Row[] = [
+  ...attention.slice(0, 3),
+  { from: 'self_attn.out_proj', to: 'attn_output', shape: ['hidden', 'queries'] },
+  { from: 'self_attn.q_layernorm', to: 'attn_q_norm', shape: ['head'] },
+  { from: 'self_attn.k_layernorm', to: 'attn_k_norm', shape: ['head'] },
+];
+
+const shortConvolution: readonly Row[] = [
+  { from: 'conv.conv', to: 'shortconv.conv', shape: ['hidden', 1, 'convolved'], as: ['hidden', 'convolved'] },
+  { from: 'conv.in_proj', to: 'shortconv.in_proj', shape: ['threeHidden', 'hidden'] },
+  { from: 'conv.out_proj', to: 'shortconv.out_proj', shape: ['hidden', 'hidden'] },
+];

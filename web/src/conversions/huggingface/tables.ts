@@ -2,7 +2,7 @@
  * Tensors of each architecture: their names at Hugging Face and in llama.cpp, and their shapes.
  * Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/tensor_mapping.py at 0024aa7.
  */
-import type { Row, TensorTable } from './tensors.js';
+import type { Row, RowsOf, TensorTable } from './tensors.js';
 
 export const embedding: Row = { from: 'model.embed_tokens', to: 'token_embd', shape: ['vocabulary', 'hidden'] };
 export const finalNorm: Row = { from: 'model.norm', to: 'output_norm', shape: ['hidden'] };
@@ -94,20 +94,54 @@ export const qwen3: TensorTable = {
   rename: withPrefix,
 };
 
-export const qwen3moe: TensorTable = {
+/** The router and the experts of Qwen, whose matrices are tensors each, or stacked in two. */
+export const qwenExperts = (stacked: boolean): readonly Row[] => [
+  { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+  ...(stacked ? stackedExperts : separateExperts),
+];
+
+/** Matrices of experts, a tensor each. */
+export const separateExperts: readonly Row[] = [
+  { from: 'mlp.experts.#.gate_proj', to: 'ffn_gate_exps', shape: ['expertFeedForward', 'hidden'] },
+  { from: 'mlp.experts.#.up_proj', to: 'ffn_up_exps', shape: ['expertFeedForward', 'hidden'] },
+  { from: 'mlp.experts.#.down_proj', to: 'ffn_down_exps', shape: ['hidden', 'expertFeedForward'] },
+];
+
+/** Rows of one half of each expert's matrix, which holds gate and up. */
+const halfOfExperts =
+  (half: 0 | 1): RowsOf =>
+  ({ experts, expertFeedForward: rows }) =>
+    Array.from({ length: experts }, (_, e) => [(2 * e + half) * rows, rows] as const);
+
+/** Gates and ups in halves of one tensor. */
+export const gateUpShares: NonNullable<Row['shares']> = [
+  { to: 'ffn_gate_exps', shape: ['experts', 'expertFeedForward', 'hidden'], windows: halfOfExperts(0) },
+  { to: 'ffn_up_exps', shape: ['experts', 'expertFeedForward', 'hidden'], windows: halfOfExperts(1) },
+];
+
+/** Matrices of all experts in two tensors, as transformers stores them since its version 5. */
+const stackedExperts: readonly Row[] = [
+  {
+    from: 'mlp.experts.gate_up_proj',
+    to: '',
+    whole: '.weight',
+    shape: ['experts', 'twoExpertFeedForward', 'hidden'],
+    shares: gateUpShares,
+  },
+  {
+    from: 'mlp.experts.down_proj',
+    to: 'ffn_down_exps',
+    whole: '.weight',
+    shape: ['experts', 'hidden', 'expertFeedForward'],
+  },
+];
+
+export const qwen3moe = (stacked: boolean): TensorTable => ({
   layerPrefix,
   outside: outsideDecoder,
-  layer: [
-    ...norms,
-    ...attention,
-    ...headNorms,
-    { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
-    { from: 'mlp.experts.#.gate_proj', to: 'ffn_gate_exps', shape: ['expertFeedForward', 'hidden'] },
-    { from: 'mlp.experts.#.up_proj', to: 'ffn_up_exps', shape: ['expertFeedForward', 'hidden'] },
-    { from: 'mlp.experts.#.down_proj', to: 'ffn_down_exps', shape: ['hidden', 'expertFeedForward'] },
-  ],
+  layer: [...norms, ...attention, ...headNorms, ...qwenExperts(stacked)],
   rename: withPrefix,
-};
+});
 
 export function plusOne(rows: readonly Row[]): Row[] {
   return rows.map((row) => (row.to.endsWith('norm') ? { ...row, plusOne: true } : row));
@@ -154,7 +188,7 @@ export const phi3: TensorTable = {
 /** Tensors that an embedding model does not need: its pooler, and heads for training. */
 const unused = /^(embeddings\.position_ids$|pooler\.dense\.|cls\.predictions|cls\.seq_relationship)/;
 
-function bertName(name: string): string | undefined {
+export function bertName(name: string): string | undefined {
   const own = name
     .replace(/^bert\./, '')
     .replace(/\.gamma$/, '.weight')

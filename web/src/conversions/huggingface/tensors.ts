@@ -11,6 +11,10 @@ export interface Sizes {
   readonly layers: number;
   /** Elements of a token's vector. */
   readonly hidden: number;
+  readonly twoHidden: number;
+  readonly threeHidden: number;
+  /** Tokens that a short convolution sees. */
+  readonly convolved: number;
   readonly vocabulary: number;
   readonly heads: number;
   readonly keyHeads: number;
@@ -26,9 +30,18 @@ export interface Sizes {
   readonly twoFeedForward: number;
   readonly experts: number;
   readonly expertFeedForward: number;
+  /** Gate and up of an expert in one matrix. */
+  readonly twoExpertFeedForward: number;
   /** Rows of the experts that all tokens pass, together. */
   readonly sharedFeedForward: number;
+  readonly twoSharedFeedForward: number;
   readonly positions: number;
+  /** Rows of the table of positions in the folder, some of which may not be used. */
+  readonly storedPositions: number;
+  /** Outputs of a classifier. */
+  readonly labels: number;
+  /** Distances that are told apart. */
+  readonly buckets: number;
   readonly tokenTypes: number;
 }
 
@@ -56,14 +69,16 @@ export interface Row {
   readonly to: string;
   /** Shape of the weight in the folder, row-major. A bias has the first dimension. */
   readonly shape: readonly Size[];
-  /** Name of the weight behind `from` and `to`. @defaultValue '.weight' */
-  readonly ending?: '';
+  /** Set if the name in the folder is whole, without `.weight`: ending of the name in GGUF. */
+  readonly whole?: '.weight' | '.bias';
   /** Set if its rows are divided between tensors. All windows of a share have the same number of rows. */
   readonly shares?: readonly Share[];
   /** The size that `#` counts up to. @defaultValue 'experts' */
   readonly count?: keyof Sizes;
   /** Layers that have it. All by default. */
   readonly only?: (layer: number) => boolean;
+  /** Shape in GGUF, if the folder's has dimensions of 1 that are left out there. */
+  readonly as?: readonly Size[];
   /** True if it has a bias. @defaultValue 'never' */
   readonly bias?: 'optional' | 'always' | 'never';
   /** True if it may be missing. */
@@ -78,6 +93,8 @@ export interface Row {
 export interface TensorTable {
   /** Prefix before the number of a layer. */
   readonly layerPrefix: string;
+  /** Prefix of the number of a layer in GGUF. @defaultValue 'blk.' */
+  readonly layerTarget?: string;
   readonly outside: readonly Row[];
   readonly layer: readonly Row[];
   /** Maps a name in the folder to the name in the table; undefined if the tensor is left out. */
@@ -121,8 +138,9 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
   const all = new Map<string, ExpectedTensor>();
   const put = (row: Row, from: string, to: string, expert?: number) => {
     const shape = row.shape.map((size) => sizeOf(size, sizes));
-    const ending = row.ending ?? '.weight';
-    all.set(`${from}${ending}`, { to: `${to}.weight`, shape, required: row.optional !== true, row, expert });
+    const { whole } = row;
+    const name = whole === undefined ? `${from}.weight` : from;
+    all.set(name, { to: `${to}${whole ?? '.weight'}`, shape, required: row.optional !== true, row, expert });
     const bias = row.bias ?? 'never';
     if (bias !== 'never')
       all.set(`${from}.bias`, {
@@ -138,7 +156,7 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
   for (let i = 0; i < sizes.layers; i++)
     for (const row of table.layer) {
       if (row.only?.(i) === false) continue;
-      const [from, to] = [`${table.layerPrefix}${i}.${row.from}`, `blk.${i}.${row.to}`];
+      const [from, to] = [`${table.layerPrefix}${i}.${row.from}`, `${table.layerTarget ?? 'blk.'}${i}.${row.to}`];
       if (!row.from.includes('#')) put(row, from, to);
       else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
     }
@@ -161,7 +179,8 @@ function alwaysFloat32(name: string, shape: readonly number[]): boolean {
 }
 
 function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes, sources: readonly string[]): Recipe {
-  const whole = expert === undefined ? shape : [stackOf(row, sizes), ...shape];
+  const own = row.as === undefined || isBias === true ? shape : row.as.map((size) => sizeOf(size, sizes));
+  const whole = expert === undefined ? own : [stackOf(row, sizes), ...own];
   return {
     name: to,
     shape: whole,
@@ -234,6 +253,14 @@ function plural(layers: number, experts: number): string {
   return `num_hidden_layers ${layers}${experts === 0 ? '' : ` with ${experts} tensors of experts each`}`;
 }
 
+/** Tensors of all stacks of a model. */
+function stackedTensors(stacks: readonly Row[], sizes: Sizes): number {
+  let sum = 0;
+  for (const row of stacks)
+    for (let i = 0; i < sizes.layers; i++) if (row.only?.(i) !== false) sum += stackOf(row, sizes);
+  return sum;
+}
+
 /** Names, by number, of the experts whose tensors become one. */
 type Stack = (string | undefined)[];
 
@@ -251,9 +278,9 @@ export function recipes(
 ): readonly Recipe[] {
   const assumed = defaults.length === 0 ? '' : `; missing keys have defaults: ${defaults.join(', ')}`;
   // Reject absurd sizes before a table is built for them: every layer has more tensors than these.
-  const stacks = table.layer.filter(({ from, only }) => from.includes('#') && only === undefined);
+  const stacks = table.layer.filter(({ from }) => from.includes('#'));
   const experts = stacks.reduce((sum, row) => sum + stackOf(row, sizes), 0);
-  if (sizes.layers * (1 + experts) > tensors.length)
+  if (sizes.layers > tensors.length || stackedTensors(stacks, sizes) + sizes.layers > tensors.length)
     badFolderFile(
       'config.json',
       `there are only ${tensors.length} tensors, too few for ${plural(sizes.layers, experts)}${assumed}`,

@@ -4,10 +4,18 @@ import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Config } from './config.js';
 import type { Json } from './json.js';
 
+/**
+ * Tokenizers of encoders: WordPiece, the byte-level ones of RoBERTa and ModernBERT, and Unigram of XLM-R and T5. Decoders have the kind that
+ * their tokenizer.json says.
+ */
+export type EncoderTokenizer = 'wordpiece' | 'roberta' | 'modern-bert' | 'xlm-roberta' | 't5';
+
 /** The model that a tokenizer is read for. */
 export interface TokenizerInput {
   readonly config: Config;
   readonly architecture: string;
+  /** Undefined for decoders. */
+  readonly encoder: EncoderTokenizer | undefined;
   /** Rows of the embedding. */
   readonly size: number;
   readonly missingBytes: 'refuse' | 'keep';
@@ -34,4 +42,4 @@ export interface Tokenizer {
 }
 
 /** Architectures whose converter writes add_prefix_space of tokenizer_config.json in front of the vocabulary. */
-export const statesPrefix: readonly string[] = ['llama', 'mistral3', 'granite'];
+export const statesPrefix: readonly string[] = ['llama', 'mistral3', 'granite', 'granitemoe'];

@@ -7,21 +7,37 @@ import { badFolderFile, unsupported } from './errors.js';
 import { type Json, member, objectMember, parseObject } from './json.js';
 import { sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import { readTemplates } from './templates.js';
-import type { Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
+import type { EncoderTokenizer, Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
+import { t5Keys, tokenTypeCount, xlmRobertaFromJson, xlmRobertaFromModel } from './unigram.js';
 import { wordPieceKeys } from './wordpiece.js';
 
 /** Kind of a tokenizer.json: 'bytes' for BPE without byte_fallback and with a ByteLevel pre-tokenizer. */
-function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' {
+function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' | 'unigram' {
   const model = objectMember(tokenizer, 'model');
   const type = member(model, 'type');
   if (type === 'WordPiece') return 'wordpiece';
+  if (type === 'Unigram') return 'unigram';
   if (type === 'BPE') return member(model, 'byte_fallback') === true ? 'sentencepiece' : 'bytes';
-  return unsupported('tokenizer.json', `model.type is ${show(type)}; supported are BPE and WordPiece`);
+  return unsupported('tokenizer.json', `model.type is ${show(type)}; supported are BPE, WordPiece and Unigram`);
 }
+
+/** Kinds of the tokenizer.json of encoders. */
+const encoderKinds = {
+  wordpiece: 'wordpiece',
+  roberta: 'bytes',
+  'modern-bert': 'bytes',
+  'xlm-roberta': 'unigram',
+  t5: 'unigram',
+} as const satisfies Record<EncoderTokenizer, string>;
 
 /** Flags that the converter of an architecture sets before it reads the tokenizer, whose own then takes that place. */
 const flagsBefore: Readonly<Record<string, readonly (readonly [key: string, value: boolean])[]>> = {
   phi2: [['add_bos_token', false]],
+  'modern-bert': [
+    ['add_bos_token', true],
+    ['add_eos_token', true],
+    ['add_sep_token', true],
+  ],
 };
 
 function withFlags(architecture: string, tokenizer: Tokenizer): Tokenizer {
@@ -55,16 +71,35 @@ async function ownTokenizer(folder: Folder, wish: TokenizerInput): Promise<Token
     generation: await object('generation_config.json'),
     templates: await readTemplates(folder, settings),
   };
-  const encoder = ['bert', 'nomic-bert'].includes(wish.architecture);
+  const { encoder } = wish;
+  const sentencePieces = encoder === 'xlm-roberta' ? await folder.file('sentencepiece.bpe.model') : undefined;
+  if (sentencePieces !== undefined) return xlmRobertaFromModel(files, sentencePieces);
+  if (encoder === 't5') return t5Keys(files, await t5Model(folder));
   const kind = tokenizer === undefined ? 'sentencepiece' : kindOf(tokenizer);
-  if (encoder !== (kind === 'wordpiece')) {
+  if (encoder === undefined ? kind === 'wordpiece' || kind === 'unigram' : kind !== encoderKinds[encoder]) {
     if (tokenizer === undefined) return badFolderFile('tokenizer.json', 'the folder has none');
-    return unsupported('tokenizer.json', `this kind of tokenizer is not supported for ${wish.architecture}`);
+    return unsupported('tokenizer.json', `this kind of tokenizer is not supported for ${wish.architecture}: ${kind}`);
   }
+  if (kind === 'unigram') return xlmRobertaFromJson(files, tokenizer as Json);
   if (kind === 'wordpiece') return wordPieceKeys(files, tokenizer as Json);
-  if (kind === 'bytes') return byteLevelKeys(files, tokenizer as Json);
+  if (kind === 'bytes') {
+    const read = byteLevelKeys(files, tokenizer as Json);
+    return encoder === 'roberta' ? { ...read, keys: [...read.keys, tokenTypeCount(files)] } : read;
+  }
   const model = await folder.file('tokenizer.model');
   if (model !== undefined) return sentencePieceFromModel(files, model);
   if (tokenizer === undefined) return badFolderFile('tokenizer.json', 'the folder has none, and no tokenizer.model');
   return sentencePieceFromJson(files, tokenizer);
+}
+
+/** The file with the vocabulary of T5, by either of its names. */
+async function t5Model(folder: Folder): Promise<Uint8Array> {
+  return (
+    (await folder.file('tokenizer.model')) ??
+    (await folder.file('spiece.model')) ??
+    badFolderFile(
+      'spiece.model',
+      'the folder has none; the vocabulary of T5 is read from this file, not from tokenizer.json',
+    )
+  );
 }

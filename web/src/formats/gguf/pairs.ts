@@ -8,7 +8,7 @@ export type GgufKey = { readonly name: string } & (
   | { readonly type: 'u64' | 'i64'; readonly value: number | bigint }
   | { readonly type: 'bool'; readonly value: boolean }
   | { readonly type: 'string'; readonly value: string }
-  | { readonly type: 'u32[]' | 'i32[]' | 'f32[]'; readonly value: ArrayLike<number> }
+  | { readonly type: 'u8[]' | 'u32[]' | 'i32[]' | 'f32[]'; readonly value: ArrayLike<number> }
   | { readonly type: 'bool[]'; readonly value: readonly boolean[] }
   | { readonly type: 'string[]'; readonly value: readonly (string | Uint8Array)[] }
 );

@@ -1,0 +1,660 @@
+// Encoders beside BERT and Nomic: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their vectors
+// in llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
+import { describe, expect, it } from 'vitest';
+import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
+import type { Conversion } from '../../../../web/src/conversions/recipe.js';
+import { furthest } from '../../support/decoder-tables.js';
+import { decoderStates, encoderVectors, gelu } from '../../support/forward.js';
+import { NativeModel } from '../../support/llama-run.js';
+import { needNative } from '../../support/native.js';
+import { fileOf, folderOf, type Weight, type Weights } from '../../support/recipes.js';
+import { sentencePieceFile } from '../../support/sentencepiece.js';
+import { expectTensors, type HandTable, weightsOfTable } from '../../support/tensor-table.js';
+import { wordSettings, wordTokenizer } from '../../support/tiny-huggingface.js';
+
+/** llama.cpp's GELU comes from a table of half precision, whose steps of 2^-11 add up to 3e-3, and sums in float32 to 1e-5. */
+const [near, nearGelu] = [1e-5, 3e-3];
+
+type Json = Record<string, unknown>;
+
+const rows = 12;
+
+/** A Unigram tokenizer.json, in the order of XLM-R. */
+const pieces: readonly (readonly [string, number])[] = [
+  ['<s>', 0],
+  ['<pad>', 0],
+  ['</s>', 0],
+  ['<unk>', 0],
+  ['▁', -2],
+  ['a', -3],
+  ['b', -3.5],
+  ['▁a', -2.5],
+  ['ab', -4],
+  ['c', -4.5],
+  ['▁ab', -3],
+];
+const unigram = (more: Json = {}): Json => ({
+  added_tokens: ['<s>', '<pad>', '</s>', '<unk>', '<mask>'].map((content, i) => ({
+    id: i < 4 ? i : 11,
+    content,
+    special: true,
+  })),
+  normalizer: { type: 'Sequence', normalizers: [] },
+  pre_tokenizer: { type: 'Metaspace', replacement: '▁', prepend_scheme: 'always' },
+  model: { type: 'Unigram', unk_id: 3, vocab: [...pieces, ['<mask>', 0]] },
+  ...more,
+});
+
+/** A byte-level tokenizer.json of a few tokens. */
+const bytes = (post: Json): Json => ({
+  added_tokens: ['<s>', '<pad>', '</s>', '<unk>', '<mask>'].map((content, id) => ({ id, content, special: true })),
+  pre_tokenizer: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true },
+  post_processor: post,
+  model: {
+    type: 'BPE',
+    vocab: Object.fromEntries(
+      ['<s>', '<pad>', '</s>', '<unk>', '<mask>', 'a', 'b', 'c', 'Ġ', 'Ċ', 'ab', 'd'].map((token, id) => [token, id]),
+    ),
+    merges: ['a b'],
+  },
+});
+
+const pooling = (mode: string): Json => ({
+  'modules.json': [{ type: 'sentence_transformers.models.Pooling', path: '1_Pooling' }],
+  '1_Pooling/config.json': { pooling_mode: mode },
+});
+
+const bertSizes: Json = {
+  hidden_size: 64,
+  intermediate_size: 96,
+  num_hidden_layers: 3,
+  num_attention_heads: 4,
+  max_position_embeddings: 34,
+  layer_norm_eps: 1e-5,
+  type_vocab_size: 1,
+  vocab_size: rows,
+  pad_token_id: 1,
+};
+
+const bertLayer = `
+  attention.self.query.weight        attn_q.weight             64x64
+  attention.self.query.bias          attn_q.bias               64
+  attention.self.key.weight          attn_k.weight             64x64
+  attention.self.key.bias            attn_k.bias               64
+  attention.self.value.weight        attn_v.weight             64x64
+  attention.self.value.bias          attn_v.bias               64
+  attention.output.dense.weight      attn_output.weight        64x64
+  attention.output.dense.bias        attn_output.bias          64
+  attention.output.LayerNorm.weight  attn_output_norm.weight   64
+  attention.output.LayerNorm.bias    attn_output_norm.bias     64
+  intermediate.dense.weight          ffn_up.weight             96x64
+  intermediate.dense.bias            ffn_up.bias               96
+  output.dense.weight                ffn_down.weight           64x96
+  output.dense.bias                  ffn_down.bias             64
+  output.LayerNorm.weight            layer_output_norm.weight  64
+  output.LayerNorm.bias              layer_output_norm.bias    64`;
+
+/** RoBERTa's tensors: two rows of positions come before the first one. */
+const robertaTable = (prefix: string, classifier = ''): HandTable => ({
+  prefix: `${prefix}encoder.layer.`,
+  outside: `
+    ${prefix}embeddings.word_embeddings.weight        token_embd.weight       12x64
+    ${prefix}embeddings.position_embeddings.weight    position_embd.weight    34x64  rows=2+32  as=32x64
+    ${prefix}embeddings.token_type_embeddings.weight  token_types.weight      1x64
+    ${prefix}embeddings.LayerNorm.weight              token_embd_norm.weight  64
+    ${prefix}embeddings.LayerNorm.bias                token_embd_norm.bias    64
+    ${classifier}`,
+  layer: bertLayer,
+});
+const head = (labels: number) => `
+  classifier.dense.weight     cls.weight         64x64
+  classifier.dense.bias       cls.bias           64
+  classifier.out_proj.weight  cls.output.weight  ${labels}x64
+  classifier.out_proj.bias    cls.output.bias    ${labels}`;
+
+const bertKeys = [
+  ['block_count', 3],
+  ['context_length', 32],
+  ['embedding_length', 64],
+  ['feed_forward_length', 96],
+  ['attention.head_count', 4],
+  ['attention.layer_norm_epsilon', 1e-5],
+  ['attention.causal', false],
+] as const;
+
+function keysOf({ keys, architecture }: Conversion) {
+  return keys
+    .filter(({ name }) => !name.startsWith('tokenizer.') && !name.startsWith('general.'))
+    .map(({ name, value }) => [name.slice(architecture.length + 1), value]);
+}
+
+const tokenizerKeys = ({ keys }: Conversion) =>
+  keys
+    .filter(({ name }) => name.startsWith('tokenizer.ggml.'))
+    .map(({ name, value }) => [
+      name.slice(15),
+      typeof value === 'object' ? Array.from(value as ArrayLike<unknown>) : value,
+    ]);
+
+const convert = (weights: Weights, files: Json) => convertHuggingface(folderOf(weights, files));
+
+/** Weights under the names of BERT, with the positions from the first one on. */
+function asBert(weights: Weights): Map<string, Weight> {
+  return new Map(
+    [...weights].map(([name, { shape, values }]) => {
+      const own = name.replace(/^roberta\./, '');
+      if (!own.includes('position')) return [own, { shape, values }];
+      return [own, { shape: [32, 64], values: values.slice(2 * 64) }];
+    }),
+  );
+}
+
+const text = [0, 5, 6, 7, 8, 9, 5, 10, 2];
+const shape = { layers: 3, heads: 4, epsilon: 1e-5 };
+
+describe('XLM-R', () => {
+  needNative();
+
+  const config = { architectures: ['XLMRobertaModel'], ...bertSizes };
+  const weights = weightsOfTable(robertaTable(''), 3);
+
+  it('has the keys, tensors, tokens and vectors of the definition', async () => {
+    const settings = { bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>', clean_up_tokenization_spaces: false };
+    const conversion = await convert(weights, {
+      ...pooling('cls'),
+      'config.json': config,
+      'tokenizer.json': unigram(),
+      'tokenizer_config.json': settings,
+    });
+    expect(conversion.architecture).toBe('bert');
+    expect(keysOf(conversion)).toEqual([...bertKeys, ['pooling_type', 2]]);
+    expectTensors(conversion, robertaTable(''), 3);
+    expect(tokenizerKeys(conversion)).toEqual([
+      ['model', 't5'],
+      ['pre', 'default'],
+      ['tokens', [...pieces.map(([piece]) => piece), '<mask>']],
+      ['scores', [...pieces.map(([, score]) => score), 0]],
+      ['token_type', [3, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 3]],
+      ['add_space_prefix', true],
+      ['token_type_count', 1],
+      ['remove_extra_whitespaces', false],
+      ['bos_token_id', 0],
+      ['eos_token_id', 2],
+      ['unknown_token_id', 3],
+      ['padding_token_id', 1],
+    ]);
+    using native = new NativeModel(fileOf(conversion, weights));
+    expect(furthest([native.pooled(text)], [encoderVectors(asBert(weights), shape, text)[0]!])).toBeLessThan(nearGelu);
+    // By hand: of "▁ab" (-3), "▁a b" (-6) and "▁ ab" (-6), the likeliest is the first.
+    expect(native.tokenize('ab a')).toEqual([10, 7]);
+    expect(native.tokenize('cab')).toEqual([4, 9, 8]);
+  });
+
+  it('takes sentencepiece.bpe.model, whose ids are one less, and its rules', async () => {
+    // A table of one unit without entries, and one replacement.
+    const charsmap = [4, 0, 0, 0, 0, 0, 0, 0, 0x61, 0];
+    const normalizer = [0x12, charsmap.length, ...charsmap];
+    const file = sentencePieceFile(
+      [
+        ['<unk>', 0, 2],
+        ['<s>', 0, 3],
+        ['</s>', 0, 3],
+        ...pieces.slice(4).map(([piece, score]) => [piece, score] as const),
+      ],
+      { trainer: { 3: 1 }, normalizer: {}, more: [0x1a, normalizer.length, ...normalizer] },
+    );
+    const conversion = await convert(weights, { 'config.json': config, 'sentencepiece.bpe.model': file });
+    const keys = new Map(tokenizerKeys(conversion).map(([name, value]) => [name, value]));
+    expect(keys.get('tokens')).toEqual([...pieces.map(([piece]) => piece), '[PAD10]']);
+    expect(keys.get('token_type')).toEqual([3, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 5]);
+    expect(keys.get('precompiled_charsmap')).toEqual(charsmap);
+    expect(conversion.keys.find(({ name }) => name.endsWith('precompiled_charsmap'))?.type).toBe('u8[]');
+    expect(keys.get('add_space_prefix')).toBe(true);
+  });
+
+  it('with a classifier ranks texts', async () => {
+    const table = robertaTable('roberta.', head(1));
+    const own = weightsOfTable(table, 3);
+    const conversion = await convert(own, {
+      'config.json': {
+        ...config,
+        architectures: ['XLMRobertaForSequenceClassification'],
+        id2label: { 0: 'LABEL_0' },
+      },
+      'tokenizer.json': unigram(),
+    });
+    expect(keysOf(conversion)).toEqual([...bertKeys, ['classifier.output_labels', ['LABEL_0']]]);
+    expectTensors(conversion, table, 3);
+    expect(conversion.notes).toMatchObject([{ kind: 'ranks', outputs: 1 }]);
+    // The pooling that a user gives on the command line is a key here.
+    using native = new NativeModel(fileOf(conversion, own, [['bert.pooling_type', 'u32', 4]]));
+    const [first] = encoderVectors(asBert(own), shape, text) as [Float64Array];
+    const linear = (name: string, x: Float64Array) => {
+      const [matrix, bias] = [own.get(`${name}.weight`)!, own.get(`${name}.bias`)!];
+      return Float64Array.from(bias.values, (b, r) =>
+        x.reduce((sum, v, c) => sum + v * matrix.values[r * x.length + c]!, b),
+      );
+    };
+    const score = linear('classifier.out_proj', linear('classifier.dense', first).map(Math.tanh));
+    expect(Math.abs(native.pooled(text, 1)[0]! - score[0]!)).toBeLessThan(nearGelu);
+  });
+
+  it.each<[what: string, files: Json, words: RegExp]>([
+    [
+      'rules that are cut',
+      { normalizer: { type: 'Precompiled', precompiled_charsmap: btoa('\x08\0\0\0abcd') } },
+      /cut or damaged/,
+    ],
+    ['rules that are no base64', { normalizer: { type: 'Precompiled', precompiled_charsmap: '&' } }, /not base64/],
+    ['pieces without scores', { model: { type: 'Unigram', vocab: [['a']] } }, /model\.vocab\[0\] is not a piece/],
+    ['pieces by name', { model: { type: 'Unigram', vocab: {} } }, /model\.vocab has to be an array/],
+    [
+      'more pieces than rows',
+      { model: { type: 'Unigram', vocab: new Array(13).fill(0).map((_, i) => [`${i}`, 0]) } },
+      /12 rows/,
+    ],
+    [
+      'a piece twice',
+      {
+        model: {
+          type: 'Unigram',
+          vocab: [
+            ['a', 0],
+            ['a', 0],
+          ],
+        },
+      },
+      /occurs twice/,
+    ],
+    ['tokens for bytes', { model: { type: 'Unigram', byte_fallback: true, vocab: [] } }, /byte_fallback/],
+    ['another kind', wordTokenizer(), /not supported for bert: wordpiece/],
+  ])('is refused with %s', async (_what, more, words) => {
+    const files = { 'config.json': config, 'tokenizer.json': unigram(more) };
+    await expect(convert(weights, files)).rejects.toMatchObject({
+      name: 'ScalepointError',
+      message: expect.stringMatching(words),
+    });
+  });
+});
+
+describe('RoBERTa', () => {
+  needNative();
+
+  it('has the keys, tensors and vectors of the definition', async () => {
+    const table = robertaTable('roberta.');
+    const weights = weightsOfTable(table, 3);
+    const conversion = await convert(weights, {
+      ...pooling('cls'),
+      'config.json': { architectures: ['RobertaModel'], ...bertSizes },
+      'tokenizer.json': bytes({ type: 'RobertaProcessing', sep: ['</s>', 2], cls: ['<s>', 0] }),
+      'tokenizer_config.json': { bos_token: '<s>', eos_token: '</s>', sep_token: '</s>', cls_token: '<s>' },
+    });
+    expect(keysOf(conversion)).toEqual([...bertKeys, ['pooling_type', 2]]);
+    expectTensors(conversion, table, 3);
+    const keys = tokenizerKeys(conversion).filter(
+      ([name]) => !['tokens', 'token_type', 'merges'].includes(name as string),
+    );
+    expect(keys).toEqual([
+      ['model', 'gpt2'],
+      ['pre', 'roberta-bpe'],
+      ['bos_token_id', 0],
+      ['eos_token_id', 2],
+      ['seperator_token_id', 2],
+      ['cls_token_id', 0],
+      ['padding_token_id', 1],
+      ['add_bos_token', true],
+      ['add_eos_token', true],
+      ['add_sep_token', true],
+      ['token_type_count', 1],
+    ]);
+    using native = new NativeModel(fileOf(conversion, weights));
+    expect(furthest([native.pooled(text)], [encoderVectors(asBert(weights), shape, text)[0]!])).toBeLessThan(nearGelu);
+  });
+});
+
+describe('DistilBERT', () => {
+  needNative();
+
+  const table: HandTable = {
+    prefix: 'distilbert.transformer.layer.',
+    outside: `
+      distilbert.embeddings.word_embeddings.weight      token_embd.weight       12x64
+      distilbert.embeddings.position_embeddings.weight  position_embd.weight    32x64
+      distilbert.embeddings.LayerNorm.weight            token_embd_norm.weight  64
+      distilbert.embeddings.LayerNorm.bias              token_embd_norm.bias    64`,
+    layer: `
+      attention.q_lin.weight    attn_q.weight             64x64
+      attention.q_lin.bias      attn_q.bias               64
+      attention.k_lin.weight    attn_k.weight             64x64
+      attention.k_lin.bias      attn_k.bias               64
+      attention.v_lin.weight    attn_v.weight             64x64
+      attention.v_lin.bias      attn_v.bias               64
+      attention.out_lin.weight  attn_output.weight        64x64
+      attention.out_lin.bias    attn_output.bias          64
+      sa_layer_norm.weight      attn_output_norm.weight   64
+      sa_layer_norm.bias        attn_output_norm.bias     64
+      ffn.lin1.weight           ffn_up.weight             96x64
+      ffn.lin1.bias             ffn_up.bias               96
+      ffn.lin2.weight           ffn_down.weight           64x96
+      ffn.lin2.bias             ffn_down.bias             64
+      output_layer_norm.weight  layer_output_norm.weight  64
+      output_layer_norm.bias    layer_output_norm.bias    64`,
+  };
+
+  /** The same weights under the names of BERT. */
+  function renamed(weights: Weights): Map<string, Weight> {
+    const own = new Map<string, Weight>();
+    for (const [name, weight] of weights) {
+      const plain = name
+        .replace('distilbert.', '')
+        .replace('transformer.layer.', 'encoder.layer.')
+        .replace('attention.q_lin', 'attention.self.query')
+        .replace('attention.k_lin', 'attention.self.key')
+        .replace('attention.v_lin', 'attention.self.value')
+        .replace('attention.out_lin', 'attention.output.dense')
+        .replace('sa_layer_norm', 'attention.output.LayerNorm')
+        .replace('ffn.lin1', 'intermediate.dense')
+        .replace('ffn.lin2', 'output.dense')
+        .replace('output_layer_norm', 'output.LayerNorm');
+      own.set(plain, weight);
+    }
+    own.set('embeddings.token_type_embeddings.weight', { shape: [1, 64], values: new Float32Array(64) });
+    return own;
+  }
+
+  it('has the keys, tensors and vectors of the definition', async () => {
+    const weights = weightsOfTable(table, 3);
+    const files = {
+      ...pooling('cls'),
+      'config.json': {
+        architectures: ['DistilBertForMaskedLM'],
+        dim: 64,
+        hidden_dim: 96,
+        n_layers: 3,
+        n_heads: 4,
+        max_position_embeddings: 32,
+        vocab_size: rows,
+        activation: 'gelu',
+      },
+      'tokenizer.json': wordTokenizer(),
+      'tokenizer_config.json': wordSettings,
+    };
+    const conversion = await convert(
+      new Map([...weights, ['vocab_projector.bias', { shape: [rows], values: new Float32Array(rows) }]]),
+      files,
+    );
+    expect(keysOf(conversion)).toEqual([
+      ['attention.layer_norm_epsilon', 1e-12],
+      ['block_count', 3],
+      ['context_length', 32],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['attention.head_count', 4],
+      ['attention.causal', false],
+      ['pooling_type', 2],
+    ]);
+    expectTensors(conversion, table, 3);
+    using native = new NativeModel(fileOf(conversion, weights));
+    const expected = encoderVectors(renamed(weights), { ...shape, epsilon: 1e-12 }, text)[0]!;
+    expect(furthest([native.pooled(text)], [expected])).toBeLessThan(nearGelu);
+  });
+});
+
+describe('ModernBERT', () => {
+  needNative();
+
+  const table: HandTable = {
+    prefix: 'model.layers.',
+    outside: `
+      model.embeddings.tok_embeddings.weight  token_embd.weight       12x64
+      model.embeddings.norm.weight            token_embd_norm.weight  64
+      model.final_norm.weight                 output_norm.weight      64`,
+    layer: `
+      attn.Wqkv.weight  attn_qkv.weight     192x64
+      attn.Wo.weight    attn_output.weight  64x64
+      mlp_norm.weight   ffn_norm.weight     64
+      mlp.Wi.weight     ffn_up.weight       192x64
+      mlp.Wo.weight     ffn_down.weight     64x96`,
+    some: [{ layers: [1, 2, 3], lines: 'attn_norm.weight  attn_norm.weight  64' }],
+  };
+
+  it('has the keys, tensors and vectors of the definition', async () => {
+    const weights = weightsOfTable(table, 4);
+    const conversion = await convert(weights, {
+      ...pooling('mean'),
+      'config.json': {
+        architectures: ['ModernBertModel'],
+        hidden_size: 64,
+        intermediate_size: 96,
+        num_hidden_layers: 4,
+        num_attention_heads: 4,
+        max_position_embeddings: 128,
+        norm_eps: 1e-5,
+        layer_norm_eps: 1e-5,
+        local_attention: 4,
+        global_attn_every_n_layers: 3,
+        global_rope_theta: 160000,
+        local_rope_theta: 10000,
+        vocab_size: rows,
+      },
+      'tokenizer.json': bytes({}),
+    });
+    expect(keysOf(conversion)).toEqual([
+      ['block_count', 4],
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['attention.head_count', 4],
+      ['rope.freq_base', 160000],
+      ['rope.freq_base_swa', 10000],
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['attention.layer_norm_epsilon', 1e-5],
+      ['attention.causal', false],
+      ['pooling_type', 1],
+      ['attention.sliding_window', 4],
+      ['attention.sliding_window_pattern', 3],
+      ['rope.scaling.type', 'none'],
+      ['vocab_size', rows],
+      ['hidden_activation', 'gelu'],
+    ]);
+    expectTensors(conversion, table, 4);
+    expect(tokenizerKeys(conversion).slice(0, 5)).toEqual([
+      ['add_bos_token', true],
+      ['add_eos_token', true],
+      ['add_sep_token', true],
+      ['model', 'gpt2'],
+      ['pre', 'modern-bert'],
+    ]);
+    const states = decoderStates(
+      weights,
+      {
+        layers: 4,
+        heads: 4,
+        keyHeads: 4,
+        head: 16,
+        theta: 160000,
+        epsilon: 1e-5,
+        layerNorms: true,
+        bothSides: true,
+        embedding: 'model.embeddings.tok_embeddings.weight',
+        embeddingNorm: 'model.embeddings.norm',
+        prefix: 'model.layers.',
+        attentionPrefix: 'attn.',
+        attentionOutput: 'Wo',
+        togetherName: 'Wqkv',
+        fusedName: 'mlp.Wi',
+        fusedDown: 'mlp.Wo',
+        act: gelu,
+        norms: { attention: 'attn_norm', feedForward: 'mlp_norm', final: 'model.final_norm' },
+        // A token sees two others on each side.
+        window: (layer) => (layer % 3 === 0 ? Infinity : 3),
+        local: (layer) => ({ theta: layer % 3 === 0 ? 160000 : 10000, divisor: 1 }),
+      },
+      text,
+    );
+    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
+    using native = new NativeModel(fileOf(conversion, weights));
+    expect(furthest([native.pooled(text)], [mean])).toBeLessThan(nearGelu);
+  });
+});
+
+describe('an encoder of T5', () => {
+  needNative();
+
+  const table = (gated: boolean): HandTable => ({
+    prefix: 'encoder.block.',
+    outside: `
+      shared.weight                    token_embd.weight       12x64
+      encoder.final_layer_norm.weight  enc.output_norm.weight  64`,
+    layer: `
+      layer.0.layer_norm.weight        attn_norm.weight  64
+      layer.0.SelfAttention.q.weight   attn_q.weight     96x64
+      layer.0.SelfAttention.k.weight   attn_k.weight     96x64
+      layer.0.SelfAttention.v.weight   attn_v.weight     96x64
+      layer.0.SelfAttention.o.weight   attn_o.weight     64x96
+      layer.1.layer_norm.weight        ffn_norm.weight   64
+      ${
+        gated
+          ? `layer.1.DenseReluDense.wi_0.weight  ffn_gate.weight  96x64
+             layer.1.DenseReluDense.wi_1.weight  ffn_up.weight    96x64`
+          : 'layer.1.DenseReluDense.wi.weight  ffn_up.weight  96x64'
+      }
+      layer.1.DenseReluDense.wo.weight  ffn_down.weight  64x96`,
+    some: [{ layers: [0], lines: 'layer.0.SelfAttention.relative_attention_bias.weight  attn_rel_b.weight  8x4' }],
+  });
+
+  /** The number of a distance: half of them for later tokens, exact ones first, then ever longer steps up to 128. */
+  function bucketOf(distance: number, buckets: number): number {
+    const half = buckets / 2;
+    const exact = half / 2;
+    const far = Math.abs(distance);
+    const step = Math.floor((Math.log(far / exact) / Math.log(128 / exact)) * (half - exact));
+    return (distance > 0 ? half : 0) + (far < exact ? far : Math.min(half - 1, exact + step));
+  }
+
+  /** The vectors of a text, by the definition of transformers. */
+  function vectors(weights: Weights, gated: boolean, ids: readonly number[]): Float64Array[] {
+    const get = (name: string) => weights.get(`${name}.weight`)!;
+    const linear = (name: string, x: Float64Array) => {
+      const { shape: size, values } = get(name);
+      return Float64Array.from({ length: size[0]! }, (_, r) =>
+        x.reduce((sum, v, c) => sum + v * values[r * x.length + c]!, 0),
+      );
+    };
+    const norm = (name: string, x: Float64Array) => {
+      const mean = x.reduce((sum, v) => sum + v * v, 0) / x.length;
+      return x.map((v, i) => (v / Math.sqrt(mean + 1e-6)) * get(name).values[i]!);
+    };
+    const bias = get('encoder.block.0.layer.0.SelfAttention.relative_attention_bias').values;
+    let x = ids.map((id) => Float64Array.from(get('shared').values.subarray(id * 64, (id + 1) * 64)));
+    for (let i = 0; i < 3; i++) {
+      const of = `encoder.block.${i}.layer.`;
+      const [q, k, v] = ['q', 'k', 'v'].map((name) =>
+        x.map((one) => linear(`${of}0.SelfAttention.${name}`, norm(`${of}0.layer_norm`, one))),
+      ) as [Float64Array[], Float64Array[], Float64Array[]];
+      const mixed = x.map((_, t) => {
+        const out = new Float64Array(96);
+        for (let h = 0; h < 4; h++) {
+          const scores = x.map((__, s) => {
+            let sum = bias[bucketOf(s - t, 8) * 4 + h]!;
+            for (let c = 0; c < 24; c++) sum += q[t]![h * 24 + c]! * k[s]![h * 24 + c]!;
+            return sum;
+          });
+          const most = Math.max(...scores);
+          const powers = scores.map((score) => Math.exp(score - most));
+          const total = powers.reduce((a, b) => a + b, 0);
+          powers.forEach((power, s) => {
+            for (let c = 0; c < 24; c++) out[h * 24 + c]! += (power / total) * v[s]![h * 24 + c]!;
+          });
+        }
+        return linear(`${of}0.SelfAttention.o`, out);
+      });
+      x = x.map((one, t) => one.map((value, c) => value + mixed[t]![c]!));
+      x = x.map((one) => {
+        const input = norm(`${of}1.layer_norm`, one);
+        const dense = `${of}1.DenseReluDense.`;
+        const inner = gated
+          ? gelu(linear(`${dense}wi_0`, input)).map((value, c) => value * linear(`${dense}wi_1`, input)[c]!)
+          : linear(`${dense}wi`, input).map((value) => Math.max(0, value));
+        const out = linear(`${dense}wo`, inner);
+        return one.map((value, c) => value + out[c]!);
+      });
+    }
+    return x.map((one) => norm('encoder.final_layer_norm', one));
+  }
+
+  const model = sentencePieceFile(
+    [
+      ['<pad>', 0, 3],
+      ['</s>', 0, 3],
+      ['<unk>', 0, 2],
+      ...pieces.slice(4).map(([piece, score]) => [piece, score] as const),
+    ],
+    { trainer: { 3: 1 }, normalizer: {} },
+  );
+  const config = {
+    architectures: ['T5EncoderModel'],
+    d_model: 64,
+    d_kv: 24,
+    d_ff: 96,
+    num_layers: 3,
+    num_heads: 4,
+    relative_attention_num_buckets: 8,
+    layer_norm_epsilon: 1e-6,
+    n_positions: 512,
+    vocab_size: rows,
+  };
+
+  it.each([false, true])('has the keys, tensors and vectors of the definition; with gates: %s', async (gated) => {
+    const weights = weightsOfTable(table(gated), 3);
+    const twice = new Map([...weights, ['encoder.embed_tokens.weight', weights.get('shared.weight')!]] as const);
+    const conversion = await convert(twice, {
+      'config.json': { ...config, feed_forward_proj: gated ? 'gated-gelu' : 'relu' },
+      'spiece.model': model,
+    });
+    expect(keysOf(conversion)).toEqual([
+      ['context_length', 512],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['block_count', 3],
+      ['attention.head_count', 4],
+      ['attention.key_length', 24],
+      ['attention.value_length', 24],
+      ['attention.layer_norm_epsilon', 1e-6],
+      ['attention.relative_buckets_count', 8],
+      ['attention.layer_norm_rms_epsilon', 1e-6],
+    ]);
+    const layers = table(gated);
+    const got = conversion.tensors.map(({ name, shape: size }) => `${name} ${size.join('x')}`).sort();
+    const lines = (part: string, name: (to: string) => string) =>
+      part
+        .split('\n')
+        .map((line) => line.trim().split(/\s+/))
+        .flatMap(([, to, size]) => (to === undefined ? [] : [`${name(to)} ${size}`]));
+    const expected = [
+      ...lines(layers.outside, (to) => to),
+      ...[0, 1, 2].flatMap((i) => lines(layers.layer, (to) => `enc.blk.${i}.${to}`)),
+      'enc.blk.0.attn_rel_b.weight 8x4',
+    ];
+    expect(got).toEqual(expected.sort());
+    const states = vectors(weights, gated, text);
+    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
+    // Programs that call llama_encode see all tokens, and give the pooling. For llama_decode, both are keys here.
+    using native = new NativeModel(
+      fileOf(conversion, weights, [
+        ['t5encoder.pooling_type', 'u32', 1],
+        ['t5encoder.attention.causal', 'bool', false],
+      ]),
+    );
+    expect(furthest([native.pooled(text)], [mean])).toBeLessThan(gated ? nearGelu : near);
+  });
+
+  it('is refused without its vocabulary, or with an activation that llama.cpp lacks', async () => {
+    const weights = weightsOfTable(table(false), 3);
+    const without = convert(weights, { 'config.json': config, 'tokenizer.json': unigram() });
+    await expect(without).rejects.toMatchObject({ message: expect.stringContaining('spiece.model') });
+    const silu = { ...config, feed_forward_proj: 'gated-silu' };
+    const other = convert(weights, { 'config.json': silu, 'spiece.model': model });
+    await expect(other).rejects.toMatchObject({ message: expect.stringContaining('gated-silu') });
+  });
+});

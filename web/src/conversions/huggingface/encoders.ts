@@ -1,0 +1,284 @@
+/**
+ * Encoders: the keys that each reads, and the settings that llama.cpp supports for each.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/ bert.py at 2ca8afc, t5.py 5535795. Tests compare with llama.cpp v0.5.0.
+ */
+import { noteOf } from '../../core/note.js';
+import { show } from '../../core/show.js';
+import type { Config } from './config.js';
+import { badFolderFile, unsupported } from './errors.js';
+import { isObject } from './json.js';
+import { type Model, none, type Read, vocabularyOf } from './reading.js';
+import * as tables from './tables.js';
+import * as encoders from './tables-encoders.js';
+import type { TensorTable } from './tensors.js';
+
+const file = 'config.json';
+
+/** Sizes of an encoder, whose heads are all alike. */
+function encoderSizes(layers: number, hidden: number, heads: number, feedForward: number) {
+  if (hidden % heads !== 0) badFolderFile(file, `vectors of ${hidden} elements cannot be divided into ${heads} heads`);
+  const head = hidden / heads;
+  const sizes = {
+    ...none,
+    layers,
+    hidden,
+    twoHidden: 2 * hidden,
+    heads,
+    keyHeads: heads,
+    head,
+    queries: hidden,
+    keys: hidden,
+  };
+  return { ...sizes, together: 3 * hidden, feedForward, twoFeedForward: 2 * feedForward };
+}
+
+function bert(read: Read): Model {
+  const { config, notes } = read;
+  config.only('hidden_act', 'gelu');
+  config.only('position_embedding_type', 'absolute');
+  config.only('is_decoder', false);
+  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
+  const [heads, feedForward] = [config.whole('num_attention_heads'), config.whole('intermediate_size')];
+  const positions = config.whole('max_position_embeddings');
+  return {
+    architecture: 'bert',
+    hyper: {
+      layers,
+      context: positions,
+      hidden,
+      feedForward,
+      heads,
+      normEpsilon: config.positive('layer_norm_eps'),
+      causal: false,
+    },
+    sizes: {
+      ...encoderSizes(layers, hidden, heads, feedForward),
+      vocabulary: vocabularyOf(read),
+      positions,
+      tokenTypes: config.whole('type_vocab_size', 1),
+    },
+    table: tables.bert,
+    encoder: 'wordpiece',
+    made: () => [],
+    tied: undefined,
+    notes,
+  };
+}
+
+/** Training context of a Nomic model, from its config. */
+function nomicContext(config: Config): number {
+  const [positions, trained] = [config.whole('n_positions'), config.whole('max_trained_positions', 2048)];
+  if (positions === 8192 && trained === 2048) return 2048;
+  if (positions === 2048 && trained === 2048) return 512;
+  return unsupported(file, `n_positions is ${positions} and max_trained_positions ${trained}; known are 8192 and 2048`);
+}
+
+function nomicBert(read: Read): Model {
+  const { config, notes } = read;
+  if (config.get('moe_every_n_layers') !== undefined && config.get('moe_every_n_layers') !== 0)
+    unsupported(file, 'moe_every_n_layers is set; Nomic models with experts are not supported');
+  config.only('activation_function', 'swiglu');
+  for (const key of ['causal', 'qkv_proj_bias', 'mlp_fc1_bias', 'mlp_fc2_bias', 'prenorm', 'rotary_emb_interleaved'])
+    config.only(key, false);
+  config.only('rotary_emb_fraction', 1);
+  if (config.get('rotary_emb_scale_base') !== undefined)
+    unsupported(file, 'rotary_emb_scale_base is set; llama.cpp computes Nomic models without it');
+  const [layers, hidden] = [config.whole('n_layer'), config.whole('n_embd')];
+  const [heads, feedForward] = [config.whole('n_head'), config.whole('n_inner')];
+  return {
+    architecture: 'nomic-bert',
+    hyper: {
+      layers,
+      context: nomicContext(config),
+      hidden,
+      feedForward,
+      heads,
+      theta: config.positive('rotary_emb_base'),
+      normEpsilon: config.positive('layer_norm_epsilon'),
+      causal: false,
+    },
+    sizes: {
+      ...encoderSizes(layers, hidden, heads, feedForward),
+      vocabulary: vocabularyOf(read),
+      tokenTypes: config.whole('type_vocab_size', 1),
+    },
+    table: tables.nomicBert,
+    encoder: 'wordpiece',
+    made: () => [],
+    tied: undefined,
+    notes,
+  };
+}
+
+/**
+ * Names of a classifier's outputs, by their numbers; undefined for names that say nothing. A file that names none has two outputs.
+ */
+function labelsOf(config: Config): { readonly names: readonly string[] | undefined; readonly count: number } {
+  const stated = config.get('id2label');
+  if (stated === undefined) return { names: undefined, count: config.whole('num_labels', 2) };
+  if (!isObject(stated)) return badFolderFile(file, `id2label has to be an object, got ${show(stated)}`);
+  const names = Object.keys(stated)
+    .sort((a, b) => Number(a) - Number(b))
+    .map((key) => stated[key]);
+  if (names.length === 0 || names.some((name) => typeof name !== 'string'))
+    return badFolderFile(file, 'id2label has to name each output of the classifier');
+  const isUsual = names.length === 2 && names[0] === 'LABEL_0';
+  return { names: isUsual ? undefined : (names as string[]), count: names.length };
+}
+
+/** RoBERTa and XLM-R: BERT whose positions begin behind the padding. `classifies` is true for models with a classifier. */
+function roberta(read: Read, encoder: 'roberta' | 'xlm-roberta', classifies: boolean): Model {
+  const { config, notes } = read;
+  if (config.get('lora_adaptations') !== undefined)
+    unsupported(file, 'lora_adaptations is set; Jina v3, whose adapters become files of their own, is not supported');
+  const model = bert(read);
+  const { positions: stored, hidden } = model.sizes;
+  const offset = config.whole('pad_token_id', 1, 0) + 1;
+  if (offset >= stored) badFolderFile(file, `pad_token_id ${offset - 1} leaves none of ${stored} positions`);
+  const labels = labelsOf(config);
+  if (classifies) {
+    const text =
+      'the classifier needs the pooling RANK, which the converter does not write: run llama.cpp with --pooling rank';
+    notes.push(noteOf('ranks', { outputs: labels.count }, text));
+  }
+  return {
+    ...model,
+    hyper: {
+      ...model.hyper,
+      context: stored - offset,
+      ...(labels.names === undefined ? {} : { labels: labels.names }),
+    },
+    sizes: { ...model.sizes, storedPositions: stored, positions: stored - offset, hidden, labels: labels.count },
+    table: encoders.roberta(offset, classifies),
+    encoder,
+  };
+}
+
+function distilBert(read: Read): Model {
+  const { config, notes } = read;
+  config.only('activation', 'gelu');
+  const [layers, hidden] = [config.whole('n_layers'), config.whole('dim')];
+  const [heads, feedForward] = [config.whole('n_heads'), config.whole('hidden_dim')];
+  const positions = config.whole('max_position_embeddings');
+  return {
+    architecture: 'bert',
+    hyper: { layers, context: positions, hidden, feedForward, heads, earlyNormEpsilon: 1e-12, causal: false },
+    sizes: { ...encoderSizes(layers, hidden, heads, feedForward), vocabulary: vocabularyOf(read), positions },
+    table: encoders.distilBert,
+    encoder: 'wordpiece',
+    made: () => [],
+    tied: undefined,
+    notes,
+  };
+}
+
+function modernBert(read: Read): Model {
+  const { config, rope, notes } = read;
+  config.only('hidden_activation', 'gelu');
+  for (const key of ['attention_bias', 'mlp_bias', 'norm_bias']) config.only(key, false);
+  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
+  const [heads, feedForward] = [config.whole('num_attention_heads'), config.whole('intermediate_size')];
+  const epsilon = config.positive('norm_eps');
+  const window = config.whole('local_attention');
+  if (window % 2 !== 0) badFolderFile(file, `local_attention is ${window}; it has to be even`);
+  // The runtime reads one addend, and the converter writes one for norms of each kind that the file states.
+  const stated = config.maybePositive('layer_norm_eps');
+  if (stated !== undefined && stated !== epsilon)
+    unsupported(file, `layer_norm_eps is ${stated} and norm_eps ${epsilon}; llama.cpp computes them alike only`);
+  return {
+    architecture: 'modern-bert',
+    hyper: {
+      layers,
+      context: config.whole('max_position_embeddings'),
+      hidden,
+      feedForward,
+      heads,
+      theta: rope.theta ?? config.positive('global_rope_theta'),
+      localTheta: rope.localTheta ?? config.positive('local_rope_theta'),
+      rmsEpsilon: epsilon,
+      normEpsilon: stated ?? epsilon,
+      causal: false,
+      window,
+      globalStep: config.whole('global_attn_every_n_layers'),
+      lateRopeType: 'none',
+      vocabulary: vocabularyOf(read),
+      activation: 'gelu',
+    },
+    sizes: { ...encoderSizes(layers, hidden, heads, feedForward), vocabulary: vocabularyOf(read) },
+    table: encoders.modernBert,
+    encoder: 'modern-bert',
+    made: () => [],
+    tied: undefined,
+    notes,
+  };
+}
+
+function t5encoder(read: Read): Model {
+  const { config, notes } = read;
+  const act = config.get('feed_forward_proj') ?? 'relu';
+  if (act !== 'relu' && act !== 'gated-gelu')
+    unsupported(file, `feed_forward_proj is ${show(act)}; llama.cpp computes T5 with "relu" or "gated-gelu" only`);
+  config.only('relative_attention_max_distance', 128);
+  const [layers, hidden] = [config.whole('num_layers'), config.whole('d_model')];
+  const [heads, feedForward] = [config.whole('num_heads'), config.whole('d_ff')];
+  const [head, buckets] = [config.whole('d_kv'), config.whole('relative_attention_num_buckets')];
+  const epsilon = config.positive('layer_norm_epsilon');
+  const queries = heads * head;
+  return {
+    architecture: 't5encoder',
+    hyper: {
+      layers,
+      context: config.whole('n_positions', 512),
+      hidden,
+      feedForward,
+      heads,
+      head,
+      normEpsilon: epsilon,
+      rmsEpsilon: epsilon,
+      buckets,
+    },
+    sizes: {
+      ...encoderSizes(layers, hidden, 1, feedForward),
+      heads,
+      head,
+      queries,
+      keys: queries,
+      vocabulary: vocabularyOf(read),
+      buckets,
+    },
+    table: t5Table(read, act === 'gated-gelu'),
+    encoder: 't5',
+    made: () => [],
+    tied: undefined,
+    notes,
+  };
+}
+
+/** The embedding has one of three names; the first tensor counts, and the others are left out. */
+function t5Table({ names }: Read, gated: boolean): TensorTable {
+  const found = names.find((name) => encoders.t5Embeddings.includes(name));
+  const table = encoders.t5(gated);
+  return {
+    ...table,
+    rename: (name) => {
+      if (!encoders.t5Embeddings.includes(name)) return name;
+      return name === found ? 'shared.weight' : undefined;
+    },
+  };
+}
+
+/** Readers by the name that config.json has under `architectures`. */
+export const encoderReaders: Readonly<Record<string, (read: Read) => Model>> = {
+  BertModel: bert,
+  BertForMaskedLM: bert,
+  NomicBertModel: nomicBert,
+  RobertaModel: (read) => roberta(read, 'roberta', false),
+  RobertaForSequenceClassification: (read) => roberta(read, 'roberta', true),
+  XLMRobertaModel: (read) => roberta(read, 'xlm-roberta', false),
+  XLMRobertaForSequenceClassification: (read) => roberta(read, 'xlm-roberta', true),
+  DistilBertModel: distilBert,
+  DistilBertForMaskedLM: distilBert,
+  ModernBertModel: modernBert,
+  ModernBertForMaskedLM: modernBert,
+  T5EncoderModel: t5encoder,
+};

@@ -1,0 +1,150 @@
+/**
+ * Tensors of mixtures of experts.
+ * Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/tensor_mapping.py at 0024aa7, conversion/ qwen.py 03173d5, granite.py 010f22d,
+ * olmo.py, glm.py, ernie.py 051139f.
+ */
+import {
+  attention,
+  feedForward,
+  gateUpShares,
+  headNorms,
+  layerPrefix,
+  llamaAttention,
+  norms,
+  outsideDecoder,
+  qwenExperts,
+  separateExperts,
+  withBias,
+  withPrefix,
+} from './tables.js';
+import { olmo2 } from './tables-dense.js';
+import type { Row, RowsOf, TensorTable } from './tensors.js';
+
+/** Experts that all tokens pass, under a name of the folder. */
+const shared = (name: string): Row[] => [
+  { from: `${name}.gate_proj`, to: 'ffn_gate_shexp', shape: ['sharedFeedForward', 'hidden'] },
+  { from: `${name}.up_proj`, to: 'ffn_up_shexp', shape: ['sharedFeedForward', 'hidden'] },
+  { from: `${name}.down_proj`, to: 'ffn_down_shexp', shape: ['hidden', 'sharedFeedForward'] },
+];
+
+export const qwen2moe = (stacked: boolean): TensorTable => ({
+  layerPrefix,
+  outside: outsideDecoder,
+  layer: [
+    ...norms,
+    ...withBias(attention.slice(0, 3), 'always'),
+    ...attention.slice(3),
+    ...qwenExperts(stacked),
+    { from: 'mlp.shared_expert_gate', to: 'ffn_gate_inp_shexp', shape: [1, 'hidden'] },
+    ...shared('mlp.shared_expert'),
+  ],
+  rename: withPrefix,
+});
+
+export const olmoe: TensorTable = {
+  layerPrefix,
+  outside: outsideDecoder,
+  layer: [...norms, ...olmo2.layer.filter(({ to }) => to.startsWith('attn_')), ...qwenExperts(false)],
+};
+
+/** Half of the rows of the experts that all tokens pass. */
+const sharedHalf =
+  (half: 0 | 1): RowsOf =>
+  ({ sharedFeedForward: rows }) => [[half * rows, rows]];
+
+/** Gate and up of the experts that all tokens pass, in one matrix. */
+const sharedTogether: readonly Row[] = [
+  {
+    from: 'shared_mlp.input_linear',
+    to: '',
+    shape: ['twoSharedFeedForward', 'hidden'],
+    shares: [
+      { to: 'ffn_gate_shexp', shape: ['sharedFeedForward', 'hidden'], windows: sharedHalf(0) },
+      { to: 'ffn_up_shexp', shape: ['sharedFeedForward', 'hidden'], windows: sharedHalf(1) },
+    ],
+  },
+  { from: 'shared_mlp.output_linear', to: 'ffn_down_shexp', shape: ['hidden', 'sharedFeedForward'] },
+];
+
+/** @param hasShared true if all tokens pass some experts, too */
+export const graniteMoe = (hasShared: boolean): TensorTable => ({
+  layerPrefix,
+  outside: outsideDecoder,
+  layer: [
+    ...norms,
+    ...llamaAttention,
+    { from: 'block_sparse_moe.router.layer', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+    {
+      from: 'block_sparse_moe.input_linear',
+      to: '',
+      shape: ['experts', 'twoExpertFeedForward', 'hidden'],
+      shares: gateUpShares,
+    },
+    { from: 'block_sparse_moe.output_linear', to: 'ffn_down_exps', shape: ['experts', 'hidden', 'expertFeedForward'] },
+    ...(hasShared ? sharedTogether : []),
+  ],
+});
+
+/** Rows of some layers only. */
+function onlyIn(rows: readonly Row[], only: (layer: number) => boolean): Row[] {
+  return rows.map((row) => ({ ...row, only }));
+}
+
+/**
+ * @param layers those of the model, without the ones that predict further tokens
+ * @param dense layers without experts at the beginning
+ */
+export const glm4moe = (layers: number, dense: number, hasHeadNorms: boolean): TensorTable => ({
+  layerPrefix,
+  outside: outsideDecoder,
+  layer: [
+    { from: 'input_layernorm', to: 'attn_norm', shape: ['hidden'] },
+    { from: 'post_attention_layernorm', to: 'post_attention_norm', shape: ['hidden'] },
+    ...withBias(attention.slice(0, 3), 'optional'),
+    ...attention.slice(3),
+    ...(hasHeadNorms ? headNorms : []),
+    ...onlyIn(feedForward, (layer) => layer < dense),
+    ...onlyIn(
+      [
+        { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+        { from: 'mlp.gate.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: ['experts'] },
+        ...separateExperts,
+        ...shared('mlp.shared_experts'),
+      ],
+      (layer) => layer >= dense,
+    ),
+    ...onlyIn(
+      [
+        { from: 'eh_proj', to: 'nextn.eh_proj', shape: ['hidden', 'twoHidden'] },
+        { from: 'enorm', to: 'nextn.enorm', shape: ['hidden'] },
+        { from: 'hnorm', to: 'nextn.hnorm', shape: ['hidden'] },
+        { from: 'embed_tokens', to: 'nextn.embed_tokens', shape: ['vocabulary', 'hidden'], optional: true },
+        { from: 'shared_head.head', to: 'nextn.shared_head_head', shape: ['vocabulary', 'hidden'], optional: true },
+        { from: 'shared_head.norm', to: 'nextn.shared_head_norm', shape: ['hidden'], optional: true },
+      ],
+      (layer) => layer >= layers,
+    ),
+  ],
+});
+
+/** @param dense layers without experts at the beginning */
+export const ernieMoe = (dense: number, hasShared: boolean): TensorTable => ({
+  layerPrefix,
+  outside: outsideDecoder,
+  layer: [
+    ...norms,
+    ...attention,
+    ...onlyIn(feedForward, (layer) => layer < dense),
+    ...onlyIn(
+      [
+        { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+        { from: 'mlp.moe_statics.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: [1, 'experts'] },
+        ...separateExperts,
+        ...(hasShared ? shared('mlp.shared_experts') : []),
+      ],
+      (layer) => layer >= dense,
+    ),
+  ],
+  // Layers that predict further tokens are left out.
+  rename: (name) => (/^model\.mtp_/.test(name) ? undefined : name),
+});

@@ -1,0 +1,164 @@
+/**
+ * Unigram, the tokenizer of XLM-R and T5: pieces with the logarithms of their probabilities, and rules that replace characters first.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/ bert.py at 2ca8afc (_xlmroberta_set_vocab), t5.py 5535795.
+ */
+import { show } from '../../core/show.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
+import { badFolderFile, unsupported } from './errors.js';
+import { isObject, type Json, member, objectMember } from './json.js';
+import { parseSentencePiece, type SentencePieceModel } from './protobuf.js';
+import { specialKeys } from './special.js';
+import { flatSteps } from './steps.js';
+import type { Tokenizer, TokenizerFiles } from './tokenizer-input.js';
+import { addedTokens, kinds, Vocabulary } from './vocabulary.js';
+
+/** Scores of ids without a token, and of those that added_tokens.json adds. */
+const fillerScore = -10000;
+const addedScore = -1000;
+
+/** Settings of the normalizer. */
+interface Normalizer {
+  readonly addsBlank: boolean;
+  readonly removesBlanks: boolean;
+  readonly charsmap: Uint8Array;
+}
+
+/** The key with the number of kinds of tokens that an encoder tells apart. */
+export function tokenTypeCount({ config }: TokenizerFiles): GgufKey {
+  return { name: 'tokenizer.ggml.token_type_count', type: 'u32', value: config.whole('type_vocab_size', 1) };
+}
+
+/** The keys of a vocabulary, in writing order. */
+function keysOf(
+  files: TokenizerFiles,
+  vocabulary: Vocabulary,
+  { addsBlank, removesBlanks, charsmap }: Normalizer,
+  count: readonly GgufKey[],
+): GgufKey[] {
+  return [
+    { name: 'tokenizer.ggml.model', type: 'string', value: 't5' },
+    { name: 'tokenizer.ggml.pre', type: 'string', value: 'default' },
+    { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
+    { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores },
+    { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
+    { name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: addsBlank },
+    ...count,
+    { name: 'tokenizer.ggml.remove_extra_whitespaces', type: 'bool', value: removesBlanks },
+    ...(charsmap.length === 0
+      ? []
+      : [{ name: 'tokenizer.ggml.precompiled_charsmap', type: 'u8[]', value: charsmap } as const]),
+    ...specialKeys(files, vocabulary),
+  ];
+}
+
+/** Fails unless the rules begin with the size of their first part, which the runtime relies on. */
+function checkRules(file: string, charsmap: Uint8Array): void {
+  if (charsmap.length === 0) return;
+  const size = charsmap.length < 4 ? undefined : new DataView(charsmap.buffer, charsmap.byteOffset).getUint32(0, true);
+  if (size === undefined || size % 4 !== 0 || size + 4 >= charsmap.length)
+    badFolderFile(file, 'the rules that replace characters (precompiled_charsmap) are cut or damaged');
+}
+
+/** The model of a file. @throws ScalepointError `UNKNOWN_FORMAT` if it is not a Unigram model */
+function unigramModel(file: string, bytes: Uint8Array): SentencePieceModel {
+  const model = parseSentencePiece(bytes);
+  if (model.kind !== 1)
+    unsupported(
+      file,
+      `its model_type is ${model.kind === 2 ? 'BPE' : model.kind}; supported is unigram for this model`,
+    );
+  checkRules(file, model.charsmap);
+  return model;
+}
+
+/**
+ * Reads sentencepiece.bpe.model of XLM-R, which is a Unigram model in spite of its name. Hugging Face has four other tokens at its beginning,
+ * so that all ids are one more, and the last one of the list is dropped.
+ */
+export function xlmRobertaFromModel(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
+  const file = 'sentencepiece.bpe.model';
+  const model = unigramModel(file, bytes);
+  const { pieces } = model;
+  if (pieces.length > files.size)
+    badFolderFile(file, `it has ${pieces.length} tokens, but the embedding has ${files.size} rows`);
+  const vocabulary = new Vocabulary(files.size, fillerScore);
+  // Behind the pieces are fillers, whose names count from the place before.
+  for (let id = 4; id < vocabulary.size; id++) {
+    const piece = pieces[id - 1];
+    if (piece === undefined) vocabulary.set(id, `[PAD${id - 1}]`, kinds.unused, fillerScore);
+    else vocabulary.set(id, piece.text, piece.type === kinds.user ? kinds.normal : piece.type, piece.score);
+  }
+  ['<s>', '<pad>', '</s>', '<unk>'].forEach((token, id) => {
+    if (id < vocabulary.size) vocabulary.set(id, token, token === '<unk>' ? kinds.unknown : kinds.control);
+  });
+  vocabulary.check(file);
+  return { keys: keysOf(files, vocabulary, model, [tokenTypeCount(files)]), notes: vocabulary.notes };
+}
+
+/** The rules of a tokenizer.json, in base64. */
+function charsmapOf(file: string, tokenizer: Json): Uint8Array {
+  for (const step of flatSteps(member(tokenizer, 'normalizer'), 'normalizers')) {
+    const rules = member(step, 'precompiled_charsmap');
+    if (typeof rules !== 'string') continue;
+    let text: string;
+    try {
+      text = atob(rules);
+    } catch {
+      return badFolderFile(file, 'normalizer.precompiled_charsmap is not base64');
+    }
+    const bytes = Uint8Array.from(text, (character) => character.charCodeAt(0));
+    checkRules(file, bytes);
+    return bytes;
+  }
+  return new Uint8Array(0);
+}
+
+/** Reads a tokenizer.json of XLM-R. */
+export function xlmRobertaFromJson(files: TokenizerFiles, tokenizer: Json): Tokenizer {
+  const file = 'tokenizer.json';
+  const model = objectMember(tokenizer, 'model') as Json;
+  const pieces = member(model, 'vocab');
+  if (!Array.isArray(pieces)) return badFolderFile(file, 'model.vocab has to be an array of pieces with scores');
+  if (member(model, 'byte_fallback') === true)
+    unsupported(file, 'model.byte_fallback is true; llama.cpp computes Unigram without tokens for bytes');
+  const vocabulary = new Vocabulary(files.size, fillerScore);
+  const unknown = member(model, 'unk_id') ?? 3;
+  const added = new Map(addedTokens(tokenizer).map((token) => [token.id, token]));
+  (pieces as unknown[]).forEach((entry, id) => {
+    const [token, score] = Array.isArray(entry) ? (entry as unknown[]) : [];
+    if (typeof token !== 'string' || typeof score !== 'number' || !Number.isFinite(score))
+      badFolderFile(file, `model.vocab[${id}] is not a piece with a score, but ${show(entry)}`);
+    const special = added.get(id);
+    const kind = special === undefined ? kinds.normal : special.special ? kinds.control : kinds.user;
+    vocabulary.putOnce(file, id, token as string, id === unknown ? kinds.unknown : kind, score as number);
+  });
+  vocabulary.check(file);
+  const settings = isObject(files.settings) ? files.settings : undefined;
+  const flag = (name: string) => {
+    const value = member(settings, name);
+    return typeof value === 'boolean' ? value : true;
+  };
+  const normalizer = {
+    addsBlank: flag('add_prefix_space'),
+    removesBlanks: flag('clean_up_tokenization_spaces'),
+    charsmap: charsmapOf(file, tokenizer),
+  };
+  return { keys: keysOf(files, vocabulary, normalizer, [tokenTypeCount(files)]), notes: vocabulary.notes };
+}
+
+/** Reads tokenizer.model or spiece.model of T5, and the tokens of added_tokens.json. */
+export function t5Keys(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
+  const file = 'spiece.model';
+  const model = unigramModel(file, bytes);
+  const vocabulary = new Vocabulary(files.size, fillerScore);
+  model.pieces.forEach(({ text, score, type }, id) => {
+    vocabulary.putOnce(file, id, text, type === kinds.user ? kinds.normal : type, score);
+  });
+  for (const [text, id] of Object.entries(files.added ?? {})) {
+    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0)
+      badFolderFile('added_tokens.json', `the id of the token ${show(text)} is not a whole number`);
+    if (id < vocabulary.size) vocabulary.set(id, text, kinds.user, addedScore);
+  }
+  vocabulary.check(file);
+  return { keys: keysOf(files, vocabulary, model, []), notes: vocabulary.notes };
+}
