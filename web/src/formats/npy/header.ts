@@ -8,8 +8,8 @@ import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { allocate, type ByteSource } from '../../files/bytes.js';
 import type { TensorDType, TensorInfo } from '../safetensors/header.js';
+import { ColumnMajorReader } from '../strided.js';
 import { elementCount } from '../tensors.js';
-import { ColumnMajorReader } from './columns.js';
 import { npyMagic } from './signature.js';
 
 /** An array in a .npy file. */

@@ -1,7 +1,7 @@
 // Column-major arrays: every element in its place, whatever the shape, in bounded memory.
 import { expect, it } from 'vitest';
-import { openSource } from '../../../../web/src/files/open.js';
-import { ColumnMajorReader } from '../../../../web/src/formats/npy/columns.js';
+import { openSource } from '../../../web/src/files/open.js';
+import { ColumnMajorReader } from '../../../web/src/formats/strided.js';
 
 /** Writes the number of each element, counted row by row, in column-major order. */
 function columnMajor(shape: readonly number[], size: number): Uint8Array<ArrayBuffer> {
