@@ -106,7 +106,7 @@ export async function placed(source: ByteSource, entry: ZipEntry): Promise<Place
 }
 
 /** Checks that entries share no bytes, so that a small archive does not stand for much memory. @param listAt begin of the list of files */
-export function checkApart(entries: readonly PlacedEntry[], listAt: number): void {
+export function checkEntriesApart(entries: readonly PlacedEntry[], listAt: number): void {
   let [covered, before] = [0, ''];
   for (const { entry, end } of entries.toSorted((a, b) => a.entry.at - b.entry.at)) {
     const { name, at } = entry;

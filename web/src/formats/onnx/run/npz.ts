@@ -9,7 +9,7 @@ import { openNpy } from '../../npy/header.js';
 import { npyMagic } from '../../npy/signature.js';
 import type { TensorDType } from '../../safetensors/header.js';
 import {
-  checkApart,
+  checkEntriesApart,
   entriesOf,
   InflatedSource,
   type PlacedEntry,
@@ -83,7 +83,7 @@ async function placesIn(
   if (total > most) bad(`the arrays of the zip archive take ${total} bytes, more than the ${most} allowed`, 0);
   const places = new Map<string, PlacedEntry>();
   for (const [name, entry] of named) places.set(name, await placed(source, entry));
-  checkApart([...places.values()], listAt);
+  checkEntriesApart([...places.values()], listAt);
   return places;
 }
 
