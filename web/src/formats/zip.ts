@@ -42,6 +42,18 @@ function widened(view: DataView, from: number, to: number, values: number[], at:
   }
 }
 
+/** Size and offset of the list of files, from the record for large archives. @param end offset of the usual record */
+async function wideEnd(source: ByteSource, end: number): Promise<[bytes: number, at: number]> {
+  const locator = end - 20;
+  const view = locator < 0 ? undefined : viewOf(await source.read(locator, end));
+  if (view?.getUint32(0, true) !== 0x07064b50) bad('the zip archive lacks the record of its large size', end);
+  const at = Number(view.getBigUint64(8, true));
+  if (!(at + 56 <= locator)) bad('the record of the size lies outside of the zip archive', locator);
+  const record = viewOf(await source.read(at, at + 56));
+  if (record.getUint32(0, true) !== 0x06064b50) bad('the zip archive lacks the record of its large size', at);
+  return [Number(record.getBigUint64(40, true)), Number(record.getBigUint64(48, true))];
+}
+
 /** Largest list of files in bytes. */
 const mostListBytes = 1 << 24;
 
@@ -52,7 +64,8 @@ export async function entriesOf(source: ByteSource): Promise<{ entries: readonly
   let end = tail.byteLength - endBytes;
   while (end >= 0 && tail.getUint32(end, true) !== 0x06054b50) end--;
   if (end < 0) bad('the zip archive has no end', source.size);
-  const [bytes, at] = [tail.getUint32(end + 12, true), tail.getUint32(end + 16, true)];
+  let [bytes, at] = [tail.getUint32(end + 12, true), tail.getUint32(end + 16, true)];
+  if (bytes === beyond || at === beyond) [bytes, at] = await wideEnd(source, start + end);
   if (at + bytes > start + end) bad('the list of the zip archive lies outside of it', start + end);
   if (bytes > mostListBytes) bad(`the list of the zip archive has ${bytes} bytes, more than ${mostListBytes}`, at);
   const list = await source.read(at, at + bytes);
@@ -93,12 +106,12 @@ export interface PlacedEntry {
 /** Locates the bytes of an entry, and checks its sizes. */
 export async function placed(source: ByteSource, entry: ZipEntry): Promise<PlacedEntry> {
   const { name, method, flags, packed, size, at } = entry;
+  if (!(at + 30 <= source.size)) bad(`${quoted(name)} lies outside of the zip archive`, source.size);
   if (flags & 1) bad(`${quoted(name)} in the zip archive is encrypted`, at);
-  if (at + 30 > source.size) bad(`${quoted(name)} lies outside of the zip archive`, at);
   const head = viewOf(await source.read(at, at + 30));
   if (head.getUint32(0, true) !== 0x04034b50) bad(`${quoted(name)} is not where the zip archive says`, at);
   const begin = at + 30 + head.getUint16(26, true) + head.getUint16(28, true);
-  if (begin + packed > source.size) bad(`${quoted(name)} lies outside of the zip archive`, at);
+  if (!(begin + packed <= source.size)) bad(`${quoted(name)} lies outside of the zip archive`, at);
   if (method === 0 && packed !== size) bad(`${quoted(name)} has two sizes in the zip archive`, at);
   if (size > mostRatio * packed + 1024) bad(`${quoted(name)} cannot be as large as the zip archive says`, at);
   if (method !== 0 && method !== 8) bad(`${quoted(name)} is packed in a way that is not read (${method})`, at);
