@@ -27,9 +27,10 @@ export function modelInFolder(files: readonly FolderFile[]): readonly FolderFile
   const best = ranked.reduce((least, { rank }) => Math.min(least, rank), Number.POSITIVE_INFINITY);
   const first = ranked.filter(({ rank }) => rank === best).map(({ one }) => one);
   let main = first.length === 1 ? first : [];
-  // An index comes with all files of its format.
-  const indexed = first.find(({ file }) => index.test(file.name));
-  if (indexed !== undefined) main = ranked.filter(({ rank }) => rank <= best + 2).map(({ one }) => one);
+  // An index, which is among the files below, comes with all files of its format.
+  if (first.some(({ file }) => index.test(file.name))) {
+    main = ranked.flatMap(({ one, rank }) => (rank <= best + 2 && models.includes(one) ? [one] : []));
+  }
   // Opening this file explains the problem.
   if (main.length === 0) return models.length > 0 ? models : top.slice(0, 1);
   const others = files.filter(

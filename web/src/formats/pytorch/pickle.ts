@@ -11,8 +11,8 @@ import {
   type ListValue,
   type Meaning,
   meaningOf,
+  type PickleValue,
   type TensorValue,
-  type Value,
 } from './values.js';
 
 /** Largest pickle in bytes. A tensor takes some 200. */
@@ -53,25 +53,25 @@ const refused: ReadonlyMap<number, string> = new Map([
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 const dict = (): DictValue => ({ kind: 'dict', entries: new Map() });
-const list = (items: Value[]): ListValue => ({ kind: 'list', items });
+const list = (items: PickleValue[]): ListValue => ({ kind: 'list', items });
 
 /** A whole number from 0 on; undefined for other values. */
-function countOf(value: Value | undefined): number | undefined {
+function countOf(value: PickleValue | undefined): number | undefined {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }
 
 /** Lists of such numbers. */
-function countsOf(value: Value | undefined): number[] | undefined {
+function countsOf(value: PickleValue | undefined): number[] | undefined {
   if (!isKind(value, 'list') || value.items.length > mostDimensions) return undefined;
   const counts = value.items.map(countOf);
   return counts.includes(undefined) ? undefined : (counts as number[]);
 }
 
 /** True for a value of a kind. */
-export function isKind<K extends (Value & object & { kind: string })['kind']>(
-  value: Value | undefined,
+export function isKind<K extends (PickleValue & object & { kind: string })['kind']>(
+  value: PickleValue | undefined,
   kind: K,
-): value is Extract<Value, { kind: K }> {
+): value is Extract<PickleValue, { kind: K }> {
   return typeof value === 'object' && value !== null && 'kind' in value && value.kind === kind;
 }
 
@@ -84,10 +84,10 @@ export class PickleReader {
   /** Offset of the current opcode. */
   #opcodeAt = 0;
   #counted = 0;
-  #stack: Value[] = [];
+  #stack: PickleValue[] = [];
   /** Lengths of the stack at each mark. */
   readonly #marks: number[] = [];
-  readonly #memo = new Map<number, Value>();
+  readonly #memo = new Map<number, PickleValue>();
 
   /** @param origin offset of the bytes in the file, for errors */
   constructor(bytes: Uint8Array, origin: number) {
@@ -107,13 +107,13 @@ export class PickleReader {
   }
 
   /** The value. @throws ScalepointError `BAD_FILE`; UnfinishedPickle if it goes on behind the bytes */
-  read(): Value {
+  read(): PickleValue {
     for (;;) {
       this.#opcodeAt = this.#at;
       const opcode = this.#byte();
       if (opcode === 0x2e) {
         if (this.#marks.length > 0 || this.#stack.length !== 1) this.fail('its end leaves several values, or none');
-        return this.#stack[0] as Value;
+        return this.#stack[0] as PickleValue;
       }
       this.#step(opcode);
     }
@@ -187,47 +187,47 @@ export class PickleReader {
     if (this.#counted > mostValues) this.fail(`it has more than ${mostValues} values`);
   }
 
-  #push(value: Value): void {
+  #push(value: PickleValue): void {
     this.#count(1);
     this.#stack.push(value);
   }
 
-  #pop(): Value {
+  #pop(): PickleValue {
     if (this.#stack.length <= (this.#marks.at(-1) ?? 0)) this.fail('a value is missing on the stack');
-    return this.#stack.pop() as Value;
+    return this.#stack.pop() as PickleValue;
   }
 
-  #top(): Value {
+  #top(): PickleValue {
     if (this.#stack.length <= (this.#marks.at(-1) ?? 0)) this.fail('a value is missing on the stack');
-    return this.#stack.at(-1) as Value;
+    return this.#stack.at(-1) as PickleValue;
   }
 
   /** Takes the values since the last mark off the stack. */
-  #popMark(): Value[] {
+  #popMark(): PickleValue[] {
     const mark = this.#marks.pop();
     if (mark === undefined) this.fail('a mark is missing on the stack');
     return this.#stack.splice(mark);
   }
 
   #tuple(count: number): void {
-    const items: Value[] = [];
+    const items: PickleValue[] = [];
     for (let i = 0; i < count; i++) items.unshift(this.#pop());
     this.#push(list(items));
   }
 
-  #append(items: readonly Value[]): void {
+  #append(items: readonly PickleValue[]): void {
     const to = this.#top();
     if (isKind(to, 'other')) return;
     if (!isKind(to, 'list')) this.fail('values are appended to something that is not a list');
     for (const item of items) to.items.push(item);
   }
 
-  #set(items: readonly Value[]): void {
+  #set(items: readonly PickleValue[]): void {
     const to = this.#top();
     if (items.length % 2 !== 0) this.fail('a key has no value');
     if (isKind(to, 'other')) return;
     if (!isKind(to, 'dict')) this.fail('keys are set in something that is not a dictionary');
-    for (let i = 0; i < items.length; i += 2) to.entries.set(items[i] as Value, items[i + 1] as Value);
+    for (let i = 0; i < items.length; i += 2) to.entries.set(items[i] as PickleValue, items[i + 1] as PickleValue);
   }
 
   #memoize(index: number): void {
@@ -236,7 +236,7 @@ export class PickleReader {
 
   #recall(index: number): void {
     if (!this.#memo.has(index)) this.fail(`the memo has no value ${index}`);
-    this.#push(this.#memo.get(index) as Value);
+    this.#push(this.#memo.get(index) as PickleValue);
   }
 
   // ------------------------------------------------------------------------------------------------------------------ names
@@ -260,7 +260,7 @@ export class PickleReader {
   }
 
   /** The value that a call stands for. */
-  #call(callee: Value, given: Value): Value {
+  #call(callee: PickleValue, given: PickleValue): PickleValue {
     if (!isKind(callee, 'global')) this.fail('it calls something that is not a class or function of the list');
     if (!isKind(given, 'list')) this.fail(`the arguments of ${callee.path} are not a tuple`);
     const { items } = given;
@@ -291,7 +291,7 @@ export class PickleReader {
     }
   }
 
-  #dictOf(path: string, items: readonly Value[]): DictValue {
+  #dictOf(path: string, items: readonly PickleValue[]): DictValue {
     const made = dict();
     for (const argument of items) {
       if (isKind(argument, 'dict')) {
@@ -303,7 +303,7 @@ export class PickleReader {
       for (const pair of argument.items) {
         if (!isKind(pair, 'list') || pair.items.length !== 2)
           this.fail(`${path} is made of something other than pairs`);
-        made.entries.set(pair.items[0] as Value, pair.items[1] as Value);
+        made.entries.set(pair.items[0] as PickleValue, pair.items[1] as PickleValue);
       }
     }
     return made;
@@ -312,7 +312,7 @@ export class PickleReader {
   #tensorOf(
     { path }: GlobalValue,
     { typed }: Extract<Meaning, { kind: 'tensor' }>,
-    items: readonly Value[],
+    items: readonly PickleValue[],
   ): TensorValue {
     const [storage, first, size, stride] = items;
     if (!isKind(storage, 'storage')) this.fail(`${path} is called without a storage`);
@@ -332,7 +332,7 @@ export class PickleReader {
     return { kind: 'tensor', storage, type, offset, shape, strides, at: this.#origin + this.#opcodeAt };
   }
 
-  #storage(id: Value): Value {
+  #storage(id: PickleValue): PickleValue {
     const items = isKind(id, 'list') ? id.items : [];
     const [word, type, key, , size, view] = items;
     const count = countOf(size);

@@ -2,7 +2,7 @@
 import { ScalepointError } from '../../core/errors.js';
 import { quoted, quotedNames } from '../../files/bytes.js';
 import { isKind } from './pickle.js';
-import type { DictValue, TensorValue, Value } from './values.js';
+import type { DictValue, PickleValue, TensorValue } from './values.js';
 
 /** The tensors of a model. */
 export interface State {
@@ -39,7 +39,7 @@ function bad(message: string): never {
   throw new ScalepointError('BAD_FILE', message, { byteOffset: 0 });
 }
 
-const keyText = (key: Value) => (typeof key === 'string' ? key : `(${typeof key})`);
+const keyText = (key: PickleValue) => (typeof key === 'string' ? key : `(${typeof key})`);
 
 /** The dictionary of tensors in a dictionary; undefined if there is none. @param known results of the same depth, as values may occur often */
 function foundIn(dict: DictValue, depth: number, known: Map<DictValue, Found | undefined>[]): Found | undefined {
@@ -53,15 +53,15 @@ function foundIn(dict: DictValue, depth: number, known: Map<DictValue, Found | u
 }
 
 function searched(dict: DictValue, depth: number, known: Map<DictValue, Found | undefined>[]): Found | undefined {
-  const inner = new Map<Value, Found>();
+  const inner = new Map<PickleValue, Found>();
   if (depth < mostDepth) {
     for (const [key, value] of dict.entries) {
       const found = isKind(value, 'dict') ? foundIn(value, depth + 1, known) : undefined;
       if (found !== undefined) inner.set(key, found);
     }
   }
-  const others = (taken: Value) => [...dict.entries.keys()].filter((key) => key !== taken).map(keyText);
-  const within = (key: Value) => {
+  const others = (taken: PickleValue) => [...dict.entries.keys()].filter((key) => key !== taken).map(keyText);
+  const within = (key: PickleValue) => {
     const { dict: own, path, leftOut } = inner.get(key) as Found;
     return { dict: own, path: [keyText(key), ...path], leftOut: [...others(key), ...leftOut] };
   };
@@ -85,7 +85,7 @@ function searched(dict: DictValue, depth: number, known: Map<DictValue, Found | 
  * @param name of a tensor that was saved alone
  * @throws ScalepointError `BAD_FILE` if there are no tensors, several dictionaries of them, or names that are not texts
  */
-export function stateOf(root: Value, name: string): State {
+export function stateOf(root: PickleValue, name: string): State {
   if (isKind(root, 'tensor')) return { tensors: new Map([[name, root]]), path: [], leftOut: [] };
   const found = isKind(root, 'dict') ? foundIn(root, 0, []) : undefined;
   if (found === undefined) bad('the file holds no dictionary of tensors, such as a state_dict');

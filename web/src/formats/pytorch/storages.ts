@@ -2,7 +2,7 @@
 import { ScalepointError } from '../../core/errors.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
 import {
-  checkApart,
+  checkEntriesApart,
   entriesOf,
   InflatedSource,
   type PlacedEntry,
@@ -12,7 +12,7 @@ import {
 } from '../zip.js';
 import { isKind, mostPickleBytes, PickleReader, UnfinishedPickle } from './pickle.js';
 import { legacyMagic } from './signature.js';
-import type { StorageValue, Value } from './values.js';
+import type { PickleValue, StorageValue } from './values.js';
 
 /** Bytes of a storage in the file. */
 interface Place {
@@ -22,7 +22,7 @@ interface Place {
 
 /** A file of torch.save. */
 export interface SavedFile {
-  readonly value: Value;
+  readonly value: PickleValue;
   /** True if the elements have their highest byte first. */
   readonly isBigEndian: boolean;
   /** Locates a storage. @throws ScalepointError `BAD_FILE` if it is not there, or has another size */
@@ -46,7 +46,7 @@ async function placesOf(source: ByteSource, entries: readonly ZipEntry[], listAt
   for (let i = 0; i < entries.length; i += atOnce) {
     places.push(...(await Promise.all(entries.slice(i, i + atOnce).map((entry) => placed(source, entry)))));
   }
-  checkApart(places, listAt);
+  checkEntriesApart(places, listAt);
   return places;
 }
 
@@ -123,7 +123,7 @@ async function openArchive(source: ByteSource): Promise<SavedFile> {
 }
 
 /** @param unfinished throws the error for a pickle that goes on behind its bytes */
-function readAll(reader: PickleReader, unfinished: () => never): Value {
+function readAll(reader: PickleReader, unfinished: () => never): PickleValue {
   try {
     return reader.read();
   } catch (error) {
@@ -136,7 +136,7 @@ function readAll(reader: PickleReader, unfinished: () => never): Value {
 const firstBytes = 2 ** 20;
 
 /** Reads the pickle at an offset, whose length nothing states. */
-async function pickleAt(source: ByteSource, at: number): Promise<{ value: Value; end: number }> {
+async function pickleAt(source: ByteSource, at: number): Promise<{ value: PickleValue; end: number }> {
   const most = Math.min(source.size - at, mostPickleBytes);
   for (let length = Math.min(firstBytes, most); ; length = Math.min(4 * length, most)) {
     const reader = new PickleReader(await source.read(at, at + length), at);
@@ -150,10 +150,10 @@ async function pickleAt(source: ByteSource, at: number): Promise<{ value: Value;
 }
 
 /** The storages that a value refers to, by key. */
-function storagesIn(value: Value): Map<string, StorageValue> {
+function storagesIn(value: PickleValue): Map<string, StorageValue> {
   const storages = new Map<string, StorageValue>();
-  const seen = new Set<Value>();
-  const open: Value[] = [value];
+  const seen = new Set<PickleValue>();
+  const open: PickleValue[] = [value];
   for (let one = open.pop(); one !== undefined; one = open.pop()) {
     if (typeof one !== 'object' || one === null || seen.has(one)) continue;
     seen.add(one);

@@ -41,13 +41,13 @@ export interface TensorValue {
 /** A dictionary. */
 export interface DictValue {
   readonly kind: 'dict';
-  readonly entries: Map<Value, Value>;
+  readonly entries: Map<PickleValue, PickleValue>;
 }
 
 /** A list, tuple or set. */
 export interface ListValue {
   readonly kind: 'list';
-  readonly items: Value[];
+  readonly items: PickleValue[];
 }
 
 /** A name that the pickle asks for. */
@@ -64,7 +64,7 @@ interface OtherValue {
   readonly path: string;
 }
 
-export type Value =
+export type PickleValue =
   | null
   | boolean
   | number
