@@ -28,7 +28,7 @@ export function folderRank(name: string): number | undefined {
     signatures().find(({ extensions }) => extensions.includes(extension)) ?? {};
   const first = isLastChoice ? ranks : 0;
   if (extension.endsWith('.json')) return first;
-  return first + (name.toLowerCase().startsWith(`${folderName}.`) ? 1 : 2);
+  return first + (name.toLowerCase() === `${folderName}${extension}` ? 1 : 2);
 }
 
 /** True if a file belongs to a split model, after its first file. */

@@ -3,7 +3,6 @@
  * Reference: Lib/pickletools.py of CPython 3.13, which describes each opcode; protocols 2 to 5.
  */
 import { ScalepointError } from '../../core/errors.js';
-import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
 import {
   type DictValue,
@@ -32,23 +31,6 @@ const mostNameBytes = 1000;
 
 /** The pickle goes on behind the bytes at hand. */
 export class UnfinishedPickle extends Error {}
-
-/** Opcodes that are refused, with their names. */
-const refused: ReadonlyMap<number, string> = new Map([
-  [0x46, 'FLOAT'],
-  [0x49, 'INT'],
-  [0x4c, 'LONG'],
-  [0x50, 'PERSID'],
-  [0x53, 'STRING'],
-  [0x56, 'UNICODE'],
-  [0x67, 'GET'],
-  [0x70, 'PUT'],
-  [0x82, 'EXT1'],
-  [0x83, 'EXT2'],
-  [0x84, 'EXT4'],
-  [0x97, 'NEXT_BUFFER'],
-  [0x98, 'READONLY_BUFFER'],
-]);
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
@@ -246,9 +228,7 @@ export class PickleReader {
     const path = `${module}.${name}`;
     const meaning = meaningOf(path);
     if (meaning === undefined) {
-      this.fail(
-        `it asks for ${quoted(path)}, which is not read; only tensors and plain data are (save a state_dict, not a whole module)`,
-      );
+      this.fail(`it asks for ${quoted(path)}, which is not read: save a state_dict, not a whole module`);
     }
     this.#push({ kind: 'global', path, meaning });
   }
@@ -261,7 +241,7 @@ export class PickleReader {
 
   /** The value that a call stands for. */
   #call(callee: PickleValue, given: PickleValue): PickleValue {
-    if (!isKind(callee, 'global')) this.fail('it calls something that is not a class or function of the list');
+    if (!isKind(callee, 'global')) this.fail('it calls something that is not a name');
     if (!isKind(given, 'list')) this.fail(`the arguments of ${callee.path} are not a tuple`);
     const { items } = given;
     switch (callee.meaning.kind) {
@@ -491,12 +471,6 @@ export class PickleReader {
         this.#push(this.#call(this.#pop(), given));
         return;
       }
-      case 0x92: {
-        const [named, given] = [this.#pop(), this.#pop()];
-        if (!isKind(named, 'dict') || named.entries.size > 0) this.fail('it makes an object with named arguments');
-        this.#push(this.#call(this.#pop(), given));
-        return;
-      }
       case 0x62:
         this.#build();
         return;
@@ -506,14 +480,8 @@ export class PickleReader {
       case 0x69:
         // Classes of before protocol 2.
         this.#global(this.#line(), this.#line());
-        this.fail('opcode INST is not read');
+        this.fail('opcode 0x69 is not read');
         return;
-      case 0x6f: {
-        const [callee] = this.#popMark();
-        this.fail(`opcode OBJ is not read${isKind(callee, 'global') ? ` (${callee.path})` : ''}`);
-        return;
-      }
-
       // Frames and the version.
       case 0x80: {
         const version = this.#byte();
@@ -523,10 +491,9 @@ export class PickleReader {
       case 0x95:
         this.#take(8);
         return;
-      default: {
-        const name = refused.get(opcode);
-        this.fail(name === undefined ? `there is no opcode ${show(opcode)}` : `opcode ${name} is not read`);
-      }
+      default:
+        // Protocols 0 and 1, registered extensions, buffers outside of the file.
+        this.fail(`opcode 0x${opcode.toString(16)} is not read`);
     }
   }
 }

@@ -1,15 +1,7 @@
 /** The files of torch.save: the value that was saved, and the place of each storage. */
 import { ScalepointError } from '../../core/errors.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
-import {
-  checkEntriesApart,
-  entriesOf,
-  InflatedSource,
-  type PlacedEntry,
-  placed,
-  storedSource,
-  type ZipEntry,
-} from '../zip.js';
+import { checkEntriesApart, entriesOf, type PlacedEntry, placed, type ZipEntry } from '../zip.js';
 import { isKind, mostPickleBytes, PickleReader, UnfinishedPickle } from './pickle.js';
 import { legacyMagic } from './signature.js';
 import type { PickleValue, StorageValue } from './values.js';
@@ -50,16 +42,17 @@ async function placesOf(source: ByteSource, entries: readonly ZipEntry[], listAt
   return places;
 }
 
+/** Refuses an entry that is compressed, which torch.save never does. */
+function checkStored({ entry: { name, method, at } }: PlacedEntry): void {
+  if (method !== 0) bad(`${quoted(name)} is compressed; store it, as torch.save does`, at);
+}
+
 /** The bytes of a small entry. */
 async function contentOf(source: ByteSource, place: PlacedEntry, most: number): Promise<Uint8Array<ArrayBuffer>> {
-  const { name, size, method, at } = place.entry;
+  const { name, size, at } = place.entry;
+  checkStored(place);
   if (size > most) bad(`${quoted(name)} has ${size} bytes, more than the ${most} allowed`, at);
-  const content = method === 0 ? storedSource(source, place) : new InflatedSource(source, place);
-  try {
-    return await content.read(0, size);
-  } finally {
-    await content.close();
-  }
+  return source.read(place.begin, place.begin + size);
 }
 
 /**
@@ -112,8 +105,8 @@ async function openArchive(source: ByteSource): Promise<SavedFile> {
       const name = `${folder}data/${key}`;
       const found = places.get(name);
       if (found === undefined) return bad(`the storage ${quoted(name)} is not in the zip archive`, at);
-      const { size, method } = found.entry;
-      if (method !== 0) bad(`${quoted(name)} is compressed; store it, as torch.save does`, found.entry.at);
+      checkStored(found);
+      const { size } = found.entry;
       if (size !== count * type.bytes) {
         bad(`${quoted(name)} has ${size} bytes; ${count} elements of ${type.name} take ${count * type.bytes}`, at);
       }
