@@ -3,7 +3,9 @@ import { ScalepointError } from '../../web/src/core/errors.js';
 import type { ByteSource } from '../../web/src/files/bytes.js';
 import { openSource } from '../../web/src/files/open.js';
 import { openNpy } from '../../web/src/formats/npy/header.js';
+import { openPytorch } from '../../web/src/formats/pytorch/open.js';
 import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors/header.js';
+import { archive, dict, legacy, type Storage, tensor } from '../web/support/torch-file.js';
 import { type Damage, mutate, someWord } from './mutate.js';
 import { filesOf, random, seedOf, timeout } from './rounds.js';
 
@@ -176,5 +178,50 @@ describe('readers of damaged files', () => {
     expect(outcomes.accepted).toBeGreaterThan(mutations / 100);
     expect(outcomes.BAD_FILE).toBeGreaterThan(mutations / 2);
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'accepted']);
+  });
+
+  it('PyTorch: returns tensors inside of the file, or throws a ScalepointError', { timeout }, async () => {
+    const one: Storage = { type: 'FloatStorage', key: '0', count: 6, bytes: new Uint8Array(24) };
+    const half: Storage = { type: 'BFloat16Storage', key: '1', count: 4, bytes: new Uint8Array(8) };
+    const model = (isLegacy: boolean) =>
+      dict({
+        epoch: 3,
+        state_dict: dict({
+          a: tensor({ ...one, isLegacy }, [2, 3]),
+          b: tensor({ ...one, isLegacy }, [3, 2], { strides: [1, 3] }),
+          c: tensor({ ...half, isLegacy }, [4]),
+        }),
+      });
+    const seeds = [archive(model(false), [one, half]), legacy(model(true), [one, half])];
+    const words = [
+      'cos\nsystem\n',
+      'ctorch\nHalfStorage\n',
+      'ctorch._utils\n_rebuild_tensor_v3\n',
+      '\u0000\u0000\u0000\u0000',
+      '(',
+      ')',
+      't',
+      'R',
+      'Q',
+      'b',
+      '}',
+      'u',
+      's',
+      '.',
+      'PK\u0005\u0006',
+      'data/1',
+    ];
+    const outcomes = await fuzz(3, seeds, words, async (source) => {
+      const { tensors, files } = await openPytorch([{ input: new Uint8Array(0), source }], () => Promise.reject());
+      for (const { dtype, shape, bytes, byteOffset, file } of tensors) {
+        expect(bytes).toBe(tensorBytes(dtype as TensorInfo['dtype'], shape));
+        const from = files[file] as ByteSource;
+        expect(await from.read(byteOffset, byteOffset + bytes)).toHaveLength(bytes);
+      }
+    });
+    expect(outcomes.accepted).toBeGreaterThan(mutations / 100);
+    expect(outcomes.BAD_FILE).toBeGreaterThan(mutations / 2);
+    for (const code of Object.keys(outcomes))
+      expect(['BAD_FILE', 'UNKNOWN_FORMAT', 'UNSUPPORTED_DTYPE', 'accepted']).toContain(code);
   });
 });

@@ -274,7 +274,7 @@ describe('scalepoint inspect', () => {
       ['missing.npy', 'scalepoint: cannot open "missing.npy": no such file or directory\n'],
       [
         'empty',
-        'scalepoint: the folder "empty" holds no .safetensors.index.json, .safetensors, .gguf, .onnx, .npy file\n',
+        'scalepoint: the folder "empty" holds no .safetensors.index.json, .bin.index.json, .safetensors, .gguf, .onnx, .ckpt, .npy, .pth, .bin, .pt file\n',
       ],
     ];
     for (const [file, line] of cases)

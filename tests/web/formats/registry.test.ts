@@ -58,7 +58,8 @@ describe('the name of a result', () => {
       ['model.onnx', 'q4f16', 'onnx', 'model_q4f16.onnx'],
       ['model.onnx', 'q2f16', 'onnx', 'model_q2f16.onnx'],
       ['model', 'int8', 'safetensors', 'model.int8.safetensors'],
-      ['model.bin', 'int8', 'safetensors', 'model.bin.int8.safetensors'],
+      ['pytorch_model.bin', 'int8', 'safetensors', 'pytorch_model.int8.safetensors'],
+      ['model.old', 'int8', 'safetensors', 'model.old.int8.safetensors'],
     ];
     for (const [input, to, format, output] of cases) expect(resultName(input, { to, format })).toBe(output);
   });

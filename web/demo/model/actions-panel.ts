@@ -51,7 +51,7 @@ const stemOf = (name: string) => name.replace(/\.[^.]*$/, '');
 function readersOf({ model, choice, plan }: State, name: string): Node[] {
   if (model === undefined || choice === undefined) return [];
   const format = formatFor(model, choice.to);
-  const conversion = converters().find(({ from, result }) => from === model.format && result === format);
+  const conversion = converters().find(({ from, result }) => from.includes(model.format) && result === format);
   const { architecture } = plan ?? {};
   const own = architecture === undefined ? undefined : conversion?.readers?.(architecture, name);
   return (own ?? infoOf(format).readers?.(choice.to, name) ?? []).map(({ program, code, needs }) => {

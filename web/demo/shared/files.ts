@@ -23,8 +23,7 @@ export function modelExtensions(): string {
 
 /** First bytes of common files that hold numbers in a way that is not read here. */
 const strangers: readonly { readonly magic: readonly number[]; readonly what: string }[] = [
-  { magic: [0x50, 0x4b, 0x03, 0x04], what: 'a zip archive (.npz and PyTorch files are such; unpack it first)' },
-  { magic: [0x80, 0x02], what: 'a Python pickle' },
+  { magic: [0x50, 0x4b, 0x03, 0x04], what: 'a zip archive (.npz files are such; unpack it first)' },
   { magic: [0x89, 0x48, 0x44, 0x46], what: 'an HDF5 file' },
   { magic: [0x89, 0x50, 0x4e, 0x47], what: 'a PNG picture' },
   { magic: [0xff, 0xd8, 0xff], what: 'a JPEG picture' },

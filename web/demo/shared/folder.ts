@@ -1,4 +1,4 @@
-import { modelFormats } from 'scalepoint/model';
+import { folderRank } from '../../src/tooling.js';
 
 /** Folders inside of a model's folder whose files belong to it. */
 const inner: readonly string[] = ['1_Pooling'];
@@ -6,9 +6,6 @@ const inner: readonly string[] = ['1_Pooling'];
 /** Names of files that describe a model. */
 const beside = /\.(json|txt|model|jinja|md)$/i;
 const index = /\.index\.json$/i;
-
-const isModel = (name: string) =>
-  modelFormats().some(({ extensions }) => extensions.some((extension) => name.toLowerCase().endsWith(extension)));
 
 /** Files whose paths begin with the name of the folder. */
 export interface FolderFile {
@@ -22,10 +19,18 @@ export interface FolderFile {
  */
 export function modelInFolder(files: readonly FolderFile[]): readonly FolderFile[] {
   const top = files.filter(({ path }) => path.split('/').length === 2 && !path.split('/')[1]?.startsWith('.'));
-  const models = top.filter(({ file }) => isModel(file.name) && !index.test(file.name));
-  const main = top.some(({ file }) => index.test(file.name))
-    ? models
-    : models.filter(({ file }) => models.length === 1 || /^model[.]/i.test(file.name));
+  const ranked = top.flatMap((one) => {
+    const rank = folderRank(one.file.name);
+    return rank === undefined ? [] : [{ one, rank }];
+  });
+  const models = ranked.filter(({ one }) => !index.test(one.file.name)).map(({ one }) => one);
+  const best = ranked.reduce((least, { rank }) => Math.min(least, rank), Number.POSITIVE_INFINITY);
+  const first = ranked.filter(({ rank }) => rank === best).map(({ one }) => one);
+  let main = first.length === 1 ? first : [];
+  // An index, which is among the files below, comes with all files of its format.
+  if (first.some(({ file }) => index.test(file.name))) {
+    main = ranked.flatMap(({ one, rank }) => (rank <= best + 2 && models.includes(one) ? [one] : []));
+  }
   // Opening this file explains the problem.
   if (main.length === 0) return models.length > 0 ? models : top.slice(0, 1);
   const others = files.filter(

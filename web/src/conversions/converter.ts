@@ -39,7 +39,7 @@ export interface Converted {
 /** Description of a conversion for users. */
 interface ConverterInfo {
   /** Name of the format of the models. */
-  readonly from: string;
+  readonly from: readonly string[];
   /** Name of the format of the results. */
   readonly result: string;
   /** Description of the conversion, in a sentence. */

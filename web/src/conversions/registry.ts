@@ -15,5 +15,5 @@ export function converters(): readonly Converter[] {
 
 /** Conversions of models of a format. */
 export function convertersFrom(format: string): readonly Converter[] {
-  return all.filter(({ from }) => from === format);
+  return all.filter(({ from }) => from.includes(format));
 }

@@ -123,7 +123,7 @@ async function convertFolder(
 }
 
 export const toGguf: Converter = {
-  from: 'safetensors',
+  from: ['safetensors', 'pytorch'],
   result: 'gguf',
   about:
     'A folder with config.json and tokenizer also becomes GGUF, as llama.cpp converts and quantizes it; a checkpoint of a diffusion model ' +

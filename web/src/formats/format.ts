@@ -376,12 +376,16 @@ export interface Format<
   readonly magic?: readonly number[];
   /** Choices for results whose weights differ in type; undefined if they may not differ. */
   readonly mixtures?: Mixtures;
-  /** Recognizes a format without a magic number by up to 32 first bytes. */
+  /** Recognizes a format without a magic number by up to 1024 first bytes. */
   sniff?(head: Uint8Array): boolean;
   /** True for the start of a damaged file, if no format recognizes it: its reader says what is wrong. */
   resembles?(head: Uint8Array): boolean;
   /** The file that names all files of a model, if there can be several. */
   readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
+  /** The name of its models in folders, without the extension; `model` by default. */
+  readonly folderName?: string;
+  /** True if models of other formats in the same folder come first. */
+  readonly isLastChoice?: boolean;
   /** True if other files may hold data of a model. The model names them; they have no format themselves. */
   readonly takesData?: boolean;
   /**

@@ -5,6 +5,7 @@ import type { GgufReason } from './gguf/reasons.js';
 import { npy } from './npy/npy.js';
 import { onnx } from './onnx/onnx.js';
 import type { OnnxReason } from './onnx/reasons.js';
+import { pytorch } from './pytorch/pytorch.js';
 import type { SafetensorsReason } from './safetensors/reasons.js';
 import { safetensors } from './safetensors/safetensors.js';
 import { registerSignature } from './signatures.js';
@@ -12,7 +13,7 @@ import { registerSignature } from './signatures.js';
 /** A reason to keep a tensor that only one format has. */
 export type FormatReason = SafetensorsReason | GgufReason | OnnxReason;
 
-const builtIn = [safetensors, gguf, onnx, npy] as const;
+const builtIn = [safetensors, gguf, onnx, npy, pytorch] as const;
 
 type BuiltIn = (typeof builtIn)[number];
 

@@ -3,6 +3,7 @@ import type { Format } from './format.js';
 import { ggufSignature } from './gguf/signature.js';
 import { npySignature } from './npy/signature.js';
 import { onnxSignature } from './onnx/signature.js';
+import { pytorchSignature } from './pytorch/signature.js';
 import { safetensorsSignature } from './safetensors/signature.js';
 
 /** The members of a format that recognize and name its files. */
@@ -19,9 +20,11 @@ export type FormatSignature = Pick<
   | 'index'
   | 'takesData'
   | 'takesSplits'
+  | 'folderName'
+  | 'isLastChoice'
 >;
 
-const all: FormatSignature[] = [safetensorsSignature, ggufSignature, onnxSignature, npySignature];
+const all: FormatSignature[] = [safetensorsSignature, ggufSignature, onnxSignature, npySignature, pytorchSignature];
 
 /** The signature of every format, in the order in which texts name them. */
 export function signatures(): readonly FormatSignature[] {

@@ -87,6 +87,10 @@ export async function calibrateRuns(
       async ([main, ...more], waiting) => {
         const [second, third] = [moments ? more[0] : undefined, ranges ? more.at(-1) : undefined];
         const samples = isLanguageData(data) ? await samplesOfTexts(opened, runs, data, others) : data;
+        const checkCount = (count: number) => {
+          if (count < 2 && isShareGiven && heldBack > 0) throw tooFewToHoldBack('data', count, 2, 'samples');
+        };
+        if (Array.isArray(samples)) checkCount(samples.length);
 
         // Find the state of an interrupted run.
         if (files !== undefined && place !== undefined) {
@@ -113,9 +117,11 @@ export async function calibrateRuns(
         // Run the model.
         let layout: MomentsLayout | undefined;
         let momentsSink: Pick<ByteSink, 'write'> | undefined;
+        let passed = 0;
         let rested = performance.now();
         const found = await runs.collect(samples, options, {
           async onSample({ pass, passes, done, total }) {
+            passed = done;
             onProgress?.({ phase: 'calibrate', unit: 'samples', pass, passes, done, total });
             if (performance.now() - rested < 50) return;
             // Let the page draw.
@@ -123,6 +129,15 @@ export async function calibrateRuns(
             rested = performance.now();
           },
           async onSums(sums, isFirst) {
+            // Leave no state of a run that cannot go on.
+            if (isFirst) {
+              try {
+                checkCount(passed);
+              } catch (error) {
+                await state?.remove();
+                throw error;
+              }
+            }
             if (second === undefined) return;
             const held = sums.reduce((most, { heldBackRows }) => Math.max(most, heldBackRows), 0);
             const inputs = sums.map(({ names, columns, heldBackRows }) => ({
@@ -146,9 +161,6 @@ export async function calibrateRuns(
             'RUNTIME',
             'no inputs of weights were reached: the model has no such products, or no sample runs them',
           );
-        }
-        if (found.heldBack === 0 && isShareGiven && heldBack > 0) {
-          throw tooFewToHoldBack('data', found.samples, 2, 'samples');
         }
 
         // Write the importance, then the ranges.

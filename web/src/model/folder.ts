@@ -7,14 +7,33 @@ import { signatures } from '../formats/signatures.js';
 /** Most models that an error lists. */
 const mostNames = 5;
 
-/** Rank of a file as the model of a folder, the lowest first: an index, then the names that loaders look for. */
-function rank(name: string, extension: string): number {
-  if (extension.endsWith('.json')) return 0;
-  return name.toLowerCase() === `model${extension}` ? 1 : 2;
+/** The longest extension of a model that a name ends with, in lower case. */
+function extensionOf(name: string): string | undefined {
+  const ends = signatures().flatMap(({ extensions }) => extensions.filter((end) => name.toLowerCase().endsWith(end)));
+  return ends.sort((a, b) => b.length - a.length)[0];
+}
+
+/** Ranks of a format. */
+const ranks = 3;
+
+/**
+ * Rank of a file as the model of a folder, the lowest first: an index (0), then the names that loaders look for (1), then other names (2).
+ * Folders often hold a model in the formats of several loaders, and files with an extension like `.bin` that are no models: formats of last
+ * choice have ranks from 3 on. Undefined for files that are no models by their names.
+ */
+export function folderRank(name: string): number | undefined {
+  const extension = extensionOf(name);
+  if (extension === undefined) return undefined;
+  const { isLastChoice = false, folderName = 'model' } =
+    signatures().find(({ extensions }) => extensions.includes(extension)) ?? {};
+  const first = isLastChoice ? ranks : 0;
+  if (extension.endsWith('.json')) return first;
+  return first + (name.toLowerCase() === `${folderName}${extension}` ? 1 : 2);
 }
 
 /** True if a file belongs to a split model, after its first file. */
-function isFurther(name: string, extension: string): boolean {
+function isFurther(name: string): boolean {
+  const extension = extensionOf(name) as string;
   const takesSplits = signatures().some((format) => format.takesSplits && format.extensions.includes(extension));
   const [, number] = /-(\d{5,})-of-\d{5,}\.\w+$/.exec(name) ?? [];
   return takesSplits && number !== undefined && Number(number) !== 1;
@@ -30,20 +49,18 @@ export async function modelInFolder(folder: string): Promise<string> {
   } catch (cause) {
     throw ioError(`cannot read ${label}`, cause);
   }
-  const ends = signatures()
-    .flatMap(({ extensions }) => extensions)
-    .sort((a, b) => b.length - a.length);
   const models = names.flatMap((name) => {
-    const extension = ends.find((end) => name.toLowerCase().endsWith(end));
-    return extension === undefined || name.startsWith('.') || isFurther(name, extension)
-      ? []
-      : [{ name, rank: rank(name, extension) }];
+    const rank = folderRank(name);
+    return rank === undefined || name.startsWith('.') || isFurther(name) ? [] : [{ name, rank }];
   });
   // Take the only model of the best rank.
   const best = models.reduce((least, model) => Math.min(least, model.rank), Infinity);
   const found = models.filter((model) => model.rank === best).map(({ name }) => name);
   const [first] = found;
   if (first === undefined || paths === undefined) {
+    const ends = signatures()
+      .flatMap(({ extensions }) => extensions)
+      .sort((a, b) => b.length - a.length);
     throw new ScalepointError('NOT_FOUND', `the folder ${label} holds no ${ends.join(', ')} file`);
   }
   if (found.length > 1) {

@@ -82,15 +82,14 @@ export interface RecognizedFiles {
 
 /** First bytes of other common files, whose names the error mentions. */
 const strangers = (): readonly [name: string, start: Iterable<number>][] => [
-  ['a zip archive, such as a PyTorch or .npz file', [0x50, 0x4b, 0x03, 0x04]],
-  ['a pickle, such as an old PyTorch file', [0x80, 0x02]],
+  ['a zip archive, such as a .npz file', [0x50, 0x4b, 0x03, 0x04]],
   ['an HDF5 file', [0x89, 0x48, 0x44, 0x46]],
   ['a page of HTML or XML', [0x3c]],
   ['a git-lfs pointer in place of the file', new TextEncoder().encode('version https://git-lfs')],
 ];
 
 /** Bytes at the start of a file that are enough to recognize its format. */
-export const modelStartBytes = 32;
+export const modelStartBytes = 1024;
 
 function startsWith(head: Uint8Array, bytes: readonly number[]): boolean {
   return bytes.every((byte, i) => head[i] === byte);
@@ -115,7 +114,8 @@ function formatOf(head: Uint8Array): { readonly format: FormatSignature; readonl
     signatures().find(({ magic }) => magic !== undefined && startsWith(head, magic)) ??
     signatures().find((known) => known.sniff?.(head));
   if (format !== undefined) return { format, isIndex: false };
-  const indexed = signatures().find(({ index }) => index?.sniff(head));
+  // The index of safetensors is recognized last: other indices are JSON, too.
+  const indexed = signatures().findLast(({ index }) => index?.sniff(head));
   if (indexed !== undefined) return { format: indexed, isIndex: true };
   const damaged = signatures().find((known) => known.resembles?.(head));
   return damaged && { format: damaged, isIndex: false };

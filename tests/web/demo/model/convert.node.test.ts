@@ -127,8 +127,17 @@ describe('the model in a folder', () => {
     ]);
   });
 
+  it('is one of PyTorch if there is no other', () => {
+    expect(chosen('pytorch_model.bin', 'training_args.bin', 'config.json')).toEqual([
+      'pytorch_model.bin',
+      'config.json',
+    ]);
+    expect(chosen('pytorch_model.bin', 'model.safetensors')).toEqual(['model.safetensors']);
+    expect(chosen('p-1.bin', 'p-2.bin', 'p.bin.index.json')).toEqual(['p-1.bin', 'p-2.bin', 'p.bin.index.json']);
+  });
+
   it('is several files if nothing tells which, and one of any kind if there is none', () => {
     expect(chosen('a.safetensors', 'b.safetensors', 'config.json')).toEqual(['a.safetensors', 'b.safetensors']);
-    expect(chosen('pytorch_model.bin', 'config.json')).toEqual(['pytorch_model.bin']);
+    expect(chosen('weights.h5', 'config.json')).toEqual(['weights.h5']);
   });
 });

@@ -8,8 +8,8 @@ import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { allocate, type ByteSource } from '../../files/bytes.js';
 import type { TensorDType, TensorInfo } from '../safetensors/header.js';
+import { columnMajorStrides, StridedReader } from '../strided.js';
 import { elementCount } from '../tensors.js';
-import { ColumnMajorReader } from './columns.js';
 import { npyMagic } from './signature.js';
 
 /** An array in a .npy file. */
@@ -277,7 +277,9 @@ export async function openNpy(source: ByteSource): Promise<NpyFile> {
     );
   }
   const swapped = bigEndian && unitBytes > 1;
-  const rows = columnMajor ? new ColumnMajorReader(source, dataOffset, shape, elementBytes) : undefined;
+  const rows = columnMajor
+    ? new StridedReader(source, dataOffset, shape, columnMajorStrides(shape), elementBytes)
+    : undefined;
   const readInto = async (begin: number, target: Uint8Array) => {
     if (rows !== undefined) await rows.readInto(begin, target);
     else if (source.readInto !== undefined) await source.readInto(dataOffset + begin, target);

@@ -24,17 +24,34 @@ const maxIndexBytes = 100_000_000;
 /** Largest metadata of an index that is read. Nothing depends on it. */
 const maxMetadataBytes = 2 ** 16;
 
-/** Checks that a name from an index is a safetensors file in the same folder, on any system. */
-function checkFileName(name: string, json: JsonReader, position: number): void {
+/** The contents of one file of a model. */
+export interface ShardContents extends SafetensorsHeader {
+  /** Sources behind the file, which give its bytes in another order. */
+  readonly derived?: readonly ByteSource[];
+}
+
+/** The kind of the files that an index names. */
+interface ShardKind {
+  readonly names: RegExp;
+  /** The usual end of their names. */
+  readonly end: string;
+  /** @param index of the file in the model */
+  read(source: ByteSource, index: number): Promise<ShardContents>;
+}
+
+const safetensorsKind: ShardKind = { names: /\.safetensors$/i, end: '.safetensors', read: readSafetensors };
+
+/** Checks that a name from an index is a file of the kind in the same folder, on any system. */
+function checkFileName(name: string, kind: ShardKind, json: JsonReader, position: number): void {
   // Refuse other folders, drives and streams of Windows, and control characters.
   const strange = name === '' || /[/\\:]|\.\./.test(name) || [...name].some((c) => c < ' ' || c === '\x7f');
   if (strange) json.fail(`the file name ${quoted(name)} is not a plain name`, position);
-  if (!/\.safetensors$/i.test(name)) {
-    json.fail(`the file ${quoted(name)} is not called .safetensors; other formats cannot be read`, position);
+  if (!kind.names.test(name)) {
+    json.fail(`the file ${quoted(name)} is not called ${kind.end}; other formats cannot be read`, position);
   }
 }
 
-function readWeightMap(json: JsonReader): Map<string, string> {
+function readWeightMap(json: JsonReader, kind: ShardKind): Map<string, string> {
   const map = new Map<string, string>();
   // Share equal strings: many tensors lie in few files.
   const files = new Map<string, string>();
@@ -45,7 +62,7 @@ function readWeightMap(json: JsonReader): Map<string, string> {
     const name = json.string('the name of its file');
     const known = files.get(name);
     if (known === undefined) {
-      checkFileName(name, json, position);
+      checkFileName(name, kind, json, position);
       files.set(name, name);
     }
     map.set(tensor, known ?? name);
@@ -58,7 +75,7 @@ function readWeightMap(json: JsonReader): Map<string, string> {
  * Reads and checks an index.
  * @throws ScalepointError `BAD_FILE` with the offset, and the tensor if one is at fault
  */
-export async function readIndex(source: ByteSource): Promise<ShardIndex> {
+export async function readIndex(source: ByteSource, kind = safetensorsKind): Promise<ShardIndex> {
   if (source.size > maxIndexBytes) {
     throw new ScalepointError(
       'BAD_FILE',
@@ -82,7 +99,7 @@ export async function readIndex(source: ByteSource): Promise<ShardIndex> {
         if (room < 0) return;
         metadata[name] = JSON.parse(new TextDecoder().decode(bytes.subarray(start, json.position)));
       });
-    } else if (key === 'weight_map') found.weightMap = readWeightMap(json);
+    } else if (key === 'weight_map') found.weightMap = readWeightMap(json, kind);
     else json.skip(2);
   });
   if (json.peek() !== undefined) json.fail('there is more than spaces after the closing brace');
@@ -158,6 +175,7 @@ function checkHeaders(
  * @param source the index
  * @param given the files, in any order. Files that the index does not name are ignored.
  * @param openInput opens the others
+ * @param kind safetensors by default
  * @throws TypeError if the files cannot be found by name; ScalepointError `BAD_FILE` if the index or a file is invalid or they contradict
  *   each other, `NOT_FOUND` or `IO` with the name of a missing file. Opened files are closed on failure.
  */
@@ -166,21 +184,26 @@ export async function openShards(
   source: ByteSource,
   given: readonly ByteSource[] = [],
   openInput: OpenInput = openSource,
+  kind = safetensorsKind,
 ): Promise<Shards> {
   const open =
     given.length > 0 ? amongGiven(given) : besideFile(input, openInput, { kind: 'number', min: 2, unit: 'files' });
-  const index = await inFile(source.name, readIndex(source));
+  const index = await inFile(source.name, readIndex(source, kind));
   const names = [...new Set(index.weightMap.values())].sort();
   const files: ByteSource[] = [];
+  let bytes = 0;
   const close = async () => {
     for (const file of files) if (!given.includes(file)) await file.close();
   };
   try {
-    const headers: SafetensorsHeader[] = [];
+    const headers: ShardContents[] = [];
     for (const name of names) {
       const file = await open(name);
       files.push(file);
-      headers.push(await inFile(name, readSafetensors(file, headers.length)));
+      bytes += file.size;
+      const header = await inFile(name, kind.read(file, files.length - 1));
+      headers.push(header);
+      files.push(...(header.derived ?? []));
     }
     checkHeaders(index, names, headers);
     const metadata = Object.create(null) as Record<string, string>;
@@ -191,7 +214,7 @@ export async function openShards(
       files,
       tensors: headers.flatMap(({ tensors }) => tensors),
       metadata,
-      bytes: files.reduce((sum, { size }) => sum + size, 0),
+      bytes,
       index,
       close,
     };

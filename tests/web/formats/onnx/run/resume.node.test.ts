@@ -99,6 +99,22 @@ describe('a calibration of an ONNX model', () => {
   ] as const;
   const cases = Object.keys(kinds).flatMap((kind) => shares.map(([heldBack, chunks]) => ({ kind, heldBack, chunks })));
 
+  it.each(Object.keys(kinds))('leaves nothing behind where nothing can be held back: %s', async (kind) => {
+    const one: Readonly<Record<string, () => ModelSamples>> = {
+      arrays: () => samples.slice(0, 1),
+      iterables: () => ({ [Symbol.iterator]: () => samples.slice(0, 1).values() }),
+      'iterators that end': () => samples.slice(0, 1).values(),
+      files: () => ({ files: lines.slice(0, lines.indexOf(0x0a)) }),
+    };
+    const { seen, onProgress } = watched();
+    const options = { moments: true, heldBack: 0.5, resume: true, output: join(folder, 'one.gguf'), onProgress };
+    const data = (one[kind] as () => ModelSamples)();
+    await expect(calibrateModel(file, data, options)).rejects.toMatchObject({ option: 'data', name: 'RangeError' });
+    // A list is counted before the model runs; the rest after the first pass.
+    expect(seen).toEqual(kind === 'arrays' ? [] : ['1:1']);
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
   it.each(cases)('goes on behind the last finished sample, with $kind and heldBack $heldBack', async (one) => {
     const { kind, heldBack, chunks } = one;
     const data = kinds[kind] as () => ModelSamples;

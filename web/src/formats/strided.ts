@@ -1,5 +1,5 @@
-/** Reads column-major arrays as if they were row-major, in bounded memory. */
-import { allocate, type ByteSource } from '../../files/bytes.js';
+/** Reads arrays whose elements lie at strides, such as column-major ones, as if they were row-major, in bounded memory. */
+import { allocate, type ByteSource } from '../files/bytes.js';
 
 /** Bytes that are rearranged at a time. Each such band of an array may require reading all of its bytes. */
 const bandBytes = 2 ** 24;
@@ -24,13 +24,26 @@ interface Window {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-/** Reads an array at an offset of a file. */
-export class ColumnMajorReader {
+/** Elements between two indices of each axis of a column-major array. */
+export function columnMajorStrides(shape: readonly number[]): number[] {
+  return shape.map((_, axis) => shape.slice(0, axis).reduce((product, dimension) => product * dimension, 1));
+}
+
+/** The same for a row-major array. */
+export function rowMajorStrides(shape: readonly number[]): number[] {
+  return shape.map((_, axis) => shape.slice(axis + 1).reduce((product, dimension) => product * dimension, 1));
+}
+
+/** Reads an array whose first element lies at an offset of a file. */
+export class StridedReader {
   readonly #source: ByteSource;
   readonly #offset: number;
   readonly #elementBytes: number;
-  /** Shape without dimensions of 1. */
+  /** Shape without dimensions of 1, and the strides of these axes in elements. */
   readonly #shape: readonly number[];
+  readonly #strides: readonly number[];
+  /** Bytes from the first element to the end of the last in the file. */
+  readonly #span: number;
   /** The axis that is cut, the number of elements per index of it, and the number of indices per band. */
   readonly #axis: number;
   readonly #inner: number;
@@ -39,12 +52,26 @@ export class ColumnMajorReader {
   /** The last read. Reads run in sequence because they share the band. */
   #last: Promise<unknown> = Promise.resolve();
 
-  /** @param most bytes that are rearranged at a time */
-  constructor(source: ByteSource, offset: number, shape: readonly number[], elementBytes: number, most = bandBytes) {
+  /**
+   * @param shape without a 0
+   * @param strides elements in the file between two indices of each axis, at least 0
+   * @param most bytes that are rearranged at a time
+   */
+  constructor(
+    source: ByteSource,
+    offset: number,
+    shape: readonly number[],
+    strides: readonly number[],
+    elementBytes: number,
+    most = bandBytes,
+  ) {
     this.#source = source;
     this.#offset = offset;
     this.#elementBytes = elementBytes;
     this.#shape = shape.filter((dimension) => dimension !== 1);
+    this.#strides = strides.filter((_, axis) => shape[axis] !== 1);
+    const last = this.#shape.reduce((sum, dimension, i) => sum + (dimension - 1) * (this.#strides[i] as number), 0);
+    this.#span = (last + 1) * elementBytes;
     let axis = 0;
     let inner = this.#shape.slice(1).reduce((product, dimension) => product * dimension, 1);
     while (inner * elementBytes > most) {
@@ -79,7 +106,7 @@ export class ColumnMajorReader {
   async #load(element: number): Promise<void> {
     const shape = this.#shape;
     const [axis, inner] = [this.#axis, this.#inner];
-    const dimension = shape[axis] as number;
+    const dimension = shape[axis] ?? 1;
     const line = Math.floor(element / (inner * dimension));
     const from = Math.floor((element % (inner * dimension)) / (inner * this.#indices)) * this.#indices;
     const count = Math.min(this.#indices, dimension - from);
@@ -88,7 +115,7 @@ export class ColumnMajorReader {
     const room = this.#band.bytes.buffer;
     const bytes = count * inner * this.#elementBytes;
     const target =
-      room.byteLength >= bytes ? new Uint8Array(room, 0, bytes) : allocate(bytes, ' of a column-major array');
+      room.byteLength >= bytes ? new Uint8Array(room, 0, bytes) : allocate(bytes, ' of a rearranged array');
     this.#band = { begin: 0, end: 0, bytes: target };
     await this.#gather(line, from, count, target);
     this.#band = { begin, end: begin + count * inner, bytes: target };
@@ -100,91 +127,77 @@ export class ColumnMajorReader {
     let origin = 0;
     for (let axis = this.#axis - 1; axis >= 0; axis--) {
       const dimension = this.#shape[axis] as number;
-      origin += (rest % dimension) * this.#strideOf(axis);
+      origin += (rest % dimension) * (this.#strides[axis] as number);
       rest = Math.floor(rest / dimension);
     }
     return origin;
   }
 
-  /** Elements in the file between two indices of an axis. */
-  #strideOf(axis: number): number {
-    return this.#shape.slice(0, axis).reduce((product, dimension) => product * dimension, 1);
-  }
-
   /** Puts `count` indices of the cut axis, from `from` on, into memory, in row-major order. */
   async #gather(line: number, from: number, count: number, target: Uint8Array<ArrayBuffer>): Promise<void> {
-    const [shape, axis, inner, size] = [this.#shape, this.#axis, this.#inner, this.#elementBytes];
-    const stride = this.#strideOf(axis) * size;
-    const column = stride * (shape[axis] as number);
-    const span = stride * (count - 1) + size;
-    const ahead = column - span <= smallGap ? windowBytes : Math.min(span, windowBytes);
+    const [shape, axis, size] = [this.#shape, this.#axis, this.#elementBytes];
+    const stride = (this.#strides[axis] ?? 1) * size;
     const origin = this.#originOf(line) * size + from * stride;
-    const after = shape.slice(axis + 1);
-    const order = new RowMajorOrder(after);
+    // Go through the elements as they lie in the file: the axis with the smallest stride runs fastest.
+    const inner = rowMajorStrides(shape.slice(axis)).map((to, i) => ({
+      count: i === 0 ? count : (shape[axis + i] as number),
+      from: (this.#strides[axis + i] as number) * size,
+      to: to * size,
+    }));
+    const [fastest = { count, from: stride, to: size }, ...others] = inner.sort((x, y) => x.from - y.from);
+    const span = fastest.from * (fastest.count - 1) + size;
+    const gap = (others[0]?.from ?? span) - span;
+    const ahead = gap <= smallGap ? windowBytes : Math.min(span, windowBytes);
     // Elements of eight bytes are two words.
     const unit = Math.min(size, 4);
     const to = wordsOf(target, unit);
     let window: Window = { begin: 0, bytes: new Uint8Array(0) };
     let words = wordsOf(window.bytes, unit);
-    const [step, row] = [stride / unit, (inner * size) / unit];
-    for (let j = 0; j < inner; j++, order.next()) {
-      for (let i = 0; i < count; ) {
-        const at = origin + j * column + i * stride;
+    const [step, row] = [fastest.from / unit, fastest.to / unit];
+    const index = others.map(() => 0);
+    let [lineFrom, lineTo] = [origin, 0];
+    for (;;) {
+      for (let i = 0; i < fastest.count; ) {
+        const at = lineFrom + i * fastest.from;
         if (at < window.begin || at + size > window.begin + window.bytes.length) {
           window = await this.#window(at, ahead, window);
           words = wordsOf(window.bytes, unit);
         }
         // Elements left in the window.
-        const there = Math.floor((window.begin + window.bytes.length - at - size) / stride) + 1;
-        const end = Math.min(count, i + there);
+        const bytesLeft = window.begin + window.bytes.length - at - size;
+        const there = step === 0 ? fastest.count : Math.floor(bytesLeft / fastest.from) + 1;
+        const end = Math.min(fastest.count, i + there);
         let a = (at - window.begin) / unit;
-        let b = ((i * inner + order.position) * size) / unit;
+        let b = (lineTo + i * fastest.to) / unit;
         for (; i < end; i++, a += step, b += row) {
           to[b] = words[a] as number;
           if (size === 8) to[b + 1] = words[a + 1] as number;
         }
       }
+      // Go on to the next line.
+      let k = 0;
+      for (; k < others.length; k++) {
+        const { count: most, from: fromStep, to: toStep } = others[k] as (typeof others)[number];
+        lineFrom += fromStep;
+        lineTo += toStep;
+        index[k] = (index[k] as number) + 1;
+        if ((index[k] as number) < most) break;
+        index[k] = 0;
+        lineFrom -= fromStep * most;
+        lineTo -= toStep * most;
+      }
+      if (k === others.length) return;
     }
   }
 
   /** Reads bytes of the array, from a position in it on. */
   async #window(begin: number, ahead: number, { bytes: { buffer } }: Window): Promise<Window> {
-    const all = this.#shape.reduce((product, dimension) => product * dimension, this.#elementBytes);
-    const length = Math.min(Math.max(ahead, this.#elementBytes), all - begin);
+    const length = Math.min(Math.max(ahead, this.#elementBytes), this.#span - begin);
     const bytes = buffer.byteLength >= length ? new Uint8Array(buffer, 0, length) : new Uint8Array(length);
     const at = this.#offset + begin;
     if (this.#source.readInto === undefined) bytes.set(await this.#source.read(at, at + length));
     else await this.#source.readInto(at, bytes);
     return { begin, bytes };
-  }
-}
-
-/** Iterates over a column-major array in its order, and gives the position of each element in the row-major array. */
-class RowMajorOrder {
-  readonly #shape: readonly number[];
-  readonly #strides: readonly number[];
-  readonly #index: number[];
-  position = 0;
-
-  constructor(shape: readonly number[]) {
-    this.#shape = shape;
-    this.#strides = shape.map((_, axis) =>
-      shape.slice(axis + 1).reduce((product, dimension) => product * dimension, 1),
-    );
-    this.#index = shape.map(() => 0);
-  }
-
-  /** Goes on to the next element. The first axis runs fastest. */
-  next(): void {
-    for (const [axis, dimension] of this.#shape.entries()) {
-      const stride = this.#strides[axis] as number;
-      const index = (this.#index[axis] as number) + 1;
-      this.#index[axis] = index;
-      this.position += stride;
-      if (index < dimension) return;
-      this.#index[axis] = 0;
-      this.position -= stride * dimension;
-    }
   }
 }
 

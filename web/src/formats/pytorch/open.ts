@@ -1,0 +1,204 @@
+/** Opens files of torch.save, and models in several of them, as tensors with places in files. */
+import { ScalepointError } from '../../core/errors.js';
+import { type Note, noteOf } from '../../core/note.js';
+import { allocate, type ByteSource, quoted, quotedNames } from '../../files/bytes.js';
+import type { OpenFile, OpenInput, OpenModel } from '../format.js';
+import { type TensorInfo, tensorBytes } from '../safetensors/header.js';
+import { openShards, type ShardContents } from '../safetensors/shards.js';
+import { rowMajorStrides, StridedReader } from '../strided.js';
+import { isPytorchIndex, shardNames } from './signature.js';
+import { type State, stateOf } from './state.js';
+import { openSaved, type SavedFile } from './storages.js';
+import type { TensorValue } from './values.js';
+
+/** An open model, with notes about what a result lacks or holds twice. */
+export interface PytorchModel extends OpenModel {
+  readonly notes: readonly Note[];
+}
+
+/** Largest tensor in bytes whose elements are rearranged: its bytes may be read up to 32 times. */
+const mostRearranged = 2 ** 29;
+
+/** Bytes that a tensor may have beyond those of its storage, by repeating elements. */
+const mostRepeated = 2 ** 24;
+
+/** A tensor and its bytes. */
+interface PlacedTensor {
+  readonly name: string;
+  readonly value: TensorValue;
+  readonly dtype: TensorInfo['dtype'];
+  readonly bytes: number;
+  /** Offset of its first element. */
+  readonly begin: number;
+  /** Offset of its storage. */
+  readonly storage: number;
+  /** True if its elements follow each other in the file as in the tensor. */
+  readonly isVerbatim: boolean;
+}
+
+/** True if strides are those of a row-major array, apart from axes without a second index. */
+function isRowMajor(shape: readonly number[], strides: readonly number[]): boolean {
+  const expected = rowMajorStrides(shape);
+  return shape.includes(0) || shape.every((dimension, i) => dimension === 1 || strides[i] === expected[i]);
+}
+
+/** Locates a tensor, and checks that its storage holds all of it. */
+function placedTensor(name: string, value: TensorValue, file: SavedFile): PlacedTensor {
+  const { type, shape, strides, offset, storage, at } = value;
+  const bad = (message: string): never => {
+    throw new ScalepointError('BAD_FILE', `tensor ${quoted(name)}: ${message}`, { tensor: name, byteOffset: at });
+  };
+  const { dtype } = type;
+  const bytes = tensorBytes(dtype, shape);
+  if (bytes === undefined) return bad('it is too large');
+  const place = file.place(storage);
+  // Check the last element. Numbers beyond 2^53 are rounded, and are too large in any case.
+  const reach = shape.includes(0)
+    ? 0
+    : shape.reduce((sum, dimension, i) => sum + (dimension - 1) * (strides[i] as number), 1);
+  const first = storage.first * storage.type.bytes + offset * type.bytes;
+  if (!(first + reach * type.bytes <= place.bytes)) {
+    bad(`it ends ${first + reach * type.bytes} bytes into a storage of ${place.bytes}`);
+  }
+  const isOrdered = isRowMajor(shape, strides);
+  if (!isOrdered && bytes > mostRearranged) {
+    const message = `the tensor ${quoted(name)} is not contiguous and larger than ${mostRearranged} bytes; save its contiguous()`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name, byteOffset: at });
+  }
+  if (bytes > place.bytes + mostRepeated) bad('it repeats the elements of a far smaller storage');
+  const isVerbatim = isOrdered && (type.bytes === 1 || !file.isBigEndian);
+  return { name, value, dtype, bytes, begin: place.begin + first, storage: place.begin, isVerbatim };
+}
+
+/** Bytes that a swap reverses: halves of complex numbers have an order each. */
+const swapBytes = ({ dtype, value: { type } }: PlacedTensor) => (dtype === 'C64' ? 4 : type.bytes);
+
+/** Tensors one after the other, whose elements lie elsewhere in a file. */
+class Rearranged {
+  readonly size: number;
+  readonly #parts: { begin: number; end: number; unit: number; swap: number; reader: StridedReader }[] = [];
+
+  constructor(source: ByteSource, tensors: readonly PlacedTensor[], isBigEndian: boolean) {
+    let at = 0;
+    for (const tensor of tensors) {
+      const { type, shape, strides } = tensor.value;
+      const reader = new StridedReader(source, tensor.begin, shape, strides, type.bytes);
+      const swap = isBigEndian ? swapBytes(tensor) : 1;
+      this.#parts.push({ begin: at, end: at + tensor.bytes, unit: type.bytes, swap, reader });
+      at += tensor.bytes;
+    }
+    this.size = at;
+  }
+
+  async readInto(begin: number, target: Uint8Array): Promise<void> {
+    const end = begin + target.length;
+    for (const part of this.#parts) {
+      const [from, to] = [Math.max(begin, part.begin), Math.min(end, part.end)];
+      if (from >= to) continue;
+      // Read whole elements.
+      const first = Math.floor((from - part.begin) / part.unit) * part.unit;
+      const last = Math.ceil((to - part.begin) / part.unit) * part.unit;
+      const isWhole = first === from - part.begin && last === to - part.begin;
+      const into = isWhole ? target.subarray(from - begin, to - begin) : new Uint8Array(last - first);
+      await part.reader.readInto(first, into);
+      if (part.swap > 1) {
+        for (let unit = 0; unit < into.length; unit += part.swap) into.subarray(unit, unit + part.swap).reverse();
+      }
+      if (!isWhole) target.set(into.subarray(from - part.begin - first, to - part.begin - first), from - begin);
+    }
+  }
+}
+
+/** The contents of a file. @param index of the file in its model; what is rearranged has the index behind it */
+async function contentsOf(
+  source: ByteSource,
+  index: number,
+): Promise<ShardContents & { state: State; shared: readonly string[] }> {
+  const file = await openSaved(source);
+  const stem = source.name?.replace(shardNames, '') ?? '';
+  const state = stateOf(file.value, stem === '' || stem === '__metadata__' ? 'tensor' : stem);
+  const all = [...state.tensors].map(([name, value]) => placedTensor(name, value, file));
+  const verbatim = all.filter(({ isVerbatim }) => isVerbatim).sort((a, b) => a.begin - b.begin);
+  const others = all.filter(({ isVerbatim }) => !isVerbatim);
+  const infoOf = (
+    { name, value: { shape }, dtype, bytes }: PlacedTensor,
+    byteOffset: number,
+    at: number,
+  ): TensorInfo => ({
+    name,
+    dtype,
+    shape,
+    bytes,
+    byteOffset,
+    file: at,
+  });
+  const tensors: TensorInfo[] = verbatim.map((tensor) => infoOf(tensor, tensor.begin, index));
+  const derived: ByteSource[] = [];
+  if (others.length > 0) {
+    const rearranged = new Rearranged(source, others, file.isBigEndian);
+    const readInto = (begin: number, target: Uint8Array) => rearranged.readInto(begin, target);
+    derived.push({
+      ...source,
+      size: rearranged.size,
+      reference: undefined,
+      readInto,
+      async read(begin, end) {
+        const target = allocate(end - begin, ' at once');
+        await readInto(begin, target);
+        return target;
+      },
+      async close() {},
+    });
+    let at = 0;
+    for (const tensor of others) {
+      tensors.push({ ...infoOf(tensor, at, index + 1), rearranged: true } as TensorInfo);
+      at += tensor.bytes;
+    }
+  }
+
+  // Find tensors that are written twice.
+  const byPlace = new Map<string, string[]>();
+  for (const { name, begin, bytes, value } of all) {
+    if (bytes === 0) continue;
+    const key = `${begin} ${bytes} ${value.strides}`;
+    byPlace.set(key, [...(byPlace.get(key) ?? []), name]);
+  }
+  const shared = [...byPlace.values()].flatMap((names) => (names.length > 1 ? names : []));
+  return { tensors, metadata: { format: 'pt' }, derived, state, shared };
+}
+
+/** Notes about a file. */
+function notesOf(states: readonly State[], shared: readonly string[]): Note[] {
+  const notes: Note[] = [];
+  const leftOut = [...new Set(states.flatMap((state) => state.leftOut))];
+  if (leftOut.length > 0) {
+    const from = states[0]?.path.join('.') ?? '';
+    const where = from === '' ? '' : `only the tensors in ${quoted(from)} are taken; `;
+    notes.push(noteOf('leftOut', { keys: leftOut }, `${where}left out: ${quotedNames(leftOut)}`));
+  }
+  if (shared.length > 0) {
+    const text = `these share their bytes in the file, and each gets its own: ${quotedNames(shared)}`;
+    notes.push(noteOf('sharedBytes', { tensors: shared }, text));
+  }
+  return notes;
+}
+
+/** Opens a file, or an index and the files that it names. @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT`, `UNSUPPORTED_DTYPE` */
+export async function openPytorch(files: readonly OpenFile[], open: OpenInput): Promise<PytorchModel> {
+  const [{ input, source }, ...others] = files as [OpenFile, ...OpenFile[]];
+  const states: State[] = [];
+  const shared: string[] = [];
+  const read = async (file: ByteSource, index: number) => {
+    const contents = await contentsOf(file, index);
+    states.push(contents.state);
+    shared.push(...contents.shared);
+    return contents;
+  };
+  if (isPytorchIndex(await source.read(0, Math.min(1024, source.size)))) {
+    const given = others.map((other) => other.source);
+    const shards = await openShards(input, source, given, open, { names: shardNames, end: '.bin', read });
+    return { ...shards, notes: notesOf(states, shared) };
+  }
+  const { tensors, metadata, derived = [] } = await read(source, 0);
+  return { bytes: source.size, files: [source, ...derived], tensors, metadata, notes: notesOf(states, shared) };
+}

@@ -1,0 +1,499 @@
+/**
+ * Reads pickles as data. The opcodes build values on a stack; names come from a fixed list, and nothing is imported, called or executed.
+ * Reference: Lib/pickletools.py of CPython 3.13, which describes each opcode; protocols 2 to 5.
+ */
+import { ScalepointError } from '../../core/errors.js';
+import { quoted } from '../../files/bytes.js';
+import {
+  type DictValue,
+  type GlobalValue,
+  type ListValue,
+  type Meaning,
+  meaningOf,
+  type PickleValue,
+  type TensorValue,
+} from './values.js';
+
+/** Largest pickle in bytes. A tensor takes some 200. */
+export const mostPickleBytes = 2 ** 27;
+
+/** Most values of a pickle, so that a small file cannot fill the memory. */
+const mostValues = 2 ** 24;
+
+/** Largest integer in bytes. */
+const mostIntegerBytes = 64;
+
+/** Most dimensions of a tensor. */
+const mostDimensions = 64;
+
+/** Longest name of a module or class. */
+const mostNameBytes = 1000;
+
+/** The pickle goes on behind the bytes at hand. */
+export class UnfinishedPickle extends Error {}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+const dict = (): DictValue => ({ kind: 'dict', entries: new Map() });
+const list = (items: PickleValue[]): ListValue => ({ kind: 'list', items });
+
+/** A whole number from 0 on; undefined for other values. */
+function countOf(value: PickleValue | undefined): number | undefined {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
+}
+
+/** Lists of such numbers. */
+function countsOf(value: PickleValue | undefined): number[] | undefined {
+  if (!isKind(value, 'list') || value.items.length > mostDimensions) return undefined;
+  const counts = value.items.map(countOf);
+  return counts.includes(undefined) ? undefined : (counts as number[]);
+}
+
+/** True for a value of a kind. */
+export function isKind<K extends (PickleValue & object & { kind: string })['kind']>(
+  value: PickleValue | undefined,
+  kind: K,
+): value is Extract<PickleValue, { kind: K }> {
+  return typeof value === 'object' && value !== null && 'kind' in value && value.kind === kind;
+}
+
+/** Reads a pickle from the beginning of its bytes. */
+export class PickleReader {
+  readonly #bytes: Uint8Array;
+  readonly #view: DataView;
+  readonly #origin: number;
+  #at = 0;
+  /** Offset of the current opcode. */
+  #opcodeAt = 0;
+  #counted = 0;
+  #stack: PickleValue[] = [];
+  /** Lengths of the stack at each mark. */
+  readonly #marks: number[] = [];
+  readonly #memo = new Map<number, PickleValue>();
+
+  /** @param origin offset of the bytes in the file, for errors */
+  constructor(bytes: Uint8Array, origin: number) {
+    this.#bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.#origin = origin;
+  }
+
+  /** Offset behind the pickle, in its bytes. */
+  get end(): number {
+    return this.#at;
+  }
+
+  /** @throws ScalepointError `BAD_FILE` with the position of the opcode */
+  fail(message: string): never {
+    throw new ScalepointError('BAD_FILE', `pickle: ${message}`, { byteOffset: this.#origin + this.#opcodeAt });
+  }
+
+  /** The value. @throws ScalepointError `BAD_FILE`; UnfinishedPickle if it goes on behind the bytes */
+  read(): PickleValue {
+    for (;;) {
+      this.#opcodeAt = this.#at;
+      const opcode = this.#byte();
+      if (opcode === 0x2e) {
+        if (this.#marks.length > 0 || this.#stack.length !== 1) this.fail('its end leaves several values, or none');
+        return this.#stack[0] as PickleValue;
+      }
+      this.#step(opcode);
+    }
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------- bytes
+
+  #take(length: number): number {
+    const at = this.#at;
+    if (at + length > this.#bytes.length) throw new UnfinishedPickle();
+    this.#at = at + length;
+    return at;
+  }
+
+  #byte(): number {
+    return this.#view.getUint8(this.#take(1));
+  }
+
+  #uint32(): number {
+    return this.#view.getUint32(this.#take(4), true);
+  }
+
+  #uint64(): number {
+    const value = Number(this.#view.getBigUint64(this.#take(8), true));
+    if (value > mostPickleBytes) this.fail(`a length of ${value} bytes is too large`);
+    return value;
+  }
+
+  /** Bytes of the pickle, without a copy. */
+  #slice(length: number): Uint8Array {
+    if (length > mostPickleBytes) this.fail(`a length of ${length} bytes is too large`);
+    const at = this.#take(length);
+    return this.#bytes.subarray(at, at + length);
+  }
+
+  #text(length: number): string {
+    const bytes = this.#slice(length);
+    try {
+      return utf8.decode(bytes);
+    } catch {
+      return this.fail('a text is not UTF-8');
+    }
+  }
+
+  /** A line without its end. */
+  #line(): string {
+    const begin = this.#at;
+    const end = this.#bytes.indexOf(0x0a, begin);
+    if (end < 0 && this.#bytes.length - begin <= mostNameBytes) throw new UnfinishedPickle();
+    if (end < 0 || end - begin > mostNameBytes) this.fail(`a name has more than ${mostNameBytes} bytes`);
+    const text = this.#text(end - begin);
+    this.#at = end + 1;
+    return text;
+  }
+
+  /** A little-endian integer with a sign. */
+  #integer(length: number): number | bigint {
+    if (length > mostIntegerBytes) this.fail(`an integer has more than ${mostIntegerBytes} bytes`);
+    let value = 0n;
+    for (const byte of this.#slice(length).toReversed()) value = (value << 8n) | BigInt(byte);
+    value = BigInt.asIntN(8 * length, value);
+    const small = Number(value);
+    return Number.isSafeInteger(small) ? small : value;
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------- stack
+
+  /** Counts values before they are made. Copies count, too, as a few bytes can ask for large ones. */
+  #count(values: number): void {
+    this.#counted += values;
+    if (this.#counted > mostValues) this.fail(`it has more than ${mostValues} values`);
+  }
+
+  #push(value: PickleValue): void {
+    this.#count(1);
+    this.#stack.push(value);
+  }
+
+  #pop(): PickleValue {
+    if (this.#stack.length <= (this.#marks.at(-1) ?? 0)) this.fail('a value is missing on the stack');
+    return this.#stack.pop() as PickleValue;
+  }
+
+  #top(): PickleValue {
+    if (this.#stack.length <= (this.#marks.at(-1) ?? 0)) this.fail('a value is missing on the stack');
+    return this.#stack.at(-1) as PickleValue;
+  }
+
+  /** Takes the values since the last mark off the stack. */
+  #popMark(): PickleValue[] {
+    const mark = this.#marks.pop();
+    if (mark === undefined) this.fail('a mark is missing on the stack');
+    return this.#stack.splice(mark);
+  }
+
+  #tuple(count: number): void {
+    const items: PickleValue[] = [];
+    for (let i = 0; i < count; i++) items.unshift(this.#pop());
+    this.#push(list(items));
+  }
+
+  #append(items: readonly PickleValue[]): void {
+    const to = this.#top();
+    if (isKind(to, 'other')) return;
+    if (!isKind(to, 'list')) this.fail('values are appended to something that is not a list');
+    for (const item of items) to.items.push(item);
+  }
+
+  #set(items: readonly PickleValue[]): void {
+    const to = this.#top();
+    if (items.length % 2 !== 0) this.fail('a key has no value');
+    if (isKind(to, 'other')) return;
+    if (!isKind(to, 'dict')) this.fail('keys are set in something that is not a dictionary');
+    for (let i = 0; i < items.length; i += 2) to.entries.set(items[i] as PickleValue, items[i + 1] as PickleValue);
+  }
+
+  #memoize(index: number): void {
+    this.#memo.set(index, this.#top());
+  }
+
+  #recall(index: number): void {
+    if (!this.#memo.has(index)) this.fail(`the memo has no value ${index}`);
+    this.#push(this.#memo.get(index) as PickleValue);
+  }
+
+  // ------------------------------------------------------------------------------------------------------------------ names
+
+  /** A name of the list. @throws ScalepointError naming it */
+  #global(module: string, name: string): void {
+    const path = `${module}.${name}`;
+    const meaning = meaningOf(path);
+    if (meaning === undefined) {
+      this.fail(`it asks for ${quoted(path)}, which is not read: save a state_dict, not a whole module`);
+    }
+    this.#push({ kind: 'global', path, meaning });
+  }
+
+  #stackGlobal(): void {
+    const [name, module] = [this.#pop(), this.#pop()];
+    if (typeof name !== 'string' || typeof module !== 'string') this.fail('the name of a class is not a text');
+    this.#global(module, name);
+  }
+
+  /** The value that a call stands for. */
+  #call(callee: PickleValue, given: PickleValue): PickleValue {
+    if (!isKind(callee, 'global')) this.fail('it calls something that is not a name');
+    if (!isKind(given, 'list')) this.fail(`the arguments of ${callee.path} are not a tuple`);
+    const { items } = given;
+    switch (callee.meaning.kind) {
+      case 'dict':
+        return this.#dictOf(callee.path, items);
+      case 'list': {
+        const from = isKind(items[0], 'list') ? items[0].items : [];
+        this.#count(from.length);
+        return list([...from]);
+      }
+      case 'tensor':
+        return this.#tensorOf(callee, callee.meaning, items);
+      case 'parameter':
+        return isKind(items[0], 'tensor') ? items[0] : this.fail(`${callee.path} is called without a tensor`);
+      case 'fromType': {
+        const [rebuild, type, more] = items;
+        if (!isKind(type, 'global')) this.fail(`${callee.path} is called without a class`);
+        if (!isKind(rebuild, 'global') || rebuild.meaning.kind === 'fromType') {
+          this.fail(`${callee.path} is called without a function that rebuilds a tensor`);
+        }
+        return this.#call(rebuild, more ?? null);
+      }
+      case 'other':
+        return { kind: 'other', path: callee.path };
+      default:
+        return this.fail(`it calls ${callee.path}`);
+    }
+  }
+
+  #dictOf(path: string, items: readonly PickleValue[]): DictValue {
+    const made = dict();
+    for (const argument of items) {
+      if (isKind(argument, 'dict')) {
+        this.#count(argument.entries.size);
+        for (const [key, value] of argument.entries) made.entries.set(key, value);
+      }
+      if (!isKind(argument, 'list')) continue;
+      this.#count(argument.items.length);
+      for (const pair of argument.items) {
+        if (!isKind(pair, 'list') || pair.items.length !== 2)
+          this.fail(`${path} is made of something other than pairs`);
+        made.entries.set(pair.items[0] as PickleValue, pair.items[1] as PickleValue);
+      }
+    }
+    return made;
+  }
+
+  #tensorOf(
+    { path }: GlobalValue,
+    { typed }: Extract<Meaning, { kind: 'tensor' }>,
+    items: readonly PickleValue[],
+  ): TensorValue {
+    const [storage, first, size, stride] = items;
+    if (!isKind(storage, 'storage')) this.fail(`${path} is called without a storage`);
+    const [offset, shape, strides] = [countOf(first), countsOf(size), countsOf(stride)];
+    if (offset === undefined || shape === undefined || strides?.length !== shape.length) {
+      this.fail(`${path} is called with a wrong offset, size or stride`);
+    }
+    const [given, metadata] = typed ? [items[6], items[7]] : [undefined, items[6]];
+    if (typed && (!isKind(given, 'global') || given.meaning.kind !== 'elementType')) {
+      this.fail(`${path} is called without an element type`);
+    }
+    // Bits of a view that negates its elements, or conjugates them.
+    if (isKind(metadata, 'dict') && [...metadata.entries.values()].includes(true)) {
+      this.fail('a tensor is a negated or conjugated view; save its copy');
+    }
+    const type = isKind(given, 'global') && given.meaning.kind === 'elementType' ? given.meaning.type : storage.type;
+    return { kind: 'tensor', storage, type, offset, shape, strides, at: this.#origin + this.#opcodeAt };
+  }
+
+  #storage(id: PickleValue): PickleValue {
+    const items = isKind(id, 'list') ? id.items : [];
+    const [word, type, key, , size, view] = items;
+    const count = countOf(size);
+    if (word !== 'storage' || !isKind(type, 'global') || type.meaning.kind !== 'storage' || count === undefined) {
+      this.fail('a persistent value is not a storage');
+    }
+    if (typeof key !== 'string') this.fail('the key of a storage is not a text');
+    const first = isKind(view, 'list') ? countOf(view.items[1]) : 0;
+    if (first === undefined) this.fail('the view of a storage has no offset');
+    const at = this.#origin + this.#opcodeAt;
+    return { kind: 'storage', key, type: type.meaning.type, count, first, at };
+  }
+
+  /** Sets the state of an object. Only objects whose state does not matter have one. */
+  #build(): void {
+    this.#pop();
+    const to = this.#top();
+    if (isKind(to, 'dict') || isKind(to, 'other') || isKind(to, 'tensor')) return;
+    this.fail(`it sets the state of ${isKind(to, 'global') ? to.path : 'something that has none'}`);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------- opcodes
+
+  #step(opcode: number): void {
+    switch (opcode) {
+      // Stack and memo.
+      case 0x28:
+        this.#marks.push(this.#stack.length);
+        this.#count(1);
+        return;
+      case 0x30:
+        if (this.#marks.at(-1) === this.#stack.length) this.#marks.pop();
+        else this.#pop();
+        return;
+      case 0x31:
+        this.#popMark();
+        return;
+      case 0x32:
+        this.#push(this.#top());
+        return;
+      case 0x68:
+        this.#recall(this.#byte());
+        return;
+      case 0x6a:
+        this.#recall(this.#uint32());
+        return;
+      case 0x71:
+        this.#memoize(this.#byte());
+        return;
+      case 0x72:
+        this.#memoize(this.#uint32());
+        return;
+      case 0x94:
+        this.#memoize(this.#memo.size);
+        return;
+
+      // Plain values.
+      case 0x4e:
+        this.#push(null);
+        return;
+      case 0x88:
+      case 0x89:
+        this.#push(opcode === 0x88);
+        return;
+      case 0x4a:
+        this.#push(this.#view.getInt32(this.#take(4), true));
+        return;
+      case 0x4b:
+        this.#push(this.#byte());
+        return;
+      case 0x4d:
+        this.#push(this.#view.getUint16(this.#take(2), true));
+        return;
+      case 0x8a:
+        this.#push(this.#integer(this.#byte()));
+        return;
+      case 0x8b:
+        this.#push(this.#integer(this.#uint32()));
+        return;
+      case 0x47:
+        this.#push(this.#view.getFloat64(this.#take(8)));
+        return;
+      case 0x58:
+      case 0x54:
+        this.#push(this.#text(this.#uint32()));
+        return;
+      case 0x8c:
+      case 0x55:
+        this.#push(this.#text(this.#byte()));
+        return;
+      case 0x8d:
+        this.#push(this.#text(this.#uint64()));
+        return;
+      case 0x42:
+        this.#push(this.#slice(this.#uint32()));
+        return;
+      case 0x43:
+        this.#push(this.#slice(this.#byte()));
+        return;
+      case 0x8e:
+      case 0x96:
+        this.#push(this.#slice(this.#uint64()));
+        return;
+
+      // Lists and dictionaries.
+      case 0x29:
+      case 0x5d:
+      case 0x8f:
+        this.#push(list([]));
+        return;
+      case 0x7d:
+        this.#push(dict());
+        return;
+      case 0x74:
+      case 0x6c:
+      case 0x91:
+        this.#push(list(this.#popMark()));
+        return;
+      case 0x85:
+      case 0x86:
+      case 0x87:
+        this.#tuple(opcode - 0x84);
+        return;
+      case 0x61:
+        this.#append([this.#pop()]);
+        return;
+      case 0x65:
+      case 0x90:
+        this.#append(this.#popMark());
+        return;
+      case 0x73: {
+        const [value, key] = [this.#pop(), this.#pop()];
+        this.#set([key, value]);
+        return;
+      }
+      case 0x75:
+        this.#set(this.#popMark());
+        return;
+      case 0x64: {
+        const items = this.#popMark();
+        this.#push(dict());
+        this.#set(items);
+        return;
+      }
+
+      // Names, calls and storages.
+      case 0x63:
+        this.#global(this.#line(), this.#line());
+        return;
+      case 0x93:
+        this.#stackGlobal();
+        return;
+      case 0x52:
+      case 0x81: {
+        const given = this.#pop();
+        this.#push(this.#call(this.#pop(), given));
+        return;
+      }
+      case 0x62:
+        this.#build();
+        return;
+      case 0x51:
+        this.#push(this.#storage(this.#pop()));
+        return;
+      case 0x69:
+        // Classes of before protocol 2.
+        this.#global(this.#line(), this.#line());
+        this.fail('opcode 0x69 is not read');
+        return;
+      // Frames and the version.
+      case 0x80: {
+        const version = this.#byte();
+        if (version < 2 || version > 5) this.fail(`protocol ${version} is not read; 2 to 5 are`);
+        return;
+      }
+      case 0x95:
+        this.#take(8);
+        return;
+      default:
+        // Protocols 0 and 1, registered extensions, buffers outside of the file.
+        this.fail(`opcode 0x${opcode.toString(16)} is not read`);
+    }
+  }
+}

@@ -1,0 +1,30 @@
+/** Files of torch.save, read without executing anything. Results are safetensors files. */
+import type { Format } from '../format.js';
+import type { SafetensorsOptions, SafetensorsSidecars } from '../safetensors/options.js';
+import { safetensors } from '../safetensors/safetensors.js';
+import type { SafetensorsTarget } from '../safetensors/targets.js';
+import { openPytorch, type PytorchModel } from './open.js';
+import { pytorchSignature } from './signature.js';
+
+const { index: _, sniff: _sniff, resembles: _resembles, ...alike } = safetensors;
+
+export const pytorch: Format<
+  'pytorch',
+  SafetensorsTarget,
+  'safetensors',
+  SafetensorsOptions,
+  SafetensorsSidecars,
+  PytorchModel
+> = {
+  ...alike,
+  ...pytorchSignature,
+  about: 'A file of PyTorch becomes safetensors; nothing in it is executed. It is converted like safetensors.',
+  examples: ['model.pth --to copy -o model.safetensors'],
+
+  open: openPytorch,
+  tensors: (model) => safetensors.tensors(model),
+  async plan(model, ...given) {
+    const plan = await safetensors.plan(model, ...given);
+    return { ...plan, notes: [...model.notes, ...plan.notes] };
+  },
+};

@@ -1,0 +1,216 @@
+/** The files of torch.save: the value that was saved, and the place of each storage. */
+import { ScalepointError } from '../../core/errors.js';
+import { type ByteSource, quoted } from '../../files/bytes.js';
+import { checkEntriesApart, entriesOf, type PlacedEntry, placed, type ZipEntry } from '../zip.js';
+import { isKind, mostPickleBytes, PickleReader, UnfinishedPickle } from './pickle.js';
+import { legacyMagic } from './signature.js';
+import type { PickleValue, StorageValue } from './values.js';
+
+/** Bytes of a storage in the file. */
+interface Place {
+  readonly begin: number;
+  readonly bytes: number;
+}
+
+/** A file of torch.save. */
+export interface SavedFile {
+  readonly value: PickleValue;
+  /** True if the elements have their highest byte first. */
+  readonly isBigEndian: boolean;
+  /** Locates a storage. @throws ScalepointError `BAD_FILE` if it is not there, or has another size */
+  place(storage: StorageValue): Place;
+}
+
+function bad(message: string, byteOffset: number): never {
+  throw new ScalepointError('BAD_FILE', message, { byteOffset });
+}
+
+function unfinished(byteOffset: number): never {
+  return bad('pickle: it has no end', byteOffset);
+}
+
+/** Entries that are looked at at a time, since each is a read of its own. */
+const atOnce = 32;
+
+/** Locates entries, and checks that they are apart. */
+async function placesOf(source: ByteSource, entries: readonly ZipEntry[], listAt: number): Promise<PlacedEntry[]> {
+  const places: PlacedEntry[] = [];
+  for (let i = 0; i < entries.length; i += atOnce) {
+    places.push(...(await Promise.all(entries.slice(i, i + atOnce).map((entry) => placed(source, entry)))));
+  }
+  checkEntriesApart(places, listAt);
+  return places;
+}
+
+/** Refuses an entry that is compressed, which torch.save never does. */
+function checkStored({ entry: { name, method, at } }: PlacedEntry): void {
+  if (method !== 0) bad(`${quoted(name)} is compressed; store it, as torch.save does`, at);
+}
+
+/** The bytes of a small entry. */
+async function contentOf(source: ByteSource, place: PlacedEntry, most: number): Promise<Uint8Array<ArrayBuffer>> {
+  const { name, size, at } = place.entry;
+  checkStored(place);
+  if (size > most) bad(`${quoted(name)} has ${size} bytes, more than the ${most} allowed`, at);
+  return source.read(place.begin, place.begin + size);
+}
+
+/**
+ * Opens a zip archive, as torch.save writes it since PyTorch 1.6. Reference: torch/serialization.py of github.com/pytorch/pytorch at
+ * 00f730b, _save and _load. Checksums are not compared, because torch.load does not, and torch.save can leave them out.
+ */
+async function openArchive(source: ByteSource): Promise<SavedFile> {
+  // Find the pickle, and the folder that it is in.
+  const { entries, listAt } = await entriesOf(source);
+  const pickles = entries.filter(({ name }) => /^([^/]*\/)?data\.pkl$/.test(name));
+  const [main, other] = pickles;
+  if (main === undefined) {
+    throw new ScalepointError(
+      'UNKNOWN_FORMAT',
+      'the file is a zip archive without data.pkl, so torch.save has not written it',
+      { byteOffset: 0 },
+    );
+  }
+  if (other !== undefined) bad(`${quoted(main.name)} and ${quoted(other.name)} are both in the zip archive`, other.at);
+  const folder = main.name.slice(0, -'data.pkl'.length);
+  if (entries.some(({ name }) => name === `${folder}constants.pkl`)) {
+    throw new ScalepointError(
+      'UNKNOWN_FORMAT',
+      'the file is a program of TorchScript; save the state_dict of the model',
+      { byteOffset: 0 },
+    );
+  }
+  const places = new Map<string, PlacedEntry>();
+  for (const place of await placesOf(source, entries, listAt)) {
+    const { name, at } = place.entry;
+    if (places.has(name)) bad(`${quoted(name)} is in the zip archive twice`, at);
+    places.set(name, place);
+  }
+
+  // Read it.
+  const order = places.get(`${folder}byteorder`);
+  const byteOrder = order && new TextDecoder().decode(await contentOf(source, order, 16));
+  if (byteOrder !== undefined && byteOrder !== 'little' && byteOrder !== 'big') {
+    bad(`the byte order ${quoted(byteOrder)} is unknown`, (order as PlacedEntry).entry.at);
+  }
+  const place = places.get(main.name) as PlacedEntry;
+  const bytes = await contentOf(source, place, mostPickleBytes);
+  const reader = new PickleReader(bytes, place.begin);
+  const value = readAll(reader, () => unfinished(place.begin + bytes.length));
+  if (reader.end !== bytes.length) bad('pickle: more bytes follow its end', place.begin + reader.end);
+  return {
+    value,
+    isBigEndian: byteOrder === 'big',
+    place({ key, type, count, at }) {
+      const name = `${folder}data/${key}`;
+      const found = places.get(name);
+      if (found === undefined) return bad(`the storage ${quoted(name)} is not in the zip archive`, at);
+      checkStored(found);
+      const { size } = found.entry;
+      if (size !== count * type.bytes) {
+        bad(`${quoted(name)} has ${size} bytes; ${count} elements of ${type.name} take ${count * type.bytes}`, at);
+      }
+      return { begin: found.begin, bytes: size };
+    },
+  };
+}
+
+/** @param unfinished throws the error for a pickle that goes on behind its bytes */
+function readAll(reader: PickleReader, unfinished: () => never): PickleValue {
+  try {
+    return reader.read();
+  } catch (error) {
+    if (error instanceof UnfinishedPickle) return unfinished();
+    throw error;
+  }
+}
+
+/** Bytes of a pickle of unknown length that are read at first. */
+const firstBytes = 2 ** 20;
+
+/** Reads the pickle at an offset, whose length nothing states. */
+async function pickleAt(source: ByteSource, at: number): Promise<{ value: PickleValue; end: number }> {
+  const most = Math.min(source.size - at, mostPickleBytes);
+  for (let length = Math.min(firstBytes, most); ; length = Math.min(4 * length, most)) {
+    const reader = new PickleReader(await source.read(at, at + length), at);
+    try {
+      return { value: reader.read(), end: at + reader.end };
+    } catch (error) {
+      if (!(error instanceof UnfinishedPickle)) throw error;
+      if (length === most) return unfinished(at + length);
+    }
+  }
+}
+
+/** The storages that a value refers to, by key. */
+function storagesIn(value: PickleValue): Map<string, StorageValue> {
+  const storages = new Map<string, StorageValue>();
+  const seen = new Set<PickleValue>();
+  const open: PickleValue[] = [value];
+  for (let one = open.pop(); one !== undefined; one = open.pop()) {
+    if (typeof one !== 'object' || one === null || seen.has(one)) continue;
+    seen.add(one);
+    if (isKind(one, 'storage')) storages.set(one.key, storages.get(one.key) ?? one);
+    else if (isKind(one, 'tensor')) open.push(one.storage);
+    else if (isKind(one, 'list')) for (const item of one.items) open.push(item);
+    else if (isKind(one, 'dict')) for (const [key, item] of one.entries) open.push(key, item);
+  }
+  return storages;
+}
+
+/**
+ * Opens a file of before PyTorch 1.6: five pickles, then the storages. Reference: torch/serialization.py, _legacy_save and _legacy_load.
+ */
+async function openLegacy(source: ByteSource): Promise<SavedFile> {
+  // Read the version, the machine and the value.
+  const version = await pickleAt(source, legacyMagic.length);
+  if (version.value !== 1001) bad('the file has an unknown version', legacyMagic.length);
+  const machine = await pickleAt(source, version.end);
+  const main = await pickleAt(source, machine.end);
+  const list = await pickleAt(source, main.end);
+  const littleEndian = isKind(machine.value, 'dict') ? machine.value.entries.get('little_endian') : undefined;
+  if (typeof littleEndian !== 'boolean') bad('the file does not say in which order its bytes are', version.end);
+  if (!isKind(list.value, 'list')) bad('the list of the storages is missing', main.end);
+
+  // Go through the storages: the count of elements, then the elements.
+  const known = storagesIn(main.value);
+  const places = new Map<string, Place>();
+  let at = list.end;
+  for (const key of list.value.items) {
+    const storage = typeof key === 'string' ? known.get(key) : undefined;
+    if (storage === undefined || typeof key !== 'string')
+      bad('the list of the storages names one that nothing uses', main.end);
+    if (places.has(key)) bad(`the storage ${quoted(key)} is in the list twice`, main.end);
+    if (at + 8 > source.size) bad(`the file ends before the storage ${quoted(key)}`, source.size);
+    const { buffer } = await source.read(at, at + 8);
+    const count = Number(new DataView(buffer).getBigUint64(0, littleEndian));
+    if (count !== storage.count)
+      bad(`the storage ${quoted(key)} has ${count} elements in place of ${storage.count}`, at);
+    const place = { begin: at + 8, bytes: count * storage.type.bytes };
+    if (!(place.begin + place.bytes <= source.size))
+      bad(`the file ends within the storage ${quoted(key)}`, source.size);
+    places.set(key, place);
+    at = place.begin + place.bytes;
+  }
+  if (at !== source.size) bad('more bytes follow the last storage', at);
+  return {
+    value: main.value,
+    isBigEndian: !littleEndian,
+    place({ key, count, type, at: offset }) {
+      const place = places.get(key);
+      if (place === undefined) return bad(`the storage ${quoted(key)} is not in the file`, offset);
+      if (count * type.bytes !== place.bytes) bad(`the storage ${quoted(key)} has two sizes`, offset);
+      return place;
+    },
+  };
+}
+
+/** Opens a file of torch.save. @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT` */
+export async function openSaved(source: ByteSource): Promise<SavedFile> {
+  const head = await source.read(0, Math.min(legacyMagic.length, source.size));
+  if (head[0] === 0x50 && head[1] === 0x4b) return openArchive(source);
+  if (legacyMagic.every((byte, i) => head[i] === byte)) return openLegacy(source);
+  throw new ScalepointError('UNKNOWN_FORMAT', 'the file is a pickle that torch.save has not written', {
+    byteOffset: 0,
+  });
+}

@@ -1,0 +1,143 @@
+/**
+ * Reads zip archives: the list of their files, and the place of each.
+ * Reference: PKWARE's APPNOTE.TXT, sections 4.3 and 4.5.
+ */
+import { ScalepointError } from '../core/errors.js';
+import { type ByteSource, checkRange, quoted } from '../files/bytes.js';
+
+function bad(message: string, byteOffset: number): never {
+  throw new ScalepointError('BAD_FILE', message, { byteOffset });
+}
+
+/** A file in an archive. */
+export interface ZipEntry {
+  readonly name: string;
+  readonly method: number;
+  readonly flags: number;
+  readonly packed: number;
+  readonly size: number;
+  /** Offset of its local header. */
+  readonly at: number;
+}
+
+/** Size of the record at the end of an archive, which locates the list of files. A comment, mostly empty, follows it. */
+const endBytes = 22;
+const mostComment = 0xffff;
+/** Placeholder for numbers that do not fit into 32 bits. */
+const beyond = 0xffff_ffff;
+
+const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array) => new DataView(buffer, byteOffset, byteLength);
+
+/** Replaces sizes and offset that do not fit into 32 bits by those of an extra field. */
+function widened(view: DataView, from: number, to: number, values: number[], at: number): void {
+  for (let i = from; i + 4 <= to; i += 4 + view.getUint16(i + 2, true)) {
+    if (view.getUint16(i, true) !== 1) continue;
+    let next = i + 4;
+    for (const [k, value] of values.entries()) {
+      if (value !== beyond) continue;
+      if (next + 8 > Math.min(to, i + 4 + view.getUint16(i + 2, true))) bad('a zip entry lacks its size', at + i);
+      values[k] = Number(view.getBigUint64(next, true));
+      next += 8;
+    }
+  }
+}
+
+/** Size and offset of the list of files, from the record for large archives. @param end offset of the usual record */
+async function wideEnd(source: ByteSource, end: number): Promise<[bytes: number, at: number]> {
+  const locator = end - 20;
+  const view = locator < 0 ? undefined : viewOf(await source.read(locator, end));
+  if (view?.getUint32(0, true) !== 0x07064b50) bad('the zip archive lacks the record of its large size', end);
+  const at = Number(view.getBigUint64(8, true));
+  if (!(at + 56 <= locator)) bad('the record of the size lies outside of the zip archive', locator);
+  const record = viewOf(await source.read(at, at + 56));
+  if (record.getUint32(0, true) !== 0x06064b50) bad('the zip archive lacks the record of its large size', at);
+  return [Number(record.getBigUint64(40, true)), Number(record.getBigUint64(48, true))];
+}
+
+/** Largest list of files in bytes. */
+const mostListBytes = 1 << 24;
+
+/** The files of an archive, and the offset of their list. */
+export async function entriesOf(source: ByteSource): Promise<{ entries: readonly ZipEntry[]; listAt: number }> {
+  const start = Math.max(0, source.size - endBytes - mostComment);
+  const tail = viewOf(await source.read(start, source.size));
+  let end = tail.byteLength - endBytes;
+  while (end >= 0 && tail.getUint32(end, true) !== 0x06054b50) end--;
+  if (end < 0) bad('the zip archive has no end', source.size);
+  let [bytes, at] = [tail.getUint32(end + 12, true), tail.getUint32(end + 16, true)];
+  if (bytes === beyond || at === beyond) [bytes, at] = await wideEnd(source, start + end);
+  if (at + bytes > start + end) bad('the list of the zip archive lies outside of it', start + end);
+  if (bytes > mostListBytes) bad(`the list of the zip archive has ${bytes} bytes, more than ${mostListBytes}`, at);
+  const list = await source.read(at, at + bytes);
+  const view = viewOf(list);
+  const entries: ZipEntry[] = [];
+  for (let i = 0; i < bytes; ) {
+    const [name, extra, comment] = i + 46 > bytes ? [0, 0, 0] : [28, 30, 32].map((k) => view.getUint16(i + k, true));
+    const after = i + 46 + (name as number) + (extra as number) + (comment as number);
+    if (after > bytes || view.getUint32(i, true) !== 0x02014b50) bad('the list of the zip archive is damaged', at + i);
+    const nameEnd = i + 46 + (name as number);
+    const values = [view.getUint32(i + 24, true), view.getUint32(i + 20, true), view.getUint32(i + 42, true)];
+    widened(view, nameEnd, nameEnd + (extra as number), values, at);
+    const [size, packed, offset] = values as [number, number, number];
+    entries.push({
+      name: new TextDecoder().decode(list.subarray(i + 46, nameEnd)),
+      flags: view.getUint16(i + 8, true),
+      method: view.getUint16(i + 10, true),
+      packed,
+      size,
+      at: offset,
+    });
+    i = after;
+  }
+  return { entries, listAt: at };
+}
+
+/** Largest ratio of deflate. Entries that state more are invalid. */
+const mostRatio = 1032;
+
+/** An entry, and where its packed bytes are. */
+export interface PlacedEntry {
+  readonly entry: ZipEntry;
+  /** Offset behind its local header. */
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** Locates the bytes of an entry, and checks its sizes. */
+export async function placed(source: ByteSource, entry: ZipEntry): Promise<PlacedEntry> {
+  const { name, method, flags, packed, size, at } = entry;
+  if (!(at + 30 <= source.size)) bad(`${quoted(name)} lies outside of the zip archive`, source.size);
+  if (flags & 1) bad(`${quoted(name)} in the zip archive is encrypted`, at);
+  const head = viewOf(await source.read(at, at + 30));
+  if (head.getUint32(0, true) !== 0x04034b50) bad(`${quoted(name)} is not where the zip archive says`, at);
+  const begin = at + 30 + head.getUint16(26, true) + head.getUint16(28, true);
+  if (!(begin + packed <= source.size)) bad(`${quoted(name)} lies outside of the zip archive`, at);
+  if (method === 0 && packed !== size) bad(`${quoted(name)} has two sizes in the zip archive`, at);
+  if (size > mostRatio * packed + 1024) bad(`${quoted(name)} cannot be as large as the zip archive says`, at);
+  if (method !== 0 && method !== 8) bad(`${quoted(name)} is packed in a way that is not read (${method})`, at);
+  return { entry, begin, end: begin + packed };
+}
+
+/** Checks that entries share no bytes, so that a small archive does not stand for much memory. @param listAt begin of the list of files */
+export function checkEntriesApart(entries: readonly PlacedEntry[], listAt: number): void {
+  let [covered, before] = [0, ''];
+  for (const { entry, end } of entries.toSorted((a, b) => a.entry.at - b.entry.at)) {
+    const { name, at } = entry;
+    if (at < covered) bad(`${quoted(name)} overlaps ${quoted(before)} in the zip archive`, at);
+    if (end > listAt) bad(`${quoted(name)} overlaps the list of the zip archive`, at);
+    [covered, before] = [end, name];
+  }
+}
+
+/** The bytes of an entry that is not packed. */
+export function storedSource(source: ByteSource, { entry: { size }, begin }: PlacedEntry): ByteSource {
+  return {
+    size,
+    async read(from, to) {
+      checkRange(from, to, size);
+      return source.read(begin + from, begin + to);
+    },
+    async verify() {},
+    async close() {},
+  };
+}
