@@ -1,0 +1,153 @@
+// Vector search: recall of codes with and without a second score over several kinds of data, and times beside reading the codes.
+//
+//   node tests/bench/search.mjs [--recall] [--speed] [--dimensions 384,1536] [--count 20000]
+//
+// Recall is the mean share of the exact best 10 among the 10 that a search finds, by cosine, for 50 queries that were not indexed.
+
+import { parseArgs } from 'node:util';
+import { makeLimits } from '../../dist/bench.js';
+import { load } from '../../dist/index.js';
+
+const { values } = parseArgs({
+  options: {
+    recall: { type: 'boolean', default: false },
+    speed: { type: 'boolean', default: false },
+    dimensions: { type: 'string', default: '384,1536' },
+    count: { type: 'string', default: '20000' },
+  },
+});
+const both = !values.recall && !values.speed;
+const dimensions = values.dimensions.split(',').map(Number);
+const count = Number(values.count);
+const queries = 50;
+const sp = await load({ index: true });
+
+let state = 1;
+/** A number from 0 to 1, by xorshift. */
+function uniform() {
+  state ^= state << 13;
+  state ^= state >>> 17;
+  state ^= state << 5;
+  return (state >>> 0) / 2 ** 32;
+}
+const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
+const normals = (/** @type {number} */ n) => Float32Array.from({ length: n }, normal);
+
+/** Makes rows of a kind of data. @type {Record<string, (dimension: number) => (to: Float32Array) => void>} */
+const kinds = {
+  normal: () => (to) => {
+    for (let i = 0; i < to.length; i++) to[i] = normal();
+  },
+  // 1,000 clusters, whose vectors lie as far from each other as from their center.
+  clustered(dimension) {
+    const centers = Array.from({ length: 1000 }, () => normals(dimension));
+    return (to) => {
+      const center = /** @type {Float32Array} */ (centers[Math.floor(uniform() * 1000)]);
+      for (let i = 0; i < dimension; i++) to[i] = /** @type {number} */ (center[i]) + normal();
+    };
+  },
+  'low rank'(dimension) {
+    const axes = Array.from({ length: 32 }, () => normals(dimension));
+    return (to) => {
+      to.fill(0);
+      for (const axis of axes) {
+        const share = normal();
+        for (let i = 0; i < dimension; i++) to[i] += share * /** @type {number} */ (axis[i]);
+      }
+      for (let i = 0; i < dimension; i++) to[i] += 0.3 * normal();
+    };
+  },
+  // Neighboring elements alike, and a common part of all vectors.
+  correlated(dimension) {
+    const common = normals(dimension);
+    return (to) => {
+      let last = normal();
+      for (let i = 0; i < dimension; i++) {
+        last = 0.9 * last + 0.436 * normal();
+        to[i] = 2 * /** @type {number} */ (common[i]) + last;
+      }
+    };
+  },
+  'near duplicates'(dimension) {
+    const originals = Array.from({ length: 2000 }, () => normals(dimension));
+    return (to) => {
+      const original = /** @type {Float32Array} */ (originals[Math.floor(uniform() * 2000)]);
+      for (let i = 0; i < dimension; i++) to[i] = /** @type {number} */ (original[i]) + 0.2 * normal();
+    };
+  },
+};
+
+/** @param {(to: Float32Array) => void} make @param {number} n @param {number} dimension */
+function rows(make, n, dimension) {
+  const x = new Float32Array(n * dimension);
+  for (let i = 0; i < n; i++) make(x.subarray(i * dimension, (i + 1) * dimension));
+  return x;
+}
+
+const share = (/** @type {number} */ x) => x.toFixed(3).replace(/^0/, '').padStart(6);
+
+if (values.recall || both) {
+  console.log(`recall at 10 of ${count} vectors: without a second score, and with factors 4, 8 and 16\n`);
+  for (const dimension of dimensions) {
+    for (const [kind, of] of Object.entries(kinds)) {
+      state = 1;
+      const make = of(dimension);
+      const x = rows(make, count, dimension);
+      const asked = rows(make, queries, dimension);
+      for (const bits of /** @type {const} */ ([1, 2, 4, 8])) {
+        const rerank = /** @type {const} */ ({ source: 'float16' });
+        const index = sp.index(x, { shape: [count, dimension], metric: 'cosine', bits, rerank });
+        const factors = /** @type {const} */ ([false, 4, 8, 16]);
+        const found = factors.map((factor) => share(index.recall(x, asked, { k: 10, rerank: factor })));
+        console.log(`${kind.padEnd(16)}${String(dimension).padStart(5)}  ${bits} bits  ${found.join(' ')}`);
+        index.dispose();
+      }
+    }
+  }
+}
+
+/** The median time of some calls, in ms. @param {() => unknown} f */
+function median(f, times = 15) {
+  for (let i = 0; i < 3; i++) f();
+  const all = Array.from({ length: times }, () => {
+    const start = performance.now();
+    f();
+    return performance.now() - start;
+  });
+  return /** @type {number} */ (all.sort((a, b) => a - b)[times >> 1]);
+}
+
+if (values.speed || both) {
+  const n = 100_000;
+  const limits = await makeLimits();
+  console.log(
+    `\n${n} vectors, one thread, ms: a search for 10, each of 32, reading the codes; vectors added in a second`,
+  );
+  for (const dimension of dimensions) {
+    const x = new Float32Array(n * dimension);
+    for (let i = 0; i < x.length; i++) x[i] = uniform() + uniform() + uniform() - 1.5;
+    const asked = rows(/** @type {never} */ (kinds.normal)(dimension), 32, dimension);
+    for (const bits of /** @type {const} */ ([1, 2, 4, 8])) {
+      const start = performance.now();
+      const index = sp.index(x, { shape: [n, dimension], metric: 'cosine', bits });
+      const made = performance.now() - start;
+      const one = median(() => index.search(asked.subarray(0, dimension), 10));
+      const times = [];
+      for (let i = 0; i < 4; i++) {
+        const from = performance.now();
+        await index.searchMany(asked, 10);
+        times.push((performance.now() - from) / 32);
+      }
+      const many = Math.min(...times);
+      const bytes = index.bytes;
+      limits.prepare(Math.ceil((n * dimension * bits) / 32));
+      const read = median(() => limits.read(Math.floor((n * dimension * bits) / 8 / 4)));
+      const ms = [one, many, read].map((time) => time.toFixed(2).padStart(7)).join('');
+      const ratio = `${(one / read).toFixed(2)} x reading, ${(one / many).toFixed(1)} x in batches`;
+      console.log(
+        `${dimension}  ${bits} bits ${ms}  ${ratio}, ${Math.round((n / made) * 1000)} a second, ${(bytes / 1e6).toFixed(1)} MB`,
+      );
+      index.dispose();
+    }
+  }
+}
