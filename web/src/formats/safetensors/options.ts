@@ -254,6 +254,11 @@ function checkUse(choices: Choices): void {
     if (packed === true) throw rangeError('packed', without('to', float8), packed);
     has.push('granularity', 'scheme', 'packed');
   }
+  const { range } = choices;
+  const blocks = all.find((target) => codesOf(target)?.kind === 'microscaled');
+  if (blocks !== undefined && range !== undefined && range !== 'min-max' && range !== 'mse') {
+    throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', blocks)] });
+  }
   for (const option of codeOptions) {
     if (choices[option] === undefined || has.includes(option)) continue;
     if (!all.some((target) => takesOption(target, option))) {
