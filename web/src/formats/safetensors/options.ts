@@ -254,20 +254,16 @@ function checkUse(choices: Choices): void {
     if (packed === true) throw rangeError('packed', without('to', float8), packed);
     has.push('granularity', 'scheme', 'packed');
   }
-  const { range } = choices;
-  const blocks = all.find((target) => codesOf(target)?.kind === 'microscaled');
-  if (blocks !== undefined && range !== undefined && range !== 'min-max' && range !== 'mse') {
-    throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', blocks)] });
-  }
   for (const option of codeOptions) {
     if (choices[option] === undefined || has.includes(option)) continue;
     if (!all.some((target) => takesOption(target, option))) {
       throw rangeError(option, onlyWith('to', ...takers(option)), to);
     }
   }
-  // ComfyUI's scales have one search.
-  if (codesOf(to)?.kind === 'comfy' && range !== undefined && range !== 'min-max' && range !== 'mse') {
-    throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', to)] });
+  // Scales of small floats and ComfyUI's have one search.
+  const single = all.find((target) => ['comfy', 'microscaled'].includes(codesOf(target)?.kind ?? ''));
+  if (single !== undefined && range !== undefined && range !== 'min-max' && range !== 'mse') {
+    throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', single)] });
   }
 }
 
