@@ -141,6 +141,9 @@ export async function findSmallFloats(model: StoredModel): Promise<FoundWeights>
     const base = data.name.endsWith('_packed') ? data.name.slice(0, -'_packed'.length) : data.name;
     if (data.dtype !== 'U8' && !elementTypes.includes(data.dtype)) continue;
     if (model.tensor(`${base}_scale`) === undefined && model.tensor(`${base}_scale_inv`) === undefined) continue;
+    const module = base.slice(0, base.lastIndexOf('.') + 1);
+    // Leave layers that ComfyUI marks, and those whose inputs are scaled, too, to layouts that know them.
+    if (['comfy_quant', 'pre_quant_scale'].some((last) => model.tensor(module + last) !== undefined)) continue;
     if (facts === undefined) {
       const config = await model.json('config.json');
       facts = { floats: floatsIn(config), block: blockIn(config) };
@@ -150,7 +153,6 @@ export async function findSmallFloats(model: StoredModel): Promise<FoundWeights>
       (elementTypes.includes(data.dtype) ? scaledWeight(model, data, facts) : undefined);
     if (tensor === undefined) continue;
     // Scales of the layer's inputs describe how it runs, not the weight.
-    const module = base.slice(0, base.lastIndexOf('.') + 1);
     const beside = [`${base}_shape`, `${module}input_scale`, `${module}input_global_scale`];
     weights.push({ tensor, beside: beside.filter((name) => model.tensor(name) !== undefined) });
   }

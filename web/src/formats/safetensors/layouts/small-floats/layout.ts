@@ -110,6 +110,7 @@ export const smallFloatsLayout: Layout = {
   label: 'small floats with scales',
   labelOf: toolOf,
   codecs: ['microscaled', 'scaled-elements'],
+  quantMethod: 'compressed-tensors',
   find: findSmallFloats,
   floats: (form) => (form as MicroscaledForm | ScaledForm).floats,
   writer: {
