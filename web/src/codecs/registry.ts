@@ -10,10 +10,12 @@ import { ggml } from './ggml.js';
 import { gptq } from './gptq.js';
 import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
+import { microscaled } from './microscaled.js';
 import { mlx } from './mlx.js';
+import { scaledElements } from './scaled-elements.js';
 
 const codecs = new Map<string, Codec>();
-for (const codec of [
+const all = [
   copyCodec,
   cast,
   ggml,
@@ -25,8 +27,10 @@ for (const codec of [
   gptq,
   mlx,
   bitsAndBytes,
-])
-  codecs.set(codec.id, codec as unknown as Codec);
+  microscaled,
+  scaledElements,
+];
+for (const codec of all) codecs.set(codec.id, codec as unknown as Codec);
 
 /** Adds a codec in this thread; workers know those of this file only. Returns a function that removes it. */
 export function registerCodec<F extends Form>(codec: Codec<F>): () => void {

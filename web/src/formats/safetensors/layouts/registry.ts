@@ -8,6 +8,7 @@ import { compressedTensorsLayout } from './compressed-tensors/layout.js';
 import { gptqLayout } from './gptq.js';
 import type { Layout, SafetensorsChoices } from './layout.js';
 import { mlxLayout } from './mlx/layout.js';
+import { smallFloatsLayout } from './small-floats/layout.js';
 
 export const layouts: readonly Layout[] = [
   gptqLayout,
@@ -15,6 +16,7 @@ export const layouts: readonly Layout[] = [
   mlxLayout,
   comfyLayout,
   compressedTensorsLayout,
+  smallFloatsLayout,
 ];
 
 const byCodec = new Map(layouts.flatMap((layout) => layout.codecs.map((codec): [string, Layout] => [codec, layout])));
