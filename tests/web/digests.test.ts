@@ -12,6 +12,7 @@ import {
   type Range,
   type Scalepoint,
   type SweepVariant,
+  type VectorIndex,
 } from 'scalepoint';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import recorded from '../golden/digests-arrays.json' with { type: 'json' };
@@ -584,19 +585,25 @@ describeLarge('layers and searches', (sp) => {
     const asked = random.bell(4 * dimension);
     const list = Array.from({ length: 4 }, (_, i) => asked.slice(i * dimension, (i + 1) * dimension));
     const given = { shape: [count, dimension] };
+    // Ids are the indices here.
+    const search = (index: VectorIndex, query: Float32Array, k: number) => {
+      const { ids, indices, scores } = index.search(query, k);
+      expect(ids).toEqual([...indices]);
+      return { indices, scores };
+    };
     for (const metric of ['dot', 'cosine'] as const) {
       for (const queries of ['int8', 'float32'] as const) {
         const index = sp.index(vectors, { ...given, metric, queries });
-        const found = list.flatMap((query) => [1, 10, 1000].map((k) => index.search(query, k)));
+        const found = list.flatMap((query) => [1, 10, 1000].map((k) => search(index, query, k)));
         digests[`${metric} ${queries}`] = await digestOf(found, index.bytes, index.recall(vectors, list, { k: 20 }));
         index.dispose();
       }
     }
     const half = sp.index(sp.castFloat(vectors, 'float16'), { ...given, from: 'float16' });
-    digests.float16 = await digestOf(half.search(list[0] as Float32Array, 12));
+    digests.float16 = await digestOf(search(half, list[0] as Float32Array, 12));
     half.dispose();
     const listed = sp.index(list, { metric: 'cosine' });
-    digests['a list'] = await digestOf(listed.search(list[2] as Float32Array, 4));
+    digests['a list'] = await digestOf(search(listed, list[2] as Float32Array, 4));
     listed.dispose();
     golden.check('searches', digests);
   });
