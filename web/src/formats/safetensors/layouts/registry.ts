@@ -6,11 +6,11 @@ import { bitsAndBytesLayout } from './bitsandbytes.js';
 import { comfyLayout } from './comfy/layout.js';
 import { compressedTensorsLayout } from './compressed-tensors/layout.js';
 import { gptqLayout } from './gptq.js';
-import type { Layout, SafetensorsChoices } from './layout.js';
+import type { CodesLayout, SafetensorsChoices } from './layout.js';
 import { mlxLayout } from './mlx/layout.js';
 import { smallFloatsLayout } from './small-floats/layout.js';
 
-export const layouts: readonly Layout[] = [
+export const layouts: readonly CodesLayout[] = [
   gptqLayout,
   bitsAndBytesLayout,
   mlxLayout,
@@ -19,10 +19,12 @@ export const layouts: readonly Layout[] = [
   smallFloatsLayout,
 ];
 
-const byCodec = new Map(layouts.flatMap((layout) => layout.codecs.map((codec): [string, Layout] => [codec, layout])));
+const byCodec = new Map(
+  layouts.flatMap((layout) => layout.codecs.map((codec): [string, CodesLayout] => [codec, layout])),
+);
 
 /** The layout of a form; undefined for floats and other plain elements. */
-export function layoutOf({ codec }: Form): Layout | undefined {
+export function codesLayoutOf({ codec }: Form): CodesLayout | undefined {
   return byCodec.get(codec);
 }
 
@@ -30,13 +32,13 @@ export function layoutOf({ codec }: Form): Layout | undefined {
 export const isCoded = ({ form }: Pick<LogicalTensor, 'form'>): boolean => byCodec.has(form.codec);
 
 /** The writer of the codes of a target; undefined for other targets. */
-export function writerFor(to: unknown): Layout['writer'] {
+export function writerFor(to: unknown): CodesLayout['writer'] {
   const kind = codesOf(to)?.kind;
   return kind && layouts.find(({ writer }) => writer?.stores.includes(kind))?.writer;
 }
 
 /** The writer of a result, whose codes all have one layout; undefined without codes. */
-export function writerOf({ to, rules = [] }: Pick<SafetensorsChoices, 'to' | 'rules'>): Layout['writer'] {
+export function layoutWriter({ to, rules = [] }: Pick<SafetensorsChoices, 'to' | 'rules'>): CodesLayout['writer'] {
   for (const target of [to, ...rules.map((rule) => rule.to)]) {
     const writer = writerFor(target);
     if (writer !== undefined) return writer;

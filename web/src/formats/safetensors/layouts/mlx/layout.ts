@@ -1,9 +1,9 @@
 /** The layout of MLX, as mlx-lm stores models. */
 import type { MlxForm } from '../../../../codecs/mlx.js';
-import type { Layout } from '../layout.js';
+import type { CodesLayout } from '../layout.js';
 import { findMlx } from './find.js';
 
-export const mlxLayout: Layout = {
+export const mlxLayout: CodesLayout = {
   label: 'MLX',
   codecs: ['mlx'],
   quantMethods: ['mlx'],

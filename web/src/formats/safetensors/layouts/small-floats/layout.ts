@@ -17,7 +17,7 @@ import { linearOnly } from '../../keep.js';
 import { hereReader } from '../../options.js';
 import { microscaledOf } from '../../targets.js';
 import { describe, quantizationArgs, type Scheme } from '../compressed-tensors/describe.js';
-import type { Layout, LayoutPlan, LayoutStart, Weighing, Weight } from '../layout.js';
+import type { CodesLayout, LayoutPlan, LayoutStart, LayoutWeight, Weighing } from '../layout.js';
 import { findSmallFloats } from './find.js';
 
 const weighing: Weighing = {
@@ -64,7 +64,7 @@ function planSmallFloats({ tensors, choices, isModel }: LayoutStart): LayoutPlan
   const forms = new Map<string, MicroscaledForm>();
   return {
     ...(isModel ? { notLinear: linearOnly(tensors) } : {}),
-    obstacle({ source: { shape }, to }: Weight) {
+    obstacle({ source: { shape }, to }: LayoutWeight) {
       if (shape.length !== 2) return rankReason(shape.length);
       const kind = microscaledOf(to);
       const [, columns = 0] = shape;
@@ -106,7 +106,7 @@ function toolOf(form: Form): string {
   return (form as MicroscaledForm).tool === 'modelopt' ? 'ModelOpt' : 'compressed-tensors';
 }
 
-export const smallFloatsLayout: Layout = {
+export const smallFloatsLayout: CodesLayout = {
   label: 'small floats with scales',
   labelOf: toolOf,
   codecs: ['microscaled', 'scaled-elements'],
