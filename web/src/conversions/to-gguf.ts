@@ -6,7 +6,7 @@ import { nameKey } from '../formats/gguf/edits.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
 import { readStatistics } from '../formats/read-statistics.js';
-import { codesLayoutOf } from '../formats/safetensors/layouts/registry.js';
+import { codedLayoutOf } from '../formats/safetensors/layouts/registry.js';
 import { sourceNotes } from '../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../formats/safetensors/quantized.js';
 import { carryOutAll, type SourceWeight } from './carry-out.js';
@@ -53,7 +53,7 @@ async function architectureIn(bytes: Uint8Array<ArrayBuffer>): Promise<string | 
 async function weightsOf(model: OpenModel, requantize: boolean): Promise<SourceWeight[]> {
   const tensors = await tensorsAsFloats(model, requantize);
   return tensors.map((tensor) => {
-    const layout = codesLayoutOf(tensor.form);
+    const layout = codedLayoutOf(tensor.form);
     return { tensor, dtype: layout?.floats(tensor.form) ?? tensor.type, isCoded: layout !== undefined };
   });
 }

@@ -10,7 +10,7 @@ import { elementsOf } from '../../../codecs/elements.js';
 import type { LogicalTensor, SourceTensor } from '../../format.js';
 import { elementCount } from '../../tensors.js';
 import { isFields } from '../stored-model.js';
-import type { CodesLayout, Fields, FoundWeight, FoundWeights, StoredModel } from './layout.js';
+import type { CodedLayout, Fields, FoundWeight, FoundWeights, StoredModel } from './layout.js';
 
 /** Names of float types in a quantization state. */
 const types: Readonly<Record<string, CastType>> = { float32: 'F32', float16: 'F16', bfloat16: 'BF16' };
@@ -156,7 +156,7 @@ function canBeCut({ shape, form }: LogicalTensor): boolean {
   return bitsAndBytes.grid(shape, form as BitsAndBytesForm).rowUnit * elementsOf(shape.slice(1)) <= tileElements;
 }
 
-export const bitsAndBytesLayout: CodesLayout = {
+export const bitsAndBytesLayout: CodedLayout = {
   label: 'bitsandbytes',
   codecs: ['bitsandbytes'],
   quantMethods: ['bitsandbytes'],

@@ -6,11 +6,11 @@ import { bitsAndBytesLayout } from './bitsandbytes.js';
 import { comfyLayout } from './comfy/layout.js';
 import { compressedTensorsLayout } from './compressed-tensors/layout.js';
 import { gptqLayout } from './gptq.js';
-import type { CodesLayout, SafetensorsChoices } from './layout.js';
+import type { CodedLayout, SafetensorsChoices } from './layout.js';
 import { mlxLayout } from './mlx/layout.js';
 import { smallFloatsLayout } from './small-floats/layout.js';
 
-export const layouts: readonly CodesLayout[] = [
+export const layouts: readonly CodedLayout[] = [
   gptqLayout,
   bitsAndBytesLayout,
   mlxLayout,
@@ -20,11 +20,11 @@ export const layouts: readonly CodesLayout[] = [
 ];
 
 const byCodec = new Map(
-  layouts.flatMap((layout) => layout.codecs.map((codec): [string, CodesLayout] => [codec, layout])),
+  layouts.flatMap((layout) => layout.codecs.map((codec): [string, CodedLayout] => [codec, layout])),
 );
 
 /** The layout of a form; undefined for floats and other plain elements. */
-export function codesLayoutOf({ codec }: Form): CodesLayout | undefined {
+export function codedLayoutOf({ codec }: Form): CodedLayout | undefined {
   return byCodec.get(codec);
 }
 
@@ -32,13 +32,13 @@ export function codesLayoutOf({ codec }: Form): CodesLayout | undefined {
 export const isCoded = ({ form }: Pick<LogicalTensor, 'form'>): boolean => byCodec.has(form.codec);
 
 /** The writer of the codes of a target; undefined for other targets. */
-export function writerFor(to: unknown): CodesLayout['writer'] {
+export function writerFor(to: unknown): CodedLayout['writer'] {
   const kind = codesOf(to)?.kind;
   return kind && layouts.find(({ writer }) => writer?.stores.includes(kind))?.writer;
 }
 
 /** The writer of a result, whose codes all have one layout; undefined without codes. */
-export function layoutWriter({ to, rules = [] }: Pick<SafetensorsChoices, 'to' | 'rules'>): CodesLayout['writer'] {
+export function codeWriterOf({ to, rules = [] }: Pick<SafetensorsChoices, 'to' | 'rules'>): CodedLayout['writer'] {
   for (const target of [to, ...rules.map((rule) => rule.to)]) {
     const writer = writerFor(target);
     if (writer !== undefined) return writer;

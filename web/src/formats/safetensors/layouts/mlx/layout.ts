@@ -1,9 +1,9 @@
 /** The layout of MLX, as mlx-lm stores models. */
 import type { MlxForm } from '../../../../codecs/mlx.js';
-import type { CodesLayout } from '../layout.js';
+import type { CodedLayout } from '../layout.js';
 import { findMlx } from './find.js';
 
-export const mlxLayout: CodesLayout = {
+export const mlxLayout: CodedLayout = {
   label: 'MLX',
   codecs: ['mlx'],
   quantMethods: ['mlx'],

@@ -17,7 +17,7 @@ import { linearOnly } from '../../keep.js';
 import { hereReader } from '../../options.js';
 import { microscaledOf } from '../../targets.js';
 import { describe, quantizationArgs, type Scheme } from '../compressed-tensors/describe.js';
-import type { CodesLayout, LayoutPlan, LayoutStart, LayoutWeight, Weighing } from '../layout.js';
+import type { CodedLayout, LayoutPlan, LayoutStart, Weighing, WeightToStore } from '../layout.js';
 import { findSmallFloats } from './find.js';
 
 const weighing: Weighing = {
@@ -64,7 +64,7 @@ function planSmallFloats({ tensors, choices, isModel }: LayoutStart): LayoutPlan
   const forms = new Map<string, MicroscaledForm>();
   return {
     ...(isModel ? { notLinear: linearOnly(tensors) } : {}),
-    obstacle({ source: { shape }, to }: LayoutWeight) {
+    obstacle({ source: { shape }, to }: WeightToStore) {
       if (shape.length !== 2) return rankReason(shape.length);
       const kind = microscaledOf(to);
       const [, columns = 0] = shape;
@@ -106,7 +106,7 @@ function toolOf(form: Form): string {
   return (form as MicroscaledForm).tool === 'modelopt' ? 'ModelOpt' : 'compressed-tensors';
 }
 
-export const smallFloatsLayout: CodesLayout = {
+export const smallFloatsLayout: CodedLayout = {
   label: 'small floats with scales',
   labelOf: toolOf,
   codecs: ['microscaled', 'scaled-elements'],
