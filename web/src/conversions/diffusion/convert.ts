@@ -25,7 +25,7 @@ import {
   diffusionPrefix,
   staysFloat,
 } from '../../formats/safetensors/diffusion.js';
-import { isCoded, layoutOf } from '../../formats/safetensors/layouts/registry.js';
+import { codedLayoutOf, isCoded } from '../../formats/safetensors/layouts/registry.js';
 import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
 import { plainTensor } from '../../formats/tensors.js';
@@ -268,7 +268,7 @@ function notesOf({ name, reshapes = false }: Architecture, dropped: readonly str
 /** A tensor of the checkpoint with its shape in the result. Codes have the type of the floats that they are restored to. */
 function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTensor>): Item {
   const shape = shapeOf(architecture, tensor.shape);
-  const layout = layoutOf(tensor.form);
+  const layout = codedLayoutOf(tensor.form);
   const first = firstPart(tensor);
   if (layout === undefined) {
     plainType(first);

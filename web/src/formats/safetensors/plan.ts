@@ -23,8 +23,8 @@ import type { WeightNames } from '../weight-names.js';
 import type { TensorDType } from './header.js';
 import { SafetensorsInputStatistics } from './inputs.js';
 import { keeperByName } from './keep.js';
-import type { Fields, LayoutPlan, LayoutStart, SafetensorsChoices, Weight } from './layouts/layout.js';
-import { isCoded, layoutOf, writerOf } from './layouts/registry.js';
+import type { Fields, LayoutPlan, LayoutStart, SafetensorsChoices, WeightToStore } from './layouts/layout.js';
+import { codedLayoutOf, codeWriterOf, isCoded } from './layouts/registry.js';
 import { sourceNotes } from './layouts/source-note.js';
 import { type Left, notesOnLeft } from './notes.js';
 import { granularityOf, hasSharedGranularity } from './options.js';
@@ -46,7 +46,7 @@ function strangeType(dtype: string): Reason {
 }
 
 /** A tensor with its choice before the others are known. */
-interface Wish extends Weight {
+interface Wish extends WeightToStore {
   /** The stored tensor, if it is a single one without scales. */
   readonly stored: SourceTensor | undefined;
   /** Bytes of the floats. */
@@ -60,7 +60,7 @@ interface Wish extends Weight {
 
 function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish {
   const { tensor } = source.parts[0] as LogicalTensor['parts'][number];
-  const layout = layoutOf(source.form);
+  const layout = codedLayoutOf(source.form);
   const stored = layout === undefined ? tensor : undefined;
   const dtype = layout === undefined ? tensor.dtype : layout.floats(source.form);
   const bytes = layout === undefined ? tensor.bytes : (elementCount(source.shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
@@ -455,7 +455,7 @@ export function planSafetensors(
 ): FilePlan {
   const { statistics = {}, names } = named ?? {};
   const inputs = statistics.importance && new SafetensorsInputStatistics(statistics, choices, names);
-  const layout = writerOf(choices)?.plan({ tensors, choices, isModel, beside });
+  const layout = codeWriterOf(choices)?.plan({ tensors, choices, isModel, beside });
   const all = layout?.tensors ?? tensors;
   const { planned, left } = new Planner(all, choices, isModel, partsOf, inputs, layout).decide();
   const converted = planned.filter(isCoded);

@@ -8,7 +8,7 @@ import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
 import { plainTensor } from '../tensors.js';
-import { layoutOf } from './layouts/registry.js';
+import { codedLayoutOf } from './layouts/registry.js';
 import { readTensors } from './logical.js';
 
 /** Method by which a weight was quantized, derived from names. */
@@ -136,7 +136,7 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
       effect: 'starts from the values of the codes, which adds to their errors',
     });
   }
-  const long = tensors.find((tensor) => layoutOf(tensor.form)?.canBeCut?.(tensor) === false);
+  const long = tensors.find((tensor) => codedLayoutOf(tensor.form)?.canBeCut?.(tensor) === false);
   if (long !== undefined)
     fail(long.name, 'it is quantized already, and its rows or groups are too long to be decoded in tiles');
   const places = new Map(model.tensors.map((tensor, i) => [tensor.name, i]));

@@ -3,7 +3,7 @@ import type { Format } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import { plainTensor } from '../tensors.js';
 import type { Fields } from './layouts/layout.js';
-import { writerOf } from './layouts/registry.js';
+import { codeWriterOf } from './layouts/registry.js';
 import { safetensorsLogicalTensors } from './logical.js';
 import { openSafetensors } from './open.js';
 import { options, type SafetensorsOptions, type SafetensorsSidecars } from './options.js';
@@ -57,7 +57,7 @@ export const safetensors: Format<
     const statistics = await readStatistics(choices, readOptionFile);
     const names = statistics.importance === undefined ? undefined : await weightNames();
     const beside = new Map<string, Fields>();
-    for (const file of writerOf(choices)?.reads ?? []) {
+    for (const file of codeWriterOf(choices)?.reads ?? []) {
       const content = await jsonBeside(model, file);
       if (content !== undefined) beside.set(file, content);
     }

@@ -3,7 +3,7 @@ import { show } from '../../core/show.js';
 import type { Finding, LogicalTensor, OpenModel } from '../format.js';
 import { noteFound, problemFound } from './layouts/findings.js';
 import type { Fields } from './layouts/layout.js';
-import { isCoded, layoutOf, layouts } from './layouts/registry.js';
+import { codedLayoutOf, isCoded, layouts } from './layouts/registry.js';
 import type { SafetensorsSidecars } from './options.js';
 import { isFields } from './stored-model.js';
 
@@ -46,7 +46,7 @@ function compareWithConfig(coded: readonly LogicalTensor[], config: Fields): Fin
   }
   if (coded.length === 0)
     return [problemFound('noCodes', 'config.json has a quantization_config, but no tensor holds codes')];
-  const own = coded.filter(({ form }) => layoutOf(form) === layout);
+  const own = coded.filter(({ form }) => codedLayoutOf(form) === layout);
   return [...(layout.verify?.(own, quantization) ?? [])];
 }
 
@@ -68,7 +68,7 @@ export function verifySafetensors(
   { config }: SafetensorsSidecars,
 ): Finding[] {
   // Files of some layouts describe their codes themselves.
-  const coded = tensors.filter(({ form }) => layoutOf(form)?.quantMethod !== undefined);
+  const coded = tensors.filter(({ form }) => codedLayoutOf(form)?.quantMethod !== undefined);
   const found = [...strayParts(model, tensors), ...compareWithIndex(model)];
   if (config !== undefined) return [...found, ...compareWithConfig(coded, config)];
   if (coded.length === 0) return found;

@@ -57,7 +57,7 @@ export interface FoundWeights {
 // ------------------------------------------------------------------------------------------------------------------------ writing
 
 /** A tensor that may become codes. */
-export interface Weight {
+export interface WeightToStore {
   readonly source: LogicalTensor;
   /** Its target. */
   readonly to: string;
@@ -81,11 +81,11 @@ export interface LayoutPlan {
   /** Reason why loaders take no codes for a tensor, unless `include` or a rule asks for them. */
   notLinear?(name: string, shape: readonly number[]): Reason | undefined;
   /** Reason why a tensor cannot be stored in codes at all. */
-  obstacle?(weight: Weight): Reason | undefined;
+  obstacle?(weight: WeightToStore): Reason | undefined;
   /** Sizes of groups in a row that a target takes by default, the first that divides all rows. Empty if its form has no choice. */
   groupSizes(to: string): readonly number[];
   /** The form of a weight. Equal forms should be one object. @param groupSize undefined for whole rows, and without a choice */
-  formOf(weight: Weight, groupSize: number | undefined): Form;
+  formOf(weight: WeightToStore, groupSize: number | undefined): Form;
   readonly weighing?: Weighing | undefined;
   /** Content for files beside the result. */
   sidecars(planned: readonly PlannedTensor[]): FilePlan['sidecars'];
@@ -121,7 +121,7 @@ interface LayoutWriter {
 }
 
 /** A layout. */
-export interface Layout {
+export interface CodedLayout {
   /** Name in messages. */
   readonly label: string;
   /** Ids of the codecs of its weights. No other layout has them. */

@@ -4,14 +4,16 @@ import type { LogicalTensor } from '../../format.js';
 import { codesOf } from '../targets.js';
 import { comfyLayout } from './comfy/layout.js';
 import { compressedTensorsLayout } from './compressed-tensors/layout.js';
-import type { Layout, SafetensorsChoices } from './layout.js';
+import type { CodedLayout, SafetensorsChoices } from './layout.js';
 
-export const layouts: readonly Layout[] = [comfyLayout, compressedTensorsLayout];
+export const layouts: readonly CodedLayout[] = [comfyLayout, compressedTensorsLayout];
 
-const byCodec = new Map(layouts.flatMap((layout) => layout.codecs.map((codec): [string, Layout] => [codec, layout])));
+const byCodec = new Map(
+  layouts.flatMap((layout) => layout.codecs.map((codec): [string, CodedLayout] => [codec, layout])),
+);
 
 /** The layout of a form; undefined for floats and other plain elements. */
-export function layoutOf({ codec }: Form): Layout | undefined {
+export function codedLayoutOf({ codec }: Form): CodedLayout | undefined {
   return byCodec.get(codec);
 }
 
@@ -19,13 +21,13 @@ export function layoutOf({ codec }: Form): Layout | undefined {
 export const isCoded = ({ form }: Pick<LogicalTensor, 'form'>): boolean => byCodec.has(form.codec);
 
 /** The writer of the codes of a target; undefined for other targets. */
-export function writerFor(to: unknown): Layout['writer'] {
+export function writerFor(to: unknown): CodedLayout['writer'] {
   const kind = codesOf(to)?.kind;
   return kind && layouts.find(({ writer }) => writer?.stores.includes(kind))?.writer;
 }
 
 /** The writer of a result, whose codes all have one layout; undefined without codes. */
-export function writerOf({ to, rules = [] }: Pick<SafetensorsChoices, 'to' | 'rules'>): Layout['writer'] {
+export function codeWriterOf({ to, rules = [] }: Pick<SafetensorsChoices, 'to' | 'rules'>): CodedLayout['writer'] {
   for (const target of [to, ...rules.map((rule) => rule.to)]) {
     const writer = writerFor(target);
     if (writer !== undefined) return writer;

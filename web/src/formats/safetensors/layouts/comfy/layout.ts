@@ -10,14 +10,14 @@ import { type Reason, rankReason, reasons } from '../../../reason.js';
 import { hereReader } from '../../options.js';
 import { own } from '../../reasons.js';
 import { comfyFormatOf } from '../../targets.js';
-import type { Layout, LayoutPlan, LayoutStart, Weight } from '../layout.js';
+import type { CodedLayout, LayoutPlan, LayoutStart, WeightToStore } from '../layout.js';
 import { findComfy } from './find.js';
 import { comfyModel } from './models.js';
 
 const measured = own({ kind: 'measured' });
 
 /** Reason why codes of a format cannot hold a tensor. */
-function obstacleTo({ name, shape }: Weight['source'], format: ComfyFormat): Reason | undefined {
+function obstacleTo({ name, shape }: WeightToStore['source'], format: ComfyFormat): Reason | undefined {
   const [rows = 0, columns = 0] = shape;
   if (shape.length !== 2) return rankReason(shape.length);
   if (!name.endsWith('.weight')) return reasons.notWeight;
@@ -72,7 +72,7 @@ function readers(_to: string, file: string): readonly Reader[] {
   return [{ program: 'ComfyUI', code: `mv ${file} ComfyUI/models/diffusion_models/`, needs }, hereReader(file)];
 }
 
-export const comfyLayout: Layout = {
+export const comfyLayout: CodedLayout = {
   label: 'ComfyUI',
   codecs: ['comfy'],
   find: findComfy,

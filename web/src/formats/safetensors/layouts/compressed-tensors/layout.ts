@@ -11,7 +11,7 @@ import type { LogicalTensor } from '../../../format.js';
 import { linearOnly } from '../../keep.js';
 import { hasByteCodes, hereReader } from '../../options.js';
 import { codesOf, integersOf } from '../../targets.js';
-import type { Layout, LayoutPlan, LayoutStart, Weighing, Weight } from '../layout.js';
+import type { CodedLayout, LayoutPlan, LayoutStart, Weighing, WeightToStore } from '../layout.js';
 import { describe } from './describe.js';
 import { findCompressed } from './find.js';
 import { notesOnReaders } from './notes.js';
@@ -52,7 +52,7 @@ function planCompressed({ tensors, choices, isModel }: LayoutStart): LayoutPlan 
   };
   /** The last form with its key. Consecutive tensors often share one. */
   let last: { readonly to: string; readonly dtype: string; readonly form: CompressedForm } | undefined;
-  const formOf = ({ to, dtype }: Weight, groupSize: number | undefined) => {
+  const formOf = ({ to, dtype }: WeightToStore, groupSize: number | undefined) => {
     if (last?.to === to && last.dtype === dtype && last.form.groupSize === groupSize) return last.form;
     const key = `${to} ${dtype} ${groupSize}`;
     const form = forms.get(key) ?? newForm(to, dtype, groupSize);
@@ -74,7 +74,7 @@ function planCompressed({ tensors, choices, isModel }: LayoutStart): LayoutPlan 
   };
 }
 
-export const compressedTensorsLayout: Layout = {
+export const compressedTensorsLayout: CodedLayout = {
   label: 'compressed-tensors',
   codecs: ['compressed-tensors'],
   find: findCompressed,
