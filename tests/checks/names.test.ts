@@ -11,7 +11,6 @@ const twins: Readonly<Record<string, RegExp>> = {
   // A build has one of the two.
   ownWasm: /^(core|inline)\/own-wasm[.]ts$/,
   ownWorker: /^(runner|inline)\/own-worker[.]ts$/,
-  loadConversion: /^conversions\/huggingface\/load(-on-demand)?[.]ts$/,
   // Tables of a format, under the same name in each folder.
   options: /^formats\/\w+\/options[.]ts$/,
   targets: /^formats\/\w+\/targets[.]ts$/,
