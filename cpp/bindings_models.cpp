@@ -85,6 +85,23 @@ Status decode_comfy(const codecs::Stored& stored, const codecs::Comfy& codes, co
   return decode(stored, codes, *arena, result.x);
 }
 
+Status encode_microscaled(const codecs::Tile& tile, const codecs::Microscaled& codes, codecs::Arena* arena,
+                          codecs::Encoded& result) {
+  return encode(tile, codes, *arena, result);
+}
+
+/// Floats of codes.
+Status decode_microscaled(const codecs::Stored& stored, const codecs::Microscaled& codes, codecs::Arena* arena,
+                          DecodedTile& result) {
+  return decode(stored, codes, *arena, result.x);
+}
+
+/// Floats of elements with scales.
+Status decode_scaled_elements(const codecs::Stored& stored, const codecs::ScaledElements& elements, codecs::Arena* arena,
+                              DecodedTile& result) {
+  return decode(stored, elements, *arena, result.x);
+}
+
 Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
                                 codecs::Encoded& result) {
   return encode(tile, codes, *arena, result);

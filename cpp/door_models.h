@@ -17,6 +17,8 @@
 #include "codecs/input_codes.h"
 #include "codecs/matmul_bnb4.h"
 #include "codecs/matmul_nbits.h"
+#include "codecs/microscaled.h"
+#include "codecs/scaled_elements.h"
 #include "door.h"
 #include "language/likelihood.h"
 #include "language/transformer.h"

@@ -85,8 +85,8 @@ struct Encoded {
   Bytes data;  ///< the parts: in the arena; empty unless wanted
   Bytes scale;
   Bytes zero_point;
-  Bytes global_scale;
-  ErrorSums sums;  ///< if the tile was measured
+  Bytes global_scale;  ///< the scale of a whole tensor, besides those of its parts
+  ErrorSums sums;      ///< if the tile was measured
   Problem problem;
 };
 

@@ -158,7 +158,7 @@ describe('the range of a model', () => {
     const file = safetensors({ 'x.weight': weights('F32', [16, 64]) });
     const refused = (options: object, option: string, expected: object) =>
       expect(quantizeModel(file, options as PlanOptions)).rejects.toMatchObject({ problem: { option, expected } });
-    const values = ['int8', 'int4', 'comfy-int8', 'comfy-nvfp4'];
+    const values = ['int8', 'int4', 'comfy-int8', 'comfy-nvfp4', 'nvfp4', 'mxfp4', 'mxfp8'];
     const integers = { kind: 'onlyWith', option: 'to', values };
     await refused({ to: 'float16', range: 'mse' }, 'range', integers);
     await refused({ to: 'int8', ...plain, range: 'best' }, 'range', { kind: 'anyOf' });

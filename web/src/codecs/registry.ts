@@ -8,10 +8,23 @@ import { dequantizeLinear } from './dequantize-linear.js';
 import { ggml } from './ggml.js';
 import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
+import { microscaled } from './microscaled.js';
+import { scaledElements } from './scaled-elements.js';
 
 const codecs = new Map<string, Codec>();
-for (const codec of [copyCodec, cast, ggml, compressedTensors, comfy, dequantizeLinear, matMulNBits, matMulBnb4])
-  codecs.set(codec.id, codec as unknown as Codec);
+const all = [
+  copyCodec,
+  cast,
+  ggml,
+  compressedTensors,
+  comfy,
+  dequantizeLinear,
+  matMulNBits,
+  matMulBnb4,
+  microscaled,
+  scaledElements,
+];
+for (const codec of all) codecs.set(codec.id, codec as unknown as Codec);
 
 /** Adds a codec in this thread; workers know those of this file only. Returns a function that removes it. */
 export function registerCodec<F extends Form>(codec: Codec<F>): () => void {

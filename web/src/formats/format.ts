@@ -134,6 +134,8 @@ export interface PlannedTensor {
   readonly parts: readonly Part[];
   /** Reason to copy it; undefined if it is converted. */
   readonly kept?: Reason;
+  /** Tensors whose ranges count as its own, in the answers to each RangeCut. */
+  readonly sharesRangeWith?: readonly LogicalTensor[] | undefined;
   /** Set if rounding passes errors on. */
   readonly feedback?: Feedback | undefined;
   /** The moments of its inputs, if they are known, by which the errors of its outputs are measured. */

@@ -71,7 +71,7 @@ export interface RangeOptions {
 export interface RequantizeOptions {
   /**
    * GGUF and safetensors: true quantizes weights again that are quantized already, which adds to their errors. In safetensors, codes in
-   * compressed-tensors' layout are read as floats, which can also be stored as float16 or bfloat16. Weights that are kept are then stored
+   * compressed-tensors' layout and other small floats with scales are read as floats, which can also be stored as float16 or bfloat16. Weights that are kept are then stored
    * as floats, too.
    * @defaultValue false: such a file is an error
    */

@@ -78,7 +78,7 @@ function optionsOf(choices: QuantizeModelOptions | ModelPlan, more: MoreOptions)
  * safetensors become safetensors in compressed-tensors' layout, with the `quantization_config` for config.json. int8 and int4: codes packed
  * into int32 words, in groups of 128 with a scale for each: `X.weight_packed`, `X.weight_scale` and `X.weight_shape`. int8 takes groups of
  * 64 or 32 where 128 does not divide all rows, and a scale for each row where these do not either. float8: codes with a scale for each row,
- * `X.weight` and `X.weight_scale`. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and tensors that would not become smaller;
+ * `X.weight` and `X.weight_scale`. nvfp4, mxfp4 and mxfp8: small floats in blocks. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and tensors that would not become smaller;
  * `rules` change that, except for 1-D tensors. GGUF files become the same, byte for byte, as with llama-quantize. A .npy file becomes a
  * safetensors file with one weight.
  *

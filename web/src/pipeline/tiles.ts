@@ -5,7 +5,7 @@
 import type { ByteRuns, Form, RangeCut, Rectangle, Role, SetsCut, TileCut, ValueRange } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, float32Form } from '../codecs/registry.js';
-import type { PlannedTensor } from '../formats/format.js';
+import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
 import type { WeightMoments } from '../formats/statistics.js';
 import {
   type CachedRows,
@@ -160,6 +160,8 @@ export class TileCutter {
   readonly #isFar: IsFar;
   readonly #dataFile: number | undefined;
   readonly #judges: boolean;
+  /** Ranges that other tensors may share. */
+  readonly #ranges = new Map<LogicalTensor, ValueRange>();
   /** The last tensor that was one tile. Models often hold many consecutive tensors of the same shape. */
   #last: { readonly tensor: PlannedTensor; readonly roles: readonly Role[]; readonly pattern: TilePattern } | undefined;
 
@@ -199,6 +201,34 @@ export class TileCutter {
       : undefined;
   }
 
+  /** A range that holds those of the tensors that share it. */
+  *#withOthers(
+    tensor: PlannedTensor,
+    roles: readonly Role[],
+    own: ValueRange,
+  ): Generator<QuestionStep, ValueRange, Reply | undefined> {
+    this.#ranges.set(tensor.source, own);
+    let [low, high] = own;
+    for (const other of tensor.sharesRangeWith ?? []) {
+      let range = this.#ranges.get(other);
+      if (range === undefined) {
+        const grid = codecOf(other.form).grid(other.shape, other.form);
+        const { value: cut } = codecOf(tensor.form).cuts(other.shape, tensor.form, roles, grid).next();
+        if (cut?.kind !== 'range') throw new Error(`${other.name} has no range to share`);
+        range = (yield {
+          kind: 'question',
+          tensor: { ...tensor, source: other },
+          cut,
+          requests: undefined,
+        }) as ValueRange;
+        this.#ranges.set(other, range);
+      }
+      low = Math.min(low, range[0]);
+      high = Math.max(high, range[1]);
+    }
+    return [low, high];
+  }
+
   /** The tiles of a tensor that make the parts of some roles. */
   *tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: readonly OutputPlace[]): TileSteps {
     const { source, form } = tensor;
@@ -215,6 +245,7 @@ export class TileCutter {
       if (done) return;
       if (cut.kind !== 'tile') {
         reply = yield { kind: 'question', tensor, cut, requests: cache?.add(cut) };
+        if (cut.kind === 'range') reply = yield* this.#withOthers(tensor, roles, reply as ValueRange);
         continue;
       }
       reply = undefined;

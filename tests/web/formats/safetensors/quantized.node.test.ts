@@ -53,14 +53,6 @@ const strangers: Record<string, { tensors: Record<string, TestTensor>; by: strin
     tensors: { 'a.weight': raw('I8', [16, 32], 512), 'a.SCB': scale(16) },
     by: 'bitsandbytes',
   },
-  'float8 with a scale for each block': {
-    tensors: { 'a.weight': raw('F8_E4M3', [32, 32], 1024), 'a.weight_scale_inv': scale(1, 1) },
-    by: 'float8 with scales',
-  },
-  'float8 with one scale': {
-    tensors: { 'a.weight': raw('F8_E4M3', [32, 32], 1024), 'a.weight_scale': scale(), 'a.input_scale': scale() },
-    by: 'float8 with scales',
-  },
   'float8 of diffusion models': {
     tensors: {
       'a.weight': raw('F8_E5M2', [32, 32], 1024),
@@ -79,14 +71,6 @@ const strangers: Record<string, { tensors: Record<string, TestTensor>; by: strin
       'a.weight_scale': scale(16, 1),
       'a.weight_shape': { dtype: 'I64', shape: [2], data: new Uint8Array(BigInt64Array.of(16n, 32n).buffer) },
       'a.weight_g_idx': raw('I32', [32], 128),
-    },
-    by: 'compressed-tensors',
-  },
-  NVFP4: {
-    tensors: {
-      'a.weight_packed': raw('U8', [16, 16], 256),
-      'a.weight_scale': raw('F8_E4M3', [16, 2], 32),
-      'a.weight_global_scale': scale(1),
     },
     by: 'compressed-tensors',
   },

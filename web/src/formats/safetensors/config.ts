@@ -12,7 +12,7 @@ export function checkConfig(config: unknown): void {
 }
 
 /** Values of `quant_method` whose weights are decoded here, so that a result may replace them. Layouts name theirs in `quantMethod`. */
-const replaced: readonly unknown[] = ['compressed-tensors'];
+const replaced: readonly unknown[] = ['compressed-tensors', 'fp8', 'modelopt'];
 
 /**
  * A model's config.json with the `quantization_config` as its last key, replacing one whose weights were decoded. The argument is not

@@ -260,9 +260,10 @@ function checkUse(choices: Choices): void {
       throw rangeError(option, onlyWith('to', ...takers(option)), to);
     }
   }
-  // ComfyUI's scales have one search.
-  if (codesOf(to)?.kind === 'comfy' && range !== undefined && range !== 'min-max' && range !== 'mse') {
-    throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', to)] });
+  // Scales of small floats and ComfyUI's have one search.
+  const single = all.find((target) => ['comfy', 'microscaled'].includes(codesOf(target)?.kind ?? ''));
+  if (single !== undefined && range !== undefined && range !== 'min-max' && range !== 'mse') {
+    throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', single)] });
   }
 }
 

@@ -457,7 +457,8 @@ export function planSafetensors(
   const inputs = statistics.importance && new SafetensorsInputStatistics(statistics, choices, names);
   const layout = codeWriterOf(choices)?.plan({ tensors, choices, isModel, beside });
   const all = layout?.tensors ?? tensors;
-  const { planned, left } = new Planner(all, choices, isModel, partsOf, inputs, layout).decide();
+  const { planned: decided, left } = new Planner(all, choices, isModel, partsOf, inputs, layout).decide();
+  const planned = layout?.finish?.(decided) ?? decided;
   const converted = planned.filter(isCoded);
   return {
     format: 'safetensors',

@@ -2,6 +2,7 @@
 import type { CastType } from '../../codecs/cast.js';
 import type { ComfyFormat } from '../../codecs/comfy.js';
 import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
+import type { MicroscaledKind } from '../../codecs/microscaled.js';
 import type { Target } from '../format.js';
 import { copyTarget, shardOptions } from '../shards.js';
 import { statisticsNames } from '../statistics.js';
@@ -26,8 +27,14 @@ interface ComfyCodes {
   readonly format: ComfyFormat;
 }
 
+/** Small floats in blocks, in the layout of compressed-tensors. */
+interface MicroscaledCodes {
+  readonly kind: 'microscaled';
+  readonly form: MicroscaledKind;
+}
+
 /** Codes of a target, of a kind for each layout; those of compressed-tensors are the first two. */
-export type StoredCodes = IntegerCodes | FloatCodes | ComfyCodes;
+export type StoredCodes = IntegerCodes | FloatCodes | ComfyCodes | MicroscaledCodes;
 
 /** Contents of a target: codes, floats of another type, or copies. */
 type Stores = StoredCodes | { readonly kind: 'cast'; readonly type: CastType } | { readonly kind: 'copy' };
@@ -41,6 +48,8 @@ interface TargetFacts extends Omit<Target, 'name'> {
 const floatOptions = ['requantize', ...shardOptions];
 const codeOptions = ['include', 'config', ...floatOptions];
 const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...statisticsNames, ...codeOptions];
+
+const blockOptions = ['range', 'importance', 'config', ...floatOptions];
 
 const table = {
   int8: {
@@ -82,6 +91,24 @@ const table = {
     about: 'ComfyUI: 4.5 bits, small floats and a scale for each 16',
     stores: { kind: 'comfy', format: 'nvfp4' },
     options: ['range', ...floatOptions],
+  },
+  nvfp4: {
+    about: '4 bits, small floats in blocks of 16, for NVIDIA GPUs',
+    stores: { kind: 'microscaled', form: 'nvfp4' },
+    options: blockOptions,
+    mixedWith: ['bfloat16'],
+  },
+  mxfp4: {
+    about: '4 bits, small floats in blocks of 32',
+    stores: { kind: 'microscaled', form: 'mxfp4' },
+    options: blockOptions,
+    mixedWith: ['bfloat16'],
+  },
+  mxfp8: {
+    about: '8 bits, small floats in blocks of 32',
+    stores: { kind: 'microscaled', form: 'mxfp8' },
+    options: blockOptions,
+    mixedWith: ['bfloat16'],
   },
   float16: {
     about: 'half the bytes of float32, small range',
@@ -135,6 +162,9 @@ function storesOf<Kind extends Stores['kind']>(to: unknown, kind: Kind): Extract
 
 /** The integer codes that a target stores. */
 export const integersOf = (to: unknown): IntegerCodes | undefined => storesOf(to, 'integers');
+
+/** The small floats in blocks that a target stores. */
+export const microscaledOf = (to: unknown): MicroscaledKind | undefined => storesOf(to, 'microscaled')?.form;
 
 /** The codes that a target stores. */
 export function codesOf(to: unknown): StoredCodes | undefined {

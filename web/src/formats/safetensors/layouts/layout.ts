@@ -87,6 +87,8 @@ export interface LayoutPlan {
   /** The form of a weight. Equal forms should be one object. @param groupSize undefined for whole rows, and without a choice */
   formOf(weight: WeightToStore, groupSize: number | undefined): Form;
   readonly weighing?: Weighing | undefined;
+  /** Adds facts that depend on several tensors. */
+  finish?(planned: readonly PlannedTensor[]): readonly PlannedTensor[];
   /** Content for files beside the result. */
   sidecars(planned: readonly PlannedTensor[]): FilePlan['sidecars'];
   /** Notes about readers. */
@@ -124,6 +126,8 @@ interface LayoutWriter {
 export interface CodedLayout {
   /** Name in messages. */
   readonly label: string;
+  /** The same of a form, if it has weights of several tools. */
+  labelOf?(form: Form): string;
   /** Ids of the codecs of its weights. No other layout has them. */
   readonly codecs: readonly string[];
   /** Finds its weights. They can be read by `codecOf(form).decode`. Other tools' weights are refused by name, see ../quantized.ts. */

@@ -5,8 +5,9 @@ import { codesOf } from '../targets.js';
 import { comfyLayout } from './comfy/layout.js';
 import { compressedTensorsLayout } from './compressed-tensors/layout.js';
 import type { CodedLayout, SafetensorsChoices } from './layout.js';
+import { smallFloatsLayout } from './small-floats/layout.js';
 
-export const layouts: readonly CodedLayout[] = [comfyLayout, compressedTensorsLayout];
+export const layouts: readonly CodedLayout[] = [comfyLayout, compressedTensorsLayout, smallFloatsLayout];
 
 const byCodec = new Map(
   layouts.flatMap((layout) => layout.codecs.map((codec): [string, CodedLayout] => [codec, layout])),

@@ -11,7 +11,7 @@ export function sourceNotes(tensors: readonly LogicalTensor[]): Note[] {
     const layout = codedLayoutOf(form);
     if (layout === undefined) continue;
     names.push(name);
-    const words = `${layout.label}, ${type}`;
+    const words = `${layout.labelOf?.(form) ?? layout.label}, ${type}`;
     forms.set(words, (forms.get(words) ?? 0) + 1);
   }
   if (names.length === 0) return [];

@@ -3,6 +3,7 @@
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/quantization/quant_args.py and quant_config.py at
  * ac8e2ba8.
  */
+import type { Form } from '../../../../codecs/codec.js';
 import type { CompressedForm } from '../../../../codecs/compressed-tensors.js';
 import type { PlannedTensor } from '../../../format.js';
 import { isKeptFor } from '../../../reason.js';
@@ -14,7 +15,7 @@ function moduleOf(name: string): string | undefined {
 }
 
 /** QuantizationArgs of compressed-tensors, with the keys known to all its versions since 0.11, because it refuses unknown ones. */
-function quantizationArgs(
+export function quantizationArgs(
   args: Readonly<Record<'num_bits' | 'type' | 'symmetric' | 'strategy' | 'group_size' | 'dynamic', unknown>>,
   observer: 'minmax' | 'mse' | null,
 ) {
@@ -34,29 +35,42 @@ function activationArgs() {
   return quantizationArgs(args, null);
 }
 
+/** The part of a configuration that describes codes. */
+export interface Scheme {
+  /** Codes with equal keys share a group of the configuration. */
+  readonly key: string;
+  readonly format: string;
+  readonly weights: Readonly<Record<string, unknown>>;
+}
+
+/** The scheme of a form; undefined for floats. */
+type SchemeOf = (form: Form) => Scheme | undefined;
+
 /** Names of weights with codes of one kind. */
 interface Group {
-  readonly form: CompressedForm;
+  readonly scheme: Scheme;
   readonly members: PlannedTensor['source'][];
 }
 
 /** Weights with codes, by bits and group size; and the modules of matrices without codes. */
-function groupsOf(tensors: readonly PlannedTensor[]): { groups: readonly Group[]; ignore: string[] } {
+function groupsOf(
+  tensors: readonly PlannedTensor[],
+  schemeOf: SchemeOf,
+): { groups: readonly Group[]; ignore: string[] } {
   const groups = new Map<string, Group>();
-  const byForm = new Map<CompressedForm, Group>();
-  const groupOf = (form: CompressedForm) => {
-    const key = `${form.bits} ${form.groupSize}`;
-    const group = groups.get(key) ?? { form, members: [] };
-    groups.set(key, group);
+  const byForm = new Map<Form, Group | undefined>();
+  const groupOf = (form: Form) => {
+    const scheme = schemeOf(form);
+    const group = scheme && (groups.get(scheme.key) ?? { scheme, members: [] });
+    if (group !== undefined) groups.set(group.scheme.key, group);
     byForm.set(form, group);
     return group;
   };
   const ignore: string[] = [];
   for (const { source, form } of tensors) {
-    if (form.codec === 'compressed-tensors') {
-      const group = byForm.get(form as CompressedForm) ?? groupOf(form as CompressedForm);
-      group.members.push(source);
-    } else if (source.shape.length === 2) {
+    const group = byForm.has(form) ? byForm.get(form) : groupOf(form);
+    if (group !== undefined) group.members.push(source);
+    else if (source.shape.length === 2) {
       const module = moduleOf(source.name);
       if (module !== undefined) ignore.push(module);
     }
@@ -85,31 +99,48 @@ function formatOf({ packed, type }: CompressedForm, activations: string | undefi
   return activations === undefined ? 'naive-quantized' : 'int-quantized';
 }
 
+/** The scheme of integers and of float8 with a scale for each row. */
+export function compressedScheme(activations: 'int8-dynamic' | undefined): SchemeOf {
+  return (form) => {
+    if (form.codec !== 'compressed-tensors') return undefined;
+    const its = form as CompressedForm;
+    return { key: `${its.bits} ${its.groupSize}`, format: formatOf(its, activations), weights: weightArgs(its) };
+  };
+}
+
+/** What a configuration says besides the weights. */
+interface Settings {
+  readonly activations?: 'int8-dynamic' | undefined;
+  /** First version of compressed-tensors with every key. */
+  readonly version: string;
+}
+
 /** The `quantization_config` for config.json; undefined if nothing has codes. */
 export function describe(
   tensors: readonly PlannedTensor[],
-  activations: 'int8-dynamic' | undefined,
+  schemeOf: SchemeOf,
+  { activations, version }: Settings,
 ): Record<string, unknown> | undefined {
-  const { groups, ignore } = groupsOf(tensors);
+  const { groups, ignore } = groupsOf(tensors, schemeOf);
   const [first] = groups;
   if (first === undefined) return undefined;
   const configGroups: Record<string, unknown> = {};
-  for (const { form, members } of groups) {
+  for (const { scheme, members } of groups) {
     const modules = () => members.flatMap(({ name }) => moduleOf(name) ?? []);
     const targets = groups.length === 1 ? ['Linear', ...specialModules(members)] : modules();
     if (targets.length === 0) continue;
     configGroups[`group_${Object.keys(configGroups).length}`] = {
       targets,
-      weights: weightArgs(form),
+      weights: scheme.weights,
       input_activations: activations === undefined ? null : activationArgs(),
       output_activations: null,
       // Loaders read this format; older ones read that of the whole file.
-      format: formatOf(form, activations),
+      format: scheme.format,
     };
   }
   return {
     quant_method: 'compressed-tensors',
-    format: formatOf(first.form, activations),
+    format: first.scheme.format,
     quantization_status: 'compressed',
     global_compression_ratio: null,
     ignore,
@@ -117,7 +148,6 @@ export function describe(
     config_groups: configGroups,
     sparsity_config: {},
     transform_config: {},
-    // First version with every key above.
-    version: '0.11.0',
+    version,
   };
 }

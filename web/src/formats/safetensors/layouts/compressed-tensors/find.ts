@@ -67,7 +67,8 @@ function logicalTensor(
 function plainCodes(candidate: Candidate): LogicalTensor | undefined {
   const { data, scale, zeroPoint } = candidate;
   const { shape, dtype } = data;
-  if (elementCount(scale.shape) !== shape[0]) return undefined;
+  // Scales of blocks may be as many as the rows by chance.
+  if (scale.shape[0] !== shape[0] || elementCount(scale.shape) !== shape[0]) return undefined;
   if (zeroPoint !== undefined) {
     if (dtype === 'F8_E4M3' || zeroPoint.dtype !== 'I8' || elementCount(zeroPoint.shape) !== shape[0]) return undefined;
   }

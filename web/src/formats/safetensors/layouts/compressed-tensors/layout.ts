@@ -12,7 +12,7 @@ import { linearOnly } from '../../keep.js';
 import { hasByteCodes, hereReader } from '../../options.js';
 import { codesOf, integersOf } from '../../targets.js';
 import type { CodedLayout, LayoutPlan, LayoutStart, Weighing, WeightToStore } from '../layout.js';
-import { describe } from './describe.js';
+import { compressedScheme, describe } from './describe.js';
 import { findCompressed } from './find.js';
 import { notesOnReaders } from './notes.js';
 import { verifyCompressed } from './verify.js';
@@ -67,7 +67,8 @@ function planCompressed({ tensors, choices, isModel }: LayoutStart): LayoutPlan 
     formOf,
     weighing: isInteger ? weighing : undefined,
     sidecars(planned) {
-      const value = describe(planned, choices.activations);
+      const { activations } = choices;
+      const value = describe(planned, compressedScheme(activations), { activations, version: '0.11.0' });
       return value === undefined ? [] : [{ option: 'config', value }];
     },
     notes: (planned) => notesOnReaders(planned, choices),

@@ -1,0 +1,124 @@
+/**
+ * Small floats with scales. NVFP4, MXFP4 and MXFP8 are written as compressed-tensors stores them, which vLLM loads; other tools' and float8
+ * with scales for blocks or tensors are read.
+ */
+import type { CastType } from '../../../../codecs/cast.js';
+import type { Form } from '../../../../codecs/codec.js';
+import {
+  canWeighMicroscaled,
+  type MicroscaledForm,
+  type MicroscaledKind,
+  microscaledBlock,
+} from '../../../../codecs/microscaled.js';
+import type { ScaledForm } from '../../../../codecs/scaled-elements.js';
+import type { LogicalTensor, PlannedTensor } from '../../../format.js';
+import { rankReason } from '../../../reason.js';
+import { linearOnly } from '../../keep.js';
+import { hereReader } from '../../options.js';
+import { microscaledOf } from '../../targets.js';
+import { describe, quantizationArgs, type Scheme } from '../compressed-tensors/describe.js';
+import type { CodedLayout, LayoutPlan, LayoutStart, Weighing, WeightToStore } from '../layout.js';
+import { findSmallFloats } from './find.js';
+
+const weighing: Weighing = {
+  takes: canWeighMicroscaled,
+  add: (form, importance): MicroscaledForm => ({ ...(form as MicroscaledForm), search: true, importance }),
+};
+
+/** Schemes of compressed-tensors. */
+const schemes: Readonly<Record<MicroscaledKind, Omit<Scheme, 'key'>>> = {
+  nvfp4: schemeOf('nvfp4-pack-quantized', 4, 'tensor_group', 'torch.float8_e4m3fn', 16),
+  mxfp4: schemeOf('mxfp4-pack-quantized', 4, 'group', 'torch.uint8', 32),
+  mxfp8: schemeOf('mxfp8-quantized', 8, 'group', 'torch.uint8', 32),
+};
+
+function schemeOf(format: string, bits: number, strategy: string, scaleType: string, size: number) {
+  const args = { num_bits: bits, type: 'float', symmetric: true, strategy, group_size: size, dynamic: false };
+  return { format, weights: { ...quantizationArgs(args, 'minmax'), scale_dtype: scaleType } };
+}
+
+/** Layers that loaders join: their scales of the whole matrix have to be equal. */
+const joined: readonly RegExp[] = [/^(q|k|v)_proj$/, /^(gate|up)_proj$/, /^w[13]$/];
+
+/** Weights of joined layers get their ranges from each other. */
+function withSharedRanges(planned: readonly PlannedTensor[]): readonly PlannedTensor[] {
+  const groups = new Map<string, LogicalTensor[]>();
+  const keyOf = ({ source, form }: PlannedTensor) => {
+    if ((form as MicroscaledForm).kind !== 'nvfp4') return undefined;
+    const [, prefix = '', module = ''] = /^(?:(.*)\.)?([^.]+)\.weight$/s.exec(source.name) ?? [];
+    const kind = joined.findIndex((pattern) => pattern.test(module));
+    return kind < 0 ? undefined : `${kind} ${prefix}`;
+  };
+  for (const tensor of planned) {
+    const key = keyOf(tensor);
+    if (key !== undefined) groups.set(key, [...(groups.get(key) ?? []), tensor.source]);
+  }
+  return planned.map((tensor) => {
+    const others = groups.get(keyOf(tensor) ?? '')?.filter((other) => other !== tensor.source) ?? [];
+    return others.length === 0 ? tensor : { ...tensor, sharesRangeWith: others };
+  });
+}
+
+function planSmallFloats({ tensors, choices, isModel }: LayoutStart): LayoutPlan {
+  const search = choices.range === 'mse';
+  const forms = new Map<string, MicroscaledForm>();
+  return {
+    ...(isModel ? { notLinear: linearOnly(tensors) } : {}),
+    obstacle({ source: { shape }, to }: WeightToStore) {
+      if (shape.length !== 2) return rankReason(shape.length);
+      const kind = microscaledOf(to);
+      const [, columns = 0] = shape;
+      const by = kind === undefined ? 1 : microscaledBlock(kind);
+      return columns % by === 0 ? undefined : { kind: 'notDivisible', dimension: columns, by };
+    },
+    groupSizes: () => [],
+    formOf({ to, dtype }) {
+      const floats = dtype === 'F64' ? 'F32' : (dtype as CastType);
+      const key = `${to} ${floats}`;
+      const form = forms.get(key) ?? {
+        codec: 'microscaled',
+        kind: microscaledOf(to) as MicroscaledKind,
+        tool: 'compressed-tensors',
+        floats,
+        ...(search ? { search } : {}),
+      };
+      forms.set(key, form);
+      return form;
+    },
+    weighing,
+    finish: withSharedRanges,
+    sidecars(planned) {
+      const scheme = (form: Form): Scheme | undefined => {
+        if (form.codec !== 'microscaled') return undefined;
+        const { kind } = form as MicroscaledForm;
+        return { key: kind, ...schemes[kind] };
+      };
+      const value = describe(planned, scheme, { version: '0.15.0' });
+      return value === undefined ? [] : [{ option: 'config', value }];
+    },
+    notes: () => [],
+  };
+}
+
+/** The tool that made a weight. */
+function toolOf(form: Form): string {
+  if (form.codec === 'scaled-elements') return `${(form as ScaledForm).type === 'I8' ? 'int8' : 'float8'} with scales`;
+  return (form as MicroscaledForm).tool === 'modelopt' ? 'ModelOpt' : 'compressed-tensors';
+}
+
+export const smallFloatsLayout: CodedLayout = {
+  label: 'small floats with scales',
+  labelOf: toolOf,
+  codecs: ['microscaled', 'scaled-elements'],
+  quantMethod: 'compressed-tensors',
+  find: findSmallFloats,
+  floats: (form) => (form as MicroscaledForm | ScaledForm).floats,
+  writer: {
+    stores: ['microscaled'],
+    plan: planSmallFloats,
+    readers(_to, file) {
+      const needs = "Save config.json into the model's folder as well, in place of the one there.";
+      return [{ program: 'vLLM', code: 'vllm serve ./FOLDER', needs }, hereReader(file)];
+    },
+  },
+};
