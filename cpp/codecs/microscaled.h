@@ -1,7 +1,7 @@
 // Matrices of microscaled floats as rows of codes, with scales in the order of the blocks: NVFP4, MXFP4 and MXFP8 as compressed-tensors
 // and ModelOpt store them.
-// Sources: github.com/vllm-project/compressed-tensors ac8e2ba8, src/compressed_tensors/compressors; github.com/NVIDIA/TensorRT-Model-Optimizer,
-// modelopt/torch/quantization/qtensor/nvfp4_tensor.py.
+// Sources: github.com/vllm-project/compressed-tensors ac8e2ba8, src/compressed_tensors/compressors;
+// github.com/NVIDIA/TensorRT-Model-Optimizer at 0d7d92d, modelopt/torch/quantization/qtensor/nvfp4_tensor.py.
 #pragma once
 
 #include "codecs/codec.h"

@@ -16,6 +16,7 @@ export {
   exactly,
   type Hint,
   isQuestion,
+  listed,
   mention,
   type OptionProblem,
   type OptionWords,

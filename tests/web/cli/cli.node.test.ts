@@ -107,7 +107,7 @@ describe('scalepoint', () => {
       ],
       [
         ['plan', 'model.safetensors', '--to', 'q4_0'],
-        /--to: expected a target of safetensors such as int8, .* or copy or .*, got "Q4_0"/,
+        /--to: expected a target of safetensors such as int8, .* or mxfp4 or a target of GGUF .*, got "Q4_0"/,
       ],
       [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: only for GGUF files;/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--plain', '--packed'], /--plain: not together with --packed/],
@@ -889,7 +889,10 @@ describe('the configuration of integers', () => {
     expect((await run(again)).stderr).toMatch(
       /it is quantized already \(compressed-tensors\); --requantize starts from/,
     );
-    expect(await run([...again, '--requantize'])).toMatchObject({ code: 0, stderr: '' });
+    expect(await run([...again, '--requantize'])).toMatchObject({
+      code: 0,
+      stderr: expect.stringMatching(/^scalepoint: a weight was quantized before \(compressed-tensors, I8\): [^\n]*\n$/),
+    });
     expect(await readFile(path('back.config.json'), 'utf8')).toBe('{\n  "eps": 1e-05\n}\n');
   });
 

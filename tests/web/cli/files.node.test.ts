@@ -86,7 +86,7 @@ describe('--output', () => {
       }
     }
     expect((await readdir(path())).sort()).toEqual(['model.gguf', 'model.safetensors']);
-    for (const output of ['x', 'x.bin', 'x.gguf.safetensors']) {
+    for (const output of ['x', 'x.dat', 'x.gguf.safetensors']) {
       expect((await run(['model.safetensors', '--to', 'int8', '-o', output, '--quiet', '--force'])).code).toBe(0);
     }
   });
@@ -184,7 +184,7 @@ describe('--preset', () => {
     );
     expect(await fail('--preset', 'safe', '--to', 'int8')).toMatch(/--preset: not together with --to;/);
     expect(await fail('--preset', 'safe', '--range', 'mse')).toMatch(
-      /^scalepoint: --range: only with --to int8 or int4, got --to bfloat16;/,
+      /^scalepoint: --range: only with --to int8, int4, .* or mxfp8, got --to bfloat16;/,
     );
     expect(() => presetTarget('nothing' as 'gguf', 'safe')).toThrow(/format: expected 'safetensors', 'gguf'/);
     expect(() => presetTarget('gguf', 'large' as 'safe')).toThrow(/preset: expected 'small', 'balanced' or 'safe'/);

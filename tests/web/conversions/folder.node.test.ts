@@ -528,8 +528,8 @@ describe('a folder that cannot be converted', () => {
         chosen('model.safetensors', instead(query, { dtype: 'I32', shape: [64, 64], data: new Int32Array(4096) })),
         ...others,
       ],
-      'BAD_FILE',
-      /q_proj\.weight".* I32/,
+      'UNSUPPORTED_DTYPE',
+      /q_proj\.weight": it is quantized already/,
     ],
     [
       'a weight is NaN',

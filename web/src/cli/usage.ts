@@ -5,6 +5,7 @@ import {
   type Flag,
   type FormatInfo,
   formats,
+  listed,
   type OptionInfo,
   type OptionTable,
   type Preset,
@@ -46,11 +47,6 @@ function wrapped(text: string, indent = 0): string[] {
     } else line = line === '' ? word : `${line} ${word}`;
   }
   return [...lines, line].map((part) => ' '.repeat(indent) + part);
-}
-
-/** A list in a sentence: `a, b or c`. */
-function listed(words: readonly string[]): string {
-  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }
 
 /** The column where explanations begin, and the columns that they need. */
@@ -161,6 +157,7 @@ function targetLines(): string[] {
     const [format] = formats;
     const start = `      ${formats.map(({ files }) => files).join(', ')}`;
     const names = wrapped((format as FormatInfo).targets.map(({ name }) => name).join(' '), 26);
+    if (start.length > 24) return [start, ...names];
     return [start.padEnd(26) + (names[0] as string).trimStart(), ...names.slice(1)];
   });
   const { to, rule } = quantizeFlags;

@@ -269,12 +269,12 @@ const quote = (value: unknown) => (typeof value === 'string' ? `'${value}'` : sh
 /** The words of the API: `to: 'int8'`. */
 const apiWords: OptionWords = {
   option: (path) => path,
-  withValues: (path, values) => `${path.replace(/^rules\[\]\./, 'a rule with ')}: ${values.map(quote).join(' or ')}`,
+  withValues: (path, values) => `${path.replace(/^rules\[\]\./, 'a rule with ')}: ${listed(values.map(quote))}`,
   value: quote,
 };
 
 /** A list: `a, b or c`. */
-function listed(items: readonly string[]): string {
+export function listed(items: readonly string[]): string {
   return items.length < 2 ? items.join('') : `${items.slice(0, -1).join(', ')} or ${items.at(-1)}`;
 }
 

@@ -1,8 +1,8 @@
 /**
  * Finds weights of small floats with scales: NVFP4, MXFP4 and MXFP8 of compressed-tensors, NVFP4 of ModelOpt, and float8 or int8 with a
  * scale for the whole tensor or for each block of it, as in DeepSeek's checkpoints.
- * Reference: github.com/vllm-project/compressed-tensors at ac8e2ba8; github.com/NVIDIA/TensorRT-Model-Optimizer, modelopt/torch/export;
- * github.com/deepseek-ai/DeepSeek-V3, inference/fp8_cast_bf16.py.
+ * Reference: github.com/vllm-project/compressed-tensors at ac8e2ba8; github.com/NVIDIA/TensorRT-Model-Optimizer at 0d7d92d, modelopt/torch/export;
+ * github.com/deepseek-ai/DeepSeek-V3 at dca08f2, inference/fp8_cast_bf16.py.
  */
 import type { CastType } from '../../../../codecs/cast.js';
 import { type MicroscaledForm, type MicroscaledKind, microscaled } from '../../../../codecs/microscaled.js';
