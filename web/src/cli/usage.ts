@@ -5,9 +5,9 @@ import {
   type Flag,
   type FormatInfo,
   formats,
-  listed,
   type OptionInfo,
   type OptionTable,
+  orList,
   type Preset,
   presets,
   type Sidecar,
@@ -115,7 +115,7 @@ export function usage(): string {
     ),
     '',
     ...wrapped(
-      `FILE is a ${listed(extensions)} file; its content decides, not its name. It may be a folder that holds a model, ` +
+      `FILE is a ${orList(extensions)} file; its content decides, not its name. It may be a folder that holds a model, ` +
         'a URL, or - for standard input. For a model in several files, name the index or, for GGUF, the first file. OUT may be - for ' +
         'standard output.',
     ),

@@ -5,10 +5,10 @@ import {
   type Flag,
   formats,
   type Hint,
-  listed,
   type OptionInfo,
   type OptionProblem,
   type OptionWords,
+  orList,
   problemOf,
   sayHint,
   sayProblem,
@@ -83,7 +83,7 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
   return {
     option: (path) => ruleOf(path) ?? flagOf(path) ?? path,
     withValues(path, values) {
-      const text = listed(values.map(valueText));
+      const text = orList(values.map(valueText));
       if (path.startsWith('rules[].')) return `--rule 'REGEX=${path.endsWith('.keep') ? 'keep' : text}'`;
       const rule = ruleOf(path);
       // Rules of the command line have a type alone.

@@ -269,12 +269,12 @@ const quote = (value: unknown) => (typeof value === 'string' ? `'${value}'` : sh
 /** The words of the API: `to: 'int8'`. */
 const apiWords: OptionWords = {
   option: (path) => path,
-  withValues: (path, values) => `${path.replace(/^rules\[\]\./, 'a rule with ')}: ${listed(values.map(quote))}`,
+  withValues: (path, values) => `${path.replace(/^rules\[\]\./, 'a rule with ')}: ${orList(values.map(quote))}`,
   value: quote,
 };
 
 /** A list: `a, b or c`. */
-export function listed(items: readonly string[]): string {
+export function orList(items: readonly string[]): string {
   return items.length < 2 ? items.join('') : `${items.slice(0, -1).join(', ')} or ${items.at(-1)}`;
 }
 
@@ -322,7 +322,7 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
       return expected.types.map(article);
     case 'oneOf': {
       const values = expected.values.map(words.value);
-      return expected.for === undefined ? values : [`${listed(values)} for ${expected.for}`];
+      return expected.for === undefined ? values : [`${orList(values)} for ${expected.for}`];
     }
     case 'anyOf':
       return expected.of.flatMap((one) => alternatives(one, words));
@@ -333,13 +333,13 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
     case 'object':
       return [`{ ${expected.keys.join(', ')} }`];
     case 'text':
-      return [`${expected.form ?? 'a string'} such as ${listed(expected.examples.map(words.value))}`];
+      return [`${expected.form ?? 'a string'} such as ${orList(expected.examples.map(words.value))}`];
     case 'returnedBy':
       return [`the object that ${expected.call} returned`];
     case 'state':
       return [states[expected.state]];
     case 'quantized':
-      return [`a quantized tensor of kind ${listed(expected.kinds.map(words.value))}`];
+      return [`a quantized tensor of kind ${orList(expected.kinds.map(words.value))}`];
     case 'apart':
       return [`memory or a file that does not overlap ${words.option(expected.from)}`];
     case 'distinct':
@@ -410,7 +410,7 @@ function sayGot({ option, expected: given, got }: OptionProblem, words: OptionWo
 /** The sentence about a mistake, without the option's name: `expected a number, got "a"`. */
 export function sayProblem(problem: OptionProblem, words: OptionWords = apiWords): string {
   const { expected, hint } = problem;
-  let text = (openings[formOf(expected).kind] ?? 'expected ') + listed(alternatives(expected, words));
+  let text = (openings[formOf(expected).kind] ?? 'expected ') + orList(alternatives(expected, words));
   if (hint?.kind === 'as') text += ` as in ${words.option(hint.option)}`;
   if (hint?.kind === 'with') text += ` with ${hint.options.map((one) => sayMention(one, words)).join(' and ')}`;
   return text + sayGot(problem, words) + sayHint(hint, words);

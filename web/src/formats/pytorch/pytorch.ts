@@ -3,7 +3,7 @@ import type { Format } from '../format.js';
 import type { SafetensorsOptions, SafetensorsSidecars } from '../safetensors/options.js';
 import { safetensors } from '../safetensors/safetensors.js';
 import type { SafetensorsTarget } from '../safetensors/targets.js';
-import { openPytorch, type PytorchModel } from './open.js';
+import type { PytorchModel } from './open.js';
 import { pytorchSignature } from './signature.js';
 
 const { index: _, sniff: _sniff, resembles: _resembles, ...alike } = safetensors;
@@ -21,7 +21,8 @@ export const pytorch: Format<
   about: 'A file of PyTorch becomes safetensors; nothing in it is executed. It is converted like safetensors.',
   examples: ['model.pth --to copy -o model.safetensors'],
 
-  open: openPytorch,
+  // Its reader is loaded with the first file.
+  open: async (...given) => (await import('./open.js')).openPytorch(...given),
   tensors: (model) => safetensors.tensors(model),
   async plan(model, ...given) {
     const plan = await safetensors.plan(model, ...given);

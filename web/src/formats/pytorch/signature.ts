@@ -40,7 +40,7 @@ export function isPytorchIndex(head: Uint8Array): boolean {
 export const pytorchSignature = {
   name: 'pytorch',
   label: 'PyTorch',
-  files: 'PyTorch (.bin, .pt, .pth, .ckpt)',
+  files: 'PyTorch',
   extensions: ['.pth', '.pt', '.bin', '.ckpt', '.bin.index.json'],
   folderName: 'pytorch_model',
   isLastChoice: true,
