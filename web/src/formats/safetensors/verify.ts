@@ -31,6 +31,10 @@ function strayParts(model: OpenModel, tensors: readonly LogicalTensor[]): Findin
 const counted = (coded: readonly LogicalTensor[]) =>
   coded.length === 1 ? 'a tensor holds' : `${coded.length} tensors hold`;
 
+/** True for a method whose configurations are compared. */
+const isChecked = (method: string) =>
+  layouts.some(({ quantMethods, verify }) => verify !== undefined && quantMethods?.includes(method));
+
 function compareWithConfig(coded: readonly LogicalTensor[], config: Fields): Finding[] {
   const { quantization_config: quantization } = config;
   if (!isFields(quantization)) {
@@ -70,7 +74,7 @@ export function verifySafetensors(
   { config }: SafetensorsSidecars,
 ): Finding[] {
   // Files of some layouts describe their codes themselves, and configurations of others are not compared.
-  const coded = tensors.filter(({ form }) => codedLayoutOf(form)?.verify !== undefined);
+  const coded = tensors.filter(({ form }) => codedLayoutOf(form)?.quantMethods?.some(isChecked));
   const found = [...strayParts(model, tensors), ...compareWithIndex(model)];
   if (config !== undefined) return [...found, ...compareWithConfig(coded, config)];
   if (coded.length === 0) return found;
