@@ -36,9 +36,12 @@ export function strangerOf(head: Uint8Array): string | undefined {
   return strangers.find(({ magic }) => magic.every((byte, i) => head[i] === byte))?.what;
 }
 
+/** An extension of models that programs of all kinds use for other data. */
+const anyData = '.bin';
+
 /** The format that the name of a file claims. */
 function claimOf(name: string): ModelFormat | undefined {
-  const ends = (extension: string) => name.toLowerCase().endsWith(extension);
+  const ends = (extension: string) => extension !== anyData && name.toLowerCase().endsWith(extension);
   return modelFormats().find(({ extensions }) => extensions.some(ends))?.name;
 }
 

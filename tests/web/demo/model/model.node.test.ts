@@ -146,7 +146,7 @@ it('opens .gguf, .onnx and .npy by their content, and quantizes each', async () 
   await planned();
   expect(await page.textContent('#model-facts')).toContain('GGUF');
   const { name, bytes } = await save();
-  expect(name).toBe('tiny.bin.Q4_K_M.gguf');
+  expect(name).toBe('tiny.Q4_K_M.gguf');
   const expected = await quantizeModel(gguf, { to: 'Q4_K_M' });
   expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
   expect(await page.textContent('#readers')).toContain('llama-cli');
@@ -405,7 +405,7 @@ const unreadable = [
   [
     'picture.png',
     Buffer.from([0x89, 0x50, 0x4e, 0x47, 1, 2, 3]),
-    /a PNG picture.*\.safetensors, \.gguf, \.onnx and \.npy/,
+    /a PNG picture.*\.safetensors, \.gguf, \.onnx, \.npy and \.pth/,
   ],
   ['nothing.gguf', Buffer.alloc(0), /nothing\.gguf is empty/],
   ['text.txt', Buffer.from('1 2 3'), /Your numbers/],
