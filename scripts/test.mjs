@@ -109,7 +109,11 @@ function countsOf(module) {
 
 /** @param {Counts[]} all @returns {Counts} */
 const sumOf = (all) =>
-  all.reduce((a, b) => ({ passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped }));
+  all.reduce((a, b) => ({ passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped }), {
+    passed: 0,
+    failed: 0,
+    skipped: 0,
+  });
 
 /**
  * Runs some projects.
