@@ -2,17 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { evaluateModel, readFloats } from '../../dist/model.js';
-
-/** A seeded generator of numbers from 0 to 1 (mulberry32). @param {number} seed */
-function generator(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
+import { generator } from '../../scripts/storyteller/stories.mjs';
 
 /** y = x W'. @param {Float32Array} x @param {Float32Array} w @param {number} rows */
 function product(x, w, rows) {

@@ -223,7 +223,7 @@ export class VectorStore {
     return address;
   }
 
-  /** Adds a vector to the searched ones, or takes it away. */
+  /** Includes a vector in searches, or excludes it. */
   setAlive(index: number, alive: boolean): void {
     const { HEAPU32 } = this.#core.module;
     this.#eachRun(index, 1, (part, local) => {

@@ -1,8 +1,16 @@
 // Decoders without experts: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in
 // llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
 import { describe, expect, it } from 'vitest';
-import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import type { Conversion } from '../../../../web/src/conversions/recipe.js';
+import {
+  convertedDecoder,
+  type DecoderCase,
+  decoderBase,
+  decoderTokens,
+  expectKeysAndTensors,
+  expectLogits,
+  type FolderJson,
+} from '../../support/decoder-cases.js';
 import {
   attention,
   biases,
@@ -11,7 +19,6 @@ import {
   gated,
   headNorms,
   type Keys,
-  largest,
   lateNorms,
   normBiases,
   norms,
@@ -20,36 +27,14 @@ import {
   prefix,
   tiedOutside,
 } from '../../support/decoder-tables.js';
-import { type Decoder, decoderLogits, decoderStates, gelu, relu2 } from '../../support/forward.js';
+import { type Decoder, decoderStates, gelu, relu2 } from '../../support/forward.js';
 import { NativeModel } from '../../support/llama-run.js';
 import { needNative } from '../../support/native.js';
-import { ownLogits } from '../../support/own-logits.js';
-import { fileOf, folderOf, type Weights } from '../../support/recipes.js';
+import { fileOf } from '../../support/recipes.js';
 import { expectTensors, type HandTable, weightsOfTable } from '../../support/tensor-table.js';
-import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
 
-/** As in logits.node.test.ts: sums in float32, and a table of GELU in half precision. */
-const [near, nearGelu] = [1e-5, 3e-3];
-const ownNear = 2e-5;
-
-const tokens = [1, 17, 200, 33, 4, 99, 250, 8, 17, 121];
-
-type Json = Record<string, unknown>;
-
-interface Case {
-  readonly name: string;
-  readonly hugging: string;
-  readonly architecture: string;
-  readonly layers?: number;
-  readonly config?: Json;
-  /** Keys behind general.name, without the architecture in their names. */
-  readonly keys: Keys;
-  readonly table: HandTable;
-  readonly model?: Partial<Decoder>;
-  readonly bound?: number;
-  /** True if our own forward pass computes it, too. */
-  readonly own?: true;
-}
+/** As in logits.node.test.ts: a table of GELU in half precision. */
+const nearGelu = 3e-3;
 
 const layerNorm: Keys = [['attention.layer_norm_epsilon', 1e-5]];
 const withLayers = (keys: Keys, layers: number): Keys =>
@@ -77,7 +62,7 @@ const yarn = (dim: number, factor: number, context: number) => (frequencies: rea
   });
 };
 
-const cases: readonly Case[] = [
+const cases: readonly DecoderCase[] = [
   {
     name: 'Gemma 1',
     hugging: 'GemmaForCausalLM',
@@ -803,51 +788,14 @@ const cases: readonly Case[] = [
   },
 ];
 
-const base: Decoder = { layers: 3, heads: 4, keyHeads: 2, head: 16, theta: 10000, epsilon: 1e-5 };
-
-async function converted(
-  { hugging, config = {}, layers = 3 }: Case,
-  weights: Weights,
-  more: Json = {},
-): Promise<Conversion> {
-  const files = {
-    'config.json': decoderConfig(hugging, { num_hidden_layers: layers, ...config }),
-    'tokenizer.json': plainTokenizer(),
-    ...more,
-  };
-  return convertHuggingface(folderOf(weights, files));
-}
-
 describe('keys and tensors are those of the converter', () => {
-  it.each(cases)('$name', async (one) => {
-    const { architecture, table, keys, layers = 3 } = one;
-    const result = await converted(one, weightsOfTable(table, layers));
-    const got = result.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
-    expect(got.map(({ name, value }) => [name, value])).toEqual([
-      ['general.architecture', architecture],
-      ['general.type', 'model'],
-      ['general.name', 'tiny'],
-      ...keys.map(([name, value]) => [`${architecture}.${name}`, value]),
-    ]);
-    expectTensors(result, table, layers);
-  });
+  it.each(cases)('$name', expectKeysAndTensors);
 });
 
 describe('logits are those of the definition', () => {
   needNative();
 
-  it.each(cases)('$name', async (one) => {
-    const { table, layers = 3, model = {}, bound = near, own } = one;
-    const weights = weightsOfTable(table, layers);
-    const file = fileOf(await converted(one, weights), weights);
-    const expected = decoderLogits(weights, { ...base, layers, ...model }, tokens);
-    if (own === true) {
-      const far = furthest(await ownLogits(new Uint8Array(file), tokens), expected) / largest(expected);
-      expect(far).toBeLessThan(ownNear);
-    }
-    using native = new NativeModel(file);
-    expect(furthest(native.logits(tokens), expected) / Math.max(1, largest(expected))).toBeLessThan(bound);
-  });
+  it.each(cases)('$name', expectLogits);
 });
 
 describe('EmbeddingGemma', () => {
@@ -867,7 +815,7 @@ describe('EmbeddingGemma', () => {
       self_attn.k_norm.weight            attn_k_norm.weight          16  +1
       ${attention}${gated}`,
   };
-  const one: Case = {
+  const one: DecoderCase = {
     name: 'EmbeddingGemma',
     hugging: 'Gemma3TextModel',
     architecture: 'gemma-embedding',
@@ -890,7 +838,7 @@ describe('EmbeddingGemma', () => {
 
   it('has the keys, tensors and vectors of the definition', async () => {
     const weights = weightsOfTable(table, 7);
-    const conversion = await converted(one, weights, pooled);
+    const conversion = await convertedDecoder(one, weights, pooled);
     const got = conversion.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
     expect(got.map(({ name, value }) => [name.replace('gemma-embedding.', ''), value])).toEqual([
       ['general.architecture', 'gemma-embedding'],
@@ -915,7 +863,7 @@ describe('EmbeddingGemma', () => {
     const states = decoderStates(
       weights,
       {
-        ...base,
+        ...decoderBase,
         layers: 7,
         gemma: true,
         theta: 1e6,
@@ -926,16 +874,16 @@ describe('EmbeddingGemma', () => {
         prefix: 'layers.',
         norms: { final: 'norm' },
       },
-      tokens,
+      decoderTokens,
     );
     const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
     using native = new NativeModel(fileOf(conversion, weights));
-    expect(furthest([native.pooled(tokens)], [mean])).toBeLessThan(nearGelu);
+    expect(furthest([native.pooled(decoderTokens)], [mean])).toBeLessThan(nearGelu);
   });
 });
 
 describe('what llama.cpp computes otherwise is refused', () => {
-  const refusals: readonly (readonly [name: string, more: Json, words: RegExp])[] = [
+  const refusals: readonly (readonly [name: string, more: FolderJson, words: RegExp])[] = [
     ['Gemma 1', { rope_theta: 5000 }, /rope_theta is 5000/],
     ['Gemma 1', { hidden_act: 'relu' }, /hidden_act is "relu"/],
     ['Ministral 3, whose queries grow with their position', { model_type: 'mistral4' }, /mistral4/],
@@ -968,7 +916,7 @@ describe('what llama.cpp computes otherwise is refused', () => {
     const one = cases.find((found) => found.name === name)!;
     const changed = { ...one, config: { ...one.config, ...more } };
     const weights = weightsOfTable(one.table, one.layers ?? 3);
-    await expect(converted(changed, weights)).rejects.toMatchObject({
+    await expect(convertedDecoder(changed, weights)).rejects.toMatchObject({
       code: 'UNKNOWN_FORMAT',
       message: expect.stringMatching(words),
     });
@@ -978,10 +926,10 @@ describe('what llama.cpp computes otherwise is refused', () => {
 describe('tokens that the converter sets', () => {
   const ids = ({ keys }: Conversion) =>
     keys.filter(({ name }) => /_token_id$|add_/.test(name)).map(({ name, value }) => [name.slice(15), value]);
-  const of = async (name: string, config: Json, files: Json) => {
+  const of = async (name: string, config: FolderJson, files: FolderJson) => {
     const one = cases.find((found) => found.name === name)!;
     const weights = weightsOfTable(one.table, one.layers ?? 3);
-    return ids(await converted({ ...one, config: { ...one.config, ...config } }, weights, files));
+    return ids(await convertedDecoder({ ...one, config: { ...one.config, ...config } }, weights, files));
   };
 
   it('for Gemma 1, Nemotron, Phi-2 and Hunyuan, in its order', async () => {

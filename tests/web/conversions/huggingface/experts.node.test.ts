@@ -1,48 +1,29 @@
 // Mixtures of experts: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in
 // llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
 import { describe, expect, it } from 'vitest';
-import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
-import type { Conversion } from '../../../../web/src/conversions/recipe.js';
+import {
+  convertedDecoder,
+  type DecoderCase,
+  expectKeysAndTensors,
+  expectLogits,
+  type FolderJson,
+} from '../../support/decoder-cases.js';
 import {
   attention,
   biases,
   common,
-  furthest,
   gated,
   headNorms,
   type Keys,
-  largest,
   norms,
   outside,
   permuted,
   prefix,
   tiedOutside,
 } from '../../support/decoder-tables.js';
-import { type Decoder, decoderLogits } from '../../support/forward.js';
-import { NativeModel } from '../../support/llama-run.js';
+import type { Decoder } from '../../support/forward.js';
 import { needNative } from '../../support/native.js';
-import { fileOf, folderOf, type Weights } from '../../support/recipes.js';
-import { expectTensors, type HandTable, weightsOfTable } from '../../support/tensor-table.js';
-import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
-
-/** As in logits.node.test.ts: sums in float32 over at most 7 layers. */
-const near = 1e-5;
-
-const tokens = [1, 17, 200, 33, 4, 99, 250, 8, 17, 121];
-
-type Json = Record<string, unknown>;
-
-interface Case {
-  readonly name: string;
-  readonly hugging: string;
-  readonly architecture: string;
-  /** Layers of the table, with those that predict further tokens. */
-  readonly layers?: number;
-  readonly config: Json;
-  readonly keys: Keys;
-  readonly table: HandTable;
-  readonly model: Partial<Decoder>;
-}
+import { weightsOfTable } from '../../support/tensor-table.js';
 
 const heads: Keys = [
   ['attention.layer_norm_rms_epsilon', 1e-5],
@@ -96,7 +77,7 @@ const sharedNames = (name: string): readonly [string, string, string] => [
 ];
 const routed: Partial<Decoder> = { headName: 'lm_head.weight', experts, usedExperts: 2 };
 
-const qwen2moe: Omit<Case, 'name' | 'table'> = {
+const qwen2moe: Omit<DecoderCase, 'name' | 'table'> = {
   hugging: 'Qwen2MoeForCausalLM',
   architecture: 'qwen2moe',
   config: {
@@ -118,7 +99,7 @@ const qwen2layer = `${norms}${attention}${biases}${router}
   mlp.shared_expert_gate.weight  ffn_gate_inp_shexp.weight  1x64
   ${shared('mlp.shared_expert', 80)}`;
 
-const cases: readonly Case[] = [
+const cases: readonly DecoderCase[] = [
   {
     name: 'Qwen2 with experts',
     ...qwen2moe,
@@ -364,42 +345,18 @@ const cases: readonly Case[] = [
   },
 ];
 
-const base: Decoder = { layers: 3, heads: 4, keyHeads: 2, head: 16, theta: 10000, epsilon: 1e-5 };
-
-async function converted({ hugging, config }: Case, weights: Weights): Promise<Conversion> {
-  const files = { 'config.json': decoderConfig(hugging, config), 'tokenizer.json': plainTokenizer() };
-  return convertHuggingface(folderOf(weights, files));
-}
-
 describe('keys and tensors are those of the converter', () => {
-  it.each(cases)('$name', async (one) => {
-    const { architecture, table, keys, layers = 3 } = one;
-    const result = await converted(one, weightsOfTable(table, layers));
-    const got = result.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
-    expect(got.map(({ name, value }) => [name, value])).toEqual([
-      ['general.architecture', architecture],
-      ['general.type', 'model'],
-      ['general.name', 'tiny'],
-      ...keys.map(([name, value]) => [`${architecture}.${name}`, value]),
-    ]);
-    expectTensors(result, table, layers);
-  });
+  it.each(cases)('$name', expectKeysAndTensors);
 });
 
 describe('logits are those of the definition', () => {
   needNative();
 
-  it.each(cases)('$name', async (one) => {
-    const { table, layers = 3, model } = one;
-    const weights = weightsOfTable(table, layers);
-    const expected = decoderLogits(weights, { ...base, layers, ...model }, tokens);
-    using native = new NativeModel(fileOf(await converted(one, weights), weights));
-    expect(furthest(native.logits(tokens), expected) / Math.max(1, largest(expected))).toBeLessThan(near);
-  });
+  it.each(cases)('$name', expectLogits);
 });
 
 describe('what llama.cpp computes otherwise is refused', () => {
-  const refusals: readonly (readonly [name: string, more: Json, words: RegExp, code: string])[] = [
+  const refusals: readonly (readonly [name: string, more: FolderJson, words: RegExp, code: string])[] = [
     ['Qwen2 with experts', { norm_topk_prob: true }, /norm_topk_prob is true/, 'UNKNOWN_FORMAT'],
     ['Qwen2 with experts', { mlp_only_layers: [1] }, /mlp_only_layers/, 'UNKNOWN_FORMAT'],
     ['Qwen2 with experts', { num_experts_per_tok: 6 }, /num_experts_per_tok 6/, 'BAD_FILE'],
@@ -420,7 +377,7 @@ describe('what llama.cpp computes otherwise is refused', () => {
   it.each(refusals)('%s with %j', async (name, more, words, code) => {
     const one = cases.find((found) => found.name === name)!;
     const weights = weightsOfTable(one.table, one.layers ?? 3);
-    const changed = converted({ ...one, config: { ...one.config, ...more } }, weights);
+    const changed = convertedDecoder({ ...one, config: { ...one.config, ...more } }, weights);
     await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });
   });
 });

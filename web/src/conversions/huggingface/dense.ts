@@ -26,7 +26,7 @@ import * as dense from './tables-dense.js';
 
 const file = 'config.json';
 
-/** What most models have in common. */
+/** The parts of a model that follow from its folder alone: no tensors of its own making, tied embeddings as config.json says. */
 function whole({ config, notes }: Read): Pick<Model, 'made' | 'tied' | 'notes'> {
   return { made: () => [], tied: tiedIn(config), notes };
 }

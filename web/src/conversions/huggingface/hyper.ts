@@ -68,7 +68,7 @@ export interface Hyper {
   labels?: readonly string[];
   /** Activation of the feed-forward part. */
   activation?: string;
-  /** Distances of tokens that are told apart. */
+  /** Number of buckets of relative positions, as T5 has them. */
   buckets?: number;
   /** Addend of the norms, for architectures that state it before other keys. */
   earlyNormEpsilon?: number;

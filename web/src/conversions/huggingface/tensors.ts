@@ -40,7 +40,7 @@ export interface Sizes {
   readonly storedPositions: number;
   /** Outputs of a classifier. */
   readonly labels: number;
-  /** Distances that are told apart. */
+  /** Number of buckets of relative positions, as T5 has them. */
   readonly buckets: number;
   readonly tokenTypes: number;
 }

@@ -41,7 +41,10 @@ function bad(message: string): never {
 
 const keyText = (key: PickleValue) => (typeof key === 'string' ? key : `(${typeof key})`);
 
-/** The dictionary of tensors in a dictionary; undefined if there is none. @param known results of the same depth, as values may occur often */
+/**
+ * Finds the dictionary of tensors in a dictionary; undefined if it holds no tensors.
+ * @param known results by depth, because a value may occur many times
+ */
 function foundIn(dict: DictValue, depth: number, known: Map<DictValue, Found | undefined>[]): Found | undefined {
   const results = known[depth] ?? new Map<DictValue, Found | undefined>();
   known[depth] = results;

@@ -421,7 +421,7 @@ function filesOf(
   return [index, ...files];
 }
 
-/** What a plan needs besides tensors and choices. */
+/** Inputs of a plan besides tensors and choices. */
 interface PlanSetting {
   readonly metadata: Readonly<Record<string, string>>;
   readonly partsOf: PartsOf;

@@ -1,4 +1,4 @@
-/** What layouts see of a model. */
+/** The view of a model that layouts get. */
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import { type ReadStretch, readNeighbors } from '../../files/neighbors.js';

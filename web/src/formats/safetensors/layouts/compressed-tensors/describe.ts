@@ -108,7 +108,7 @@ export function compressedScheme(activations: 'int8-dynamic' | undefined): Schem
   };
 }
 
-/** What a configuration says besides the weights. */
+/** Settings of a configuration besides those of the weights. */
 interface Settings {
   readonly activations?: 'int8-dynamic' | undefined;
   /** First version of compressed-tensors with every key. */

@@ -1,0 +1,87 @@
+// What the tests of decoders share: a tiny model of an architecture, converted, beside a table written by hand, and its logits in llama.cpp
+// beside a forward pass in float64 that knows Hugging Face's definitions only.
+import { expect } from 'vitest';
+import { convertHuggingface } from '../../../web/src/conversions/huggingface/convert.js';
+import type { Conversion } from '../../../web/src/conversions/recipe.js';
+import { furthest, type Keys, largest } from './decoder-tables.js';
+import { type Decoder, decoderLogits } from './forward.js';
+import { NativeModel } from './llama-run.js';
+import { ownLogits } from './own-logits.js';
+import { fileOf, folderOf, type Weights } from './recipes.js';
+import { expectTensors, type HandTable, weightsOfTable } from './tensor-table.js';
+import { decoderConfig, plainTokenizer } from './tiny-huggingface.js';
+
+/** Tokens whose logits are compared. */
+export const decoderTokens = [1, 17, 200, 33, 4, 99, 250, 8, 17, 121];
+
+/** Sizes of the tiny models. */
+export const decoderBase: Decoder = { layers: 3, heads: 4, keyHeads: 2, head: 16, theta: 10000, epsilon: 1e-5 };
+
+/** As in logits.node.test.ts: sums in float32 over at most 7 layers. */
+export const nearLogits = 1e-5;
+/** As in logits.node.test.ts: our own pass also adds in float32. */
+const nearOwnLogits = 2e-5;
+
+/** Files of a folder by name. */
+export type FolderJson = Record<string, unknown>;
+
+export interface DecoderCase {
+  readonly name: string;
+  /** Class of Hugging Face. */
+  readonly hugging: string;
+  /** Architecture of llama.cpp. */
+  readonly architecture: string;
+  /** Layers of the table, with those that predict further tokens, which num_hidden_layers in `config` leaves out. @defaultValue 3 */
+  readonly layers?: number;
+  readonly config?: FolderJson;
+  /** Keys behind general.name, without the architecture in their names. */
+  readonly keys: Keys;
+  readonly table: HandTable;
+  readonly model?: Partial<Decoder>;
+  /** Largest distance of logits. @defaultValue nearLogits */
+  readonly bound?: number;
+  /** True if our own forward pass computes it, too. */
+  readonly own?: true;
+}
+
+/** Converts the model of a case. @param more further files of the folder */
+export function convertedDecoder(
+  { hugging, config = {}, layers = decoderBase.layers }: Pick<DecoderCase, 'hugging' | 'config' | 'layers'>,
+  weights: Weights,
+  more: FolderJson = {},
+): Promise<Conversion> {
+  const files = {
+    'config.json': decoderConfig(hugging, { num_hidden_layers: layers, ...config }),
+    'tokenizer.json': plainTokenizer(),
+    ...more,
+  };
+  return convertHuggingface(folderOf(weights, files));
+}
+
+/** Expects the keys and tensors of a case. */
+export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
+  const { architecture, table, keys, layers = decoderBase.layers } = one;
+  const result = await convertedDecoder(one, weightsOfTable(table, layers));
+  const got = result.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
+  expect(got.map(({ name, value }) => [name, value])).toEqual([
+    ['general.architecture', architecture],
+    ['general.type', 'model'],
+    ['general.name', 'tiny'],
+    ...keys.map(([name, value]) => [`${architecture}.${name}`, value]),
+  ]);
+  expectTensors(result, table, layers);
+}
+
+/** Expects the logits of a case, in llama.cpp and, if it computes them, in our own pass. */
+export async function expectLogits(one: DecoderCase): Promise<void> {
+  const { table, layers = decoderBase.layers, model = {}, bound = nearLogits, own } = one;
+  const weights = weightsOfTable(table, layers);
+  const file = fileOf(await convertedDecoder(one, weights), weights);
+  const expected = decoderLogits(weights, { ...decoderBase, layers, ...model }, decoderTokens);
+  if (own === true) {
+    const far = furthest(await ownLogits(new Uint8Array(file), decoderTokens), expected) / largest(expected);
+    expect(far).toBeLessThan(nearOwnLogits);
+  }
+  using native = new NativeModel(file);
+  expect(furthest(native.logits(decoderTokens), expected) / Math.max(1, largest(expected))).toBeLessThan(bound);
+}
