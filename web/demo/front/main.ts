@@ -129,7 +129,7 @@ function startWidth(store: Store<State>) {
   };
 }
 
-/** What a width saves, and what it loses, in a sentence. At 32 bits, of 4 bits. */
+/** Says how much smaller a width makes the network, and how many digits it loses. At 32 bits, speaks of 4 bits. */
 function pointOf({ bits, readings, shown }: State): string {
   const [all, other] = [32, bits === 32 ? 4 : bits].map((one) => readings.get(keyOf(plainStorage(one))));
   if (all === undefined || other === undefined) return '';

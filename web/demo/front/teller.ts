@@ -40,7 +40,7 @@ async function fetched(name: string): Promise<Response> {
   const response = await fetch(new URL(`samples/storyteller/${name}`, siteRoot)).catch(() => undefined);
   // Some servers answer with their start page if a file is missing.
   if (!response?.ok || /html/.test(response.headers.get('content-type') ?? '')) {
-    throw new FileError('The storyteller is not on this server, or the connection failed.');
+    throw new FileError('The storyteller is not on this server, or the connection failed. Press “Write” to try again.');
   }
   return response;
 }
@@ -185,6 +185,7 @@ export class Teller {
       showWords(text, begin, [], []);
       setText(verdict, '');
     }
+    this.#words.classList.remove('failed');
     this.choose(telling.bits);
 
     // Write the original first, unseen, so that words are compared with the whole of it.

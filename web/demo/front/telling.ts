@@ -33,7 +33,10 @@ export function startTelling(core: Promise<Scalepoint | undefined>): void {
 
   let teller: Promise<Teller | undefined> | undefined;
   const words = byId('teller-words', HTMLElement);
-  const fail = (text: string) => setText(words, text);
+  const fail = (text: string) => {
+    words.classList.add('failed');
+    setText(words, text);
+  };
   const open = async (): Promise<Teller | undefined> => {
     const [loaded, part] = await Promise.all([core, import('./teller.js')]);
     if (loaded === undefined) {

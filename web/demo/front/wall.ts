@@ -197,5 +197,5 @@ function captionOf({ readings, bits, pointed, digits }: State, shown: number): s
   }
   let wrong = 0;
   for (let n = 0; n < shown; n++) if (read[n] !== labelOf(n)) wrong++;
-  return `${wrong} of these ${shown} are read wrongly${wrong === 0 ? '' : ' (red)'}. It has never seen any of them.`;
+  return `${wrong} of these ${shown} are read wrongly${wrong === 0 ? '' : ' and marked'}. It has never seen any of them.`;
 }

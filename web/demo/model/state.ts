@@ -150,10 +150,27 @@ function keyOf(
   return keys[key];
 }
 
-/** The worst fifth of the measured tensors, at most five. */
-export function markedTensors(state: Pick<State, 'plan' | 'errors'>): ReadonlySet<string> {
+/** A layer stands out if it is this many dB below the median, */
+const outlierDecibels = 6;
+/** or if its SQNR is below this: see `closeness`. */
+const closeDecibels = 18;
+
+/** Layers with errors that stand out, the largest first, and the median SQNR of all. Undefined before anything is measured. */
+export function outliersOf(
+  state: Pick<State, 'plan' | 'errors'>,
+): { readonly names: readonly string[]; readonly median: number } | undefined {
+  const sqnrOf = ({ name }: PlannedTensorInfo) => state.errors.get(name)?.error.sqnrDb ?? 0;
   const all = worstOf(state, Number.POSITIVE_INFINITY);
-  return new Set(all.slice(0, Math.min(5, Math.ceil(all.length / 5))).map(({ name }) => name));
+  const middle = all[Math.floor(all.length / 2)];
+  if (middle === undefined) return undefined;
+  const median = sqnrOf(middle);
+  const bound = Math.max(median - outlierDecibels, closeDecibels);
+  return { names: all.filter((tensor) => sqnrOf(tensor) < bound).map(({ name }) => name), median };
+}
+
+/** Tensors that the table marks: those that stand out. */
+export function markedTensors(state: Pick<State, 'plan' | 'errors'>): ReadonlySet<string> {
+  return new Set(outliersOf(state)?.names);
 }
 
 /** The tensors that the table shows, in its order. */

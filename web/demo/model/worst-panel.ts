@@ -1,26 +1,21 @@
 // Panel of the tensors that lose most.
 import { byId, html, replaceKeepingFocus, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
-import { type State, worstOf } from './state.js';
+import { outliersOf, type State, worstOf } from './state.js';
 
 /** Number of layers in the list. */
 const most = 5;
 /** SQNR in dB at which a bar is empty. At 0 dB, when the error is as large as the numbers, it is full. */
 const noLoss = 60;
 
-/** A layer stands out if it is this many dB below the median, */
-const outlierDecibels = 6;
-/** or if its SQNR is below this: see closeness. */
-const closeDecibels = 18;
-
-/** Says which layers stand out. @param sqnrs of all measured layers, the lowest first */
-function verdictOf(names: readonly string[], sqnrs: readonly number[]): string {
-  const median = sqnrs[Math.floor(sqnrs.length / 2)] ?? 0;
-  const bound = Math.max(median - outlierDecibels, closeDecibels);
-  const count = sqnrs.filter((sqnr) => sqnr < bound).length;
-  if (count === 0) return `No layer stands out: the median is ${formatDecibels(median)}.`;
-  if (count === 1) return `${names[0]} stands out: the median of all layers is ${formatDecibels(median)}.`;
-  return `${count} layers stand out: the median of all layers is ${formatDecibels(median)}.`;
+/** Says which layers stand out. */
+function verdictOf(state: State): string {
+  const outliers = outliersOf(state);
+  if (outliers === undefined) return '';
+  const { names, median } = outliers;
+  const all = `the median is ${formatDecibels(median)}.`;
+  if (names.length === 0) return `No layer stands out: ${all}`;
+  return `${names.length === 1 ? `${names[0]} stands` : `${names.length} layers stand`} out: ${all}`;
 }
 
 /** Sets up the list of the layers with the largest errors, each with a button that keeps it. */
@@ -31,20 +26,13 @@ export function startWorst(events: { look(name: string): void; keep(name: string
     const { errors, plan, run, measuring, model } = state;
     const same = errors === before?.errors && plan === before.plan && run.kind === before.run.kind;
     if (same && measuring === before?.measuring && model === before.model) return;
-    const all = worstOf(state, Number.POSITIVE_INFINITY);
-    const worst = all.slice(0, most);
+    const worst = worstOf(state, most);
     section.hidden = worst.length === 0;
     const isExact = worst.length > 0 && worst.every(({ name }) => errors.get(name)?.exact);
     const basis = isExact ? 'Measured on all numbers.' : 'Measured on a sample of each tensor.';
     const now = measuring === 'all' ? ' Now measuring all of them…' : measuring === 'sample' ? ' Still measuring…' : '';
     setText(byId('worst-basis', HTMLElement), `${basis}${now}`);
-    setText(
-      byId('worst-words', HTMLElement),
-      verdictOf(
-        all.map(({ name }) => name),
-        all.map(({ name }) => errors.get(name)?.error.sqnrDb ?? 0),
-      ),
-    );
+    setText(byId('worst-words', HTMLElement), verdictOf(state));
     replaceKeepingFocus(
       list,
       worst.map(({ name, bytesBefore, bytesAfter }) => {

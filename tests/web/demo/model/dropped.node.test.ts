@@ -59,3 +59,20 @@ it('never shows the figures of one tensor under the name of another', async () =
   });
   expect(mixed).toBe(0);
 });
+
+it('marks no layer in the table if none stands out, and says so', async () => {
+  page = await site.open('model/');
+  await drop(digits());
+  await expect.poll(() => page.textContent('#worst-basis'), { timeout: 30_000 }).toBe('Measured on all numbers.');
+  expect(await page.textContent('#worst-words')).toBe('No layer stands out: the median is 43.12 dB.');
+  expect(await page.textContent('#model-rows')).not.toContain('low');
+  // A layer of another type stands out, in both places.
+  await page.click('#more summary');
+  await page.selectOption('#model-target', 'bfloat16');
+  await page.fill('#model-rules', 'fc1.weight=int4');
+  await page.locator('#model-rules').blur();
+  await expect
+    .poll(() => page.textContent('#worst-words'), { timeout: 30_000 })
+    .toMatch(/^fc1\.weight stands out: the median is 5\d/);
+  await expect.poll(() => page.textContent('#model-rows')).toContain('low');
+});
