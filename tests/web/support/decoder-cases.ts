@@ -18,7 +18,7 @@ export const decoderTokens = [1, 17, 200, 33, 4, 99, 250, 8, 17, 121];
 export const decoderBase: Decoder = { layers: 3, heads: 4, keyHeads: 2, head: 16, theta: 10000, epsilon: 1e-5 };
 
 /** As in logits.node.test.ts: sums in float32 over at most 7 layers. */
-export const nearLogits = 1e-5;
+const nearLogits = 1e-5;
 /** As in logits.node.test.ts: our own pass also adds in float32. */
 const nearOwnLogits = 2e-5;
 
