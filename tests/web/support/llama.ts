@@ -2,6 +2,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { ggufTargets } from '../../../web/src/formats/gguf/targets.js';
 import { native, once } from './native.js';
 
 let log = '';
@@ -89,6 +90,9 @@ export const fileTypes: Readonly<Record<string, number>> = {
   Q2_0: 41,
   BF16: 32,
 };
+
+/** The targets that llama-quantize has, too. */
+export const nativeTargets = ggufTargets.filter((to) => Object.hasOwn(fileTypes, to));
 
 export interface NativeOptions {
   pure?: boolean;

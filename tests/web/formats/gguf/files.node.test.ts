@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
-import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/targets.js';
+import type { GgufTarget } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
 import { type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
 import { activationsOf, matrixFile, meansOf } from '../../support/importance.js';
-import { fileTypes, llamaQuantize, type NativeOptions, splitHeaders } from '../../support/llama.js';
+import { fileTypes, llamaQuantize, type NativeOptions, nativeTargets, splitHeaders } from '../../support/llama.js';
 import { expectBytes } from '../../support/models.js';
 import { needNative } from '../../support/native.js';
 import { expectSameFile, native } from '../../support/native-files.js';
@@ -21,7 +21,7 @@ needNative();
 /** Fails unless quantizeModel makes the same files. */
 async function expectNative(
   file: Uint8Array<ArrayBuffer>,
-  targets: readonly GgufTarget[] = ggufTargets,
+  targets: readonly GgufTarget[] = nativeTargets,
   options: Omit<QuantizeModelOptions, 'to'> = {},
   nativeOptions: NativeOptions = {},
 ): Promise<void> {
@@ -63,7 +63,7 @@ describe('a GGUF file', () => {
 
   it('becomes it without the mixture, and with rules', async () => {
     const file = tinyLlama({ layers: 3, feedForward: 288 });
-    await expectNative(file, ggufTargets, { pure: true }, { pure: true });
+    await expectNative(file, nativeTargets, { pure: true }, { pure: true });
     const rules = [
       { match: /ffn_up/, to: 'MXFP4' },
       { match: /ffn/, to: 'Q3_K' },
@@ -73,7 +73,7 @@ describe('a GGUF file', () => {
     await expectNative(file, ['Q8_0', 'Q4_K_M'], { rules }, { overrides });
   });
 
-  it.each<GgufTarget>(ggufTargets.filter((to) => !to.startsWith('F')))(
+  it.each<GgufTarget>(nativeTargets.filter((to) => !to.startsWith('F')))(
     'in %s becomes what llama-quantize makes of it',
     async (from) => {
       const floats = tinyLlama({ source: 'F32', layers: 1, rows: 5 });
@@ -87,6 +87,30 @@ describe('a GGUF file', () => {
       await expectNative(file, ['Q8_0', 'Q5_1', 'Q3_K_M', 'Q6_K', 'F16', 'BF16', 'F32'], requantize, requantize);
     },
   );
+});
+
+describe('MXFP4, which llama-quantize has for experts alone', () => {
+  /** Its types as --tensor-type states them: 6 bits for the output, or 8 where rows are short, and MXFP4 for the rest. */
+  const stated = (output: string, rest: string) =>
+    [
+      [output, ggmlType('Q6_K').id],
+      [rest, ggmlType('MXFP4').id],
+    ] as const;
+
+  it.each<[what: string, options: TinyOptions]>([
+    ['F16 weights', { rows: 33 }],
+    ['tied embeddings of BF16', { tied: true, source: 'BF16' }],
+    ['rows of 288, 64 and 256', { embedding: 288, feedForward: 256, attention: 64, source: 'F32' }],
+    ['experts', { experts: 4, layers: 3 }],
+  ])('is what llama-quantize makes of %s if each type is stated', async (_what, options) => {
+    const file = tinyLlama(options);
+    const overrides = stated(options.tied === true ? 'token_embd' : '^output\\.weight', 'weight');
+    const expected = native(file, 'MXFP4_MOE', { overrides });
+    const result = await quantizeModel(file, { to: 'MXFP4', workers: 0 });
+    expectSameFile(await result.bytes(), expected, 'MXFP4');
+    const { tensors } = await readGguf(await openSource(expected));
+    expect(tensors.some(({ name, dtype }) => name === 'blk.0.attn_q.weight' && dtype === 'MXFP4')).toBe(true);
+  });
 });
 
 describe('a split GGUF file', () => {

@@ -6,7 +6,7 @@ import { load } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
-import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/targets.js';
+import type { GgufTarget } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
 import { planModel, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
 import {
@@ -18,7 +18,7 @@ import {
   oldMatrixFile,
   oldTail,
 } from '../../support/importance.js';
-import { fileTypes, llamaQuantize } from '../../support/llama.js';
+import { fileTypes, llamaQuantize, nativeTargets } from '../../support/llama.js';
 import { needNative } from '../../support/native.js';
 import { expectNative, expectSameFile, native } from '../../support/native-files.js';
 import { expectRecorded, isSlowFile } from '../../support/slow-native.js';
@@ -27,7 +27,7 @@ import { ggufFile, type TinyOptions, tinyLlama } from '../../support/tiny-llama.
 
 needNative();
 
-const all = ggufTargets.filter((to) => !['F32', 'F16', 'BF16'].includes(to));
+const all = nativeTargets.filter((to) => !['F32', 'F16', 'BF16'].includes(to));
 /** Those whose mixtures look at layers, or at the matrix. */
 const mixed: readonly GgufTarget[] = ['Q4_0', 'Q5_0', 'Q2_K_S', 'Q3_K_M', 'Q4_K_M', 'IQ4_NL', 'IQ4_XS', 'MXFP4_MOE'];
 /** Those of points on a grid, which take a matrix or have other mixtures with one. */

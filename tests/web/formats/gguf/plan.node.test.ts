@@ -8,16 +8,22 @@ import { describe, expect, it } from 'vitest';
 import type { ByteSource } from '../../../../web/src/files/bytes.js';
 import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
-import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/targets.js';
+import type { GgufTarget } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlType, ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
-import { fileTypes, llamaQuantize, type NativeOptions, ggmlTypes as nativeTypes } from '../../support/llama.js';
+import {
+  fileTypes,
+  llamaQuantize,
+  type NativeOptions,
+  nativeTargets,
+  ggmlTypes as nativeTypes,
+} from '../../support/llama.js';
 import { needNative } from '../../support/native.js';
 import { type FlatPlan, type GgufOptions, planGguf } from '../../support/plans.js';
 import { everyPair, ggufFile, type Pair, type Stored, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
 
 needNative();
 
-const quantized = ggufTargets.filter((to) => !['F32', 'F16', 'BF16'].includes(to));
+const quantized = nativeTargets.filter((to) => !['F32', 'F16', 'BF16'].includes(to));
 
 const read = async (file: Uint8Array) => readGguf(await openSource(file));
 
@@ -42,7 +48,7 @@ async function differences(plan: FlatPlan, file: Uint8Array): Promise<string[]> 
 /** Holds the header, the places of the tensors and the size of plans to what llama-quantize writes. */
 async function expectNative(
   file: Uint8Array,
-  targets: readonly GgufTarget[] = ggufTargets,
+  targets: readonly GgufTarget[] = nativeTargets,
   options: GgufOptions = {},
   nativeOptions: NativeOptions = {},
 ): Promise<void> {
@@ -198,9 +204,9 @@ describe('a GGUF plan beside llama-quantize', () => {
 
   it('equals it without the mixture', async () => {
     const pure = { pure: true };
-    await expectNative(tinyLlama({ layers: 9 }), ggufTargets, pure, pure);
+    await expectNative(tinyLlama({ layers: 9 }), nativeTargets, pure, pure);
     const odd = tinyLlama({ tied: true, embedding: 288, feedForward: 48, attention: 128 });
-    await expectNative(odd, ggufTargets, pure, pure);
+    await expectNative(odd, nativeTargets, pure, pure);
   });
 
   it.each<[what: string, rules: readonly (readonly [RegExp, string])[], pure?: boolean]>([
@@ -246,7 +252,7 @@ describe('a GGUF plan beside llama-quantize', () => {
 
   it.each(['Q8_0', 'Q4_K_M', 'Q5_0', 'Q2_K', 'Q3_K_L', 'IQ4_NL', 'BF16'])('equals it on a file in %s', async (from) => {
     const file = native(tinyLlama({ layers: 9, source: 'F32', feedForward: 288 }), from);
-    await expectNative(file, ggufTargets, { requantize: true }, { requantize: true });
+    await expectNative(file, nativeTargets, { requantize: true }, { requantize: true });
     // Targets of floats take quantized tensors without `requantize`.
     const header = await read(file);
     const planned = planGguf(header, 'F32');

@@ -10,7 +10,7 @@ export type TargetType = CastType | BlockType;
 
 /**
  * File types of llama-quantize, each with its number (llama_ftype) and the type of most tensors. `fitted` marks the types of mixtures that are
- * fitted to a size. Others are for models trained with few values or for experts, with errors too large elsewhere, or of points on a grid,
+ * fitted to a size. MXFP4 is a mixture that llama-quantize lacks: llama.cpp has one number for both of that type. Others are for models trained with few values or for experts, with errors too large elsewhere, or of points on a grid,
  * most of which require an importance matrix.
  */
 export const fileTypes = {
@@ -42,6 +42,7 @@ export const fileTypes = {
   IQ4_NL: { id: 25, base: 'IQ4_NL', fitted: true },
   IQ4_XS: { id: 30, base: 'IQ4_XS', fitted: true },
   MXFP4_MOE: { id: 38, base: 'MXFP4' },
+  MXFP4: { id: 38, base: 'MXFP4' },
   TQ1_0: { id: 36, base: 'TQ1_0' },
   TQ2_0: { id: 37, base: 'TQ2_0' },
   Q1_0: { id: 40, base: 'Q1_0' },
@@ -85,6 +86,7 @@ const abouts: Readonly<Partial<Record<FileType, string>>> = {
   IQ4_NL: '4.5 bits, uneven levels',
   IQ4_XS: '4.3 bits, uneven levels',
   MXFP4_MOE: 'experts at 4.3 bits, the rest at 8.5',
+  MXFP4: '4.3 bits, scales that are powers of two',
   TQ1_0: '1.7 bits, for models trained with three values',
   TQ2_0: '2.1 bits, for models trained with three values',
   Q1_0: '1.1 bits, for models trained with two values',
