@@ -2,6 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
+import { aboutHtml, aboutPages } from './web/demo/about/build.mjs';
 import { guideHtml, guidePages } from './web/demo/guide/build.mjs';
 import { noticesText } from './web/demo/shared/notices.mjs';
 import { offlineWorker } from './web/demo/shared/offline.mjs';
@@ -25,30 +26,32 @@ const shell: Plugin = {
   transformIndexHtml: { order: 'pre', handler: (html, { filename }) => withShell(html, pathOf(filename), address) },
 };
 
-/** The guide's pages: HTML files that exist during the build only. */
-function guide(): Plugin {
-  const pages = guidePages();
-  const pageOf = (id: string) => pages.find(({ name }) => id === pageFile(name));
-  return {
-    name: 'guide',
-    enforce: 'pre',
-    resolveId: (id) => (pageOf(id) === undefined ? undefined : id),
-    load(id) {
-      const page = pageOf(id);
-      return page && guideHtml(page, pages);
-    },
-    configureServer(server) {
-      server.middlewares.use(async (request, response, next) => {
-        const path = request.url?.replace(/[?#].*/, '') ?? '';
-        const page = path.startsWith('/guide/') ? pageOf(`${site}${path}index.html`) : undefined;
-        if (page === undefined) return next();
-        response.setHeader('Content-Type', 'text/html; charset=utf-8');
-        response.end(await server.transformIndexHtml(`${path}index.html`, guideHtml(page, pages)));
-      });
-    },
-  };
+/** Pages without a file of their own, by their paths below the root of the site. */
+function madePages(): ReadonlyMap<string, () => string> {
+  const guide = guidePages();
+  return new Map([
+    ...guide.map((page) => [`guide/${page.name && `${page.name}/`}`, () => guideHtml(page, guide)] as const),
+    ...aboutPages.map((page) => [`${page.name}/`, () => aboutHtml(page)] as const),
+  ]);
 }
-const pageFile = (name: string) => `${site}/guide/${name === '' ? '' : `${name}/`}index.html`;
+const made = madePages();
+
+/** HTML files that exist during the build only. */
+const pages: Plugin = {
+  name: 'pages',
+  enforce: 'pre',
+  resolveId: (id) => (id.endsWith('.html') && made.has(pathOf(id)) ? id : undefined),
+  load: (id) => (id.endsWith('.html') ? made.get(pathOf(id))?.() : undefined),
+  configureServer(server) {
+    server.middlewares.use(async (request, response, next) => {
+      const path = request.url?.replace(/[?#].*/, '') ?? '';
+      const page = made.get(path.slice(1));
+      if (page === undefined) return next();
+      response.setHeader('Content-Type', 'text/html; charset=utf-8');
+      response.end(await server.transformIndexHtml(`${path}index.html`, page()));
+    });
+  },
+};
 
 /** Puts styles before scripts: nothing is seen without the former, and a slow connection brings what is asked for first. */
 const stylesFirst: Plugin = {
@@ -105,7 +108,7 @@ export default defineConfig({
       { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
     ],
   },
-  plugins: [guide(), shell, stylesFirst, notices, offline, withoutPolicy],
+  plugins: [pages, shell, stylesFirst, notices, offline, withoutPolicy],
   worker: { format: 'es' },
   build: {
     outDir: file('./build/demo'),
@@ -114,10 +117,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: {
-      input: [
-        ...['', 'model/', 'numbers/', 'speed/'].map((page) => `${site}/${page}index.html`),
-        ...guidePages().map(({ name }) => pageFile(name)),
-      ],
+      input: ['', 'model/', 'numbers/', 'speed/', ...made.keys()].map((page) => `${site}/${page}index.html`),
       output: {
         // Small modules that pages need at once would else share a file with the library, which pages load later.
         codeSplitting: {

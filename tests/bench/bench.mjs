@@ -202,7 +202,7 @@ function linearTableOf(results) {
 }
 
 /** The page of the guide with all tables, each between two marker comments. README.md has the best of their rows. */
-const guide = join(root, 'web/demo/guide/12-limits.md');
+const guide = join(root, 'web/demo/guide/14-measured-speed.md');
 
 /** Puts a table between the markers of a page. */
 function putTable(path, name, table) {

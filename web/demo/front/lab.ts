@@ -1,6 +1,6 @@
 import { byId, html, onResize, setText, svg } from '../shared/dom.js';
+import { sizeOf } from '../shared/figures/figure.js';
 import { formatBytes, formatShare } from '../shared/format.js';
-import { sizeOf } from './figure.js';
 import { writeLink } from './link.js';
 import { plainStorage, type Storage, widths } from './network.js';
 import { keyOf, type State } from './state.js';

@@ -1,5 +1,5 @@
-import type { Scalepoint } from 'scalepoint';
 import { classes } from '../shared/digits.mjs';
+import { type FigureState, initialFigures } from '../shared/figures/state.js';
 import { plainStorage, type Storage } from './network.js';
 import { recorded } from './recorded.js';
 
@@ -14,9 +14,7 @@ export interface DigitReadings {
 }
 
 /** Everything that the page shows. */
-export interface State {
-  /** Undefined until it is loaded. */
-  readonly core: Scalepoint | undefined;
+export interface State extends FigureState {
   /** True if the core or the weights could not be loaded. The page then shows recorded readings only. */
   readonly failed: boolean;
   /** Number of test digits drawn so far. */
@@ -33,13 +31,6 @@ export interface State {
   readonly pointed: number | undefined;
   /** The controls of the second look at the network. */
   readonly lab: Storage;
-  // Values that the visitor drags in the figures.
-  readonly number: number;
-  readonly scale: number;
-  readonly outlier: number;
-  readonly clips: boolean;
-  readonly group: number;
-  readonly bend: number;
 }
 
 export const keyOf = ({ bits, granularity, range, codes }: Storage) =>
@@ -58,7 +49,7 @@ export function recordedReadings(): ReadonlyMap<string, DigitReadings> {
 }
 
 export const initialState: State = {
-  core: undefined,
+  ...initialFigures,
   failed: false,
   digits: 0,
   shown: 240,
@@ -67,10 +58,4 @@ export const initialState: State = {
   drawn: new Map(),
   pointed: undefined,
   lab: { bits: 2, granularity: 'tensor', range: 'min-max', codes: 'even' },
-  number: 0.62,
-  scale: 0.6,
-  outlier: 12,
-  clips: false,
-  group: 0,
-  bend: 0,
 };

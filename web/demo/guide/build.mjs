@@ -139,13 +139,13 @@ const wholeCode = 24;
  * @param {string} href @param {string} up the way to the guide's first page
  */
 function siteLink(href, up) {
-  const [, name, rest] = /^\d\d-([a-z-]+)\.md(#.*)?$/.exec(href) ?? [];
+  const [, name, rest] = /^(?:web\/demo\/guide\/)?\d\d-([a-z-]+)\.md(#.*)?$/.exec(href) ?? [];
   if (name === undefined) return href;
   return `${name === 'index' ? up || './' : `${up}${name}/`}${rest ?? ''}`;
 }
 
 /** Markdown as HTML. @param {string} markdown @param {string} up the way to the guide's first page */
-function bodyOf(markdown, up) {
+export function bodyOf(markdown, up) {
   const marked = new Marked({
     walkTokens(token) {
       if (token.type === 'link') token.href = siteLink(token.href, up);
@@ -223,10 +223,12 @@ export function guideHtml(page, pages) {
   </head>
   <body>
     <div class="guide">
-      <a class="to-contents" href="#contents">All pages of the guide</a>
-      <nav class="contents" id="contents" aria-label="Guide">
-        <p>Guide</p>
-        ${contents}
+      <nav class="contents" aria-label="Guide">
+        <p class="contents-title">Guide</p>
+        <details id="contents">
+          <summary>Pages of the guide</summary>
+          ${contents}
+        </details>
       </nav>
       <main class="prose${page.html === undefined ? '' : ' reference'}" id="main" tabindex="-1">
 ${body}

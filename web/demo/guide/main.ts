@@ -1,4 +1,5 @@
 import { copy } from '../shared/copy.js';
+import { byId } from '../shared/dom.js';
 import { startSite } from '../shared/site.js';
 
 /** Makes the buttons beside code copy it. */
@@ -12,5 +13,17 @@ function startCopying(): void {
   }
 }
 
+/** Opens the list of pages where it has a column of its own. Only a few browsers show what is in a closed one by a style. */
+function startContents(): void {
+  const contents = byId('contents', HTMLDetailsElement);
+  const wide = matchMedia('(min-width: 52.01rem)');
+  const show = () => {
+    contents.open = wide.matches;
+  };
+  wide.addEventListener('change', show);
+  show();
+}
+
 startSite();
+startContents();
 startCopying();

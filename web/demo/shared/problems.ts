@@ -17,8 +17,10 @@ const shown = new Map<ProblemSlot, string>();
 
 /** Facts for a report about a problem. It names only the files that the message names. */
 function detailsOf({ title, text }: PageProblem): string {
-  const [version, tier] = ['about-version', 'about-tier'].map((id) => byId(id, HTMLElement).textContent);
-  return `${title}\n${text}\n\nScalepoint ${version}${tier}\n${navigator.userAgent}\n`;
+  const [version, build, tier] = ['version', 'build', 'tier'].map(
+    (part) => byId(`about-${part}`, HTMLElement).textContent,
+  );
+  return `${title}\n${text}\n\nScalepoint ${version}, build ${build}${tier}\n${navigator.userAgent}\n`;
 }
 
 /** Shows a problem in its slot, or clears the slot. Showing the same problem again changes nothing, so it is announced once. */

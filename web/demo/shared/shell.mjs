@@ -3,7 +3,15 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { withInstall } from './install.mjs';
 
-const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
+/** @typedef {{ version: string, repository?: string | { url: string }, bugs?: string | { url: string } }} Manifest */
+
+const file = (/** @type {string} */ path) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8');
+
+/** @type {Manifest} */
+const manifest = JSON.parse(file('package.json'));
+
+/** The build of the core as hexadecimal digits, as `buildId` has it: a hash of its sources and compiler. */
+const build = Number(/export const buildId = (\d+);/.exec(file('web/src/core/core.mjs'))?.[1]).toString(16);
 
 /** @typedef {{ path: string, label: string, short?: string }} Entry */
 
@@ -96,10 +104,27 @@ const header = (root, path) => `
       </label>
     </header>`;
 
+/**
+ * Links to the sources and to their issues, as HTML. Empty while the manifest names no repository.
+ * @param {Pick<Manifest, 'repository' | 'bugs'>} manifest
+ */
+export function sourceLinks({ repository, bugs }) {
+  const addressOf = (/** @type {string | { url: string } | undefined} */ given) =>
+    typeof given === 'string' ? given : given?.url;
+  const sources = addressOf(repository)
+    ?.replace(/^github:/, 'https://github.com/')
+    .replace(/^git\+/, '')
+    .replace(/\.git$/, '');
+  if (sources === undefined || !sources.startsWith('https://')) return '';
+  const issues = addressOf(bugs) ?? `${sources}/issues`;
+  return ` · <a href="${sources}">Sources</a> · <a href="${issues}">Issues</a>`;
+}
+
 /** @param {string} root */
 const footer = (root) => `
     <footer class="foot">
-      <p>Scalepoint <span id="about-version">${version}</span><span id="about-tier"></span> · MIT license (<a href="${root}notices.txt">and others</a>) · <a href="${root}guide/">Guide</a> · <a href="${root}guide/limits/">Limits</a> · <a href="${root}speed/">Speed in this browser</a></p>
+      <p>Scalepoint <span id="about-version">${manifest.version}</span>, build <span id="about-build">${build}</span><span id="about-tier"></span></p>
+      <p><a href="${root}license/">MIT license</a> · <a href="${root}changelog/">Changelog</a> · <a href="${root}guide/">Guide</a> · <a href="${root}guide/limits/">Limits</a> · <a href="${root}speed/">Speed in this browser</a>${sourceLinks(manifest)}</p>
       <p>Everything is computed in this browser, and no file or number leaves it. <span id="about-offline"></span></p>
     </footer>
     <p class="hidden" id="live" role="status"></p>

@@ -1,4 +1,5 @@
 import type { Scalepoint } from 'scalepoint';
+import { simd as hasSimd } from 'wasm-feature-detect';
 import { byId, setText } from './dom.js';
 import { watchScrollBoxes } from './scroll.js';
 import { startTheme } from './theme.js';
@@ -23,6 +24,7 @@ async function prepareOffline(): Promise<void> {
 /** Sets up the common parts of all pages: the theme, boxes that scroll, the link to the content, offline visits. */
 export function startSite(): void {
   startTheme();
+  void hasSimd().then(showTier);
   watchScrollBoxes(document);
   byId('skip', HTMLAnchorElement).addEventListener('click', (event) => {
     // The hash of the address holds the settings, so the link must not change it.
@@ -32,14 +34,20 @@ export function startSite(): void {
   if (navigator.serviceWorker !== undefined) setTimeout(() => void prepareOffline(), offlineDelay);
 }
 
+/** Names the tier that this browser takes in the footer. */
+function showTier(simd: boolean): void {
+  setText(
+    byId('about-tier', HTMLElement),
+    simd ? ', SIMD core' : ', scalar core, as this browser has no WebAssembly SIMD',
+  );
+}
+
 /** Facts about the core in the footer. */
 export type CoreFacts = Pick<Scalepoint, 'version' | 'simd' | 'buildId'>;
 
-/** Names the version and the build of the core in the footer. */
+/** Names the version, the build and the tier of the loaded core in the footer. */
 export function showCore({ version, simd, buildId }: CoreFacts): void {
   setText(byId('about-version', HTMLElement), version);
-  setText(
-    byId('about-tier', HTMLElement),
-    ` (build ${buildId.toString(16)}), ${simd ? 'SIMD core' : 'scalar core, as this browser has no WebAssembly SIMD'}`,
-  );
+  setText(byId('about-build', HTMLElement), buildId.toString(16));
+  showTier(simd);
 }

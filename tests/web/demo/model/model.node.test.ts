@@ -444,7 +444,7 @@ it('opens a file that is pasted, and copies what a report about a problem needs'
   await planned();
   expect(await page.isVisible('#problems .problem')).toBe(false);
   // The footer says what computes, once something was computed.
-  await expect.poll(() => page.textContent('#about-tier')).toMatch(/build [0-9a-f]+.*SIMD core/);
+  await expect.poll(() => page.textContent('.foot')).toMatch(/build [0-9a-f]+, SIMD core/);
 });
 
 it('does everything by keyboard alone, with the focus visible', async () => {

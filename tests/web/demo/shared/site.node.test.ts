@@ -2,12 +2,17 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { serve } from '../../../../scripts/serve.mjs';
+import { aboutPages } from '../../../../web/demo/about/build.mjs';
 import { guidePages } from '../../../../web/demo/guide/build.mjs';
-import { siteAddress, withShell } from '../../../../web/demo/shared/shell.mjs';
+import { siteAddress, sourceLinks, withShell } from '../../../../web/demo/shared/shell.mjs';
 import { path, startSite } from '../site.js';
 
 const site = startSite();
-const pages = ['', 'model/', 'numbers/', 'speed/', ...guidePages().map(({ name }) => `guide/${name && `${name}/`}`)];
+const pages = [
+  ...['', 'model/', 'numbers/', 'speed/'],
+  ...guidePages().map(({ name }) => `guide/${name && `${name}/`}`),
+  ...aboutPages.map(({ name }) => `${name}/`),
+];
 
 it('gives each page a title, a description and a strict policy of its own', () => {
   const heads = pages.map((page) => readFileSync(path(`build/demo/${page}index.html`), 'utf8'));
@@ -51,6 +56,19 @@ it('gives preview pictures absolute addresses if the address of the site is know
   } finally {
     if (before === undefined) delete process.env.SCALEPOINT_SITE;
     else process.env.SCALEPOINT_SITE = before;
+  }
+});
+
+it('names build, tier, license and changelog on every page, and sources once there are some', async () => {
+  const page = await site.open('license/');
+  await expect.poll(() => page.textContent('.foot')).toMatch(/Scalepoint \d+\.\d+\.\d+, build [0-9a-f]+, SIMD core/);
+  expect(await page.textContent('main')).toContain('WITHOUT WARRANTY OF ANY KIND');
+  await page.click('.foot a:has-text("Changelog")');
+  await expect.poll(() => page.textContent('h1')).toBe('Changelog');
+  expect(sourceLinks({})).toBe('');
+  for (const repository of ['github:a/b', { url: 'git+https://github.com/a/b.git' }]) {
+    expect(sourceLinks({ repository })).toContain('"https://github.com/a/b">Sources');
+    expect(sourceLinks({ repository })).toContain('"https://github.com/a/b/issues">Issues');
   }
 });
 

@@ -1,9 +1,9 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, onResize, setText, svg } from '../shared/dom.js';
-import { formatDecibels } from '../shared/format.js';
+import { byId, onResize, setText, svg } from '../dom.js';
+import { formatDecibels } from '../format.js';
 import { bell } from './bell.js';
 import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
-import type { State } from './state.js';
+import type { FigureState } from './state.js';
 
 /** Numbers that share the largest magnitude, by which the codes are multiplied. */
 const blockSize = 64;
@@ -28,7 +28,7 @@ function levelsOf(nf4: Float32Array, bend: number): Float32Array {
 }
 
 /** Sixteen levels over a bell, from even ones to more where more numbers are. */
-export function startCodes(set: (change: Partial<State>) => void, current: () => State) {
+export function startCodes(set: (change: Partial<FigureState>) => void, current: () => FigureState) {
   const figure = figureIn('fig-codes');
   let size = sizeOf(figure);
   let nf4: Float32Array | undefined;
@@ -54,7 +54,7 @@ export function startCodes(set: (change: Partial<State>) => void, current: () =>
     return `${where}: ${formatDecibels(core.compare(bell, q).sqnrDb)} with the same 4 bits.`;
   };
 
-  const draw = ({ core, bend }: State) => {
+  const draw = ({ core, bend }: FigureState) => {
     size = sizeOf(figure);
     // Ask the core for NF4 once.
     if (core !== undefined && nf4 === undefined) {
@@ -83,7 +83,7 @@ export function startCodes(set: (change: Partial<State>) => void, current: () =>
     setText(byId('fig-codes-words', HTMLElement), words);
   };
   onResize(figure, () => draw(current()));
-  return (state: State, before: State | undefined) => {
+  return (state: FigureState, before: FigureState | undefined) => {
     if (state.bend !== before?.bend || state.core !== before.core) draw(state);
   };
 }

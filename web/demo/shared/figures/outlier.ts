@@ -1,8 +1,8 @@
-import { byId, onResize, setText, svg } from '../shared/dom.js';
-import { formatDecibels, formatLabel, formatMany } from '../shared/format.js';
+import { byId, onResize, setText, svg } from '../dom.js';
+import { formatDecibels, formatLabel, formatMany } from '../format.js';
 import { bell, reach } from './bell.js';
 import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
-import type { State } from './state.js';
+import type { FigureState } from './state.js';
 
 const [low, high] = [-6, 42];
 /** Numbers of the bell and one that is far out. */
@@ -10,7 +10,7 @@ const numbers = new Float32Array(bell.length + 1);
 numbers.set(bell);
 
 /** One number far out, and its effect on the levels of all others. */
-export function startOutlier(set: (change: Partial<State>) => void, current: () => State) {
+export function startOutlier(set: (change: Partial<FigureState>) => void, current: () => FigureState) {
   const figure = figureIn('fig-outlier');
   const clip = byId('clip', HTMLInputElement);
   let size = sizeOf(figure);
@@ -30,7 +30,7 @@ export function startOutlier(set: (change: Partial<State>) => void, current: () 
   figure.append(bars, moving, handle.node);
   const heights = histogram(bell, -reach, reach, 40);
 
-  const draw = ({ core, outlier, clips }: State) => {
+  const draw = ({ core, outlier, clips }: FigureState) => {
     size = sizeOf(figure);
     const ground = size.height - 26;
     bars.setAttribute(
@@ -64,7 +64,7 @@ export function startOutlier(set: (change: Partial<State>) => void, current: () 
     setText(byId('fig-outlier-words', HTMLElement), words);
   };
   onResize(figure, () => draw(current()));
-  return (state: State, before: State | undefined) => {
+  return (state: FigureState, before: FigureState | undefined) => {
     const { outlier, core, clips } = state;
     if (outlier !== before?.outlier || core !== before.core || clips !== before.clips) draw(state);
   };

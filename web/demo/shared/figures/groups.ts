@@ -1,9 +1,9 @@
 import type { QuantizeOptions } from 'scalepoint';
-import { byId, onResize, onTheme, setText, svg } from '../shared/dom.js';
-import { formatDecibels, formatReal } from '../shared/format.js';
-import { generate } from '../shared/generate.js';
+import { byId, onResize, onTheme, setText, svg } from '../dom.js';
+import { formatDecibels, formatReal } from '../format.js';
+import { generate } from '../generate.js';
 import { figureIn, makeHandle, sizeOf } from './figure.js';
-import type { State } from './state.js';
+import type { FigureState } from './state.js';
 
 const rows = 16;
 const columns = 64;
@@ -45,7 +45,7 @@ function paint(canvas: HTMLCanvasElement, restored: Float32Array | undefined): v
 }
 
 /** A matrix that lights up where numbers are lost. The visitor drags the edge of a group. */
-export function startGroups(set: (change: Partial<State>) => void, current: () => State) {
+export function startGroups(set: (change: Partial<FigureState>) => void, current: () => FigureState) {
   const figure = figureIn('fig-groups');
   const canvas = byId('groups-picture', HTMLCanvasElement);
   let size = sizeOf(figure);
@@ -71,7 +71,7 @@ export function startGroups(set: (change: Partial<State>) => void, current: () =
   const edge = svg('line', { class: 'edge' });
   figure.append(lines, edge, handle.node);
 
-  const draw = ({ core, group }: State) => {
+  const draw = ({ core, group }: FigureState) => {
     size = sizeOf(figure);
     canvas.style.width = `${room()}px`;
     const one = sizes[group] ?? 'tensor';
@@ -104,7 +104,7 @@ export function startGroups(set: (change: Partial<State>) => void, current: () =
   };
   onResize(figure, () => draw(current()));
   onTheme(figure, () => draw(current()));
-  return (state: State, before: State | undefined) => {
+  return (state: FigureState, before: FigureState | undefined) => {
     if (state.group !== before?.group || state.core !== before.core) draw(state);
   };
 }

@@ -1,9 +1,9 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, onResize, setText, svg } from '../shared/dom.js';
-import { formatDecibels, formatLabel, formatShare } from '../shared/format.js';
+import { byId, onResize, setText, svg } from '../dom.js';
+import { formatDecibels, formatLabel, formatShare } from '../format.js';
 import { bell, reach } from './bell.js';
 import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
-import type { State } from './state.js';
+import type { FigureState } from './state.js';
 
 /** The largest code of 4 bits. */
 const qmax = 7;
@@ -33,7 +33,7 @@ function clippedNodes(scale: number, at: (value: number) => number, ground: numb
 }
 
 /** Levels over a histogram. The visitor drags the outermost level, and with it the scale. */
-export function startScale(set: (change: Partial<State>) => void, current: () => State) {
+export function startScale(set: (change: Partial<FigureState>) => void, current: () => FigureState) {
   const figure = figureIn('fig-scale');
   let size = sizeOf(figure);
   const at = (value: number) => size.width / 2 + (value / span) * (size.width / 2 - 16);
@@ -53,7 +53,7 @@ export function startScale(set: (change: Partial<State>) => void, current: () =>
   let curve: readonly { scale: number; sqnr: number }[] = [];
   const heights = histogram(bell, -span, span, 80);
 
-  const draw = ({ core, scale }: State) => {
+  const draw = ({ core, scale }: FigureState) => {
     size = sizeOf(figure);
     // Draw the histogram and the levels over it.
     const ground = size.height - 96;
@@ -90,7 +90,7 @@ export function startScale(set: (change: Partial<State>) => void, current: () =>
     setText(byId('fig-scale-words', HTMLElement), `${words}.`);
   };
   onResize(figure, () => draw(current()));
-  return (state: State, before: State | undefined) => {
+  return (state: FigureState, before: FigureState | undefined) => {
     if (state.scale !== before?.scale || state.core !== before.core) draw(state);
   };
 }

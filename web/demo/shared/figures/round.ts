@@ -1,7 +1,7 @@
-import { byId, onResize, setText, svg } from '../shared/dom.js';
-import { formatLabel } from '../shared/format.js';
+import { byId, onResize, setText, svg } from '../dom.js';
+import { formatLabel } from '../format.js';
 import { figureIn, makeHandle, sizeOf } from './figure.js';
-import type { State } from './state.js';
+import type { FigureState } from './state.js';
 
 /** Codes of 3 bits. */
 const codes = [-4, -3, -2, -1, 0, 1, 2, 3];
@@ -38,7 +38,7 @@ function stillNodes({ width, height }: { width: number; height: number }, at: (v
 }
 
 /** A number, its nearest level, and the error that depends on where it is. */
-export function startRound(set: (change: Partial<State>) => void, current: () => State) {
+export function startRound(set: (change: Partial<FigureState>) => void, current: () => FigureState) {
   const figure = figureIn('fig-round');
   let size = sizeOf(figure);
   const at = (value: number) => 16 + ((value - low) / (high - low)) * (size.width - 32);
@@ -64,7 +64,7 @@ export function startRound(set: (change: Partial<State>) => void, current: () =>
     draw(current());
   });
 
-  const draw = ({ number }: State) => {
+  const draw = ({ number }: FigureState) => {
     // Round.
     const { code, value } = restored(number);
     const error = value - number;
@@ -87,7 +87,7 @@ export function startRound(set: (change: Partial<State>) => void, current: () =>
     setText(byId('fig-round-words', HTMLElement), `${words}. Error ${formatLabel(Math.abs(error), 2)}.`);
   };
   drawStill();
-  return (state: State, before: State | undefined) => {
+  return (state: FigureState, before: FigureState | undefined) => {
     if (state.number !== before?.number) draw(state);
   };
 }

@@ -1,4 +1,4 @@
-import { generate } from '../shared/generate.js';
+import { generate } from '../generate.js';
 
 /** Bell-shaped numbers for the figures, like the weights of most layers. */
 export const bell = generate({ distribution: 'normal', size: 2048, seed: 5, rowsDiffer: false });

@@ -1,4 +1,4 @@
-import { byId, svg } from '../shared/dom.js';
+import { byId, svg } from '../dom.js';
 
 /** Something in a figure that is dragged along the horizontal axis, by pointer or keyboard. */
 export interface Handle {

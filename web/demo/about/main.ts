@@ -1,0 +1,3 @@
+import { startSite } from '../shared/site.js';
+
+startSite();

@@ -1,0 +1,32 @@
+import type { Scalepoint } from 'scalepoint';
+
+/** Values that the visitor drags in the figures, and the core that computes them. */
+export interface FigureState {
+  /** Undefined until it is loaded. */
+  readonly core: Scalepoint | undefined;
+  readonly number: number;
+  readonly scale: number;
+  readonly outlier: number;
+  readonly clips: boolean;
+  readonly group: number;
+  readonly bend: number;
+}
+
+export const initialFigures: FigureState = {
+  core: undefined,
+  number: 0.62,
+  scale: 0.6,
+  outlier: 12,
+  clips: false,
+  group: 0,
+  bend: 0,
+};
+
+/** Draws a part of the page if what it shows has changed. */
+export type DrawPart<State> = (state: State, before: State | undefined) => void;
+
+/** Sets up a figure, and returns how it is drawn. */
+export type StartFigure = (
+  set: (change: Partial<FigureState>) => void,
+  current: () => FigureState,
+) => DrawPart<FigureState>;
