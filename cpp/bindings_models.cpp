@@ -418,6 +418,11 @@ Status scan_part(const SearchSpec& spec, const SearchPart& part, const uint32_t*
                                {queries, count * query_bytes(spec)}, {best, count});
 }
 
+/// Offers `count` vectors that other lists hold, with their scored values.
+void merge_best(const float* scores, const uint32_t* indices, size_t count, BestList* best) {
+  scalepoint::merge_best({scores, count}, {indices, count}, *best);
+}
+
 /// Sorts a list, and turns its entries into scores.
 void finish_best(const SearchSpec& spec, const std::byte* query, BestList& best) {
   scalepoint::finish_best(spec, *reinterpret_cast<const SearchQuery*>(query), best);

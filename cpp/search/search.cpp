@@ -388,6 +388,15 @@ Status scan_part(const SearchSpec& spec, const SearchPart& part, std::span<const
   return Status::kOk;
 }
 
+void merge_best(std::span<const float> scores, std::span<const uint32_t> indices, BestList& best) noexcept {
+  for (size_t i = 0; i < scores.size(); i++) {
+    if (best.size < best.k) push(best, scores[i], indices[i]);
+    else if (best.k > 0 && is_worse(best.scores[0], best.indices[0], scores[i], indices[i])) {
+      sift_down(best, best.size, 0, scores[i], indices[i]);
+    }
+  }
+}
+
 void finish_best(const SearchSpec& spec, const SearchQuery& query, BestList& best) noexcept {
   // The worst goes to the end, then the worst of the others.
   for (uint32_t size = best.size; size > 1; size--) {

@@ -105,6 +105,9 @@ void finish_center(std::span<const double> sums, double rows, std::span<float> c
 [[nodiscard]] Status scan_part(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, uint32_t first_index,
                                std::span<const std::byte> queries, std::span<BestList> best) noexcept;
 
+/// Offers vectors with their scored values to a list, in any order. Of equal values the list keeps those with the lowest indices.
+void merge_best(std::span<const float> scores, std::span<const uint32_t> indices, BestList& best) noexcept;
+
 /// Sorts a list, best first, and replaces scored values by scores.
 void finish_best(const SearchSpec& spec, const SearchQuery& query, BestList& best) noexcept;
 

@@ -402,6 +402,35 @@ TEST(search, equal_vectors_keep_their_order) {
   }
 }
 
+TEST(search, merged_lists_are_the_best_of_all) {
+  std::mt19937 random(9);
+  std::vector<float> scores(300);
+  std::vector<uint32_t> indices(scores.size()), order(scores.size());
+  // Few values, so that many are equal.
+  for (float& score : scores) score = static_cast<float>(random() % 20);
+  std::iota(indices.begin(), indices.end(), 0u);
+  std::shuffle(indices.begin(), indices.end(), random);
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return scores[a] > scores[b] || (scores[a] == scores[b] && indices[a] < indices[b]);
+  });
+  for (const uint32_t k : {0u, 1u, 10u, 299u, 300u, 400u}) {
+    std::vector<float> kept(k);
+    std::vector<uint32_t> kept_indices(k);
+    BestList best{kept.data(), kept_indices.data(), k, 0};
+    for (size_t start = 0; start < scores.size(); start += 75) {
+      merge_best(std::span(scores).subspan(start, 75), std::span(indices).subspan(start, 75), best);
+    }
+    const SearchQuery query{};
+    finish_best({8, 4, Metric::kDot}, query, best);
+    ASSERT_EQ(best.size, std::min<size_t>(k, scores.size()));
+    for (uint32_t i = 0; i < best.size; i++) {
+      EXPECT_EQ(kept[i], scores[order[i]]);
+      EXPECT_EQ(kept_indices[i], indices[order[i]]);
+    }
+  }
+}
+
 TEST(search, the_center_is_the_mean) {
   std::mt19937 random(8);
   for (const Metric metric : {Metric::kDot, Metric::kCosine}) {

@@ -46,6 +46,7 @@ export type { ArgumentState, Expected, Hint, OptionMention, OptionProblem } from
 export type { SearchedRange } from './core/range.js';
 export type { Tier, WasmModule, WasmSource } from './core/tier.js';
 export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
+export type { WorkerLike } from './core/worker-like.js';
 export { openIndex } from './instance/open-index.js';
 export { load, type Scalepoint } from './instance/scalepoint.js';
 export type { ActivationOptions, Importance, ImportanceFileOptions } from './layers/importance.js';

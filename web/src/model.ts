@@ -4,6 +4,7 @@
  */
 export { ScalepointError } from './core/errors.js';
 export type { Note } from './core/note.js';
+export type { WorkerLike } from './core/worker-like.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput } from './files/sinks.js';
 export type { Rule } from './formats/options.js';
@@ -47,4 +48,3 @@ export type { Tensor } from './model/stored-tensor.js';
 export type { VerifyReport } from './model/verify.js';
 export { type VerifyModelOptions, verifyModel } from './model/verify-model.js';
 export type { DataProgress, Progress } from './pipeline/progress.js';
-export type { WorkerLike } from './runner/worker-like.js';

@@ -6,6 +6,7 @@ import type { ModelPlan } from './model.js';
 
 export { filesBeside } from './conversions/huggingface/files.js';
 export { converters } from './conversions/registry.js';
+export { maxWorkers } from './core/check-workers.js';
 export { problemOf } from './core/errors.js';
 export { standsForInfinity } from './core/measure.js';
 export { didYouMean } from './core/nearest.js';
@@ -72,7 +73,6 @@ export type { ModelTotals } from './model/plan.js';
 export { withOptions } from './model/plan-model.js';
 export { isModelStart, modelStartBytes } from './model/recognize.js';
 export { checkFits, checkPlan } from './model/saved-plan.js';
-export { maxWorkers } from './model/work-options.js';
 export { writeSidecar } from './model/write-sidecar.js';
 
 /** The loss of a result of a given size. */

@@ -273,6 +273,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       prepareQuery: true,
       startBest: true,
       scanPart: true,
+      mergeBest: true,
       finishBest: true,
       storedRowBytes: true,
       storeRows: true,

@@ -1,6 +1,6 @@
 // Replaces web/src/runner/own-worker.ts in scalepoint/inline, where the worker is part of the code.
 import { nodeModule } from '../core/node.js';
-import type { WorkerLike } from '../runner/worker-like.js';
+import type { WorkerLike } from '../core/worker-like.js';
 import { worker } from './embedded.mjs';
 import { unpackEmbedded } from './unpack.js';
 

@@ -5,6 +5,7 @@ import type { FloatInput, HalfFormat } from '../arrays/source.js';
 import type { LinearQuantizedTensor, QuantizedTensor } from '../arrays/tensor.js';
 import type { LoadOptions } from '../core/load-options.js';
 import type { NodeWritableHandle } from '../core/node.js';
+import type { WorkerLike } from '../core/worker-like.js';
 import type { VectorInput } from './vectors.js';
 
 /** Identifies a vector: a string, or a whole number of at most 2^53 - 1. */
@@ -61,6 +62,8 @@ export interface IndexOptions {
    * @defaultValue 'int8'
    */
   queries?: 'int8' | 'float32' | undefined;
+  /** Workers of each `searchMany` that names no number. Needs `load({ index: true })`. @defaultValue 0 */
+  workers?: number | undefined;
   /** The vectors are a Uint16Array of the bits of such floats. */
   from?: HalfFormat | undefined;
 }
@@ -86,6 +89,18 @@ export interface SearchOptions {
 
 /** Options of `VectorIndex.searchMany`. */
 export interface SearchManyOptions extends SearchOptions {
+  /**
+   * Number of workers that search, from 0 to 64. Each gets a copy of the codes of its share of the vectors with the first such search, and
+   * later what has changed since; it stays until `dispose`, or a search with another number. Every number gives the same results.
+   * With 0, the calling thread searches.
+   * @defaultValue that of the index
+   */
+  workers?: number | undefined;
+  /**
+   * Makes a worker from the file `scalepoint/worker`, for bundlers that do not find it and for pages with Trusted Types.
+   * @defaultValue the file beside this module
+   */
+  worker?: (() => WorkerLike) | undefined;
   /** Called after each group of queries. An error that it throws ends the search. */
   onProgress?: ((progress: SearchProgress) => void) | undefined;
   /** Stops the search; the promise is rejected with the signal's reason. */

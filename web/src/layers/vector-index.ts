@@ -80,7 +80,7 @@ class IndexSegment {
 
 /** The rest is in search/, which `load({ index: true })` loads. */
 const inIndex: Hint = { kind: 'load', option: mention('index', true) };
-const onlyInIndex = ['dims', 'ids', 'rerank', 'seed'] as const;
+const onlyInIndex = ['dims', 'ids', 'rerank', 'seed', 'workers'] as const;
 
 /** @throws TypeError for an option or a call that only whole indexes have */
 function refuse(name: string): never {

@@ -1,8 +1,9 @@
 /** Checks options that most calls share. Calls may come from JavaScript, so that types are checked as well. */
 import { type CallOptions, checkKeys } from '../core/check.js';
-import { rangeError, typeError } from '../core/errors.js';
+import { checkFunction, checkWorkers } from '../core/check-workers.js';
+import { typeError } from '../core/errors.js';
 import { checkLoadOptions, loadNames } from '../core/load-options.js';
-import { ofType, whole } from '../core/option-problem.js';
+import { ofType } from '../core/option-problem.js';
 import { modelGranularityNames, searchedMembers } from '../core/range.js';
 import type { WorkOptions } from '../pipeline/start.js';
 
@@ -33,22 +34,11 @@ export function checkOptions(options: unknown, names: readonly string[], calls?:
   checkKeys(options, [...names, ...inside], '', calls);
 }
 
-/** Largest value of the option `workers`. */
-export const maxWorkers = 64;
-
 /** @throws TypeError or RangeError naming the option */
 export function checkWorkOptions({ workers, worker, core, onProgress, signal }: WorkOptions): void {
-  if (workers !== undefined && typeof workers !== 'number') {
-    throw typeError('workers', whole(0, maxWorkers), workers);
-  }
-  if (workers !== undefined && (!Number.isInteger(workers) || workers < 0 || workers > maxWorkers)) {
-    throw rangeError('workers', whole(0, maxWorkers), workers);
-  }
-  for (const [name, value] of Object.entries({ worker, onProgress })) {
-    if (value !== undefined && typeof value !== 'function') {
-      throw typeError(name, ofType('function'), value);
-    }
-  }
+  checkWorkers(workers);
+  checkFunction(worker, 'worker');
+  checkFunction(onProgress, 'onProgress');
   if (core !== undefined) checkLoadOptions(core, 'core');
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
     throw typeError('signal', ofType('AbortSignal'), signal);

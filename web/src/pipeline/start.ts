@@ -5,9 +5,9 @@ import type { LoadOptions } from '../core/load-options.js';
 import { nodeModule } from '../core/node.js';
 import { noteOf } from '../core/note.js';
 import { waitingFor } from '../core/waiting.js';
+import type { WorkerLike } from '../core/worker-like.js';
 import { CallingThread } from '../runner/calling-thread.js';
 import type { TileRunner, WorkFiles } from '../runner/tile-runner.js';
-import type { WorkerLike } from '../runner/worker-like.js';
 import { WorkerPool } from '../runner/worker-pool.js';
 import type { Progress } from './progress.js';
 

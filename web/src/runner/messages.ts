@@ -4,9 +4,14 @@ import { sumCount } from '../core/measure.js';
 import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
 import type { SourceReference } from '../files/bytes.js';
 import type { SinkReference } from '../files/sink.js';
+import { isScanAnswer, type ScanAnswer, type ScanJob } from '../scan/jobs.js';
 import { isAnswer, type TransformerAnswer, type TransformerJob } from '../transformer/jobs.js';
 import type { PackedBatch } from './packed-batch.js';
 import { type BatchResult, problemIn, TaskError } from './task.js';
+
+/** Work of a worker in the order of the messages. */
+export type HandJob = TransformerJob | ScanJob;
+export type HandAnswer = TransformerAnswer | ScanAnswer;
 
 /** A message to a worker. The first one starts it, batches follow. */
 export type WorkerRequest =
@@ -27,8 +32,8 @@ export type WorkerRequest =
       /** Memory for an output that is sent back. */
       readonly spare: ArrayBuffer | undefined;
     }
-  /** A part of a language model's forward pass. */
-  | { readonly kind: 'job'; readonly id: number; readonly job: TransformerJob }
+  /** A part of a language model's forward pass, or a scan of vectors. */
+  | { readonly kind: 'job'; readonly id: number; readonly job: HandJob }
   /**
    * The next bytes of a batch from files that the worker did not open, in the order in which it puts them into its memory. Undefined if
    * reading failed.
@@ -40,7 +45,7 @@ export type WorkerReply =
   /** `locked`: whether it holds the lock. `reads`: for each source, whether the worker opened it. `writes`: whether it opened all sinks. */
   | { readonly kind: 'ready'; readonly locked: boolean; readonly reads: readonly boolean[]; readonly writes: boolean }
   | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult }
-  | { readonly kind: 'answer'; readonly id: number; readonly answer: TransformerAnswer }
+  | { readonly kind: 'answer'; readonly id: number; readonly answer: HandAnswer }
   /** Memory of bytes that the worker has taken. */
   | { readonly kind: 'taken'; readonly memory: ArrayBuffer }
   /** `task`: index of the task in the batch. `writing`: whether writing its output failed. */
@@ -120,7 +125,10 @@ export function isReply(reply: unknown): reply is WorkerReply {
   const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
   if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
   if (kind === 'result') return isResult(result);
-  if (kind === 'answer') return isAnswer((reply as { answer?: unknown }).answer);
+  if (kind === 'answer') {
+    const { answer } = reply as { answer?: unknown };
+    return isAnswer(answer) || isScanAnswer(answer);
+  }
   if (kind === 'taken') return isBuffer((reply as { memory?: unknown }).memory);
   return kind === 'ready' && Array.isArray((reply as { reads?: unknown }).reads);
 }

@@ -1,6 +1,6 @@
 // Starts the worker file of this package. scalepoint/inline replaces this module by web/src/inline/own-worker.ts.
 import { nodeModule } from '../core/node.js';
-import type { WorkerLike } from './worker-like.js';
+import type { WorkerLike } from '../core/worker-like.js';
 
 /** A function that starts the worker file beside this module; undefined if this engine has no workers. */
 export async function ownWorker(): Promise<(() => WorkerLike) | undefined> {

@@ -5,12 +5,16 @@
 import { ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
-import type { TransformerAnswer, TransformerJob } from '../transformer/jobs.js';
+import type { WorkerLike } from '../core/worker-like.js';
+import { isScanAnswer, type ScanAnswer, type ScanJob } from '../scan/jobs.js';
+import { isAnswer, type TransformerAnswer, type TransformerJob } from '../transformer/jobs.js';
 import { CacheOwners } from './cache-owners.js';
 import { Feed } from './feed.js';
 import {
   type ExpectedResult,
   errorOf,
+  type HandAnswer,
+  type HandJob,
   isReply,
   isResultOf,
   messageOf,
@@ -21,7 +25,6 @@ import { ownWorker } from './own-worker.js';
 import { type LastRanges, packBatch } from './packed-batch.js';
 import { type Batch, type BatchResult, TaskError } from './task.js';
 import type { TileRunner, WorkFiles } from './tile-runner.js';
-import type { WorkerLike } from './worker-like.js';
 
 /** A worker of Node, which has another kind of events. */
 interface NodeWorker extends WorkerLike {
@@ -128,8 +131,8 @@ interface PromiseWithReason<T> {
 interface Seat {
   readonly worker: WorkerLike;
   readonly jobs: Map<number, PendingBatch>;
-  /** Parts of a forward pass that it was asked for. */
-  readonly asked: Map<number, PromiseWithReason<TransformerAnswer>>;
+  /** Jobs that it was asked for. */
+  readonly asked: Map<number, PromiseWithReason<HandAnswer>>;
   /** Sends the inputs that the worker cannot read. */
   readonly feed: Feed;
   /** The ranges that it was sent last. */
@@ -251,7 +254,7 @@ export class WorkerPool implements TileRunner {
   }
 
   /** Ends a question. Returns false if there is no such question. */
-  #answer(seat: Seat, id: number | undefined, end: (ask: PromiseWithReason<TransformerAnswer>) => void): boolean {
+  #answer(seat: Seat, id: number | undefined, end: (ask: PromiseWithReason<HandAnswer>) => void): boolean {
     const ask = seat.asked.get(id ?? -1);
     if (ask === undefined) return false;
     seat.asked.delete(id ?? -1);
@@ -264,8 +267,34 @@ export class WorkerPool implements TileRunner {
     return this.#seats.length;
   }
 
-  /** Has a worker carry out a part of a forward pass. Those of one worker are carried out in the order of the calls. */
-  ask(worker: number, job: TransformerJob, transfer: ArrayBuffer[]): Promise<TransformerAnswer> {
+  /** True once the workers ended. */
+  get ended(): boolean {
+    return this.#ended !== undefined;
+  }
+
+  /** Says whether a process of Node waits for the workers. */
+  keepRunning(on: boolean): void {
+    for (const { worker } of this.#seats) {
+      if (on) worker.ref?.();
+      else worker.unref?.();
+    }
+  }
+
+  /** Has a worker carry out a job. Those of one worker are carried out in the order of the calls. */
+  async ask(worker: number, job: TransformerJob, transfer: ArrayBuffer[]): Promise<TransformerAnswer> {
+    const answer = await this.#ask(worker, job, transfer);
+    if (!isAnswer(answer)) throw new ScalepointError('WORKER', 'a worker sent the answer to another job');
+    return answer;
+  }
+
+  /** The same for a share of the vectors of an index. */
+  async scan(worker: number, job: ScanJob, transfer: ArrayBuffer[]): Promise<ScanAnswer> {
+    const answer = await this.#ask(worker, job, transfer);
+    if (!isScanAnswer(answer)) throw new ScalepointError('WORKER', 'a worker sent the answer to another job');
+    return answer;
+  }
+
+  #ask(worker: number, job: HandJob, transfer: ArrayBuffer[]): Promise<HandAnswer> {
     return new Promise((resolve, reject) => {
       if (this.#ended !== undefined) {
         reject(this.#ended.reason);

@@ -5,6 +5,8 @@
 import { instantiateCore } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
 import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../files/reference.js';
+import { isScanJob, movableOf } from '../scan/jobs.js';
+import { Share } from '../scan/share.js';
 import { TransformerHand } from '../transformer/hand.js';
 import { movable } from '../transformer/jobs.js';
 import { fileOutput, memoryOutput } from './batch-output.js';
@@ -21,6 +23,7 @@ interface Port {
 
 let converter: TileConverter | undefined;
 let hand: TransformerHand | undefined;
+let share: Share | undefined;
 /** Files that this worker opened. */
 let sources: readonly (ReadBytes | undefined)[] = [];
 let sinks: readonly WriteBytes[] = [];
@@ -122,15 +125,23 @@ async function carryOut(request: Exclude<WorkerRequest, { kind: 'bytes' }>, port
     const core = await instantiateCore('core', request.module);
     converter = new TileConverter(core);
     hand = new TransformerHand(core);
+    share = new Share(core);
     const locked = request.lock !== undefined && (await holdLock(request.lock));
     const reads = sources.map((read) => read !== undefined);
     port.postMessage({ kind: 'ready', locked, reads, writes: sinks.length === opened.length }, []);
     return;
   }
-  if (converter === undefined || hand === undefined) throw new Error('a batch came before the start');
+  if (converter === undefined || hand === undefined || share === undefined)
+    throw new Error('a batch came before the start');
   if (request.kind === 'job') {
-    const answer = hand.carryOut(request.job);
-    port.postMessage({ kind: 'answer', id: request.id, answer }, movable(answer));
+    const { id, job } = request;
+    if (isScanJob(job)) {
+      const answer = share.carryOut(job);
+      port.postMessage({ kind: 'answer', id, answer }, movableOf(answer));
+      return;
+    }
+    const answer = hand.carryOut(job);
+    port.postMessage({ kind: 'answer', id, answer }, movable(answer));
     return;
   }
   await convertBatch(converter, request, port);

@@ -66,6 +66,8 @@ export class VectorStore {
   readonly #scratch: number;
   readonly #parts: Part[] = [];
   #capacity = 0;
+  /** Called with the vectors [first, first + count) before their codes change, or whether they are searched. */
+  onChange: ((first: number, count: number) => void) | undefined;
 
   /** @throws ScalepointError `OUT_OF_MEMORY` */
   constructor(core: Core, form: StoreForm) {
@@ -154,6 +156,7 @@ export class VectorStore {
 
   /** Makes the codes of rows of floats, as the vectors from `first` on. Returns the first status that is not ok. */
   encode(x: number, rows: number, first: number): StatusId {
+    this.onChange?.(first, rows);
     let status: StatusId = 0;
     this.#eachRun(first, rows, (part, local, n, done) => {
       const from = x + done * this.form.dimension * 4;
@@ -166,6 +169,7 @@ export class VectorStore {
 
   /** Takes codes of 8 bits, as the vectors from `first` on. Returns the first status that is not ok. */
   takeCodes(codes: number, scales: number, rows: number, first: number): StatusId {
+    this.onChange?.(first, rows);
     let status: StatusId = 0;
     this.#eachRun(first, rows, (part, local, n, done) => {
       const from = codes + done * this.form.dimension;
@@ -225,6 +229,7 @@ export class VectorStore {
 
   /** Includes a vector in searches, or excludes it. */
   setAlive(index: number, alive: boolean): void {
+    this.onChange?.(index, 1);
     const { HEAPU32 } = this.#core.module;
     this.#eachRun(index, 1, (part, local) => {
       const at = (part.alive >>> 2) + (local >>> 5);
@@ -260,9 +265,56 @@ export class VectorStore {
 
   /**
    * The best k vectors of prepared queries.
+   * @param queries address of them, one after the other
    * @param allowed a bit for each vector to search, as `aliveWords`; all that are alive if undefined
    */
   search(queries: number, count: number, k: number, allowed: Uint32Array | undefined): Found[] {
+    return this.#scan(queries, count, k, allowed, (list, i) => {
+      this.#core.models.finishBest(this.#spec, queries + i * this.queryBytes, list);
+      return this.#listed(list);
+    });
+  }
+
+  /** The same for copies of prepared queries, with scores for `merge` and in any order. */
+  scan(queries: Uint8Array, k: number, allowed: Uint32Array | undefined): Found[] {
+    const core = this.#core;
+    return core.withMemory(queries.length + 16, (memory) => {
+      const at = align(memory);
+      core.module.HEAPU8.set(queries, at);
+      return this.#scan(at, queries.length / this.queryBytes, k, allowed, (list) => this.#listed(list));
+    });
+  }
+
+  /** The best k vectors of several results of `scan`, as `search` gives them. @param query a copy of the prepared query */
+  merge(query: Uint8Array, lists: readonly Found[], k: number): Found {
+    const core = this.#core;
+    const { models } = core;
+    const most = Math.max(0, ...lists.map(({ indices }) => indices.length));
+    return core.withMemory(query.length + BestListRecord.bytes + (k + most) * 8 + 48, (memory) => {
+      const at = align(memory);
+      const list = align(at + query.length);
+      const best = align(list + BestListRecord.bytes);
+      const room = best + k * 8;
+      core.module.HEAPU8.set(query, at);
+      models.startBest(list, best, best + k * 4, k);
+      for (const { indices, scores } of lists) {
+        core.module.HEAPF32.set(scores, room >>> 2);
+        core.module.HEAPU32.set(indices, (room >>> 2) + scores.length);
+        models.mergeBest(room, room + scores.length * 4, scores.length, list);
+      }
+      models.finishBest(this.#spec, at, list);
+      return this.#listed(list);
+    });
+  }
+
+  /** Scans all parts, and calls `end` with the address of the list of each query. */
+  #scan(
+    queries: number,
+    count: number,
+    k: number,
+    allowed: Uint32Array | undefined,
+    end: (list: number, i: number) => Found,
+  ): Found[] {
     const core = this.#core;
     const { models } = core;
     const words =
@@ -285,16 +337,55 @@ export class VectorStore {
         }
         checkStatus(models.scanPart(this.#spec, record, bits, first, queries, best, count));
       }
-      return Array.from({ length: count }, (_, i): Found => {
-        const list = best + i * BestListRecord.bytes;
-        models.finishBest(this.#spec, queries + i * this.queryBytes, list);
-        const { size, scores: s, indices: x } = BestListRecord.read(models, list);
-        const { HEAPF32, HEAPU32 } = models;
-        return {
-          indices: HEAPU32.slice(x >>> 2, (x >>> 2) + size),
-          scores: HEAPF32.slice(s >>> 2, (s >>> 2) + size),
-        };
-      });
+      return Array.from({ length: count }, (_, i) => end(best + i * BestListRecord.bytes, i));
+    });
+  }
+
+  /** A copy of a list. */
+  #listed(list: number): Found {
+    const { size, scores, indices } = BestListRecord.read(this.#core.models, list);
+    const { HEAPF32, HEAPU32 } = this.#core.models;
+    return {
+      indices: HEAPU32.slice(indices >>> 2, (indices >>> 2) + size),
+      scores: HEAPF32.slice(scores >>> 2, (scores >>> 2) + size),
+    };
+  }
+
+  /** Bytes of a block for `readBlocks`: codes, factors, extras and the bits of vectors that are alive. */
+  get blockBytes(): number {
+    return blockVectors * (this.vectorBytes + 8) + 4;
+  }
+
+  /** A copy of blocks without their kept rows. */
+  readBlocks(first: number, count: number): Uint8Array<ArrayBuffer> {
+    const bytes = new Uint8Array(count * this.blockBytes);
+    this.#eachBlockRun(first, count, (address, length, at) => {
+      bytes.set(this.#core.module.HEAPU8.subarray(address, address + length), at);
+    });
+    return bytes;
+  }
+
+  /** Replaces blocks by those of `readBlocks`. */
+  writeBlocks(first: number, count: number, bytes: Uint8Array): void {
+    this.onChange?.(first * blockVectors, count * blockVectors);
+    this.#eachBlockRun(first, count, (address, length, at) => {
+      this.#core.module.HEAPU8.set(bytes.subarray(at, at + length), address);
+    });
+  }
+
+  /** Calls f with the address and the length of each array of blocks, and its place in the bytes of `readBlocks`. */
+  #eachBlockRun(first: number, count: number, f: (address: number, length: number, at: number) => void): void {
+    this.#eachRun(first * blockVectors, count * blockVectors, ({ codes, factors, extras, alive }, local, n, done) => {
+      let at = (done / blockVectors) * this.blockBytes;
+      for (const [array, each] of [
+        [codes, this.vectorBytes],
+        [factors, 4],
+        [extras, 4],
+        [alive, 1 / 8],
+      ] as const) {
+        f(array + local * each, n * each, at);
+        at += n * each;
+      }
     });
   }
 

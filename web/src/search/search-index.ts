@@ -6,6 +6,7 @@ import { type FloatInput, type HalfFormat, sourceOf } from '../arrays/source.js'
 import { type LinearQuantizedTensor, plain, type QuantizedTensor } from '../arrays/tensor.js';
 import { bindMethods } from '../core/bind.js';
 import { checkKeys, checkWhole, choiceIndex } from '../core/check.js';
+import { checkFunction, checkWorkers } from '../core/check-workers.js';
 import { MetricId, maxDimension, StatusId, StoredRowId } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
@@ -32,6 +33,7 @@ import { checkIds, IdTable } from './ids.js';
 import type { IndexFacts } from './index-file.js';
 import { nextTask } from './next-task.js';
 import { checkFactor, fetchRows, type Rerank, type Rows, readRows, rerankOf } from './rows.js';
+import type { Shares } from './shares.js';
 
 const metrics: readonly VectorMetric[] = ['dot', 'cosine', 'euclidean'];
 const widths = [8, 1, 2, 4] as const;
@@ -40,6 +42,8 @@ const widths = [8, 1, 2, 4] as const;
 const bytesAtOnce = 1 << 29;
 /** Queries that pass the codes together. */
 const queriesAtOnce = 32;
+/** Groups of queries that workers have at a time: one to work on and the next one. */
+const groupsAtOnce = 2;
 
 /** A query as floats: its full length, for a second score. */
 type Query = Float32Array<ArrayBuffer>;
@@ -47,9 +51,15 @@ type Query = Float32Array<ArrayBuffer>;
 /** Options of a search, checked. */
 interface Wanted {
   readonly k: number;
-  readonly allowed: Uint32Array | undefined;
+  readonly allowed: Uint32Array<ArrayBuffer> | undefined;
   /** Vectors to score again; 0 without a second score. */
   readonly again: number;
+}
+
+/** Vectors that workers found, as was asked for. */
+interface Scanned {
+  readonly wanted: Wanted;
+  readonly found: readonly Found[];
 }
 
 /** The elements of a row that are not finite, for an error. */
@@ -89,18 +99,31 @@ export class SearchIndex implements VectorIndex {
   #centered: boolean;
   /** Grows with each change. */
   #version = 0;
+  /** Workers of `searchMany` without a number of its own. */
+  readonly #workers: number;
+  /** Workers that hold shares of the vectors, once a search asked for some. */
+  #shares: Promise<Shares> | undefined;
+  /** For each search that waits for workers: the indices of vectors that were removed since it began. */
+  readonly #removedSince = new Set<Set<number>>();
   #alive = true;
 
   /** @internal */
   constructor(
     core: Core,
     facts: IndexFacts,
-    parts: { rerank: Rerank | undefined; hasIds: boolean; ownsCore: boolean; centered: boolean },
+    parts: {
+      rerank: Rerank | undefined;
+      hasIds: boolean;
+      ownsCore: boolean;
+      centered: boolean;
+      workers?: number | undefined;
+    },
   ) {
     this.#core = core;
     this.#facts = facts;
     this.#rerank = parts.rerank;
     this.#ownsCore = parts.ownsCore;
+    this.#workers = parts.workers ?? 0;
     this.dimension = facts.dimension;
     this.bits = facts.bits;
     this.metric = facts.metric;
@@ -286,6 +309,7 @@ export class SearchIndex implements VectorIndex {
       if (index === undefined) continue;
       this.#store.setAlive(index, false);
       this.#ids.delete(index);
+      for (const removed of this.#removedSince) removed.add(index);
       if (this.#reuses) this.#free.push(index);
       this.#isSorted = false;
       removed++;
@@ -374,10 +398,16 @@ export class SearchIndex implements VectorIndex {
 
   /** The best vectors of some queries by their codes. */
   #scan(queries: readonly Query[], { k, again, allowed }: Wanted, what: string): Found[] {
+    return this.#withPrepared(queries, what, (at) =>
+      this.#store.search(at, queries.length, Math.max(k, again), allowed),
+    );
+  }
+
+  /** Calls f with the address of prepared queries. */
+  #withPrepared<T>(queries: readonly Query[], what: string, f: (at: number) => T): T {
     const core = this.#core;
     const { queryBytes } = this.#store;
     const { dims } = this.#facts;
-    const most = Math.max(k, again);
     return core.withMemory(queries.length * queryBytes + dims * 4 + 32, (memory) => {
       const at = Math.ceil(memory / 16) * 16;
       const x = at + queries.length * queryBytes;
@@ -396,8 +426,87 @@ export class SearchIndex implements VectorIndex {
         }
         checkStatus(status);
       }
-      return this.#store.search(at, queries.length, most, allowed);
+      return f(at);
     });
+  }
+
+  /** The best vectors of some queries by their codes, found by workers. */
+  async #scanShares(shares: Shares, queries: readonly Query[], k: unknown, options: SearchOptions): Promise<Scanned> {
+    const removed = new Set<number>();
+    this.#removedSince.add(removed);
+    try {
+      const wanted = this.#wanted(k, options, true);
+      await shares.update();
+      this.#checkAlive();
+      const { allowed } = wanted;
+      if (allowed !== undefined) {
+        for (const index of removed) allowed[index >>> 5] = (allowed[index >>> 5] as number) & ~(1 << (index & 31));
+      }
+      const prepared = this.#withPrepared(queries, 'queries', (at) =>
+        this.#core.module.HEAPU8.slice(at, at + queries.length * this.#store.queryBytes),
+      ) as Uint8Array<ArrayBuffer>;
+      const all = await shares.scan(prepared, Math.max(wanted.k, wanted.again), allowed);
+      this.#checkAlive();
+      if (removed.size === 0) return { wanted, found: all };
+      const found = all.map(({ indices, scores }): Found => {
+        const isKept = (_: number, i: number) => !removed.has(indices[i] as number);
+        return { indices: indices.filter(isKept), scores: scores.filter(isKept) };
+      });
+      return { wanted, found };
+    } finally {
+      this.#removedSince.delete(removed);
+    }
+  }
+
+  /** The workers for a search, which `leave` gives back. Those of another number end when nothing uses them. */
+  async #enterShares(count: number, { worker, signal }: SearchManyOptions): Promise<Shares> {
+    for (;;) {
+      const before = this.#shares;
+      if (before === undefined) {
+        this.#shares = this.#startShares(count, worker, signal);
+        // Every search that waits sees the failure, or starts workers of its own.
+        this.#shares.catch(() => {});
+        const isOwn = this.#shares;
+        try {
+          await isOwn;
+        } catch (error) {
+          if (this.#shares === isOwn) this.#shares = undefined;
+          throw error;
+        }
+        continue;
+      }
+      const shares = await before.catch(() => undefined);
+      this.#checkAlive();
+      if (shares?.count === count && !shares.ended) {
+        shares.enter();
+        return shares;
+      }
+      await shares?.idle();
+      // Another search may have come first.
+      if (this.#shares !== before || shares?.used) continue;
+      this.#shares = undefined;
+      shares?.dispose(disposedError('the workers'));
+    }
+  }
+
+  async #startShares(
+    count: number,
+    worker: SearchManyOptions['worker'],
+    signal: AbortSignal | undefined,
+  ): Promise<Shares> {
+    // Most searches need no workers.
+    const { Shares } = await import('./shares.js');
+    this.#checkAlive();
+    const shares = await Shares.start(this.#store, this.#core.module.isSimd(), count, worker, signal);
+    try {
+      this.#checkAlive();
+    } catch (error) {
+      shares.dispose(error);
+      throw error;
+    }
+    if (this.#ids.length > 0) shares.change(0, this.#ids.length);
+    this.#store.onChange = (first, n) => shares.change(first, n);
+    return shares;
   }
 
   /** Scores vectors by their rows, and keeps the best k. */
@@ -439,33 +548,64 @@ export class SearchIndex implements VectorIndex {
     this.#checkAlive();
     checkOptionsOf('index.searchMany', options);
     const { signal, onProgress } = options;
-    if (onProgress !== undefined && typeof onProgress !== 'function') {
-      throw typeError('onProgress', ofType('function'), onProgress);
-    }
+    checkFunction(onProgress, 'onProgress');
     if (signal !== undefined && typeof signal?.throwIfAborted !== 'function') {
       throw typeError('signal', ofType('AbortSignal'), signal);
     }
+    const workers = checkWorkers(options.workers) ?? this.#workers;
+    checkFunction(options.worker, 'worker');
     signal?.throwIfAborted();
     const list = this.#queriesOf(queries);
     const waiting = waitingFor(signal);
-    const results: SearchResult[] = [];
+    let shares: Shares | undefined;
     try {
-      const codes = this.#count * this.#store.vectorBytes;
+      if (workers > 0) shares = await waiting.soon(this.#enterShares(workers, options), (late) => late.leave());
+      this.#checkAlive();
+      const codes = (this.#count * this.#store.vectorBytes) / Math.max(1, workers);
       const step = Math.max(1, Math.min(queriesAtOnce, Math.floor(bytesAtOnce / Math.max(1, codes))));
+      const results: SearchResult[] = [];
+      /** Groups that workers have at the moment, so that they need not wait for the next one. */
+      const ahead: Promise<SearchResult[]>[] = [];
+      const takeFirst = async () => {
+        results.push(...(await waiting.soon(ahead.shift() as Promise<SearchResult[]>)));
+        onProgress?.({ done: results.length, total: list.length });
+        signal?.throwIfAborted();
+      };
       for (let i = 0; i < list.length; i += step) {
+        const some = list.slice(i, i + step);
+        if (shares !== undefined) {
+          if (ahead.length === groupsAtOnce) await takeFirst();
+          const group = this.#searchShares(shares, some, k, options, waiting.soon);
+          // Errors are seen when its turn comes, or not at all after an earlier one.
+          group.catch(() => {});
+          ahead.push(group);
+          continue;
+        }
         if (i > 0) await waiting.soon(nextTask());
         signal?.throwIfAborted();
         this.#checkAlive();
-        const some = list.slice(i, i + step);
         const wanted = this.#wanted(k, options, true);
         const found = this.#scan(some, wanted, 'queries');
         results.push(...(await this.#finish(some, found, wanted, waiting.soon)));
         onProgress?.({ done: results.length, total: list.length });
       }
+      while (ahead.length > 0) await takeFirst();
       return results;
     } finally {
+      shares?.leave();
       waiting.end();
     }
+  }
+
+  async #searchShares(
+    shares: Shares,
+    queries: readonly Query[],
+    k: unknown,
+    options: SearchManyOptions,
+    soon: <T>(promise: Promise<T>) => Promise<T>,
+  ): Promise<SearchResult[]> {
+    const { wanted, found } = await this.#scanShares(shares, queries, k, options);
+    return this.#finish(queries, found, wanted, soon);
   }
 
   /** Copies of the queries of a caller. */
@@ -632,6 +772,7 @@ export class SearchIndex implements VectorIndex {
     this.#alive = false;
     const source = this.#rerank?.source;
     if (source?.kind === 'file') source.file.close().catch(() => {});
+    this.#shares?.then((shares) => shares.dispose(disposedError('the index'))).catch(() => {});
     if (!this.#core.disposed) this.#store.dispose();
     if (this.#ownsCore) this.#core.dispose();
   }
@@ -657,13 +798,20 @@ export function makeIndex(core: Core, vectors: VectorInput | QuantizedTensor, op
   const dims = checkWhole(options.dims ?? dimension, 'dims', 1);
   if (dims > dimension) throw rangeError('dims', whole(1, dimension), dims);
   const { ids } = options;
+  const workers = checkWorkers(options.workers);
   let rerank: Rerank | undefined;
   if (options.rerank !== undefined) {
     checkKeys(options.rerank, ['source', 'factor'], 'rerank');
     rerank = rerankOf(options.rerank, dimension);
   }
   const facts = { dimension, dims, bits, metric, seed };
-  const index = new SearchIndex(core, facts, { rerank, hasIds: ids !== undefined, ownsCore: false, centered: false });
+  const index = new SearchIndex(core, facts, {
+    rerank,
+    workers,
+    hasIds: ids !== undefined,
+    ownsCore: false,
+    centered: false,
+  });
   try {
     index.addGiven(given, ids);
   } catch (error) {

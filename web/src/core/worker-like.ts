@@ -6,4 +6,7 @@ export interface WorkerLike {
   terminate(): unknown;
   /** Listens to events, as workers of browsers have them. */
   addEventListener?(type: string, listener: (event: Event) => void): void;
+  /** Keeps the process of Node running, or no longer does. */
+  ref?(): void;
+  unref?(): void;
 }
