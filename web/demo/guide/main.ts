@@ -1,4 +1,5 @@
 import { copy } from '../shared/copy.js';
+import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
 import { startSite } from '../shared/site.js';
 
 /** Makes the buttons beside code copy it. */
@@ -14,3 +15,4 @@ function startCopying(): void {
 
 startSite();
 startCopying();
+startDroppingElsewhere();
