@@ -1,7 +1,7 @@
 import type { Scalepoint } from 'scalepoint';
 import { copy } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
-import { fileOfText, startDropping } from '../shared/drop.js';
+import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
 import { startCodes } from '../shared/figures/codes.js';
 import { startGroups } from '../shared/figures/groups.js';
 import { startOutlier } from '../shared/figures/outlier.js';
@@ -177,7 +177,7 @@ function startDoor(): void {
       (error: unknown) => showProblem('file', { title: 'The sample could not be loaded', text: messageOf(error) }),
     );
   });
-  startDropping(open, (text) => void visit('numbers/', [fileOfText(text)]));
+  startDroppingElsewhere();
   const install = byId('install', HTMLElement);
   for (const id of ['copy-install', 'copy-first']) {
     byId(id, HTMLButtonElement).addEventListener('click', () => void copy(install.textContent, 'Command'));

@@ -1,5 +1,6 @@
 import { copy } from '../shared/copy.js';
 import { byId } from '../shared/dom.js';
+import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
 import { startSite } from '../shared/site.js';
 
 /** Makes the buttons beside code copy it. */
@@ -27,3 +28,4 @@ function startContents(): void {
 startSite();
 startContents();
 startCopying();
+startDroppingElsewhere();

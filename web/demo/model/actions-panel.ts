@@ -1,12 +1,11 @@
 // Panel of the buttons that save or stop, and of their progress.
-import type { QuantizeModelResult } from 'scalepoint/model';
 import { converters, noteText } from '../../src/tooling.js';
 import { copy, download } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { formatFor, infoOf, outputName } from './choice.js';
 import { pageWords } from './controls.js';
-import type { SavingState, State } from './state.js';
+import { quantizedFile, reportOf, type SavingState, type State } from './state.js';
 import { csvOf, formatSeconds, sentence } from './wording.js';
 import { savingWorkers } from './workers.js';
 
@@ -24,8 +23,17 @@ function expectation({ model, plan, expectedSeconds }: State): string {
   return `Needs up to ${formatBytes(Math.ceil(memory / 1e6) * 1e6)} of memory${time}.`;
 }
 
+/** Name of the result, saved or planned. */
+function resultNameOf({ run, model, choice }: State): string {
+  if (run.kind === 'saved') return run.name;
+  return model === undefined || choice === undefined
+    ? 'model'
+    : outputName(model.name, formatFor(model, choice.to), choice);
+}
+
 /** One line about the run. */
-function statusOf({ run, plan, model, choice }: State): string {
+function statusOf(state: State): string {
+  const { run, plan, model, choice } = state;
   switch (run.kind) {
     case 'asking':
       return 'Where should it go?';
@@ -39,8 +47,7 @@ function statusOf({ run, plan, model, choice }: State): string {
       return `${formatBytes(run.bytesDone)} of ${formatBytes(run.bytesTotal)}${left} · ${run.tensor}`;
     }
     default:
-      if (plan === undefined || model === undefined || choice === undefined) return '';
-      return outputName(model.name, formatFor(model, choice.to), choice);
+      return plan === undefined || model === undefined || choice === undefined ? '' : resultNameOf(state);
   }
 }
 
@@ -67,23 +74,61 @@ function readersOf({ model, choice, plan }: State, name: string): Node[] {
   });
 }
 
+/** One sentence about a file that is quantized already. */
+function quantizedText({ types, canAgain }: NonNullable<ReturnType<typeof quantizedFile>>): string {
+  const listed = types.slice(0, 3).join(', ');
+  const so = `This file is quantized already${listed === '' ? '' : ` (${listed})`}: `;
+  return canAgain
+    ? `${so}quantizing it again adds to its errors.`
+    : `${so}start from the model in floats to make another size.`;
+}
+
+/** What was kept by hand, and what that costs. */
+function drawKept({ choice, plan, run }: State): void {
+  const names = [...(choice?.kept ?? [])];
+  const line = byId('model-kept', HTMLElement);
+  const hadFocus = line.contains(document.activeElement);
+  line.hidden = names.length === 0;
+  const others = names.length === 1 ? '' : ` and ${formatMany(names.length - 1, 'other')}`;
+  setText(byId('model-kept-words', HTMLElement), names.length === 0 ? '' : `Kept by you: ${names.at(-1)}${others}`);
+  const undo = byId('model-undo', HTMLButtonElement);
+  undo.disabled = plan === undefined || run.kind === 'running' || run.kind === 'asking';
+  undo.setAttribute('aria-label', `Undo: convert ${names.at(-1) ?? ''}`);
+  if (line.hidden && hadFocus) byId('model-run', HTMLElement).focus({ preventScroll: true });
+}
+
 /** Sets up saving: the button, the progress, and the next steps. */
-export function startActions(events: { start(): void; cancel(): void }, current: () => State) {
+export function startActions(
+  events: { start(): void; cancel(): void; again(): void; undoKeep(): void },
+  current: () => State,
+) {
   const run = byId('model-run', HTMLButtonElement);
   const cancel = byId('model-cancel', HTMLButtonElement);
   const bar = byId('model-progress', HTMLProgressElement);
   run.addEventListener('click', events.start);
   cancel.addEventListener('click', events.cancel);
-  const onSaved = (id: string, use: (result: QuantizeModelResult, name: string) => void) =>
+  const again = byId('model-again', HTMLButtonElement);
+  again.addEventListener('click', () => {
+    events.again();
+    run.focus({ preventScroll: true });
+  });
+  byId('model-undo', HTMLButtonElement).addEventListener('click', events.undoKeep);
+  byId('model-config', HTMLButtonElement).addEventListener('click', () => {
+    const { run: state } = current();
+    if (state.kind === 'saved') download(json(state.result.config), 'config.json');
+  });
+  const onReport = (
+    id: string,
+    extension: string,
+    blobOf: (report: NonNullable<ReturnType<typeof reportOf>>) => Blob,
+  ) =>
     byId(id, HTMLButtonElement).addEventListener('click', () => {
-      const { run: state } = current();
-      if (state.kind === 'saved') use(state.result, state.name);
+      const state = current();
+      const report = reportOf(state);
+      if (report !== undefined) download(blobOf(report), `${stemOf(resultNameOf(state))}.report.${extension}`);
     });
-  onSaved('model-config', ({ config }) => download(json(config), 'config.json'));
-  onSaved('model-json', ({ report }, name) => download(json(report), `${stemOf(name)}.report.json`));
-  onSaved('model-csv', (result, name) =>
-    download(new Blob([csvOf(result)], { type: 'text/csv' }), `${stemOf(name)}.report.csv`),
-  );
+  onReport('model-json', 'json', json);
+  onReport('model-csv', 'csv', ({ tensors }) => new Blob([csvOf(tensors)], { type: 'text/csv' }));
 
   const drawSaved = (state: State, saved: SavingState & { kind: 'saved' }) => {
     const { totals } = saved.result.report;
@@ -91,7 +136,7 @@ export function startActions(events: { start(): void; cancel(): void }, current:
       byId('saved-title', HTMLElement),
       `Saved ${saved.name}: ${formatBytes(totals.bytesAfter)} in ${formatSeconds(saved.seconds)}`,
     );
-    byId('model-config', HTMLButtonElement).hidden = saved.result.config === undefined;
+    byId('saved-buttons', HTMLElement).hidden = saved.result.config === undefined;
     byId('readers', HTMLElement).replaceChildren(...readersOf(state, saved.name));
   };
 
@@ -108,10 +153,12 @@ export function startActions(events: { start(): void; cancel(): void }, current:
     bar.hidden = !works;
     if (now.kind === 'running') bar.value = now.bytesDone / Math.max(1, now.bytesTotal);
     if (works !== worked && hadFocus) (works ? cancel : run).focus({ preventScroll: true });
-    setText(
-      byId('model-status', HTMLElement),
-      nothing && !works ? 'Nothing to convert with these settings.' : statusOf(state),
-    );
+    const quantized = works || now.kind === 'saved' ? undefined : quantizedFile(state);
+    again.hidden = quantized === undefined || !quantized.canAgain;
+    const idle = quantized === undefined ? 'Nothing to convert with these settings.' : quantizedText(quantized);
+    const isIdle = quantized !== undefined || (nothing && !works);
+    setText(byId('model-status', HTMLElement), isIdle ? idle : statusOf(state));
+    drawKept(state);
     setText(byId('model-expectation', HTMLElement), works || nothing ? '' : expectation(state));
     const { totals } = plan ?? {};
     const size = byId('model-size', HTMLDataElement);
@@ -126,6 +173,7 @@ export function startActions(events: { start(): void; cancel(): void }, current:
       byId('model-notes', HTMLElement),
       plan?.notes.map((note) => sentence(noteText(note, pageWords))).join(' ') ?? '',
     );
+    for (const id of ['model-json', 'model-csv']) byId(id, HTMLButtonElement).disabled = plan === undefined || works;
     byId('saved', HTMLElement).hidden = now.kind !== 'saved';
     if (now.kind === 'saved' && now !== before?.run) drawSaved(state, now);
   };

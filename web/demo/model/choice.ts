@@ -2,6 +2,7 @@
 import { type ModelFormat, type PlanOptions, presetTarget, resultName } from 'scalepoint/model';
 import { type FormatInfo, formats, ruleFrom, type TypeFit } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
+import { formatMany } from '../shared/format.js';
 import { bytesIn } from './sizes.js';
 
 /** The visitor's choices for a model. Options are stored as flags of the command line, which mean the same in every format. */
@@ -128,21 +129,26 @@ export function outputName(name: string, format: ModelFormat, { to, size }: Mode
 
 const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
 
-/** The choices as a command line. */
-export function commandOf(name: string, _format: ModelFormat, choice: ModelChoice): string {
+/** The choices as a command line, in parts that belong together: a flag with its value. */
+export function commandParts(name: string, choice: ModelChoice): readonly string[] {
   const pattern = keptPattern(choice);
   const words = Object.entries(choice.words).map(([flag, value]) =>
     value === true ? `--${flag}` : `--${flag} ${quoted(value)}`,
   );
   const rules = [...(pattern === undefined ? [] : [`${pattern}=keep`]), ...choice.rules];
   return [
-    `npx scalepoint quantize ${quoted(name)}`,
+    'npx scalepoint quantize',
+    quoted(name),
     ...(choice.to === 'auto' ? [] : [`--to ${choice.to}`]),
     ...(choice.size === undefined ? [] : [`--target-size ${quoted(choice.size)}`]),
     ...words,
     ...rules.map((rule) => `--rule ${quoted(rule)}`),
-  ].join(' ');
+  ];
 }
+
+/** The choices as a command line. */
+export const commandOf = (name: string, _format: ModelFormat, choice: ModelChoice): string =>
+  commandParts(name, choice).join(' ');
 
 /** A value as JavaScript. */
 function literal(value: unknown): string {
@@ -178,6 +184,29 @@ export function hashOf(format: ModelFormat, choice: ModelChoice): string {
   for (const rule of choice.rules) parameters.append('rule', rule);
   for (const name of choice.kept) parameters.append('keep', name);
   return parameters.toString();
+}
+
+/** The settings in the hash of an address, in words: `int4`, `group-size 32`, `2 rules`. Empty if it has none. */
+export function settingsIn(hash: string): readonly string[] {
+  const parameters = new URLSearchParams(hash.replace(/^#/, ''));
+  const known = new Map(
+    formats().flatMap(({ options }) =>
+      Object.values(options.entries).flatMap(({ flags }) => flags.map((flag) => [flag.name, flag] as const)),
+    ),
+  );
+  const said: string[] = [];
+  const to = parameters.get('to');
+  if (to !== null && to !== 'auto') said.push(to);
+  const size = parameters.get('target-size');
+  if (size !== null && bytesIn(size) !== undefined) said.push(`at most ${size}`);
+  for (const [name, value] of parameters) {
+    const flag = name === 'rule' || name === 'target-size' ? undefined : known.get(name);
+    if (flag !== undefined) said.push(flag.value === undefined ? name : `${name} ${value}`);
+  }
+  const [rules, kept] = [parameters.getAll('rule').length, parameters.getAll('keep').length];
+  if (rules > 0) said.push(formatMany(rules, 'rule'));
+  if (kept > 0) said.push(`the ${kept === 1 ? 'name' : 'names'} of ${formatMany(kept, 'kept tensor')}`);
+  return said;
 }
 
 /** The format to which the choices of an address apply. */

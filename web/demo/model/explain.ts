@@ -24,6 +24,12 @@ const advice: Readonly<Record<string, string>> = {
   IO: 'Check that there is room on the disk, then try again.',
 };
 
+/** True for an error about weights that are codes already, which an option can start from. */
+export function isAboutCodes(error: unknown): boolean {
+  const hint = error instanceof ScalepointError ? error.hint : undefined;
+  return hint?.kind === 'try' && hint.option.option === 'requantize';
+}
+
 /** Message of a package error with options named by the labels of their controls. */
 export function inPageWords(error: unknown): string {
   const problem = problemOf(error);

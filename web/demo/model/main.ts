@@ -9,7 +9,7 @@ import { sampleFile } from '../shared/sample.js';
 import { startSite } from '../shared/site.js';
 import { createStore } from '../shared/store.js';
 import { startActions } from './actions-panel.js';
-import { formatFor, infoOf, withTarget } from './choice.js';
+import { formatFor, infoOf, settingsIn, withTarget } from './choice.js';
 import { startOffers } from './offers-panel.js';
 import { Runner } from './run.js';
 import { ModelSession } from './session.js';
@@ -50,6 +50,26 @@ function drawFile(state: State, before: State | undefined): void {
   const name = byId('model-name', HTMLElement);
   name.focus({ preventScroll: true });
   byId('opened', HTMLElement).scrollIntoView({ block: 'start' });
+}
+
+/** Says which settings the address carries, as long as no model is open. */
+function drawLinked({ model }: State, before: State | undefined): void {
+  if (before !== undefined && model === before.model) return;
+  const carried = model === undefined ? settingsIn(location.hash) : [];
+  byId('linked', HTMLElement).hidden = carried.length === 0;
+  setText(
+    byId('linked-words', HTMLElement),
+    `This link carries settings: ${carried.join(', ')}. They apply to the model that you open.`,
+  );
+}
+
+/** Forgets the settings of the address. */
+function startLinked(): void {
+  byId('linked-forget', HTMLButtonElement).addEventListener('click', () => {
+    history.replaceState(history.state, '', location.pathname);
+    byId('linked', HTMLElement).hidden = true;
+    byId('choose', HTMLButtonElement).focus();
+  });
 }
 
 function drawProblem({ problem, model }: State, before: State | undefined): void {
@@ -132,10 +152,19 @@ function start(): void {
   // Start the panels; some are loaded when first needed.
   parts.push(
     drawFile,
+    drawLinked,
     drawProblem,
     onPreset,
     startMore({ choose: (choice) => session.choose(choice) }, store.get),
-    startActions({ start: () => void runner.start(), cancel: () => runner.cancel() }, store.get),
+    startActions(
+      {
+        start: () => void runner.start(),
+        cancel: () => runner.cancel(),
+        again: () => session.quantizeAgain(),
+        undoKeep: () => session.undoKeep(),
+      },
+      store.get,
+    ),
     later(async () => {
       const { startSizes } = await import('./sizes-panel.js');
       const events = {
@@ -158,6 +187,8 @@ function start(): void {
       return draw;
     }, store.get),
   );
+  startLinked();
+  store.set({});
   // Take files that another page handed over.
   startChoosing(session, (files) => takesData(files));
   const files = takeFiles();

@@ -11,7 +11,7 @@ import {
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { escaped, formatFor, type ModelChoice, optionsOf, withTarget } from './choice.js';
-import { inPageWords } from './explain.js';
+import { inPageWords, isAboutCodes } from './explain.js';
 import type { Sizer } from './sizer.js';
 import type { Errors, MeasuredError, Offer } from './state.js';
 import { sentence } from './wording.js';
@@ -157,6 +157,7 @@ export class Measurer {
       const plan = await this.plan(choice);
       return { offer: this.#offerOf(choice, plan), choice, plan };
     } catch (error) {
+      if (isAboutCodes(error)) return { offer: { to: choice.to, isQuantized: true }, choice };
       return { offer: { to: choice.to, obstacle: sentence(inPageWords(error)) }, choice };
     }
   }

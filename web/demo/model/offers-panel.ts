@@ -59,6 +59,7 @@ function contentOf(preset: Preset, offer: Offer | undefined, state: State): Node
   if (offer === undefined) return [title, html('span', { class: 'offer-size' }, '…')];
   const target = html('span', { class: 'offer-target' }, offer.to);
   const head = html('span', { class: 'offer-head' }, title, target);
+  if (offer.isQuantized) return [head, html('span', { class: 'offer-note' }, 'Quantized already.')];
   if (offer.obstacle !== undefined) return [head, html('span', { class: 'offer-note' }, offer.obstacle)];
   const { bytesAfter = 0, bytesBefore = 1 } = offer;
   const size = html('span', { class: 'offer-size' }, formatBytes(bytesAfter));

@@ -25,7 +25,7 @@ import {
   withSize,
   withTarget,
 } from './choice.js';
-import { explain } from './explain.js';
+import { explain, isAboutCodes } from './explain.js';
 import { firstLook, type Look, startLooking } from './look.js';
 import { Measurer } from './measure.js';
 import { Sizer } from './sizer.js';
@@ -119,9 +119,9 @@ export class ModelSession {
     if (at !== this.#current) this.#opened[this.#current]?.sizer.cancel();
     this.#current = at;
     const opened = this.#opened[at];
-    const { sort, run } = this.#store.get();
+    const { sort, columns, run } = this.#store.get();
     if (run.kind === 'running') return;
-    this.#store.set({ ...initialState, sort, model: opened?.model, choice: opened?.choice });
+    this.#store.set({ ...initialState, sort, columns, model: opened?.model, choice: opened?.choice });
     if (opened === undefined) return;
     const { model, sizer } = opened;
     this.#store.set({ sizes: sizer.sizes });
@@ -188,6 +188,18 @@ export class ModelSession {
     announce(isKept ? `${name} stays as it is` : `${name} is converted`, 0);
   }
 
+  /** Takes back the last tensor that was kept by hand. */
+  undoKeep(): void {
+    const last = [...(this.#store.get().choice?.kept ?? [])].at(-1);
+    if (last !== undefined) this.keep(last);
+  }
+
+  /** Starts from the values of the codes of a file that is quantized already. */
+  quantizeAgain(): void {
+    const { choice } = this.#store.get();
+    if (choice !== undefined) this.choose({ ...choice, words: { ...choice.words, requantize: true } });
+  }
+
   /** Plans the choice and the presets, and measures them: first samples, then the choice as a whole. */
   async #update(isNew: boolean): Promise<void> {
     const opened = this.#opened[this.#current];
@@ -202,7 +214,7 @@ export class ModelSession {
       const plan = await measurer.plan(choice);
       const fit = choice.size === undefined ? undefined : await sizer.fit(choice);
       if (signal.aborted) return;
-      this.#store.set({ plan, errors: known, fit });
+      this.#store.set({ plan, errors: known, fit, isQuantized: false });
       if (isNew) this.#lookAtFirst();
       else this.#followPlan();
       await this.#offers(opened, signal);
@@ -228,7 +240,8 @@ export class ModelSession {
       // Explain the error, and drop a plan that does not belong to the choice.
       if (signal.aborted) return;
       const keep = (name: string) => this.keep(name);
-      this.#store.set({ problem: explain(error, keep) });
+      if (isAboutCodes(error)) this.#store.set({ isQuantized: true, plan: undefined });
+      else this.#store.set({ problem: explain(error, keep) });
       const { plan } = this.#store.get();
       if (plan !== undefined && plan.to !== choice.to) this.#store.set({ plan: undefined });
       await this.#offers(opened, signal, true).catch(() => {});

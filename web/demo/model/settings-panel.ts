@@ -6,10 +6,13 @@ import { byId, html, setText } from '../shared/dom.js';
 import {
   codeOf,
   commandOf,
+  commandParts,
   formatFor,
+  hashOf,
   infoOf,
   initialChoice,
   type ModelChoice,
+  settingsIn,
   usualFormat,
   withTarget,
 } from './choice.js';
@@ -49,6 +52,24 @@ function ruleProblem(format: ModelFormat, rules: readonly string[]): string | un
     }
   }
   return undefined;
+}
+
+/** Parts of the command up to this length stay in one line, as they fit into the narrowest window. */
+const unbrokenLength = 26;
+
+/** Draws the command so that a flag does not break, nor leave its value. */
+function drawCommand(name: string, choice: ModelChoice): void {
+  const parts = commandParts(name, choice).flatMap((part) => {
+    if (part.length <= unbrokenLength) return [part];
+    const [flag = '', ...value] = part.split(' ');
+    return value.length === 0 ? [part] : [flag, value.join(' ')];
+  });
+  byId('model-command', HTMLElement).replaceChildren(
+    ...parts.flatMap((part, i) => [
+      ...(i === 0 ? [] : [' ']),
+      part.length > unbrokenLength ? part : html('span', { class: 'unbroken' }, part),
+    ]),
+  );
 }
 
 /** Sets up the section "More": the target, its options, rules, and the same as a command and as code. */
@@ -124,6 +145,13 @@ export function startMore(session: { choose(choice: ModelChoice): void }, curren
       ),
     );
     if (focused?.startsWith('option-')) document.getElementById(focused)?.focus();
-    setText(byId('model-command', HTMLElement), commandOf(model.name, formatFor(model, choice.to), choice));
+    drawCommand(model.name, choice);
+    const carried = settingsIn(hashOf(usualFormat(model), choice));
+    setText(
+      byId('model-carried', HTMLElement),
+      carried.length === 0
+        ? 'The link carries no settings: these are the usual ones.'
+        : `The link carries ${carried.join(', ')}, and nothing else of the file.`,
+    );
   };
 }

@@ -1,6 +1,6 @@
 // The state of the page, and figures that follow from it.
 import type { ErrorMeasures } from 'scalepoint';
-import type { ModelPlan, PlannedTensorInfo, QuantizeModelResult } from 'scalepoint/model';
+import type { ModelPlan, ModelReport, PlannedTensorInfo, QuantizeModelResult } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import type { PageProblem } from '../shared/problems.js';
@@ -28,6 +28,8 @@ export interface Offer {
   /** Errors of the converted tensors; undefined until they are measured. */
   readonly errors?: Errors;
   readonly exact?: boolean;
+  /** True if it is not possible because weights are codes already. */
+  readonly isQuantized?: true;
   /** The reason why it is not possible. */
   readonly obstacle?: string;
 }
@@ -59,11 +61,15 @@ export interface State {
   /** Seconds that saving will take, about; undefined until something was measured. */
   readonly expectedSeconds: number | undefined;
   readonly offers: Readonly<Partial<Record<Preset, Offer>>>;
+  /** True if the choice is not possible because weights are codes already. */
+  readonly isQuantized: boolean;
   /** The problem with the choice. */
   readonly problem: PageProblem | undefined;
   readonly run: SavingState;
   readonly sort: { readonly key: SortKey; readonly descending: boolean };
   readonly filter: string;
+  /** The columns that the visitor chose for the table; undefined for those that the window has room for. */
+  readonly columns: ReadonlySet<SortKey> | undefined;
   readonly look: Look | undefined;
   /** The curve of sizes. */
   readonly sizes: SizeCurve;
@@ -80,10 +86,12 @@ export const initialState: State = {
   measuring: 'no',
   expectedSeconds: undefined,
   offers: {},
+  isQuantized: false,
   problem: undefined,
   run: { kind: 'none' },
   sort: { key: 'order', descending: false },
   filter: '',
+  columns: undefined,
   look: undefined,
   sizes: { kind: 'none' },
   fit: undefined,
@@ -124,6 +132,54 @@ export function worstOf({ plan, errors }: Pick<State, 'plan' | 'errors'>, most: 
     .filter((tensor) => tensor.kept === undefined && Number.isFinite(sqnr(tensor)))
     .sort((a, b) => sqnr(a) - sqnr(b))
     .slice(0, most);
+}
+
+/** Types of weights that are codes. */
+const codeType = /^(?:I?Q\d|TQ\d|MXFP4|NVFP4|F8|F6|F4|[IU]\d$|[IU]8$)/;
+
+/** A file whose weights are codes already. */
+interface QuantizedFile {
+  /** The types of its codes, the most bytes first. */
+  readonly types: readonly string[];
+  /** True if the settings can start from the values of the codes. */
+  readonly canAgain: boolean;
+}
+
+/** Facts about a file that is quantized already; undefined for others, and once the visitor wants it quantized again. */
+export function quantizedFile(
+  state: Pick<State, 'model' | 'plan' | 'offers' | 'isQuantized'>,
+): QuantizedFile | undefined {
+  const { model, plan, offers, isQuantized } = state;
+  const canAgain = isQuantized || Object.values(offers).some((offer) => offer.isQuantized);
+  const bytes = new Map<string, number>();
+  let all = 0;
+  for (const tensor of model?.tensors ?? []) {
+    all += tensor.bytes;
+    if (codeType.test(tensor.dtype)) bytes.set(tensor.dtype, (bytes.get(tensor.dtype) ?? 0) + tensor.bytes);
+  }
+  const coded = [...bytes.values()].reduce((a, b) => a + b, 0);
+  const converts = !isQuantized && plan !== undefined && plan.totals.quantized + plan.totals.cast > 0;
+  if (converts || !(canAgain || coded > all / 2)) return undefined;
+  return { types: [...bytes].sort(([, a], [, b]) => b - a).map(([type]) => type), canAgain };
+}
+
+/** The report: that of the result once there is one, and before that the plan with the errors that are known. */
+export function reportOf({
+  run,
+  plan,
+  errors,
+}: Pick<State, 'run' | 'plan' | 'errors'>):
+  | ModelReport
+  | { readonly isPlanned: true; readonly tensors: ModelReport['tensors']; readonly totals: ModelReport['totals'] }
+  | undefined {
+  if (run.kind === 'saved') return run.result.report;
+  if (plan === undefined) return undefined;
+  const tensors = plan.tensors.map((tensor) => {
+    const measured = tensor.kept === undefined ? errors.get(tensor.name) : undefined;
+    if (measured === undefined) return tensor;
+    return { ...tensor, error: measured.error, ...(measured.exact ? {} : { isSampled: true }) };
+  });
+  return { isPlanned: true, tensors, totals: plan.totals };
 }
 
 /** Sort key of a tensor without the figure. Such tensors come last in both directions. */

@@ -1,5 +1,5 @@
 // Durations, closeness and reports as text.
-import type { QuantizeModelResult } from 'scalepoint/model';
+import type { TensorReport } from 'scalepoint/model';
 import { formatDecibels } from '../shared/format.js';
 
 /** A duration for people: `0.4 s`, `1 min 5 s`. */
@@ -26,10 +26,10 @@ export function shortDecibels(sqnrDb: number): string {
 export const sentence = (text: string) => `${text[0]?.toUpperCase()}${text.slice(1)}.`;
 
 /** The report as CSV for spreadsheets. */
-export function csvOf({ report }: QuantizeModelResult): string {
+export function csvOf(tensors: readonly TensorReport[]): string {
   const head = 'tensor,shape,from,to,bytes before,bytes after,sqnr dB,mse,cosine,largest error,kept because';
   const text = (value: string) => `"${value.replace(/"/g, '""')}"`;
-  const rows = report.tensors.map(({ name, shape, from, to, bytesBefore, bytesAfter, error, kept }) =>
+  const rows = tensors.map(({ name, shape, from, to, bytesBefore, bytesAfter, error, kept }) =>
     [
       text(name),
       text(shape.join('x')),

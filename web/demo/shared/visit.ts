@@ -23,7 +23,9 @@ export async function visit(path: string, files: readonly File[]): Promise<void>
     if (!location.href.startsWith(address.href)) location.reload();
   });
   document.title = page.title;
-  const [main, next] = [document.querySelector('main'), page.querySelector('main')];
+  // Pages of the guide have more around their main element.
+  const content = 'body > main, body > :has(> main)';
+  const [main, next] = [document.querySelector(content), page.querySelector(content)];
   if (main === null || next === null) throw new TypeError(`${address} has no main element`);
   main.replaceWith(document.importNode(next, true));
   for (const link of document.querySelectorAll<HTMLAnchorElement>('a[href]')) {

@@ -1,6 +1,7 @@
 import { load } from 'scalepoint';
 import { copy } from '../shared/copy.js';
 import { byId } from '../shared/dom.js';
+import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
 import { announce } from '../shared/live.js';
 import { showCore, startSite } from '../shared/site.js';
 import { draw } from './draw.js';
@@ -12,6 +13,7 @@ import type { BenchReply, BenchRequest } from './worker.js';
 class Bench {
   #state: State = { run: 'none', rows: [], length: 'quick' };
   #worker: Worker | undefined;
+  readonly #main = byId('main', HTMLElement);
   /** Number of measurements of the headline. */
   #headlines = 0;
 
@@ -49,6 +51,11 @@ class Bench {
   }
 
   #hear(reply: BenchReply): void {
+    // Another page took the place of this one.
+    if (!this.#main.isConnected) {
+      this.#worker?.terminate();
+      return;
+    }
     if (reply.kind === 'failed') this.#fail(reply.message);
     else if (reply.kind === 'row') {
       this.#state = withRow(this.#state, reply.row);
@@ -91,6 +98,7 @@ async function start(): Promise<void> {
   startSite();
   let build = 'scalepoint';
   const bench = new Bench();
+  startDroppingElsewhere();
   startButtons(bench, () => `${build}, one thread, ${navigator.userAgent}`);
   bench.start('first');
   try {

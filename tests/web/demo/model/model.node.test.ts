@@ -156,10 +156,15 @@ it('opens .gguf, .onnx and .npy by their content, and quantizes each', async () 
   await expect.poll(() => page.textContent('#offers')).toMatch(/Balanced.*Changes nothing: this file is .*Q4_K/);
   expect(await page.isDisabled('#model-run')).toBe(true);
   await page.check('input[value="safe"]', { force: true });
+  // One sentence stands in place of the button's name for the file, and one button accepts it.
   await expect
-    .poll(() => page.textContent('#problems'))
-    .toContain('“Also quantize what is quantized already” under More');
+    .poll(status)
+    .toMatch(/^This file is quantized already \(Q4_K.*\): quantizing it again adds to its errors\.$/);
+  expect(await page.textContent('#problems')).toBe('');
   expect(await page.isDisabled('#model-run')).toBe(true);
+  await page.click('#model-again');
+  await planned();
+  expect(await page.textContent('#model-command')).toContain('--to Q8_0 --requantize');
 
   const values = Float32Array.from({ length: 64 * 64 }, (_, i) => Math.sin(i));
   const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (64, 64), }".padEnd(117);
@@ -342,6 +347,81 @@ it('sorts by error, filters by name, and keeps a layer without losing the errors
   await expect.poll(() => column('Tensor').then((names) => names.toSorted())).toEqual(['fc3.bias', 'fc3.weight']);
   await page.click('#worst [data-keep="fc3.weight"]');
   await expect.poll(() => page.textContent('#model-command')).toContain('fc3\\.weight');
+});
+
+it('saves the report before the model, with the errors that are known', async () => {
+  await open();
+  await openFile(sample);
+  await measured();
+  const [download] = await Promise.all([page.waitForEvent('download'), page.click('#model-json')]);
+  expect(download.suggestedFilename()).toBe('digits.int8.report.json');
+  const report = JSON.parse(readFileSync(await download.path(), 'utf8'));
+  expect(report.isPlanned).toBe(true);
+  const { tensors, totals } = await estimateModel(sample, { to: 'int8', sample: Number.POSITIVE_INFINITY });
+  expect(report.totals.bytesAfter).toBe(totals.bytesAfter);
+  expect(report.tensors.map((one: { error?: object }) => one.error)).toEqual(tensors.map(({ error }) => error));
+});
+
+it('shows the columns that the visitor chooses at any width, and remembers them', async () => {
+  await open('model/', { viewport: { width: 360, height: 800 } });
+  await openFile(sample);
+  await measured();
+  await page.click('#model-columns summary');
+  await page.check('#model-columns-list input[value="cosine"]');
+  await page.check('#model-columns-list input[value="before"]');
+  await page.keyboard.press('Escape');
+  expect(await page.isVisible('#model-columns-list')).toBe(false);
+  const row = page.locator('#model-rows tr', { hasText: 'fc1.weight' });
+  await expect.poll(() => row.locator('td[data-column="Cosine"]').isVisible()).toBe(true);
+  expect(await row.locator('td[data-column="Before"]').textContent()).toBe('131\u00a0kB');
+  expect(await covered()).toEqual([]);
+  await page.reload();
+  await openFile(sample);
+  await measured();
+  expect(await row.locator('td[data-column="Cosine"]').isVisible()).toBe(true);
+});
+
+it('takes back what was kept by hand beside the sizes', async () => {
+  await open();
+  await openFile(sample);
+  await measured();
+  const before = await size();
+  for (const name of ['fc1.weight', 'fc2.weight']) await page.click(`#model-rows [data-keep="${name}"]`);
+  await expect.poll(() => page.textContent('#model-kept-words')).toBe('Kept by you: fc2.weight and 1 other');
+  await page.click('#model-undo');
+  await expect.poll(() => page.textContent('#model-kept-words')).toBe('Kept by you: fc1.weight');
+  await page.click('#model-undo');
+  await expect.poll(() => page.isVisible('#model-kept')).toBe(false);
+  await expect.poll(focused).toBe('model-run');
+  await expect.poll(size).toBe(before);
+});
+
+it('says what a link with settings carries, before a model is open and beside its button', async () => {
+  await open('model/#to=int4&group-size=32&keep=fc1.weight');
+  expect(await page.textContent('#linked-words')).toBe(
+    'This link carries settings: int4, group-size 32, the name of 1 kept tensor. They apply to the model that you open.',
+  );
+  await openFile(sample);
+  await planned();
+  expect(await page.textContent('#model-carried')).toBe(
+    'The link carries int4, group-size 32, the name of 1 kept tensor, and nothing else of the file.',
+  );
+  // A flag stays whole, and with its value.
+  const parts = await page.$$eval('#model-command .unbroken', (nodes) => nodes.map((node) => node.textContent));
+  expect(parts).toContain('--to int4');
+  await open('model/#to=int4');
+  await page.click('#linked-forget');
+  expect(await focused()).toBe('choose');
+  expect(new URL(page.url()).hash).toBe('');
+});
+
+it.each(['guide/', 'speed/'])('opens a file that is dropped on %s', async (path) => {
+  await open(path);
+  await drop('digits.safetensors', readFileSync(sample));
+  await page.waitForSelector('#opened:visible');
+  expect(await page.textContent('#model-name')).toBe('digits.safetensors');
+  expect(new URL(page.url()).pathname).toBe('/model/');
+  expect(await page.locator('.guide').count()).toBe(0);
 });
 
 it('plans at once with a rule of a link that RegExp takes years for', async () => {
