@@ -196,7 +196,74 @@ const divided: readonly (readonly [what: string, Files, HandTable])[] = [
         mlp.down_proj.weight             x  64x96`,
     },
   ],
+  [
+    'GPT-2, whose matrices are transposed',
+    filesOf('GPT2LMHeadModel', { n_embd: 64, n_layer: 3, n_head: 4, n_positions: 32 }),
+    {
+      prefix: 'h.',
+      outside: `
+        wte.weight   x  264x64
+        wpe.weight   x  32x64
+        ln_f.weight  x  64
+        ln_f.bias    x  64`,
+      layer: `
+        ln_1.weight         x  64
+        ln_1.bias           x  64
+        ln_2.weight         x  64
+        ln_2.bias           x  64
+        attn.c_attn.weight  x  64x192
+        attn.c_attn.bias    x  192
+        attn.c_proj.weight  x  64x64
+        attn.c_proj.bias    x  64
+        mlp.c_fc.weight     x  64x256
+        mlp.c_fc.bias       x  256
+        mlp.c_proj.weight   x  256x64
+        mlp.c_proj.bias     x  64`,
+    },
+  ],
+  [
+    'gpt-oss, whose experts are transposed and have gates and ups in turn',
+    filesOf('GptOssForCausalLM', { head_dim: 16, num_local_experts: 5, num_experts_per_tok: 2 }),
+    {
+      prefix: 'model.layers.',
+      outside: `
+        model.embed_tokens.weight  x  264x64
+        model.norm.weight          x  64
+        lm_head.weight             x  264x64`,
+      layer: `
+        input_layernorm.weight           x  64
+        post_attention_layernorm.weight  x  64
+        self_attn.q_proj.weight          x  64x64
+        self_attn.q_proj.bias            x  64
+        self_attn.k_proj.weight          x  32x64
+        self_attn.k_proj.bias            x  32
+        self_attn.v_proj.weight          x  32x64
+        self_attn.v_proj.bias            x  32
+        self_attn.o_proj.weight          x  64x64
+        self_attn.o_proj.bias            x  64
+        self_attn.sinks                  x  4
+        mlp.router.weight                x  5x64
+        mlp.router.bias                  x  5
+        mlp.experts.gate_up_proj         x  5x64x192
+        mlp.experts.gate_up_proj_bias    x  5x192
+        mlp.experts.down_proj            x  5x96x64
+        mlp.experts.down_proj_bias       x  5x64`,
+    },
+  ],
 ];
+
+/** A model whose transposes are larger than a tile. */
+function wideTransposes(): { weights: Weights; files: Files } {
+  const hidden = 640;
+  const make = new Maker(8);
+  make.matrix('wte.weight', 264, hidden).matrix('wpe.weight', 16, hidden).norm('ln_f', hidden);
+  make.norm('h.0.ln_1', hidden).norm('h.0.ln_2', hidden);
+  const matrices = { 'attn.c_attn': [1, 3], 'attn.c_proj': [1, 1], 'mlp.c_fc': [1, 4], 'mlp.c_proj': [4, 1] } as const;
+  for (const [name, [into, out]] of Object.entries(matrices))
+    make.matrix(`h.0.${name}.weight`, into * hidden, out * hidden).vector(`h.0.${name}.bias`, out * hidden, 0);
+  const config = { n_embd: hidden, n_layer: 1, n_head: 4, n_positions: 16 };
+  return { weights: make.weights, files: filesOf('GPT2LMHeadModel', config) };
+}
 
 describe('a folder', () => {
   needNative();
@@ -444,8 +511,11 @@ describe('what a folder is given as', () => {
     expect(tensors).toEqual((await planModel(list, { to: 'Q8_0' })).tensors);
   });
 
-  it('tiles that end within heads and rows are read right', async () => {
-    const wide = wideModel();
+  it.each([
+    ['heads', wideModel],
+    ['transposes', wideTransposes],
+  ])('tiles that end within %s are read right', async (_what, model) => {
+    const wide = model();
     const conversion = await convertHuggingface(folderOf(wide.weights, wide.files));
     const first = fileOf(conversion, wide.weights, [
       ['general.quantization_version', 'u32', 2],
@@ -494,6 +564,23 @@ describe('an estimate of a folder', () => {
     const whole = await estimateModel(converted, options);
     const ofExperts = (all: typeof tensors) =>
       new Map(all.filter(({ name }) => name.includes('_exps')).map(({ name, error }) => [name, error]));
+    expect(ofExperts(tensors).size).toBe(9);
+    expect(ofExperts(tensors)).toEqual(ofExperts(whole.tensors));
+  });
+});
+
+describe('an estimate of transposed experts', () => {
+  it('takes the one from the middle, as that of the converted file does', async () => {
+    const [, files, table] = divided.find(([what]) => what.startsWith('gpt-oss'))!;
+    const list = listOf(weightsOfTable(table, 3), files);
+    const converted = await convert(list, 'F32');
+    const importance = matrixFile(activationsOf((await inspectModel(converted)).tensors));
+    const options = { to: 'Q4_0', importance, sample: 96 * 64, workers: 0 } as const;
+    const { tensors, sampled } = await estimateModel(list, options);
+    const whole = await estimateModel(converted, options);
+    const ofExperts = (all: typeof tensors) =>
+      new Map(all.filter(({ name }) => name.endsWith('_exps.weight')).map(({ name, error }) => [name, error]));
+    expect(sampled).toBeGreaterThanOrEqual(9);
     expect(ofExperts(tensors).size).toBe(9);
     expect(ofExperts(tensors)).toEqual(ofExperts(whole.tensors));
   });

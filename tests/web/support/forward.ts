@@ -104,14 +104,19 @@ export interface Decoder {
   readonly convolves?: (layer: number) => boolean;
   /** True if queries see later tokens, too. */
   readonly bothSides?: boolean;
+  /** The output of a layer's attention, if it is none of the above, and that of its feed-forward part. */
+  readonly attend?: (read: Reader, prefix: string, layer: number, x: readonly Vector[]) => Vector[];
+  readonly grow?: (read: Reader, prefix: string, x: Vector) => Vector;
+  /** Name of a table whose rows are added to the embedding, by positions. */
+  readonly positions?: string;
   /** A factor of the queries of a position. */
   readonly temperature?: (position: number) => number;
 }
 
-type Vector = Float64Array;
+export type Vector = Float64Array;
 
 /** Weights by name. A bias that is missing is zero. */
-class Reader {
+export class Reader {
   constructor(private readonly weights: Weights) {}
 
   has(name: string): boolean {
@@ -159,16 +164,16 @@ class Reader {
   }
 }
 
-const add = (a: Vector, b: Vector) => a.map((v, i) => v + b[i]!);
-const multiply = (a: Vector, b: Vector) => a.map((v, i) => v * b[i]!);
-const silu = (x: Vector) => x.map((v) => v / (1 + Math.exp(-v)));
+export const add = (a: Vector, b: Vector) => a.map((v, i) => v + b[i]!);
+export const multiply = (a: Vector, b: Vector) => a.map((v, i) => v * b[i]!);
+export const silu = (x: Vector) => x.map((v) => v / (1 + Math.exp(-v)));
 export const gelu = (x: Vector) =>
   x.map((v) => 0.5 * v * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (v + 0.044715 * v ** 3))));
 /** The square of what is above 0. */
 export const relu2 = (x: Vector) => x.map((v) => Math.max(0, v) ** 2);
 const cap = (v: number, limit: number | undefined) => (limit === undefined ? v : limit * Math.tanh(v / limit));
 
-function softmax(x: readonly number[]): number[] {
+export function softmax(x: readonly number[]): number[] {
   const most = Math.max(...x);
   const powers = x.map((v) => Math.exp(v - most));
   const sum = powers.reduce((a, b) => a + b, 0);
@@ -176,7 +181,7 @@ function softmax(x: readonly number[]): number[] {
 }
 
 /** Rotates the first elements of a head: element i with element i + n/2, or neighbors. */
-function rotate(
+export function rotate(
   head: Vector,
   position: number,
   frequencies: readonly number[],
@@ -195,7 +200,7 @@ function rotate(
 }
 
 /** The frequencies of a rotary embedding. */
-function rotaryFrequencies(theta: number, rotated: number): number[] {
+export function rotaryFrequencies(theta: number, rotated: number): number[] {
   return Array.from({ length: rotated / 2 }, (_, i) => theta ** ((-2 * i) / rotated));
 }
 
@@ -225,10 +230,10 @@ function attend(
   });
 }
 
-const slices = (x: Vector, size: number) =>
+export const slices = (x: Vector, size: number) =>
   Array.from({ length: x.length / size }, (_, i) => x.slice(i * size, (i + 1) * size));
 
-function joined(parts: readonly Vector[]): Vector {
+export function joined(parts: readonly Vector[]): Vector {
   return Float64Array.from(parts.flatMap((part) => [...part]));
 }
 
@@ -406,17 +411,22 @@ export function decoderStates(weights: Weights, model: Decoder, tokens: readonly
   let x = tokens.map((token) => read.row(model.embedding ?? 'model.embed_tokens.weight', token));
   const factor = model.embeddingFactor ?? (model.gemma ? Math.sqrt(x[0]!.length) : 1);
   x = x.map((one) => one.map((v) => v * factor));
+  const { positions } = model;
+  if (positions !== undefined) x = x.map((one, t) => add(one, read.row(positions, t)));
   if (model.embeddingNorm !== undefined) x = norm(model.embeddingNorm, x);
   const residual = (all: readonly Vector[]) => all.map((one) => one.map((v) => v * (model.residualFactor ?? 1)));
   for (let i = 0; i < model.layers; i++) {
     const prefix = `${model.prefix ?? 'model.layers.'}${i}.`;
     const of = (name: string | undefined) => (name === undefined ? undefined : prefix + name);
-    const grow = (all: readonly Vector[]) => all.map((one) => feedForward(read, model, prefix, one));
+    const grow = (all: readonly Vector[]) =>
+      all.map((one) => model.grow?.(read, prefix, one) ?? feedForward(read, model, prefix, one));
     const first = norm(of(names.attention), x);
     const attended =
-      model.convolves?.(i) === true
-        ? convolution(read, prefix, first)
-        : attention(read, model, `${prefix}${model.attentionPrefix ?? 'self_attn.'}`, i, first);
+      model.attend !== undefined
+        ? model.attend(read, prefix, i, first)
+        : model.convolves?.(i) === true
+          ? convolution(read, prefix, first)
+          : attention(read, model, `${prefix}${model.attentionPrefix ?? 'self_attn.'}`, i, first);
     const mixed = residual(norm(of(names.attentionAfter), attended));
     const before = model.parallel === true && names.feedForward === undefined ? first : undefined;
     const states = x;

@@ -29,12 +29,24 @@ export function folderOf(
   };
 }
 
+/** The elements of a strided view, one by one. */
+function viewed(values: Float32Array, { offset, dims }: NonNullable<Recipe['view']>): Float32Array<ArrayBuffer> {
+  let places = [offset];
+  for (const [count, stride] of dims)
+    places = places.flatMap((at) => Array.from({ length: count }, (_, i) => at + i * stride));
+  return Float32Array.from(places, (at) => {
+    if (at >= values.length) throw new Error(`element ${at} of ${values.length}`);
+    return values[at] as number;
+  });
+}
+
 /** The elements of a tensor of the result. */
-function elements(recipe: Recipe, weights: Weights): Float32Array {
+export function elements(recipe: Recipe, weights: Weights): Float32Array {
   if (recipe.values !== undefined) return recipe.values;
   const parts = recipe.sources.map((source, i) => {
     const { shape, values } = weights.get(source) as Weight;
     const window = recipe.windows?.[i];
+    if (recipe.view !== undefined) return viewed(values, recipe.view);
     if (window === undefined) return values;
     const width = shape.length < 2 ? 1 : (shape.at(-1) as number);
     return values.subarray(window[0] * width, (window[0] + window[1]) * width);

@@ -1,7 +1,7 @@
 // Tables of tensors as tests write them by hand: the name in the folder, the name in GGUF, the shape in the folder, and changes on the way.
 import { expect } from 'vitest';
 import type { Conversion, Recipe } from '../../../web/src/conversions/recipe.js';
-import type { Weight } from './recipes.js';
+import { elements, type Weight } from './recipes.js';
 import { Maker } from './tiny-huggingface.js';
 
 /** A line of a table, such as `self_attn.q_proj.weight attn_q.weight 64x64 heads=4`. */
@@ -9,7 +9,10 @@ interface TableLine {
   readonly from: string;
   readonly to: string;
   readonly shape: readonly number[];
-  /** `+1` adds 1, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `rows=0+64` takes rows, `as=3x32x64` is the result's shape. */
+  /**
+   * `+1` adds 1, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `rows=0+64` takes rows, `as=3x32x64` is the result's shape.
+   * `np=3x64x64[:,:,0::2]T` is NumPy's way to take elements: a shape, slices, and perhaps the transpose of the last two dimensions.
+   */
   readonly changes: ReadonlyMap<string, string>;
 }
 
@@ -77,6 +80,23 @@ function windowsOf(text: string) {
   return text.split(',').map((one) => one.split('+').map(Number));
 }
 
+/** Elements of an array by NumPy's rules. */
+function sliced(text: string, values: Float32Array): Float32Array {
+  const [, shape = '', slices, turn] = /^([\dx]+)(?:\[(.*)\])?(T?)$/.exec(text) as RegExpExecArray;
+  const counts = sizes(shape);
+  const taken = counts.map((n, k) => {
+    const [start = '', stop = '', step = ''] = (slices?.split(',')[k] ?? ':').split(':');
+    const all = Array.from({ length: n }, (_, i) => i);
+    return all.slice(Number(start), stop === '' ? n : Number(stop)).filter((_, i) => i % Number(step || 1) === 0);
+  });
+  const at = (indices: readonly number[]) => indices.reduce((sum, i, k) => sum * (counts[k] as number) + i, 0);
+  const order = counts.map((_, k) => k);
+  if (turn === 'T') order.push(...order.splice(-2).reverse());
+  let all: number[][] = [Array.from({ length: counts.length }, () => 0)];
+  for (const k of order) all = all.flatMap((one) => (taken[k] as number[]).map((i) => one.with(k, i)));
+  return Float32Array.from(all, (indices) => values[at(indices)] as number);
+}
+
 /** Compares the tensors of a conversion with a table, except for those that are computed. */
 export function expectTensors({ tensors }: Conversion, table: HandTable, layers: number): void {
   const expected = wholeLines(table, layers).map((line) => {
@@ -98,12 +118,21 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
       sources: windows === undefined ? names : windows.map(() => names[0]),
       ...(windows === undefined ? {} : { windows }),
       ...(heads === undefined ? {} : { permuteHeads: Number(heads) }),
-      ...(changes.has('turned') ? { turned: true } : {}),
       ...(changes.has('+1') ? { add: 1 } : {}),
       ...(isFloat ? { float32: true } : {}),
     };
   });
   const byName = (a: { name: string }, b: { name: string }) => (a.name < b.name ? -1 : 1);
   const got: Recipe[] = tensors.filter(({ values }) => values === undefined);
-  expect([...got].sort(byName)).toEqual(expected.sort(byName));
+  const plain = got.map(({ view: _, ...recipe }) => recipe);
+  expect(plain.sort(byName)).toEqual(expected.sort(byName));
+  // Elements that change places are compared one by one.
+  const weights = weightsOfTable(table, layers);
+  const byTarget = new Map(got.map((recipe) => [recipe.name, recipe]));
+  for (const { from, to, changes } of wholeLines(table, layers)) {
+    const [recipe, slices] = [byTarget.get(to) as Recipe, changes.get('np')];
+    expect(recipe.view !== undefined, to).toBe(slices !== undefined);
+    if (slices === undefined) continue;
+    expect(elements(recipe, weights), to).toEqual(sliced(slices, (weights.get(from) as Weight).values));
+  }
 }

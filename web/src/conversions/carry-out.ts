@@ -3,7 +3,7 @@ import type { CastForm } from '../codecs/cast.js';
 import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
-import type { LogicalTensor, SourceTensor } from '../formats/format.js';
+import type { ElementView, LogicalTensor, SourceTensor } from '../formats/format.js';
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
@@ -33,21 +33,33 @@ export function plainType({ name, dtype, byteOffset }: Pick<SourceTensor, 'name'
 }
 
 /** A tensor of a result that is read from stored tensors. */
-export interface Gathering extends Pick<Recipe, 'name' | 'shape' | 'permuteHeads' | 'add'> {
+export interface Gathering extends Pick<Recipe, 'name' | 'shape' | 'permuteHeads' | 'view' | 'add'> {
   /** Sources, all of one type and shape. */
   readonly stored: readonly SourceTensor[];
 }
 
 /** Describes how such a tensor is read. */
-export function gathered({ name, shape, permuteHeads, add, stored }: Gathering): LogicalTensor {
+export function gathered({ name, shape, permuteHeads, view, add, stored }: Gathering): LogicalTensor {
   const [{ dtype, shape: from }] = stored as [SourceTensor];
   const form = { codec: 'cast', to: dtype, ...(add === undefined ? {} : { add }) } as CastForm;
   const parts = stored.map((tensor) => ({ role: 'data', tensor }));
   const tensor: LogicalTensor = { name, shape, type: dtype, form, parts, isRenamed: true };
+  if (view !== undefined) return { ...tensor, gathered: { view, width: shape.at(-1) ?? 1 } };
   if (stored.length === 1 && permuteHeads === undefined) return tensor;
-  const [rows = 1, ...rest] = from;
-  const headRows = permuteHeads === undefined ? {} : { headRows: rows / permuteHeads };
-  return { ...tensor, gathered: { ...headRows, width: elementsOf(rest) } };
+  const width = elementsOf(from.slice(1));
+  if (permuteHeads === undefined) return { ...tensor, gathered: { width } };
+  return { ...tensor, gathered: { width, view: headsView(permuteHeads, (from[0] ?? 1) / permuteHeads, width) } };
+}
+
+/** The view of heads of d rows in Llama's rotary layout. */
+function headsView(heads: number, d: number, width: number): ElementView {
+  const dims = [
+    [heads, d * width],
+    [d / 2, width],
+    [2, (d / 2) * width],
+    [width, 1],
+  ] as const;
+  return { offset: 0, dims };
 }
 
 function fail(name: string, message: string): never {
@@ -102,9 +114,17 @@ function gatheredCodes({ name, shape, permuteHeads }: Recipe, weights: readonly 
 /** True if two forms are equal, apart from numbers that only matter for writing. */
 const isSameForm = (a: LogicalTensor, b: LogicalTensor) => JSON.stringify(a.form) === JSON.stringify(b.form);
 
+/** Fails for a view that does not make the shape, or that leaves its source. */
+function checkView({ offset, dims }: ElementView, { name, shape }: Recipe, from: LogicalTensor, count: number): void {
+  const taken = dims.reduce((product, [n]) => product * n, 1);
+  const last = dims.reduce((sum, [n, stride]) => sum + (n - 1) * stride, offset);
+  if (taken * count !== elementsOf(shape) || last >= elementsOf(from.shape))
+    fail(from.name, `its shape is ${text(from.shape)}, and ${name} is to be ${text(shape)}`);
+}
+
 /** Finds the sources of a recipe, and checks their types and shapes. */
 function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): LogicalTensor {
-  const { name, shape, sources, windows, permuteHeads, add } = recipe;
+  const { name, shape, sources, windows, permuteHeads, view, add } = recipe;
   const weights = sources.map((source, i) => {
     const weight = byName.get(source);
     return weight === undefined ? fail(source, `it is missing; ${name} is made of it`) : rowsOf(weight, windows?.[i]);
@@ -120,11 +140,16 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
     const [its, that] = [other, first].map(({ tensor }) => `${tensor.type} ${text(tensor.shape)}`);
     fail(other.tensor.name, `it is ${its}, and ${first.tensor.name} is ${that}`);
   }
-  if (elementsOf(shape) !== weights.length * elementsOf(from)) {
+  if (view !== undefined) checkView(view, recipe, first.tensor, weights.length);
+  else if (elementsOf(shape) !== weights.length * elementsOf(from)) {
     fail(first.tensor.name, `its shape is ${text(from)}, and ${name} is to be ${text(shape)}`);
   }
   if (permuteHeads !== undefined && ((from[0] ?? 1) / permuteHeads) % 2 !== 0) {
     fail(first.tensor.name, `${permuteHeads} heads do not have an even number of its ${from[0] ?? 1} rows each`);
+  }
+  if (first.isCoded && view !== undefined) {
+    const message = `tensor ${quoted(first.tensor.name)}: elements of quantized weights cannot change places`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });
   }
   if (!first.isCoded) return gathered({ ...recipe, stored: weights.map(({ tensor }) => storedOf(tensor)) });
   if (add !== undefined) fail(first.tensor.name, 'a number is added to its elements, which are codes');

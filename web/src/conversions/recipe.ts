@@ -3,6 +3,7 @@
  * write recipes; carry-out.ts carries them out.
  */
 import type { Note } from '../core/note.js';
+import type { ElementView } from '../formats/format.js';
 import type { GgufKey } from '../formats/gguf/pairs.js';
 
 /** Rows of a tensor: the first one, and their number. A row has the elements of the last dimension; a row of a vector is an element. */
@@ -23,6 +24,8 @@ export interface Recipe {
    * of the result.
    */
   readonly permuteHeads?: number;
+  /** Elements to take of each source, in their order in the result, as of a transpose. All in their own order by default. */
+  readonly view?: ElementView;
   /** Rows to take of each source, as many of each. All by default. */
   readonly windows?: readonly RowWindow[];
   /** Number added to each element, in float32. */

@@ -109,13 +109,18 @@ export interface LogicalTensor {
   readonly gathered?: Gathered;
 }
 
-/** Rows that are moved while they are read. */
+/** Elements of a stored tensor in another order: a strided view, as in NumPy. The result has them one after the other. */
+export interface ElementView {
+  /** The first element. */
+  readonly offset: number;
+  /** Dimensions, the outermost first: the count, and the elements from one to the next in the stored tensor. */
+  readonly dims: readonly (readonly [count: number, stride: number])[];
+}
+
+/** Elements that are moved while they are read. */
 export interface Gathered {
-  /**
-   * d, if rows are moved: row h·d + half·d/2 + i of each stored tensor is row h·d + 2i + half of the result. d is even and divides the
-   * number of rows.
-   */
-  readonly headRows?: number;
+  /** The elements of each stored tensor that are taken, in their order in the result. All in their own order by default. */
+  readonly view?: ElementView | undefined;
   /** Elements of a row. */
   readonly width: number;
   /** Number of parts of each weight, if weights with codes are stacked. Their forms are equal. */

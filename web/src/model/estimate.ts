@@ -1,6 +1,6 @@
 /** Measures the loss of a conversion on a sample of each tensor, or on all of it. Writes nothing. */
 import { elementsOf } from '../codecs/elements.js';
-import type { Gathered, LogicalTensor } from '../formats/format.js';
+import type { ElementView, Gathered, LogicalTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { mainPart } from '../pipeline/logical-tensor.js';
 import { measureTensors } from '../pipeline/measuring.js';
@@ -44,11 +44,35 @@ function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
   return { ...source, shape: [wanted, ...rest], parts: parts.map((part) => ({ ...part, tensor })) };
 }
 
+/** Rows from the middle of a view, about as many as wanted; undefined if its dimensions are not those of rows. */
+function middleOf(
+  { offset, dims }: ElementView,
+  width: number,
+  wanted: number,
+): Pick<LogicalTensor, 'shape' | 'gathered'> | undefined {
+  const [first, ...rest] = dims;
+  if (first === undefined) return undefined;
+  const [count, stride] = first;
+  const inner = rest.reduce((product, [n]) => product * n, 1) / width;
+  if (!Number.isInteger(inner)) return undefined;
+  if (inner > wanted)
+    return middleOf({ offset: offset + Math.floor((count - 1) / 2) * stride, dims: rest }, width, wanted);
+  const some = Math.min(count, Math.floor(wanted / inner));
+  const view = { offset: offset + Math.floor((count - some) / 2) * stride, dims: [[some, stride] as const, ...rest] };
+  return { shape: [some * inner, width], gathered: { width, view } };
+}
+
 /** The same for the stored tensor in the middle, where cutWeighted looks for its importance. */
-function sampleOfGathered({ parts, ...source }: LogicalTensor, { width }: Gathered, most: number): LogicalTensor {
+function sampleOfGathered(whole: LogicalTensor, { width, view }: Gathered, most: number): LogicalTensor {
+  const { parts, ...source } = whole;
   const part = parts[Math.floor((parts.length - 1) / 2)] as (typeof parts)[number];
   const rows = elementsOf(source.shape) / parts.length / width;
   const { name, type, form } = source;
+  if (view !== undefined) {
+    const matrix = elementsOf(source.shape.slice(-2)) / width;
+    const some = middleOf(view, width, Math.min(rows, matrix, Math.max(1, Math.floor(most / Math.max(1, width)))));
+    return some === undefined ? whole : { ...whole, ...some, parts: [part] };
+  }
   return sampleOf({ name, type, form, shape: [rows, width], parts: [part] }, most);
 }
 

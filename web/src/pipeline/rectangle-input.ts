@@ -2,18 +2,34 @@
 import type { Grid, Rectangle } from '../codecs/codec.js';
 import { elementsOf, multipleOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
-import type { Gathered, LogicalTensor } from '../formats/format.js';
-import type { InputPart, TileInput } from '../runner/task.js';
+import type { ElementView, Gathered, LogicalTensor } from '../formats/format.js';
+import type { InputPart, MovedElements, TileInput } from '../runner/task.js';
 
 /** Elements of one row. */
 function inRow(column: number, columns: number, width: number): Rectangle {
   return { row: 0, rows: 1, column, columns, width };
 }
 
+/** The runs of a view, by the size of an element. Elements that stay together are one run. */
+const knownRuns = new WeakMap<ElementView, Map<number, Pick<MovedElements, 'unit' | 'dims'>>>();
+
+function runsOf(view: ElementView, element: number): Pick<MovedElements, 'unit' | 'dims'> {
+  const known = knownRuns.get(view) ?? new Map<number, Pick<MovedElements, 'unit' | 'dims'>>();
+  knownRuns.set(view, known);
+  const found = known.get(element);
+  if (found !== undefined) return found;
+  const dims = view.dims.map(([count, stride]) => [count, stride * element] as const);
+  let unit = element;
+  while (dims.at(-1)?.[1] === unit) unit *= (dims.pop() as readonly [number, number])[0];
+  const runs = { unit, dims };
+  known.set(element, runs);
+  return runs;
+}
+
 /** The input of a gathered tensor: a part for each stored tensor that has elements of the rectangle. These stand in one row. */
 function gatheredParts(
   { shape, form, parts }: LogicalTensor,
-  { headRows, width }: Gathered,
+  { view }: Gathered,
   { row, rows, column, columns, width: total }: Rectangle,
   firstFile: number,
 ): InputPart[] {
@@ -28,10 +44,10 @@ function gatheredParts(
     const { offset, bytes } = runs([each], form, role, inRow(at - index * each, count, each));
     const [file, begin] = [tensor.file + firstFile, tensor.byteOffset];
     const run = { role, file, bytes, count: 1, stride: bytes };
-    if (headRows === undefined) inputs.push({ ...run, begin: begin + offset });
+    if (view === undefined) inputs.push({ ...run, begin: begin + offset });
     else {
-      const rowBytes = runs([each], form, role, inRow(0, width, each)).bytes;
-      inputs.push({ ...run, begin, moved: { head: headRows, rowBytes, from: offset } });
+      const element = bytes / count;
+      inputs.push({ ...run, begin: begin + view.offset * element, moved: { ...runsOf(view, element), from: offset } });
     }
     at += count;
   }
@@ -45,6 +61,8 @@ export function gridOf({ shape, form, parts, gathered }: LogicalTensor): Grid {
   const rows = elementsOf(shape.slice(0, -1)) / stacked;
   const one = stacked === 1 ? shape : [rows, ...shape.slice(-1)];
   const grid = codecOf(form).grid(one, form);
+  // Tiles of whole rows: the elements of a row of a transpose are far apart.
+  if (gathered?.view !== undefined && gathered.view.dims.at(-1)?.[1] !== 1) return { ...grid, rows };
   if (stacked === 1 && form.headRows === undefined) return grid;
   return {
     ...grid,

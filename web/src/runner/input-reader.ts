@@ -1,23 +1,7 @@
 /** Reads the inputs of batches. Small inputs that lie close together in a file are read at once. */
 import type { ByteSource } from '../files/bytes.js';
-import {
-  type InputPart,
-  inputPartsOf,
-  type MovedRows,
-  pieceBytes,
-  piecesOf,
-  type TilePiece,
-  type TileTask,
-} from './task.js';
-
-/** Reads bytes of a file, from a position on, into memory from one offset to another. Synchronous where the file allows it. */
-export type ReadInto = (
-  file: number,
-  begin: number,
-  target: Uint8Array,
-  from: number,
-  to: number,
-) => void | Promise<void>;
+import { type ReadInto, readMoved } from './moved-bytes.js';
+import { type InputPart, inputPartsOf, pieceBytes, piecesOf, type TilePiece, type TileTask } from './task.js';
 
 /** Inputs up to this size are read together. Larger ones go straight into their target. */
 const smallInput = 1 << 16;
@@ -30,8 +14,6 @@ const mostStride = 32;
 const nearGap = 1 << 12;
 /** Most bytes of one read. */
 const mostAtOnce = 1 << 20;
-/** The same for heads whose rows are moved. Real heads have 64 to 256 rows. */
-const mostHead = 1 << 23;
 
 /** Bytes of files that another thread reads. They arrive in the order in which inputs are filled. */
 export interface GivenBytes {
@@ -72,9 +54,14 @@ function groupsOf(parts: readonly InputPart[]): InputGroup[] {
 /** The bytes of an input part that a piece takes. The part is one run, or has a run for each row. */
 function sliceOf(task: TileTask, part: InputPart, piece: TilePiece): InputPart {
   const { bytes, count, stride, begin } = part;
-  if (count === task.rows) return { ...part, begin: begin + piece.row * stride, count: piece.rows };
+  if (count === task.rows && part.moved === undefined)
+    return { ...part, begin: begin + piece.row * stride, count: piece.rows };
   const size = pieceBytes(task, part, piece);
-  return { ...part, begin: begin + (bytes / task.rows) * piece.row, bytes: size, stride: size };
+  const skipped = (bytes / task.rows) * piece.row;
+  const { moved } = part;
+  if (moved !== undefined)
+    return { ...part, bytes: size, stride: size, moved: { ...moved, from: moved.from + skipped } };
+  return { ...part, begin: begin + skipped, bytes: size, stride: size };
 }
 
 /** An input part of a task, or some of its bytes. */
@@ -210,39 +197,12 @@ export class InputReader {
       return;
     }
     const { file, begin, bytes, count, stride, moved } = part;
-    if (moved !== undefined) return this.#move(part, moved, target);
+    if (moved !== undefined) return readMoved(file, begin, moved, target, this.#read, this.#isNear(file));
     const isFar = stride > mostStride * bytes || (stride - bytes > nearGap && this.#isNear(file));
     if (count > 1 && bytes < smallRun && !isFar) return this.#pick(part, target);
     for (let i = 0; i < count; i++) {
       const pending = this.#read(file, begin + i * stride, target, i * bytes, (i + 1) * bytes);
       if (pending !== undefined) await pending;
-    }
-  }
-
-  /** Reads rows into their new order: a head at a time if it fits into memory, else row by row. */
-  async #move(
-    { file, begin, bytes }: InputPart,
-    { head, rowBytes, from }: MovedRows,
-    target: Uint8Array,
-  ): Promise<void> {
-    const headBytes = head * rowBytes;
-    const held = new Uint8Array(headBytes <= mostHead ? headBytes : 0);
-    let inMemory = -1;
-    for (let at = from; at < from + bytes; ) {
-      const row = Math.floor(at / rowBytes);
-      const [first, i] = [Math.floor(row / head), row % head];
-      const stored = (i % 2) * (head / 2) + (i >> 1);
-      const skip = at - row * rowBytes;
-      const length = Math.min(rowBytes - skip, from + bytes - at);
-      const to = at - from;
-      if (held.length === 0) {
-        await this.#read(file, begin + (first * head + stored) * rowBytes + skip, target, to, to + length);
-      } else {
-        if (inMemory !== first) await this.#read(file, begin + first * headBytes, held, 0, headBytes);
-        inMemory = first;
-        target.set(held.subarray(stored * rowBytes + skip, stored * rowBytes + skip + length), to);
-      }
-      at += length;
     }
   }
 

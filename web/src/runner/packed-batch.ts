@@ -44,7 +44,7 @@ const isAlikeInput = (a: InputPart, b: InputPart) =>
   a.count === b.count &&
   a.stride === b.stride &&
   (a.moved === b.moved ||
-    (a.moved?.head === b.moved?.head && a.moved?.rowBytes === b.moved?.rowBytes && a.moved?.from === b.moved?.from));
+    (a.moved?.dims === b.moved?.dims && a.moved?.unit === b.moved?.unit && a.moved?.from === b.moved?.from));
 
 /** True if two tasks differ at most in where their bytes are. */
 export function isAlike(a: TileTask, b: TileTask): boolean {

@@ -13,17 +13,18 @@ export interface InputPart extends Omit<ByteRuns, 'offset'> {
   readonly file: number;
   /** Where the first run begins in the file. */
   readonly begin: number;
-  /** Set if reading reorders rows. */
-  readonly moved?: MovedRows | undefined;
+  /** Set if reading reorders elements. */
+  readonly moved?: MovedElements | undefined;
 }
 
 /**
- * Rows that change places when they are read: of every `head` rows, row half·head/2 + i becomes row 2i + half. The wanted bytes begin
- * `from` bytes after the first row in the new order. `begin` is where the first row stands in the file.
+ * Elements that change places when they are read: a strided view, as in NumPy, whose runs of `unit` bytes follow each other in the result.
+ * The wanted bytes begin `from` bytes after the first run. `begin` is where the first run stands in the file.
  */
-export interface MovedRows {
-  readonly head: number;
-  readonly rowBytes: number;
+export interface MovedElements {
+  readonly unit: number;
+  /** Dimensions, the outermost first: the count of runs, and the bytes from one to the next in the file. */
+  readonly dims: readonly (readonly [count: number, stride: number])[];
   readonly from: number;
 }
 

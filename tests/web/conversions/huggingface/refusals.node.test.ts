@@ -194,7 +194,7 @@ describe('config.json', () => {
     await refused(scaled({ type: 7 }), 'BAD_FILE', 'rope_type');
     await refused(qwen({ rope_scaling: { rope_type: 'llama3' } }), 'UNKNOWN_FORMAT', '"llama3"');
     await refused(
-      scaled({ rope_type: 'llama3', low_freq_factor: 4, high_freq_factor: 4 }),
+      scaled({ rope_type: 'llama3', low_freq_factor: 4, high_freq_factor: 3 }),
       'BAD_FILE',
       'rope_scaling.low_freq_factor',
     );

@@ -28,6 +28,7 @@ import * as tables from './tables.js';
 import { withoutModel } from './tables-dense.js';
 import { qwen2moe as qwen2moeTable } from './tables-experts.js';
 import type { Sizes, TensorTable } from './tensors.js';
+import { viewedReaders } from './views.js';
 
 const file = 'config.json';
 
@@ -281,6 +282,7 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   ...encoderReaders,
   ...denseReaders,
   ...expertReaders,
+  ...viewedReaders,
 };
 
 /** The names that config.json may have under `architectures`. */

@@ -108,6 +108,32 @@ const cohere: Json = {
   tie_word_embeddings: true,
 };
 
+/** Latent attention of DeepSeek. */
+const latent: Json = {
+  kv_lora_rank: 512,
+  q_lora_rank: 1536,
+  qk_nope_head_dim: 128,
+  qk_rope_head_dim: 64,
+  v_head_dim: 128,
+};
+
+const llama4: Json = {
+  ...decoder,
+  hidden_size: 5120,
+  intermediate_size: 8192,
+  intermediate_size_mlp: 16384,
+  num_hidden_layers: 48,
+  num_attention_heads: 40,
+  num_key_value_heads: 8,
+  head_dim: 128,
+  max_position_embeddings: 131072,
+  rms_norm_eps: 1e-5,
+  rope_theta: 5e5,
+  num_local_experts: 16,
+  num_experts_per_tok: 1,
+  interleave_moe_layer_step: 1,
+};
+
 /** Defaults by the name that config.json has under `architectures`. */
 const byArchitecture: Readonly<Record<string, Json>> = {
   LlamaForCausalLM: { ...decoder, hidden_size: 4096, intermediate_size: 11008, max_position_embeddings: 2048 },
@@ -321,6 +347,55 @@ const byArchitecture: Readonly<Record<string, Json>> = {
     max_position_embeddings: 524288,
     attention_bias: true,
   },
+  GPT2LMHeadModel: { n_embd: 768, n_layer: 12, n_head: 12, n_positions: 1024, layer_norm_epsilon: 1e-5 },
+  Llama4ForCausalLM: llama4,
+  Llama4ForConditionalGeneration: llama4,
+  GptOssForCausalLM: {
+    ...decoder,
+    hidden_size: 2880,
+    intermediate_size: 2880,
+    num_hidden_layers: 36,
+    num_attention_heads: 64,
+    num_key_value_heads: 8,
+    head_dim: 64,
+    max_position_embeddings: 131072,
+    rms_norm_eps: 1e-5,
+    rope_theta: 150000,
+    sliding_window: 128,
+    num_local_experts: 128,
+    num_experts_per_tok: 4,
+  },
+  DeepseekV2ForCausalLM: {
+    ...decoder,
+    ...latent,
+    hidden_size: 4096,
+    intermediate_size: 11008,
+    max_position_embeddings: 2048,
+    first_k_dense_replace: 0,
+    n_shared_experts: 2,
+    n_routed_experts: 64,
+    moe_intermediate_size: 1407,
+    routed_scaling_factor: 1,
+    norm_topk_prob: false,
+  },
+  DeepseekV3ForCausalLM: {
+    ...decoder,
+    ...latent,
+    hidden_size: 7168,
+    intermediate_size: 18432,
+    num_hidden_layers: 61,
+    num_attention_heads: 128,
+    max_position_embeddings: 4096,
+    first_k_dense_replace: 3,
+    n_shared_experts: 1,
+    n_routed_experts: 256,
+    num_experts_per_tok: 8,
+    moe_intermediate_size: 2048,
+    routed_scaling_factor: 2.5,
+    n_group: 8,
+    topk_group: 4,
+    norm_topk_prob: true,
+  },
   BertModel: bert,
   BertForMaskedLM: bert,
   RobertaModel: bert,
@@ -352,6 +427,7 @@ export function defaultsOf(architecture: unknown): Json {
 /** Keys whose null has a meaning of its own, such as no window. A null in place of another key counts as missing. */
 export const nullable: readonly string[] = [
   'num_key_value_heads',
+  'q_lora_rank',
   'sliding_window',
   'attn_logit_softcapping',
   'final_logit_softcapping',

@@ -44,6 +44,8 @@ export interface Hyper {
   expertStep?: number;
   /** How scores become shares: 1 by a softmax, 2 by a sigmoid. */
   gating?: number;
+  /** The same, for architectures that state it before other keys. */
+  earlyGating?: number;
   /** Factor of the shares of experts, and true if they are divided by their sum. */
   expertScale?: number;
   normalizesExperts?: boolean;
@@ -54,6 +56,15 @@ export interface Hyper {
   lateUsedExperts?: number;
   /** Elements of a head, if the config states it. */
   head?: number;
+  /** Latent attention: elements of the compressed queries, and of the compressed keys and values. */
+  queryRank?: number;
+  latentRank?: number;
+  /** Elements of a head's key and value, as the cache holds them. */
+  keyLength?: number;
+  valueLength?: number;
+  /** The same once they are restored. */
+  restoredKey?: number;
+  restoredValue?: number;
   vocabulary?: number;
   ropeDimensions?: number;
   attentionCap?: number;
@@ -133,6 +144,7 @@ const common: readonly HyperKey[] = [
   ['expert_used_count', 'u32', 'usedExperts'],
   ['expert_group_count', 'u32', 'expertGroups'],
   ['expert_group_used_count', 'u32', 'usedGroups'],
+  ['expert_gating_func', 'u32', 'earlyGating'],
   ...headLengths,
 ];
 
@@ -227,6 +239,33 @@ const entries = {
     ['expert_weights_scale', 'f32', 'expertScale'],
     ['expert_weights_norm', 'bool', 'normalizesExperts'],
     ['nextn_predict_layers', 'u32', 'nextLayers'],
+  ],
+  gpt2: [
+    ['block_count', 'u32', 'layers'],
+    ['context_length', 'u32', 'context'],
+    ['embedding_length', 'u32', 'hidden'],
+    ['feed_forward_length', 'u32', 'feedForward'],
+    ['attention.head_count', 'u32', 'heads'],
+    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+  ],
+  llama4: [...llamaKeys, ['interleave_moe_layer_step', 'u32', 'expertStep'], expertFeedForward, window],
+  'gpt-oss': [...common, window, expertFeedForward],
+  deepseek2: [
+    ...common,
+    denseLayers,
+    vocabulary,
+    ['attention.q_lora_rank', 'u32', 'queryRank'],
+    ['attention.kv_lora_rank', 'u32', 'latentRank'],
+    ['attention.key_length', 'u32', 'keyLength'],
+    ['attention.value_length', 'u32', 'valueLength'],
+    ['attention.key_length_mla', 'u32', 'restoredKey'],
+    ['attention.value_length_mla', 'u32', 'restoredValue'],
+    expertFeedForward,
+    sharedExperts,
+    ['expert_weights_scale', 'f32', 'expertScale'],
+    ['expert_weights_norm', 'bool', 'normalizesExperts'],
+    ropeDimensions,
+    ['rope.scaling.yarn_log_multiplier', 'f32', 'yarnLogMultiplier'],
   ],
   'ernie4_5-moe': [
     ...common,

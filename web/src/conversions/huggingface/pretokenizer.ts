@@ -71,6 +71,7 @@ const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   // RoBERTa, whose architecture in llama.cpp is that of BERT.
   bert: { 'gpt-2': 'roberta-bpe' },
   'modern-bert': { 'gpt-2': 'modern-bert' },
+  llama4: { 'gpt-4o': 'llama4' },
   'hunyuan-dense': { 'deepseek-v3': 'hunyuan-dense' },
 };
 

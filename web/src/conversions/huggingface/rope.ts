@@ -72,7 +72,8 @@ export function llama3Factors(
     setting(rope, 'low_freq_factor') ?? 1,
     setting(rope, 'high_freq_factor') ?? 4,
   ];
-  if (low >= high) badFolderFile(file, `${rope.where}.low_freq_factor is ${low} and high_freq_factor is ${high}`);
+  // Llama 4 has 1 for both: no waves in between.
+  if (low > high) badFolderFile(file, `${rope.where}.low_freq_factor is ${low} and high_freq_factor is ${high}`);
   const context =
     setting(rope, 'original_max_position_embeddings') ??
     config.maybePositive('original_max_position_embeddings') ??
@@ -82,6 +83,7 @@ export function llama3Factors(
     const wave = fround((2 * Math.PI) / frequency);
     if (wave < context / high) return 1;
     if (wave > context / low) return factor;
+    if (low === high) return 1;
     const smooth = fround(fround(fround(context / wave) - low) / (high - low));
     return fround(1 / fround(fround(fround(1 - smooth) / factor) + smooth));
   });

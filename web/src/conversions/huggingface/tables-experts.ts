@@ -11,21 +11,16 @@ import {
   layerPrefix,
   llamaAttention,
   norms,
+  onlyIn,
   outsideDecoder,
   qwenExperts,
   separateExperts,
+  sharedExperts,
   withBias,
   withPrefix,
 } from './tables.js';
 import { olmo2 } from './tables-dense.js';
 import type { Row, RowsOf, TensorTable } from './tensors.js';
-
-/** Experts that all tokens pass, under a name of the folder. */
-const shared = (name: string): Row[] => [
-  { from: `${name}.gate_proj`, to: 'ffn_gate_shexp', shape: ['sharedFeedForward', 'hidden'] },
-  { from: `${name}.up_proj`, to: 'ffn_up_shexp', shape: ['sharedFeedForward', 'hidden'] },
-  { from: `${name}.down_proj`, to: 'ffn_down_shexp', shape: ['hidden', 'sharedFeedForward'] },
-];
 
 export const qwen2moe = (stacked: boolean): TensorTable => ({
   layerPrefix,
@@ -36,7 +31,7 @@ export const qwen2moe = (stacked: boolean): TensorTable => ({
     ...attention.slice(3),
     ...qwenExperts(stacked),
     { from: 'mlp.shared_expert_gate', to: 'ffn_gate_inp_shexp', shape: [1, 'hidden'] },
-    ...shared('mlp.shared_expert'),
+    ...sharedExperts('mlp.shared_expert'),
   ],
   rename: withPrefix,
 });
@@ -85,11 +80,6 @@ export const graniteMoe = (hasShared: boolean): TensorTable => ({
   ],
 });
 
-/** Rows of some layers only. */
-function onlyIn(rows: readonly Row[], only: (layer: number) => boolean): Row[] {
-  return rows.map((row) => ({ ...row, only }));
-}
-
 /**
  * @param layers those of the model, without the ones that predict further tokens
  * @param dense layers without experts at the beginning
@@ -109,7 +99,7 @@ export const glm4moe = (layers: number, dense: number, hasHeadNorms: boolean): T
         { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
         { from: 'mlp.gate.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: ['experts'] },
         ...separateExperts,
-        ...shared('mlp.shared_experts'),
+        ...sharedExperts('mlp.shared_experts'),
       ],
       (layer) => layer >= dense,
     ),
@@ -140,7 +130,7 @@ export const ernieMoe = (dense: number, hasShared: boolean): TensorTable => ({
         { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
         { from: 'mlp.moe_statics.e_score_correction_bias', to: 'exp_probs_b', whole: '.bias', shape: [1, 'experts'] },
         ...separateExperts,
-        ...(hasShared ? shared('mlp.shared_experts') : []),
+        ...(hasShared ? sharedExperts('mlp.shared_experts') : []),
       ],
       (layer) => layer >= dense,
     ),

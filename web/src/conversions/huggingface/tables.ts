@@ -107,6 +107,18 @@ export const separateExperts: readonly Row[] = [
   { from: 'mlp.experts.#.down_proj', to: 'ffn_down_exps', shape: ['hidden', 'expertFeedForward'] },
 ];
 
+/** Experts that all tokens pass, under a name of the folder. */
+export const sharedExperts = (name: string): Row[] => [
+  { from: `${name}.gate_proj`, to: 'ffn_gate_shexp', shape: ['sharedFeedForward', 'hidden'] },
+  { from: `${name}.up_proj`, to: 'ffn_up_shexp', shape: ['sharedFeedForward', 'hidden'] },
+  { from: `${name}.down_proj`, to: 'ffn_down_shexp', shape: ['hidden', 'sharedFeedForward'] },
+];
+
+/** Rows of some layers only. */
+export function onlyIn(rows: readonly Row[], only: (layer: number) => boolean): Row[] {
+  return rows.map((row) => ({ ...row, only }));
+}
+
 /** Rows of one half of each expert's matrix, which holds gate and up. */
 const halfOfExperts =
   (half: 0 | 1): RowsOf =>

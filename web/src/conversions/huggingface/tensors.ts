@@ -3,6 +3,7 @@
  * row one tensor.
  */
 import { quoted } from '../../files/bytes.js';
+import type { ElementView } from '../../formats/format.js';
 import type { FolderTensor, Recipe, RowWindow } from '../recipe.js';
 import { badFolderFile } from './errors.js';
 
@@ -51,14 +52,19 @@ type Size = keyof Sizes | number;
 /** Finds the rows of a share. */
 export type RowsOf = (sizes: Sizes) => readonly RowWindow[];
 
-/** Rows of a tensor of the folder that become a tensor of their own. */
+/** Finds the elements of a tensor, in their order in the result. */
+export type ViewOf = (sizes: Sizes) => ElementView;
+
+/** A part of a tensor of the folder that becomes a tensor of its own: some of its rows, or some of its elements in an order of their own. */
 interface Share {
   /** Name in GGUF, as in `Row`. */
   readonly to: string;
   /** Shape of the weight in GGUF. A bias has the product of all dimensions but the last one. */
   readonly shape: readonly Size[];
   /** First rows and numbers of rows, in the order in which they follow each other in the result. Vectors have rows of one element. */
-  readonly windows: RowsOf;
+  readonly windows?: RowsOf;
+  /** The elements, in place of rows. */
+  readonly view?: ViewOf;
 }
 
 /** A row of the table: a tensor, or two if it has a bias. */
@@ -77,7 +83,9 @@ export interface Row {
   readonly count?: keyof Sizes;
   /** Layers that have it. All by default. */
   readonly only?: (layer: number) => boolean;
-  /** Shape in GGUF, if the folder's has dimensions of 1 that are left out there. */
+  /** Set if the elements of its weight are in another order in GGUF. */
+  readonly view?: ViewOf;
+  /** Shape in GGUF, if it is not the folder's. */
   readonly as?: readonly Size[];
   /** True if it has a bias. @defaultValue 'never' */
   readonly bias?: 'optional' | 'always' | 'never';
@@ -145,7 +153,8 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
     if (bias !== 'never')
       all.set(`${from}.bias`, {
         to: `${to}.bias`,
-        shape: shape.slice(0, 1),
+        // A matrix that is stored transposed has its rows in the second place.
+        shape: (row.as ?? row.shape).slice(0, 1).map((size) => sizeOf(size, sizes)),
         required: bias === 'always',
         row,
         expert: undefined,
@@ -185,6 +194,7 @@ function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes
     name: to,
     shape: whole,
     sources,
+    ...(row.view === undefined || isBias === true ? {} : { view: row.view(sizes) }),
     ...(row.permute === undefined ? {} : { permuteHeads: sizes[row.permute] }),
     ...(row.plusOne === true && isBias !== true ? { add: 1 } : {}),
     ...(alwaysFloat32(to, whole) ? { float32: true } : {}),
@@ -193,17 +203,18 @@ function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes
 
 /** Recipes of the tensors that share the rows of one. */
 function sharedOut({ to, row, isBias }: ExpectedTensor, sizes: Sizes, source: string): Recipe[] {
-  const ending = isBias === true ? '.bias' : '.weight';
+  const ending = isBias === true ? '.bias' : (row.whole ?? '.weight');
   const prefix = to.slice(0, -(row.to + ending).length);
   return (row.shares ?? []).map((share) => {
-    const [all, windows] = [share.shape.map((size) => sizeOf(size, sizes)), share.windows(sizes)];
+    const [all, windows] = [share.shape.map((size) => sizeOf(size, sizes)), share.windows?.(sizes)];
     const shape = isBias === true ? [all.slice(0, -1).reduce((a, b) => a * b, 1)] : all;
     const name = `${prefix}${share.to}${ending}`;
     return {
       name,
       shape,
-      sources: windows.map(() => source),
-      windows,
+      sources: windows === undefined ? [source] : windows.map(() => source),
+      ...(windows === undefined ? {} : { windows }),
+      ...(share.view === undefined ? {} : { view: share.view(sizes) }),
       ...(alwaysFloat32(name, shape) ? { float32: true } : {}),
     };
   });
