@@ -174,6 +174,13 @@ function start(): void {
       };
       return startSizes(events, store.get);
     }, store.get),
+    later(async () => {
+      const { startBytes } = await import('./bytes-panel.js');
+      return startBytes(
+        { options: (choice) => session.options(choice), choose: (choice) => session.choose(choice) },
+        store.get,
+      );
+    }, store.get),
     startWorst(tensorEvents),
     startTable(store, tensorEvents),
     later(async () => {

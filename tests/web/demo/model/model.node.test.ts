@@ -418,8 +418,7 @@ it('says what a link with settings carries, before a model is open and beside it
 it.each(['guide/', 'speed/'])('opens a file that is dropped on %s', async (path) => {
   await open(path);
   await drop('digits.safetensors', readFileSync(sample));
-  await page.waitForSelector('#opened:visible');
-  expect(await page.textContent('#model-name')).toBe('digits.safetensors');
+  await expect.poll(() => page.textContent('#model-name')).toBe('digits.safetensors');
   expect(new URL(page.url()).pathname).toBe('/model/');
   expect(await page.locator('.guide').count()).toBe(0);
 });
