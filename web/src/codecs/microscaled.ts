@@ -38,7 +38,7 @@ export interface MicroscaledForm extends Form {
   readonly codec: 'microscaled';
   readonly kind: MicroscaledKind;
   /** Names of the parts, and use of the global scale. */
-  readonly tool: 'compressed-tensors' | 'modelopt';
+  readonly tool: 'compressed-tensors' | 'modelopt' | 'gpt-oss';
   /** Type of the floats that it was made of. */
   readonly floats: 'F32' | 'F16' | 'BF16';
   /** True: searches for the scales with the smallest errors. */
@@ -114,8 +114,9 @@ function partRuns(form: MicroscaledForm, role: Role, { row, rows, column, column
   return byteRuns(size(row * width + column), size(columns), rows, size(width));
 }
 
-const gridOf = ([rows = 1]: readonly number[], { kind }: MicroscaledForm): Grid => ({
-  rows,
+const gridOf = (shape: readonly number[], { kind }: MicroscaledForm): Grid => ({
+  // gpt-oss has matrices of several experts in one weight.
+  rows: elementsOf(shape.slice(0, -1)),
   rowUnit: 1,
   columnUnit: kinds[kind].block,
 });

@@ -1,9 +1,10 @@
 /** Carries out recipes: finds the tensors that they name, and describes how the tensors of the result are read. */
 import type { CastForm } from '../codecs/cast.js';
 import { elementsOf } from '../codecs/elements.js';
+import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
-import type { ElementView, LogicalTensor, SourceTensor } from '../formats/format.js';
+import type { CodedRows, ElementView, LogicalTensor, SourceTensor } from '../formats/format.js';
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
@@ -114,6 +115,18 @@ function gatheredCodes({ name, shape, permuteHeads }: Recipe, weights: readonly 
 /** True if two forms are equal, apart from numbers that only matter for writing. */
 const isSameForm = (a: LogicalTensor, b: LogicalTensor) => JSON.stringify(a.form) === JSON.stringify(b.form);
 
+/** The rows of a weight with codes that a view takes; undefined if it takes other elements, or if single rows cannot be read. */
+function codedRowsOf({ offset, dims }: ElementView, { shape, form }: LogicalTensor): CodedRows | undefined {
+  const width = shape.at(-1) ?? 1;
+  const [last, rows, matrices = [1, 0] as const, ...others] = dims.toReversed();
+  const fits = last?.[0] === width && last[1] === 1 && rows !== undefined && others.length === 0;
+  const all = elementsOf(shape.slice(0, -1));
+  const { rowUnit, rows: known } = codecOf(form).grid([all, width], form);
+  if (!fits || rowUnit !== 1 || known !== all) return undefined;
+  const [first, step, stride] = [offset, rows[1], matrices[1]].map((n) => n / width) as [number, number, number];
+  return [first, step, stride].every(Number.isInteger) ? { first, rows: rows[0], step, stride } : undefined;
+}
+
 /** Fails for a view that does not make the shape, or that leaves its source. */
 function checkView({ offset, dims }: ElementView, { name, shape }: Recipe, from: LogicalTensor, count: number): void {
   const taken = dims.reduce((product, [n]) => product * n, 1);
@@ -147,11 +160,17 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
   if (permuteHeads !== undefined && ((from[0] ?? 1) / permuteHeads) % 2 !== 0) {
     fail(first.tensor.name, `${permuteHeads} heads do not have an even number of its ${from[0] ?? 1} rows each`);
   }
-  if (first.isCoded && view !== undefined) {
+  const codedRows = first.isCoded && view !== undefined ? codedRowsOf(view, first.tensor) : undefined;
+  if (first.isCoded && view !== undefined && codedRows === undefined) {
     const message = `tensor ${quoted(first.tensor.name)}: elements of quantized weights cannot change places`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });
   }
   if (!first.isCoded) return gathered({ ...recipe, stored: weights.map(({ tensor }) => storedOf(tensor)) });
+  if (codedRows !== undefined) {
+    const { form, type, parts } = first.tensor;
+    const gathered = { width: shape.at(-1) ?? 1, codedParts: parts.length, codedRows };
+    return { name, shape, type, form, parts, isRenamed: true, gathered };
+  }
   if (add !== undefined) fail(first.tensor.name, 'a number is added to its elements, which are codes');
   return gatheredCodes(
     recipe,

@@ -117,14 +117,27 @@ export interface ElementView {
   readonly dims: readonly (readonly [count: number, stride: number])[];
 }
 
+/** Rows of a weight with codes, of several matrices that follow each other in the result. */
+export interface CodedRows {
+  /** The first row. */
+  readonly first: number;
+  /** Rows of each matrix of the result, and rows from one to the next in the weight. */
+  readonly rows: number;
+  readonly step: number;
+  /** Rows from one matrix to the next in the weight. */
+  readonly stride: number;
+}
+
 /** Elements that are moved while they are read. */
 export interface Gathered {
   /** The elements of each stored tensor that are taken, in their order in the result. All in their own order by default. */
   readonly view?: ElementView | undefined;
   /** Elements of a row. */
   readonly width: number;
-  /** Number of parts of each weight, if weights with codes are stacked. Their forms are equal. */
+  /** Number of parts of each weight, if weights with codes are stacked, or rows of one are taken. Their forms are equal. */
   readonly codedParts?: number;
+  /** The rows that are taken of a weight with codes. */
+  readonly codedRows?: CodedRows | undefined;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- plans

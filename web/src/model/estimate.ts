@@ -63,7 +63,8 @@ function middleOf(
 }
 
 /** The same for the stored tensor in the middle, where cutWeighted looks for its importance. */
-function sampleOfGathered(whole: LogicalTensor, { width, view }: Gathered, most: number): LogicalTensor {
+function sampleOfGathered(whole: LogicalTensor, { width, view, codedParts }: Gathered, most: number): LogicalTensor {
+  if (codedParts !== undefined) return whole;
   const { parts, ...source } = whole;
   const part = parts[Math.floor((parts.length - 1) / 2)] as (typeof parts)[number];
   const rows = elementsOf(source.shape) / parts.length / width;

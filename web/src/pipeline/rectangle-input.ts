@@ -2,7 +2,7 @@
 import type { Grid, Rectangle } from '../codecs/codec.js';
 import { elementsOf, multipleOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
-import type { ElementView, Gathered, LogicalTensor } from '../formats/format.js';
+import type { CodedRows, ElementView, Gathered, LogicalTensor } from '../formats/format.js';
 import type { InputPart, MovedElements, TileInput } from '../runner/task.js';
 
 /** Elements of one row. */
@@ -56,7 +56,11 @@ function gatheredParts(
 
 /** Where the stored form of a tensor can be cut. */
 export function gridOf({ shape, form, parts, gathered }: LogicalTensor): Grid {
-  const { codedParts } = gathered ?? {};
+  const { codedParts, codedRows } = gathered ?? {};
+  if (codedRows !== undefined) {
+    const all = elementsOf(shape.slice(0, -1));
+    return { ...codecOf(form).grid([all, ...shape.slice(-1)], form), rows: all, matrixRows: codedRows.rows };
+  }
   const stacked = codedParts === undefined ? 1 : parts.length / codedParts;
   const rows = elementsOf(shape.slice(0, -1)) / stacked;
   const one = stacked === 1 ? shape : [rows, ...shape.slice(-1)];
@@ -70,6 +74,31 @@ export function gridOf({ shape, form, parts, gathered }: LogicalTensor): Grid {
     rowUnit: multipleOf([grid.rowUnit, form.headRows ?? 1]),
     ...(stacked === 1 ? {} : { matrixRows: rows }),
   };
+}
+
+/** The parts of rows of a weight with codes. The rectangle lies in one matrix, and holds whole rows or parts of one. */
+function codedRowParts(
+  { form, parts }: LogicalTensor,
+  { first, rows, step, stride }: CodedRows,
+  { row, rows: count, column, columns, width }: Rectangle,
+  firstFile: number,
+): InputPart[] {
+  const codec = codecOf(form);
+  const matrix = Math.floor(row / rows);
+  const from = first + matrix * stride + (row - matrix * rows) * step;
+  return parts.map(({ role, tensor }) => {
+    const at = (index: number) =>
+      codec.runs([index + 1, width], form, role, { row: index, rows: 1, column, columns, width });
+    const [{ offset, bytes }, next] = [at(from), at(from + step)];
+    return {
+      role,
+      file: tensor.file + firstFile,
+      begin: tensor.byteOffset + offset,
+      bytes,
+      count,
+      stride: next.offset - offset,
+    };
+  });
 }
 
 /** The part of one of several stacked weights with codes. The rectangle lies in it. */
@@ -92,6 +121,8 @@ function stackedParts(
 /** A rectangle of a stored tensor as the input of a tile. @param firstFile added to file numbers, for the second of two models */
 export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firstFile = 0): TileInput {
   const { shape, form, parts, gathered } = source;
+  if (gathered?.codedRows !== undefined)
+    return { form, parts: codedRowParts(source, gathered.codedRows, rectangle, firstFile) };
   if (gathered?.codedParts !== undefined) {
     return { form, parts: stackedParts(source, gathered.codedParts, rectangle, firstFile) };
   }

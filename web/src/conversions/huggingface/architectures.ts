@@ -288,8 +288,11 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
 /** The names that config.json may have under `architectures`. */
 export const architectureNames: readonly string[] = Object.keys(readers);
 
-/** Reads a model of a known architecture. `embeddingRows`: rows of the token embedding, if present. */
-export function readModel(config: Config, names: readonly string[], embeddingRows: number | undefined): Model {
+/** Reads a model of a known architecture. */
+export function readModel(
+  config: Config,
+  { names, embeddingRows, isCoded }: Pick<Read, 'names' | 'embeddingRows' | 'isCoded'>,
+): Model {
   const list = config.get('architectures');
   const name: unknown = Array.isArray(list) ? list[0] : undefined;
   if (typeof name !== 'string') return badFolderFile(file, 'architectures is missing, or names none');
@@ -299,5 +302,5 @@ export function readModel(config: Config, names: readonly string[], embeddingRow
       file,
       `the architecture ${show(name)} is not supported; supported are ${architectureNames.join(', ')}`,
     );
-  return read({ config, rope: readRope(config), notes: [], names, embeddingRows });
+  return read({ config, rope: readRope(config), notes: [], names, embeddingRows, isCoded });
 }

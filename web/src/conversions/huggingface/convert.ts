@@ -129,7 +129,8 @@ async function modelOf(folder: Folder) {
   await checkKind(folder, keys);
   const config = new Config(keys);
   const names = folder.tensors.map(({ name }) => name);
-  const model = readModel(config, names, embeddingRows(folder));
+  const isCoded = folder.isCoded === true;
+  const model = readModel(config, { names, embeddingRows: embeddingRows(folder), isCoded });
   return { config, model, tensors: tensorsOf(folder, model, config) };
 }
 

@@ -39,6 +39,8 @@ export interface Read {
   readonly notes: Note[];
   /** Names of the folder's tensors. */
   readonly names: readonly string[];
+  /** True if weights of the folder are codes with scales. */
+  readonly isCoded: boolean;
   /** Rows of the embedding, in place of a missing vocab_size. */
   readonly embeddingRows: number | undefined;
 }

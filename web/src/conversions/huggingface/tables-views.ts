@@ -139,8 +139,40 @@ const everySecond =
     return { offset, dims };
   };
 
-/** gpt-oss in 16 bits. Gates and ups take turns. */
-export const gptOss: TensorTable = {
+/** Every second row of each expert, in the usual order of inputs and outputs. */
+const everySecondRow =
+  (first: 0 | 1): ViewOf =>
+  ({ experts, hidden, expertFeedForward: outputs }) => {
+    const dims = [
+      [experts, 2 * outputs * hidden],
+      [outputs, 2 * hidden],
+      [hidden, 1],
+    ] as const;
+    return { offset: first * hidden, dims };
+  };
+
+/** Experts of gpt-oss in MXFP4. */
+const codedExperts: readonly Row[] = [
+  {
+    from: 'mlp.experts.gate_up_proj',
+    to: '',
+    whole: '.weight',
+    shape: ['experts', 'twoExpertFeedForward', 'hidden'],
+    shares: [
+      { to: 'ffn_gate_exps', shape: ['experts', 'expertFeedForward', 'hidden'], view: everySecondRow(0) },
+      { to: 'ffn_up_exps', shape: ['experts', 'expertFeedForward', 'hidden'], view: everySecondRow(1) },
+    ],
+  },
+  {
+    from: 'mlp.experts.down_proj',
+    to: 'ffn_down_exps',
+    whole: '.weight',
+    shape: ['experts', 'hidden', 'expertFeedForward'],
+  },
+];
+
+/** gpt-oss, whose gates and ups take turns. @param coded true if its experts are in MXFP4 */
+export const gptOss = (coded: boolean): TensorTable => ({
   layerPrefix,
   outside: outsideDecoder,
   layer: [
@@ -149,11 +181,13 @@ export const gptOss: TensorTable = {
     ...withBias(attention, 'always'),
     { from: 'self_attn.sinks', to: 'attn_sinks', whole: '.weight', shape: ['heads'] },
     { from: 'mlp.router', to: 'ffn_gate_inp', shape: ['experts', 'hidden'], bias: 'always' },
-    ...turnedExperts(
-      'mlp.experts',
-      columnsOfExperts(() => 0, 2),
-      columnsOfExperts(() => 1, 2),
-    ),
+    ...(coded
+      ? codedExperts
+      : turnedExperts(
+          'mlp.experts',
+          columnsOfExperts(() => 0, 2),
+          columnsOfExperts(() => 1, 2),
+        )),
     {
       from: 'mlp.experts.gate_up_proj_bias',
       to: '',
@@ -166,7 +200,7 @@ export const gptOss: TensorTable = {
     },
     { from: 'mlp.experts.down_proj_bias', to: 'ffn_down_exps', whole: '.bias', shape: ['experts', 'hidden'] },
   ],
-};
+});
 
 /** Sizes of latent attention. */
 export interface Latent {

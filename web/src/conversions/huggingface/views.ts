@@ -152,7 +152,7 @@ function gptOss(read: Read): Model {
       expertFeedForward: sizes.feedForward,
     },
     sizes: { ...sizes, ...expertSizes(experts, sizes.feedForward) },
-    table: tables.gptOss,
+    table: tables.gptOss(read.isCoded),
     made: () => [],
     tied: tiedIn(config),
     notes,

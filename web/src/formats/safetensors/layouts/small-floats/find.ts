@@ -50,6 +50,8 @@ function blockIn(config: Fields | undefined): ConfigFacts['block'] {
   return usualBlock;
 }
 
+const blocksEnd = '_blocks';
+
 const scaleTypes: readonly string[] = ['F32', 'F16', 'BF16'];
 
 /** A weight, if the stored parts are exactly those that its form has. */
@@ -70,6 +72,22 @@ function exactly(
     parts.push({ role: part.role, tensor });
   }
   return { name, shape, type: microscaled.label(form), form, parts, isRenamed: parts[0]?.tensor.name !== name };
+}
+
+/** MXFP4 of gpt-oss: matrices of several experts, in blocks of 16 bytes. */
+function expertsOfGptOss(model: StoredModel, data: SourceTensor, floats: CastType): LogicalTensor | undefined {
+  const [experts = 0, rows = 0, blocks = 0, bytes, ...others] = data.shape;
+  const name = data.name.slice(0, -blocksEnd.length);
+  const scale = model.tensor(`${name}_scales`);
+  if (data.dtype !== 'U8' || scale?.dtype !== 'U8' || bytes !== 16 || others.length > 0) return undefined;
+  const size = experts * rows * blocks;
+  if (size === 0 || scale.shape.join() !== [experts, rows, blocks].join()) return undefined;
+  const form: MicroscaledForm = { codec: 'microscaled', kind: 'mxfp4', tool: 'gpt-oss', floats };
+  const parts = [
+    { role: 'data', tensor: data },
+    { role: 'scale', tensor: scale },
+  ];
+  return { name, shape: [experts, rows, 32 * blocks], type: microscaled.label(form), form, parts, isRenamed: true };
 }
 
 /** Microscaled codes whose data is `data`. */
@@ -140,6 +158,11 @@ export async function findSmallFloats(model: StoredModel): Promise<FoundWeights>
   for (const data of model.tensors) {
     const base = data.name.endsWith('_packed') ? data.name.slice(0, -'_packed'.length) : data.name;
     if (data.dtype !== 'U8' && !elementTypes.includes(data.dtype)) continue;
+    if (data.name.endsWith(blocksEnd)) {
+      const tensor = expertsOfGptOss(model, data, floatsIn(await model.json('config.json')));
+      if (tensor !== undefined) weights.push({ tensor });
+      continue;
+    }
     if (model.tensor(`${base}_scale`) === undefined && model.tensor(`${base}_scale_inv`) === undefined) continue;
     const module = base.slice(0, base.lastIndexOf('.') + 1);
     // Leave layers that ComfyUI marks, and those whose inputs are scaled, too, to layouts that know them.

@@ -103,14 +103,15 @@ function planSmallFloats({ tensors, choices, isModel }: LayoutStart): LayoutPlan
 /** The tool that made a weight. */
 function toolOf(form: Form): string {
   if (form.codec === 'scaled-elements') return `${(form as ScaledForm).type === 'I8' ? 'int8' : 'float8'} with scales`;
-  return (form as MicroscaledForm).tool === 'modelopt' ? 'ModelOpt' : 'compressed-tensors';
+  const { tool } = form as MicroscaledForm;
+  return tool === 'modelopt' ? 'ModelOpt' : tool;
 }
 
 export const smallFloatsLayout: CodedLayout = {
   label: 'small floats with scales',
   labelOf: toolOf,
   codecs: ['microscaled', 'scaled-elements'],
-  quantMethods: ['compressed-tensors', 'fp8', 'modelopt'],
+  quantMethods: ['compressed-tensors', 'fp8', 'modelopt', 'mxfp4'],
   find: findSmallFloats,
   floats: (form) => (form as MicroscaledForm | ScaledForm).floats,
   writer: {
