@@ -9,7 +9,7 @@ import {
 } from 'scalepoint';
 
 /** Restored numbers, and their bytes. */
-interface RestoredNumbers {
+export interface RestoredNumbers {
   readonly restored: Float32Array;
   readonly bytes: number;
   readonly error: ErrorMeasures;

@@ -6,6 +6,7 @@ import { byId, html, onResize, setName, setText, svg } from '../shared/dom.js';
 import { formatCount, formatDecibels, formatLabel, formatReal, formatShape, formatShare } from '../shared/format.js';
 import { kindOf, kindsFor } from './kinds.js';
 import type { Look, LookAnswer, Side } from './look.js';
+import { startLookPicture } from './look-picture.js';
 import { type State, tensorsOf } from './state.js';
 
 /** More levels than this are drawn as a band. */
@@ -37,14 +38,15 @@ function drawSide(node: SVGSVGElement, answer: LookAnswer, side: Side, name: str
   const at = place(low - air, high + air, frame.left, frame.width - frame.right);
   const ground = height - frame.bottom;
   const levels = svg('g', { class: 'levels' });
-  if (side.levels.length > mostLines) {
+  if (side.hasMore || side.levels.length > mostLines) {
     const [from, to] = [at(first), at(last)];
     levels.append(svg('rect', { class: 'band', x: from, y: frame.top, width: to - from, height: ground - frame.top }));
   } else {
     const d = [...side.levels].map((level) => `M${at(level).toFixed(1)} ${frame.top}V${ground}`).join('');
     levels.append(svg('path', { d }));
   }
-  const words = `${formatCount(side.levels.length)} values from ${formatLabel(first)} to ${formatLabel(last)} stand for the numbers.`;
+  const count = side.hasMore ? 'More than a thousand' : formatCount(side.levels.length);
+  const words = `${count} values from ${formatLabel(first)} to ${formatLabel(last)} stand for the numbers.`;
   redraw(node, width, height, `${name}: numbers and levels`, words, [
     bars(answer.bins, at(answer.low), at(answer.high), frame),
     levels,
@@ -155,9 +157,12 @@ export function startLookView(
   }
   const slider = byId('look-stretch', HTMLInputElement);
   slider.addEventListener('input', () => compare({ stretch: slider.valueAsNumber }));
+  const drawWeights = startLookPicture(() => current().look);
   const drawPictures = () => {
     const { look } = current();
-    if (look?.answer !== undefined) drawAnswer(look.answer, look);
+    if (look?.answer === undefined) return;
+    drawAnswer(look.answer, look);
+    drawWeights();
   };
   onResize(panel, drawPictures);
 

@@ -17,14 +17,31 @@ export interface LookQuestion {
   readonly stretch: number;
 }
 
+/** Numbers of a tensor as a picture, in rows. */
+export interface WeightPicture {
+  readonly rows: number;
+  readonly columns: number;
+  /** Rows and columns that they are taken from. */
+  readonly of: readonly [rows: number, columns: number];
+  /** True if there are more numbers between the ones shown. */
+  readonly isSampled: boolean;
+  /** Numbers of this size and beyond have the full color. */
+  readonly reach: number;
+  readonly before: Float32Array;
+  /** The same numbers, restored in the two ways. */
+  readonly after: readonly [Float32Array, Float32Array];
+}
+
 /** One way to store the tensor. */
 export interface Side {
   readonly kind: string;
   readonly error: ErrorMeasures;
   /** Bits a number, scales included. */
   readonly bits: number;
-  /** The restored values of the stretch, each once, ascending. */
+  /** The restored values of the stretch, each once, ascending; of many, the two at each end. */
   readonly levels: Float32Array;
+  /** True if `levels` lacks those between the ends. */
+  readonly hasMore: boolean;
   /** Share of the stretch that lies beyond its levels. */
   readonly clipped: number;
   readonly reach: number;
@@ -47,6 +64,7 @@ export interface LookAnswer {
   readonly bins: Uint32Array;
   readonly reach: number;
   readonly sides: readonly [Side, Side];
+  readonly picture: WeightPicture;
   /** Version and tier of the core that computed it. */
   readonly core: CoreFacts;
 }
@@ -68,7 +86,7 @@ export function firstLook(tensor: PlannedTensorInfo): Look {
   const a = kindLike(tensor.to, width).id;
   const is4 = /4/.test(a);
   const b = is4 ? 'int8-row' : 'int4-128';
-  return { name: tensor.name, kinds: [a, kindOf(b).id], stretch: 1, isChosen: false };
+  return { name: tensor.name, kinds: [a, kindOf(b).id], stretch: 0, isChosen: false };
 }
 
 /** Asks a worker about tensors. It is started with the first question. */

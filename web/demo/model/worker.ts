@@ -1,8 +1,8 @@
 // Reads one tensor at a time, tries two ways to store it, and sends the data of the pictures.
 import { load, type Scalepoint } from 'scalepoint';
 import { readFloats } from 'scalepoint/model';
-import { kindOf } from './kinds.js';
-import type { LookAnswer, LookQuestion, Side } from './look.js';
+import { kindOf, type RestoredNumbers } from './kinds.js';
+import type { LookAnswer, LookQuestion, Side, WeightPicture } from './look.js';
 
 /** Most numbers that are tried at first. More of them follow. */
 const quickNumbers = 1 << 17;
@@ -11,6 +11,13 @@ const mostNumbers = 1 << 24;
 /** Length of a stretch: the picture shows this many numbers at a time. */
 const stretchNumbers = 256;
 const binCount = 48;
+/** Most distinct values that are listed. */
+const mostLevels = 1024;
+/** Size of the picture of weights: of a whole tensor at most, and of the window around a stretch. */
+const [mostRows, mostColumns] = [96, 160];
+const [windowRows, windowColumns] = [24, 64];
+/** Numbers beyond this multiple of the root mean square have the full color. */
+const fullColor = 2.5;
 
 let core: Promise<Scalepoint> | undefined;
 let tensor: { key: string; values: Float32Array; width: number } | undefined;
@@ -46,6 +53,67 @@ function extremes(values: ArrayLike<number>): [number, number] {
   return low <= high ? [low, high] : [0, 0];
 }
 
+/** The distinct values in ascending order; of more than `mostLevels`, the two at each end. */
+function levelsOf(values: Float32Array): Pick<Side, 'levels' | 'hasMore'> {
+  const known = new Set<number>();
+  for (let i = 0; i < values.length && known.size <= mostLevels; i++) known.add(values[i] as number);
+  if (known.size <= mostLevels) return { levels: Float32Array.from(known).sort(), hasMore: false };
+  const [low, high] = extremes(values);
+  let [second, last] = [high, low];
+  for (let i = 0; i < values.length; i++) {
+    const x = values[i] as number;
+    if (x > low && x < second) second = x;
+    if (x < high && x > last) last = x;
+  }
+  return { levels: Float32Array.of(low, second, last, high), hasMore: true };
+}
+
+/** The picture of the numbers: all of them, evenly spread, or those around a stretch. */
+function pictureOf(
+  all: Float32Array,
+  after: readonly [Float32Array, Float32Array],
+  width: number,
+  stretch: number,
+  from: number,
+): WeightPicture {
+  // A vector is wrapped, as a line of one pixel shows nothing.
+  const wide = width === all.length ? Math.min(width, Math.max(1, Math.ceil(Math.sqrt(2 * width)))) : width;
+  const high = Math.ceil(all.length / wide);
+  const isWhole = stretch === 0;
+  const rows = Math.min(high, isWhole ? mostRows : windowRows);
+  const columns = Math.min(wide, isWhole ? mostColumns : windowColumns);
+  const [row, column] = isWhole ? [0, 0] : [Math.floor(from / wide), from % wide];
+  const [top, left] = [Math.max(0, Math.min(row, high - rows)), Math.max(0, Math.min(column, wide - columns))];
+  const picked = [all, ...after].map(() => new Float32Array(rows * columns));
+  for (let r = 0; r < rows; r++) {
+    const y = isWhole ? Math.floor((r * high) / rows) : top + r;
+    for (let c = 0; c < columns; c++) {
+      const x = isWhole ? Math.floor((c * wide) / columns) : left + c;
+      const at = y * wide + x;
+      // The last row of a wrapped vector may be shorter.
+      for (const [i, values] of [all, ...after].entries()) picked[i]![r * columns + c] = values[at] ?? 0;
+    }
+  }
+  const [before, a, b] = picked as [Float32Array, Float32Array, Float32Array];
+  let squares = 0;
+  for (const x of before) squares += x * x;
+  const reach = fullColor * Math.sqrt(squares / before.length) || 1;
+  const isSampled = isWhole && (rows < high || columns < wide);
+  return { rows, columns, of: [high, wide], isSampled, reach, before, after: [a, b] };
+}
+
+/** What the ways of the newest question restore, so that a moving slider does not compute them anew. */
+let restoredFor = '';
+const restoredBy = new Map<string, RestoredNumbers>();
+
+function restoredOf(sp: Scalepoint, key: string, id: string, all: Float32Array, width: number): RestoredNumbers {
+  if (restoredFor !== key) restoredBy.clear();
+  restoredFor = key;
+  const known = restoredBy.get(id) ?? kindOf(id).apply(sp, all, [all.length / width, width]);
+  restoredBy.set(id, known);
+  return known;
+}
+
 /** Numbers more than half a step beyond the outermost levels, as a share. */
 function clippedShare(values: Float32Array, levels: Float32Array): number {
   const last = levels.length - 1;
@@ -58,10 +126,14 @@ function clippedShare(values: Float32Array, levels: Float32Array): number {
 }
 
 /** Tries one way to store the numbers. @param part the range of them in the picture */
-function sideOf(sp: Scalepoint, id: string, all: Float32Array, width: number, part: [number, number]): Side {
-  const { restored, bytes, error } = kindOf(id).apply(sp, all, [all.length / width, width]);
+function sideOf(
+  id: string,
+  { restored, bytes, error }: RestoredNumbers,
+  all: Float32Array,
+  part: [number, number],
+): Side {
   const shown = restored.subarray(...part);
-  const levels = Float32Array.from(new Set(shown)).sort();
+  const { levels, hasMore } = levelsOf(shown);
   const errors = new Float32Array(shown.length);
   for (let i = 0; i < errors.length; i++) errors[i] = shown[i]! - all[part[0] + i]!;
   const [low, high] = extremes(errors);
@@ -71,6 +143,7 @@ function sideOf(sp: Scalepoint, id: string, all: Float32Array, width: number, pa
     error,
     bits: (8 * bytes) / all.length,
     levels,
+    hasMore,
     clipped: clippedShare(all.subarray(...part), levels),
     reach,
     errors,
@@ -86,7 +159,11 @@ function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnsw
   // The first stretch is number 1; 0 stands for all numbers.
   const part: [number, number] =
     stretch === 0 ? [0, all.length] : [(stretch - 1) * length, Math.min(stretch * length, all.length)];
-  const [a, b] = question.kinds.map((id) => sideOf(sp, id, all, width, part)) as [Side, Side];
+  const key = `${question.key} ${all.length}`;
+  for (const id of restoredBy.keys()) if (!question.kinds.includes(id)) restoredBy.delete(id);
+  const restored = question.kinds.map((id) => restoredOf(sp, key, id, all, width));
+  const [a, b] = question.kinds.map((id, i) => sideOf(id, restored[i]!, all, part)) as [Side, Side];
+  const after = restored.map((one) => one.restored) as [Float32Array, Float32Array];
   const shown = all.subarray(...part);
   const [low, high] = extremes(shown);
   const reach = Math.max(a.reach, b.reach) || 1;
@@ -104,6 +181,7 @@ function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnsw
     bins: binsOf(shown, low, high),
     reach,
     sides: [withBins(a), withBins(b)],
+    picture: pictureOf(all, after, width, stretch, part[0]),
     core: { version: sp.version, simd: sp.simd, buildId: sp.buildId },
   };
 }
