@@ -4,6 +4,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { type ModelPlan, type QuantizeModelResult, ScalepointError } from '../model.js';
 import { formats, writeSidecar } from '../tooling.js';
 import type { SidecarOption } from './format-flags.js';
+import type { Input } from './input.js';
 import { about } from './process.js';
 import { readText } from './side-file.js';
 
@@ -14,8 +15,27 @@ export interface PreparedSidecar extends SidecarOption {
   readonly print: (value: unknown) => string;
 }
 
-/** Reads the files that were given. @throws ScalepointError */
-export async function readSidecars(options: readonly SidecarOption[]): Promise<readonly PreparedSidecar[]> {
+/** The content of a file in the model's folder, if the target completes it; undefined without the file. */
+async function contentBeside({ option, sidecar }: SidecarOption, to: string, input: Input) {
+  const isCompleted = formats().some(({ targets }) =>
+    targets.some(({ name, completes }) => name === to && completes?.includes(option)),
+  );
+  if (!isCompleted || !input.isPath) return undefined;
+  const path = join(dirname(input.name), sidecar.usualName);
+  if (!(await stat(path).catch(() => undefined))?.isFile()) return undefined;
+  return about(path, async () => sidecar.parse(await readText(path)));
+}
+
+/**
+ * Reads the files that were given, or are completed.
+ * @param to the target
+ * @throws ScalepointError
+ */
+export async function readSidecars(
+  options: readonly SidecarOption[],
+  to: string,
+  input: Input,
+): Promise<readonly PreparedSidecar[]> {
   const prepared: PreparedSidecar[] = [];
   for (const option of options) {
     const { path, sidecar } = option;
@@ -25,7 +45,7 @@ export async function readSidecars(options: readonly SidecarOption[]): Promise<r
       sidecar.merge(content.value, {});
       return content;
     };
-    const given = path === undefined ? undefined : await about(path, () => read(path));
+    const given = path === undefined ? await contentBeside(option, to, input) : await about(path, () => read(path));
     prepared.push({ ...option, value: given?.value, print: given?.print ?? sidecar.print });
   }
   return prepared;

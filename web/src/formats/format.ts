@@ -235,6 +235,8 @@ interface SidecarContent {
   readonly value: Readonly<Record<string, unknown>>;
   /** Further keys of the file. */
   readonly also?: Readonly<Record<string, unknown>>;
+  /** The content to which the entry is added if none is given. @defaultValue an empty object */
+  readonly base?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** A whole result. Everything follows from the headers of the input. */
@@ -297,6 +299,8 @@ export interface Target {
   readonly preset?: 'small' | 'balanced' | 'safe';
   /** Options with files that it cannot do without. */
   readonly needs?: readonly string[];
+  /** Options about files beside the result whose contents are those of the model's folder, unless they are given. */
+  readonly completes?: readonly string[];
   /** True for a common choice, which errors name before others. */
   readonly isUsual?: boolean;
   /** The next better type of a weight, if outputs are too far off (`minOutput`); undefined if that is the type of the file. */

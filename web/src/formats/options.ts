@@ -169,6 +169,8 @@ export interface Sidecar {
   readonly entry: string;
   /** Its purpose and place, in a sentence or two. */
   readonly about: string;
+  /** Its name in a model's folder. */
+  readonly usualName: string;
   /**
    * The content with the value added.
    * @param also further keys of the file

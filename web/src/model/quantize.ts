@@ -80,7 +80,8 @@ function contentOf(
   isCopy: boolean,
   decoded: readonly string[] | undefined,
 ): unknown {
-  if (addition !== undefined) return sidecar.merge(before ?? {}, addition.value, addition.also, decoded);
+  if (addition !== undefined)
+    return sidecar.merge(before ?? addition.base ?? {}, addition.value, addition.also, decoded);
   if (before === undefined || isCopy) return before;
   // Drop an entry that describes codes of another method, which the result does not hold.
   sidecar.merge(before, {}, {}, decoded);

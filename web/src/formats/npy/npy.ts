@@ -1,6 +1,7 @@
 /** .npy files: one array each. Results are safetensors files. */
 import type { ByteSource } from '../../files/bytes.js';
 import type { Format, OpenFile } from '../format.js';
+import { loadedPlan } from '../safetensors/layouts/registry.js';
 import type { SafetensorsOptions, SafetensorsSidecars } from '../safetensors/options.js';
 import { planSafetensors } from '../safetensors/plan.js';
 import { readers } from '../safetensors/readers.js';
@@ -42,6 +43,11 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   tensors: async (model) => model.tensors.map(plainTensor),
 
   // An array is not a model: its name has no meaning, and it has no configuration.
-  plan: (model, choices, partsOf) =>
-    planSafetensors(model.tensors.map(plainTensor), choices, { metadata: {}, partsOf, isModel: false }),
+  plan: async (model, choices, partsOf) =>
+    planSafetensors(model.tensors.map(plainTensor), choices, {
+      metadata: {},
+      partsOf,
+      isModel: false,
+      planLayout: await loadedPlan(choices),
+    }),
 };

@@ -12,7 +12,7 @@ export function checkConfig(config: unknown): void {
 }
 
 /** The method by which a config.json says that its model is quantized; undefined if it does not name one. */
-function methodIn(config: Readonly<Record<string, unknown>>): unknown {
+export function methodIn(config: Readonly<Record<string, unknown>>): unknown {
   const method = (config.quantization_config as { quant_method?: unknown } | null | undefined)?.quant_method;
   return method === undefined && 'quantization' in config ? 'mlx' : method;
 }
@@ -103,6 +103,7 @@ export const configSidecar: Sidecar = {
   about:
     'Loaders of codes need a quantization_config. It is written beside OUT: config.json beside model.safetensors, ' +
     'X.config.json beside X.safetensors.',
+  usualName: 'config.json',
   merge: mergeConfig,
   without: withoutEntry,
   fits: (types) => types.some((type) => /^([IU](8|16|32)|F4|F[68]_\w+)$/.test(type)),

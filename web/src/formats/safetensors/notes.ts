@@ -14,7 +14,14 @@ export interface Left {
   /** Remedy: another size of groups alone, `include: 'all'`, or a rule. */
   readonly by: 'groups' | 'include' | 'rule';
   /** Path of the granularity whose groups do not divide its rows; undefined if they do. */
-  readonly groups: { readonly path: string; readonly size: number } | undefined;
+  readonly groups:
+    | {
+        readonly path: string;
+        readonly size: number;
+        /** True if the target has no other choice than groups. */
+        readonly isFixed: boolean;
+      }
+    | undefined;
 }
 
 const weights = (n: number) => `${n} ${n === 1 ? 'weight' : 'weights'}`;
@@ -38,7 +45,9 @@ function otherGroups(left: readonly Left[]): OptionMention[] {
   const most = groups.reduce((largest, { size }) => Math.max(largest, size), 0);
   const fits = (size: number) => size < most && groups.every(({ columns }) => columns % size === 0);
   const groupSize = usualGroupSizes.find(fits);
-  return [mention(first.path, groupSize === undefined ? { kind: 'per-channel' } : { kind: 'per-group', groupSize })];
+  if (groupSize !== undefined) return [mention(first.path, { kind: 'per-group', groupSize })];
+  // Some loaders know no rows without groups.
+  return groups.some(({ isFixed }) => isFixed) ? [] : [mention(first.path, { kind: 'per-channel' })];
 }
 
 /** An option that converts weights, with one for their groups if that is needed as well. */
@@ -57,13 +66,13 @@ function firstFew(numbers: readonly number[]): string {
 function rowsNote(left: readonly Left[]): Note {
   const columns = [...new Set(left.map(columnsOf))];
   const groupSizes = [...new Set(left.flatMap(({ groups }) => groups?.size ?? []))];
-  const why = `rows of ${firstFew(columns)} cannot be divided into groups of ${groupSizes.join(' or ')}; `;
+  const why = `rows of ${firstFew(columns)} cannot be divided into groups of ${groupSizes.join(' or ')}`;
+  const options = otherGroups(left);
   return noteOf(
     'leftRows',
     { tensors: namesOf(left), columns, groupSizes },
     `${stay(left.length)}: ${why}`,
-    ...otherGroups(left),
-    ` converts ${them(left.length)}`,
+    ...(options.length === 0 ? [] : ['; ', ...options, ` converts ${them(left.length)}`]),
   );
 }
 

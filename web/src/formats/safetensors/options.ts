@@ -28,7 +28,7 @@ import {
   statisticsEntries,
 } from '../statistics-options.js';
 import { checkConfig, configSidecar } from './config.js';
-import { codesOf, integersOf, isTarget, safetensorsTargets, takesOption } from './targets.js';
+import { codesOf, integersOf, isTarget, knownGroupsOf, safetensorsTargets, takesOption } from './targets.js';
 
 /** Targets that take an option. */
 const takers = (option: string) => safetensorsTargets.filter((to) => takesOption(to, option));
@@ -200,6 +200,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
     checkOneForm(choices);
     checkUse(choices);
     for (const weights of weightsOf(choices)) checkForm(choices, weights);
+    checkGroups(choices);
     checkActivations(choices);
   },
 });
@@ -261,7 +262,7 @@ function checkUse(choices: Choices): void {
     }
   }
   // Scales of small floats and ComfyUI's have one search.
-  const single = all.find((target) => ['comfy', 'microscaled'].includes(codesOf(target)?.kind ?? ''));
+  const single = all.find((target) => ['comfy', 'microscaled', 'mlx'].includes(codesOf(target)?.kind ?? ''));
   if (single !== undefined && range !== undefined && range !== 'min-max' && range !== 'mse') {
     throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', single)] });
   }
@@ -291,6 +292,23 @@ function checkOneForm({ to, rules = [] }: Choices): void {
       throw rangeError(`rules[${i}].to`, without('to', codes), rule.to);
     }
   }
+}
+
+/** Checks groups of targets whose loaders know few sizes. */
+function checkGroups(choices: Choices): void {
+  const { to, rules = [] } = choices;
+  const check = (target: string, rule: Rule | undefined, path: string) => {
+    const sizes = knownGroupsOf(target);
+    const asked = granularityOf(choices, target, rule);
+    if (sizes === undefined || asked === undefined) return;
+    const beside: Hint = { kind: 'with', options: [mention('to', target)] };
+    const option = rule?.granularity === undefined ? 'granularity' : `${path}granularity`;
+    if (asked.kind !== 'per-group') throw rangeError(`${option}.kind`, oneOf(['per-group']), asked.kind, beside);
+    if (!sizes.includes(asked.groupSize))
+      throw rangeError(`${option}.groupSize`, oneOf(sizes), asked.groupSize, beside);
+  };
+  check(to, undefined, '');
+  for (const [i, rule] of rules.entries()) if (!rule.keep) check(rule.to, rule, `rules[${i}].`);
 }
 
 /** Weights that become integers, by default or by a rule. */

@@ -18,18 +18,33 @@ import { type Rule, ruleFor } from '../options.js';
 import { cachedReason, dtypeReason, nonFloatReason, type Reason, rankReason, reasons } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import type { Statistics } from '../statistics.js';
-import { type Copies, compareNames, convertedLogical, elementCount, keptTensor, partName } from '../tensors.js';
+import {
+  type Copies,
+  compareNames,
+  convertedLogical,
+  elementCount,
+  keptLogical,
+  keptTensor,
+  partName,
+} from '../tensors.js';
 import type { WeightNames } from '../weight-names.js';
 import type { TensorDType } from './header.js';
 import { SafetensorsInputStatistics } from './inputs.js';
 import { keeperByName } from './keep.js';
-import type { Fields, LayoutPlan, LayoutStart, SafetensorsChoices, WeightToStore } from './layouts/layout.js';
+import type {
+  Fields,
+  LayoutPlan,
+  LayoutStart,
+  PlanLayout,
+  SafetensorsChoices,
+  WeightToStore,
+} from './layouts/layout.js';
 import { codedLayoutOf, codeWriterOf, isCoded } from './layouts/registry.js';
 import { sourceNotes } from './layouts/source-note.js';
 import { type Left, notesOnLeft } from './notes.js';
 import { granularityOf, hasSharedGranularity } from './options.js';
 import { own } from './reasons.js';
-import { castOf, safetensorsTargets, takesOption } from './targets.js';
+import { castOf, knownGroupsOf, safetensorsTargets, takesOption } from './targets.js';
 import { layoutListed } from './write-header.js';
 
 /** Types that can be converted. */
@@ -47,7 +62,7 @@ function strangeType(dtype: string): Reason {
 
 /** A tensor with its choice before the others are known. */
 interface Wish extends WeightToStore {
-  /** The stored tensor, if it is a single one without scales. */
+  /** The stored tensor, if it is a single one without scales; undefined for stacked ones. */
   readonly stored: SourceTensor | undefined;
   /** Bytes of the floats. */
   readonly bytes: number;
@@ -61,9 +76,12 @@ interface Wish extends WeightToStore {
 function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish {
   const { tensor } = source.parts[0] as LogicalTensor['parts'][number];
   const layout = codedLayoutOf(source.form);
-  const stored = layout === undefined ? tensor : undefined;
+  const stored = layout === undefined && source.gathered === undefined ? tensor : undefined;
   const dtype = layout === undefined ? tensor.dtype : layout.floats(source.form);
-  const bytes = layout === undefined ? tensor.bytes : (elementCount(source.shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
+  const bytes =
+    layout === undefined
+      ? tensor.bytes * source.parts.length
+      : (elementCount(source.shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
   return { source, stored, dtype, bytes, rule, to, kept: undefined, left: undefined };
 }
 
@@ -158,7 +176,7 @@ class Planner {
     const { rules = [] } = this.#choices;
     const isShared = rule?.granularity === undefined && hasSharedGranularity(this.#choices, to);
     const path = rule === undefined || isShared ? 'granularity' : `rules[${rules.indexOf(rule)}].granularity`;
-    return { path, size: groupSize };
+    return { path, size: groupSize, isFixed: knownGroupsOf(to) !== undefined };
   }
 
   #partsOf(shape: readonly number[], form: Form): readonly Part[] {
@@ -281,7 +299,8 @@ class Planner {
     if ((this.#layout?.groupSizes(wish.to).length ?? 0) === 0) return undefined;
     const asked = this.#asked(wish);
     // Use whole rows where groups would cross inner dimensions.
-    if (wish.source.shape.length !== 2 || asked?.kind === 'per-channel') return undefined;
+    const hasGroups = wish.source.shape.length === 2 || this.#layout?.groupsStacked === true;
+    if (!hasGroups || asked?.kind === 'per-channel') return undefined;
     return asked === undefined ? usual : asked.groupSize;
   }
 
@@ -291,8 +310,12 @@ class Planner {
   }
 
   /** Keeps a tensor. Codes are restored to floats, because the configuration cannot describe copies of them. */
-  #keep({ source, stored, dtype }: Wish, kept: Reason): PlannedTensor {
-    return stored === undefined ? this.#cast(source, dtype as CastType) : keptTensor(stored, kept, this.#copies);
+  #keep({ source, stored, dtype, rule }: Wish, kept: Reason): PlannedTensor {
+    const floats = rule === undefined && floatTypes.includes(dtype) ? this.#layout?.floats : undefined;
+    if (stored === undefined || (floats ?? dtype) !== dtype) {
+      return this.#cast(source, floats ?? (dtype === 'F64' ? 'F32' : (dtype as CastType)));
+    }
+    return source.isRenamed ? keptLogical(source, kept) : keptTensor(stored, kept, this.#copies);
   }
 
   #cast(source: LogicalTensor, to: CastType): PlannedTensor {
@@ -432,6 +455,8 @@ interface PlanSetting {
   readonly inputs?: NamedStatistics;
   /** Objects in the JSON files beside the model that the writer of its layout reads. */
   readonly beside?: LayoutStart['beside'];
+  /** Makes the decisions of the layout. @defaultValue that of the writer */
+  readonly planLayout?: PlanLayout | undefined;
 }
 
 /**
@@ -451,11 +476,19 @@ interface PlanSetting {
 export function planSafetensors(
   tensors: readonly LogicalTensor[],
   choices: SafetensorsChoices,
-  { metadata, partsOf, isModel, output = `model${extension}`, inputs: named, beside = new Map() }: PlanSetting,
+  {
+    metadata,
+    partsOf,
+    isModel,
+    output = `model${extension}`,
+    inputs: named,
+    beside = new Map(),
+    planLayout = codeWriterOf(choices)?.plan,
+  }: PlanSetting,
 ): FilePlan {
   const { statistics = {}, names } = named ?? {};
   const inputs = statistics.importance && new SafetensorsInputStatistics(statistics, choices, names);
-  const layout = codeWriterOf(choices)?.plan({ tensors, choices, isModel, beside });
+  const layout = planLayout?.({ tensors, choices, isModel, beside });
   const all = layout?.tensors ?? tensors;
   const { planned: decided, left } = new Planner(all, choices, isModel, partsOf, inputs, layout).decide();
   const planned = layout?.finish?.(decided) ?? decided;

@@ -3,7 +3,7 @@ import type { Format } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import { plainTensor } from '../tensors.js';
 import type { Fields } from './layouts/layout.js';
-import { codeWriterOf } from './layouts/registry.js';
+import { codeWriterOf, loadedPlan } from './layouts/registry.js';
 import { safetensorsLogicalTensors } from './logical.js';
 import { openSafetensors } from './open.js';
 import { options, type SafetensorsOptions, type SafetensorsSidecars } from './options.js';
@@ -68,6 +68,7 @@ export const safetensors: Format<
       output,
       inputs: { statistics, names },
       beside,
+      planLayout: await loadedPlan(choices),
     });
   },
 };

@@ -3,6 +3,7 @@ import type { CastType } from '../../codecs/cast.js';
 import type { ComfyFormat } from '../../codecs/comfy.js';
 import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
 import type { MicroscaledKind } from '../../codecs/microscaled.js';
+import { type MlxWidth, mlxGroupSizes } from '../../codecs/mlx.js';
 import type { Target } from '../format.js';
 import { copyTarget, shardOptions } from '../shards.js';
 import { statisticsNames } from '../statistics.js';
@@ -33,8 +34,14 @@ interface MicroscaledCodes {
   readonly form: MicroscaledKind;
 }
 
+/** Integers of MLX, with a scale and a bias for each group. */
+interface MlxCodes {
+  readonly kind: 'mlx';
+  readonly bits: MlxWidth;
+}
+
 /** Codes of a target, of a kind for each layout; those of compressed-tensors are the first two. */
-export type StoredCodes = IntegerCodes | FloatCodes | ComfyCodes | MicroscaledCodes;
+export type StoredCodes = IntegerCodes | FloatCodes | ComfyCodes | MicroscaledCodes | MlxCodes;
 
 /** Contents of a target: codes, floats of another type, or copies. */
 type Stores = StoredCodes | { readonly kind: 'cast'; readonly type: CastType } | { readonly kind: 'copy' };
@@ -50,6 +57,17 @@ const codeOptions = ['include', 'config', ...floatOptions];
 const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...statisticsNames, ...codeOptions];
 
 const blockOptions = ['range', 'importance', 'config', ...floatOptions];
+
+/** A target of MLX. @param wider targets with more bits, which a mixture may have besides */
+function mlx(bits: MlxWidth, ...wider: readonly MlxWidth[]) {
+  return {
+    about: `MLX: ${bits} bits, a scale and a bias for each group`,
+    stores: { kind: 'mlx', bits },
+    options: ['granularity', ...blockOptions],
+    completes: ['config'],
+    mixedWith: [...wider.map((width) => `mlx-${width}bit`), 'bfloat16'],
+  } as const;
+}
 
 const table = {
   int8: {
@@ -110,6 +128,12 @@ const table = {
     options: blockOptions,
     mixedWith: ['bfloat16'],
   },
+  'mlx-4bit': mlx(4, 6, 8),
+  'mlx-2bit': mlx(2, 4, 6, 8),
+  'mlx-3bit': mlx(3, 4, 6, 8),
+  'mlx-5bit': mlx(5, 6, 8),
+  'mlx-6bit': mlx(6, 8),
+  'mlx-8bit': mlx(8),
   float16: {
     about: 'half the bytes of float32, small range',
     stores: { kind: 'cast', type: 'F16' },
@@ -170,6 +194,14 @@ export const microscaledOf = (to: unknown): MicroscaledKind | undefined => store
 export function codesOf(to: unknown): StoredCodes | undefined {
   const stores = factsOf(to)?.stores;
   return stores === undefined || stores.kind === 'cast' || stores.kind === 'copy' ? undefined : stores;
+}
+
+/** The codes of MLX that a target stores. */
+export const mlxCodesOf = (to: unknown): MlxCodes | undefined => storesOf(to, 'mlx');
+
+/** Sizes of groups that loaders of a target know; undefined if they take any. */
+export function knownGroupsOf(to: unknown): readonly number[] | undefined {
+  return mlxCodesOf(to) && mlxGroupSizes;
 }
 
 /** The format of ComfyUI that a target stores. */

@@ -1,6 +1,7 @@
 /** Compares the tensors of a safetensors model with each other, with its config.json and with its index. */
 import { show } from '../../core/show.js';
 import type { Finding, LogicalTensor, OpenModel } from '../format.js';
+import { methodIn } from './config.js';
 import { noteFound, problemFound } from './layouts/findings.js';
 import type { Fields } from './layouts/layout.js';
 import { codedLayoutOf, isCoded, layouts } from './layouts/registry.js';
@@ -42,7 +43,7 @@ function compareWithConfig(coded: readonly LogicalTensor[], config: Fields): Fin
       ? []
       : [problemFound('noConfig', `config.json has no quantization_config, but ${counted(coded)} codes`)];
   }
-  const { quant_method: method } = quantization;
+  const method = methodIn(config);
   const layout = layouts.find(
     ({ quantMethods, verify }) => quantMethods?.includes(String(method)) && verify !== undefined,
   );

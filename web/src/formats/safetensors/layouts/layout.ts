@@ -84,6 +84,10 @@ export interface LayoutPlan {
   obstacle?(weight: WeightToStore): Reason | undefined;
   /** Sizes of groups in a row that a target takes by default, the first that divides all rows. Empty if its form has no choice. */
   groupSizes(to: string): readonly number[];
+  /** True if stacked matrices have groups as well; otherwise tensors of more than two dimensions have whole rows. */
+  readonly groupsStacked?: boolean;
+  /** Type of the tensors without codes, except those that rules keep or convert. @defaultValue as stored */
+  readonly floats?: CastType | undefined;
   /** The form of a weight. Equal forms should be one object. @param groupSize undefined for whole rows, and without a choice */
   formOf(weight: WeightToStore, groupSize: number | undefined): Form;
   readonly weighing?: Weighing | undefined;
@@ -111,13 +115,19 @@ export interface LayoutStart {
   readonly beside: ReadonlyMap<string, Fields>;
 }
 
+/** Makes the decisions of a result. */
+export type PlanLayout = (start: LayoutStart) => LayoutPlan;
+
 /** Writes a layout. */
 interface LayoutWriter {
   /** Kinds of codes in the table of targets that it stores. */
   readonly stores: readonly StoredCodes['kind'][];
   /** JSON files beside the model that plans need, such as `config.json`. */
   readonly reads?: readonly string[];
-  plan(start: LayoutStart): LayoutPlan;
+  /** Makes the decisions of a result; or `load` gives a function that does. */
+  plan?: PlanLayout;
+  /** Loads large code that only this layout needs. */
+  load?(): Promise<PlanLayout>;
   /** Programs that read a result, the usual one first. */
   readers(to: string, file: string): readonly Reader[];
 }

@@ -6,7 +6,7 @@ import { bitsAndBytesLayout } from './bitsandbytes.js';
 import { comfyLayout } from './comfy/layout.js';
 import { compressedTensorsLayout } from './compressed-tensors/layout.js';
 import { gptqLayout } from './gptq.js';
-import type { CodedLayout, SafetensorsChoices } from './layout.js';
+import type { CodedLayout, PlanLayout, SafetensorsChoices } from './layout.js';
 import { mlxLayout } from './mlx/layout.js';
 import { smallFloatsLayout } from './small-floats/layout.js';
 
@@ -44,4 +44,9 @@ export function codeWriterOf({ to, rules = [] }: Pick<SafetensorsChoices, 'to' |
     if (writer !== undefined) return writer;
   }
   return undefined;
+}
+
+/** What makes the decisions of the layout of a result, if that is loaded on demand. */
+export async function loadedPlan(choices: Pick<SafetensorsChoices, 'to' | 'rules'>): Promise<PlanLayout | undefined> {
+  return codeWriterOf(choices)?.load?.();
 }

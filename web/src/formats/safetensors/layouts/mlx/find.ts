@@ -22,8 +22,14 @@ function formOf(
 ): { shape: readonly number[]; form: MlxForm } | string {
   if (quantization === undefined)
     return 'and the number of its bits stands in a config.json with a "quantization", which is not beside it';
+  // The settings of a module replace those of the model.
   const given = quantization[module];
-  const { bits, group_size: groupSize, mode = 'affine' } = { ...quantization, ...(isFields(given) ? given : {}) };
+  const own = isFields(given);
+  const {
+    bits = own ? 4 : undefined,
+    group_size: groupSize = own ? 64 : undefined,
+    mode = 'affine',
+  } = own ? given : quantization;
   if (mode !== 'affine') return `in the mode ${JSON.stringify(mode).slice(0, 40)}, which is not read here`;
   if (!mlxWidths.includes(bits as MlxWidth) || !mlxGroupSizes.includes(groupSize as number)) {
     return `with ${JSON.stringify(bits)?.slice(0, 40)} bits in groups of ${JSON.stringify(groupSize)?.slice(0, 40)}, which MLX does not have`;

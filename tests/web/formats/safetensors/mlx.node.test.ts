@@ -1,0 +1,480 @@
+// Folders for mlx-lm: codes, scales and biases as MLX's CPU build makes them, the modules and names of mlx-lm, and its config.json. MLX
+// itself is not run; tests/web/support/mlx.ts has its rules.
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  type FileInput,
+  type ModelTarget,
+  planModel,
+  type QuantizeModelOptions,
+  quantizeModel,
+  readFloats,
+  verifyModel,
+} from '../../../../web/src/model.js';
+import { run } from '../../cli/support.js';
+import { nearestOf, numbersOf, parseSafetensors, type StoredTensor } from '../../support/compressed.js';
+import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
+import { matrixFile } from '../../support/importance.js';
+import { mlxParts, mlxQuantized, mlxRestored, mlxRounded } from '../../support/mlx.js';
+import { expectBytes, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
+import { expectSame, Random } from '../../support/support.js';
+import { decoderConfig, decoderWeights } from '../../support/tiny-huggingface.js';
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** A file as a folder that was chosen in a browser gives it. */
+function chosen(path: string, content: Uint8Array<ArrayBuffer> | Json): File {
+  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
+  return Object.defineProperty(new File([bytes], path), 'webkitRelativePath', { value: `tiny/${path}` });
+}
+
+/** A folder with a model. Undefined without a configuration. */
+function folder(tensors: Readonly<Record<string, TestTensor>>, config?: Json): FileInput[] {
+  const model = chosen('model.safetensors', safetensors(tensors));
+  return config === undefined ? [model] : [model, chosen('config.json', config)];
+}
+
+const bits16 = new DataView(new ArrayBuffer(4));
+
+/** Values as the tensor of a type. */
+function tensorOf(dtype: 'F32' | 'BF16', shape: readonly number[], values: Float32Array): TestTensor {
+  if (dtype === 'F32') return { dtype, shape, data: Float32Array.from(values) };
+  const data = Uint16Array.from(values, (value) => {
+    bits16.setFloat32(0, nearestOf('BF16', value));
+    return bits16.getUint16(0);
+  });
+  return { dtype, shape, data };
+}
+
+/** The tensors of a tiny decoder. */
+function decoder(options: Parameters<typeof decoderWeights>[0], dtype: 'F32' | 'BF16'): Record<string, TestTensor> {
+  const all = [...decoderWeights(options)].map(([name, { shape, values }]) => [name, tensorOf(dtype, shape, values)]);
+  return Object.fromEntries(all) as Record<string, TestTensor>;
+}
+
+const storedOf = ({ dtype, shape, data }: TestTensor): StoredTensor => ({
+  dtype,
+  shape: [...shape],
+  bytes: new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength),
+});
+
+/** The values of a tensor in the type of a model. */
+const valuesIn = (tensor: TestTensor, dtype: string) =>
+  numbersOf(storedOf(tensor)).map((value) => mlxRounded(dtype, value));
+
+const llama = (more: Json = {}) =>
+  decoderConfig('LlamaForCausalLM', {
+    model_type: 'llama',
+    torch_dtype: 'bfloat16',
+    tie_word_embeddings: false,
+    ...more,
+  });
+
+/** A result by the plan, and by workers. */
+async function made(input: FileInput[], options: QuantizeModelOptions) {
+  const result = await quantizeModel(input, { ...options, workers: 0 });
+  const bytes = await result.bytes();
+  const plan = await planModel(input, options as Parameters<typeof planModel>[1]);
+  expect(plan.totals.bytesAfter).toBe(bytes.length);
+  expectBytes(await (await quantizeModel(input, { ...options, workers: 2 })).bytes(), bytes, 'by workers');
+  const { tensors, metadata } = parseSafetensors(bytes);
+  return { result, bytes, tensors, metadata, config: result.config as Record<string, Json> };
+}
+
+const widths = [2, 3, 4, 5, 6, 8] as const;
+const dtypes = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const;
+
+describe('codes for MLX', () => {
+  const source = decoder({}, 'F32');
+  for (const bits of widths) {
+    for (const groupSize of [32, 64, 128]) {
+      const dtype = (['F32', 'F16', 'BF16'] as const)[(bits + groupSize / 32) % 3]!;
+      it(`of ${bits} bits in groups of ${groupSize}, with scales of ${dtype}, are those of its CPU build`, async () => {
+        // Rows of 128 for the largest groups, with a group of equal values, one of zeros, and negative ones.
+        const wide = weights('F32', [40, 256], bits);
+        const values = wide.data as Float32Array;
+        values.fill(-0.25, 0, 128).fill(0, 128, 256);
+        for (let i = 256; i < 512; i++) values[i] = -Math.abs(values[i]!);
+        const tensors = { ...source, 'model.layers.0.self_attn.extra.weight': wide };
+        const { tensors: got, config } = await made(folder(tensors, llama({ torch_dtype: dtypes[dtype] })), {
+          to: `mlx-${bits}bit`,
+          granularity: { kind: 'per-group', groupSize },
+        });
+        expect(config.quantization).toEqual({ group_size: groupSize, bits, mode: 'affine' });
+        expect(config.quantization_config).toEqual(config.quantization);
+        let coded = 0;
+        for (const [name, tensor] of Object.entries(tensors)) {
+          const its = valuesIn(tensor, dtype);
+          const columns = tensor.shape[1] ?? 0;
+          if (tensor.shape.length !== 2 || columns % groupSize !== 0) {
+            expect(got.get(name)).toMatchObject({ dtype, shape: tensor.shape });
+            expectSame(numbersOf(got.get(name)!), its, name);
+            continue;
+          }
+          coded++;
+          const module = name.slice(0, -'.weight'.length);
+          expect(got.get(name)).toMatchObject({ dtype: 'U32', shape: [tensor.shape[0], (columns * bits) / 32] });
+          for (const end of ['scales', 'biases']) {
+            expect(got.get(`${module}.${end}`)).toMatchObject({ dtype, shape: [tensor.shape[0], columns / groupSize] });
+          }
+          expect(mlxParts(got, module, bits), name).toEqual(mlxQuantized(its, bits, groupSize, dtype));
+        }
+        expect(coded).toBeGreaterThan(0);
+      });
+    }
+  }
+
+  it('are read again', async () => {
+    for (const bits of widths) {
+      const { bytes, config, tensors } = await made(folder(source, llama()), { to: `mlx-${bits}bit` });
+      const input = [chosen('model.safetensors', bytes), chosen('config.json', config)];
+      for (const module of ['model.embed_tokens', 'model.layers.1.self_attn.k_proj', 'lm_head']) {
+        const { data } = await readFloats(input, `${module}.weight`);
+        expectSame(data, mlxRestored(mlxParts(tensors, module, bits)), module);
+      }
+      expect((await verifyModel(input, { config })).problems).toEqual([]);
+      const again = await quantizeModel(input, { to: 'bfloat16', requantize: true, workers: 0 });
+      expect(again.report.totals.cast).toBeGreaterThan(0);
+    }
+  });
+
+  it('cut long rows and many rows into tiles', async () => {
+    const tensors = {
+      'model.embed_tokens.weight': weights('BF16', [9000, 128], 1),
+      'lm_head.weight': weights('F32', [2, 2 ** 20 + 128], 2),
+    };
+    const { tensors: got } = await made(folder(tensors, llama()), { to: 'mlx-3bit' });
+    for (const [name, tensor] of Object.entries(tensors)) {
+      const { codes, scales, biases } = mlxParts(got, name.slice(0, -7), 3);
+      const want = mlxQuantized(valuesIn(tensor, 'BF16'), 3, 64, 'BF16');
+      expectSame(Float32Array.from(codes), Float32Array.from(want.codes), name);
+      expectSame(scales, want.scales, name);
+      expectSame(biases, want.biases, name);
+    }
+  });
+
+  it('have smaller errors by search, within the same bytes', async () => {
+    const random = new Random(3);
+    const values = random.bell(64 * 512);
+    const tensors = { 'model.embed_tokens.weight': tensorOf('BF16', [64, 512], values) };
+    const config = llama({ tie_word_embeddings: true });
+    // A little less than was measured on these weights. With 8 bits, scales of bfloat16 are the larger part of the rule's error.
+    const gains: Readonly<Record<number, number>> = { 2: 0.3, 3: 0.21, 4: 0.17, 5: 0.12, 6: 0.12, 8: 0.45 };
+    for (const bits of widths) {
+      const errors: number[] = [];
+      const sizes: number[] = [];
+      for (const range of ['min-max', 'mse'] as const) {
+        const { tensors: got, bytes } = await made(folder(tensors, config), { to: `mlx-${bits}bit`, range });
+        const restored = mlxRestored(mlxParts(got, 'model.embed_tokens', bits));
+        const x = valuesIn(tensors['model.embed_tokens.weight'], 'BF16');
+        errors.push(x.reduce((sum, v, i) => sum + (v - restored[i]!) ** 2, 0));
+        sizes.push(bytes.length);
+      }
+      const gain = 1 - errors[1]! / errors[0]!;
+      expect(gain, `${bits} bits`).toBeGreaterThan(gains[bits]!);
+      expect(sizes[0]).toBe(sizes[1]);
+    }
+  });
+
+  it('weigh columns by an importance matrix', async () => {
+    const tensors = decoder({}, 'BF16');
+    const name = 'model.layers.0.self_attn.q_proj.weight';
+    const sums = Float32Array.from({ length: 64 }, (_, i) => (i < 8 ? 100 : 0.01));
+    const importance = matrixFile([{ name, sums, counts: [1] }]);
+    const before = valuesIn(tensors[name]!, 'BF16');
+    const errorOf = async (options: Partial<QuantizeModelOptions>) => {
+      const { tensors: got } = await made(folder(tensors, llama()), { to: 'mlx-2bit', ...options });
+      const restored = mlxRestored(mlxParts(got, name.slice(0, -7), 2));
+      return before.reduce((sum, v, i) => sum + sums[i % 64]! * (v - restored[i]!) ** 2, 0);
+    };
+    expect(await errorOf({ importance })).toBeLessThan(0.6 * (await errorOf({ range: 'mse' })));
+  });
+});
+
+describe('modules of mlx-lm', () => {
+  const names = (tensors: ReadonlyMap<string, unknown>) =>
+    [...tensors.keys()].filter((name) => name.endsWith('.weight'));
+
+  it('leave out what mlx-lm does not read, and state whether the embedding is the output layer', async () => {
+    const buffer: TestTensor = weights('F32', [8], 5);
+    const tensors = { ...decoder({}, 'BF16'), 'model.layers.0.self_attn.rotary_emb.inv_freq': buffer };
+    const tied = await made(folder(tensors, llama({ tie_word_embeddings: true })), { to: 'mlx-4bit' });
+    expect(names(tied.tensors)).not.toContain('lm_head.weight');
+    expect(tied.tensors.has('model.layers.0.self_attn.rotary_emb.inv_freq')).toBe(false);
+    expect(tied.result.report.notes).toContainEqual(
+      expect.objectContaining({
+        kind: 'notReadByMlx',
+        tensors: ['lm_head.weight', 'model.layers.0.self_attn.rotary_emb.inv_freq'],
+      }),
+    );
+    const unsaid = await made(folder(tensors, llama({ tie_word_embeddings: undefined })), { to: 'mlx-4bit' });
+    expect(names(unsaid.tensors)).toContain('lm_head.weight');
+    expect(unsaid.config.tie_word_embeddings).toBe(false);
+    expect(unsaid.metadata).toEqual({ format: 'mlx' });
+    expect(Object.keys(unsaid.config).at(-1)).toBe('quantization_config');
+    expect(unsaid.config).toMatchObject({ hidden_size: 64, model_type: 'llama' });
+  });
+
+  it('have the names of mlx-lm in GPT-NeoX', async () => {
+    const tensors: Record<string, TestTensor> = {
+      'gpt_neox.embed_in.weight': weights('F16', [40, 64], 1),
+      'gpt_neox.layers.0.attention.query_key_value.weight': weights('F16', [192, 64], 2),
+      'gpt_neox.layers.0.attention.query_key_value.bias': weights('F16', [192], 3),
+      'gpt_neox.layers.0.attention.bias': { dtype: 'BOOL', shape: [1, 1, 4, 4], data: new Uint8Array(16) },
+      'gpt_neox.layers.0.attention.masked_bias': weights('F16', [], 4),
+      'gpt_neox.layers.0.attention.rotary_emb.inv_freq': weights('F32', [4], 4),
+      'gpt_neox.final_layer_norm.weight': weights('F16', [64], 5),
+      'embed_out.weight': weights('F16', [40, 64], 6),
+    };
+    const { tensors: got, bytes } = await made(folder(tensors, { model_type: 'gpt_neox' }), { to: 'mlx-4bit' });
+    expect([...got.keys()].filter((name) => !/scales|biases/.test(name)).sort()).toEqual([
+      'model.embed_in.weight',
+      'model.embed_out.weight',
+      'model.final_layer_norm.weight',
+      'model.h.0.attention.query_key_value.bias',
+      'model.h.0.attention.query_key_value.weight',
+    ]);
+    // Without torch_dtype, everything keeps its type.
+    expect(got.get('model.final_layer_norm.weight')?.dtype).toBe('F16');
+    const want = mlxQuantized(valuesIn(tensors['embed_out.weight']!, 'F16'), 4, 64, 'F16');
+    expect(mlxParts(got, 'model.embed_out', 4)).toEqual(want);
+    expect(bytes.length).toBeGreaterThan(0);
+  });
+
+  it.each(['F32', 'BF16'] as const)('stack the experts of Mixtral, which were %s', async (dtype) => {
+    const experts = {
+      count: 3,
+      router: 'block_sparse_moe.gate',
+      names: (e: number) => ['w1', 'w3', 'w2'].map((name) => `block_sparse_moe.experts.${e}.${name}`),
+    };
+    const tensors = decoder({ experts }, dtype);
+    const {
+      tensors: got,
+      config,
+      bytes,
+    } = await made(folder(tensors, llama({ model_type: 'mixtral' })), {
+      to: 'mlx-4bit',
+      granularity: { kind: 'per-group', groupSize: 32 },
+    });
+    for (let layer = 0; layer < 3; layer++) {
+      const block = `model.layers.${layer}.block_sparse_moe`;
+      for (const [from, to] of [
+        ['w1', 'gate_proj'],
+        ['w2', 'down_proj'],
+        ['w3', 'up_proj'],
+      ]) {
+        const values = [0, 1, 2].flatMap((e) => [
+          ...valuesIn(tensors[`${block}.experts.${e}.${from}.weight`]!, 'BF16'),
+        ]);
+        const module = `${block}.switch_mlp.${to}`;
+        expect(got.get(`${module}.weight`)?.shape).toEqual(to === 'down_proj' ? [3, 64, 12] : [3, 96, 8]);
+        expect(mlxParts(got, module, 4)).toEqual(mlxQuantized(values, 4, 32, 'BF16'));
+      }
+    }
+    expect([...got.keys()].some((name) => name.includes('.experts.'))).toBe(false);
+    // The result is a source for other targets of MLX.
+    const again = await quantizeModel([chosen('model.safetensors', bytes), chosen('config.json', config)], {
+      to: 'mlx-8bit',
+      requantize: true,
+      workers: 0,
+    });
+    expect((again.config as Json).quantization).toEqual({ group_size: 64, bits: 8, mode: 'affine' });
+  });
+
+  it('give routers of Qwen3-MoE 8 bits, and modules of rules theirs', async () => {
+    const experts = {
+      count: 4,
+      router: 'mlp.gate',
+      names: (e: number) => ['gate_proj', 'up_proj', 'down_proj'].map((name) => `mlp.experts.${e}.${name}`),
+    };
+    const tensors = decoder({ experts, headNorms: true }, 'BF16');
+    const {
+      tensors: got,
+      config,
+      bytes,
+    } = await made(folder(tensors, llama({ model_type: 'qwen3_moe' })), {
+      to: 'mlx-4bit',
+      rules: [
+        { match: /layers\.0\..*gate_proj/, to: 'mlx-6bit', granularity: { kind: 'per-group', groupSize: 32 } },
+        { match: /layers\.1\..*o_proj/, keep: true },
+        { match: /layers\.2\..*o_proj/, to: 'float16' },
+      ],
+    });
+    const gate = { group_size: 64, bits: 8, mode: 'affine' };
+    expect(config.quantization).toEqual({
+      group_size: 64,
+      bits: 4,
+      mode: 'affine',
+      'model.layers.0.mlp.switch_mlp.gate_proj': { group_size: 32, bits: 6, mode: 'affine' },
+      ...Object.fromEntries([0, 1, 2].map((layer) => [`model.layers.${layer}.mlp.gate`, gate])),
+    });
+    expect(got.get('model.layers.1.self_attn.o_proj.weight')?.dtype).toBe('BF16');
+    expect(got.get('model.layers.2.self_attn.o_proj.weight')?.dtype).toBe('F16');
+    // Rows of 96 are not divided by 64.
+    expect(got.get('model.layers.0.mlp.switch_mlp.down_proj.weight')).toMatchObject({
+      dtype: 'BF16',
+      shape: [4, 64, 96],
+    });
+    const down = [0, 1, 2, 3].flatMap((e) => [
+      ...valuesIn(tensors[`model.layers.0.mlp.experts.${e}.down_proj.weight`]!, 'BF16'),
+    ]);
+    expectSame(numbersOf(got.get('model.layers.0.mlp.switch_mlp.down_proj.weight')!), Float64Array.from(down));
+    const input = [chosen('model.safetensors', bytes), chosen('config.json', config)];
+    expect((await verifyModel(input, { config })).problems).toEqual([]);
+    const wrong = { ...config, quantization_config: { ...(config.quantization as Json), 'model.other': gate } };
+    const { problems } = await verifyModel(input, { config: wrong });
+    expect(problems.map(({ kind }) => kind)).toEqual(['noCodesOfModule']);
+    const { data } = await readFloats(input, 'model.layers.0.mlp.gate.weight');
+    expectSame(data, mlxRestored(mlxParts(got, 'model.layers.0.mlp.gate', 8)));
+  });
+
+  it('take weights of other tools', async () => {
+    const gptq = gptqWeight({ rows: 64, columns: 64, bits: 4, groupSize: 32, groups: 'shuffled', seed: 4 });
+    const plain = decoder({ layers: 1 }, 'BF16');
+    const module = 'model.layers.0.self_attn.q_proj';
+    const { [`${module}.weight`]: _, ...others } = plain;
+    const quantization_config = { quant_method: 'gptq', checkpoint_format: 'gptq', group_size: 32 };
+    const input = folder({ ...others, ...tensorsOf({ [module]: gptq }) }, llama({ quantization_config }));
+    const { tensors: got, config } = await made(input, { to: 'mlx-8bit', requantize: true });
+    const values = gptq.values.map((value) => mlxRounded('BF16', value));
+    expect(mlxParts(got, module, 8)).toEqual(mlxQuantized(values, 8, 64, 'BF16'));
+    expect(config.quantization_config).toEqual({ group_size: 64, bits: 8, mode: 'affine' });
+  });
+
+  it('are in files of at most the given size, with an index that counts the weights', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'mlx-'));
+    try {
+      const tensors = decoder({}, 'BF16');
+      await writeFile(join(directory, 'model.safetensors'), safetensors(tensors));
+      await writeFile(join(directory, 'config.json'), JSON.stringify(llama()));
+      const output = join(directory, 'out', 'model.safetensors');
+      await mkdir(join(directory, 'out'));
+      await quantizeModel(join(directory, 'model.safetensors'), {
+        to: 'mlx-4bit',
+        shardSize: 20000,
+        output,
+        workers: 0,
+      });
+      const index = JSON.parse(await readFile(`${output}.index.json`, 'utf8'));
+      const count = Object.values(tensors).reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+      expect(index.metadata.total_parameters).toBe(count);
+      expect(index.weight_map['lm_head.scales']).toMatch(/^model-0000\d-of-0000\d\.safetensors$/);
+    } finally {
+      await rm(directory, { recursive: true });
+    }
+  });
+});
+
+describe('models that mlx-lm does not load', () => {
+  const source = decoder({ layers: 1 }, 'BF16');
+  const cases: readonly [string, FileInput[], string][] = [
+    ['no configuration', folder(source), 'needs the config.json'],
+    ['an unknown type', folder(source, llama({ model_type: 'gemma3' })), '"gemma3"'],
+    ['no type', folder(source, llama({ model_type: undefined })), 'undefined'],
+    ['a type of the prototype', folder(source, llama({ model_type: 'toString' })), '"toString"'],
+    ['an output layer', folder(source, llama({ model_type: 'gemma2' })), 'an output layer of their own'],
+    [
+      'no output layer',
+      folder(decoder({ layers: 1, tied: true }, 'BF16'), llama()),
+      'config.json does not say that the embedding',
+    ],
+    ['no embedding', folder({ 'lm_head.weight': weights('BF16', [8, 64], 1) }, llama()), 'model.embed_tokens.weight'],
+    [
+      'a missing expert',
+      folder(
+        { ...source, 'model.layers.0.mlp.experts.1.up_proj.weight': weights('BF16', [8, 64], 1) },
+        llama({ model_type: 'qwen3_moe' }),
+      ),
+      'expert 0 is missing',
+    ],
+    [
+      'unlike experts',
+      folder(
+        {
+          ...source,
+          'model.layers.0.mlp.experts.0.up_proj.weight': weights('BF16', [8, 64], 1),
+          'model.layers.0.mlp.experts.1.up_proj.weight': weights('BF16', [8, 128], 1),
+        },
+        llama({ model_type: 'qwen3_moe' }),
+      ),
+      'it is BF16 [8, 128]',
+    ],
+    [
+      'stacked experts of transformers 5',
+      folder(
+        { ...source, 'model.layers.0.mlp.experts.gate_up_proj': weights('BF16', [2, 8, 64], 1) },
+        llama({ model_type: 'qwen3_moe' }),
+      ),
+      'no such tensor of an expert',
+    ],
+  ];
+
+  it.each(cases)('are refused: %s', async (_, input, words) => {
+    const error = await rejectionOf(planModel(input, { to: 'mlx-4bit' }));
+    expect(error).toMatchObject({ name: 'ScalepointError', message: expect.stringContaining(words) });
+  });
+
+  it('include bare arrays', async () => {
+    const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 64), }";
+    const head = `\x93NUMPY\x01\x00${String.fromCharCode(118, 0)}${header.padEnd(117)}\n`;
+    const bytes = new Uint8Array(head.length + 512);
+    for (let i = 0; i < head.length; i++) bytes[i] = head.charCodeAt(i);
+    const error = await rejectionOf(planModel(bytes, { to: 'mlx-4bit' }));
+    expect(error).toMatchObject({ message: expect.stringContaining('config.json') });
+  });
+
+  it('and wrong options are errors', async () => {
+    const input = folder(source, llama());
+    const wrong = async (options: object, option: string) => {
+      const error = await rejectionOf(planModel(input, { to: 'mlx-4bit', ...options } as never));
+      expect(error).toMatchObject({ option });
+    };
+    await wrong({ granularity: { kind: 'per-channel' } }, 'granularity.kind');
+    await wrong({ granularity: { kind: 'per-group', groupSize: 16 } }, 'granularity.groupSize');
+    await wrong({ range: 'entropy' }, 'range');
+    await wrong({ scheme: 'asymmetric' }, 'scheme');
+    await wrong({ rules: [{ match: 'a', to: 'int8' }] }, 'rules[0].to');
+    await wrong(
+      { rules: [{ match: 'a', to: 'mlx-8bit', granularity: { kind: 'per-channel' } }] },
+      'rules[0].granularity.kind',
+    );
+  });
+
+  it('say which rows no groups divide', async () => {
+    const input = folder({ ...source, 'model.layers.0.mlp.odd.weight': weights('BF16', [8, 50], 1) }, llama());
+    const { notes } = await planModel(input, { to: 'mlx-4bit' as ModelTarget });
+    const note = notes.find(({ kind }) => kind === 'leftRows');
+    expect(note).toMatchObject({ columns: [96, 50], groupSizes: [64] });
+    expect(note?.text).not.toContain('per-channel');
+  });
+});
+
+describe('on the command line', () => {
+  let directory: string;
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'mlx-cli-'));
+    await mkdir(join(directory, 'tiny'));
+    await mkdir(join(directory, 'out'));
+    await writeFile(join(directory, 'tiny', 'model.safetensors'), safetensors(decoder({}, 'BF16')));
+    // Python tells 1.0 from 1.
+    const text = JSON.stringify(llama()).replace('"rope_theta":10000', '"rope_theta":10000.0');
+    await writeFile(join(directory, 'tiny', 'config.json'), text);
+  });
+  afterAll(() => rm(directory, { recursive: true }));
+
+  it('config.json is completed, with its numbers as they were', async () => {
+    const output = join(directory, 'out', 'model.safetensors');
+    const { code, stderr } = await run([join(directory, 'tiny'), '--to', 'mlx-4bit', '-o', output], {}, directory);
+    expect(code, stderr).toBe(0);
+    const text = await readFile(join(directory, 'out', 'config.json'), 'utf8');
+    expect(text).toContain('"rope_theta": 10000.0');
+    expect(JSON.parse(text)).toMatchObject({
+      model_type: 'llama',
+      quantization: { group_size: 64, bits: 4, mode: 'affine' },
+    });
+    const verified = await run(['verify', output], {}, directory);
+    expect(verified.code, verified.stdout + verified.stderr).toBe(0);
+  });
+});
