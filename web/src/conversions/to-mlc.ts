@@ -1,6 +1,7 @@
 /** safetensors to MLC: folders of language models, for prebuilt libraries of WebLLM. */
 import type { MlcChoices } from '../formats/mlc/options.js';
 import type { Converter } from './converter.js';
+import { webllmReaders } from './webllm/readers.js';
 
 /** The conversion, loaded when it is needed first. */
 const loadConversion = () => import('./webllm/convert.js');
@@ -13,6 +14,8 @@ export const toMlc: Converter = {
     'architecture and sizes.',
   condition: 'a language model that a prebuilt library of WebLLM fits, with config.json and tokenizer beside it',
   examples: ['FOLDER --to mlc-q4f16_1'],
+
+  readers: webllmReaders,
 
   // Inspecting names one other format, and a model of this kind becomes GGUF, too.
   detect: async () => undefined,

@@ -5,7 +5,7 @@ import { type MlcForm, mlcGroup } from '../../codecs/mlc.js';
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { quoted, quotedNames } from '../../files/bytes.js';
-import type { FilePlan, LogicalTensor, OpenModel, PartsOf, PlannedTensor, Reader } from '../../formats/format.js';
+import type { FilePlan, LogicalTensor, OpenModel, PartsOf, PlannedTensor } from '../../formats/format.js';
 import { type ModelFile, modelFiles, type Parameter } from '../../formats/mlc/layout.js';
 import type { MlcChoices } from '../../formats/mlc/options.js';
 import { type MlcTarget, quantizationOf } from '../../formats/mlc/targets.js';
@@ -21,6 +21,7 @@ import { chatConfig, type ModelTexts, tokenizerFiles } from './chat-config.js';
 import { familiesOf, familyOf, type NeededParameter, parametersOf, webllmArchitectures } from './families.js';
 import type { ModelNumbers } from './numbers.js';
 import { libraries, type PrebuiltLibrary } from './prebuilt.js';
+import { libraryNote } from './readers.js';
 import { type TemplateName, templateOf } from './templates.js';
 
 /** Tensors of folders that models do not have. */
@@ -217,32 +218,6 @@ async function chatTemplateOf(beside: Beside, tokenizerConfig: Json | undefined)
   const found = named.find((one) => member(one, 'name') === 'default') ?? named[0];
   const template = member(found, 'template');
   return typeof template === 'string' ? template : undefined;
-}
-
-/** Lines that load a result. */
-function loading(library: string, name: string): string {
-  return (
-    `import { CreateMLCEngine, prebuiltAppConfig } from '@mlc-ai/web-llm';\n` +
-    `const { model_lib } = prebuiltAppConfig.model_list.find((m) => m.model_id === '${library}');\n` +
-    `const model_list = [{ model: 'https://HOST/${name}', model_id: '${name}', model_lib }];\n` +
-    `const engine = await CreateMLCEngine('${name}', { appConfig: { model_list } });`
-  );
-}
-
-/** Programs that read a result. @param library the name of the model whose library it uses */
-export function webllmReaders(library: string, name: string): readonly Reader[] {
-  const needs = `Upload the files to a repository of Hugging Face, or serve them from HOST/${name}/resolve/main/, where WebLLM looks for them.`;
-  return [{ program: 'WebLLM', code: loading(library, name), needs }];
-}
-
-/** The note with the entry of WebLLM's list of models. */
-function libraryNote(library: string, name: string): Note {
-  const record = { model: `https://HOST/${name}`, model_id: name, model_lib_of: library };
-  const text =
-    `WebLLM runs this with the library of ${library}. Serve the files from HOST/${name}/resolve/main/, and add ` +
-    `{ model: 'https://HOST/${name}', model_id: '${name}', model_lib: prebuiltAppConfig.model_list.find((m) => m.model_id === ` +
-    `'${library}').model_lib } to model_list of its AppConfig`;
-  return noteOf('webllmLibrary', { library, record }, text);
 }
 
 /** The form of chats, and notes if it is not that of the library's model. */

@@ -3,6 +3,7 @@ import { rangeError } from '../../core/errors.js';
 import { without } from '../../core/option-problem.js';
 import {
   type BlockSearchOptions,
+  checkRules,
   choiceOption,
   optionTable,
   type PlanChoices,
@@ -25,8 +26,10 @@ export const options = optionTable<MlcOptions>({
     }),
     requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }),
   },
-  check({ to, rules = [] }) {
-    if (rules.length > 0) throw rangeError('rules', without('to', to));
+  check({ to, rules }) {
+    checkRules(rules, (_, path) => {
+      throw rangeError(path, without('to', to));
+    });
   },
 });
 
