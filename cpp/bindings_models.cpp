@@ -165,6 +165,15 @@ Status decode_gptq(const codecs::Stored& stored, const codecs::Gptq& codes, code
   return decode(stored, codes, *arena, result.x);
 }
 
+Status encode_mlc(const codecs::Tile& tile, const codecs::Mlc& codes, codecs::Arena* arena, codecs::Encoded& result) {
+  return encode(tile, codes, *arena, result);
+}
+
+/// Floats of codes.
+Status decode_mlc(const codecs::Stored& stored, const codecs::Mlc& codes, codecs::Arena* arena, DecodedTile& result) {
+  return decode(stored, codes, *arena, result.x);
+}
+
 Status encode_mlx(const codecs::Tile& tile, const codecs::Mlx& codes, codecs::Arena* arena, codecs::Encoded& result) {
   return encode(tile, codes, *arena, result);
 }

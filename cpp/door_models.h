@@ -20,6 +20,7 @@
 #include "codecs/matmul_bnb4.h"
 #include "codecs/matmul_nbits.h"
 #include "codecs/microscaled.h"
+#include "codecs/mlc.h"
 #include "codecs/mlx.h"
 #include "codecs/scaled_elements.h"
 #include "door.h"

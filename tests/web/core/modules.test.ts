@@ -225,6 +225,8 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       encodeGptq: true,
       encodeGptqWithFeedback: true,
       decodeGptq: true,
+      encodeMlc: true,
+      decodeMlc: true,
       encodeMlx: true,
       decodeMlx: true,
       decodeBitsAndBytes: true,

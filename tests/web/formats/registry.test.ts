@@ -6,7 +6,7 @@ import { expectRefusal } from '../support/support.js';
 
 describe('what formats say about themselves', () => {
   it.each(formats().map((format) => [format.name, format] as const))('agrees with itself: %s', (_name, format) => {
-    const { extensions, targets, aliases, ruleTargets, options, result, examples } = format;
+    const { extensions, targets, aliases, ruleTargets, options, result, examples, isFolder = false } = format;
     const names = targets.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
     for (const [alias, name] of Object.entries(aliases)) {
@@ -17,9 +17,10 @@ describe('what formats say about themselves', () => {
       for (const name of taken) expect(Object.keys(options.entries)).toContain(name);
     }
     const presets = targets.flatMap(({ preset }) => preset ?? []);
-    expect([...presets].sort()).toEqual(['balanced', 'safe', 'small']);
-    expect(ruleTargets.length).toBeGreaterThan(0);
-    for (const extension of extensions) expect(extension).toMatch(/^\.[a-z.]+$/);
+    // A folder is made by a conversion for a program that wants all of it in one form. Its files have fixed names.
+    expect([...presets].sort()).toEqual(isFolder ? [] : ['balanced', 'safe', 'small']);
+    expect(ruleTargets.length > 0).toBe(!isFolder);
+    for (const extension of extensions) expect(extension).toMatch(isFolder ? /^[a-z.-]+$/ : /^\.[a-z.]+$/);
     expect(formats().map(({ name }) => name)).toContain(result);
     const flags = Object.values(options.entries).flatMap((entry) => entry.flags.map(({ name }) => `--${name}`));
     const common = ['--to', '--rule', '--min-sqnr', '--json'];
@@ -58,6 +59,7 @@ describe('the name of a result', () => {
       ['model.onnx', 'q4f16', 'onnx', 'model_q4f16.onnx'],
       ['model.onnx', 'q2f16', 'onnx', 'model_q2f16.onnx'],
       ['model', 'int8', 'safetensors', 'model.int8.safetensors'],
+      ['model.safetensors', 'mlc-q4f16_1', 'mlc', 'model-q4f16_1-MLC'],
       ['pytorch_model.bin', 'int8', 'safetensors', 'pytorch_model.int8.safetensors'],
       ['model.old', 'int8', 'safetensors', 'model.old.int8.safetensors'],
     ];

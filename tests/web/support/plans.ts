@@ -44,13 +44,13 @@ export function flat({ files, tensors, notes, sidecars }: FilePlan): FlatPlan {
   const [file] = files;
   if (file === undefined || files.length !== 1) throw new Error(`expected one file, got ${files.length}`);
   const [first] = file.segments;
-  if (first === undefined || 'copied' in first || 'tensor' in first || first.at !== 0) {
+  if (first === undefined || !('made' in first || 'bytes' in first) || first.at !== 0) {
     throw new Error('expected the header first');
   }
   const header = 'made' in first ? madeBytes(first.made) : first.bytes;
   const places = new Map(
     file.segments.flatMap((segment): [string, number][] => {
-      if ('copied' in segment) throw new Error('expected no bytes of the input');
+      if ('copied' in segment || 'md5' in segment) throw new Error('expected no bytes of the input');
       return 'bytes' in segment || 'made' in segment ? [] : [[`${segment.tensor} ${segment.role}`, segment.at]];
     }),
   );

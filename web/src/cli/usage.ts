@@ -76,7 +76,10 @@ function flagLines(flags: Readonly<Record<string, CommandFlag>>, at = column): s
 }
 
 /** A name for a file of a format. */
-const exampleFile = ({ extensions }: FormatInfo, stem = 'model') => `${stem}${extensions[0]}`;
+const exampleFile = ({ extensions: [extension = ''] }: FormatInfo, stem = 'model') => exampleName(extension, stem);
+
+/** An example for an extension. Files of some formats have one name. */
+const exampleName = (extension: string, stem = 'model') => (extension.startsWith('.') ? stem + extension : extension);
 
 /** The usual target: that of the preset `balanced`. */
 function balanced(targets: readonly Target[]): string {
@@ -124,7 +127,7 @@ export function usage(): string {
 }
 
 export function inspectUsage(): string {
-  const files = formats().flatMap((format) => format.extensions.map((extension) => `model${extension}`));
+  const files = formats().flatMap((format) => format.extensions.map((extension) => exampleName(extension)));
   return text([
     'scalepoint inspect FILE [--json]',
     '',
@@ -146,8 +149,9 @@ export function inspectUsage(): string {
 
 /** The targets of the presets. */
 function presetText(): string {
+  const having = tables().filter(({ formats: [format] }) => format?.targets.some(({ preset }) => preset !== undefined));
   const types = (preset: Preset) =>
-    tables().map(({ formats: [format] }) => presetTarget((format as FormatInfo).name as ModelFormat, preset));
+    having.map(({ formats: [format] }) => presetTarget((format as FormatInfo).name as ModelFormat, preset));
   return `in place of --to: ${presets.map((preset) => `${preset} (${types(preset).join(', ')})`).join(', ')}`;
 }
 

@@ -11,6 +11,7 @@ import { gptq } from './gptq.js';
 import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
 import { microscaled } from './microscaled.js';
+import { mlcCodec } from './mlc.js';
 import { mlx } from './mlx.js';
 import { scaledElements } from './scaled-elements.js';
 
@@ -26,6 +27,7 @@ const all = [
   matMulBnb4,
   gptq,
   mlx,
+  mlcCodec,
   bitsAndBytes,
   microscaled,
   scaledElements,

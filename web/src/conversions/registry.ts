@@ -2,11 +2,12 @@
 import type { Converter } from './converter.js';
 import type { DiffusionReason } from './diffusion/reasons.js';
 import { toGguf } from './to-gguf.js';
+import { toMlc } from './to-mlc.js';
 
 /** A reason to keep a tensor that only conversions have. */
 export type ConversionReason = DiffusionReason;
 
-const all: readonly Converter[] = [toGguf];
+const all: readonly Converter[] = [toGguf, toMlc];
 
 /** Every conversion. */
 export function converters(): readonly Converter[] {

@@ -49,6 +49,8 @@ export interface NodeModules {
     link(from: string, to: string): Promise<void>;
     rename(from: string, to: string): Promise<void>;
     rm(path: string, options: { force: boolean }): Promise<void>;
+    mkdir(path: string): Promise<unknown>;
+    rmdir(path: string): Promise<void>;
   };
   'node:fs': {
     /** O_NONBLOCK is missing on some systems. */

@@ -238,6 +238,24 @@ export async function pathSink(
   return sink;
 }
 
+/**
+ * Makes a folder unless it exists (Node). Returns a function that removes it again if it was made and nothing is in it, which never throws.
+ * @throws ScalepointError `IO`
+ */
+export async function makeFolder(path: string | URL): Promise<() => Promise<void>> {
+  const { fs, urls } = nodeFiles();
+  const named = path instanceof URL ? urls.fileURLToPath(path) : path;
+  try {
+    await fs.mkdir(named);
+  } catch (cause) {
+    if (codeOf(cause) === 'EEXIST') return async () => {};
+    throw ioError(`cannot make the folder ${quoted(named)}`, cause, named);
+  }
+  return async () => {
+    await fs.rmdir(named).catch(() => {});
+  };
+}
+
 /** Removes a file (Node), or the file that a link leads to. Does nothing if the file is missing. @throws ScalepointError `IO` */
 export async function removeFile(path: string | URL): Promise<void> {
   const { fs, urls } = nodeFiles();

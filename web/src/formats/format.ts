@@ -189,12 +189,19 @@ export interface MadeBytes {
   make(): Iterable<Uint8Array<ArrayBuffer>>;
 }
 
-/** A range of a file to be written: known bytes, bytes of the input, or a part of a tensor, given by its index in the plan. */
+/**
+ * A range of a file to be written: known bytes, bytes of the input, a part of a tensor, given by its index in the plan, or the MD5 of
+ * another file, given by its index, as 32 hexadecimal digits.
+ */
 export type Segment =
   | { readonly at: number; readonly bytes: Uint8Array<ArrayBuffer> }
   | { readonly at: number; readonly made: MadeBytes }
   | { readonly at: number; readonly copied: Copied }
-  | { readonly at: number; readonly tensor: number; readonly role: Role };
+  | { readonly at: number; readonly tensor: number; readonly role: Role }
+  | { readonly at: number; readonly md5: number };
+
+/** Bytes of an MD5 as digits. */
+export const md5Digits = 32;
 
 /** Makes the bytes as one array. */
 export function madeBytes({ bytes, make }: MadeBytes): Uint8Array<ArrayBuffer> {
@@ -209,7 +216,10 @@ export function madeBytes({ bytes, make }: MadeBytes): Uint8Array<ArrayBuffer> {
 
 /** A file of a result. */
 export interface OutputFile {
-  /** Suffix of its name behind the output's; empty if it has the output's name. */
+  /**
+   * Suffix of its name behind the output's; empty if it has the output's name. If the output is a folder, a slash and the name of the file in
+   * it.
+   */
   readonly suffix: string;
   /** Extension of the output's name that the suffix replaces, if present. */
   readonly replaces?: string;
@@ -225,6 +235,11 @@ export interface OutputFile {
 export function fileName(output: string, { suffix, replaces }: Pick<OutputFile, 'suffix' | 'replaces'>): string {
   const isReplaced = replaces !== undefined && output.toLowerCase().endsWith(replaces);
   return (isReplaced ? output.slice(0, -replaces.length) : output) + suffix;
+}
+
+/** True for a file of a result that is a folder. */
+export function isInFolder({ suffix }: Pick<OutputFile, 'suffix'>): boolean {
+  return suffix.startsWith('/');
 }
 
 /** Contents for a file beside a result, such as an entry of the model's config.json. */
@@ -357,6 +372,8 @@ export interface FormatInfo<
   readonly unit: 'element' | 'parameter';
   /** Ending of a result's name in place of the input's extension, where programs expect one. */
   resultEnd?(to: string): string;
+  /** True if a result is a folder, whose files have fixed names. */
+  readonly isFolder?: boolean;
   /** True if a model may be split into files without an index, whose names end like `-00001-of-00003`. */
   readonly takesSplits?: boolean;
   /** Facts for the summary of a model, in addition to those of all formats. */

@@ -2,6 +2,7 @@
 import type { Format, OpenModel } from './format.js';
 import { gguf } from './gguf/gguf.js';
 import type { GgufReason } from './gguf/reasons.js';
+import { mlc } from './mlc/mlc.js';
 import { npy } from './npy/npy.js';
 import { onnx } from './onnx/onnx.js';
 import type { OnnxReason } from './onnx/reasons.js';
@@ -13,7 +14,7 @@ import { registerSignature } from './signatures.js';
 /** A reason to keep a tensor that only one format has. */
 export type FormatReason = SafetensorsReason | GgufReason | OnnxReason;
 
-const builtIn = [safetensors, gguf, onnx, npy, pytorch] as const;
+const builtIn = [safetensors, gguf, onnx, npy, pytorch, mlc] as const;
 
 type BuiltIn = (typeof builtIn)[number];
 

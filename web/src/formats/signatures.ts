@@ -1,6 +1,7 @@
 /** Recognizes formats and names their results, without loading the code that plans and converts. */
 import type { Format } from './format.js';
 import { ggufSignature } from './gguf/signature.js';
+import { mlcSignature } from './mlc/signature.js';
 import { npySignature } from './npy/signature.js';
 import { onnxSignature } from './onnx/signature.js';
 import { pytorchSignature } from './pytorch/signature.js';
@@ -14,6 +15,7 @@ export type FormatSignature = Pick<
   | 'files'
   | 'extensions'
   | 'resultEnd'
+  | 'isFolder'
   | 'magic'
   | 'sniff'
   | 'resembles'
@@ -24,7 +26,14 @@ export type FormatSignature = Pick<
   | 'isLastChoice'
 >;
 
-const all: FormatSignature[] = [safetensorsSignature, ggufSignature, onnxSignature, npySignature, pytorchSignature];
+const all: FormatSignature[] = [
+  safetensorsSignature,
+  ggufSignature,
+  onnxSignature,
+  npySignature,
+  pytorchSignature,
+  mlcSignature,
+];
 
 /** The signature of every format, in the order in which texts name them. */
 export function signatures(): readonly FormatSignature[] {

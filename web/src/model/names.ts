@@ -62,7 +62,8 @@ export function resultFiles(
 ): string[] {
   const usual = usualOutput(format);
   const extension = usual.slice('model'.length);
-  const stem = output.toLowerCase().endsWith(extension) ? output.slice(0, -extension.length) : output;
+  const stem =
+    extension !== '' && output.toLowerCase().endsWith(extension) ? output.slice(0, -extension.length) : output;
   return files.map(({ name }) =>
     name.startsWith(usual) ? output + name.slice(usual.length) : stem + name.slice('model'.length),
   );

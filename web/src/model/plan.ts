@@ -151,7 +151,8 @@ export function plannedFiles({ files, format }: FilePlan): PlannedFile[] {
 
 /** The default name of a result. */
 export function usualOutput(format: string): string {
-  return `model${formatNamed(format).extensions[0]}`;
+  const { isFolder = false, extensions } = formatNamed(format);
+  return isFolder ? 'model' : `model${extensions[0]}`;
 }
 
 /** Size of a result in bytes. */

@@ -4,12 +4,13 @@ import { mention, ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
+import { makeFolder } from '../files/path-sink.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
-import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
+import { type FilePlan, fileName, isInFolder, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
 import type { OutputRunOptions } from '../formats/run.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
-import { convertedElements, writePlan } from '../pipeline/writing.js';
+import { convertedElements, hasChecksums, writePlan } from '../pipeline/writing.js';
 import type { TileRunner } from '../runner/tile-runner.js';
 import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
@@ -119,6 +120,12 @@ function locationsOf(output: ModelOutput | undefined): LocationOf {
   return (file) => outputOf(output, file) as string | URL;
 }
 
+/** Makes the folder of a result whose files are in one. Returns a function that removes it again unless files are in it. */
+async function folderFor({ files }: FilePlan, output: ModelOutput | undefined): Promise<() => Promise<void>> {
+  const isPath = typeof output === 'string' || output instanceof URL;
+  return isPath && files.some(isInFolder) ? makeFolder(output) : async () => {};
+}
+
 /** Opens a sink for each file. If one cannot be opened, those before it are discarded. */
 async function openSinks(
   { files }: FilePlan,
@@ -132,7 +139,8 @@ async function openSinks(
   const sinks: ByteSink[] = [];
   try {
     for (const file of files) {
-      const name = fileName(called, file);
+      // A folder of the browser takes the name alone.
+      const name = fileName(called, file).split('/').at(-1) as string;
       if (output === undefined) sinks.push(memorySink(file.size));
       else sinks.push(await openSink(outputOf(output, file), { ...options, name }));
     }
@@ -182,6 +190,7 @@ export async function quantizeOpen(
   const locationOf = others && locationsOf(output);
   const waiting = waitingFor(signal);
   let sinks: readonly ByteSink[] = [];
+  let removeFolder = async () => {};
   let data: ByteSource | undefined;
   let runner: TileRunner | undefined;
   let failure: unknown;
@@ -190,8 +199,11 @@ export async function quantizeOpen(
     data = plan.data === undefined ? undefined : await openWithin(waiting, plan.data);
     const files = data === undefined ? model.files : [...model.files, data];
     if (locationOf !== undefined) await clearIndex(others ?? [], locationOf, overwrite, waiting);
+    removeFolder = await folderFor(plan, output);
     sinks = await openSinks(plan, opened, options, called ?? usualOutput(plan.format), waiting);
-    runner = await startRunner(convertedElements(plan), { sources: files, sinks }, options);
+    // Workers must not write into files whose checksum is taken.
+    const direct = hasChecksums(plan) ? sinks.map(() => ({ reference: undefined })) : sinks;
+    runner = await startRunner(convertedElements(plan), { sources: files, sinks: direct }, options);
     // Write the result, and report.
     const measures = await writePlan({ plan, files, sinks, runner, signal, onProgress });
     const made = reportOf(model, plan, measures);
@@ -213,6 +225,7 @@ export async function quantizeOpen(
   } finally {
     runner?.dispose(failure);
     for (const sink of sinks) await sink.discard(failure);
+    if (failure !== undefined) await removeFolder();
     await data?.close();
     waiting.end();
   }

@@ -1,6 +1,14 @@
 /** The steps of a plan in order: known bytes, copied bytes, tiles, and questions about tensors. */
 import { type Part, type Role, tileElements } from '../codecs/codec.js';
-import type { Copied, FilePlan, MadeBytes, OutputFile, PlannedTensor, Segment } from '../formats/format.js';
+import {
+  type Copied,
+  type FilePlan,
+  type MadeBytes,
+  md5Digits,
+  type OutputFile,
+  type PlannedTensor,
+  type Segment,
+} from '../formats/format.js';
 import { type IsFar, type OutputPlace, type QuestionStep, type Reply, TileCutter, type TileStep } from './tiles.js';
 
 /** Known bytes. */
@@ -100,6 +108,7 @@ function sizeOf({ tensors }: FilePlan, segment: Segment): number {
   if ('bytes' in segment) return segment.bytes.length;
   if ('made' in segment) return segment.made.bytes;
   if ('copied' in segment) return segment.copied.bytes;
+  if ('md5' in segment) return md5Digits;
   const part = tensors[segment.tensor]?.parts.find(({ role }) => role === segment.role);
   if (part === undefined) throw new Error(`the plan has a segment of no part, ${segment.role}`);
   return part.bytes;
@@ -126,15 +135,24 @@ class HeldParts {
   readonly #parts = new Map<PlannedTensor, Map<Role, Uint8Array<ArrayBuffer>>>();
   #bytes = 0;
 
-  /** Memory for all parts of a tensor; undefined if it has only one, or if they are too large. */
-  hold(tensor: PlannedTensor): readonly OutputPlace[] | undefined {
+  /**
+   * Memory for all parts of a tensor, or for those whose turn comes later, with the place of the one whose turn it is. Undefined if a tensor
+   * has only one part, or if they are too large.
+   */
+  hold(tensor: PlannedTensor, now: OutputPlace): readonly OutputPlace[] | undefined {
     const { parts } = tensor;
-    const size = parts.reduce((sum, { bytes }) => sum + bytes, 0);
-    if (parts.length < 2 || this.#bytes + size > mostHeld) return undefined;
-    this.#bytes += size;
-    const held = new Map(parts.map(({ role, bytes }) => [role, new Uint8Array(bytes)]));
+    if (parts.length < 2) return undefined;
+    const size = (some: readonly Part[]) => some.reduce((sum, { bytes }) => sum + bytes, 0);
+    const later = parts.filter(({ role }) => role !== now.role);
+    const kept = [parts, later].find((some) => this.#bytes + size(some) <= mostHeld);
+    if (kept === undefined) return undefined;
+    this.#bytes += size(kept);
+    const held = new Map(kept.map(({ role, bytes }) => [role, new Uint8Array(bytes)]));
     this.#parts.set(tensor, held);
-    return [...held].map(([role, into]) => ({ role, file: -1, at: 0, into }));
+    return parts.map(({ role }) => {
+      const into = held.get(role);
+      return into === undefined ? now : { role, file: -1, at: 0, into };
+    });
   }
 
   /** Gives a part that was held. */
@@ -160,15 +178,18 @@ class SequentialParts {
 
   /** The steps of one part. */
   *stepsOf(tensor: PlannedTensor, index: number, role: Role, places: readonly OutputPlace[]): Steps {
-    const room = this.#begun.has(tensor) ? undefined : this.#held.hold(tensor);
+    const own = places.find((place) => place.role === role) as OutputPlace;
+    const room = this.#begun.has(tensor) ? undefined : this.#held.hold(tensor, own);
     this.#begun.add(tensor);
     if (room !== undefined) yield* this.#cutter.tilesOf(tensor, index, rolesOf(places), room);
+    // The place of a part that is not held is the file itself.
+    if (room?.includes(own)) return;
     const bytes = this.#held.take(tensor, role);
     if (bytes === undefined) {
       yield* this.#cutter.tilesOf(tensor, index, [role], places);
       return;
     }
-    const { file, at } = places.find((place) => place.role === role) as OutputPlace;
+    const { file, at } = own;
     if (bytes.length > 0) yield { kind: 'bytes', file, position: at, bytes };
   }
 }
@@ -193,7 +214,7 @@ function* nextOf(lists: Steps[]): Steps {
 /** The bytes of a segment that holds no tensor. Long ones that may be written later are added to `late`. */
 function* otherSteps(
   file: number,
-  segment: Exclude<Segment, { tensor: number }>,
+  segment: Exclude<Segment, { tensor: number } | { md5: number }>,
   sequential: boolean,
   late: Steps[],
 ): Steps {
@@ -224,6 +245,8 @@ export function* stepsOf(plan: FilePlan, sequential: boolean, isFar: IsFar = () 
       // Fill the gap before the segment.
       if (end < segment.at) yield* padding(file, end, segment.at);
       end = segment.at + sizeOf(plan, segment);
+      // Checksums are known only after all steps.
+      if ('md5' in segment) continue;
       if (!('tensor' in segment)) {
         yield* otherSteps(file, segment, sequential, late);
         continue;

@@ -1,8 +1,9 @@
 /** Writes the result of a plan into sinks. */
 import { elementsOf } from '../codecs/elements.js';
 import type { ErrorMeasures } from '../core/measure.js';
-import type { Waiting } from '../core/waiting.js';
+import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource } from '../files/bytes.js';
+import { Md5 } from '../files/md5.js';
 import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, PlannedTensor } from '../formats/format.js';
 import type { BatchResult } from '../runner/task.js';
@@ -33,16 +34,48 @@ function* withoutTiles({ tensors, files }: FilePlan): Generator<number, void> {
   for (const [i, { source }] of tensors.entries()) if (placed[i] === 0 || storedBytes(source) === 0) yield i;
 }
 
+/** Places of the checksum of each file of a plan that has one. */
+function checksumsIn({ files }: FilePlan): Map<number, { readonly file: number; readonly at: number }[]> {
+  const found = new Map<number, { readonly file: number; readonly at: number }[]>();
+  for (const [file, { segments }] of files.entries()) {
+    for (const segment of segments) {
+      if (!('md5' in segment)) continue;
+      const places = found.get(segment.md5) ?? [];
+      places.push({ file, at: segment.at });
+      found.set(segment.md5, places);
+    }
+  }
+  return found;
+}
+
+/** True if bytes of a plan have to pass the calling thread in the order of positions, for checksums of its files. */
+export function hasChecksums(plan: FilePlan): boolean {
+  return plan.files.some(({ segments }) => segments.some((segment) => 'md5' in segment));
+}
+
 /** Writes the output of batches. */
 class PlanWriter {
   readonly #sinks: readonly ByteSink[];
   readonly #runner: TileRunner;
   /** Where each sink that takes no positions ends so far. */
   readonly #ends = new Map<ByteSink, number>();
+  readonly #checksums: ReadonlyMap<number, readonly { readonly file: number; readonly at: number }[]>;
+  /** The checksums of files, as far as these are written. */
+  readonly #sums: ReadonlyMap<number, Md5>;
 
-  constructor({ sinks, runner }: WriteWork) {
+  constructor({ plan, sinks, runner }: WriteWork) {
     this.#sinks = sinks;
     this.#runner = runner;
+    this.#checksums = checksumsIn(plan);
+    this.#sums = new Map([...this.#checksums.keys()].map((file) => [file, new Md5()]));
+  }
+
+  /** Writes the checksums, after everything else. */
+  async writeChecksums(waiting: Waiting): Promise<void> {
+    for (const [file, places] of this.#checksums) {
+      const digits = new TextEncoder().encode((this.#sums.get(file) as Md5).hex());
+      for (const { file: into, at } of places) await waiting.soon((this.#sinks[into] as ByteSink).write(at, digits));
+    }
   }
 
   /** Writes the output of a batch, and its known bytes. */
@@ -67,7 +100,10 @@ class PlanWriter {
   ): Promise<void> {
     const sink = this.#sinks[file] as ByteSink;
     const end = this.#ends.get(sink) ?? 0;
-    if (!sink.positional && position !== end) throw new Error(`bytes for ${position} came when ${end} was the end`);
+    const sum = this.#sums.get(file);
+    sum?.update(output.subarray(offset, offset + bytes));
+    if (!(sink.positional && sum === undefined) && position !== end)
+      throw new Error(`bytes for ${position} came when ${end} was the end`);
     this.#ends.set(sink, position + bytes);
     try {
       await soon(sink.write(position, output.subarray(offset, offset + bytes)));
@@ -85,7 +121,7 @@ class PlanWriter {
 export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undefined)[]> {
   const { plan, files, sinks, runner, signal, onProgress } = work;
   const { tensors } = plan;
-  const sequential = sinks.some(({ positional }) => !positional);
+  const sequential = hasChecksums(plan) || sinks.some(({ positional }) => !positional);
   const reported = (index: number) => {
     const { source, kept } = tensors[index] as PlannedTensor;
     return {
@@ -110,6 +146,12 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
     signal,
     take: (batch, result, waiting) => writer.write(batch, result, waiting),
   });
+  const waiting = waitingFor(signal);
+  try {
+    await writer.writeChecksums(waiting);
+  } finally {
+    waiting.end();
+  }
   for (const i of withoutTiles(plan)) progress.add(i, storedBytes((tensors[i] as PlannedTensor).source));
   signal?.throwIfAborted();
   return sums.measures(tensors);

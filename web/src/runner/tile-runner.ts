@@ -21,5 +21,5 @@ export interface TileRunner {
 /** The files that batches read and write. */
 export interface WorkFiles {
   readonly sources: readonly ByteSource[];
-  readonly sinks: readonly ByteSink[];
+  readonly sinks: readonly Pick<ByteSink, 'reference'>[];
 }

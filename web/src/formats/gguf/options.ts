@@ -1,8 +1,9 @@
 /** Options of GGUF results. Reference: github.com/ggml-org/llama.cpp, tools/quantize/quantize.cpp at 03161a4. */
-import { type BlockSearch, checkSearched, isBlockType } from '../../core/blocks.js';
+import { checkSearched, isBlockType } from '../../core/blocks.js';
 import { rangeError, typeError } from '../../core/errors.js';
 import { ofType, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
 import {
+  type BlockSearchOptions,
   checkRules,
   choiceOption,
   type Flag,
@@ -19,7 +20,7 @@ import { pruneLayers } from './prune.js';
 import { aliases, type FileType, fileTypes, type GgufTarget, isCastType, ruleTargets } from './targets.js';
 
 /** Options of a GGUF result. */
-export interface GgufOptions extends ShardOptions, StatisticsOptions, RequantizeOptions {
+export interface GgufOptions extends ShardOptions, StatisticsOptions, RequantizeOptions, BlockSearchOptions {
   /** GGUF: every weight in the type of the target, without llama-quantize's mixture. @defaultValue false */
   readonly pure?: boolean | undefined;
   /**
@@ -39,13 +40,6 @@ export interface GgufOptions extends ShardOptions, StatisticsOptions, Requantize
   readonly includeWeights?: readonly string[] | undefined;
   /** GGUF: parts of the names of weights that do not use the importance matrix. @defaultValue none */
   readonly excludeWeights?: readonly string[] | undefined;
-  /**
-   * GGUF: `best` tries more scales than llama-quantize and fits the stored ones, for smaller errors in the same types and bytes, weighted
-   * by the importance of columns if there is a matrix. Every reader loads the result. A million weights take 0.1 to 0.5 seconds on one
-   * core. Types of one to two bits have no such search.
-   * @defaultValue 'usual': the bytes of llama-quantize
-   */
-  readonly search?: BlockSearch | undefined;
   /**
    * GGUF from a folder: treatment of tokenizers without byte tokens, which are refused because llama.cpp aborts at the first
    * character that they lack. `keep` converts them anyway.

@@ -1,0 +1,27 @@
+/** safetensors to MLC: folders of language models, for prebuilt libraries of WebLLM. */
+import type { MlcChoices } from '../formats/mlc/options.js';
+import type { Converter } from './converter.js';
+import { webllmReaders } from './webllm/readers.js';
+
+/** The conversion, loaded when it is needed first. */
+const loadConversion = () => import('./webllm/convert.js');
+
+export const toMlc: Converter = {
+  from: ['safetensors', 'pytorch'],
+  result: 'mlc',
+  about:
+    'A folder with config.json and tokenizer becomes a folder that WebLLM loads, if WebLLM has a prebuilt library for a model of its ' +
+    'architecture and sizes.',
+  condition: 'a language model that a prebuilt library of WebLLM fits, with config.json and tokenizer beside it',
+  examples: ['FOLDER --to mlc-q4f16_1'],
+
+  readers: webllmReaders,
+
+  // Inspecting names one other format, and a model of this kind becomes GGUF, too.
+  detect: async () => undefined,
+
+  async convert(model, beside, choices) {
+    const { convertWebllm } = await loadConversion();
+    return convertWebllm(model, beside, choices as MlcChoices);
+  },
+};

@@ -1,0 +1,189 @@
+/**
+ * Makes mlc-chat-config.json.
+ * Reference: github.com/mlc-ai/mlc-llm at 01ced331, python/mlc_llm/interface/gen_config.py, protocol/mlc_chat_config.py and model/, and
+ * cpp/tokenizers/tokenizers.cc (DetectTokenizerInfo).
+ */
+import { arrayMember, isObject, type Json, member, objectMember } from '../huggingface/json.js';
+import { familyOf } from './families.js';
+import type { ModelNumbers } from './numbers.js';
+import type { PrebuiltLibrary } from './prebuilt.js';
+import { conversation, type TemplateName } from './templates.js';
+
+/** Files of a tokenizer that are copied, in the order of the list. */
+export const tokenizerFiles: readonly string[] = [
+  'tokenizer.model',
+  'tokenizer.json',
+  'vocab.json',
+  'merges.txt',
+  'added_tokens.json',
+  'tokenizer_config.json',
+];
+
+/** Tokens that a library takes at a time. */
+const prefillChunk = 1024;
+const batch = 128;
+
+/** Values of keys that no file states. */
+const systemDefaults: Readonly<Record<string, unknown>> = {
+  temperature: 1,
+  presence_penalty: 0,
+  frequency_penalty: 0,
+  repetition_penalty: 1,
+  top_p: 1,
+  pad_token_id: 0,
+  bos_token_id: 1,
+  eos_token_id: 2,
+};
+
+/** What a folder says about a model, besides its weights. */
+export interface ModelTexts {
+  readonly config: Json;
+  readonly generation: Json | undefined;
+  /** tokenizer.json, if it is there. */
+  readonly tokenizer: Json | undefined;
+  /** Names of the files of the tokenizer. */
+  readonly files: readonly string[];
+}
+
+/** A member of an object, or of those in a sequence of it, that satisfies a condition. */
+function hasStep(steps: Json | undefined, list: string, is: (step: Json) => boolean): boolean {
+  if (steps === undefined) return false;
+  if (member(steps, 'type') !== 'Sequence') return is(steps);
+  return arrayMember(steps, list).some((step) => isObject(step) && is(step));
+}
+
+/** How tokens of the tokenizer become text. */
+function tokenizerInfo(tokenizer: Json | undefined): Json {
+  const decoder = objectMember(tokenizer, 'decoder');
+  const isType = (type: string) => (step: Json) => member(step, 'type') === type;
+  const isByteLevel = hasStep(decoder, 'decoders', isType('ByteLevel'));
+  const isPrepend = (step: Json) => isType('Prepend')(step) && member(step, 'prepend') === '▁';
+  const isStrip = (step: Json) => isType('Strip')(step) && step.content === ' ' && step.start === 1 && step.stop === 0;
+  return {
+    token_postproc_method: isByteLevel ? 'byte_level' : 'byte_fallback',
+    prepend_space_in_encode: hasStep(objectMember(tokenizer, 'normalizer'), 'normalizers', isPrepend),
+    strip_space_in_decode: hasStep(decoder, 'decoders', isStrip),
+  };
+}
+
+/** The ids of the added tokens of a tokenizer. */
+function addedTokens(tokenizer: Json | undefined): ReadonlyMap<string, number> {
+  const found = new Map<string, number>();
+  for (const token of arrayMember(tokenizer, 'added_tokens')) {
+    if (!isObject(token)) continue;
+    const { id, content } = token;
+    if (typeof content === 'string' && Number.isSafeInteger(id)) found.set(content, id as number);
+  }
+  return found;
+}
+
+/** The ids in a value of config.json: one, or a list. */
+function idsOf(value: unknown): number[] {
+  return (Array.isArray(value) ? value : [value]).filter((id) => Number.isSafeInteger(id) && id >= 0) as number[];
+}
+
+/** Settings of a model as MLC's class of its architecture holds them. */
+function modelConfig({ family, context }: PrebuiltLibrary, numbers: ModelNumbers, config: Json): Json {
+  const { rope_theta, tie_word_embeddings, rope_scaling: _, ...sizes } = numbers;
+  const window = { context_window_size: context, prefill_chunk_size: Math.min(prefillChunk, context) };
+  const work = { ...window, tensor_parallel_shards: 1, max_batch_size: batch };
+  const scaling = objectMember(config, 'rope_scaling') ?? null;
+  const stated = (...names: readonly string[]) =>
+    Object.fromEntries(names.map((name) => [name, member(config, name) ?? null]));
+  const based = { ...sizes, position_embedding_base: rope_theta };
+  switch (family) {
+    case 'llama':
+      return {
+        ...based,
+        tie_word_embeddings,
+        rope_scaling: scaling,
+        ...work,
+        pipeline_parallel_stages: 1,
+        disaggregation: false,
+      };
+    case 'mistral':
+      return { ...based, sliding_window_size: -1, attention_sink_size: 4, ...work };
+    case 'qwen2':
+      return { hidden_act: 'silu', ...sizes, rope_theta, tie_word_embeddings, dtype: 'float32', ...work };
+    case 'qwen3':
+      return {
+        hidden_act: 'silu',
+        attention_bias: false,
+        ...sizes,
+        rope_theta,
+        tie_word_embeddings,
+        dtype: 'float32',
+        weight_block_size: null,
+        ...work,
+      };
+    case 'gemma':
+      return { ...based, attention_bias: false, hidden_activation: 'gelu_pytorch_tanh', ...work };
+    case 'gemma2':
+      return {
+        ...based,
+        attention_bias: false,
+        hidden_activation: 'gelu_pytorch_tanh',
+        ...stated('attn_logit_softcapping', 'final_logit_softcapping', 'query_pre_attn_scalar', 'sliding_window'),
+        ...work,
+      };
+    case 'phi3':
+      return {
+        model_type: 'phi3',
+        ...based,
+        tie_word_embeddings,
+        rope_scaling: scaling,
+        ...stated('max_position_embeddings', 'original_max_position_embeddings'),
+        partial_rotary_factor: 1,
+        ...work,
+      };
+  }
+}
+
+/** The contents of mlc-chat-config.json. */
+export function chatConfig(
+  library: PrebuiltLibrary,
+  quantization: string,
+  numbers: ModelNumbers,
+  template: TemplateName,
+  { config, generation, tokenizer, files }: ModelTexts,
+): Json {
+  const { family, context } = library;
+  const stated = (name: string) => member(generation, name) ?? member(config, name) ?? systemDefaults[name];
+  const tokens = addedTokens(tokenizer);
+  const ends = idsOf(stated('eos_token_id'));
+  const highest = Math.max(-1, ...tokens.values());
+  return {
+    version: '0.1.0',
+    model_type: familyOf(family).modelType,
+    quantization,
+    model_config: modelConfig(library, numbers, config),
+    vocab_size: numbers.vocab_size,
+    context_window_size: context,
+    sliding_window_size: -1,
+    prefill_chunk_size: Math.min(prefillChunk, context),
+    attention_sink_size: family === 'mistral' ? 4 : -1,
+    tensor_parallel_shards: 1,
+    pipeline_parallel_stages: 1,
+    active_vocab_size: vocabularySize(tokenizer, highest) ?? numbers.vocab_size,
+    ...Object.fromEntries(
+      ['temperature', 'presence_penalty', 'frequency_penalty', 'repetition_penalty', 'top_p'].map((name) => [
+        name,
+        stated(name),
+      ]),
+    ),
+    tokenizer_files: files,
+    tokenizer_info: tokenizerInfo(tokenizer),
+    conv_template: conversation(template, (token) => tokens.get(token), ends),
+    pad_token_id: stated('pad_token_id'),
+    bos_token_id: stated('bos_token_id'),
+    eos_token_id: stated('eos_token_id'),
+  };
+}
+
+/** Number of tokens of a tokenizer; undefined if it does not say. */
+function vocabularySize(tokenizer: Json | undefined, highest: number): number | undefined {
+  const vocabulary = member(objectMember(tokenizer, 'model'), 'vocab');
+  if (typeof vocabulary !== 'object' || vocabulary === null) return undefined;
+  const own = Array.isArray(vocabulary) ? vocabulary.length : Object.keys(vocabulary).length;
+  return Math.max(own, highest + 1);
+}

@@ -1,0 +1,37 @@
+/** Models of MLC-LLM, which WebLLM runs: an index, and shards with the parameters. Results are made by a conversion. */
+import { ScalepointError } from '../../core/errors.js';
+import type { Format } from '../format.js';
+import { type MlcOptions, options } from './options.js';
+import { mlcSignature } from './signature.js';
+import { type MlcTarget, mlcTargets } from './targets.js';
+
+/** Apps load the reader with its first model. */
+const code = () => import('./open.js');
+
+export const mlc: Format<'mlc', MlcTarget, 'mlc', MlcOptions> = {
+  ...mlcSignature,
+  result: 'mlc',
+  about: 'A folder that WebLLM loads, with a prebuilt model library.',
+  examples: [],
+  targets: mlcTargets,
+  aliases: {},
+  ruleTargets: [],
+  options,
+  unit: 'parameter',
+
+  async open(files, open) {
+    const { openMlc } = await code();
+    return openMlc(files, open);
+  },
+
+  async tensors(model) {
+    const { mlcTensors } = await code();
+    return mlcTensors(model);
+  },
+
+  plan() {
+    const message =
+      'the model is quantized already (MLC), and its layers are joined; start from the model that it was made from';
+    throw new ScalepointError('UNKNOWN_FORMAT', message);
+  },
+};
