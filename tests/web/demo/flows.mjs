@@ -66,7 +66,7 @@ export const flows = [
     name: 'measures the headline, and shows a page of the guide',
     async run(page, url) {
       await page.goto(`${url}speed/`);
-      await says(page, 'ratio', /^\d/);
+      await says(page, 'ratio', /^≈?\d/);
       await page.click('.nav a[href$="guide/"]');
       await page.waitForFunction(() => /quantization/i.test(document.querySelector('h1')?.textContent ?? ''));
     },

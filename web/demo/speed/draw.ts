@@ -1,11 +1,11 @@
 import { type BenchPart, type BenchRow, benchParts } from 'scalepoint/bench';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatMany, formatReal } from '../shared/format.js';
-import type { State } from './state.js';
-import { cellsOf, formatTime, titles } from './texts.js';
+import { figuresOf, type HeadlineFigures, type State } from './state.js';
+import { cellsOf, formatTime, terms, titles } from './texts.js';
 
 const hints: Readonly<Record<State['length'], string>> = {
-  quick: 'A million numbers, layers of 1024: about 20 seconds.',
+  quick: '4 million numbers, layers of 1024: about half a minute.',
   full: '16 million numbers, layers of 4096: about a minute, and half a gigabyte of memory.',
 };
 
@@ -22,28 +22,37 @@ function bar(name: string, milliseconds: number, longest: number, ours = false):
   );
 }
 
-/** The headline: one ratio, and the times that it comes from. */
-function drawHeadline({ headline, run, problem }: State): void {
-  const failed = headline === undefined && problem !== undefined;
+/** The words about the spread of the turns. */
+function spreadText({ low, high, isBusy }: HeadlineFigures, turns: number): string {
+  const [from, to] = [low, high].map((ratio) => formatReal(ratio, ratio < 10 ? 2 : 3));
+  const range = `In the middle half of ${turns} turns it was ${from} to ${to} times as fast.`;
+  return isBusy
+    ? `${range} That is a wide spread: this machine is busy with something else. Close other programs and tabs, then measure again.`
+    : range;
+}
+
+/** The headline: one ratio, its spread, and the times that it comes from. */
+function drawHeadline({ turns, run, problem }: State): void {
+  const failed = turns === undefined && problem !== undefined;
   for (const id of ['race-words', 'race-picture']) byId(id, HTMLElement).hidden = failed;
   byId('race-failed', HTMLElement).hidden = !failed;
   const ratio = byId('ratio', HTMLElement);
-  byId('race', HTMLElement).classList.toggle('waiting', headline === undefined);
-  if (headline?.plain === undefined) {
+  const again = byId('again', HTMLButtonElement);
+  again.disabled = run !== 'none';
+  const figures = turns === undefined || turns.length === 0 ? undefined : figuresOf(turns);
+  byId('race', HTMLElement).classList.toggle('waiting', figures === undefined || figures.isBusy);
+  if (figures === undefined || turns === undefined) {
     setText(ratio, run === 'none' ? '–' : '…');
+    setText(byId('race-spread', HTMLElement), run === 'first' ? 'Measuring: about three seconds.' : '');
     return;
   }
-  const { milliseconds, plain, limit, size } = headline;
-  setText(ratio, `${formatReal(plain, plain < 10 ? 2 : 3)}×`);
-  setText(
-    byId('race-size', HTMLElement),
-    size.replace('Mi floats', 'million floats').replace(/^1 million/, 'A million'),
-  );
-  const slowest = Math.max(milliseconds, milliseconds * plain);
+  const { ratio: times, ours, plain, isBusy } = figures;
+  setText(ratio, `${isBusy ? '≈' : ''}${formatReal(times, times < 10 ? 2 : 3)}×`);
+  setText(byId('race-spread', HTMLElement), run === 'first' ? 'Measuring again…' : spreadText(figures, turns.length));
+  const slowest = Math.max(ours, plain);
   byId('race-bars', HTMLElement).replaceChildren(
-    bar('Scalepoint', milliseconds, slowest, true),
-    ...(limit === undefined ? [] : [bar('Memory alone', milliseconds / limit, slowest)]),
-    bar('Plain JavaScript', milliseconds * plain, slowest),
+    bar('Scalepoint', ours, slowest, true),
+    bar('Plain JavaScript', plain, slowest),
   );
 }
 
@@ -59,7 +68,16 @@ function rowOf(row: BenchRow): HTMLTableRowElement {
 
 /** The rows of a part under its name. */
 function bodyOf(part: BenchPart, rows: readonly BenchRow[]): HTMLTableSectionElement {
-  const title = html('tr', {}, html('th', { scope: 'rowgroup', colspan: 5, class: 'part' }, titles[part]));
+  const title = html(
+    'tr',
+    {},
+    html(
+      'th',
+      { scope: 'rowgroup', colspan: 5, class: 'part' },
+      titles[part],
+      html('span', { class: 'on' }, terms[part]),
+    ),
+  );
   return html('tbody', { 'data-part': part }, title, ...rows.map(rowOf));
 }
 

@@ -5,7 +5,8 @@ import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
 import { announce } from '../shared/live.js';
 import { showCore, startSite } from '../shared/site.js';
 import { draw } from './draw.js';
-import { headlineOperation, headlineRuns, type State, withRow } from './state.js';
+import type { HeadlineTurn } from './headline.js';
+import type { State } from './state.js';
 import { csvOf, markdownOf, textOf } from './texts.js';
 import type { BenchReply, BenchRequest } from './worker.js';
 
@@ -14,8 +15,8 @@ class Bench {
   #state: State = { run: 'none', rows: [], length: 'quick' };
   #worker: Worker | undefined;
   readonly #main = byId('main', HTMLElement);
-  /** Number of measurements of the headline. */
-  #headlines = 0;
+  /** Turns of the headline that is being measured. */
+  #turns: HeadlineTurn[] = [];
 
   get rows(): State['rows'] {
     return this.#state.rows;
@@ -33,6 +34,7 @@ class Bench {
     const { problem: _, ended: __, ...state } = this.#state;
     this.#state = { ...state, run, rows: run === 'all' ? [] : state.rows };
     draw(this.#state);
+    this.#turns = [];
     const worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
     this.#worker = worker;
     worker.onerror = (error) => this.#fail(error.message || 'The worker could not be started.');
@@ -58,14 +60,13 @@ class Bench {
     }
     if (reply.kind === 'failed') this.#fail(reply.message);
     else if (reply.kind === 'row') {
-      this.#state = withRow(this.#state, reply.row);
-      draw(this.#state);
-      if (this.#state.run !== 'first' || reply.row.operation !== headlineOperation) return;
-      if (++this.#headlines < headlineRuns) this.start('first');
-      else this.stop('done');
-    } else {
+      this.set({ rows: [...this.#state.rows, reply.row] });
+    } else if (reply.kind === 'turn') this.#turns.push(reply.turn);
+    else {
+      const isAll = this.#state.run === 'all';
+      if (!isAll) this.#state = { ...this.#state, turns: this.#turns };
       this.stop('done');
-      announce('The benchmark is done.', 0);
+      announce(isAll ? 'The benchmark is done.' : (byId('race-title', HTMLElement).textContent ?? ''), 0);
     }
   }
 
@@ -85,6 +86,7 @@ function startButtons(bench: Bench, about: () => string): void {
     event.preventDefault();
     bench.start('all');
   });
+  byId('again', HTMLButtonElement).addEventListener('click', () => bench.start('first'));
   byId('stop', HTMLButtonElement).addEventListener('click', () => bench.stop('stopped'));
   const onCopy = (id: string, text: () => string, what: string) =>
     byId(id, HTMLButtonElement).addEventListener('click', () => void copy(text(), what));

@@ -1,4 +1,5 @@
 import type { BenchRow } from 'scalepoint/bench';
+import type { HeadlineTurn } from './headline.js';
 
 /** State of the page. The drawing is a function of it. */
 export interface State {
@@ -10,30 +11,47 @@ export interface State {
   readonly problem?: string;
   /** The rows of a run of everything, in order. */
   readonly rows: readonly BenchRow[];
-  /** The row of the headline, with the least times of all runs of its size. */
-  readonly headline?: BenchRow;
+  /** The turns of the headline, once all of them are measured. */
+  readonly turns?: readonly HeadlineTurn[];
   readonly length: 'quick' | 'full';
 }
 
-/** The operation of the headline: from floats to codes, with the search for their range. */
-export const headlineOperation = 'range and quantize';
+/** Part of the median that the middle half of the ratios may span on a machine that does nothing else. */
+const calmSpread = 0.2;
 
-/** Number of measurements of the headline when the page opens. */
-export const headlineRuns = 3;
-
-/** The least times of two runs. Other work on the machine can only make a run slower. */
-function least(known: BenchRow | undefined, row: BenchRow): BenchRow {
-  if (known?.plain === undefined || row.plain === undefined || known.size !== row.size) return row;
-  const milliseconds = Math.min(known.milliseconds, row.milliseconds);
-  const plain = Math.min(known.milliseconds * known.plain, row.milliseconds * row.plain) / milliseconds;
-  if (known.limit === undefined || row.limit === undefined) return { ...row, milliseconds, plain };
-  const limit = milliseconds / Math.min(known.milliseconds / known.limit, row.milliseconds / row.limit);
-  return { ...row, milliseconds, plain, limit };
+/** Figures of the headline. */
+export interface HeadlineFigures {
+  /** How many times as long plain JavaScript takes: the median of the turns. */
+  readonly ratio: number;
+  /** The ends of the middle half of the turns. */
+  readonly low: number;
+  readonly high: number;
+  /** Median times in milliseconds. */
+  readonly ours: number;
+  readonly plain: number;
+  /** True if the spread is so wide that the machine does other work. */
+  readonly isBusy: boolean;
 }
 
-/** Takes a row into account. */
-export function withRow(state: State, row: BenchRow): State {
-  const headline =
-    row.operation === headlineOperation && row.part === 'arrays' ? { headline: least(state.headline, row) } : {};
-  return { ...state, ...headline, ...(state.run === 'all' && { rows: [...state.rows, row] }) };
+/** The value at a share of the sorted numbers. */
+function quantile(sorted: readonly number[], share: number): number {
+  const at = share * (sorted.length - 1);
+  const [low, high] = [sorted[Math.floor(at)] ?? Number.NaN, sorted[Math.ceil(at)] ?? Number.NaN];
+  return low + (at - Math.floor(at)) * (high - low);
+}
+
+/** The figures of some turns. */
+export function figuresOf(turns: readonly HeadlineTurn[]): HeadlineFigures {
+  const sorted = (of: (turn: HeadlineTurn) => number) => turns.map(of).sort((a, b) => a - b);
+  const ratios = sorted(({ ours, plain }) => plain / ours);
+  const [low, ratio, high] = [0.25, 0.5, 0.75].map((share) => quantile(ratios, share)) as [number, number, number];
+  const median = (of: (turn: HeadlineTurn) => number) => quantile(sorted(of), 0.5);
+  return {
+    ratio,
+    low,
+    high,
+    ours: median(({ ours }) => ours),
+    plain: median(({ plain }) => plain),
+    isBusy: high - low > calmSpread * ratio,
+  };
 }

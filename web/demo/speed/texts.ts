@@ -8,6 +8,16 @@ export const titles: Readonly<Record<BenchPart, string>> = {
   layers: 'Layers: y = x W',
 };
 
+/** Terms and units of the parts, explained. */
+export const terms: Readonly<Record<BenchPart, string>> = {
+  arrays:
+    'Floats to whole numbers of 8 or 4 bits, without a copy unless the name says so. G floats/s: billions of floats a second.',
+  blocks:
+    'Blocks are some numbers with their own scales, as GGUF files have them. M weights/s: millions of weights a second.',
+  layers:
+    'Products of a layer with 8- or 4-bit weights (W8, W4) and float or 8-bit inputs (A32, A8). GMAC/s: billions of multiplications with their additions a second.',
+};
+
 const times = (ratio: number | undefined) =>
   ratio === undefined ? '' : `${formatReal(ratio, ratio < 10 ? 2 : 3)}\u00a0×`;
 

@@ -28,6 +28,9 @@ export interface RaceOptions {
  */
 export type Contestant = () => unknown;
 
+/** Longest sample that is given to a contestant because another one needs as long for one call, in milliseconds. */
+const mostSampleMs = 50;
+
 /** Returns the milliseconds of one call of each contestant, in its fastest sample. Other tasks run between samples. */
 export async function race<Name extends string>(
   contestants: Readonly<Record<Name, Contestant>>,
@@ -37,21 +40,29 @@ export async function race<Name extends string>(
   const { rounds = 15, sampleMs = 4, warmupMs = 800, signal } = options;
   const names = Object.keys(contestants) as Name[];
   const state = new Map<Name, { repeat: number; least: number }>();
+  /** Milliseconds of one call, in the last sample before the race. */
+  const last = new Map<Name, number>();
   for (const name of names) {
     const run = contestants[name];
     // Repeat more often as it gets faster, until samples are long enough at its final speed.
     let repeat = 1;
+    let lastMs = 0;
     for (let calls = 0, spent = 0; ; ) {
       const ms = await sample(run, repeat);
       await pause(signal);
       calls += repeat;
+      lastMs = ms;
       spent += ms;
       if (ms < sampleMs)
         repeat = Math.ceil(repeat * Math.min(10, Math.max(1.5, (1.2 * sampleMs) / Math.max(ms, 0.05))));
       else if (calls >= 3 && spent >= warmupMs) break;
     }
     state.set(name, { repeat, least: Number.POSITIVE_INFINITY });
+    last.set(name, lastMs / repeat);
   }
+  // Make all samples equally long: on a busy machine a short one is undisturbed more often, which would flatter the faster contestant.
+  const length = Math.min(mostSampleMs, Math.max(...last.values()));
+  for (const [name, one] of state) one.repeat = Math.max(one.repeat, Math.round(length / (last.get(name) as number)));
   for (let round = 0; round < rounds; round++) {
     for (const [name, one] of state) {
       one.least = Math.min(one.least, (await sample(contestants[name], one.repeat)) / one.repeat);

@@ -1,33 +1,42 @@
-// The state of the page about speed.
-import type { BenchRow } from 'scalepoint/bench';
+// The headline of the page about speed.
 import { expect, it } from 'vitest';
-import { type State, withRow } from '../../../../web/demo/speed/state.js';
+import { figuresOf } from '../../../../web/demo/speed/state.js';
+import { startSite } from '../site.js';
 
-const none: State = { run: 'first', rows: [], length: 'quick' };
-const row = (milliseconds: number, plain: number, limit: number, size = '1 Mi floats'): BenchRow => {
-  return {
-    part: 'arrays',
-    operation: 'range and quantize',
-    size,
-    milliseconds,
-    rate: 1,
-    unit: 'G floats/s',
-    plain,
-    limit,
-  };
-};
+const site = startSite();
+const turns = (...ratios: number[]) => ratios.map((ratio) => ({ ours: 2, plain: 2 * ratio }));
 
-it('takes the least times of all runs of a size for the headline', () => {
-  // 0.5 and 20 ms, then 1 and 16 ms; memory alone takes 0.25 and 0.4 ms.
-  const first = withRow(none, row(0.5, 40, 2));
-  expect(withRow(first, row(1, 16, 2.5)).headline).toEqual(row(0.5, 32, 2));
-  expect(withRow(first, row(0.25, 64, 2)).headline).toEqual(row(0.25, 64, 2));
-  // Other sizes have other times.
-  expect(withRow(first, row(9, 30, 2, '16 Mi floats')).headline).toEqual(row(9, 30, 2, '16 Mi floats'));
+it('takes the median of the turns, and the ends of their middle half', () => {
+  expect(figuresOf(turns(13, 12, 11.5, 12.5, 40))).toEqual({
+    ratio: 12.5,
+    low: 12,
+    high: 13,
+    ours: 2,
+    plain: 25,
+    isBusy: false,
+  });
+  // Between two turns, the quartile is between their ratios.
+  expect(figuresOf(turns(10, 11, 12, 13))).toMatchObject({ ratio: 11.5, low: 10.75, high: 12.25 });
 });
 
-it('leaves the headline to its operation', () => {
-  const first = withRow({ ...none, run: 'all' }, row(0.5, 40, 2));
-  const other = { ...row(0.1, 9, 1), operation: 'range' };
-  expect(withRow(first, other)).toEqual({ ...first, rows: [row(0.5, 40, 2), other] });
+it('calls a machine busy if the middle half spans more than a fifth of the median', () => {
+  expect(figuresOf(turns(9, 10, 11)).isBusy).toBe(false);
+  expect(figuresOf(turns(7, 10, 13)).isBusy).toBe(true);
+});
+
+it('shows one headline with its spread, in the place that is kept for it, and measures it again', async () => {
+  const page = await site.open('speed/');
+  const top = () => page.$eval('.all', (node) => node.getBoundingClientRect().top);
+  const before = await top();
+  const spread = () => page.textContent('#race-spread');
+  await expect
+    .poll(spread, { timeout: 60_000 })
+    .toMatch(/^In the middle half of 15 turns it was [\d.]+ to [\d.]+ times as fast\./);
+  const isBusy = (await spread())?.includes('busy') ?? false;
+  expect(await page.textContent('#race-title')).toMatch(isBusy ? /is ≈[\d.]+× as/ : /is [\d.]+× as/);
+  expect(await page.locator('#race-bars li').count()).toBe(2);
+  expect(await top()).toBe(before);
+  expect(await site.axe('#race')).toEqual([]);
+  await page.click('#again');
+  expect(await spread()).toBe('Measuring again…');
 });
