@@ -27,3 +27,5 @@ function startContents(): void {
 startSite();
 startContents();
 startCopying();
+if (document.querySelector('[data-figure]') !== null)
+  void import('./figures.js').then(({ startFigures }) => startFigures());
