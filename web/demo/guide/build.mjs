@@ -3,7 +3,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Marked } from 'marked';
+import { figureInText } from '../shared/figures/markup.mjs';
 import { entries } from '../shared/shell.mjs';
+import { pictures } from './pictures.mjs';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 
@@ -144,6 +146,14 @@ function siteLink(href, up) {
   return `${name === 'index' ? up || './' : `${up}${name}/`}${rest ?? ''}`;
 }
 
+/** A picture as HTML. @param {string} name @param {string} markdown of the page, whose tables some pictures show */
+function pictureHtml(name, markdown) {
+  const draw = pictures[name];
+  if (draw === undefined)
+    throw new Error(`there is no picture ${name}: expected one of ${Object.keys(pictures).join(', ')}`);
+  return draw(markdown);
+}
+
 /** Markdown as HTML. @param {string} markdown @param {string} up the way to the guide's first page */
 export function bodyOf(markdown, up) {
   const marked = new Marked({
@@ -161,6 +171,12 @@ export function bodyOf(markdown, up) {
         // The reference repeats headings of the fourth level, such as Properties.
         const id = namedHeading.exec(text)?.[1] ?? (depth === 1 || depth > 3 ? undefined : anchorOf(text));
         return `<h${depth}${id === undefined ? '' : ` id="${id}"`}>${this.parser.parseInline(tokens).replace(namedHeading, '')}</h${depth}>\n`;
+      },
+      // A comment names a live figure or a picture that a function draws.
+      html({ text }) {
+        const [, kind, name = ''] = /^<!-- (figure|picture): ([a-z-]+) -->\s*$/.exec(text) ?? [];
+        if (kind === undefined) return text;
+        return kind === 'figure' ? figureInText(name) : pictureHtml(name, markdown);
       },
       // A short word of code stays whole: browsers break after a hyphen, and `--range` would be cut in two.
       codespan: ({ text }) => `<code${text.length <= wholeCode ? ' class="whole"' : ''}>${escaped(text)}</code>`,
@@ -218,6 +234,7 @@ export function guideHtml(page, pages) {
   <head>
     <title>${escaped(page.name === '' ? 'Scalepoint guide' : `${page.title} · Scalepoint guide`)}</title>
     <meta name="description" content="${escaped(page.description)}">
+    <link rel="stylesheet" href="${up}../shared/figures/figures.css">
     <link rel="stylesheet" href="${up}guide.css">
     <script type="module" src="${up}main.ts"></script>
   </head>

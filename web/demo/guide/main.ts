@@ -29,3 +29,5 @@ startSite();
 startContents();
 startCopying();
 startDroppingElsewhere();
+if (document.querySelector('[data-figure]') !== null)
+  void import('./figures.js').then(({ startFigures }) => startFigures());

@@ -1,6 +1,7 @@
 // The frame of every page of the site: the head, the header, the footer. The build puts it into each page.
 
 import { existsSync, readFileSync } from 'node:fs';
+import { withFigures } from './figures/markup.mjs';
 import { withInstall } from './install.mjs';
 
 /** @typedef {{ version: string, repository?: string | { url: string }, bugs?: string | { url: string } }} Manifest */
@@ -141,7 +142,7 @@ export function withShell(html, path, address) {
   const root = '../'.repeat(path.split('/').length - 1);
   const title = /<title>([^<]*)<\/title>/.exec(html)?.[1] ?? '';
   const description = /<meta name="description" content="([^"]*)">/.exec(html)?.[1] ?? '';
-  return withInstall(html)
+  return withFigures(withInstall(html))
     .replace('<html lang="en">', `<html lang="en" data-root="${root || './'}">`)
     .replace('<head>', `<head>${head(root, path, title, description, address)}`)
     .replace(/<body([^>]*)>/, (body) => `${body}${header(root, path)}`)

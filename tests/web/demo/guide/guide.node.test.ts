@@ -412,7 +412,7 @@ describe('the pages of the guide', () => {
 
   it('are readable at 360 and 2560 pixels, and accessible in both themes', async () => {
     const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-    const [first, limits, api] = ['', 'limits', 'api-bench'].map(
+    const [first, figures, api] = ['', 'bits-and-granularity', 'api-bench'].map(
       (name) => guidePages().find((page) => page.name === name)!,
     );
     for (const [width, colorScheme] of [
@@ -424,7 +424,7 @@ describe('the pages of the guide', () => {
           await page.goto(addressOf(each));
           const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           expect([each.title, over]).toEqual([each.title, 0]);
-          if (![first, limits, api].includes(each)) continue;
+          if (![first, figures, api].includes(each)) continue;
           await page.evaluate(axe);
           const violations = await page.evaluate(async () => {
             type Axe = { run(): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
@@ -435,6 +435,33 @@ describe('the pages of the guide', () => {
         }
       });
     }
+  });
+
+  it('have a picture each, and figures that the keyboard moves', async () => {
+    for (const each of texts) {
+      const html = readFileSync(root(`build/demo/guide/${each.name && `${each.name}/`}index.html`), 'utf8');
+      expect([each.title, /<svg |class="figure/.test(html.slice(html.indexOf('<main')))]).toEqual([each.title, true]);
+    }
+    const expected: [page: string, figure: string, key: string, before: RegExp, after: RegExp][] = [
+      ['', 'round', 'Home', /becomes code 2/, /becomes code −4/],
+      ['', 'zero-point', 'End', /from −0.5 to 1: code 5 stands for 0/, /from 0 to 1: code 0 stands for 0/],
+      ['bits-and-granularity', 'minus-zero', 'ArrowRight', /15 levels for 16 codes/, /at 0.1 instead of −0: .* more/],
+      ['layers-and-search', 'arithmetic', 'End', /take 2 bytes: e4 90/, /scales count once, for the sum: −1.04/],
+      ['ranges', 'outlier', 'Home', /share \d levels/, /share 1\d levels/],
+      ['arrays', 'codes', 'End', /Even levels/, /NF4/],
+    ];
+    await withPage({}, async (page) => {
+      let at: string | undefined;
+      for (const [name, figure, key, before, after] of expected) {
+        if (name !== at) await page.goto(addressOf(guidePages().find((each) => each.name === name)!));
+        at = name;
+        const words = () => page.textContent(`#fig-${figure}-words`);
+        await expect.poll(words, { timeout: 10_000 }).toMatch(before);
+        await page.focus(`#fig-${figure} [role="slider"]`);
+        await page.keyboard.press(key);
+        await expect.poll(words).toMatch(after);
+      }
+    });
   });
 
   it('copy their code', async () => {

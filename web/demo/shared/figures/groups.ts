@@ -7,6 +7,8 @@ import type { FigureState } from './state.js';
 
 const rows = 16;
 const columns = 64;
+/** Width beside the matrix, as in figures.css. */
+const margin = 48;
 /** Rows of different magnitude, as the channels of a trained layer have them. */
 const weights = generate({ distribution: 'normal', size: rows * columns, seed: 11, rowsDiffer: true });
 /** Numbers that share a scale, from all of them to a few neighbors. */
@@ -50,7 +52,7 @@ export function startGroups(set: (change: Partial<FigureState>) => void, current
   const canvas = byId('groups-picture', HTMLCanvasElement);
   let size = sizeOf(figure);
   // The matrix takes all but a margin, into which the handle goes when one scale is for everything.
-  const room = () => size.width - 48;
+  const room = () => size.width - margin;
   const edgeOf = (group: number) => {
     const one = sizes[group] ?? 'tensor';
     return one === 'tensor' ? size.width - 20 : (one / columns) * room();
@@ -73,7 +75,6 @@ export function startGroups(set: (change: Partial<FigureState>) => void, current
 
   const draw = ({ core, group }: FigureState) => {
     size = sizeOf(figure);
-    canvas.style.width = `${room()}px`;
     const one = sizes[group] ?? 'tensor';
     let words = '';
     if (core !== undefined) {

@@ -10,6 +10,12 @@ export interface FigureState {
   readonly clips: boolean;
   readonly group: number;
   readonly bend: number;
+  /** The least number, in the figure of the zero point. */
+  readonly least: number;
+  /** Value of the code for -0. */
+  readonly spare: number;
+  /** Step of a product. */
+  readonly step: number;
 }
 
 export const initialFigures: FigureState = {
@@ -20,6 +26,9 @@ export const initialFigures: FigureState = {
   clips: false,
   group: 0,
   bend: 0,
+  least: -0.5,
+  spare: 0,
+  step: 0,
 };
 
 /** Draws a part of the page if what it shows has changed. */
