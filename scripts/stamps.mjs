@@ -6,6 +6,20 @@ import { join } from 'node:path';
 import { root } from './steps.mjs';
 
 /**
+ * Gives what a function reads, or undefined if it is not there (any more): links may lead nowhere, and files of editors come and go.
+ * @template T
+ * @param {() => T} read @returns {T | undefined}
+ */
+function ifPresent(read) {
+  try {
+    return read();
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/**
  * All files at some paths of the project, those inside of folders too, apart from installed packages.
  * @param {string[]} paths
  * @param {string[]} [without] paths inside of those folders to leave out
@@ -13,22 +27,25 @@ import { root } from './steps.mjs';
  */
 export function filesAt(paths, without = []) {
   const inside = (/** @type {string} */ folder) =>
-    readdirSync(join(root, folder))
+    (ifPresent(() => readdirSync(join(root, folder))) ?? [])
       .filter((name) => name !== 'node_modules')
       .map((name) => join(folder, name))
       .filter((path) => !without.includes(path));
-  const present = paths.filter((path) => existsSync(join(root, path)));
-  return present
-    .flatMap((path) => (statSync(join(root, path)).isFile() ? [path] : filesAt(inside(path), without)))
+  return paths
+    .flatMap((path) => {
+      const found = statSync(join(root, path), { throwIfNoEntry: false });
+      if (found?.isDirectory()) return filesAt(inside(path), without);
+      return found?.isFile() ? [path] : [];
+    })
     .sort();
 }
 
-/** A digest of names and contents. @param {string[]} files */
+/** A digest of names and contents. A file that went counts as one without a length. @param {string[]} files */
 export function digestOf(files) {
   const hash = createHash('sha256');
   for (const file of files) {
-    const content = readFileSync(join(root, file));
-    hash.update(`${file} ${content.length}\n`).update(content);
+    const content = ifPresent(() => readFileSync(join(root, file)));
+    hash.update(`${file} ${content?.length}\n`).update(content ?? '');
   }
   return hash.digest('hex');
 }

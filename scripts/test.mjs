@@ -6,30 +6,24 @@
 //
 // Written by hand because Vitest has no memory of what passed: a test file that passed is not run again while it, the tests that it imports
 // and the other files of its project are the same, and its counts of then are added. Without build/stamps everything runs. The last line is
-// `N passed, N failed`.
+// `N passed, N failed`, also if something breaks the run off.
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { chromium, inNode, testsOf } from '../tests/projects.mjs';
+import { Outcome, sumOf, unfinished } from './counts.mjs';
 import { reached } from './reach.mjs';
 import { setup } from './setup.mjs';
 import { digestOf, filesAt, keepStamp, stampOf } from './stamps.mjs';
 import { explain, mustRun, root, step } from './steps.mjs';
 
-/** @typedef {{ passed: number, failed: number, skipped: number }} Counts */
+/** @typedef {import('./counts.mjs').Counts} Counts */
 
 /** A run that takes longer has failed. */
 const timeLimit = 60 * 60_000;
 
-/** Counts of a run that did not finish. */
-const unfinished = { passed: 0, failed: 1, skipped: 0 };
-
-let total = unfinished;
-process.on('exit', () => {
-  console.log(`\n${total.passed} passed, ${total.failed} failed`);
-  process.exitCode = total.failed === 0 ? 0 : 1;
-});
+const outcome = new Outcome();
 
 const filter = process.argv[2];
 if (filter?.startsWith('-')) {
@@ -107,14 +101,6 @@ function countsOf(module) {
   return counts;
 }
 
-/** @param {Counts[]} all @returns {Counts} */
-const sumOf = (all) =>
-  all.reduce((a, b) => ({ passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: a.skipped + b.skipped }), {
-    passed: 0,
-    failed: 0,
-    skipped: 0,
-  });
-
 /**
  * Runs some projects.
  * @param {string[]} names @param {string[]} parts of paths: a file runs if one of them is in its path; without parts all run
@@ -124,6 +110,7 @@ const sumOf = (all) =>
 async function run(names, parts, wanted = () => true) {
   const { createVitest } = await import('vitest/node');
   const vitest = await createVitest('test', { root, run: true, watch: false, project: names });
+  vitest.reporters.push({ onTestModuleEnd: (module) => outcome.add(countsOf(module)) });
   await vitest.standalone();
   /** Vitest adds the name of the browser to that of the project. @param {{ project: { name: string }, moduleId: string }} entry */
   const placeOf = ({ project, moduleId }) =>
@@ -175,6 +162,8 @@ async function runAll() {
     return { name: project.name, states, passes: new Map(passes) };
   });
 
+  for (const { counts } of projects.flatMap(({ passes }) => [...passes.values()])) outcome.add(counts);
+
   // Run the files without a pass, and keep the passes of these.
   const open = projects.filter(({ states, passes }) => passes.size < states.size);
   const passesBy = new Map(projects.map(({ name, passes }) => [name, passes]));
@@ -222,7 +211,7 @@ try {
   await setup({ test: true });
   await step('build', () => mustRun(process.execPath, ['scripts/build.mjs']));
   mkdirSync(join(root, 'build/test'), { recursive: true });
-  total = filter === undefined ? await runAll() : await runSome(filter);
+  outcome.finish(filter === undefined ? await runAll() : await runSome(filter));
 } catch (error) {
   explain(error);
 }
