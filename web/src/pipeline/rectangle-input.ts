@@ -39,44 +39,46 @@ function gatheredParts(
 }
 
 /** Where the stored form of a tensor can be cut. */
-export function gridOf({ shape, form, parts, gathered }: LogicalTensor): Grid {
-  const { codedParts } = gathered ?? {};
-  const stacked = codedParts === undefined ? 1 : parts.length / codedParts;
+export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
+  const { members = [{ form }] } = gathered ?? {};
+  const stacked = members.length;
   const rows = elementsOf(shape.slice(0, -1)) / stacked;
   const one = stacked === 1 ? shape : [rows, ...shape.slice(-1)];
-  const grid = codecOf(form).grid(one, form);
+  const grids = members.map((member) => codecOf(member.form).grid(one, member.form));
+  const [grid] = grids as [Grid];
   if (stacked === 1 && form.headRows === undefined) return grid;
   return {
     ...grid,
     rows: rows * stacked,
-    rowUnit: multipleOf([grid.rowUnit, form.headRows ?? 1]),
+    rowUnit: multipleOf([...grids.map(({ rowUnit }) => rowUnit), form.headRows ?? 1]),
+    columnUnit: multipleOf(grids.map(({ columnUnit }) => columnUnit)),
     ...(stacked === 1 ? {} : { matrixRows: rows }),
   };
 }
 
-/** The part of one of several stacked weights with codes. The rectangle lies in it. */
-function stackedParts(
-  { shape, form, parts }: LogicalTensor,
-  codedParts: number,
+/** The rectangle of one of several stacked weights. The rectangle lies in it. */
+function stackedInput(
+  shape: readonly number[],
+  members: NonNullable<Gathered['members']>,
   rectangle: Rectangle,
   firstFile: number,
-): InputPart[] {
-  const rows = elementsOf(shape.slice(0, -1)) / (parts.length / codedParts);
+): TileInput {
+  const rows = elementsOf(shape.slice(0, -1)) / members.length;
   const index = Math.floor(rectangle.row / rows);
+  const { form, parts } = members[index] as (typeof members)[number];
   const codec = codecOf(form);
   const within = { ...rectangle, row: rectangle.row - index * rows };
-  return parts.slice(index * codedParts, (index + 1) * codedParts).map(({ role, tensor }) => {
+  const inputs = parts.map(({ role, tensor }) => {
     const { offset, bytes, count, stride } = codec.runs([rows, rectangle.width], form, role, within);
     return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
   });
+  return { form, parts: inputs };
 }
 
 /** A rectangle of a stored tensor as the input of a tile. @param firstFile added to file numbers, for the second of two models */
 export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firstFile = 0): TileInput {
   const { shape, form, parts, gathered } = source;
-  if (gathered?.codedParts !== undefined) {
-    return { form, parts: stackedParts(source, gathered.codedParts, rectangle, firstFile) };
-  }
+  if (gathered?.members !== undefined) return stackedInput(shape, gathered.members, rectangle, firstFile);
   if (gathered !== undefined) return { form, parts: gatheredParts(source, gathered, rectangle, firstFile) };
   const codec = codecOf(form);
   const inputs = parts.map(({ role, tensor }) => {
