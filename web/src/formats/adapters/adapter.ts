@@ -1,5 +1,6 @@
 /** Reads adapters (LoRA): pairs of narrow matrices whose products are added to weights. */
 import { ScalepointError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
 import { readNeighbors } from '../../files/neighbors.js';
 import type { OpenModel, SourceTensor } from '../format.js';
@@ -48,17 +49,18 @@ type Fail = (message: string, tensor?: SourceTensor) => never;
 
 function numberIn(value: unknown, name: string, fail: Fail): number {
   if (typeof value === 'number' && Number.isFinite(value)) return value;
-  return fail(`${name} is ${JSON.stringify(value)?.slice(0, 40) ?? 'missing'} in place of a number`);
+  return fail(`${name} is ${value === undefined ? 'missing' : show(value)} in place of a number`);
 }
 
 /** Reads the members of a configuration. @param place of them, for messages */
 function settingsOf(config: Readonly<Record<string, unknown>>, place: string, fail: Fail): Settings {
   const type = config.peft_type;
   const other = (kind: string) => fail(`${place}: adapters of the kind ${kind} are not merged here`);
-  if (type !== undefined && type !== 'LORA') other(String(type).slice(0, 40));
+  if (type !== undefined && type !== 'LORA') other(typeof type === 'string' ? type.slice(0, 40) : show(type));
   if (config.use_dora === true) other('DoRA');
   if (config.lora_bias === true) other('LoRA with biases');
-  const init = String(config.init_lora_weights ?? '').toLowerCase();
+  const { init_lora_weights: given } = config;
+  const init = typeof given === 'string' ? given.toLowerCase() : '';
   const changed = changedBase.find((name) => init.startsWith(name));
   if (changed !== undefined)
     fail(
