@@ -102,6 +102,12 @@ Status decode_scaled_elements(const codecs::Stored& stored, const codecs::Scaled
   return decode(stored, elements, *arena, result.x);
 }
 
+/// Adds the product of an adapter's matrices to the floats of a tile.
+Status add_low_rank(const float* x, uint32_t rows, uint32_t columns, const codecs::LowRank& pair, codecs::Arena* arena,
+                    float* y) {
+  return codecs::add_low_rank(x, rows, columns, pair, *arena, y);
+}
+
 Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, codecs::Arena* arena,
                                 codecs::Encoded& result) {
   return encode(tile, codes, *arena, result);

@@ -17,6 +17,7 @@
 #include "codecs/ggml.h"
 #include "codecs/gptq.h"
 #include "codecs/input_codes.h"
+#include "codecs/low_rank.h"
 #include "codecs/matmul_bnb4.h"
 #include "codecs/matmul_nbits.h"
 #include "codecs/microscaled.h"

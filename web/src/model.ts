@@ -12,6 +12,7 @@ export type { ModelFormat, ModelTarget } from './formats/registry.js';
 export type { ModelSample, ModelSamples, RunOptions } from './formats/run.js';
 export type { LanguageComparison, LanguageEvaluation } from './language/evaluate.js';
 export type { LanguageData, TextTokenizer } from './language/tokens.js';
+export type { LoraAdapter } from './model/adapters.js';
 export { type CalibrateModelOptions, calibrateModel, type ModelStatistics } from './model/calibrate-model.js';
 export type { CompareReport } from './model/compare.js';
 export { type CompareModelsOptions, compareModels } from './model/compare-models.js';

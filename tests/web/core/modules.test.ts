@@ -205,6 +205,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
     const only = core.names.filter((name) => !arrays.names.includes(name));
     expect(arrays.names.filter((name) => !core.names.includes(name))).toEqual([]);
     const modelsCalls: Record<Exclude<keyof ModelsModule, keyof CoreModule>, true> = {
+      addLowRank: true,
       makeArena: true,
       takeFromArena: true,
       startInArena: true,

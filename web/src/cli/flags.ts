@@ -79,6 +79,13 @@ export const quantizeFlags = {
   'save-rules': { type: 'string', value: 'FILE', about: 'write the chosen types as rules, which --rules reads' },
   plan: { type: 'string', value: 'FILE', about: 'carry out a plan of --save-plan, in place of --to and other options' },
   'save-plan': { type: 'string', value: 'FILE', about: 'write the plan as JSON, which --plan carries out' },
+  lora: {
+    type: 'string',
+    multiple: true,
+    value: 'FILE[:S]',
+    about:
+      'safetensors and PyTorch: add an adapter (LoRA) to the weights, S times (default 1), before they are quantized; can be repeated',
+  },
   output: { type: 'string', short: 'o', value: 'OUT', about: 'file or folder for the result' },
   'min-sqnr': { type: 'string', value: 'DB', about: "fail, and write nothing, if a tensor's SQNR is lower" },
   'min-output': {
@@ -329,6 +336,7 @@ export const convertingFlags = [
   'tensor-type-file',
   'target-size',
   'target-bpw',
+  'lora',
   'rules',
   'save-rules',
   'plan',

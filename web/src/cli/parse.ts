@@ -98,6 +98,14 @@ export function workersOf(text: string | undefined): number | undefined {
   throw wrongFlag('workers', whole(0, maxWorkers), workers);
 }
 
+/** Value of --lora: the file of an adapter, and how many times it is added. @throws UsageError */
+export function adapterOf(text: string): { readonly file: string; readonly strength?: number } {
+  const [, path, strength] = /^(.+):([-+]?(?:\d+\.?\d*|\.\d+))$/.exec(text) ?? [];
+  if (path !== undefined) return { file: path, strength: Number(strength) };
+  if (text === '' || text.endsWith(':')) throw wrongFlag('lora', ofType('name of a file'), text);
+  return { file: text };
+}
+
 /** Value of --min-sqnr. @throws UsageError */
 export function decibelsOf(text: string | undefined): number | undefined {
   const pattern = /^[-+]?(\d+\.?\d*|\.\d+)$/;

@@ -65,7 +65,7 @@ import {
   standardOutputStream,
 } from './output.js';
 import { checkFilesApart, type WrittenFile } from './overlap.js';
-import { choiceOf, decibelsOf, filesOf, parseArguments, targetOf, workersOf } from './parse.js';
+import { adapterOf, choiceOf, decibelsOf, filesOf, parseArguments, targetOf, workersOf } from './parse.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { fileStampsOf, makeParts, ResumableRun } from './resume.js';
 import { outputOptionsOf } from './running.js';
@@ -208,11 +208,18 @@ async function requestsOf({ values, words }: Line, input: Input): Promise<readon
   const wanted = await wantedOf(values, input);
   const rules = await rulesOf(values);
   const texts = await withTexts(words);
+  const lora = values.lora === undefined ? {} : { lora: values.lora.map(adapterOf) };
   const asked = wanted.length > 1 ? await folderOf(values.output, wanted.length) : await insideOf(values.output);
   return wanted.map((to) => {
     const sidecars = sidecarsOf(words, to);
     // The model functions check the rest.
-    const plan = { to, rules, ...sizeOptionsOf(values), ...choicesOf(texts, to, wanted) } as unknown as PlanOptions;
+    const plan = {
+      to,
+      rules,
+      ...lora,
+      ...sizeOptionsOf(values),
+      ...choicesOf(texts, to, wanted),
+    } as unknown as PlanOptions;
     return { input, asked, plan, sidecars };
   });
 }

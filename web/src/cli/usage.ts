@@ -174,7 +174,9 @@ function targetLines(): string[] {
       "--rule 'REGEX=keep'",
       'tensors whose names match are kept; --rule can be repeated, and the first match decides',
     ),
-    ...flagLines(pick('tensor-type-file', 'rules', 'target-size', 'target-bpw', 'save-rules', 'plan', 'save-plan')),
+    ...flagLines(
+      pick('tensor-type-file', 'rules', 'target-size', 'target-bpw', 'save-rules', 'plan', 'save-plan', 'lora'),
+    ),
   ];
 }
 

@@ -25,6 +25,7 @@ const plainFlags: Readonly<Record<string, string>> = {
   workers: 'workers',
   minSqnrDb: 'min-sqnr',
   minOutput: 'min-output',
+  lora: 'lora',
   output: 'output',
   overwrite: 'force',
   plan: 'plan',
@@ -71,7 +72,7 @@ export function commandWordsFor(given: Words, rules: readonly string[] = []): Op
     const [name = '', member] = path.split('.');
     // Keys of metadata have dots.
     const flags = infoOf(/^\w+/.exec(name)?.[0] ?? '')?.flags ?? [];
-    const plain = plainFlags[path] ?? plainFlags[name];
+    const plain = plainFlags[path] ?? plainFlags[/^\w+/.exec(name)?.[0] ?? name];
     const flag =
       flags.find((one) => one.member === member && member !== undefined) ??
       flags.find((one) => given[one.name] !== undefined) ??

@@ -29,7 +29,7 @@ type CoreCall = (arena: number, result: number) => StatusId;
 type TileCall = (tile: number, ...addresses: Parameters<CoreCall>) => StatusId;
 
 /** Checks the status of a call whose arguments are right. A failure is a bug of this package, except for scales from a file and full memory. */
-function check(status: StatusId): void {
+export function checkCall(status: StatusId): void {
   if (status === StatusId.badScale)
     throw new ScalepointError('BAD_FILE', 'a scale is not a positive and finite number');
   if (status === StatusId.badRange) throw new ScalepointError('BAD_FILE', 'the index of a group exceeds their number');
@@ -51,7 +51,7 @@ function inArena<R>(
 ): R {
   const at = core.pushRoom(type.bytes);
   try {
-    check(call(arena.address, at));
+    checkCall(call(arena.address, at));
     return type.read(core.module, at);
   } finally {
     core.popRecord(at);
@@ -270,6 +270,6 @@ export function withOutputErrors(
 export function errorsOf({ module, scratch }: Core, x: number, y: number, n: number): Float64Array<ArrayBuffer> {
   const [begin, end] = [scratch.sums / 8, (scratch.sums + ErrorSumsRecord.bytes) / 8];
   module.HEAPF64.fill(0, begin, end);
-  check(module._accumulateError(x, y, n, scratch.sums));
+  checkCall(module._accumulateError(x, y, n, scratch.sums));
   return module.HEAPF64.slice(begin, end) as Float64Array<ArrayBuffer>;
 }

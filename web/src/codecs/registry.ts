@@ -8,6 +8,7 @@ import { copyCodec } from './copy.js';
 import { dequantizeLinear } from './dequantize-linear.js';
 import { ggml } from './ggml.js';
 import { gptq } from './gptq.js';
+import { lowRankCodec } from './low-rank.js';
 import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
 import { microscaled } from './microscaled.js';
@@ -31,6 +32,7 @@ const all = [
   bitsAndBytes,
   microscaled,
   scaledElements,
+  lowRankCodec((form) => codecOf(form)),
 ];
 for (const codec of all) codecs.set(codec.id, codec as unknown as Codec);
 

@@ -1,9 +1,12 @@
 /** Carries out recipes: finds the tensors that they name, and describes how the tensors of the result are read. */
 import type { CastForm } from '../codecs/cast.js';
+import type { Form } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
+import type { LowRankForm } from '../codecs/low-rank.js';
 import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
+import { adaptedRows } from '../formats/adapted-rows.js';
 import type { CodedRows, ElementView, LogicalTensor, SourceTensor } from '../formats/format.js';
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
@@ -74,7 +77,7 @@ export interface SourceWeight {
   readonly tensor: LogicalTensor;
   /** Type of its floats; of codes, the type that they stand for best. */
   readonly dtype: string;
-  /** True for codes with scales. */
+  /** True if its floats are computed from several stored tensors: codes with scales, or a weight with adapters. */
   readonly isCoded: boolean;
 }
 
@@ -91,6 +94,8 @@ function rowsOf(weight: SourceWeight, window: RowWindow | undefined): SourceWeig
   if (first + count > all) fail(name, `it has ${all} rows, and ${first + count} are needed`);
   const shape = [count, ...width];
   if (isCoded && count === all) return { ...weight, tensor: { ...tensor, shape } };
+  const adapted = adaptedRows(tensor, first, count);
+  if (adapted !== undefined) return { ...weight, tensor: adapted };
   if (isCoded) {
     const message = `tensor ${quoted(name)}: rows of quantized weights cannot be taken apart`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
@@ -101,22 +106,39 @@ function rowsOf(weight: SourceWeight, window: RowWindow | undefined): SourceWeig
   return { ...weight, tensor: { ...tensor, shape, parts: [{ role, tensor: some }] } };
 }
 
-/** A tensor that is made of weights with codes. */
-function gatheredCodes({ name, shape, permuteHeads }: Recipe, weights: readonly LogicalTensor[]): LogicalTensor {
-  const [first] = weights as [LogicalTensor];
+/** The form in which a weight is read: that of plain elements is told by their type. */
+const formOf = ({ tensor, dtype, isCoded }: SourceWeight): Form =>
+  isCoded ? tensor.form : ({ codec: 'cast', to: dtype } as CastForm);
+
+/** A tensor that is made of weights that are read as a whole. */
+function gatheredCodes({ name, shape, permuteHeads }: Recipe, weights: readonly SourceWeight[]): LogicalTensor {
+  const [{ tensor: first }] = weights as [SourceWeight];
   const [rows = 1, ...rest] = first.shape;
-  const form = permuteHeads === undefined ? first.form : { ...first.form, headRows: rows / permuteHeads };
-  const parts = weights.flatMap((weight) => weight.parts);
+  const headRows = permuteHeads === undefined ? {} : { headRows: rows / permuteHeads };
+  const members = weights.map((weight) => ({ form: { ...formOf(weight), ...headRows }, parts: weight.tensor.parts }));
+  const [{ form }] = members as [(typeof members)[number]];
+  const parts = members.flatMap((member) => member.parts);
   const tensor: LogicalTensor = { name, shape, type: first.type, form, parts, isRenamed: true };
-  if (weights.length === 1) return tensor;
-  return { ...tensor, gathered: { width: elementsOf(rest), codedParts: first.parts.length } };
+  return members.length === 1 ? tensor : { ...tensor, gathered: { width: elementsOf(rest), members } };
 }
 
-/** True if two forms are equal, apart from numbers that only matter for writing. */
-const isSameForm = (a: LogicalTensor, b: LogicalTensor) => JSON.stringify(a.form) === JSON.stringify(b.form);
+/** True if two weights have equal forms, apart from numbers that only matter for writing. Adapters may differ. */
+function isSameForm(a: SourceWeight, b: SourceWeight): boolean {
+  const [x, y] = [a, b].map((weight) => {
+    const form = formOf(weight);
+    return form.codec === 'low-rank' ? (form as LowRankForm).base : form;
+  });
+  return JSON.stringify(x) === JSON.stringify(y);
+}
 
-/** The rows of a weight with codes that a view takes; undefined if it takes other elements, or if single rows cannot be read. */
-function codedRowsOf({ offset, dims }: ElementView, { shape, form }: LogicalTensor): CodedRows | undefined {
+/**
+ * The rows of a weight with codes that a view takes.
+ * @returns undefined if it takes other elements, if single rows cannot be read, and for several weights or one with adapters
+ */
+function codedRowsOf({ offset, dims }: ElementView, weights: readonly SourceWeight[]): CodedRows | undefined {
+  const [{ tensor }] = weights as [SourceWeight];
+  const { shape, form } = tensor;
+  if (weights.length > 1 || form.codec === 'low-rank') return undefined;
   const width = shape.at(-1) ?? 1;
   const [last, rows, matrices = [1, 0] as const, ...others] = dims.toReversed();
   const fits = last?.[0] === width && last[1] === 1 && rows !== undefined && others.length === 0;
@@ -146,8 +168,10 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
   if (first === undefined) return fail(name, 'the recipe has no sources');
   const { shape: from } = first.tensor;
   const other = weights.find(
-    ({ tensor, dtype, isCoded }) =>
-      dtype !== first.dtype || text(tensor.shape) !== text(from) || (isCoded && !isSameForm(tensor, first.tensor)),
+    (weight) =>
+      weight.dtype !== first.dtype ||
+      text(weight.tensor.shape) !== text(from) ||
+      (weight.isCoded && !isSameForm(weight, first)),
   );
   if (other !== undefined) {
     const [its, that] = [other, first].map(({ tensor }) => `${tensor.type} ${text(tensor.shape)}`);
@@ -160,22 +184,22 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
   if (permuteHeads !== undefined && ((from[0] ?? 1) / permuteHeads) % 2 !== 0) {
     fail(first.tensor.name, `${permuteHeads} heads do not have an even number of its ${from[0] ?? 1} rows each`);
   }
-  const codedRows = first.isCoded && view !== undefined ? codedRowsOf(view, first.tensor) : undefined;
-  if (first.isCoded && view !== undefined && codedRows === undefined) {
-    const message = `tensor ${quoted(first.tensor.name)}: elements of quantized weights cannot change places`;
+  const isCoded = weights.some((weight) => weight.isCoded);
+  const codedRows = isCoded && view !== undefined ? codedRowsOf(view, weights) : undefined;
+  if (isCoded && view !== undefined && codedRows === undefined) {
+    const isAdapted = weights.some((weight) => formOf(weight).codec === 'low-rank');
+    const which = isAdapted ? 'a weight with adapters' : 'quantized weights';
+    const message = `tensor ${quoted(first.tensor.name)}: elements of ${which} cannot change places`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });
   }
-  if (!first.isCoded) return gathered({ ...recipe, stored: weights.map(({ tensor }) => storedOf(tensor)) });
+  if (!isCoded) return gathered({ ...recipe, stored: weights.map(({ tensor }) => storedOf(tensor)) });
   if (codedRows !== undefined) {
-    const { form, type, parts } = first.tensor;
-    const gathered = { width: shape.at(-1) ?? 1, codedParts: parts.length, codedRows };
-    return { name, shape, type, form, parts, isRenamed: true, gathered };
+    const { type, parts } = first.tensor;
+    const gathered = { width: shape.at(-1) ?? 1, codedRows };
+    return { name, shape, type, form: first.tensor.form, parts, isRenamed: true, gathered };
   }
   if (add !== undefined) fail(first.tensor.name, 'a number is added to its elements, which are codes');
-  return gatheredCodes(
-    recipe,
-    weights.map(({ tensor }) => tensor),
-  );
+  return gatheredCodes(recipe, weights);
 }
 
 /** Contents of a GGUF file: keys, and each tensor as a source to read or as its bytes. */

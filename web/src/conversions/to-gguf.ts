@@ -6,7 +6,7 @@ import { nameKey } from '../formats/gguf/edits.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
 import { readStatistics } from '../formats/read-statistics.js';
-import { codedLayoutOf } from '../formats/safetensors/layouts/registry.js';
+import { codedLayoutOf, quantizedLayoutOf } from '../formats/safetensors/layouts/registry.js';
 import { sourceNotes } from '../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../formats/safetensors/quantized.js';
 import { carryOutAll, type SourceWeight } from './carry-out.js';
@@ -67,7 +67,7 @@ function folderOf(
 ): Folder {
   const metadata = model.metadata as Readonly<Record<string, string>>;
   const tensors = weights.map(({ tensor, dtype }) => ({ name: tensor.name, dtype, shape: tensor.shape }));
-  const isCoded = weights.some((weight) => weight.isCoded);
+  const isCoded = weights.some(({ tensor }) => quantizedLayoutOf(tensor.form) !== undefined);
   return { name, tensors, metadata, isCoded, file: (path) => beside.file(path) };
 }
 

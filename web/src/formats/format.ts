@@ -88,6 +88,19 @@ export interface OpenModel extends ModelContents {
   fileBeside?(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
   /** Closes the files that `open` added to the given ones. */
   close?(): Promise<void>;
+  /** Adapters that are merged into its weights as these are read. Their files follow those of the model. */
+  readonly adapters?: ModelAdapters;
+}
+
+/** The adapters of an open model. */
+export interface ModelAdapters {
+  /** The note about them in a result. */
+  readonly note: Note;
+  /**
+   * Adds them to the weights that they name.
+   * @throws ScalepointError `BAD_FILE` if they name a weight that is not there, or one of another shape; `UNSUPPORTED_DTYPE`
+   */
+  merge(tensors: readonly LogicalTensor[]): LogicalTensor[];
 }
 
 /** A tensor as a whole: floats, or codes together with their scales. */
@@ -134,8 +147,8 @@ export interface Gathered {
   readonly view?: ElementView | undefined;
   /** Elements of a row. */
   readonly width: number;
-  /** Number of parts of each weight, if weights with codes are stacked, or rows of one are taken. Their forms are equal. */
-  readonly codedParts?: number;
+  /** The stacked weights, if these are read as a whole, such as codes with their scales. The parts are those of all, one after the other. */
+  readonly members?: readonly Pick<LogicalTensor, 'form' | 'parts'>[];
   /** The rows that are taken of a weight with codes. */
   readonly codedRows?: CodedRows | undefined;
 }
@@ -376,6 +389,8 @@ export interface FormatInfo<
   readonly isFolder?: boolean;
   /** True if a model may be split into files without an index, whose names end like `-00001-of-00003`. */
   readonly takesSplits?: boolean;
+  /** True if adapters can be merged into its weights. */
+  readonly takesAdapters?: boolean;
   /** Facts for the summary of a model, in addition to those of all formats. */
   facts?(model: ModelContents): readonly string[];
   /** Programs that read a result, the usual one first. */

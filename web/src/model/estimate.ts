@@ -1,5 +1,6 @@
 /** Measures the loss of a conversion on a sample of each tensor, or on all of it. Writes nothing. */
 import { elementsOf } from '../codecs/elements.js';
+import { adaptedRows } from '../formats/adapted-rows.js';
 import type { ElementView, Gathered, LogicalTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { mainPart } from '../pipeline/logical-tensor.js';
@@ -37,9 +38,9 @@ function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
   const width = elementsOf(rest);
   const wanted = Math.max(1, Math.floor(most / Math.max(1, width)));
   const rowBytes = bytes / rows;
-  if (shape.length < 2 || wanted >= rows || parts.length > 1 || rearranged || !Number.isInteger(rowBytes))
-    return source;
+  if (shape.length < 2 || wanted >= rows || rearranged || !Number.isInteger(rowBytes)) return source;
   const first = Math.floor((rows - wanted) / 2);
+  if (parts.length > 1) return adaptedRows(source, first, wanted) ?? source;
   const tensor = { ...mainPart(source), byteOffset: byteOffset + first * rowBytes, bytes: wanted * rowBytes };
   return { ...source, shape: [wanted, ...rest], parts: parts.map((part) => ({ ...part, tensor })) };
 }
@@ -63,11 +64,20 @@ function middleOf(
 }
 
 /** The same for the stored tensor in the middle, where cutWeighted looks for its importance. */
-function sampleOfGathered(whole: LogicalTensor, { width, view, codedParts }: Gathered, most: number): LogicalTensor {
-  if (codedParts !== undefined) return whole;
+function sampleOfGathered(
+  whole: LogicalTensor,
+  { width, view, members, codedRows }: Gathered,
+  most: number,
+): LogicalTensor {
+  if (codedRows !== undefined) return whole;
   const { parts, ...source } = whole;
-  const part = parts[Math.floor((parts.length - 1) / 2)] as (typeof parts)[number];
-  const rows = elementsOf(source.shape) / parts.length / width;
+  const inMiddle = <T>(list: readonly T[]) => list[Math.floor((list.length - 1) / 2)] as T;
+  const rows = elementsOf(source.shape) / (members ?? parts).length / width;
+  if (members !== undefined) {
+    const { name, type } = source;
+    return sampleOf({ name, type, shape: [rows, width], ...inMiddle(members) }, most);
+  }
+  const part = inMiddle(parts);
   const { name, type, form } = source;
   if (view !== undefined) {
     const matrix = elementsOf(source.shape.slice(-2)) / width;

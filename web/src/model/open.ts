@@ -6,6 +6,7 @@ import type { ByteSource, FileInput, OptionFile } from '../files/bytes.js';
 import { fileOfHandle, openWithin } from '../files/open.js';
 import type { Format, OpenFile, OpenModel, ReadOptionFile } from '../formats/format.js';
 import { formatNamed } from '../formats/registry.js';
+import type { LoraAdapter } from './adapters.js';
 import { besideOf } from './beside.js';
 import { type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';
 
@@ -60,11 +61,18 @@ async function openModel(given: readonly OpenFile[], waiting: Waiting): Promise<
 }
 
 /** Opens a model, hands it to `use`, and closes its files. All reading ends when the signal aborts. */
-export function withModel<T>(input: ModelInput, options: OpenOptions, use: (opened: Opened) => Promise<T>): Promise<T> {
+export function withModel<T>(
+  input: ModelInput,
+  options: OpenOptions & { readonly lora?: readonly LoraAdapter[] | undefined },
+  use: (opened: Opened) => Promise<T>,
+): Promise<T> {
+  const { lora = [] } = options;
   return withFiles(input, options, async (files, waiting) => {
     const opened = await openModel(files, waiting);
     try {
-      return await use(opened);
+      if (lora.length === 0) return await use(opened);
+      const { withAdapters } = await import('./open-adapters.js');
+      return await withAdapters(opened, lora, options, () => use(opened));
     } finally {
       await opened.model.close?.();
     }

@@ -6,6 +6,7 @@ import { type Expected, type Hint, ofType, onlyWith, without } from '../core/opt
 import type { Format, Target } from '../formats/format.js';
 import type { OptionTable, PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
+import { checkAdapters } from './adapters.js';
 import { accepts, type Maker, makerOf, makersFor } from './maker.js';
 import { outputBoundOf } from './output-bound.js';
 import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
@@ -30,7 +31,7 @@ function optionNames(sidecars: boolean): string[] {
 
 /** Options of `planModel`. */
 function planNames(): string[] {
-  return ['to', ...optionNames(false), 'rules', ...sizeNames];
+  return ['to', ...optionNames(false), 'rules', 'lora', ...sizeNames];
 }
 
 /** Options about files beside the result. */
@@ -80,7 +81,8 @@ function nearTarget(to: unknown, owners: readonly Format[]): Hint | undefined {
 export function checkPlanOptions(options: object, call: keyof ReturnType<typeof modelCalls>): void {
   const calls = modelCalls();
   checkOptions(options, calls[call], calls);
-  const { to } = options as { to?: unknown };
+  const { to, lora } = options as { to?: unknown; lora?: unknown };
+  checkAdapters(lora);
   checkSize(options as SizeOptions);
   if (to === 'auto' && hasSize(options as SizeOptions)) return;
   if (to === undefined || formats().some((format) => accepts(format, to))) return;

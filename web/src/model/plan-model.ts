@@ -9,6 +9,7 @@ import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/regist
 import { sizeForm } from '../formats/shards.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
+import type { LoraAdapter } from './adapters.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
 import { entriesFor } from './maker.js';
 import { type Opened, withModel } from './open.js';
@@ -43,6 +44,12 @@ export interface PlanOptions extends FormatOptions, SizeOptions {
    * @defaultValue none
    */
   readonly rules?: readonly Rule[] | undefined;
+  /**
+   * safetensors and files of PyTorch: adapters (LoRA) that are added to the weights, in this order, before these are quantized or cast. Each
+   * layer of an adapter has to match a weight.
+   * @defaultValue none
+   */
+  readonly lora?: readonly LoraAdapter[] | undefined;
 }
 
 /** Options of `planModel`. */

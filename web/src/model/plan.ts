@@ -107,7 +107,8 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   if (plan === undefined) throw targetError(opened.format, choices.to);
   const keptFor = keptIn(maker);
   const rulesOn = ruleNotes(format, choices.rules ?? [], { ...plan, keptFor });
-  const notes = [...plan.notes, ...codecNotes(plan.tensors), ...rulesOn];
+  const { adapters } = opened.model;
+  const notes = [...(adapters ? [adapters.note] : []), ...plan.notes, ...codecNotes(plan.tensors), ...rulesOn];
   return { ...partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part), keptFor };
 }
 

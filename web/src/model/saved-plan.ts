@@ -13,6 +13,7 @@ interface SavablePlan {
     readonly rules?: readonly Rule[] | undefined;
     readonly importance?: unknown;
     readonly data?: unknown;
+    readonly lora?: readonly { readonly file: unknown }[] | undefined;
   };
 }
 
@@ -35,17 +36,18 @@ function textRules(rule: Rule, tensors: readonly PlannedTensorInfo[]): readonly 
 }
 
 /**
- * A plan with its options, for JSON. An importance matrix and data become null unless they are paths, because JSON has no place for them:
+ * A plan with its options, for JSON. An importance matrix, data and files of adapters become null unless they are paths, because JSON has no place for them:
  * `quantizeModel` takes them beside the plan.
  */
 export function planJson<Plan extends SavablePlan>(plan: Plan): Plan {
-  const { rules, importance, data, ...options } = plan.options;
+  const { rules, importance, data, lora, ...options } = plan.options;
   const path = (value: unknown) => (typeof value === 'string' ? value : null);
   const saved = {
     ...options,
     ...(rules && { rules: rules.flatMap((rule) => textRules(rule, plan.tensors)) }),
     ...(importance !== undefined && { importance: path(importance) }),
     ...(data !== undefined && { data: path(data) }),
+    ...(lora !== undefined && { lora: lora.map((one) => ({ ...one, file: path(one.file) })) }),
   };
   return { ...plan, options: saved };
 }

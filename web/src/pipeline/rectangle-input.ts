@@ -55,23 +55,25 @@ function gatheredParts(
 }
 
 /** Where the stored form of a tensor can be cut. */
-export function gridOf({ shape, form, parts, gathered }: LogicalTensor): Grid {
-  const { codedParts, codedRows } = gathered ?? {};
+export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
+  const { members = [{ form }], codedRows } = gathered ?? {};
   if (codedRows !== undefined) {
     const all = elementsOf(shape.slice(0, -1));
     return { ...codecOf(form).grid([all, ...shape.slice(-1)], form), rows: all, matrixRows: codedRows.rows };
   }
-  const stacked = codedParts === undefined ? 1 : parts.length / codedParts;
+  const stacked = members.length;
   const rows = elementsOf(shape.slice(0, -1)) / stacked;
   const one = stacked === 1 ? shape : [rows, ...shape.slice(-1)];
-  const grid = codecOf(form).grid(one, form);
+  const grids = members.map((member) => codecOf(member.form).grid(one, member.form));
+  const [grid] = grids as [Grid];
   // Tiles of whole rows: the elements of a row of a transpose are far apart.
   if (gathered?.view !== undefined && gathered.view.dims.at(-1)?.[1] !== 1) return { ...grid, rows };
   if (stacked === 1 && form.headRows === undefined) return grid;
   return {
     ...grid,
     rows: rows * stacked,
-    rowUnit: multipleOf([grid.rowUnit, form.headRows ?? 1]),
+    rowUnit: multipleOf([...grids.map(({ rowUnit }) => rowUnit), form.headRows ?? 1]),
+    columnUnit: multipleOf(grids.map(({ columnUnit }) => columnUnit)),
     ...(stacked === 1 ? {} : { matrixRows: rows }),
   };
 }
@@ -101,21 +103,23 @@ function codedRowParts(
   });
 }
 
-/** The part of one of several stacked weights with codes. The rectangle lies in it. */
-function stackedParts(
-  { shape, form, parts }: LogicalTensor,
-  codedParts: number,
+/** The rectangle of one of several stacked weights. The rectangle lies in it. */
+function stackedInput(
+  shape: readonly number[],
+  members: NonNullable<Gathered['members']>,
   rectangle: Rectangle,
   firstFile: number,
-): InputPart[] {
-  const rows = elementsOf(shape.slice(0, -1)) / (parts.length / codedParts);
+): TileInput {
+  const rows = elementsOf(shape.slice(0, -1)) / members.length;
   const index = Math.floor(rectangle.row / rows);
+  const { form, parts } = members[index] as (typeof members)[number];
   const codec = codecOf(form);
   const within = { ...rectangle, row: rectangle.row - index * rows };
-  return parts.slice(index * codedParts, (index + 1) * codedParts).map(({ role, tensor }) => {
+  const inputs = parts.map(({ role, tensor }) => {
     const { offset, bytes, count, stride } = codec.runs([rows, rectangle.width], form, role, within);
     return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
   });
+  return { form, parts: inputs };
 }
 
 /** A rectangle of a stored tensor as the input of a tile. @param firstFile added to file numbers, for the second of two models */
@@ -123,9 +127,7 @@ export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firs
   const { shape, form, parts, gathered } = source;
   if (gathered?.codedRows !== undefined)
     return { form, parts: codedRowParts(source, gathered.codedRows, rectangle, firstFile) };
-  if (gathered?.codedParts !== undefined) {
-    return { form, parts: stackedParts(source, gathered.codedParts, rectangle, firstFile) };
-  }
+  if (gathered?.members !== undefined) return stackedInput(shape, gathered.members, rectangle, firstFile);
   if (gathered !== undefined) return { form, parts: gatheredParts(source, gathered, rectangle, firstFile) };
   const codec = codecOf(form);
   const inputs = parts.map(({ role, tensor }) => {

@@ -90,15 +90,16 @@ function patternOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut):
   return { rectangle, pieceRows, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 
-/** The parts that a tile of a tensor reads. */
-function inputPartsFor({ source }: PlannedTensor, { rectangle, reads, inputs }: TilePattern) {
-  if (reads === false) return [];
-  if (source.gathered !== undefined) return rectangleInput(source, rectangle).parts;
+/** What a tile of a tensor reads. */
+function inputFor({ source }: PlannedTensor, { rectangle, reads, inputs }: TilePattern): TileInput {
+  if (reads === false) return { form: source.form, parts: [] };
+  if (source.gathered !== undefined) return rectangleInput(source, rectangle);
   // Written out because object spread is the slowest part of cutting small tensors.
-  return inputs.map(({ role, offset, bytes, count, stride }, i) => {
+  const parts = inputs.map(({ role, offset, bytes, count, stride }, i) => {
     const { file, byteOffset } = (source.parts[i] as (typeof source.parts)[number]).tensor;
     return { role, file, begin: byteOffset + offset, bytes, count, stride };
   });
+  return { form: source.form, parts };
 }
 
 /** The tile of a pattern in a tensor. */
@@ -113,7 +114,7 @@ function tileOf(
   const { source } = tensor;
   const { rectangle, pieceRows, ranges, form, measures, sourceBytes } = pattern;
   const { rows, columns } = rectangle;
-  const inputs = [{ form: source.form, parts: inputPartsFor(tensor, pattern) }] as const;
+  const inputs = [inputFor(tensor, pattern)] as const;
   let task: TileStep['task'];
   if (moments !== undefined) {
     const { damping, order } = tensor.feedback ?? {};

@@ -4,6 +4,7 @@
  * tools/fix_5d_tensors.py at 795e451.
  */
 import { elementsOf } from '../../codecs/elements.js';
+import type { LowRankForm } from '../../codecs/low-rank.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { type Hint, mention } from '../../core/option-problem.js';
@@ -25,7 +26,8 @@ import {
   diffusionPrefix,
   staysFloat,
 } from '../../formats/safetensors/diffusion.js';
-import { codedLayoutOf, isCoded } from '../../formats/safetensors/layouts/registry.js';
+import { lowRankLayout } from '../../formats/safetensors/layouts/low-rank.js';
+import { codedLayoutOf, isCoded, quantizedLayoutOf } from '../../formats/safetensors/layouts/registry.js';
 import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
 import { plainTensor } from '../../formats/tensors.js';
@@ -118,7 +120,7 @@ function check(named: readonly Named<LogicalTensor>[]): void {
 
 /** Rejects codes unless they are to be quantized again. @throws ScalepointError `UNSUPPORTED_DTYPE` */
 function checkRequantize(items: readonly Item[], { requantize = false }: GgufChoices): void {
-  const coded = items.find(({ source }) => isCoded(source));
+  const coded = items.find(({ source }) => quantizedLayoutOf(source.form) !== undefined);
   if (coded === undefined || requantize) return;
   unsupported(firstPart(coded.source), `the weights are quantized already, as ${coded.source.type} with scales`, {
     kind: 'try',
@@ -275,15 +277,22 @@ function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTenso
     const source = gathered({ name, shape, stored: [first] });
     return { name, shape, stored: tensor.shape, dtype: first.dtype, source };
   }
-  if (shape !== tensor.shape) {
+  const isReshaped = shape !== tensor.shape;
+  if (isReshaped && layout !== lowRankLayout) {
     unsupported(first, `it is quantized already, and ${architecture.name} needs other rows; start from floats`);
   }
   return {
     name,
     shape,
-    stored: shape,
+    stored: tensor.shape,
     dtype: layout.floats(tensor.form),
-    source: { ...tensor, name, isRenamed: true },
+    source: {
+      ...tensor,
+      name,
+      shape,
+      form: isReshaped ? ({ ...tensor.form, rowLength: reshapedRow } as LowRankForm) : tensor.form,
+      isRenamed: true,
+    },
   };
 }
 
@@ -294,7 +303,8 @@ function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTenso
  */
 export async function convertDiffusion(model: OpenModel, architecture: Architecture): Promise<Converted> {
   const { dropped = [] } = architecture;
-  const all = isQuantized(model) ? await tensorsAsFloats(model, true) : model.tensors.map(plainTensor);
+  const isRestored = isQuantized(model) || model.adapters !== undefined;
+  const all = isRestored ? await tensorsAsFloats(model, true) : model.tensors.map(plainTensor);
   const named = withoutPrefix(all).filter(({ name }) => !dropped.some((part) => name.includes(part)));
   check(named);
   const items = named.map((one) => itemOf(architecture, one));

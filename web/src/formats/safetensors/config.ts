@@ -34,7 +34,12 @@ export function mergeConfig(
   const whole = config as Record<string, unknown>;
   const { quantization_config: before, ...rest } = whole;
   const method = methodIn(whole);
-  if (before !== undefined && before !== null && method !== 'compressed-tensors' && !decoded.includes(String(method))) {
+  if (
+    before !== undefined &&
+    before !== null &&
+    method !== 'compressed-tensors' &&
+    !decoded.includes(method as string)
+  ) {
     const by = typeof method === 'string' ? `by ${quoted(method)}` : 'by a method that it does not name';
     throw new ScalepointError('BAD_FILE', `config: the model is quantized already, ${by}`);
   }

@@ -39,7 +39,7 @@ import type {
   SafetensorsChoices,
   WeightToStore,
 } from './layouts/layout.js';
-import { codedLayoutOf, codeWriterOf, isCoded } from './layouts/registry.js';
+import { codedLayoutOf, codeWriterOf, isCoded, quantizedLayoutOf } from './layouts/registry.js';
 import { sourceNotes } from './layouts/source-note.js';
 import { type Left, notesOnLeft } from './notes.js';
 import { granularityOf, hasSharedGranularity } from './options.js';
@@ -510,7 +510,7 @@ export function planSafetensors(
         planned.map(storedSize),
       ),
     ],
-    decoded: [...new Set(all.flatMap(({ form }) => codedLayoutOf(form)?.quantMethods ?? []))],
+    decoded: [...new Set(all.flatMap(({ form }) => quantizedLayoutOf(form)?.quantMethods ?? []))],
     sidecars: isModel ? (layout?.sidecars(planned) ?? []) : [],
   };
 }

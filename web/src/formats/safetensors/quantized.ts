@@ -121,7 +121,7 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
     throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name, hint });
   };
   const found = findQuantized(model.tensors);
-  if (found === undefined) return model.tensors.map(plainTensor);
+  if (found === undefined) return adapted(model, model.tensors.map(plainTensor));
   const { name, method } = found;
   const { tensors, taken, refused } = await readTensors(model);
   const rest = findQuantized(model.tensors.filter((tensor) => !taken.has(tensor.name)));
@@ -142,5 +142,13 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
     fail(long.name, 'it is quantized already, and its rows or groups are too long to be decoded in tiles');
   const places = new Map(model.tensors.map((tensor, i) => [tensor.name, i]));
   const placeOf = ({ parts: [first] }: LogicalTensor) => places.get(first?.tensor.name ?? '') ?? 0;
-  return [...tensors].sort((a, b) => placeOf(a) - placeOf(b));
+  return adapted(
+    model,
+    [...tensors].sort((a, b) => placeOf(a) - placeOf(b)),
+  );
+}
+
+/** The tensors of a model with its adapters. @throws ScalepointError `BAD_FILE`, `UNSUPPORTED_DTYPE` */
+export function adapted(model: OpenModel, tensors: LogicalTensor[]): LogicalTensor[] {
+  return model.adapters?.merge(tensors) ?? tensors;
 }

@@ -8,7 +8,7 @@ import { safetensorsLogicalTensors } from './logical.js';
 import { openSafetensors } from './open.js';
 import { options, type SafetensorsOptions, type SafetensorsSidecars } from './options.js';
 import { planSafetensors } from './plan.js';
-import { tensorsAsFloats } from './quantized.js';
+import { adapted, tensorsAsFloats } from './quantized.js';
 import { readers } from './readers.js';
 import { safetensorsReasonText } from './reasons.js';
 import { safetensorsSignature } from './signature.js';
@@ -43,6 +43,7 @@ export const safetensors: Format<
   },
   options,
   unit: 'element',
+  takesAdapters: true,
   readers,
 
   open: openSafetensors,
@@ -52,7 +53,8 @@ export const safetensors: Format<
 
   async plan(model, choices, partsOf, output, readOptionFile, weightNames) {
     const { to, requantize = false } = choices;
-    const tensors = to === 'copy' ? model.tensors.map(plainTensor) : await tensorsAsFloats(model, requantize);
+    const tensors =
+      to === 'copy' ? adapted(model, model.tensors.map(plainTensor)) : await tensorsAsFloats(model, requantize);
     const metadata = model.metadata as Readonly<Record<string, string>>;
     const statistics = await readStatistics(choices, readOptionFile);
     const names = statistics.importance === undefined ? undefined : await weightNames();

@@ -45,7 +45,7 @@ function compareWithConfig(coded: readonly LogicalTensor[], config: Fields): Fin
   }
   const method = methodIn(config);
   const layout = layouts.find(
-    ({ quantMethods, verify }) => quantMethods?.includes(String(method)) && verify !== undefined,
+    ({ quantMethods, verify }) => quantMethods?.includes(method as string) && verify !== undefined,
   );
   if (layout === undefined) {
     const text = `config.json names the method ${show(method)}, which is not known here and was not checked`;

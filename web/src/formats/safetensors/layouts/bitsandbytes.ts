@@ -7,6 +7,7 @@ import { type BitsAndBytesForm, bitsAndBytes } from '../../../codecs/bitsandbyte
 import type { CastType } from '../../../codecs/cast.js';
 import { tileElements } from '../../../codecs/codec.js';
 import { elementsOf } from '../../../codecs/elements.js';
+import { show } from '../../../core/show.js';
 import type { LogicalTensor, SourceTensor } from '../../format.js';
 import { elementCount } from '../../tensors.js';
 import { isFields } from '../stored-model.js';
@@ -30,6 +31,9 @@ async function stateIn(model: StoredModel, tensor: SourceTensor): Promise<Fields
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;
 
+/** Largest number of scales that share one. bitsandbytes has 256. */
+const mostOuterBlock = 2 ** 16;
+
 /** Sizes of blocks that bitsandbytes has. */
 const blockSizes: readonly unknown[] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 
@@ -40,8 +44,8 @@ function formOf(
   isNested: boolean,
 ): { shape: number[]; form: BitsAndBytesForm } | string {
   const { quant_type, blocksize, dtype, shape, nested_blocksize, nested_dtype, nested_offset } = state;
-  if (quant_type !== type) return `whose quantization state is of the type ${JSON.stringify(quant_type)?.slice(0, 40)}`;
-  const to = Object.hasOwn(types, String(dtype)) ? types[String(dtype)] : undefined;
+  if (quant_type !== type) return `whose quantization state is of the type ${show(quant_type)}`;
+  const to = typeof dtype === 'string' && Object.hasOwn(types, dtype) ? types[dtype] : undefined;
   if (to === undefined) return 'whose quantization state has no known dtype';
   if (
     !Array.isArray(shape) ||
@@ -55,7 +59,7 @@ function formOf(
   if (!blockSizes.includes(blocksize)) return 'whose blocks have an unknown size';
   if (isNested) {
     const isOffset = typeof nested_offset === 'number' && Number.isFinite(nested_offset);
-    if (!isCount(nested_blocksize) || nested_dtype !== 'float32' || !isOffset)
+    if (!isCount(nested_blocksize) || nested_blocksize > mostOuterBlock || nested_dtype !== 'float32' || !isOffset)
       return 'whose scales have an unknown form';
   }
   const form: BitsAndBytesForm = {

@@ -5,6 +5,7 @@
 import type { CastType } from '../../../codecs/cast.js';
 import { tileElements } from '../../../codecs/codec.js';
 import { type GptqForm, type GptqWidth, gptqRowUnit } from '../../../codecs/gptq.js';
+import { show } from '../../../core/show.js';
 import type { LogicalTensor, SourceTensor } from '../../format.js';
 import { isFields } from '../stored-model.js';
 import type { Fields, FoundWeight, FoundWeights, StoredModel } from './layout.js';
@@ -32,7 +33,11 @@ async function settingsOf(model: StoredModel): Promise<Settings> {
   return {
     lessOne: format !== 'gptq_v2',
     groupSize: typeof size === 'number' && Number.isSafeInteger(size) && size > 0 ? size : undefined,
-    otherFormat: knownFormats.includes(format) ? undefined : String(format).slice(0, 40),
+    otherFormat: knownFormats.includes(format)
+      ? undefined
+      : typeof format === 'string'
+        ? format.slice(0, 40)
+        : show(format),
   };
 }
 

@@ -1,5 +1,6 @@
 /** All layouts of quantized safetensors. A new one is added to the list below; those that look at fewer tensors come first. */
 import type { Form } from '../../../codecs/codec.js';
+import type { LowRankForm } from '../../../codecs/low-rank.js';
 import type { LogicalTensor } from '../../format.js';
 import { codesOf } from '../targets.js';
 import { bitsAndBytesLayout } from './bitsandbytes.js';
@@ -7,6 +8,7 @@ import { comfyLayout } from './comfy/layout.js';
 import { compressedTensorsLayout } from './compressed-tensors/layout.js';
 import { gptqLayout } from './gptq.js';
 import type { CodedLayout, PlanLayout, SafetensorsChoices } from './layout.js';
+import { lowRankLayout } from './low-rank.js';
 import { mlxLayout } from './mlx/layout.js';
 import { smallFloatsLayout } from './small-floats/layout.js';
 
@@ -17,6 +19,7 @@ export const layouts: readonly CodedLayout[] = [
   comfyLayout,
   compressedTensorsLayout,
   smallFloatsLayout,
+  lowRankLayout,
 ];
 
 const byCodec = new Map(
@@ -26,6 +29,12 @@ const byCodec = new Map(
 /** The layout of a form; undefined for floats and other plain elements. */
 export function codedLayoutOf({ codec }: Form): CodedLayout | undefined {
   return byCodec.get(codec);
+}
+
+/** The layout of the codes that a form, or the base of one with adapters, holds; undefined for floats. */
+export function quantizedLayoutOf(form: Form): CodedLayout | undefined {
+  const layout = codedLayoutOf(form);
+  return layout === lowRankLayout ? codedLayoutOf((form as LowRankForm).base) : layout;
 }
 
 /** True for a weight that is stored in a layout. */

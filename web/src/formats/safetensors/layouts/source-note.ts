@@ -1,14 +1,14 @@
 /** Notes about sources that were quantized before. */
 import { type Note, noteOf } from '../../../core/note.js';
 import type { LogicalTensor } from '../../format.js';
-import { codedLayoutOf } from './registry.js';
+import { quantizedLayoutOf } from './registry.js';
 
 /** The note that says what was lost before; none for floats. */
 export function sourceNotes(tensors: readonly LogicalTensor[]): Note[] {
   const names: string[] = [];
   const forms = new Map<string, number>();
   for (const { name, form, type } of tensors) {
-    const layout = codedLayoutOf(form);
+    const layout = quantizedLayoutOf(form);
     if (layout === undefined) continue;
     names.push(name);
     const words = `${layout.labelOf?.(form) ?? layout.label}, ${type}`;

@@ -4,6 +4,7 @@
  */
 import type { CastType } from '../../../../codecs/cast.js';
 import { type MlxForm, type MlxWidth, mlxGroupSizes, mlxWidths } from '../../../../codecs/mlx.js';
+import { show } from '../../../../core/show.js';
 import type { SourceTensor } from '../../../format.js';
 import { isFields } from '../../stored-model.js';
 import type { Fields, FoundWeight, FoundWeights, StoredModel } from '../layout.js';
@@ -30,9 +31,9 @@ function formOf(
     group_size: groupSize = own ? 64 : undefined,
     mode = 'affine',
   } = own ? given : quantization;
-  if (mode !== 'affine') return `in the mode ${JSON.stringify(mode).slice(0, 40)}, which is not read here`;
+  if (mode !== 'affine') return `in the mode ${show(mode)}, which is not read here`;
   if (!mlxWidths.includes(bits as MlxWidth) || !mlxGroupSizes.includes(groupSize as number)) {
-    return `with ${JSON.stringify(bits)?.slice(0, 40)} bits in groups of ${JSON.stringify(groupSize)?.slice(0, 40)}, which MLX does not have`;
+    return `with ${show(bits)} bits in groups of ${show(groupSize)}, which MLX does not have`;
   }
   if (bias === undefined) return 'without biases';
   const rows = scale.shape.slice(0, -1);

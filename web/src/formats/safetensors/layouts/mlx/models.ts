@@ -98,9 +98,9 @@ function stacked(name: string, members: readonly LogicalTensor[]): LogicalTensor
     const [its, that] = [member, first].map(({ type, shape }) => `${type} [${shape.join(', ')}]`);
     fail(member.name, `it is ${its}, and ${first.name} is ${that}`);
   }
-  const { shape, type, parts } = first;
+  const { shape, type } = first;
   if (first.form.codec === 'copy') fail(first.name, `experts of the type ${type} cannot be stacked`);
-  const codedParts = first.form.codec === 'cast' ? {} : { codedParts: parts.length };
+  const own = first.form.codec === 'cast' ? {} : { members };
   return {
     name,
     shape: [members.length, ...shape],
@@ -108,7 +108,7 @@ function stacked(name: string, members: readonly LogicalTensor[]): LogicalTensor
     form: first.form,
     parts: members.flatMap((member) => member.parts),
     isRenamed: true,
-    gathered: { width: elementsOf(shape.slice(1)), ...codedParts },
+    gathered: { width: elementsOf(shape.slice(1)), ...own },
   };
 }
 

@@ -1,0 +1,230 @@
+/** Reads adapters (LoRA): pairs of narrow matrices whose products are added to weights. */
+import { ScalepointError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
+import { quoted } from '../../files/bytes.js';
+import { readNeighbors } from '../../files/neighbors.js';
+import type { OpenModel, SourceTensor } from '../format.js';
+import { NamePattern } from '../name-pattern.js';
+import { isFields } from '../safetensors/stored-model.js';
+import { type AdapterPart, adapterNameOf, strangeAdapter } from './names.js';
+
+/** The matrices for one layer. */
+export interface AdapterLayer {
+  /** Name of the layer as the file spells it. */
+  readonly module: string;
+  readonly down: SourceTensor;
+  readonly up: SourceTensor;
+  readonly middle: SourceTensor | undefined;
+  /** True if these are the transposes for the weight of an embedding or of a layer [inputs, outputs]. */
+  readonly turned: boolean;
+  readonly alpha: number;
+  /** True if alpha is divided by the root of the rank. */
+  readonly root: boolean;
+}
+
+/** An adapter. */
+export interface Adapter {
+  /** Name of its file, for messages. */
+  readonly name: string;
+  readonly strength: number;
+  readonly layers: readonly AdapterLayer[];
+}
+
+/** The file of PEFT with the facts that names and shapes leave open. */
+const adapterConfig = 'adapter_config.json';
+
+/** Members of a configuration that are used. */
+interface Settings {
+  /** The alpha of a layer. */
+  alphaOf(module: string): number;
+  readonly root: boolean;
+  /** True if weights are stored as [inputs, outputs], as those of GPT-2 are. */
+  readonly turned: boolean;
+}
+
+/** Initializations that change the weights of the model, so that the adapter fits only these. */
+const changedBase: readonly string[] = ['pissa', 'olora', 'corda', 'loftq', 'lora_ga'];
+
+type Fail = (message: string, tensor?: SourceTensor) => never;
+
+function numberIn(value: unknown, name: string, fail: Fail): number {
+  if (typeof value === 'number' && Number.isFinite(value)) return value;
+  return fail(`${name} is ${value === undefined ? 'missing' : show(value)} in place of a number`);
+}
+
+/** Reads the members of a configuration. @param place of them, for messages */
+function settingsOf(config: Readonly<Record<string, unknown>>, place: string, fail: Fail): Settings {
+  const type = config.peft_type;
+  const other = (kind: string) => fail(`${place}: adapters of the kind ${kind} are not merged here`);
+  if (type !== undefined && type !== 'LORA') other(typeof type === 'string' ? type.slice(0, 40) : show(type));
+  if (config.use_dora === true) other('DoRA');
+  if (config.lora_bias === true) other('LoRA with biases');
+  const { init_lora_weights: given } = config;
+  const init = typeof given === 'string' ? given.toLowerCase() : '';
+  const changed = changedBase.find((name) => init.startsWith(name));
+  if (changed !== undefined)
+    fail(
+      `${place}: init_lora_weights is ${changed}, which changes the weights of the model; convert the adapter to a plain one`,
+    );
+  const alpha = numberIn(config.lora_alpha, `${place}: lora_alpha`, fail);
+  const patterns = isFields(config.alpha_pattern) ? Object.entries(config.alpha_pattern) : [];
+  // Keys are expressions for the ends of layers' names, as PEFT matches them.
+  const patternOf = (key: string) => {
+    try {
+      return new NamePattern(`^(?:.*\\.)?(?:${key})$`, 'alpha_pattern');
+    } catch (error) {
+      return fail(`${place}: alpha_pattern has the key ${quoted(key)}: ${(error as Error).message}`);
+    }
+  };
+  const alphas = patterns.map(([key, value]) => ({
+    pattern: patternOf(key),
+    alpha: numberIn(value, `${place}: alpha_pattern of ${quoted(key)}`, fail),
+  }));
+  return {
+    alphaOf: (module) => alphas.find(({ pattern }) => pattern.test(module))?.alpha ?? alpha,
+    root: config.use_rslora === true,
+    turned: config.fan_in_fan_out === true,
+  };
+}
+
+/** An object of JSON text. */
+function fieldsIn(text: string, place: string, fail: Fail): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return fail(`${place} is not JSON`);
+  }
+  return isFields(value) ? value : fail(`${place} is no object`);
+}
+
+/** Prefix of the layers of PEFT's models, which are not part of the model's names. */
+const peftPrefix = 'base_model.model.';
+
+/** Key of the metadata in which diffusers keeps the configurations of its models, with the names of the models as prefixes. */
+const diffusersKey = 'lora_adapter_metadata';
+
+/** The value of a tensor with one float. */
+function floatAt(bytes: Uint8Array<ArrayBuffer>, dtype: string): number | undefined {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  if (dtype === 'F64') return view.getFloat64(0, true);
+  if (dtype === 'F32') return view.getFloat32(0, true);
+  if (dtype === 'I64') return Number(view.getBigInt64(0, true));
+  if (dtype === 'I32') return view.getInt32(0, true);
+  if (dtype !== 'BF16' && dtype !== 'F16') return undefined;
+  const bits = view.getUint16(0, true);
+  if (dtype === 'BF16') {
+    view.setUint16(0, 0, true);
+    return new Float32Array(new Uint32Array([bits * 2 ** 16]).buffer)[0];
+  }
+  const [sign, exponent, fraction] = [bits >> 15 === 1 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+  if (exponent === 31) return undefined;
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
+}
+
+/** The tensors of a layer while they are collected. */
+interface Found {
+  readonly module: string;
+  readonly isPeft: boolean;
+  readonly parts: Map<AdapterPart, SourceTensor>;
+}
+
+/**
+ * Reads an adapter.
+ * @param opened the file, whose matrices are not read yet
+ * @param name of the file, for messages
+ * @param file gives the bytes of a file beside it
+ * @throws ScalepointError `UNKNOWN_FORMAT` for other kinds of adapters, `BAD_FILE`
+ */
+export async function readAdapter(
+  opened: OpenModel,
+  name: string,
+  strength: number,
+  file: (name: string) => Promise<Uint8Array<ArrayBuffer> | undefined>,
+): Promise<Adapter> {
+  const fail: Fail = (message, tensor) => {
+    throw new ScalepointError('BAD_FILE', `adapter ${quoted(name)}: ${message}`, {
+      tensor: tensor?.name,
+      byteOffset: tensor?.byteOffset,
+    });
+  };
+  const other = (kind: string, tensor: SourceTensor): never => {
+    const message = `adapter ${quoted(name)}: it is ${kind}, as the tensor ${quoted(tensor.name)} shows, and only LoRA is merged here`;
+    throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor: tensor.name, byteOffset: tensor.byteOffset });
+  };
+  // Sort the tensors by layers.
+  const layers = new Map<string, Found>();
+  for (const tensor of opened.tensors) {
+    const kind = strangeAdapter(tensor.name);
+    if (kind !== undefined) other(kind, tensor);
+    const found = adapterNameOf(tensor.name);
+    if (found === undefined) return fail(`the tensor ${quoted(tensor.name)} is no matrix of LoRA`, tensor);
+    const { module, part, isPeft } = found;
+    const layer = layers.get(module) ?? { module, isPeft, parts: new Map<AdapterPart, SourceTensor>() };
+    layers.set(module, layer);
+    const before = layer.parts.get(part);
+    if (before !== undefined)
+      fail(`the tensors ${quoted(before.name)} and ${quoted(tensor.name)} have the same place`, tensor);
+    layer.parts.set(part, tensor);
+  }
+  // Read the configuration of PEFT, or those of diffusers.
+  const usesPeft = [...layers.values()].some(({ isPeft }) => isPeft);
+  const config = usesPeft ? await file(adapterConfig) : undefined;
+  const whole =
+    config && settingsOf(fieldsIn(new TextDecoder().decode(config), adapterConfig, fail), adapterConfig, fail);
+  const packed = opened.metadata[diffusersKey];
+  const ofModels = typeof packed === 'string' ? fieldsIn(packed, diffusersKey, fail) : undefined;
+  const byModel = new Map<string, Settings | undefined>();
+  const settingsFor = (module: string): Settings | undefined => {
+    if (whole !== undefined || ofModels === undefined) return whole;
+    const model = module.slice(0, module.indexOf('.') + 1);
+    if (byModel.has(model)) return byModel.get(model);
+    const own = Object.entries(ofModels).flatMap(([key, value]) =>
+      key.startsWith(model) ? [[key.slice(model.length), value] as const] : [],
+    );
+    const settings = own.length === 0 ? undefined : settingsOf(Object.fromEntries(own), diffusersKey, fail);
+    byModel.set(model, settings);
+    return settings;
+  };
+  // Complete each layer.
+  const readers = opened.files.map(readNeighbors);
+  const alphaIn = async (tensor: SourceTensor): Promise<number> => {
+    const { shape, dtype, bytes, byteOffset, file: index } = tensor;
+    const isOne = shape.every((dimension) => dimension === 1);
+    const read = readers[index];
+    const value =
+      isOne && bytes <= 8 && read !== undefined
+        ? floatAt((await read(byteOffset, byteOffset + bytes)).slice(), dtype)
+        : undefined;
+    if (value !== undefined && Number.isFinite(value)) return value;
+    return fail(`the tensor ${quoted(tensor.name)} (${dtype} [${shape.join(', ')}]) is not a finite number`, tensor);
+  };
+  const result: AdapterLayer[] = [];
+  for (const { module, isPeft, parts } of layers.values()) {
+    const isEmbedding = parts.has('embeddingA') || parts.has('embeddingB');
+    const [down, up] = isEmbedding
+      ? [parts.get('embeddingB'), parts.get('embeddingA')]
+      : [parts.get('down'), parts.get('up')];
+    const [first] = parts.values();
+    if (down === undefined || up === undefined || (isEmbedding && (parts.has('down') || parts.has('up'))))
+      return fail(
+        `the layer ${quoted(module)} has not just two matrices, as the tensor ${quoted(first?.name ?? '')} shows`,
+        first,
+      );
+    const settings = isPeft ? settingsFor(module) : undefined;
+    if (settings === undefined && module.startsWith(peftPrefix))
+      return fail(`it needs ${adapterConfig} beside it, which says by how much its matrices count`);
+    const own = module.startsWith(peftPrefix) ? module.slice(peftPrefix.length) : module;
+    const given = parts.get('alpha');
+    const rank = isEmbedding ? up.shape[0] : down.shape[0];
+    // Without an alpha the product counts as it is.
+    const alpha = given === undefined ? (settings?.alphaOf(own) ?? rank ?? 1) : await alphaIn(given);
+    const turned = isEmbedding || settings?.turned === true;
+    const root = given === undefined && settings?.root === true;
+    // The stored transposes of a layer [inputs, outputs] change their roles.
+    const pair = turned && !isEmbedding ? { down: up, up: down } : { down, up };
+    result.push({ module: own, ...pair, middle: parts.get('middle'), turned, alpha, root });
+  }
+  if (result.length === 0) fail('it has no matrices');
+  return { name, strength, layers: result };
+}

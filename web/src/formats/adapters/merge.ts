@@ -1,0 +1,212 @@
+/** Merges adapters into the tensors of a model, which are then read together. */
+import type { CastType } from '../../codecs/cast.js';
+import { type Form, tileElements } from '../../codecs/codec.js';
+import { elementsOf } from '../../codecs/elements.js';
+import {
+  isLowRankType,
+  type LowRankForm,
+  type LowRankPair,
+  type LowRankType,
+  lowRankRoles,
+} from '../../codecs/low-rank.js';
+import { ScalepointError } from '../../core/errors.js';
+import { type Note, noteOf } from '../../core/note.js';
+import { quoted, quotedNames } from '../../files/bytes.js';
+import type { LogicalTensor, SourceTensor } from '../format.js';
+import { codedLayoutOf } from '../safetensors/layouts/registry.js';
+import type { Adapter, AdapterLayer } from './adapter.js';
+import { LayerNames } from './names.js';
+
+/** Layers without a weight that a message lists. */
+const mostListed = 10;
+
+/**
+ * Most bytes of a weight's matrices as floats, of all adapters together, that a tile reads besides its own elements. They bound the memory of
+ * workers. A rank of 512 in rows of 16384 takes 32 MiB.
+ */
+const mostMatrixBytes = 2 ** 25;
+
+/** Types of the floats that plain weights become where a target does not say. Those of 8 bits are exact in float16. */
+const floatsOf: Readonly<Record<string, CastType>> = {
+  F32: 'F32',
+  F16: 'F16',
+  BF16: 'BF16',
+  F64: 'F32',
+  F8_E4M3: 'F16',
+  F8_E5M2: 'F16',
+};
+
+const shapeText = ({ dtype, shape }: Pick<SourceTensor, 'dtype' | 'shape'>) => `${dtype} [${shape.join(', ')}]`;
+
+/** A layer of an adapter, with the adapter. */
+interface Addition {
+  readonly adapter: Adapter;
+  readonly layer: AdapterLayer;
+}
+
+/** The form of a weight before adapters are added; undefined unless it has values. */
+function baseOf({
+  form,
+  parts: [first],
+}: LogicalTensor): { readonly form: Form; readonly floats: CastType } | undefined {
+  const layout = codedLayoutOf(form);
+  if (layout !== undefined) return { form, floats: layout.floats(form) };
+  const { dtype } = (first as LogicalTensor['parts'][number]).tensor;
+  const floats = Object.hasOwn(floatsOf, dtype) ? floatsOf[dtype] : undefined;
+  return floats && { form: { codec: 'cast', to: dtype } as Form, floats };
+}
+
+/** The matrices of a layer for a weight. @throws ScalepointError `BAD_FILE` */
+function pairOf({ adapter, layer }: Addition, weight: LogicalTensor, rows: number, columns: number): LowRankPair {
+  const { down, up, middle, turned, alpha, root, module } = layer;
+  const fail = (message: string, tensor: SourceTensor): never => {
+    throw new ScalepointError('BAD_FILE', `adapter ${quoted(adapter.name)}: ${message}`, {
+      tensor: tensor.name,
+      byteOffset: tensor.byteOffset,
+    });
+  };
+  for (const tensor of middle === undefined ? [up, down] : [up, down, middle]) {
+    if (!isLowRankType(tensor.dtype))
+      fail(`the tensor ${quoted(tensor.name)} is ${tensor.dtype}, which is no float type that can be read`, tensor);
+  }
+  // Bring the matrices of convolutions to two dimensions.
+  const [upFirst = 0, ...upRest] = up.shape;
+  const [downFirst = 0, ...downRest] = down.shape;
+  const [upSecond, downSecond] = [elementsOf(upRest), elementsOf(downRest)];
+  const types = { up: up.dtype as LowRankType, down: down.dtype as LowRankType };
+  const scale = { strength: adapter.strength, alpha, root };
+  const misfit = (): never => {
+    const shapes = [up, down, ...(middle === undefined ? [] : [middle])].map(shapeText).join(', ');
+    return fail(
+      `the matrices of the layer ${quoted(module)} (${shapes}) do not fit the weight ${quoted(weight.name)} [${weight.shape.join(', ')}]`,
+      up,
+    );
+  };
+  if (turned) {
+    const rank = upFirst;
+    const fits = upSecond === rows && downFirst === columns && downSecond === rank;
+    if (!fits || rank === 0 || middle !== undefined) misfit();
+    return { rank, ...types, turned, ...scale };
+  }
+  const rank = upSecond;
+  if (upFirst !== rows || rank === 0) misfit();
+  if (middle === undefined) {
+    if (downFirst !== rank || downSecond !== columns) misfit();
+    return { rank, ...types, turned, ...scale };
+  }
+  const [a, inner = 0, ...kernels] = middle.shape;
+  const kernel = elementsOf(kernels);
+  const fits = a === rank && inner === rank && downFirst === inner && downSecond * kernel === columns;
+  if (!fits || kernel === 0 || kernels.join() !== weight.shape.slice(2).join()) misfit();
+  return { rank, ...types, turned, middle: { type: middle.dtype as LowRankType, inner, kernel }, ...scale };
+}
+
+/** Equal forms as one object, so that tensors of one shape share their tiles. */
+class Forms {
+  readonly #known = new Map<string, LowRankForm>();
+
+  shared(form: LowRankForm): LowRankForm {
+    const key = JSON.stringify(form);
+    const known = this.#known.get(key) ?? form;
+    this.#known.set(key, known);
+    return known;
+  }
+}
+
+function merged(weight: LogicalTensor, additions: readonly Addition[], forms: Forms): LogicalTensor {
+  const [{ adapter }] = additions as [Addition];
+  const [rows = 0, ...rest] = weight.shape;
+  const columns = elementsOf(rest);
+  const base = baseOf(weight);
+  if (base === undefined || weight.shape.length < 2 || rows * columns === 0) {
+    const message = `adapter ${quoted(adapter.name)}: the weight ${quoted(weight.name)} is ${weight.type} [${weight.shape.join(', ')}], which no product can be added to`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
+  }
+  const pairs = additions.map((addition) => pairOf(addition, weight, rows, columns));
+  // Of its rows, a tile has the matrix of some; of its columns, all.
+  const tileRows = Math.min(rows, Math.ceil(tileElements / columns));
+  const floats = pairs.reduce(
+    (sum, { rank, middle }) => sum + rank * (tileRows + columns * (middle === undefined ? 1 : 2)),
+    0,
+  );
+  if (4 * floats > mostMatrixBytes) {
+    const message = `adapter ${quoted(adapter.name)}: the matrices of the weight ${quoted(weight.name)} take ${4 * floats} bytes, of ${mostMatrixBytes} allowed`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
+  }
+  const form = forms.shared({ codec: 'low-rank', base: base.form, rows, columns, floats: base.floats, pairs });
+  const parts = additions.flatMap(({ layer }, i) => {
+    const roles = lowRankRoles(i);
+    return [
+      { role: roles.up, tensor: layer.up },
+      { role: roles.down, tensor: layer.down },
+      ...(layer.middle === undefined ? [] : [{ role: roles.middle, tensor: layer.middle }]),
+    ];
+  });
+  return { ...weight, form, parts: [...weight.parts, ...parts] };
+}
+
+/** The weight of each layer. @throws ScalepointError `BAD_FILE` if a layer has none, several, or that of another layer */
+function weightsOf({ name, layers }: Adapter, names: LayerNames): Map<string, AdapterLayer> {
+  const found = new Map<string, AdapterLayer>();
+  const lost: AdapterLayer[] = [];
+  const fail = (message: string, { up }: AdapterLayer): never => {
+    throw new ScalepointError('BAD_FILE', `adapter ${quoted(name)}: ${message}`, {
+      tensor: up.name,
+      byteOffset: up.byteOffset,
+    });
+  };
+  for (const layer of layers) {
+    const [weight, ...others] = names.find(layer.module);
+    if (weight === undefined) {
+      lost.push(layer);
+      continue;
+    }
+    if (others.length > 0)
+      fail(`the layer ${quoted(layer.module)} may be any of ${quotedNames([weight, ...others])}`, layer);
+    const before = found.get(weight);
+    if (before !== undefined)
+      fail(`the layers ${quoted(before.module)} and ${quoted(layer.module)} both change ${quoted(weight)}`, layer);
+    found.set(weight, layer);
+  }
+  const [first] = lost;
+  if (first !== undefined) {
+    const list = quotedNames(
+      lost.map(({ module }) => module),
+      mostListed,
+    );
+    fail(`${lost.length} of its ${layers.length} layers match no weight of the model: ${list}`, first);
+  }
+  return found;
+}
+
+/**
+ * Adds adapters to the weights that they name, in their order.
+ * @throws ScalepointError `BAD_FILE` if a layer of an adapter matches no weight, or has another shape; `UNSUPPORTED_DTYPE`
+ */
+export function mergeAdapters(tensors: readonly LogicalTensor[], adapters: readonly Adapter[]): LogicalTensor[] {
+  const names = new LayerNames(tensors.map(({ name }) => name));
+  const additions = new Map<string, Addition[]>();
+  for (const adapter of adapters) {
+    for (const [weight, layer] of weightsOf(adapter, names)) {
+      const list = additions.get(weight) ?? [];
+      list.push({ adapter, layer });
+      additions.set(weight, list);
+    }
+  }
+  const forms = new Forms();
+  return tensors.map((tensor) => {
+    const own = additions.get(tensor.name);
+    return own === undefined ? tensor : merged(tensor, own, forms);
+  });
+}
+
+/** The note about adapters in a result. */
+export function adapterNote(adapters: readonly Adapter[]): Note {
+  const texts = adapters.map(
+    ({ name, strength, layers }) =>
+      `${quoted(name)} (${layers.length} ${layers.length === 1 ? 'weight' : 'weights'}, strength ${strength})`,
+  );
+  const data = { adapters: adapters.map(({ name, strength, layers }) => ({ name, strength, weights: layers.length })) };
+  const text = `the weights are those with ${texts.join(' and ')} added; errors in the report are those against these`;
+  return noteOf('adaptersMerged', data, text);
+}

@@ -1,0 +1,151 @@
+/**
+ * Names of the tensors in adapters (LoRA), as several tools spell them, and the weights that they stand for.
+ * Reference: github.com/huggingface/peft at 000b5847, src/peft/utils/save_and_load.py; huggingface/diffusers at ed6847a1,
+ * src/diffusers/loaders/lora_conversion_utils.py; Comfy-Org/ComfyUI at 6f98b150, comfy/weight_adapter/lora.py.
+ */
+
+/** A matrix of an adapter, or the number that scales their product. `embeddingA` and `embeddingB` are the transposes of down and up. */
+export type AdapterPart = 'down' | 'up' | 'middle' | 'alpha' | 'embeddingA' | 'embeddingB';
+
+/** The meaning of a tensor's name. */
+export interface AdapterName {
+  /** Name of the layer as the file spells it. */
+  readonly module: string;
+  readonly part: AdapterPart;
+  /** True for the names of PEFT, whose alpha is in adapter_config.json. */
+  readonly isPeft: boolean;
+}
+
+/** Ends of names. PEFT leaves the name of the adapter out, other tools write `default`. */
+const ends: readonly (readonly [end: RegExp, part: AdapterPart, isPeft: boolean])[] = [
+  [/\.lora_A(\.default)?(\.weight)?$/, 'down', true],
+  [/\.lora_B(\.default)?(\.weight)?$/, 'up', true],
+  [/\.lora_embedding_A(\.default)?$/, 'embeddingA', true],
+  [/\.lora_embedding_B(\.default)?$/, 'embeddingB', true],
+  [/\.lora_down\.weight$/, 'down', false],
+  [/\.lora_up\.weight$/, 'up', false],
+  [/\.lora_mid\.weight$/, 'middle', false],
+  [/[._]lora\.down\.weight$/, 'down', false],
+  [/[._]lora\.up\.weight$/, 'up', false],
+  [/\.lora_linear_layer\.down\.weight$/, 'down', false],
+  [/\.lora_linear_layer\.up\.weight$/, 'up', false],
+  [/\.alpha$/, 'alpha', false],
+];
+
+/** The meaning of a tensor's name; undefined for other tensors. */
+export function adapterNameOf(name: string): AdapterName | undefined {
+  for (const [end, part, isPeft] of ends) {
+    const found = end.exec(name);
+    if (found !== null && found.index > 0) return { module: name.slice(0, found.index), part, isPeft };
+  }
+  return undefined;
+}
+
+/** Kinds of adapters that are not merged, by the names of their tensors. */
+const strangers: readonly (readonly [name: RegExp, kind: string])[] = [
+  [/\.(dora_scale|lora_magnitude_vector)\b/, 'DoRA'],
+  [/\.hada_[wt]\d/, 'LoHa'],
+  [/\.lokr_[wt]\d/, 'LoKr'],
+  [/\.(oft|boft)_|\.oft_blocks$/, 'OFT'],
+  [/\.(vera_lambda|ia3_l|fourierft_spectrum|randlora_lambda)/, 'another method of PEFT'],
+  [/\.[ab][12]\.weight$/, 'GLoRA'],
+  [/\.(diff|diff_b|set_weight|w_norm|b_norm)$/, 'differences of whole weights'],
+  [/\.reshape_weight$/, 'LoRA that changes the shapes of weights'],
+  [/\.lora_(B|up)(\.default)?\.bias$/, 'LoRA with biases'],
+];
+
+/** The kind of an adapter that a tensor's name shows, if it is one that is not merged. */
+export function strangeAdapter(name: string): string | undefined {
+  return strangers.find(([pattern]) => pattern.test(name))?.[1];
+}
+
+/** The model of a pipeline that a prefix names, and marks of it in the names of checkpoints that hold several models. */
+interface Component {
+  readonly prefix: RegExp;
+  readonly marks: readonly string[];
+}
+
+const components: readonly Component[] = [
+  { prefix: /^lora_te1_|^text_encoder\./, marks: ['clip_l', 'embedders.0', 'cond_stage_model', 'text_encoder.'] },
+  { prefix: /^lora_te2_|^text_encoder_2\./, marks: ['clip_g', 'embedders.1', 'text_encoder_2.'] },
+  { prefix: /^lora_te3_|^text_encoder_3\./, marks: ['t5xxl', 'text_encoder_3.'] },
+  { prefix: /^lora_te_/, marks: ['clip_l', 'cond_stage_model', 'text_encoder.'] },
+  { prefix: /^(lora_unet_|lora_transformer_|lycoris_)/, marks: ['diffusion_model'] },
+  { prefix: /^(unet|transformer|diffusion_model|model\.diffusion_model|prior)\./, marks: ['diffusion_model'] },
+];
+
+/** Prefixes that wrappers of a model add to the names of its layers, or leave out. */
+const wrappers = ['base_model.model.', 'model.', 'transformer.', 'language_model.'];
+
+/** Layers whose processors, in old files of diffusers, have the names of the layers behind `processor`. */
+function withoutProcessor(module: string): string {
+  if (!module.includes('.processor.')) return module;
+  return module.replace('.processor.', '.').replace(/\.to_out$/, '.to_out.0');
+}
+
+/** Names for lookups: tools of kohya write underscores for dots. */
+const underscored = (name: string) => name.replaceAll('.', '_');
+
+/** The weights of a model by the names of their layers. */
+export class LayerNames {
+  readonly #exact = new Map<string, string>();
+  /** Weights by each end of their layer's name that begins behind a dot, in underscores. */
+  readonly #ends = new Map<string, string[]>();
+
+  /** @param names of all weights */
+  constructor(names: readonly string[]) {
+    for (const name of names) {
+      const layer = name.endsWith('.weight') ? name.slice(0, -'.weight'.length) : name;
+      // A layer may be a parameter of its own; then its `.weight` goes first.
+      if (layer === name && this.#exact.has(layer)) continue;
+      this.#exact.set(layer, name);
+      const key = underscored(layer);
+      for (let at = 0; at >= 0; at = nextDot(layer, at)) {
+        const end = key.slice(at);
+        const known = this.#ends.get(end);
+        if (known === undefined) this.#ends.set(end, [name]);
+        else if (!known.includes(name)) known.push(name);
+      }
+    }
+  }
+
+  /** The weights that a layer of an adapter may stand for: one if the name is clear. */
+  find(module: string): readonly string[] {
+    const component = components.find(({ prefix }) => prefix.test(module));
+    const bare = component === undefined ? module : module.replace(component.prefix, '');
+    const names = [module, bare].map(withoutProcessor);
+    for (const name of names) {
+      const exact = this.#exact.get(name) ?? this.#withoutWrapper(name);
+      if (exact !== undefined) return [exact];
+    }
+    const own = withoutProcessor(bare);
+    const hasDots = own.includes('.');
+    const layer = (name: string) => (name.endsWith('.weight') ? name.slice(0, -'.weight'.length) : name);
+    const found = (this.#ends.get(underscored(own)) ?? []).filter(
+      // Dots say where a name begins.
+      (name) => !hasDots || layer(name) === own || layer(name).endsWith(`.${own}`),
+    );
+    if (found.length < 2) return found;
+    const whole = found.filter((name) => underscored(layer(name)) === underscored(own));
+    if (whole.length === 1) return whole;
+    const marked = found.filter((name) => component?.marks.some((mark) => name.includes(mark)));
+    return marked.length > 0 ? marked : found;
+  }
+
+  #withoutWrapper(module: string): string | undefined {
+    let rest = module;
+    for (const wrapper of wrappers) {
+      if (!rest.startsWith(wrapper)) continue;
+      rest = rest.slice(wrapper.length);
+      const found = this.#exact.get(rest);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+}
+
+/** The position behind the next dot; -1 behind the last one. */
+function nextDot(name: string, from: number): number {
+  const dot = name.indexOf('.', from);
+  return dot < 0 ? -1 : dot + 1;
+}
