@@ -5,6 +5,12 @@ import type { ModelFile } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
 import { bytesIn } from './sizes.js';
 
+/** A file of statistics of the model's inputs, and what it is for: importance of columns, or moments for GPTQ. */
+export interface ChosenStatistics {
+  readonly file: File;
+  readonly method: 'importance' | 'gptq';
+}
+
 /** The visitor's choices for a model. Options are stored as flags of the command line, which mean the same in every format. */
 export interface ModelChoice {
   /** `auto` if the types follow from a size. */
@@ -17,6 +23,8 @@ export interface ModelChoice {
   readonly rules: readonly string[];
   /** The size that the result may have, as on the command line: `60kB`. Without one the types follow from `to`. */
   readonly size?: string;
+  /** Statistics by which codes are chosen. Links do not carry them. */
+  readonly statistics?: ChosenStatistics;
 }
 
 /** The types that fit into a size. They replace the target, and the rules of the choice come before them. */
@@ -92,6 +100,25 @@ function keptPattern({ kept }: ModelChoice): string | undefined {
   return kept.size === 0 ? undefined : `^(${[...kept].map(escaped).join('|')})$`;
 }
 
+/** The statistics as options; none for a target that does not take them. */
+function statisticsOptions(format: ModelFormat, { to, statistics }: ModelChoice): Record<string, unknown> {
+  if (statistics === undefined || !takesStatistics(format, to)) return {};
+  const { file, method } = statistics;
+  return method === 'gptq' ? { method, data: file } : { importance: file };
+}
+
+/** True if the codes of a target may depend on statistics. */
+export function takesStatistics(format: ModelFormat, to: string): boolean {
+  return optionNames(format, to).includes('importance');
+}
+
+/** Key of statistics, for what is remembered about a choice. */
+export function statisticsKey({ statistics }: ModelChoice): readonly (string | number)[] {
+  if (statistics === undefined) return [];
+  const { file, method } = statistics;
+  return [method, file.name, file.size, file.lastModified];
+}
+
 /** The values of options, by name. */
 function valuesOf(format: ModelFormat, { to, words }: ModelChoice): Record<string, unknown> {
   const { entries } = infoOf(format).options;
@@ -117,6 +144,7 @@ export function optionsOf(format: ModelFormat, choice: ModelChoice, fit?: Fit): 
   const base = {
     to: fit?.to ?? choice.to,
     ...valuesOf(format, choice),
+    ...statisticsOptions(format, choice),
     ...(choice.size === undefined || fit !== undefined ? {} : { targetSize: choice.size }),
   } as PlanOptions;
   return rules.length === 0 ? base : { ...base, rules };
@@ -128,6 +156,13 @@ export function outputName(name: string, format: ModelFormat, { to, size }: Mode
 }
 
 const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
+
+/** The statistics as flags of the command line. */
+function statisticsWords({ statistics }: ModelChoice): readonly string[] {
+  if (statistics === undefined) return [];
+  const name = quoted(statistics.file.name);
+  return statistics.method === 'gptq' ? ['--method gptq', `--data ${name}`] : [`--imatrix ${name}`];
+}
 
 /** The choices as a command line, in parts that belong together: a flag with its value. */
 export function commandParts(name: string, choice: ModelChoice): readonly string[] {
@@ -142,6 +177,7 @@ export function commandParts(name: string, choice: ModelChoice): readonly string
     ...(choice.to === 'auto' ? [] : [`--to ${choice.to}`]),
     ...(choice.size === undefined ? [] : [`--target-size ${quoted(choice.size)}`]),
     ...words,
+    ...statisticsWords(choice),
     ...rules.map((rule) => `--rule ${quoted(rule)}`),
   ];
 }
@@ -152,6 +188,7 @@ export const commandOf = (name: string, _format: ModelFormat, choice: ModelChoic
 
 /** A value as JavaScript. */
 function literal(value: unknown): string {
+  if (value instanceof File) return JSON.stringify(value.name);
   if (Array.isArray(value)) return `[${value.map(literal).join(', ')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   return `{ ${Object.entries(value)

@@ -61,6 +61,8 @@ const controls: readonly Control[] = [
   flag('activations', 'Activations in 8 bits, too, when the model runs (W8A8)', { activations: 'int8-dynamic' }),
   flag('packed', 'Codes one a byte, not packed', { plain: true }),
   flag('pure', 'Every weight in one type, without the usual mixture', { pure: true }),
+  flag('search', 'Search for better scales in the same types and bytes (slower)', { search: 'best' }),
+  flag('keepSplit', 'As many files as the model has', { 'keep-split': true }),
   flag('requantize', 'Also quantize what is quantized already', { requantize: true }),
   flag('missingBytes', 'Also with a vocabulary that lacks bytes, which can crash llama.cpp', {
     'missing-bytes': 'keep',

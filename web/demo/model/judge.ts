@@ -3,7 +3,7 @@ import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/mode
 import type { OutputsKind } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { recall, remember } from '../shared/remember.js';
-import { formatFor, infoOf, type ModelChoice, withTarget } from './choice.js';
+import { formatFor, infoOf, type ModelChoice, statisticsKey, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
 import { errorOf } from './failure.js';
 import {
@@ -56,14 +56,28 @@ const initial: JudgeState = {
 const fileKey = (file: File | undefined) => file && [file.name, file.size, file.lastModified];
 
 /** Key of a choice with some data. */
-function keyOf({ to, words, rules, size, kept }: ModelChoice, { kind, text, tokens, inputs }: OutputsData): string {
-  return JSON.stringify([to, words, rules, size, [...kept].sort(), kind, fileKey(text), tokens, fileKey(inputs)]);
+function keyOf(choice: ModelChoice, { kind, text, tokens, inputs }: OutputsData): string {
+  const { to, words, rules, size, kept } = choice;
+  const statistics = statisticsKey(choice);
+  return JSON.stringify([
+    to,
+    words,
+    rules,
+    size,
+    [...kept].sort(),
+    statistics,
+    kind,
+    fileKey(text),
+    tokens,
+    fileKey(inputs),
+  ]);
 }
 
 /** The settings of a choice beside its type: `group-size 32, with rules`. */
-function settingsOf({ words, rules, kept }: ModelChoice): string {
+function settingsOf({ words, rules, kept, statistics }: ModelChoice): string {
   const flags = Object.entries(words).map(([name, value]) => (value === true ? name : `${name} ${value}`));
-  return [...flags, ...(rules.length + kept.size > 0 ? ['with rules'] : [])].join(', ');
+  const data = statistics === undefined ? [] : [statistics.method === 'gptq' ? 'GPTQ' : 'importance'];
+  return [...flags, ...data, ...(rules.length + kept.size > 0 ? ['with rules'] : [])].join(', ');
 }
 
 /** Compares outputs of one model, a type after the other. */

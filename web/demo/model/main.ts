@@ -181,6 +181,10 @@ function start(): void {
         store.get,
       );
     }, store.get),
+    later(async () => {
+      const { startStatistics } = await import('./statistics-panel.js');
+      return startStatistics((choice) => session.choose(choice), store.get);
+    }, store.get),
     startWorst(tensorEvents),
     startTable(store, tensorEvents),
     later(async () => {

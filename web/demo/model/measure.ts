@@ -10,7 +10,7 @@ import {
 } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
-import { escaped, formatFor, type ModelChoice, optionsOf, withTarget } from './choice.js';
+import { escaped, formatFor, type ModelChoice, optionsOf, statisticsKey, withTarget } from './choice.js';
 import { inPageWords, isAboutCodes } from './explain.js';
 import type { Sizer } from './sizer.js';
 import type { Errors, MeasuredError, Offer } from './state.js';
@@ -24,8 +24,11 @@ const timedNumbers = 2 ** 22;
 const measuringWorkers = 1;
 
 /** Key of choices with the same errors. Keeping a tensor leaves the errors of others, unless these share a size with it. */
-const keyOf = ({ to, words, rules, size, kept }: ModelChoice) =>
-  JSON.stringify([to, words, rules, ...(size === undefined ? [] : [size, [...kept].sort()])]);
+const keyOf = (choice: ModelChoice) => {
+  const { to, words, rules, size, kept } = choice;
+  const statistics = statisticsKey(choice);
+  return JSON.stringify([to, words, rules, statistics, ...(size === undefined ? [] : [size, [...kept].sort()])]);
+};
 
 interface KnownErrors {
   readonly errors: Errors;

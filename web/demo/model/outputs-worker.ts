@@ -3,6 +3,7 @@
 import { compareModels, evaluateModel, type PlanOptions, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { filesBeside } from '../../src/tooling.js';
 import { failureOf } from './failure.js';
+import { idsOf } from './ids.js';
 import { chunkTokens, type JudgedType, type OutputsAnswer, type OutputsQuestion } from './outputs.js';
 import { savingWorkers } from './workers.js';
 
@@ -37,27 +38,6 @@ async function resultOf({ files, options, floats }: OutputsQuestion): Promise<{ 
     content = await restored.blob();
   }
   return { result: [new File([content], name), ...files.filter(isBeside)], bytes };
-}
-
-/** Ids of a text's tokens. */
-async function idsOf({ files, tokenizer, text, tokens }: OutputsQuestion): Promise<Uint32Array<ArrayBuffer>> {
-  const { Tokenizer } = await import('@huggingface/tokenizers');
-  const json = async (name: string): Promise<object> => {
-    const file = [...tokenizer, ...files].find((one) => one.name === name);
-    return file === undefined ? {} : (JSON.parse(await file.text()) as object);
-  };
-  let encode: (text: string) => readonly number[];
-  try {
-    const made = new Tokenizer(await json('tokenizer.json'), await json('tokenizer_config.json'));
-    encode = (words) => made.encode(words, { add_special_tokens: false }).ids;
-  } catch (error) {
-    throw new Error(`tokenizer.json cannot be read: ${error instanceof Error ? error.message : String(error)}`);
-  }
-  const words =
-    text === undefined ? await (await fetch(new URL('./story.txt', import.meta.url))).text() : await text.text();
-  const ids = Uint32Array.from(encode(words));
-  if (ids.length < 8) throw new Error(`the text has ${ids.length} of the 8 tokens that are needed at least`);
-  return ids.subarray(0, tokens).slice();
 }
 
 /** The site's own onnxruntime-web: with WebGPU, which takes a larger file, only where there is a GPU to use. */

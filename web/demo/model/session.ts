@@ -350,7 +350,7 @@ export class ModelSession {
 const sizeKey = ({ name, files }: ModelFile) => `${name} ${files.reduce((sum, { size }) => sum + size, 0)} `;
 
 /** The part of a choice that applies to any model. Rules, kept tensors and sizes belong to one model. */
-function forAny({ size: _, ...choice }: ModelChoice): ModelChoice {
+function forAny({ size: _, statistics: __, ...choice }: ModelChoice): ModelChoice {
   return { ...choice, kept: new Set(), rules: [] };
 }
 

@@ -2,7 +2,7 @@
 import { type PlanOptions, presetTarget } from 'scalepoint/model';
 import { presets } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
-import { type Fit, formatFor, type ModelChoice, optionsOf, withSize, withTarget } from './choice.js';
+import { type Fit, formatFor, type ModelChoice, optionsOf, statisticsKey, withSize, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
 import { errorOf } from './failure.js';
 import { presetTitles } from './offers-panel.js';
@@ -194,4 +194,4 @@ export class Sizer {
 }
 
 /** Key of choices with the same table. Keeping a tensor does not change it. */
-const keyOf = ({ to, words, rules }: ModelChoice) => JSON.stringify([to, words, rules]);
+const keyOf = (choice: ModelChoice) => JSON.stringify([choice.to, choice.words, choice.rules, statisticsKey(choice)]);
