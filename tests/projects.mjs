@@ -46,7 +46,11 @@ const library = [
   ...['shared/digits.mjs', 'public/samples/digits.safetensors'].map((name) => `web/demo/${name}`),
 ];
 
-/** @type {Project[]} */
+/**
+ * The projects of some tests. They run in this order: those with long files first, and at the end many short files, which keep all processors
+ * busy.
+ * @type {Project[]}
+ */
 const apart = [
   { name: 'cpp', include: ['tests/cpp/*.test.ts'], reads: ['CMakeLists.txt', 'cpp', 'tests/cpp', 'tests/golden'] },
   {
