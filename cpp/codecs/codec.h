@@ -64,6 +64,7 @@ struct Tile {
   uint32_t wanted = 1;                 ///< the parts to make, a bit for each: 1 << Role
   bool measure = false;                ///< true: adds up the errors of the data
   float add = 0;                       ///< addend of each element that is read
+  bool negative_exp = false;           ///< true: -exp(x) in place of each element x, before the addend
   Bytes source;                        ///< at an address that suits the elements
   const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
   /// Weights of the squared errors of each column, or of each row if the rows are the inputs of a product: finite and not negative. Null:

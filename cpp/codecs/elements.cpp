@@ -1,6 +1,7 @@
 #include "codecs/elements.h"
 
 #include <cassert>
+#include <cmath>
 #include <cstring>
 
 #include "arrays/min_max.h"
@@ -38,7 +39,8 @@ Status check(const Tile& tile) noexcept {
 }
 
 Floats::Floats(const Tile& tile, uint64_t most, Arena& arena) : tile_(tile), most_(std::min(most, tile.size())) {
-  if (static_cast<ElementType>(tile.type) != ElementType::kF32 || tile.add != 0) room_ = arena.take<float>(most_);
+  const bool changes = tile.add != 0 || tile.negative_exp;
+  if (static_cast<ElementType>(tile.type) != ElementType::kF32 || changes) room_ = arena.take<float>(most_);
 }
 
 const float* Floats::read(uint64_t first, size_t n) {
@@ -68,6 +70,10 @@ const float* Floats::read(uint64_t first, size_t n) {
     default:
       // Ignore the status, because the type and the sizes were checked.
       static_cast<void>(dequantize_blocks({from, n / elements * bytes}, static_cast<BlockType>(tile_.type), {room_, n}));
+  }
+  if (tile_.negative_exp) {
+    // Rounded once: float64 has bits to spare.
+    for (size_t i = 0; i < n; i++) room_[i] = -static_cast<float>(std::exp(static_cast<double>(room_[i])));
   }
   if (tile_.add != 0) {
     for (size_t i = 0; i < n; i++) room_[i] += tile_.add;

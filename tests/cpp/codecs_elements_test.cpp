@@ -1,4 +1,6 @@
 // Elements of files as floats, and the arena that all codecs work on.
+#include <cmath>
+
 #include "arrays/minifloat_loops.h"
 #include "codecs/copy.h"
 #include "codecs_helpers.h"
@@ -139,6 +141,24 @@ TEST(Decode, adds_in_float32) {
       // Reading twice gives the same.
       EXPECT_TRUE(n == 0 || reinterpret_cast<const std::byte*>(y) != tile.source.data);
       EXPECT_TRUE(same(expected, {y, y + n}));
+    }
+  }
+}
+
+TEST(Decode, takes_negative_exponentials_before_it_adds) {
+  Random random(6);
+  for (const ElementType type : kElementTypes) {
+    std::vector<double> x(100);
+    for (double& value : x) value = random.uniform(-1, 1);
+    const std::vector<uint8_t> source = reference::store_elements(x, type);
+    for (const float add : {0.0f, 1.0f}) {
+      std::vector<float> expected = floats_of(source, type);
+      // Rounded once, from more digits than the float64 of the core has.
+      for (float& value : expected) value = static_cast<float>(-std::exp(static_cast<long double>(value))) + add;
+      Tile tile = tile_of(source, 1, x.size(), type);
+      tile.negative_exp = true;
+      tile.add = add;
+      EXPECT_TRUE(same(expected, decoded(tile)));
     }
   }
 }

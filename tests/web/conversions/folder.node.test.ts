@@ -222,6 +222,42 @@ const divided: readonly (readonly [what: string, Files, HandTable])[] = [
     },
   ],
   [
+    'Qwen3.5, whose heads of values change places',
+    filesOf('Qwen3_5ForCausalLM', {
+      head_dim: 16,
+      partial_rotary_factor: 0.25,
+      linear_key_head_dim: 16,
+      linear_value_head_dim: 16,
+      linear_num_key_heads: 2,
+      linear_num_value_heads: 4,
+      full_attention_interval: 4,
+      rope_scaling: { mrope_section: [1, 1] },
+    }),
+    {
+      prefix: 'model.layers.',
+      outside: `
+        model.embed_tokens.weight  x  264x64
+        model.norm.weight          x  64
+        lm_head.weight             x  264x64
+        mtp.norm.weight            x  64`,
+      layer: `
+        input_layernorm.weight           x  64
+        post_attention_layernorm.weight  x  64
+        mlp.gate_proj.weight             x  96x64
+        mlp.up_proj.weight               x  96x64
+        mlp.down_proj.weight             x  64x96
+        linear_attn.in_proj_qkv.weight   x  128x64
+        linear_attn.in_proj_z.weight     x  64x64
+        linear_attn.in_proj_b.weight     x  4x64
+        linear_attn.in_proj_a.weight     x  4x64
+        linear_attn.conv1d.weight        x  128x1x4
+        linear_attn.A_log                x  4
+        linear_attn.dt_bias              x  4
+        linear_attn.norm.weight          x  16
+        linear_attn.out_proj.weight      x  64x64`,
+    },
+  ],
+  [
     'gpt-oss, whose experts are transposed and have gates and ups in turn',
     filesOf('GptOssForCausalLM', { head_dim: 16, num_local_experts: 5, num_experts_per_tok: 2 }),
     {

@@ -59,6 +59,7 @@ export function elements(recipe: Recipe, weights: Weights): Float32Array {
   }
   const row = recipe.shape.length === 1 ? 1 : (recipe.shape.at(-1) as number);
   if (recipe.permuteHeads !== undefined) all = permuted(all, row, recipe.permuteHeads);
+  if (recipe.negativeExp === true) all = all.map((value) => -Math.exp(value));
   return recipe.add === undefined ? all : all.map((value) => value + (recipe.add as number));
 }
 

@@ -11,6 +11,7 @@ interface TableLine {
   readonly shape: readonly number[];
   /**
    * `+1` adds 1, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `rows=0+64` takes rows, `as=3x32x64` is the result's shape.
+   * `-exp` takes -exp(x), and `columns=16:0,2,1,3` puts columns in blocks of 16 into another order.
    * `np=3x64x64[:,:,0::2]T` is NumPy's way to take elements: a shape, slices, and perhaps the transpose of the last two dimensions.
    */
   readonly changes: ReadonlyMap<string, string>;
@@ -97,6 +98,17 @@ function sliced(text: string, values: Float32Array): Float32Array {
   return Float32Array.from(all, (indices) => values[at(indices)] as number);
 }
 
+/** Columns of a matrix, whose blocks are in another order. */
+function inBlocks(text: string, values: Float32Array, width: number): Float32Array {
+  const [size = 1, order = []] = text
+    .split(':')
+    .map((part, i) => (i === 0 ? Number(part) : part.split(',').map(Number))) as [number, number[]];
+  return values.map((_, at) => {
+    const [row, column] = [Math.floor(at / width), at % width];
+    return values[row * width + (order[Math.floor(column / size)] as number) * size + (column % size)] as number;
+  });
+}
+
 /** Compares the tensors of a conversion with a table, except for those that are computed. */
 export function expectTensors({ tensors }: Conversion, table: HandTable, layers: number): void {
   const expected = wholeLines(table, layers).map((line) => {
@@ -110,8 +122,9 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
     const heads = changes.get('heads');
     const isFloat =
       whole.length === 1 ||
-      /_norm\.weight$|\.bias$/.test(to) ||
-      /(^|\.)(position_embd|token_types|ffn_gate_inp|ffn_gate_inp_shexp|shortconv\.conv)\.weight$/.test(to);
+      !to.endsWith('.weight') ||
+      /_norm\.weight$/.test(to) ||
+      /(^|\.)(position_embd|token_types|ffn_gate_inp|ffn_gate_inp_shexp|shortconv\.conv|ssm_conv1d)\.weight$/.test(to);
     return {
       name: to,
       shape: whole,
@@ -119,6 +132,7 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
       ...(windows === undefined ? {} : { windows }),
       ...(heads === undefined ? {} : { permuteHeads: Number(heads) }),
       ...(changes.has('+1') ? { add: 1 } : {}),
+      ...(changes.has('-exp') ? { negativeExp: true } : {}),
       ...(isFloat ? { float32: true } : {}),
     };
   });
@@ -130,9 +144,11 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
   const weights = weightsOfTable(table, layers);
   const byTarget = new Map(got.map((recipe) => [recipe.name, recipe]));
   for (const { from, to, changes } of wholeLines(table, layers)) {
-    const [recipe, slices] = [byTarget.get(to) as Recipe, changes.get('np')];
-    expect(recipe.view !== undefined, to).toBe(slices !== undefined);
-    if (slices === undefined) continue;
-    expect(elements(recipe, weights), to).toEqual(sliced(slices, (weights.get(from) as Weight).values));
+    const [recipe, slices, columns] = [byTarget.get(to) as Recipe, changes.get('np'), changes.get('columns')];
+    expect(recipe.view !== undefined, to).toBe((slices ?? columns) !== undefined);
+    if ((slices ?? columns) === undefined) continue;
+    const { values, shape } = weights.get(from) as Weight;
+    if (slices !== undefined) expect(elements(recipe, weights), to).toEqual(sliced(slices, values));
+    if (columns !== undefined) expect(elements(recipe, weights), to).toEqual(inBlocks(columns, values, shape.at(-1)!));
   }
 }

@@ -97,8 +97,23 @@ function bitsOf(roles: readonly string[]): number {
   return bits;
 }
 
+/** A change of elements that are read. */
+export interface ElementChange {
+  /** A number that is added in float32 to each. @defaultValue 0 */
+  readonly add?: number | undefined;
+  /** True: -exp(x) in place of each x, before the addend. @defaultValue false */
+  readonly negativeExp?: boolean | undefined;
+}
+
 /** Calls f with the address of a tile whose ranges are at an address. */
-function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) => T, add = 0, importance = 0): T {
+function withTile<T>(
+  core: Core,
+  tile: Tile,
+  ranges: number,
+  f: (tile: number) => T,
+  { add = 0, negativeExp = false }: ElementChange = {},
+  importance = 0,
+): T {
   const { rows, columns, type, source, roles, measures } = tile;
   const reads = readsElements(tile);
   const record = {
@@ -108,6 +123,7 @@ function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) =
     wanted: bitsOf(roles),
     measure: measures,
     add,
+    negativeExp,
     source: { data: source, size: reads ? bytesOfElements(type, rows * columns) : 0 },
     ranges,
     importance,
@@ -132,7 +148,7 @@ export function encodeTile(core: Core, tile: Tile, arena: Arena, call: TileCall,
   const ranges = placeRanges(core, tile, arena);
   const weights = importance === undefined ? 0 : placeFloats(core, importance, arena);
   const encode = (at: number) => inArena(core, arena, EncodedRecord, (...addresses) => call(at, ...addresses));
-  const { problem, sums, ...bytes } = withTile(core, tile, ranges, encode, 0, weights);
+  const { problem, sums, ...bytes } = withTile(core, tile, ranges, encode, {}, weights);
   const parts: Record<Role, Bytes> = {};
   for (const role of tile.roles) {
     const { data, size } = bytes[role as keyof typeof bytes];
@@ -184,7 +200,7 @@ function elements(type: string, rows: number, columns: number, source: number): 
   return { rows, columns, type, source, roles: [], measures: false, ranges: undefined };
 }
 
-/** Converts elements to floats, in place if they are float32 without an addend. Returns their address. */
+/** Converts elements to floats, in place if they are float32 without a change. Returns their address. */
 export function floats(
   core: Core,
   arena: Arena,
@@ -192,11 +208,11 @@ export function floats(
   rows: number,
   columns: number,
   source: number,
-  add?: number,
+  change?: ElementChange,
 ): number {
   const decode = (tile: number) =>
     decodeTile(core, arena, (...addresses) => core.models.decodeElements(tile, ...addresses));
-  return withTile(core, elements(type, rows, columns, source), 0, decode, add);
+  return withTile(core, elements(type, rows, columns, source), 0, decode, change);
 }
 
 /** The range of elements, or the problem of one of them. */

@@ -1,6 +1,6 @@
 /** Casts floats to another type. The arithmetic is in cpp/codecs/cast.cpp. */
 import { CastRecord, ElementTypeId } from '../core/door.js';
-import { encodeTile, floats } from './calls.js';
+import { type ElementChange, encodeTile, floats } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import { bytesOfElements, cutLike, cutWeighted, elementRuns, elementsOf } from './elements.js';
@@ -9,11 +9,9 @@ import { bytesOfElements, cutLike, cutWeighted, elementRuns, elementsOf } from '
 export type CastType = 'F32' | 'F16' | 'BF16';
 
 /** F64 and the 8-bit types can be read, but not written. */
-export interface CastForm extends Form {
+export interface CastForm extends Form, ElementChange {
   readonly codec: 'cast';
   readonly to: CastType | 'F64' | 'F8_E4M3' | 'F8_E5M2';
-  /** A number that is added in float32 to each element that is read. @defaultValue 0 */
-  readonly add?: number;
   /** True: values beyond the type become its largest value. @defaultValue false: they are errors */
   readonly saturate?: boolean;
   /** The weights of the squared errors, as in GgmlForm. Elements do not depend on them. */
@@ -39,8 +37,8 @@ export const cast: Codec<CastForm> = {
       ? cutLike(source, elementsOf(shape), roles)
       : cutWeighted(shape, form.importance, form, roles, source),
 
-  // With `add`, elements cannot be used as they are stored.
-  elementType: ({ to, add = 0 }) => (add === 0 ? to : undefined),
+  // Elements that change cannot be used as they are stored.
+  elementType: ({ to, add = 0, negativeExp = false }) => (add === 0 && !negativeExp ? to : undefined),
 
   checks: (_shape, { to }) => floatsFinite(to, 'element'),
 
@@ -52,7 +50,7 @@ export const cast: Codec<CastForm> = {
     );
   },
 
-  decode(core, { rows, columns, parts }, { to, add }, arena) {
-    return floats(core, arena, to, rows, columns, parts.data as number, add);
+  decode(core, { rows, columns, parts }, form, arena) {
+    return floats(core, arena, form.to, rows, columns, parts.data as number, form);
   },
 };

@@ -37,15 +37,16 @@ export function plainType({ name, dtype, byteOffset }: Pick<SourceTensor, 'name'
 }
 
 /** A tensor of a result that is read from stored tensors. */
-export interface Gathering extends Pick<Recipe, 'name' | 'shape' | 'permuteHeads' | 'view' | 'add'> {
+export interface Gathering extends Pick<Recipe, 'name' | 'shape' | 'permuteHeads' | 'view' | 'add' | 'negativeExp'> {
   /** Sources, all of one type and shape. */
   readonly stored: readonly SourceTensor[];
 }
 
 /** Describes how such a tensor is read. */
-export function gathered({ name, shape, permuteHeads, view, add, stored }: Gathering): LogicalTensor {
+export function gathered({ name, shape, permuteHeads, view, add, negativeExp, stored }: Gathering): LogicalTensor {
   const [{ dtype, shape: from }] = stored as [SourceTensor];
-  const form = { codec: 'cast', to: dtype, ...(add === undefined ? {} : { add }) } as CastForm;
+  const changes = { ...(add === undefined ? {} : { add }), ...(negativeExp === true ? { negativeExp } : {}) };
+  const form = { codec: 'cast', to: dtype, ...changes } as CastForm;
   const parts = stored.map((tensor) => ({ role: 'data', tensor }));
   const tensor: LogicalTensor = { name, shape, type: dtype, form, parts, isRenamed: true };
   if (view !== undefined) return { ...tensor, gathered: { view, width: shape.at(-1) ?? 1 } };
@@ -198,7 +199,7 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
     const gathered = { width: shape.at(-1) ?? 1, codedRows };
     return { name, shape, type, form: first.tensor.form, parts, isRenamed: true, gathered };
   }
-  if (add !== undefined) fail(first.tensor.name, 'a number is added to its elements, which are codes');
+  if (add !== undefined || recipe.negativeExp === true) fail(first.tensor.name, 'its elements change, which are codes');
   return gatheredCodes(recipe, weights);
 }
 

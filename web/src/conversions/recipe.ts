@@ -30,6 +30,8 @@ export interface Recipe {
   readonly windows?: readonly RowWindow[];
   /** Number added to each element, in float32. */
   readonly add?: number;
+  /** True: -exp(x) in place of each element x, as with logarithms of decays. @defaultValue false */
+  readonly negativeExp?: boolean;
   /** True if it is stored as F32 for every target. @defaultValue false */
   readonly float32?: boolean;
 }

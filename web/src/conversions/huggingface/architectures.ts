@@ -10,6 +10,7 @@ import { denseReaders } from './dense.js';
 import { encoderReaders } from './encoders.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { expertReaders } from './experts.js';
+import { linearReaders } from './linear.js';
 import {
   areStacked,
   biased,
@@ -23,6 +24,7 @@ import {
   type Read,
   tiedIn,
 } from './reading.js';
+import { recurrentReaders } from './recurrent.js';
 import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
 import * as tables from './tables.js';
 import { withoutModel } from './tables-dense.js';
@@ -283,6 +285,8 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   ...denseReaders,
   ...expertReaders,
   ...viewedReaders,
+  ...linearReaders,
+  ...recurrentReaders,
 };
 
 /** The names that config.json may have under `architectures`. */

@@ -32,7 +32,7 @@ export interface ConvertOptions {
 
 /** Names of the token embedding, with the prefixes that folders have. */
 const embeddingName =
-  /^((model|ernie)\.)?(language_model\.)?(model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$/;
+  /^((model|ernie)\.)?(language_model\.)?(model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$|^(model\.)?backbone\.embeddings\.weight$/;
 const bertEmbeddingName =
   /^((bert|roberta|distilbert)\.)?embeddings\.word_embeddings\.weight$|^(model\.)?embeddings\.tok_embeddings\.weight$|^(shared|encoder\.embed_tokens)\.weight$/;
 const headName = /^(language_model\.)?lm_head\.weight$/;

@@ -108,6 +108,49 @@ const cohere: Json = {
   tie_word_embeddings: true,
 };
 
+/** Linear attention of Qwen3-Next and later ones. */
+const linear: Json = {
+  linear_conv_kernel_dim: 4,
+  linear_key_head_dim: 128,
+  linear_value_head_dim: 128,
+  linear_num_key_heads: 16,
+  linear_num_value_heads: 32,
+  head_dim: 256,
+  partial_rotary_factor: 0.25,
+  full_attention_interval: 4,
+};
+
+const qwen3next: Json = {
+  ...decoder,
+  ...linear,
+  hidden_size: 2048,
+  intermediate_size: 5632,
+  num_attention_heads: 16,
+  num_key_value_heads: 2,
+  max_position_embeddings: 32768,
+  moe_intermediate_size: 512,
+  shared_expert_intermediate_size: 512,
+  num_experts: 512,
+  num_experts_per_tok: 10,
+};
+
+const qwen35: Json = {
+  ...decoder,
+  ...linear,
+  hidden_size: 4096,
+  intermediate_size: 12288,
+  num_attention_heads: 16,
+  num_key_value_heads: 4,
+  max_position_embeddings: 32768,
+};
+
+const qwen35moe: Json = {
+  ...qwen3next,
+  num_hidden_layers: 40,
+  num_experts: 256,
+  num_experts_per_tok: 8,
+};
+
 /** Latent attention of DeepSeek. */
 const latent: Json = {
   kv_lora_rank: 512,
@@ -347,6 +390,17 @@ const byArchitecture: Readonly<Record<string, Json>> = {
     max_position_embeddings: 524288,
     attention_bias: true,
   },
+  GraniteMoeHybridForCausalLM: {
+    ...decoder,
+    hidden_size: 4096,
+    intermediate_size: 11008,
+    max_position_embeddings: 2048,
+  },
+  Qwen3NextForCausalLM: { ...qwen3next, num_hidden_layers: 48 },
+  Qwen3_5ForCausalLM: qwen35,
+  Qwen3_5ForConditionalGeneration: qwen35,
+  Qwen3_5MoeForCausalLM: qwen35moe,
+  Qwen3_5MoeForConditionalGeneration: qwen35moe,
   GPT2LMHeadModel: { n_embd: 768, n_layer: 12, n_head: 12, n_positions: 1024, layer_norm_epsilon: 1e-5 },
   Llama4ForCausalLM: llama4,
   Llama4ForConditionalGeneration: llama4,

@@ -16,6 +16,23 @@ export interface Hyper {
   layerKeyHeads?: readonly number[];
   /** Tokens that a short convolution sees. */
   convolved?: number;
+  /** Linear attention: tokens that its convolution sees, elements of a key, heads of keys and of values, elements of all values. */
+  stateConvolved?: number;
+  stateSize?: number;
+  stateGroups?: number;
+  stateHeads?: number;
+  stateInner?: number;
+  /** True if the steps of states, and what goes in and out of them, have norms. */
+  normsSteps?: boolean;
+  /** True if attention has a rotary embedding. */
+  rotates?: boolean;
+  /** True for each layer with linear attention. */
+  recurrentLayers?: readonly boolean[];
+  /** Each n-th layer has full attention. */
+  fullStep?: number;
+  /** Elements of a head that turn by each coordinate of a position. */
+  ropeSections?: readonly number[];
+  lateRopeSections?: readonly number[];
   ropeType?: string;
   ropeFactor?: number;
   ropeContext?: number;
@@ -119,6 +136,7 @@ const rope: readonly HyperKey[] = [
   ['rope.scaling.yarn_attn_factor', 'f32', 'yarnAttentionFactor'],
   ['rope.scaling.yarn_beta_fast', 'f32', 'yarnBetaFast'],
   ['rope.scaling.yarn_beta_slow', 'f32', 'yarnBetaSlow'],
+  ['rope.dimension_sections', 'i32[]', 'ropeSections'],
   ['rope.freq_base', 'f32', 'theta'],
   ['rope.freq_base_swa', 'f32', 'localTheta'],
 ];
@@ -204,6 +222,42 @@ const gemmaKeys: readonly HyperKey[] = [
   ...headLengths,
 ];
 
+/** Keys of Granite's experts and states. */
+const graniteStates: readonly HyperKey[] = [
+  sharedFeedForward,
+  ['ssm.conv_kernel', 'u32', 'stateConvolved'],
+  ['ssm.state_size', 'u32', 'stateSize'],
+  ['ssm.group_count', 'u32', 'stateGroups'],
+  ['ssm.inner_size', 'u32', 'stateInner'],
+  ['ssm.time_step_rank', 'u32', 'stateHeads'],
+  ['rope.scaling.finetuned', 'bool', 'rotates'],
+];
+
+const mambaKeys: readonly HyperKey[] = [
+  ['context_length', 'u32', 'context'],
+  ['embedding_length', 'u32', 'hidden'],
+  ['feed_forward_length', 'u32', 'feedForward'],
+  ['attention.head_count', 'u32', 'heads'],
+  ['block_count', 'u32', 'layers'],
+  ['ssm.conv_kernel', 'u32', 'stateConvolved'],
+  ['ssm.inner_size', 'u32', 'stateInner'],
+  ['ssm.state_size', 'u32', 'stateSize'],
+  ['ssm.time_step_rank', 'u32', 'stateHeads'],
+];
+
+/** Keys of linear attention. */
+const linear: readonly HyperKey[] = [
+  ['ssm.conv_kernel', 'u32', 'stateConvolved'],
+  ['ssm.state_size', 'u32', 'stateSize'],
+  ['ssm.group_count', 'u32', 'stateGroups'],
+  ['ssm.time_step_rank', 'u32', 'stateHeads'],
+  ['ssm.inner_size', 'u32', 'stateInner'],
+  ['attention.recurrent_layers', 'bool[]', 'recurrentLayers'],
+  ['full_attention_interval', 'u32', 'fullStep'],
+  ropeDimensions,
+  ['rope.dimension_sections', 'i32[]', 'lateRopeSections'],
+];
+
 /** Keys by architecture. Some have an order of their own. */
 const entries = {
   llama: llamaKeys,
@@ -225,9 +279,23 @@ const entries = {
     ['rope.scaling.yarn_log_multiplier', 'f32', 'yarnLogMultiplier'],
     ['attention.temperature_scale', 'f32', 'temperatureScale'],
   ],
-  granite: graniteKeys,
-  granitemoe: [...graniteKeys, sharedFeedForward],
+  granite: [...graniteKeys, ...graniteStates],
+  granitemoe: [...graniteKeys, ...graniteStates],
+  granitehybrid: [...graniteKeys, ...graniteStates],
+  mamba: [
+    ...mambaKeys,
+    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+    ['ssm.dt_b_c_rms', 'bool', 'normsSteps'],
+  ],
+  mamba2: [
+    ...mambaKeys,
+    ['ssm.group_count', 'u32', 'stateGroups'],
+    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+  ],
   qwen2moe: [...common, expertFeedForward, sharedFeedForward],
+  qwen3next: [...common, expertFeedForward, sharedFeedForward, ...linear],
+  qwen35: [...common, ...linear],
+  qwen35moe: [...common, expertFeedForward, sharedFeedForward, ...linear],
   olmoe: common,
   glm4moe: [
     ...common,

@@ -36,6 +36,10 @@ const digit = 'digit';
 const known: readonly { readonly name: string; readonly steps: readonly string[] }[] = [
   { name: 'llama-bpe', steps: [words('{1,3}'), byteLevel] },
   { name: 'qwen2', steps: [words(''), byteLevel] },
+  {
+    name: 'qwen35',
+    steps: [String.raw`${contractions}|${lead}[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|${rest}`, byteLevel],
+  },
   { name: 'gpt-2', steps: [wordBytes] },
   { name: 'smollm', steps: [digit, wordBytes] },
   { name: 'tekken', steps: [cased('', ''), byteLevel] },
@@ -63,6 +67,9 @@ const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   granite: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
   granitemoe: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
   olmoe: { 'gpt-2': 'olmo' },
+  mamba: { 'gpt-2': 'olmo' },
+  mamba2: { 'gpt-2': 'olmo' },
+  granitehybrid: { smollm: 'refact', starcoder: 'refact', 'smaug-bpe': 'dbrx' },
   olmo2: { 'smaug-bpe': 'dbrx' },
   starcoder2: { smollm: 'starcoder' },
   lfm2: { 'llama-bpe': 'lfm2' },

@@ -59,6 +59,7 @@ export const none = {
   threeHidden: 0,
   convolved: 0,
   tokenTypes: 0,
+  twoQueries: 0,
 };
 
 /** Sizes of experts. */

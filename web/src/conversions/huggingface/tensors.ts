@@ -23,6 +23,7 @@ export interface Sizes {
   readonly head: number;
   /** All heads together, and all key heads. */
   readonly queries: number;
+  readonly twoQueries: number;
   readonly keys: number;
   /** Queries, keys and values in one matrix. */
   readonly together: number;
@@ -76,7 +77,7 @@ export interface Row {
   /** Shape of the weight in the folder, row-major. A bias has the first dimension. */
   readonly shape: readonly Size[];
   /** Set if the name in the folder is whole, without `.weight`: ending of the name in GGUF. */
-  readonly whole?: '.weight' | '.bias';
+  readonly whole?: '.weight' | '.bias' | '';
   /** Set if its rows are divided between tensors. All windows of a share have the same number of rows. */
   readonly shares?: readonly Share[];
   /** The size that `#` counts up to. @defaultValue 'experts' */
@@ -95,6 +96,8 @@ export interface Row {
   readonly permute?: 'heads' | 'keyHeads';
   /** True if the model multiplies by 1 + weight and llama.cpp by the weight, so that 1 is added. */
   readonly plusOne?: true;
+  /** True if it holds logarithms of decays, of which llama.cpp wants -exp(x). */
+  readonly negativeExp?: true;
 }
 
 /** The tensors of an architecture. */
@@ -173,7 +176,12 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
 }
 
 /** Endings of matrices that are stored as F32 in every file. */
-const floatEnds = ['.ffn_gate_inp.weight', '.ffn_gate_inp_shexp.weight', '.shortconv.conv.weight'];
+const floatEnds = [
+  '.ffn_gate_inp.weight',
+  '.ffn_gate_inp_shexp.weight',
+  '.shortconv.conv.weight',
+  '.ssm_conv1d.weight',
+];
 
 /** True if a tensor is stored as F32 in every file. */
 function alwaysFloat32(name: string, shape: readonly number[]): boolean {
@@ -197,6 +205,7 @@ function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes
     ...(row.view === undefined || isBias === true ? {} : { view: row.view(sizes) }),
     ...(row.permute === undefined ? {} : { permuteHeads: sizes[row.permute] }),
     ...(row.plusOne === true && isBias !== true ? { add: 1 } : {}),
+    ...(row.negativeExp === true ? { negativeExp: true } : {}),
     ...(alwaysFloat32(to, whole) ? { float32: true } : {}),
   };
 }
@@ -204,7 +213,7 @@ function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes
 /** Recipes of the tensors that share the rows of one. */
 function sharedOut({ to, row, isBias }: ExpectedTensor, sizes: Sizes, source: string): Recipe[] {
   const ending = isBias === true ? '.bias' : (row.whole ?? '.weight');
-  const prefix = to.slice(0, -(row.to + ending).length);
+  const prefix = to.slice(0, to.length - (row.to + ending).length);
   return (row.shares ?? []).map((share) => {
     const [all, windows] = [share.shape.map((size) => sizeOf(size, sizes)), share.windows?.(sizes)];
     const shape = isBias === true ? [all.slice(0, -1).reduce((a, b) => a * b, 1)] : all;
@@ -215,6 +224,7 @@ function sharedOut({ to, row, isBias }: ExpectedTensor, sizes: Sizes, source: st
       sources: windows === undefined ? [source] : windows.map(() => source),
       ...(windows === undefined ? {} : { windows }),
       ...(share.view === undefined ? {} : { view: share.view(sizes) }),
+      ...(row.negativeExp === true ? { negativeExp: true } : {}),
       ...(alwaysFloat32(name, shape) ? { float32: true } : {}),
     };
   });

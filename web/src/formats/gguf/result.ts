@@ -72,8 +72,8 @@ function searchNote(results: readonly ResultTensor[], search: BlockSearch | unde
 
 /** True if a tensor can be copied: its elements are contiguous and have that type. */
 function isAsStored({ form, gathered, parts }: LogicalTensor, type: string): boolean {
-  const adds = (form as Partial<CastForm>).add ?? 0;
-  return gathered === undefined && adds === 0 && parts.length === 1 && parts[0]?.tensor.dtype === type;
+  const { add = 0, negativeExp = false } = form as Partial<CastForm>;
+  return gathered === undefined && add === 0 && !negativeExp && parts.length === 1 && parts[0]?.tensor.dtype === type;
 }
 
 /** Options of a result's layout. */

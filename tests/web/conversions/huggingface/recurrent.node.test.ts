@@ -1,0 +1,374 @@
+// Mamba, Mamba 2 and Granite 4: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in
+// llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
+import { describe, expect, it } from 'vitest';
+import {
+  convertedDecoder,
+  type DecoderCase,
+  expectKeysAndTensors,
+  expectLogits,
+  type FolderJson,
+} from '../../support/decoder-cases.js';
+import { common, type Keys, norms, outside, permuted, prefix } from '../../support/decoder-tables.js';
+import {
+  add,
+  type Decoder,
+  joined,
+  multiply,
+  type Reader,
+  silu,
+  slices,
+  softmax,
+  type Vector,
+} from '../../support/forward.js';
+import { needNative } from '../../support/native.js';
+import { weightsOfTable } from '../../support/tensor-table.js';
+
+const softplus = (v: number) => Math.log1p(Math.exp(v));
+const dot = (a: Vector, b: Vector) => a.reduce((sum, v, i) => sum + v * b[i]!, 0);
+
+/** A convolution over 4 tokens with a bias, then SiLU. */
+function convolved(read: Reader, name: string, x: readonly Vector[]): Vector[] {
+  const { values } = read.get(`${name}.weight`);
+  const bias = read.get(`${name}.bias`).values;
+  return x.map((_, t) =>
+    silu(
+      x[t]!.map((_v, c) => {
+        let sum = bias[c]!;
+        for (let k = 0; k < 4; k++) sum += values[c * 4 + k]! * (x[t - 3 + k]?.[c] ?? 0);
+        return sum;
+      }),
+    ),
+  );
+}
+
+/** Mamba: 128 channels with states of 16 elements each, and steps made of 4 numbers. */
+const mamba: NonNullable<Decoder['attend']> = (read, p, _layer, x) => {
+  const own = `${p}mixer.`;
+  const both = x.map((one) => slices(read.linear(`${own}in_proj`, one), 128));
+  const inputs = convolved(
+    read,
+    `${own}conv1d`,
+    both.map(([hidden]) => hidden!),
+  );
+  const logs = read.get(`${own}A_log`).values;
+  const skips = read.get(`${own}D`).values;
+  const states = Array.from({ length: 128 }, () => new Float64Array(16));
+  return inputs.map((input, t) => {
+    const parts = read.linear(`${own}x_proj`, input);
+    const steps = read.linear(`${own}dt_proj`, parts.slice(0, 4)).map(softplus);
+    const [b, c] = [parts.slice(4, 20), parts.slice(20)];
+    const output = input.map((v, channel) => {
+      const state = states[channel]!;
+      const step = steps[channel]!;
+      for (let i = 0; i < 16; i++)
+        state[i] = state[i]! * Math.exp(-Math.exp(logs[channel * 16 + i]!) * step) + step * b[i]! * v;
+      return dot(state, c) + skips[channel]! * v;
+    });
+    return read.linear(`${own}out_proj`, multiply(output, silu(both[t]![1]!)));
+  });
+};
+
+/** Mamba 2: 128 channels in heads, two groups, states of 16 elements. */
+const mamba2 =
+  (name: string, heads: number): NonNullable<Decoder['attend']> =>
+  (read, p, _layer, x) => {
+    const own = p + name;
+    const size = 128 / heads;
+    const all = x.map((one) => read.linear(`${own}in_proj`, one));
+    const inputs = convolved(
+      read,
+      `${own}conv1d`,
+      all.map((one) => one.slice(128, 320)),
+    );
+    const [logs, skips, steps] = ['A_log', 'D', 'dt_bias'].map((part) => read.get(own + part).values) as [
+      Float32Array,
+      Float32Array,
+      Float32Array,
+    ];
+    const weight = read.get(`${own}norm.weight`).values;
+    const states = Array.from({ length: 128 }, () => new Float64Array(16));
+    return inputs.map((input, t) => {
+      const groups = (from: number) => slices(input.slice(from, from + 32), 16);
+      const [b, c] = [groups(128), groups(160)];
+      const output = input.slice(0, 128).map((v, channel) => {
+        const h = Math.floor(channel / size);
+        const g = Math.floor((2 * h) / heads);
+        const step = softplus(all[t]![320 + h]! + steps[h]!);
+        const decay = Math.exp(-Math.exp(logs[h]!) * step);
+        const state = states[channel]!;
+        for (let i = 0; i < 16; i++) state[i] = state[i]! * decay + step * b[g]![i]! * v;
+        return dot(state, c[g]!) + skips[h]! * v;
+      });
+      const gated = multiply(output, silu(all[t]!.slice(0, 128)));
+      const normed = slices(gated, 64).map((part) => part.map((v) => v / Math.sqrt(dot(part, part) / 64 + 1e-5)));
+      return read.linear(
+        `${own}out_proj`,
+        joined(normed).map((v, i) => v * weight[i]!),
+      );
+    });
+  };
+
+/** Attention without positions; scores have a factor. */
+function attention(read: Reader, own: string, x: readonly Vector[], factor: number): Vector[] {
+  const [q, k, v] = ['q', 'k', 'v'].map((name) =>
+    x.map((one) => slices(read.linear(`${own}${name}_proj`, one), 16)),
+  ) as [Vector[][], Vector[][], Vector[][]];
+  return q.map((heads, t) => {
+    const mixed = heads.map((query, h) => {
+      const of = Math.floor(h / 2);
+      const shares = softmax(k.map((keys, s) => (s > t ? -Infinity : dot(query, keys[of]!) * factor)));
+      return v.map((values, s) => values[of]!.map((one) => one * shares[s]!)).reduce(add);
+    });
+    return read.linear(`${own}o_proj`, joined(mixed));
+  });
+}
+
+/** Mamba 2 in the first and third layer of Granite. */
+const hybrid: NonNullable<Decoder['attend']> = (read, p, layer, x) =>
+  layer === 1 ? attention(read, `${p}self_attn.`, x, 0.125) : mamba2('mamba.', 4)(read, p, layer, x);
+
+const start: Keys = [
+  ['context_length', 2 ** 20],
+  ['embedding_length', 64],
+  ['feed_forward_length', 0],
+  ['attention.head_count', 0],
+  ['block_count', 3],
+  ['ssm.conv_kernel', 4],
+  ['ssm.inner_size', 128],
+  ['ssm.state_size', 16],
+];
+const ends = `
+  backbone.embeddings.weight  token_embd.weight   264x64
+  backbone.norm_f.weight      output_norm.weight  64`;
+const pure: Partial<Decoder> = {
+  prefix: 'backbone.layers.',
+  embedding: 'backbone.embeddings.weight',
+  norms: { attention: 'norm', feedForward: undefined, final: 'backbone.norm_f' },
+  // The layers have no second part.
+  grow: (_read, _p, x) => x.map(() => 0),
+};
+const space = (own: string, heads: number) => `
+  ${own}.A_log            ssm_a              ${heads}  as=${heads}x1  -exp
+  ${own}.D                ssm_d              ${heads}  as=${heads}x1
+  ${own}.dt_bias          ssm_dt.bias        ${heads}
+  ${own}.conv1d.weight    ssm_conv1d.weight  192x1x4  as=192x4
+  ${own}.conv1d.bias      ssm_conv1d.bias    192
+  ${own}.in_proj.weight   ssm_in.weight      ${320 + heads}x64
+  ${own}.norm.weight      ssm_norm.weight    128  as=2x64
+  ${own}.out_proj.weight  ssm_out.weight     64x128`;
+
+const graniteConfig: FolderJson = {
+  layer_types: ['mamba', 'attention', 'mamba'],
+  position_embedding_type: 'nope',
+  mamba_expand: 2,
+  mamba_d_state: 16,
+  mamba_d_conv: 4,
+  mamba_n_heads: 4,
+  mamba_n_groups: 2,
+  attention_multiplier: 0.125,
+  embedding_multiplier: 12,
+  residual_multiplier: 0.22,
+  logits_scaling: 8,
+  tie_word_embeddings: false,
+};
+const graniteKeys = (
+  context: number,
+  experts: Keys,
+  heads: readonly number[],
+  shared: number,
+  rotates: boolean,
+): Keys => [
+  ...common([['attention.layer_norm_rms_epsilon', 1e-5], ...experts]).map(
+    ([name, value]) =>
+      [name, name === 'context_length' ? context : name.endsWith('head_count_kv') ? heads : value] as const,
+  ),
+  ['vocab_size', 264],
+  ['rope.dimension_count', 16],
+  ['attention.scale', 0.125],
+  ['embedding_scale', 12],
+  ['residual_scale', 0.22],
+  ['logit_scale', 8],
+  ['expert_shared_feed_forward_length', shared],
+  ['ssm.conv_kernel', 4],
+  ['ssm.state_size', 16],
+  ['ssm.group_count', 2],
+  ['ssm.inner_size', 128],
+  ['ssm.time_step_rank', 4],
+  ['rope.scaling.finetuned', rotates],
+];
+const halves = (half: number) => [0, 1, 2, 3, 4].map((e) => `${(2 * e + half) * 96}+96`).join(',');
+const mixture = `
+  block_sparse_moe.router.layer.weight   ffn_gate_inp.weight    5x64
+  block_sparse_moe.input_linear.weight   ffn_gate_exps.weight   5x192x64  rows=${halves(0)}  as=5x96x64
+  block_sparse_moe.input_linear.weight   ffn_up_exps.weight     5x192x64  rows=${halves(1)}  as=5x96x64
+  block_sparse_moe.output_linear.weight  ffn_down_exps.weight   5x64x96
+  shared_mlp.input_linear.weight         ffn_gate_shexp.weight  160x64  rows=0+80   as=80x64
+  shared_mlp.input_linear.weight         ffn_up_shexp.weight    160x64  rows=80+80  as=80x64
+  shared_mlp.output_linear.weight        ffn_down_shexp.weight  64x80`;
+const dense = `
+  shared_mlp.input_linear.weight   ffn_gate.weight  192x64  rows=0+96   as=96x64
+  shared_mlp.input_linear.weight   ffn_up.weight    192x64  rows=96+96  as=96x64
+  shared_mlp.output_linear.weight  ffn_down.weight  64x96`;
+const scaled: Partial<Decoder> = {
+  headName: 'lm_head.weight',
+  embeddingFactor: 12,
+  residualFactor: 0.22,
+  logitFactor: 1 / 8,
+  fusedName: 'shared_mlp.input_linear',
+  fusedDown: 'shared_mlp.output_linear',
+};
+const some = [
+  { layers: [0, 2], lines: space('mamba', 4) },
+  { layers: [1], lines: permuted },
+];
+
+const cases: readonly DecoderCase[] = [
+  {
+    name: 'Mamba',
+    hugging: 'MambaForCausalLM',
+    architecture: 'mamba',
+    config: { intermediate_size: 128, state_size: 16, conv_kernel: 4, time_step_rank: 4, layer_norm_epsilon: 1e-5 },
+    keys: [...start, ['ssm.time_step_rank', 4], ['attention.layer_norm_rms_epsilon', 1e-5], ['ssm.dt_b_c_rms', false]],
+    table: {
+      prefix: 'backbone.layers.',
+      outside: ends,
+      layer: `
+        norm.weight            attn_norm.weight   64
+        mixer.A_log            ssm_a              128x16  -exp
+        mixer.D                ssm_d              128
+        mixer.conv1d.weight    ssm_conv1d.weight  128x1x4  as=128x4
+        mixer.conv1d.bias      ssm_conv1d.bias    128
+        mixer.in_proj.weight   ssm_in.weight      256x64
+        mixer.x_proj.weight    ssm_x.weight       36x128
+        mixer.dt_proj.weight   ssm_dt.weight      128x4
+        mixer.dt_proj.bias     ssm_dt.bias        128
+        mixer.out_proj.weight  ssm_out.weight     64x128`,
+    },
+    model: { ...pure, attend: mamba },
+  },
+  {
+    name: 'Mamba 2',
+    hugging: 'Mamba2ForCausalLM',
+    architecture: 'mamba2',
+    config: {
+      state_size: 16,
+      conv_kernel: 4,
+      head_dim: 32,
+      num_heads: 4,
+      n_groups: 2,
+      pad_vocab_size_multiple: 8,
+      layer_norm_epsilon: 1e-5,
+    },
+    keys: [...start, ['ssm.time_step_rank', 4], ['ssm.group_count', 2], ['attention.layer_norm_rms_epsilon', 1e-5]],
+    table: {
+      prefix: 'backbone.layers.',
+      outside: ends,
+      layer: `
+        norm.weight  attn_norm.weight  64
+        ${space('mixer', 4)}`,
+    },
+    model: { ...pure, attend: mamba2('mixer.', 4) },
+  },
+  {
+    name: 'Granite with Mamba 2 and experts',
+    hugging: 'GraniteMoeHybridForCausalLM',
+    architecture: 'granitehybrid',
+    config: { ...graniteConfig, num_local_experts: 5, num_experts_per_tok: 2, shared_intermediate_size: 80 },
+    keys: graniteKeys(
+      2 ** 20,
+      [
+        ['expert_count', 5],
+        ['expert_used_count', 2],
+      ],
+      [0, 2, 0],
+      80,
+      false,
+    ),
+    table: { prefix, outside, layer: norms + mixture, some },
+    model: {
+      ...scaled,
+      attend: hybrid,
+      usedExperts: 2,
+      experts: { router: 'block_sparse_moe.router.layer', expert: () => ['', '', ''] },
+      stacked: ['block_sparse_moe.input_linear.weight', 'block_sparse_moe.output_linear.weight'],
+      sharedFused: ['shared_mlp.input_linear', 'shared_mlp.output_linear'],
+    },
+  },
+  {
+    name: 'Granite with Mamba 2',
+    hugging: 'GraniteMoeHybridForCausalLM',
+    architecture: 'granitehybrid',
+    config: { ...graniteConfig, num_local_experts: 0, num_experts_per_tok: 0, shared_intermediate_size: 96 },
+    keys: graniteKeys(
+      2 ** 20,
+      [
+        ['expert_count', 0],
+        ['expert_used_count', 0],
+      ],
+      [0, 2, 0],
+      96,
+      false,
+    ),
+    table: { prefix, outside, layer: norms + dense, some },
+    model: { ...scaled, attend: hybrid },
+  },
+  {
+    name: 'Granite 4 with attention alone',
+    hugging: 'GraniteMoeHybridForCausalLM',
+    architecture: 'granite',
+    config: {
+      ...graniteConfig,
+      layer_types: ['attention', 'attention', 'attention'],
+      position_embedding_type: 'rope',
+      num_local_experts: 0,
+      num_experts_per_tok: 0,
+      shared_intermediate_size: 96,
+    },
+    keys: graniteKeys(
+      128,
+      [
+        ['expert_count', 0],
+        ['expert_used_count', 0],
+      ],
+      [2, 2, 2],
+      96,
+      true,
+    ),
+    table: { prefix, outside, layer: norms + permuted + dense },
+    model: { ...scaled, scale: 64 },
+  },
+];
+
+describe('keys and tensors are those of the converter', () => {
+  it.each(cases)('$name', expectKeysAndTensors);
+});
+
+describe('logits are those of the definition', () => {
+  needNative();
+
+  it.each(cases)('$name', expectLogits);
+});
+
+describe('what llama.cpp computes otherwise is refused', () => {
+  const refusals: readonly (readonly [name: string, more: FolderJson, words: RegExp, code: string])[] = [
+    ['Mamba', { intermediate_size: 96 }, /the channels have 96 elements/, 'UNKNOWN_FORMAT'],
+    ['Mamba', { pad_vocab_size_multiple: 16 }, /vocab_size 264 is not a multiple of 16/, 'UNKNOWN_FORMAT'],
+    ['Mamba', { use_bias: true }, /use_bias is true/, 'UNKNOWN_FORMAT'],
+    ['Mamba 2', { head_dim: 48 }, /128 channels are not a multiple of head_dim 48/, 'BAD_FILE'],
+    ['Mamba 2', { n_groups: 3 }, /not divided evenly/, 'BAD_FILE'],
+    [
+      'Granite with Mamba 2',
+      { position_embedding_type: 'rope' },
+      /position_embedding_type is "rope"/,
+      'UNKNOWN_FORMAT',
+    ],
+    ['Granite with Mamba 2', { shared_intermediate_size: 80 }, /shared_intermediate_size is 80/, 'UNKNOWN_FORMAT'],
+    ['Granite with Mamba 2', { layer_types: ['mamba', 'other', 'mamba'] }, /layer_types\[1\]/, 'UNKNOWN_FORMAT'],
+  ];
+
+  it.each(refusals)('%s with %j', async (name, more, words, code) => {
+    const one = cases.find((found) => found.name === name)!;
+    const changed = convertedDecoder({ ...one, config: { ...one.config, ...more } }, weightsOfTable(one.table, 3));
+    await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });
+  });
+});
