@@ -73,7 +73,8 @@ const apart = [
     include: ['tests/web/demo/**/*.test.ts'],
     reads: [
       ...['web', 'dist', 'build/demo', 'vite.config.ts', ...settings],
-      ...['tests/web/demo', 'tests/web/support', 'tests/web/cli/support.ts', 'tests/web/formats/onnx/encoder.ts'],
+      ...['tests/web/demo', 'tests/web/support', 'tests/web/cli/support.ts'],
+      ...['encoder', 'ort', 'transformer', 'transformers'].map((name) => `tests/web/formats/onnx/${name}.ts`),
     ],
   },
   {

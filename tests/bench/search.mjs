@@ -1,12 +1,15 @@
 // Vector search: recall of codes with and without a second score over several kinds of data, and times beside reading the codes.
 //
-//   node tests/bench/search.mjs [--recall] [--speed] [--dimensions 384,1536] [--count 20000]
+//   node tests/bench/search.mjs [--recall] [--speed] [--dimensions 384,1536] [--count 20000] [--kinds clustered]
 //
 // Recall is the mean share of the exact best 10 among the 10 that a search finds, by cosine, for 50 queries that were not indexed.
 
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { makeLimits } from '../../dist/bench.js';
 import { load } from '../../dist/index.js';
+import { readFloats } from '../../dist/model.js';
+import { drawDigits, testSeed } from '../../web/demo/shared/digits.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -14,6 +17,7 @@ const { values } = parseArgs({
     speed: { type: 'boolean', default: false },
     dimensions: { type: 'string', default: '384,1536' },
     count: { type: 'string', default: '20000' },
+    kinds: { type: 'string', default: '' },
   },
 });
 const both = !values.recall && !values.speed;
@@ -32,6 +36,9 @@ function uniform() {
 }
 const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
 const normals = (/** @type {number} */ n) => Float32Array.from({ length: n }, normal);
+
+/** True for kinds of data that `--kinds` names, or without it for all. @param {string} kind */
+const isAsked = (kind) => values.kinds === '' || values.kinds.split(',').includes(kind);
 
 /** Makes rows of a kind of data. @type {Record<string, (dimension: number) => (to: Float32Array) => void>} */
 const kinds = {
@@ -77,6 +84,28 @@ const kinds = {
   },
 };
 
+/** Activations behind the first layer of the sample network of the site, for digits that it has not seen. @param {number} n */
+async function activations(n) {
+  const file = fileURLToPath(new URL('../../web/demo/public/samples/digits.safetensors', import.meta.url));
+  const [weight, bias, gain, shift] = await Promise.all(
+    ['fc1.weight', 'fc1.bias', 'norm.weight', 'norm.bias'].map((name) => readFloats(file, name)),
+  );
+  const [width = 0, pixels = 0] = weight.shape;
+  const layer = sp.matmulFloat(weight.data, { shape: [width, pixels], bias: bias.data });
+  const x = layer.forward(drawDigits(n, testSeed).images, { batch: n });
+  layer.dispose();
+  for (let start = 0; start < x.length; start += width) {
+    const row = x.subarray(start, start + width);
+    const mean = row.reduce((sum, value) => sum + value, 0) / width;
+    const variance = row.reduce((sum, value) => sum + (value - mean) ** 2, 0) / width;
+    for (let i = 0; i < width; i++) {
+      const value = /** @type {number} */ (row[i] - mean) / Math.sqrt(variance + 1e-5);
+      row[i] = Math.max(0, value * /** @type {number} */ (gain.data[i]) + /** @type {number} */ (shift.data[i]));
+    }
+  }
+  return { x, width };
+}
+
 /** @param {(to: Float32Array) => void} make @param {number} n @param {number} dimension */
 function rows(make, n, dimension) {
   const x = new Float32Array(n * dimension);
@@ -86,23 +115,33 @@ function rows(make, n, dimension) {
 
 const share = (/** @type {number} */ x) => x.toFixed(3).replace(/^0/, '').padStart(6);
 
+/** @param {string} kind @param {Float32Array} x @param {Float32Array} asked @param {number} dimension */
+function printRecall(kind, x, asked, dimension) {
+  for (const bits of /** @type {const} */ ([1, 2, 4, 8])) {
+    const rerank = /** @type {const} */ ({ source: 'float16' });
+    const index = sp.index(x, { shape: [count, dimension], metric: 'cosine', bits, rerank });
+    const factors = /** @type {const} */ ([false, 4, 8, 16]);
+    const found = factors.map((factor) => share(index.recall(x, asked, { k: 10, rerank: factor })));
+    console.log(`${kind.padEnd(16)}${String(dimension).padStart(5)}  ${bits} bits  ${found.join(' ')}`);
+    index.dispose();
+  }
+}
+
 if (values.recall || both) {
   console.log(`recall at 10 of ${count} vectors: without a second score, and with factors 4, 8 and 16\n`);
   for (const dimension of dimensions) {
     for (const [kind, of] of Object.entries(kinds)) {
+      if (!isAsked(kind)) continue;
       state = 1;
       const make = of(dimension);
       const x = rows(make, count, dimension);
       const asked = rows(make, queries, dimension);
-      for (const bits of /** @type {const} */ ([1, 2, 4, 8])) {
-        const rerank = /** @type {const} */ ({ source: 'float16' });
-        const index = sp.index(x, { shape: [count, dimension], metric: 'cosine', bits, rerank });
-        const factors = /** @type {const} */ ([false, 4, 8, 16]);
-        const found = factors.map((factor) => share(index.recall(x, asked, { k: 10, rerank: factor })));
-        console.log(`${kind.padEnd(16)}${String(dimension).padStart(5)}  ${bits} bits  ${found.join(' ')}`);
-        index.dispose();
-      }
+      printRecall(kind, x, asked, dimension);
     }
+  }
+  if (isAsked('sample network')) {
+    const { x, width } = await activations(count + queries);
+    printRecall('sample network', x.slice(0, count * width), x.slice(count * width), width);
   }
 }
 

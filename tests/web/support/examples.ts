@@ -87,6 +87,13 @@ export function examplePrograms(): Record<string, string> {
   export function useEffect(effect: () => () => void, on: readonly unknown[]): void;
 }
 `,
+    // transformers.js is not installed beside the package.
+    'transformers.d.ts': `declare module '@huggingface/transformers' {
+  export const env: { allowLocalModels: boolean; allowRemoteModels: boolean; localModelPath: string };
+  type Embedder = (texts: string[], options: object) => Promise<{ readonly data: unknown; readonly dims: readonly number[] }>;
+  export function pipeline(task: 'feature-extraction', model: string, options: object): Promise<Embedder>;
+}
+`,
   };
   for (const [i, { code }] of blocksIn(readFileSync(`${root}/README.md`, 'utf8'))
     .filter(isProgram)
@@ -99,7 +106,7 @@ export function examplePrograms(): Record<string, string> {
     const page = blocks.filter(isProgram);
     if (page.length > 0) programs[`guide-${name || 'index'}.mts`] = moduleOf(page);
     for (const [i, { language, code }] of blocks.entries()) {
-      if (language !== 'js browser') continue;
+      if (language !== 'js browser' && language !== 'ts transformers') continue;
       programs[`${/^\/\/ ([\w-]+)\.ts\n/.exec(code)?.[1] ?? `${name}-${i}`}.ts`] = code;
     }
   }

@@ -190,9 +190,11 @@ async function fill(
     if (values.some((value) => !Number.isFinite(value)))
       throw bad('a number is not finite', 'center', center.byteOffset);
     store.center = values;
+    read(center.bytes);
   }
   const named = tensors.get('ids');
   ids.fill(named && (await readIds(source, named, store, count)), count);
+  if (named !== undefined) read(named.bytes);
   return alive;
 }
 

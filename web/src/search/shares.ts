@@ -30,7 +30,6 @@ export class Shares {
     this.#pool = pool;
     this.count = pool.count;
     this.#stripe = Math.max(1, Math.floor(stripeBytes / store.blockBytes));
-    pool.keepRunning(false);
   }
 
   /** Starts workers for the vectors of a store. @throws ScalepointError `WORKER`, or what loading the core throws */
@@ -47,6 +46,8 @@ export class Shares {
     const { kept: _, ...form } = store.form;
     const begun = Array.from({ length: count }, (_one, i) => pool.scan(i, { kind: 'share', form }, []));
     await shares.#orEnd(Promise.all(begun));
+    // Until here the process has to wait for them.
+    pool.keepRunning(false);
     return shares;
   }
 

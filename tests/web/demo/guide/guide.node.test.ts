@@ -1,6 +1,6 @@
 // The guide: its code runs and prints what it says, and its pages are complete.
 import { execFile } from 'node:child_process';
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
@@ -14,6 +14,8 @@ import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
 import * as onnx from '../../formats/onnx/encoder.js';
+import { sidecars } from '../../formats/onnx/transformer.js';
+import { howToInstall, modelFiles } from '../../formats/onnx/transformers.js';
 import { blocksIn, type CodeBlock, isProgram } from '../../support/examples.js';
 import { activationsOf, matrixFile } from '../../support/importance.js';
 import { safetensors, weights } from '../../support/models.js';
@@ -133,6 +135,7 @@ describe('the code of the guide', () => {
       'slurm',
       'ts',
       'ts alone',
+      'ts transformers',
     ]);
   });
 
@@ -286,6 +289,66 @@ async function withPage(
 const addressOf = ({ name }: GuidePage) => `${server.url}guide/${name === '' ? '' : `${name}/`}`;
 
 describe('the code of the guide in Chromium', () => {
+  it('searches texts by embeddings of transformers.js, also after the next visit', { timeout: 120_000 }, async ({
+    skip,
+  }) => {
+    const packages = 'tests/transformers/node_modules/';
+    const transformers = `${packages}@huggingface/transformers/dist/transformers.web.js`;
+    if (!existsSync(root(transformers))) skip(howToInstall);
+    const [recipe] = blocks.filter(({ language }) => language === 'ts transformers');
+    const { code } = await transformWithOxc(recipe!.code, 'recipe.ts');
+    const models = await modelFiles();
+    const runtime = `${packages}onnxruntime-web/dist/`;
+    const wasmPaths = { mjs: 'ort-wasm-simd-threaded.asyncify.mjs', wasm: 'ort-wasm-simd-threaded.asyncify.wasm' };
+    await withPage({}, async (page) => {
+      await page.route('**/elsewhere/**', async (route) => {
+        const name = new URL(route.request().url()).pathname.replace(/^\/elsewhere\//, '');
+        if (name === 'recipe.js') return route.fulfill({ contentType: 'text/javascript', body: code });
+        if (name !== 'page.html') return route.fulfill({ path: root(name) });
+        const imports = {
+          scalepoint: './dist/index.js',
+          '@huggingface/transformers': `./${transformers}`,
+          'onnxruntime-web/webgpu': `./${runtime}ort.webgpu.bundle.min.mjs`,
+          'onnxruntime-common': `./${packages}onnxruntime-common/dist/esm/index.js`,
+        };
+        const map = JSON.stringify({ imports });
+        return route.fulfill({ contentType: 'text/html', body: `<script type="importmap">${map}</script>` });
+      });
+      await page.route('**/models/small/**', (route) => {
+        const name = new URL(route.request().url()).pathname.replace('/models/small/', '');
+        const sidecar = sidecars[name];
+        const body = sidecar === undefined ? models.get(name.replace(/^onnx\//, '')) : JSON.stringify(sidecar);
+        return body === undefined ? route.fulfill({ status: 404 }) : route.fulfill({ body: Buffer.from(body) });
+      });
+      const visit = async (work: string) => {
+        await page.goto(`${server.url}elsewhere/page.html`);
+        // As text, since the test runner would replace the imports.
+        return page.evaluate(`(async () => {
+          const { env } = await import('@huggingface/transformers');
+          const paths = Object.entries(${JSON.stringify(wasmPaths)}).map(([name, file]) =>
+            [name, new URL('/elsewhere/${runtime}' + file, location.href).href]);
+          Object.assign(env.backends.onnx.wasm, { numThreads: 1, wasmPaths: Object.fromEntries(paths) });
+          env.useBrowserCache = false;
+          env.useWasmCache = false;
+          const texts = await (await import('/elsewhere/recipe.js')).openTexts();
+          ${work}
+        })()`);
+      };
+      const added = { a: 'the small model reads a large block', b: 'zero point , zero point', c: 'weight and scale' };
+      const first = await visit(`
+        const before = await texts.search('zero point');
+        await texts.add(${JSON.stringify(added)});
+        return [before, await texts.search('zero point , zero point', 2)];`);
+      expect(first).toMatchObject([[], [{ id: 'b', text: added.b }, {}]]);
+      // The score is that of 8 bits against 8 bits of the same vector.
+      expect((first as { score: number }[][])[1]![0]!.score).toBeGreaterThan(0.99);
+      const second = await visit(`
+        await texts.add({ b: 'the small model', d: 'a code' });
+        return [await texts.search('the small model reads a large block', 1), await texts.search('the small model', 9)];`);
+      expect(second).toMatchObject([[{ id: 'a' }], [{ id: 'b', text: 'the small model' }, {}, {}, {}]]);
+    });
+  });
+
   it('makes a model smaller, and finds files at other addresses', async () => {
     await withPage({}, async (page) => {
       await page.route('**/elsewhere/**', async (route) => {
