@@ -1,5 +1,5 @@
 import type { Scalepoint } from 'scalepoint';
-import { html, setText } from '../shared/dom.js';
+import { html } from '../shared/dom.js';
 import { type DrawPart, type FigureState, initialFigures, type StartFigure } from '../shared/figures/state.js';
 import { explainLoading } from '../shared/problems.js';
 import { createStore } from '../shared/store.js';
@@ -16,20 +16,36 @@ const figures: Readonly<Record<string, () => Promise<StartFigure>>> = {
   arithmetic: async () => (await import('../shared/figures/arithmetic.js')).startArithmetic,
 };
 
-/** Says at each figure why it cannot be computed, and what to do. */
+/** Figures that need no core. */
+const withoutCore = new Set(['round']);
+
+/** Says at each figure that needs the core why it cannot be computed, and what to do. */
 function showFailure(error: unknown): void {
   const { text } = explainLoading(error);
-  for (const words of document.querySelectorAll('[data-figure] figcaption')) {
+  for (const node of document.querySelectorAll<HTMLElement>('[data-figure]')) {
+    if (withoutCore.has(node.dataset.figure ?? '')) continue;
     const again = html('button', { type: 'button', class: 'small' }, 'Load again');
     again.addEventListener('click', () => location.reload());
-    setText(words, `${text} `);
-    words.append(again);
+    node.append(
+      html(
+        'p',
+        { class: 'problem', role: 'alert' },
+        `This figure computes, and the core did not load. ${text} `,
+        again,
+      ),
+    );
   }
 }
 
-async function loadCore(): Promise<Scalepoint> {
-  const { load } = await import('scalepoint');
-  return load();
+/** Loads the core, or shows why it did not load. */
+async function loadCore(): Promise<Scalepoint | undefined> {
+  try {
+    const { load } = await import('scalepoint');
+    return await load();
+  } catch (error) {
+    showFailure(error);
+    return undefined;
+  }
 }
 
 /** Sets up the figures of this page. */
@@ -46,9 +62,5 @@ export async function startFigures(): Promise<void> {
     part(store.get(), undefined);
     parts.push(part);
   }
-  try {
-    store.set({ core: await loading });
-  } catch (error) {
-    showFailure(error);
-  }
+  store.set({ core: await loading });
 }

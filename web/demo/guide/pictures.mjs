@@ -121,7 +121,7 @@ function bars(title, rows) {
       const length = Math.round((value / most) * room);
       nodes.push(
         isWide ? textAt(from - 12, y + 14, label, 'text-anchor="end"') : textAt(0, y + 13, label),
-        `<rect class="bar" x="${from}" y="${top}" width="${length}" height="18" rx="2"/>`,
+        `<rect class="length" x="${from}" y="${top}" width="${length}" height="18" rx="2"/>`,
         textAt(from + length + 8, top + 14, text),
       );
     });
@@ -244,7 +244,7 @@ export const pictures = {
       [
         ['load()', 'arrays wasm', 'arrays, layers, search'],
         ['load with blocks', 'core wasm', 'all types of ggml'],
-        ['quantize Model', 'core wasm and worker', 'model files'],
+        ['quantizeModel', 'core wasm and worker', 'model files'],
       ],
     ),
   errors: errorsPicture,

@@ -52,13 +52,17 @@ export function startClient(): Client {
     if ('error' in data) call?.reject(new WorkerError(data.error, data.error.isFileError, data.error.details));
     else call?.resolve(data.value);
   };
+  let lost: WorkerError | undefined;
   worker.onerror = (event) => {
     const error = new WorkerError({ message: event.message || 'the worker could not be started' });
+    lost = error;
     for (const { reject } of waiting.values()) reject(error);
     waiting.clear();
   };
   const ready = wait(0) as Client['ready'];
   const call = (name: PageCall['name'], ...values: readonly unknown[]) => {
+    // Nobody would answer.
+    if (lost !== undefined) return Promise.reject(lost);
     const id = ++calls;
     const answer = wait(id);
     worker.postMessage({ id, name, values } satisfies PageCall);

@@ -1,5 +1,5 @@
 import { byId } from '../shared/dom.js';
-import { messageOf, showProblem } from '../shared/problems.js';
+import { asSentence, messageOf, showProblem } from '../shared/problems.js';
 import type { Client } from './client.js';
 import { countOf } from './data.js';
 import { widthsNow } from './pictures.js';
@@ -82,8 +82,11 @@ export class Loop {
       if (what === 'live') await this.#live();
       else await this.#atRest();
     } catch (error) {
-      const text = `${messageOf(error)}. Load the page again.`;
-      showProblem('settings', { title: 'The page stopped computing', text });
+      showProblem('settings', {
+        title: 'The page stopped computing',
+        text: `${asSentence(messageOf(error))} Load the page again. The link keeps the settings.`,
+        action: { label: 'Load again', run: () => location.reload() },
+      });
     } finally {
       this.#running = false;
     }

@@ -17,7 +17,7 @@ const boxes = {
 };
 
 /** Names of the figures. */
-export const figureNames = Object.keys(boxes);
+const figureNames = Object.keys(boxes);
 
 /** The switch of the figure of an outlier. */
 const clip = '<label class="check"><input type="checkbox" id="clip"> <span>Clip the outlier</span></label>';
