@@ -10,13 +10,14 @@
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join, relative } from 'node:path';
 import { chromium, inNode, testsOf } from '../tests/projects.mjs';
 import { Outcome, sumOf, unfinished } from './counts.mjs';
 import { reached } from './reach.mjs';
 import { setup } from './setup.mjs';
 import { digestOf, filesAt, keepStamp, stampOf } from './stamps.mjs';
-import { explain, mustRun, root, step } from './steps.mjs';
+import { run as execute, explain, mustRun, root, step } from './steps.mjs';
 
 /** @typedef {import('./counts.mjs').Counts} Counts */
 
@@ -151,17 +152,36 @@ function passesOf(name) {
   }
 }
 
-/** Runs all test files that changed, or whose project did. @returns {Promise<Counts>} */
-async function runAll() {
+/**
+ * The test files of some projects in their present state, and the passes of those that passed in it.
+ * @param {import('../tests/projects.mjs').Project[]} some
+ */
+function known(some) {
   const around = surroundings();
   const tests = filesAt(['tests']).filter((path) => path.endsWith('.test.ts'));
-  const projects = [...inNode, chromium].map((project) => {
+  return some.map((project) => {
     const states = statesOf(project, tests, around);
     const before = passesOf(project.name);
     const passes = Object.entries(before).filter(([file, { state }]) => states.get(file) === state);
     return { name: project.name, states, passes: new Map(passes) };
   });
+}
 
+/**
+ * Compiles the C++ tests if they are to run. They need nothing that the build makes, and the build leaves processors idle at times. An error
+ * is that of tests/cpp/cpp.test.ts, which does the same.
+ */
+async function compileTests() {
+  const isOpen = () =>
+    known(inNode.filter(({ name }) => name === 'cpp')).some(({ states, passes }) => passes.size < states.size);
+  if (filter === undefined ? !isOpen() : !isInCpp(filter)) return;
+  const { code } = await execute('cmake', ['-S', '.', '-B', 'build/native', '-G', 'Ninja']);
+  if (code === 0) await execute('cmake', ['--build', 'build/native', '--parallel', String(availableParallelism())]);
+}
+
+/** Runs all test files that changed, or whose project did. @returns {Promise<Counts>} */
+async function runAll() {
+  const projects = known([...inNode, chromium]);
   for (const { counts } of projects.flatMap(({ passes }) => [...passes.values()])) outcome.add(counts);
 
   // Run the files without a pass, and keep the passes of these.
@@ -209,7 +229,8 @@ setTimeout(() => {
 }, timeLimit).unref();
 try {
   await setup({ test: true });
-  await step('build', () => mustRun(process.execPath, ['scripts/build.mjs']));
+  const build = step('build', () => mustRun(process.execPath, ['scripts/build.mjs']));
+  await Promise.all([build, compileTests()]);
   mkdirSync(join(root, 'build/test'), { recursive: true });
   outcome.finish(filter === undefined ? await runAll() : await runSome(filter));
 } catch (error) {
