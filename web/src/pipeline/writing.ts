@@ -3,7 +3,7 @@ import { elementsOf } from '../codecs/elements.js';
 import type { ErrorMeasures } from '../core/measure.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource } from '../files/bytes.js';
-import { Md5 } from '../files/md5.js';
+import type { Md5 } from '../files/md5.js';
 import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, PlannedTensor } from '../formats/format.js';
 import type { BatchResult } from '../runner/task.js';
@@ -53,6 +53,13 @@ export function hasChecksums(plan: FilePlan): boolean {
   return plan.files.some(({ segments }) => segments.some((segment) => 'md5' in segment));
 }
 
+/** Begins the checksums of files. Few results have any, so that their code is loaded with the first one. */
+async function newSums(plan: FilePlan): Promise<ReadonlyMap<number, Md5>> {
+  if (!hasChecksums(plan)) return new Map();
+  const { Md5: Sum } = await import('../files/md5.js');
+  return new Map([...checksumsIn(plan).keys()].map((file) => [file, new Sum()]));
+}
+
 /** Writes the output of batches. */
 class PlanWriter {
   readonly #sinks: readonly ByteSink[];
@@ -63,11 +70,12 @@ class PlanWriter {
   /** The checksums of files, as far as these are written. */
   readonly #sums: ReadonlyMap<number, Md5>;
 
-  constructor({ plan, sinks, runner }: WriteWork) {
+  /** @param sums for the files that have a checksum */
+  constructor({ plan, sinks, runner }: WriteWork, sums: ReadonlyMap<number, Md5>) {
     this.#sinks = sinks;
     this.#runner = runner;
     this.#checksums = checksumsIn(plan);
-    this.#sums = new Map([...this.#checksums.keys()].map((file) => [file, new Md5()]));
+    this.#sums = sums;
   }
 
   /** Writes the checksums, after everything else. */
@@ -131,7 +139,7 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
     } as const;
   };
   const progress = new TensorProgress(tensors.length, reported, onProgress);
-  const writer = new PlanWriter(work);
+  const writer = new PlanWriter(work, await newSums(plan));
   const sums = await runSteps({
     steps: stepsOf(
       plan,
