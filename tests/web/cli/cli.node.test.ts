@@ -107,7 +107,7 @@ describe('scalepoint', () => {
       ],
       [
         ['plan', 'model.safetensors', '--to', 'q4_0'],
-        /--to: expected a target of safetensors such as int8, .* or mxfp4 or a target of GGUF .*, got "Q4_0"/,
+        /--to: expected a target of safetensors such as int8, .* or mxfp4, a target of GGUF .* or a target of MLC .*, got "Q4_0"/,
       ],
       [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: only for GGUF files;/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--plain', '--packed'], /--plain: not together with --packed/],
@@ -274,7 +274,7 @@ describe('scalepoint inspect', () => {
       ['missing.npy', 'scalepoint: cannot open "missing.npy": no such file or directory\n'],
       [
         'empty',
-        'scalepoint: the folder "empty" holds no .safetensors.index.json, .bin.index.json, .safetensors, .gguf, .onnx, .ckpt, .npy, .pth, .bin, .pt file\n',
+        'scalepoint: the folder "empty" holds no .safetensors.index.json, tensor-cache.json, .bin.index.json, .safetensors, .gguf, .onnx, .ckpt, .npy, .pth, .bin, .pt file\n',
       ],
     ];
     for (const [file, line] of cases)

@@ -378,7 +378,7 @@ describe('a format and a codec from outside', () => {
 
   it('are named where the formats are listed', async () => {
     await expect(inspectModel(Uint8Array.of(1, 2, 3))).rejects.toThrow(
-      /supported are safetensors, GGUF, ONNX, \.npy, PyTorch, BOX, the index\.json/,
+      /supported are safetensors, GGUF, ONNX, \.npy, PyTorch, MLC, BOX, the index\.json/,
     );
     await expect(planModel(file, { to: 'none' } as unknown as PlanOptions)).rejects.toThrow(
       /a target of BOX such as 'share', got "none"/,

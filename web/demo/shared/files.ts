@@ -17,7 +17,8 @@ export interface ModelFile {
 
 /** The extensions of all model formats, as in a sentence: `.safetensors, .gguf, .onnx and .npy`. */
 export function modelExtensions(): string {
-  const all = modelFormats().map(({ extensions }) => extensions[0] ?? '');
+  // Models in folders have files with fixed names, of which one alone is no model.
+  const all = modelFormats().flatMap(({ extensions: [usual] }) => (usual?.startsWith('.') ? [usual] : []));
   return `${all.slice(0, -1).join(', ')} and ${all.at(-1)}`;
 }
 

@@ -28,6 +28,11 @@ export function tables(): readonly SharedTable[] {
   return [...found].map(([table, formats]) => ({ table, formats }));
 }
 
+/** The tables of formats with presets, which users without a preference choose from. */
+export function usualTables(): readonly SharedTable[] {
+  return tables().filter(({ formats: [format] }) => format?.targets.some(({ preset }) => preset !== undefined));
+}
+
 /** Options of copies. */
 export const copyFlags = ['shardSize', 'splitTensors', 'part', 'metadata'] as const;
 

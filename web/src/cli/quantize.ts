@@ -42,7 +42,7 @@ import {
   formatFlags,
   type SidecarOption,
   sidecarsOf,
-  tables,
+  usualTables,
   withTexts,
 } from './format-flags.js';
 import { type Input, withInput } from './input.js';
@@ -163,7 +163,7 @@ function checkLine({ values, words, positionals }: Line, command: string): strin
     return file;
   }
   if (to === undefined && preset === undefined && !isSized(values)) {
-    const some = tables().map(({ formats: [first] }) => first?.targets[0]?.name);
+    const some = usualTables().map(({ formats: [first] }) => first?.targets[0]?.name);
     throw new UsageError(`${command} needs --to ${some.join(', ')} or another type, or --preset; --help lists them`);
   }
   choiceOf('preset', preset, presets);

@@ -27,7 +27,7 @@ import {
   quantizeFlags,
   verifyFlags,
 } from './flags.js';
-import { copyFlags, optionFlags, sidecarFlags, tables } from './format-flags.js';
+import { copyFlags, optionFlags, sidecarFlags, tables, usualTables } from './format-flags.js';
 import { columnsOf } from './text.js';
 
 /** Columns of a line. */
@@ -149,9 +149,8 @@ export function inspectUsage(): string {
 
 /** The targets of the presets. */
 function presetText(): string {
-  const having = tables().filter(({ formats: [format] }) => format?.targets.some(({ preset }) => preset !== undefined));
   const types = (preset: Preset) =>
-    having.map(({ formats: [format] }) => presetTarget((format as FormatInfo).name as ModelFormat, preset));
+    usualTables().map(({ formats: [format] }) => presetTarget((format as FormatInfo).name as ModelFormat, preset));
   return `in place of --to: ${presets.map((preset) => `${preset} (${types(preset).join(', ')})`).join(', ')}`;
 }
 
@@ -327,7 +326,8 @@ export function mergeUsage(): string {
 // ----------------------------------------------------------------------------------------------------------------- compare, bench
 
 export function compareUsage(): string {
-  const files = formats().filter(({ name, result }) => name === result);
+  // A folder is made of a model of another format.
+  const files = formats().filter(({ name, result, isFolder }) => name === result && !isFolder);
   const examples = files.map((format) => {
     const to = balanced(format.targets);
     const file = exampleFile(format);

@@ -12,7 +12,7 @@ export const toMlc: Converter = {
   about:
     'A folder with config.json and tokenizer becomes a folder that WebLLM loads, if WebLLM has a prebuilt library for a model of its ' +
     'architecture and sizes.',
-  condition: 'a language model that a prebuilt library of WebLLM fits, with config.json and tokenizer beside it',
+  condition: 'a fine-tune that WebLLM has a library for',
   examples: ['FOLDER --to mlc-q4f16_1'],
 
   readers: webllmReaders,

@@ -30,7 +30,7 @@ export async function writeAll(
 }
 
 /** The modules of Node that are used to write files. @throws TypeError in other engines */
-function nodeFiles() {
+export function nodeFiles() {
   const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
   if (fs === undefined || paths === undefined || urls === undefined) {
     throw typeError('output', ofType('WritableStream', 'file handle'), undefined, {
@@ -89,7 +89,7 @@ function existsError(path: string, cause: unknown): ScalepointError {
   return new ScalepointError('EXISTS', `${quoted(path)} exists already`, { cause, path });
 }
 
-const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
+export const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
 
 /** Gives a file a name that must be free. If several processes try, one succeeds. @throws ScalepointError `EXISTS` or `IO` */
 async function claim(temporary: string, path: string): Promise<void> {
@@ -236,24 +236,6 @@ export async function pathSink(
     throw signal.reason;
   }
   return sink;
-}
-
-/**
- * Makes a folder unless it exists (Node). Returns a function that removes it again if it was made and nothing is in it, which never throws.
- * @throws ScalepointError `IO`
- */
-export async function makeFolder(path: string | URL): Promise<() => Promise<void>> {
-  const { fs, urls } = nodeFiles();
-  const named = path instanceof URL ? urls.fileURLToPath(path) : path;
-  try {
-    await fs.mkdir(named);
-  } catch (cause) {
-    if (codeOf(cause) === 'EEXIST') return async () => {};
-    throw ioError(`cannot make the folder ${quoted(named)}`, cause, named);
-  }
-  return async () => {
-    await fs.rmdir(named).catch(() => {});
-  };
 }
 
 /** Removes a file (Node), or the file that a link leads to. Does nothing if the file is missing. @throws ScalepointError `IO` */

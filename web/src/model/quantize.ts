@@ -4,7 +4,6 @@ import { mention, ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
-import { makeFolder } from '../files/path-sink.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, isInFolder, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
@@ -123,7 +122,9 @@ function locationsOf(output: ModelOutput | undefined): LocationOf {
 /** Makes the folder of a result whose files are in one. Returns a function that removes it again unless files are in it. */
 async function folderFor({ files }: FilePlan, output: ModelOutput | undefined): Promise<() => Promise<void>> {
   const isPath = typeof output === 'string' || output instanceof URL;
-  return isPath && files.some(isInFolder) ? makeFolder(output) : async () => {};
+  if (!isPath || !files.some(isInFolder)) return async () => {};
+  const { makeFolder } = await import('../files/made-folder.js');
+  return makeFolder(output);
 }
 
 /** Opens a sink for each file. If one cannot be opened, those before it are discarded. */

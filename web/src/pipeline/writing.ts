@@ -1,14 +1,14 @@
 /** Writes the result of a plan into sinks. */
 import { elementsOf } from '../codecs/elements.js';
 import type { ErrorMeasures } from '../core/measure.js';
-import { type Waiting, waitingFor } from '../core/waiting.js';
+import type { Waiting } from '../core/waiting.js';
 import type { ByteSource } from '../files/bytes.js';
-import { Md5 } from '../files/md5.js';
 import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, PlannedTensor } from '../formats/format.js';
 import type { BatchResult } from '../runner/task.js';
 import type { TileRunner } from '../runner/tile-runner.js';
 import type { BatchWrite } from './batches.js';
+import type { Checksums } from './checksums.js';
 import { runSteps, type StartedBatch } from './engine.js';
 import { storedBytes } from './logical-tensor.js';
 import { type Progress, TensorProgress } from './progress.js';
@@ -34,23 +34,14 @@ function* withoutTiles({ tensors, files }: FilePlan): Generator<number, void> {
   for (const [i, { source }] of tensors.entries()) if (placed[i] === 0 || storedBytes(source) === 0) yield i;
 }
 
-/** Places of the checksum of each file of a plan that has one. */
-function checksumsIn({ files }: FilePlan): Map<number, { readonly file: number; readonly at: number }[]> {
-  const found = new Map<number, { readonly file: number; readonly at: number }[]>();
-  for (const [file, { segments }] of files.entries()) {
-    for (const segment of segments) {
-      if (!('md5' in segment)) continue;
-      const places = found.get(segment.md5) ?? [];
-      places.push({ file, at: segment.at });
-      found.set(segment.md5, places);
-    }
-  }
-  return found;
-}
-
 /** True if bytes of a plan have to pass the calling thread in the order of positions, for checksums of its files. */
 export function hasChecksums(plan: FilePlan): boolean {
   return plan.files.some(({ segments }) => segments.some((segment) => 'md5' in segment));
+}
+
+/** The checksums of a plan. Few results have any, so that their code is loaded with the first one. */
+async function checksumsFor(plan: FilePlan): Promise<Checksums | undefined> {
+  return hasChecksums(plan) ? new (await import('./checksums.js')).Checksums(plan) : undefined;
 }
 
 /** Writes the output of batches. */
@@ -59,23 +50,12 @@ class PlanWriter {
   readonly #runner: TileRunner;
   /** Where each sink that takes no positions ends so far. */
   readonly #ends = new Map<ByteSink, number>();
-  readonly #checksums: ReadonlyMap<number, readonly { readonly file: number; readonly at: number }[]>;
-  /** The checksums of files, as far as these are written. */
-  readonly #sums: ReadonlyMap<number, Md5>;
+  readonly #checksums: Checksums | undefined;
 
-  constructor({ plan, sinks, runner }: WriteWork) {
+  constructor({ sinks, runner }: WriteWork, checksums: Checksums | undefined) {
     this.#sinks = sinks;
     this.#runner = runner;
-    this.#checksums = checksumsIn(plan);
-    this.#sums = new Map([...this.#checksums.keys()].map((file) => [file, new Md5()]));
-  }
-
-  /** Writes the checksums, after everything else. */
-  async writeChecksums(waiting: Waiting): Promise<void> {
-    for (const [file, places] of this.#checksums) {
-      const digits = new TextEncoder().encode((this.#sums.get(file) as Md5).hex());
-      for (const { file: into, at } of places) await waiting.soon((this.#sinks[into] as ByteSink).write(at, digits));
-    }
+    this.#checksums = checksums;
   }
 
   /** Writes the output of a batch, and its known bytes. */
@@ -100,9 +80,8 @@ class PlanWriter {
   ): Promise<void> {
     const sink = this.#sinks[file] as ByteSink;
     const end = this.#ends.get(sink) ?? 0;
-    const sum = this.#sums.get(file);
-    sum?.update(output.subarray(offset, offset + bytes));
-    if (!(sink.positional && sum === undefined) && position !== end)
+    const isSummed = this.#checksums?.add(file, output.subarray(offset, offset + bytes));
+    if (!(sink.positional && !isSummed) && position !== end)
       throw new Error(`bytes for ${position} came when ${end} was the end`);
     this.#ends.set(sink, position + bytes);
     try {
@@ -131,7 +110,8 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
     } as const;
   };
   const progress = new TensorProgress(tensors.length, reported, onProgress);
-  const writer = new PlanWriter(work);
+  const checksums = await checksumsFor(plan);
+  const writer = new PlanWriter(work, checksums);
   const sums = await runSteps({
     steps: stepsOf(
       plan,
@@ -146,12 +126,7 @@ export async function writePlan(work: WriteWork): Promise<(ErrorMeasures | undef
     signal,
     take: (batch, result, waiting) => writer.write(batch, result, waiting),
   });
-  const waiting = waitingFor(signal);
-  try {
-    await writer.writeChecksums(waiting);
-  } finally {
-    waiting.end();
-  }
+  await checksums?.write(sinks);
   for (const i of withoutTiles(plan)) progress.add(i, storedBytes((tensors[i] as PlannedTensor).source));
   signal?.throwIfAborted();
   return sums.measures(tensors);

@@ -21,7 +21,7 @@ import { chatConfig, type ModelTexts, tokenizerFiles } from './chat-config.js';
 import { familiesOf, familyOf, type NeededParameter, parametersOf, webllmArchitectures } from './families.js';
 import type { ModelNumbers } from './numbers.js';
 import { libraries, type PrebuiltLibrary } from './prebuilt.js';
-import { libraryNote } from './readers.js';
+import { webllmPlace } from './readers.js';
 import { type TemplateName, templateOf } from './templates.js';
 
 /** Tensors of folders that models do not have. */
@@ -218,6 +218,16 @@ async function chatTemplateOf(beside: Beside, tokenizerConfig: Json | undefined)
   const found = named.find((one) => member(one, 'name') === 'default') ?? named[0];
   const template = member(found, 'template');
   return typeof template === 'string' ? template : undefined;
+}
+
+/** The note with the entry of WebLLM's list of models. */
+function libraryNote(library: string, name: string): Note {
+  const model = `https://HOST/${name}`;
+  const text =
+    `WebLLM runs this with the library of ${library}. Serve the files from ${webllmPlace(name)}, and add { model: '${model}', model_id: ` +
+    `'${name}', model_lib: prebuiltAppConfig.model_list.find((m) => m.model_id === '${library}').model_lib } to the model_list of its ` +
+    'AppConfig';
+  return noteOf('webllmLibrary', { library, record: { model, model_id: name, model_lib_of: library } }, text);
 }
 
 /** The form of chats, and notes if it is not that of the library's model. */

@@ -1,9 +1,8 @@
 /** How WebLLM loads a result. Reference: github.com/mlc-ai/web-llm at 1611447c, src/support.ts (cleanModelUrl). */
-import { type Note, noteOf } from '../../core/note.js';
 import type { Reader } from '../../formats/format.js';
 
 /** Where WebLLM looks for the files of a model. */
-const place = (name: string) => `https://HOST/${name}/resolve/main/`;
+export const webllmPlace = (name: string) => `https://HOST/${name}/resolve/main/`;
 
 /** Programs that read a result. @param library the name of the model in `prebuiltAppConfig` whose library it uses */
 export function webllmReaders(library: string, name: string): readonly Reader[] {
@@ -12,16 +11,6 @@ export function webllmReaders(library: string, name: string): readonly Reader[] 
     `const { model_lib } = prebuiltAppConfig.model_list.find((m) => m.model_id === '${library}');\n` +
     `const model_list = [{ model: 'https://HOST/${name}', model_id: '${name}', model_lib }];\n` +
     `const engine = await CreateMLCEngine('${name}', { appConfig: { model_list } });`;
-  const needs = `Upload the files to a repository of Hugging Face, or serve them from ${place(name)}, where WebLLM looks for them.`;
+  const needs = `Upload the files to a repository of Hugging Face, or serve them from ${webllmPlace(name)}, where WebLLM looks for them.`;
   return [{ program: 'WebLLM', code, needs }];
-}
-
-/** The note with the entry of WebLLM's list of models. */
-export function libraryNote(library: string, name: string): Note {
-  const model = `https://HOST/${name}`;
-  const text =
-    `WebLLM runs this with the library of ${library}. Serve the files from ${place(name)}, and add { model: '${model}', model_id: ` +
-    `'${name}', model_lib: prebuiltAppConfig.model_list.find((m) => m.model_id === '${library}').model_lib } to the model_list of its ` +
-    'AppConfig';
-  return noteOf('webllmLibrary', { library, record: { model, model_id: name, model_lib_of: library } }, text);
 }
