@@ -29,8 +29,8 @@ import { codedLayoutOf, isCoded } from '../../formats/safetensors/layouts/regist
 import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
 import { plainTensor } from '../../formats/tensors.js';
-import { gathered, plainType } from '../carry-out.js';
 import type { Converted } from '../converter.js';
+import { gathered, plainType } from '../gathered.js';
 import { DiffusionMixture, fitting } from './mixture.js';
 import { architectureReason, parameterReason } from './reasons.js';
 
