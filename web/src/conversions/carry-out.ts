@@ -1,4 +1,4 @@
-/** Carries out recipes: finds the tensors that they name, and describes how the tensors of the result are read. */
+/** Carries out recipes: finds the tensors that they name, and checks them. Loaded with the first folder. */
 import type { CastForm } from '../codecs/cast.js';
 import type { Form } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
@@ -7,65 +7,12 @@ import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import { adaptedRows } from '../formats/adapted-rows.js';
-import type { CodedRows, ElementView, LogicalTensor, SourceTensor } from '../formats/format.js';
+import type { CodedRows, ElementView, LogicalTensor } from '../formats/format.js';
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
+import { gathered, plainType } from './gathered.js';
 import type { Conversion, Recipe, RowWindow } from './recipe.js';
-
-/** Lossless GGUF type of each element type that can be read. */
-const lossless: Readonly<Record<string, string>> = {
-  F32: 'F32',
-  F16: 'F16',
-  BF16: 'BF16',
-  F64: 'F32',
-  F8_E4M3: 'F16',
-  F8_E5M2: 'F16',
-};
-
-/**
- * GGUF type of a stored tensor before quantization.
- * @throws ScalepointError `UNSUPPORTED_DTYPE`
- */
-export function plainType({ name, dtype, byteOffset }: Pick<SourceTensor, 'name' | 'dtype' | 'byteOffset'>): string {
-  const type = Object.hasOwn(lossless, dtype) ? lossless[dtype] : undefined;
-  if (type !== undefined) return type;
-  throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${dtype} cannot be converted`, {
-    tensor: name,
-    byteOffset,
-  });
-}
-
-/** A tensor of a result that is read from stored tensors. */
-export interface Gathering extends Pick<Recipe, 'name' | 'shape' | 'permuteHeads' | 'view' | 'add' | 'negativeExp'> {
-  /** Sources, all of one type and shape. */
-  readonly stored: readonly SourceTensor[];
-}
-
-/** Describes how such a tensor is read. */
-export function gathered({ name, shape, permuteHeads, view, add, negativeExp, stored }: Gathering): LogicalTensor {
-  const [{ dtype, shape: from }] = stored as [SourceTensor];
-  const changes = { ...(add === undefined ? {} : { add }), ...(negativeExp === true ? { negativeExp } : {}) };
-  const form = { codec: 'cast', to: dtype, ...changes } as CastForm;
-  const parts = stored.map((tensor) => ({ role: 'data', tensor }));
-  const tensor: LogicalTensor = { name, shape, type: dtype, form, parts, isRenamed: true };
-  if (view !== undefined) return { ...tensor, gathered: { view, width: shape.at(-1) ?? 1 } };
-  if (stored.length === 1 && permuteHeads === undefined) return tensor;
-  const width = elementsOf(from.slice(1));
-  if (permuteHeads === undefined) return { ...tensor, gathered: { width } };
-  return { ...tensor, gathered: { width, view: headsView(permuteHeads, (from[0] ?? 1) / permuteHeads, width) } };
-}
-
-/** The view of heads of d rows in Llama's rotary layout. */
-function headsView(heads: number, d: number, width: number): ElementView {
-  const dims = [
-    [heads, d * width],
-    [d / 2, width],
-    [2, (d / 2) * width],
-    [width, 1],
-  ] as const;
-  return { offset: 0, dims };
-}
 
 function fail(name: string, message: string): never {
   throw new ScalepointError('BAD_FILE', `tensor ${quoted(name)}: ${message}`, { tensor: name });

@@ -9,7 +9,7 @@ import { readStatistics } from '../formats/read-statistics.js';
 import { codedLayoutOf, quantizedLayoutOf } from '../formats/safetensors/layouts/registry.js';
 import { sourceNotes } from '../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../formats/safetensors/quantized.js';
-import { carryOutAll, type SourceWeight } from './carry-out.js';
+import type { SourceWeight } from './carry-out.js';
 import type { Beside, Converted, Converter } from './converter.js';
 import {
   convertDiffusion,
@@ -79,7 +79,7 @@ async function carriedOut(
   requantize: boolean,
   options: ConvertOptions,
 ) {
-  const { convertHuggingface } = await loadConversion();
+  const { carryOutAll, convertHuggingface } = await loadConversion();
   const weights = await weightsOf(model, requantize);
   const conversion = await convertHuggingface(folderOf(model, weights, beside, name), options);
   const { architecture, notes } = conversion;

@@ -31,8 +31,8 @@ import { codedLayoutOf, isCoded, quantizedLayoutOf } from '../../formats/safeten
 import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
 import { plainTensor } from '../../formats/tensors.js';
-import { gathered, plainType } from '../carry-out.js';
 import type { Converted } from '../converter.js';
+import { gathered, plainType } from '../gathered.js';
 import { DiffusionMixture, fitting } from './mixture.js';
 import { architectureReason, parameterReason } from './reasons.js';
 

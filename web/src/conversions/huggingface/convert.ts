@@ -18,6 +18,7 @@ import type { Model } from './reading.js';
 import { recipes } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
 
+export { carryOutAll } from '../carry-out.js';
 export { architectureNames } from './architectures.js';
 
 /** Choices of a conversion. */
