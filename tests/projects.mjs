@@ -39,7 +39,7 @@ const library = [
   // Tests of the package that run in this project, too.
   ...['policy.browser', 'small', 'tensors'].map((name) => `tests/web/package/${name}.test.ts`),
   // Words of the page that are compared with those of the library.
-  ...['model/choice', 'model/controls', 'model/sizes', 'shared/file-error', 'shared/files'].map(
+  ...['model/choice', 'model/controls', 'model/sizes', 'shared/file-error', 'shared/files', 'shared/format'].map(
     (name) => `web/demo/${name}.ts`,
   ),
   // The network of the front page, which tests run in onnxruntime.

@@ -21,7 +21,7 @@ import { startWorst } from './worst-panel.js';
 /** Draws the file: name, format, and its parts if there are several. */
 function drawFile(state: State, before: State | undefined): void {
   const { model, opening } = state;
-  document.body.classList.toggle('has-model', model !== undefined);
+  document.body.classList.toggle('has-model', model !== undefined || state.several !== undefined);
   byId('opened', HTMLElement).hidden = model === undefined;
   setText(byId('opening', HTMLElement), opening === undefined ? '' : `Reading the header of ${opening}…`);
   if (model === before?.model) return;
@@ -93,8 +93,12 @@ function lookAt(session: ModelSession, name: string): void {
 
 type Draw = (state: State, before: State | undefined) => void;
 
-/** A part of the page that is loaded with the first model. @param load sets it up, and returns what draws it */
-function later(load: () => Promise<Draw>, current: () => State): Draw {
+/** A part of the page that is loaded when it is first wanted: with the first model. @param load sets it up, and returns what draws it */
+function later(
+  load: () => Promise<Draw>,
+  current: () => State,
+  isWanted = ({ model }: State) => model !== undefined,
+): Draw {
   let draw: Draw | undefined;
   let isLoading = false;
   const start = async () => {
@@ -103,7 +107,7 @@ function later(load: () => Promise<Draw>, current: () => State): Draw {
   };
   return (state, before) => {
     draw?.(state, before);
-    if (state.model === undefined || isLoading) return;
+    if (!isWanted(state) || isLoading) return;
     isLoading = true;
     // Without a network, the page does without the part.
     void start().catch(() => {});
@@ -185,6 +189,18 @@ function start(): void {
       const { startStatistics } = await import('./statistics-panel.js');
       return startStatistics((choice) => session.choose(choice), store.get);
     }, store.get),
+    later(
+      async () => {
+        const { startSeveral } = await import('./several-panel.js');
+        const events = {
+          open: (files: readonly File[]) => void session.open(files),
+          close: () => session.closeSeveral(),
+        };
+        return startSeveral(events, store.get);
+      },
+      store.get,
+      ({ several }) => several !== undefined,
+    ),
     startWorst(tensorEvents),
     startTable(store, tensorEvents),
     later(async () => {

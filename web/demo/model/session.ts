@@ -2,6 +2,7 @@
 import { type ModelPlan, type PlanOptions, presetTarget } from 'scalepoint/model';
 import { type Preset, presets } from '../../src/tooling.js';
 import {
+  FileError,
   headOf,
   looksLikeText,
   type ModelFile,
@@ -88,7 +89,11 @@ export class ModelSession {
       history.pushState({ model: at }, '', `${location.pathname}${hash && `#${hash}`}`);
       this.#show(at);
     } catch (error) {
-      if (request === this.#request) this.#store.set({ opening: undefined, problem: explain(error) });
+      const { openEach } = await import('./several.js');
+      const several = error instanceof FileError ? await openEach(files) : undefined;
+      if (request !== this.#request) return;
+      if (several !== undefined) this.#showSeveral(several);
+      else this.#store.set({ opening: undefined, problem: explain(error) });
     }
   }
 
@@ -97,6 +102,20 @@ export class ModelSession {
     const before = this.#opened[this.#current];
     if (before === undefined) return location.hash || (sizedFor(model) ?? recall('model'));
     return sizedFor(model) ?? hashOf(usualFormat(before.model), forAny(before.choice));
+  }
+
+  /** Lists several models in place of one. */
+  #showSeveral(several: readonly ModelFile[]): void {
+    if (this.#store.get().run.kind === 'running') return;
+    if (this.#current >= 0) history.pushState({ model: -1 }, '', location.pathname);
+    this.#show(-1);
+    this.#store.set({ several });
+    announce(`${several.length} models are open`, 0);
+  }
+
+  /** Closes the list of several models. */
+  closeSeveral(): void {
+    this.#store.set({ several: undefined });
   }
 
   /** Closes the model. Going back opens it again. */

@@ -54,6 +54,8 @@ export interface State {
   readonly opening: string | undefined;
   readonly model: ModelFile | undefined;
   readonly choice: ModelChoice | undefined;
+  /** Several models that were dropped together. */
+  readonly several: readonly ModelFile[] | undefined;
   readonly plan: ModelPlan | undefined;
   /** The errors of the choice as far as they are known. Those of kept tensors stay, so that keeping one loses nothing. */
   readonly errors: Errors;
@@ -81,6 +83,7 @@ export const initialState: State = {
   opening: undefined,
   model: undefined,
   choice: undefined,
+  several: undefined,
   plan: undefined,
   errors: new Map(),
   measuring: 'no',

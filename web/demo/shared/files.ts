@@ -49,6 +49,8 @@ function claimOf(name: string): ModelFormat | undefined {
 /** True if the name of a file says that it is a model. */
 const claims = (name: string) => claimOf(name) !== undefined;
 
+export { claims as isModelName };
+
 const isIndex = ({ name }: File) => /\.index\.json$/i.test(name);
 
 /** The file that gives a model its name: the index of shards, or the first file with the extension of a model. */

@@ -11,7 +11,7 @@ export interface HeadlineTurn {
 /** Floats of the headline: more than caches near a core hold, as in models. */
 export const headlineFloats = 4 * 2 ** 20;
 /** Number of turns. */
-export const headlineTurns = 15;
+const headlineTurns = 15;
 
 /** Calls `onTurn` after each turn. Samples of both are about equally long, so that other work disturbs them alike. */
 export async function measureHeadline(onTurn: (turn: HeadlineTurn) => void): Promise<void> {

@@ -1,0 +1,34 @@
+// Several models, as data: which of the files are models of their own, and their sizes.
+import { type ModelTarget, planModel } from 'scalepoint/model';
+import { isModelName, type ModelFile, openModelFiles } from '../shared/files.js';
+
+/** A model in the list. */
+export interface SeveralRow {
+  readonly before: number;
+  /** Size of its result; undefined until it is planned, or if it cannot be. */
+  readonly after: number | undefined;
+  /** What happens to it, in words: the name of its result, its progress, or a problem. */
+  readonly state: string;
+}
+
+/** Opens each of the files as a model. Undefined unless there are several, and all of those with names of models are some. */
+export async function openEach(files: readonly File[]): Promise<readonly ModelFile[] | undefined> {
+  const named = files.filter(({ name }) => isModelName(name));
+  if (named.length < 2) return undefined;
+  const opened = await Promise.all(named.map((file) => openModelFiles([file]).catch(() => undefined)));
+  return opened.every((model) => model !== undefined) ? opened : undefined;
+}
+
+/** Size of the result of a model. @throws what `planModel` throws */
+export async function planOf({ files }: ModelFile, to: ModelTarget): Promise<number> {
+  return (await planModel([...files], { to })).totals.bytesAfter;
+}
+
+/** Sums over all rows. `after` is undefined until all are planned. */
+export function totalOf(rows: readonly SeveralRow[]): { before: number; after: number | undefined } {
+  const isWhole = rows.every(({ after }) => after !== undefined);
+  return {
+    before: rows.reduce((sum, { before }) => sum + before, 0),
+    after: isWhole ? rows.reduce((sum, { after = 0 }) => sum + after, 0) : undefined,
+  };
+}
