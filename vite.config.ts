@@ -115,7 +115,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     rolldownOptions: {
       input: [
-        ...['', 'model/', 'numbers/', 'speed/'].map((page) => `${site}/${page}index.html`),
+        ...['', 'model/', 'numbers/', 'search/', 'speed/'].map((page) => `${site}/${page}index.html`),
         ...guidePages().map(({ name }) => pageFile(name)),
       ],
       output: {

@@ -36,6 +36,14 @@ const pages = [
     },
   },
   { name: 'numbers', address: 'numbers/', async prepare() {} },
+  {
+    name: 'search',
+    address: 'search/',
+    async prepare(/** @type {import('playwright').Page} */ page) {
+      await page.waitForSelector('#figures:not(.waiting)', { timeout: 60_000 });
+      await page.waitForSelector('.cloud', { timeout: 60_000, state: 'attached' });
+    },
+  },
   { name: 'speed', address: 'speed/', async prepare() {} },
   ...guidePages().map(({ name }) => ({
     name: name === '' ? 'guide' : `guide-${name}`,

@@ -7,7 +7,14 @@ import { siteAddress, withShell } from '../../../../web/demo/shared/shell.mjs';
 import { path, startSite } from '../site.js';
 
 const site = startSite();
-const pages = ['', 'model/', 'numbers/', 'speed/', ...guidePages().map(({ name }) => `guide/${name && `${name}/`}`)];
+const pages = [
+  '',
+  'model/',
+  'numbers/',
+  'search/',
+  'speed/',
+  ...guidePages().map(({ name }) => `guide/${name && `${name}/`}`),
+];
 
 it('gives each page a title, a description and a strict policy of its own', () => {
   const heads = pages.map((page) => readFileSync(path(`build/demo/${page}index.html`), 'utf8'));
