@@ -117,7 +117,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: {
-      input: ['', 'model/', 'numbers/', 'speed/', ...made.keys()].map((page) => `${site}/${page}index.html`),
+      input: ['', 'model/', 'numbers/', 'search/', 'speed/', ...made.keys()].map((page) => `${site}/${page}index.html`),
       output: {
         // Small modules that pages need at once would else share a file with the library, which pages load later.
         codeSplitting: {

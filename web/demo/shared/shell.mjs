@@ -33,6 +33,7 @@ export const entries = /** @type {const} */ ([
   { path: '', label: 'Learn' },
   { path: 'model/', label: 'Your model' },
   { path: 'numbers/', label: 'Your numbers' },
+  { path: 'search/', label: 'Search' },
   { path: 'speed/', label: 'Speed' },
   { path: 'guide/', label: 'Guide' },
 ]);

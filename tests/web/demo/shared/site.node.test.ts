@@ -9,7 +9,7 @@ import { path, startSite } from '../site.js';
 
 const site = startSite();
 const pages = [
-  ...['', 'model/', 'numbers/', 'speed/'],
+  ...['', 'model/', 'numbers/', 'search/', 'speed/'],
   ...guidePages().map(({ name }) => `guide/${name && `${name}/`}`),
   ...aboutPages.map(({ name }) => `${name}/`),
 ];

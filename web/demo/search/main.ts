@@ -1,0 +1,257 @@
+import { copy } from '../shared/copy.js';
+import { byId, html, onResize, setText } from '../shared/dom.js';
+import { startDropping } from '../shared/drop.js';
+import { formatBytes, formatMany } from '../shared/format.js';
+import { announce } from '../shared/live.js';
+import { showCore, startSite } from '../shared/site.js';
+import {
+  type DataFacts,
+  type Figures,
+  type FiguresKey,
+  figuresKey,
+  type Picture,
+  type PictureKey,
+  pictureKey,
+  type SearchReply,
+  type SearchRequest,
+} from './messages.js';
+import { drawPicture } from './picture.js';
+import { defaults, dimsOf, factors, linkOf, metrics, parts, readLink, type Settings, widths } from './settings.js';
+
+/** Results of a query. */
+const k = 10;
+
+/** State of the page. The drawing is a function of it. */
+interface State {
+  settings: Settings;
+  data?: DataFacts | undefined;
+  /** Words and share of what the page waits for. */
+  doing?: { readonly words: string; readonly share: number } | undefined;
+  problem?: string | undefined;
+  readonly figures: Map<FiguresKey, Figures>;
+  readonly pictures: Map<PictureKey, Picture>;
+  /** What is shown until the results of new settings arrive. */
+  lastFigures?: Figures | undefined;
+  lastPicture?: Picture | undefined;
+}
+
+const state: State = { settings: readLink(location.hash), figures: new Map(), pictures: new Map() };
+
+const formatTime = (milliseconds: number) =>
+  milliseconds < 10 ? `${milliseconds.toPrecision(2)} ms` : `${Math.round(milliseconds)} ms`;
+const formatShare = (share: number) => (share === 1 ? '100 %' : `${(100 * share).toFixed(1)} %`);
+const scoredAgain = (factor: number) => (factor === 0 ? 'none' : `of the best ${k * factor}`);
+
+/** The settings, with the query as a number below that of the queries. */
+function settled(): Settings {
+  const { settings, data } = state;
+  return data === undefined ? settings : { ...settings, query: settings.query % data.queries };
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ drawing
+
+function drawControls(): void {
+  const { bits, factor, part, metric } = state.settings;
+  const slide = (id: string, at: number, words: string) => {
+    const slider = byId(id, HTMLInputElement);
+    slider.value = String(at);
+    slider.setAttribute('aria-valuetext', words);
+    setText(byId(`${id}-value`, HTMLOutputElement), words);
+    for (const [i, stop] of [...(slider.nextElementSibling?.children ?? [])].entries()) {
+      stop.classList.toggle('current', i === at);
+    }
+  };
+  slide('bits', widths.indexOf(bits), bits === 1 ? '1 bit' : `${bits} bits`);
+  slide('factor', factors.indexOf(factor), scoredAgain(factor));
+  const { dimension } = state.data ?? {};
+  const all = part === 1 ? 'all' : `the first ${part === 2 ? 'half' : 'quarter'}`;
+  slide('part', parts.indexOf(part), dimension === undefined ? all : `${all}: ${dimsOf(state.settings, dimension)}`);
+  for (const radio of document.querySelectorAll<HTMLInputElement>('[name="metric"]'))
+    radio.checked = radio.value === metric;
+}
+
+function drawFigures(): void {
+  const { data } = state;
+  const own = state.figures.get(figuresKey(settled()));
+  state.lastFigures = own ?? state.lastFigures;
+  const figures = state.lastFigures;
+  byId('figures', HTMLElement).classList.toggle('waiting', own === undefined);
+  setText(byId('recall', HTMLElement), figures === undefined ? '–' : formatShare(figures.recall));
+  setText(byId('time', HTMLElement), figures === undefined ? '–' : formatTime(figures.milliseconds));
+  setText(byId('memory', HTMLElement), figures === undefined ? '–' : formatBytes(figures.bytes));
+  if (data === undefined) return;
+  setText(byId('time-note', HTMLElement), `exact, in plain JavaScript: ${formatTime(data.exactMilliseconds)}`);
+  setText(byId('memory-note', HTMLElement), `as float32: ${formatBytes(data.count * data.dimension * 4)}`);
+}
+
+function drawTable(): void {
+  const { settings } = state;
+  const headOf = (factor: number) => (factor === 0 ? 'once' : `best ${k * factor}`);
+  const row = (bits: Settings['bits']) =>
+    html(
+      'tr',
+      {},
+      html('th', { scope: 'row' }, bits === 1 ? '1 bit' : `${bits} bits`),
+      ...factors.map((factor) => {
+        const found = state.figures.get(figuresKey({ ...settled(), bits, factor }));
+        const isNow = settings.bits === bits && settings.factor === factor;
+        return html('td', { 'aria-current': isNow && 'true' }, found === undefined ? '·' : formatShare(found.recall));
+      }),
+    );
+  byId('recalls', HTMLTableElement).replaceChildren(
+    html(
+      'thead',
+      {},
+      html(
+        'tr',
+        {},
+        html('th', { scope: 'col' }, 'Bits'),
+        ...factors.map((f) => html('th', { scope: 'col' }, headOf(f))),
+      ),
+    ),
+    html('tbody', {}, ...widths.map(row)),
+  );
+}
+
+function drawStatus(): void {
+  const { data, doing, problem } = state;
+  const failed = problem !== undefined;
+  byId('problem', HTMLElement).hidden = !failed;
+  setText(byId('problem-text', HTMLElement), problem ?? '');
+  const waits = !failed && (data === undefined || !state.figures.has(figuresKey(settled())));
+  const progress = byId('progress', HTMLProgressElement);
+  progress.classList.toggle('idle', !waits);
+  progress.value = doing?.share ?? 0;
+  byId('result', HTMLElement).ariaBusy = String(waits);
+  byId('next', HTMLButtonElement).disabled = data === undefined;
+  const words = failed ? '' : waits ? `${doing?.words ?? 'Loading'}…` : data === undefined ? '' : dataWords(data);
+  setText(byId('status', HTMLElement), words);
+  if (data === undefined) return;
+  setText(byId('headline', HTMLElement), `Search ${formatMany(data.count, 'vector')} in this tab`);
+  const rest = data.left > 0 ? ` ${formatMany(data.left, 'vector')} more were left out.` : '';
+  const about = data.made ? '' : `${data.name}: ${dataWords(data)}${rest} `;
+  setText(byId('data-words', HTMLElement), `${about}Files never leave this device.`);
+}
+
+const dataWords = ({ count, dimension, queries }: DataFacts) =>
+  `${formatMany(count, 'vector')} of ${dimension} elements, ${formatMany(queries, 'query', 'queries')}.`;
+
+function drawOnePicture(): void {
+  const own = state.pictures.get(pictureKey(settled()));
+  state.lastPicture = own ?? state.lastPicture;
+  byId('picture', HTMLElement).classList.toggle('waiting', own === undefined);
+  drawPicture(own ?? state.lastPicture, settled(), state.data?.queries ?? 0);
+}
+
+let isDue = false;
+/** Draws with the next frame. */
+function redraw(): void {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    drawControls();
+    drawFigures();
+    drawStatus();
+    drawTable();
+    drawOnePicture();
+  });
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- worker
+
+let worker: Worker | undefined;
+
+function send(request: SearchRequest): void {
+  worker?.postMessage(request);
+}
+
+/** Starts a worker, in place of one that failed. */
+function startWorker(): void {
+  worker?.terminate();
+  worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
+  worker.onerror = (event) => hear({ kind: 'failed', text: event.message || 'The worker could not be started.' });
+  worker.onmessage = ({ data }: MessageEvent<SearchReply>) => hear(data);
+  send({ kind: 'want', settings: state.settings });
+}
+
+function hear(reply: SearchReply): void {
+  if (reply.kind === 'core') showCore(reply.facts);
+  else if (reply.kind === 'doing') state.doing = reply;
+  else if (reply.kind === 'data') state.data = reply.facts;
+  else if (reply.kind === 'figures') {
+    state.figures.set(reply.key, reply.figures);
+    if (reply.key === figuresKey(settled())) say(reply.figures);
+  } else if (reply.kind === 'picture') state.pictures.set(reply.key, reply.picture);
+  else if (reply.kind === 'failed') {
+    state.problem = reply.text;
+    worker?.terminate();
+    worker = undefined;
+  }
+  redraw();
+}
+
+/** Says the result to screen readers. */
+function say({ recall, milliseconds, bytes }: Figures): void {
+  announce(`Recall ${formatShare(recall)}, ${formatTime(milliseconds)} a query, ${formatBytes(bytes)}.`);
+}
+
+/** Opens a file, or makes vectors. */
+function open(file?: File): void {
+  Object.assign(state, { data: undefined, doing: undefined, problem: undefined });
+  Object.assign(state, { lastFigures: undefined, lastPicture: undefined });
+  state.figures.clear();
+  state.pictures.clear();
+  // What the worker did before ends with it, and its memory goes back.
+  startWorker();
+  send({ kind: 'open', file });
+  redraw();
+}
+
+// ----------------------------------------------------------------------------------------------------------------------- controls
+
+function change(part: Partial<Settings>): void {
+  state.settings = { ...state.settings, ...part };
+  history.replaceState(history.state, '', linkOf(state.settings));
+  send({ kind: 'want', settings: state.settings });
+  const known = state.figures.get(figuresKey(settled()));
+  if (known !== undefined) say(known);
+  redraw();
+}
+
+function startControls(): void {
+  const onSlide = (id: string, act: (at: number) => void) =>
+    byId(id, HTMLInputElement).addEventListener('input', ({ target }) =>
+      act(Number((target as HTMLInputElement).value)),
+    );
+  onSlide('bits', (at) => change({ bits: widths[at] ?? defaults.bits }));
+  onSlide('factor', (at) => change({ factor: factors[at] ?? defaults.factor }));
+  onSlide('part', (at) => change({ part: parts[at] ?? defaults.part }));
+  byId('settings', HTMLFormElement).addEventListener('change', ({ target }) => {
+    const { name, value } = target as HTMLInputElement;
+    const metric = metrics.find((one) => one === value);
+    if (name === 'metric' && metric !== undefined) change({ metric });
+  });
+  byId('settings', HTMLFormElement).addEventListener('submit', (event) => event.preventDefault());
+  const onClick = (id: string, act: () => void) => byId(id, HTMLButtonElement).addEventListener('click', act);
+  onClick('reset', () => change(defaults));
+  onClick('copy-link', () => void copy(location.href, 'Link'));
+  onClick('next', () => change({ query: (settled().query + 1) % (state.data?.queries ?? 1) }));
+  onClick('again', () => open());
+  onClick('made', () => open());
+  const file = byId('file', HTMLInputElement);
+  onClick('choose', () => file.click());
+  file.addEventListener('change', () => {
+    const [chosen] = file.files ?? [];
+    file.value = '';
+    if (chosen !== undefined) open(chosen);
+  });
+  startDropping(([first]) => first !== undefined && open(first));
+  addEventListener('hashchange', () => change(readLink(location.hash)));
+  onResize(byId('picture', HTMLElement), redraw);
+}
+
+startSite();
+startControls();
+redraw();
+open();
