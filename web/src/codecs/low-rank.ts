@@ -9,12 +9,7 @@ import type { CastType } from './cast.js';
 import type { BitCheck } from './checks.js';
 import type { ByteRuns, Codec, Form, Grid, Rectangle, Role } from './codec.js';
 import { byteRuns, bytesOfElements, elementsOf, multipleOf } from './elements.js';
-
-/** Float types of an adapter's matrices. */
-export type LowRankType = keyof typeof ElementTypeId;
-
-/** True for a type of an adapter's matrices. */
-export const isLowRankType = (dtype: string): dtype is LowRankType => Object.hasOwn(ElementTypeId, dtype);
+import { type LowRankType, lowRankRoles } from './low-rank-names.js';
 
 /** The two matrices of an adapter for a weight [rows, columns]: up [rows, rank] and down [rank, columns]. */
 export interface LowRankPair {
@@ -47,13 +42,6 @@ export interface LowRankForm extends Form {
   /** In the order in which they are added. */
   readonly pairs: readonly LowRankPair[];
 }
-
-/** Roles of the matrices of an adapter by its place in the form. */
-export const lowRankRoles = (index: number) => ({
-  up: `up${index}`,
-  down: `down${index}`,
-  middle: `middle${index}`,
-});
 
 /** The pair and the matrix that a role names; undefined for parts of the base. */
 function matrixOf(form: LowRankForm, role: Role): { pair: LowRankPair; matrix: 'up' | 'down' | 'middle' } | undefined {

@@ -2,6 +2,7 @@
  * The interface of file formats. A format is one folder beside this file, and a line each in registry.ts and signatures.ts. Options and
  * help of the command line, lists of the page and error messages all read its description from here.
  */
+import type { CastType } from '../codecs/cast.js';
 import type { Form, Part, Role } from '../codecs/codec.js';
 import type { Note } from '../core/note.js';
 import type { ByteSource, FileInput, OptionFile } from '../files/bytes.js';
@@ -92,6 +93,9 @@ export interface OpenModel extends ModelContents {
   readonly adapters?: ModelAdapters;
 }
 
+/** Gives the type of the floats that codes stand for; undefined for plain elements. */
+export type CodedFloats = (form: Form) => CastType | undefined;
+
 /** The adapters of an open model. */
 export interface ModelAdapters {
   /** The note about them in a result. */
@@ -100,7 +104,7 @@ export interface ModelAdapters {
    * Adds them to the weights that they name.
    * @throws ScalepointError `BAD_FILE` if they name a weight that is not there, or one of another shape; `UNSUPPORTED_DTYPE`
    */
-  merge(tensors: readonly LogicalTensor[]): LogicalTensor[];
+  merge(tensors: readonly LogicalTensor[], codedFloats: CodedFloats): LogicalTensor[];
 }
 
 /** A tensor as a whole: floats, or codes together with their scales. */

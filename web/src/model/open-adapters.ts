@@ -1,13 +1,15 @@
-/** Opens adapters, and adds them to an open model. Loaded for models with adapters alone. */
+/** Opens adapters, and adds them to an open model. What reads and merges them is loaded for models with adapters alone. */
 import { asOption, rangeError, ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
-import { type Adapter, adapterNote, mergeAdapters, readAdapter } from '../formats/adapters.js';
+import type { Adapter } from '../formats/adapters.js';
 import type { Format, ModelAdapters, OpenModel, SourceTensor } from '../formats/format.js';
 import { formatNamed, formats } from '../formats/registry.js';
 import type { LoraAdapter } from './adapters.js';
 import { besideOf } from './beside.js';
 import { type OpenOptions, recognize, withFiles } from './recognize.js';
+
+const loadAdapters = () => import('../formats/adapters.js');
 
 /** An adapter whose tensors lie in files behind those of the model. */
 function behind(adapter: Adapter, files: number): Adapter {
@@ -40,6 +42,7 @@ function withAdapter<T>(
     const opened = await format.open(files, (input) => openWithin(waiting, input));
     try {
       const folder = besideOf(first, beside, waiting);
+      const { readAdapter } = await loadAdapters();
       const adapter = await readAdapter(opened, name, strength, (path) => folder.file(path));
       isOpen = true;
       return await use(opened, adapter);
@@ -69,7 +72,11 @@ export async function withAdapters<T>(
   const next = async (index: number, read: readonly Adapter[]): Promise<T> => {
     const adapter = lora[index];
     if (adapter === undefined) {
-      const adapters: ModelAdapters = { note: adapterNote(read), merge: (tensors) => mergeAdapters(tensors, read) };
+      const { adapterNote, mergeAdapters } = await loadAdapters();
+      const adapters: ModelAdapters = {
+        note: adapterNote(read),
+        merge: (tensors, codedFloats) => mergeAdapters(tensors, read, codedFloats),
+      };
       Object.assign(model, { adapters });
       return use();
     }

@@ -8,6 +8,7 @@ import type { Format, OpenFile, OpenModel, ReadOptionFile } from '../formats/for
 import { formatNamed } from '../formats/registry.js';
 import type { LoraAdapter } from './adapters.js';
 import { besideOf } from './beside.js';
+import { withAdapters } from './open-adapters.js';
 import { type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';
 
 /** An open model, its format, and the files beside it. */
@@ -71,7 +72,6 @@ export function withModel<T>(
     const opened = await openModel(files, waiting);
     try {
       if (lora.length === 0) return await use(opened);
-      const { withAdapters } = await import('./open-adapters.js');
       return await withAdapters(opened, lora, options, () => use(opened));
     } finally {
       await opened.model.close?.();

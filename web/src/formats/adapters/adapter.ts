@@ -5,7 +5,6 @@ import { quoted } from '../../files/bytes.js';
 import { readNeighbors } from '../../files/neighbors.js';
 import type { OpenModel, SourceTensor } from '../format.js';
 import { NamePattern } from '../name-pattern.js';
-import { isFields } from '../safetensors/stored-model.js';
 import { type AdapterPart, adapterNameOf, strangeAdapter } from './names.js';
 
 /** The matrices for one layer. */
@@ -44,6 +43,9 @@ interface Settings {
 
 /** Initializations that change the weights of the model, so that the adapter fits only these. */
 const changedBase: readonly string[] = ['pissa', 'olora', 'corda', 'loftq', 'lora_ga'];
+
+const isFields = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 type Fail = (message: string, tensor?: SourceTensor) => never;
 

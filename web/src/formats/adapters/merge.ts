@@ -1,19 +1,12 @@
 /** Merges adapters into the tensors of a model, which are then read together. */
 import type { CastType } from '../../codecs/cast.js';
 import { type Form, tileElements } from '../../codecs/codec.js';
-import { elementsOf } from '../../codecs/elements.js';
-import {
-  isLowRankType,
-  type LowRankForm,
-  type LowRankPair,
-  type LowRankType,
-  lowRankRoles,
-} from '../../codecs/low-rank.js';
+import type { LowRankForm, LowRankPair } from '../../codecs/low-rank.js';
+import { isLowRankType, type LowRankType, lowRankRoles } from '../../codecs/low-rank-names.js';
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { quoted, quotedNames } from '../../files/bytes.js';
-import type { LogicalTensor, SourceTensor } from '../format.js';
-import { codedLayoutOf } from '../safetensors/layouts/registry.js';
+import type { CodedFloats, LogicalTensor, SourceTensor } from '../format.js';
 import type { Adapter, AdapterLayer } from './adapter.js';
 import { LayerNames } from './names.js';
 
@@ -38,6 +31,8 @@ const floatsOf: Readonly<Record<string, CastType>> = {
 
 const shapeText = ({ dtype, shape }: Pick<SourceTensor, 'dtype' | 'shape'>) => `${dtype} [${shape.join(', ')}]`;
 
+const elementsOf = (shape: readonly number[]) => shape.reduce((product, dimension) => product * dimension, 1);
+
 /** A layer of an adapter, with the adapter. */
 interface Addition {
   readonly adapter: Adapter;
@@ -45,12 +40,12 @@ interface Addition {
 }
 
 /** The form of a weight before adapters are added; undefined unless it has values. */
-function baseOf({
-  form,
-  parts: [first],
-}: LogicalTensor): { readonly form: Form; readonly floats: CastType } | undefined {
-  const layout = codedLayoutOf(form);
-  if (layout !== undefined) return { form, floats: layout.floats(form) };
+function baseOf(
+  { form, parts: [first] }: LogicalTensor,
+  codedFloats: CodedFloats,
+): { readonly form: Form; readonly floats: CastType } | undefined {
+  const coded = codedFloats(form);
+  if (coded !== undefined) return { form, floats: coded };
   const { dtype } = (first as LogicalTensor['parts'][number]).tensor;
   const floats = Object.hasOwn(floatsOf, dtype) ? floatsOf[dtype] : undefined;
   return floats && { form: { codec: 'cast', to: dtype } as Form, floats };
@@ -113,11 +108,16 @@ class Forms {
   }
 }
 
-function merged(weight: LogicalTensor, additions: readonly Addition[], forms: Forms): LogicalTensor {
+function merged(
+  weight: LogicalTensor,
+  additions: readonly Addition[],
+  forms: Forms,
+  codedFloats: CodedFloats,
+): LogicalTensor {
   const [{ adapter }] = additions as [Addition];
   const [rows = 0, ...rest] = weight.shape;
   const columns = elementsOf(rest);
-  const base = baseOf(weight);
+  const base = baseOf(weight, codedFloats);
   if (base === undefined || weight.shape.length < 2 || rows * columns === 0) {
     const message = `adapter ${quoted(adapter.name)}: the weight ${quoted(weight.name)} is ${weight.type} [${weight.shape.join(', ')}], which no product can be added to`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
@@ -181,9 +181,14 @@ function weightsOf({ name, layers }: Adapter, names: LayerNames): Map<string, Ad
 
 /**
  * Adds adapters to the weights that they name, in their order.
+ * @param codedFloats type of the floats of codes; undefined for plain elements
  * @throws ScalepointError `BAD_FILE` if a layer of an adapter matches no weight, or has another shape; `UNSUPPORTED_DTYPE`
  */
-export function mergeAdapters(tensors: readonly LogicalTensor[], adapters: readonly Adapter[]): LogicalTensor[] {
+export function mergeAdapters(
+  tensors: readonly LogicalTensor[],
+  adapters: readonly Adapter[],
+  codedFloats: CodedFloats,
+): LogicalTensor[] {
   const names = new LayerNames(tensors.map(({ name }) => name));
   const additions = new Map<string, Addition[]>();
   for (const adapter of adapters) {
@@ -196,7 +201,7 @@ export function mergeAdapters(tensors: readonly LogicalTensor[], adapters: reado
   const forms = new Forms();
   return tensors.map((tensor) => {
     const own = additions.get(tensor.name);
-    return own === undefined ? tensor : merged(tensor, own, forms);
+    return own === undefined ? tensor : merged(tensor, own, forms, codedFloats);
   });
 }
 

@@ -150,5 +150,5 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
 
 /** The tensors of a model with its adapters. @throws ScalepointError `BAD_FILE`, `UNSUPPORTED_DTYPE` */
 export function adapted(model: OpenModel, tensors: LogicalTensor[]): LogicalTensor[] {
-  return model.adapters?.merge(tensors) ?? tensors;
+  return model.adapters?.merge(tensors, (form) => codedLayoutOf(form)?.floats(form)) ?? tensors;
 }
