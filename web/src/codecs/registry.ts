@@ -10,7 +10,7 @@ import { ggml } from './ggml.js';
 import { gptq } from './gptq.js';
 import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
-import { microscaled } from './microscaled.js';
+import { microscaled, mlxFloats } from './microscaled.js';
 import { mlx } from './mlx.js';
 import { scaledElements } from './scaled-elements.js';
 
@@ -28,6 +28,7 @@ const all = [
   mlx,
   bitsAndBytes,
   microscaled,
+  mlxFloats,
   scaledElements,
 ];
 for (const codec of all) codecs.set(codec.id, codec as unknown as Codec);
