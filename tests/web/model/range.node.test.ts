@@ -159,7 +159,8 @@ describe('the range of a model', () => {
     const refused = (options: object, option: string, expected: object) =>
       expect(quantizeModel(file, options as PlanOptions)).rejects.toMatchObject({ problem: { option, expected } });
     const values = ['int8', 'int4', 'comfy-int8', 'comfy-nvfp4', 'nvfp4', 'mxfp4', 'mxfp8'];
-    values.push(...[4, 2, 3, 5, 6, 8].map((bits) => `mlx-${bits}bit`));
+    values.push(...[4, 2, 3, 5, 6, 8].map((bits) => `mlx-${bits}bit`), 'mlx-mxfp4', 'mlx-nvfp4', 'mlx-mxfp8');
+    values.push('gptq', 'gptq-8bit', 'gptq-3bit', 'gptq-2bit', 'awq');
     const integers = { kind: 'onlyWith', option: 'to', values };
     await refused({ to: 'float16', range: 'mse' }, 'range', integers);
     await refused({ to: 'int8', ...plain, range: 'best' }, 'range', { kind: 'anyOf' });

@@ -50,7 +50,7 @@ export function mlxQuantized(values: ArrayLike<number>, bits: number, groupSize:
 }
 
 /** The codes in the words of a module's weight: bits of a row follow each other, the lowest first. */
-function mlxCodes({ bytes }: StoredTensor, bits: number): number[] {
+export function mlxCodes({ bytes }: StoredTensor, bits: number): number[] {
   const codes: number[] = [];
   for (let bit = 0; bit < bytes.length * 8; bit += bits) {
     let code = 0;
@@ -76,5 +76,71 @@ export function mlxRestored({ codes, scales, biases }: MlxParts): Float32Array<A
   return Float32Array.from(codes, (code, i) => {
     const group = Math.floor(i / groupSize);
     return f(f(code * scales[group]!) + biases[group]!);
+  });
+}
+
+/** The kinds of small floats: bits, elements of a block, and the largest value of an element. */
+export const mlxFloatKinds = { mxfp4: [4, 32, 6], nvfp4: [4, 16, 6], mxfp8: [8, 32, 448] } as const;
+
+/** Values of the codes of a small float, without signs. */
+const tables = {
+  4: [0, 0.5, 1, 1.5, 2, 3, 4, 6],
+  8: Array.from({ length: 127 }, (_, code) => {
+    const exponent = code >> 3;
+    return exponent === 0 ? (code & 7) * 2 ** -9 : (8 + (code & 7)) * 2 ** (exponent - 10);
+  }),
+} as const;
+
+/** The nearest code, of two the even one, at most the largest. */
+function nearestCode(table: readonly number[], v: number): number {
+  let best = 0;
+  for (let code = 1; code < table.length; code++) {
+    const difference = Math.abs(table[code]! - v) - Math.abs(table[best]! - v);
+    if (difference < 0 || (difference === 0 && code % 2 === 0)) best = code;
+  }
+  return best;
+}
+
+/**
+ * Codes and scales of small floats as MLX's kernels for GPUs make them: mlx/backend/metal/kernels/fp_quantized.h at 00703ea6 (fp_quantize),
+ * fp8.h at 0ae28ee7 (mx_scale_round_up) and fp4.h at 1c845607. Two things differ: a block of zeros has the scale 1 in mxfp4 and mxfp8, and
+ * elements are divided by float8 scales, which the kernel does by a product with the reciprocal.
+ */
+export function mlxFloats(values: ArrayLike<number>, kind: keyof typeof mlxFloatKinds) {
+  const [bits, block, largest] = mlxFloatKinds[kind];
+  const codes: number[] = [];
+  const scales: number[] = [];
+  for (let first = 0; first < values.length; first += block) {
+    let most = 0;
+    for (let i = first; i < first + block; i++) most = Math.max(most, Math.abs(values[i]!));
+    const quotient = f(most / largest);
+    let scale: number;
+    if (kind === 'nvfp4') {
+      scales.push(nearestCode(tables[8], quotient));
+      scale = tables[8][scales.at(-1)!]!;
+    } else {
+      let exponent = 0;
+      while (most > 0 && 2 ** exponent < quotient) exponent++;
+      while (most > 0 && 2 ** (exponent - 1) >= quotient) exponent--;
+      scales.push(exponent + 127);
+      scale = 2 ** exponent;
+    }
+    for (let i = first; i < first + block; i++) {
+      const v = values[i]!;
+      const sign = v < 0 || Object.is(v, -0) ? 1 << (bits - 1) : 0;
+      codes.push(scale === 0 ? 0 : sign | nearestCode(tables[bits], f(Math.abs(v) / scale)));
+    }
+  }
+  return { codes, scales };
+}
+
+/** The values that codes of small floats stand for, in float32. */
+export function mlxFloatsRestored({ codes, scales }: ReturnType<typeof mlxFloats>, kind: keyof typeof mlxFloatKinds) {
+  const [bits, block] = mlxFloatKinds[kind];
+  return Float32Array.from(codes, (code, i) => {
+    const byte = scales[Math.floor(i / block)]!;
+    const scale = kind === 'nvfp4' ? tables[8][byte]! : 2 ** (byte - 127);
+    const value = tables[bits][code & (2 ** (bits - 1) - 1)]!;
+    return f((code >> (bits - 1) === 1 ? -value : value) * scale);
   });
 }

@@ -6,6 +6,7 @@
  *   X_scale                  one byte for each block: E4M3, or an exponent (E8M0)
  *   X_global_scale           of compressed-tensors: a float32 by which the scales are divided
  *   X_scale_2                of ModelOpt: a float32 by which the scales are multiplied
+ * MLX stores `X.weight` as uint32 words with the same bytes and `X.scales`, without a scale of the matrix. Its matrices may be stacked.
  * The arithmetic is in cpp/codecs/microscales.cpp.
  */
 import {
@@ -35,10 +36,10 @@ import { byteRuns, elementsOf, rectanglesOf } from './elements.js';
 export type MicroscaledKind = 'nvfp4' | 'mxfp4' | 'mxfp8';
 
 export interface MicroscaledForm extends Form {
-  readonly codec: 'microscaled';
+  readonly codec: 'microscaled' | 'mlx-floats';
   readonly kind: MicroscaledKind;
   /** Names of the parts, and use of the global scale. */
-  readonly tool: 'compressed-tensors' | 'modelopt' | 'gpt-oss';
+  readonly tool: 'compressed-tensors' | 'modelopt' | 'gpt-oss' | 'mlx';
   /** Type of the floats that it was made of. */
   readonly floats: 'F32' | 'F16' | 'BF16';
   /** True: searches for the scales with the smallest errors. */
@@ -64,22 +65,30 @@ export function canWeighMicroscaled(shape: readonly number[]): boolean {
   return shape.length === 2 && elementsOf(shape) > 0 && (shape[1] as number) <= tileElements;
 }
 
-/** Zero scales of compressed-tensors become 0.125. */
-const zeroScale = 0x20;
+/** The byte of a scale of zeros: 0.125 in compressed-tensors; in MLX 0, or the power 2^0. */
+function zeroScaleOf(tool: MicroscaledForm['tool'], isFloat8: boolean): number {
+  if (tool === 'mlx') return isFloat8 ? 0 : 127;
+  return isFloat8 ? 0x20 : 0;
+}
 
-function codesOf({ kind, tool, search = false }: MicroscaledForm): MicroscaledRecord {
+/** True for forms with a scale of the whole matrix. */
+const hasGlobal = ({ kind, tool }: MicroscaledForm) => kind === 'nvfp4' && tool !== 'mlx';
+
+function codesOf(form: MicroscaledForm): MicroscaledRecord {
+  const { kind, tool, search = false } = form;
   const { element, block, scale } = kinds[kind];
   const isFloat8 = scale === 'F8_E4M3';
   return {
     form: {
       element: element === 'kFloat4E2M1' ? MinifloatId.float4E2M1 : MinifloatId.float8E4M3FN,
       scale: isFloat8 ? MicroscaleTypeId.float8 : MicroscaleTypeId.powerOfTwo,
-      rule: MicroscaleRuleId.nearFloor,
+      // MLX's kernels for GPUs round up.
+      rule: tool === 'mlx' ? MicroscaleRuleId.ceiling : MicroscaleRuleId.nearFloor,
       block,
-      zeroScale: isFloat8 ? zeroScale : 0,
+      zeroScale: zeroScaleOf(tool, isFloat8),
       search,
     },
-    global: isFloat8
+    global: hasGlobal(form)
       ? tool === 'modelopt'
         ? GlobalScaleFormId.multiplies
         : GlobalScaleFormId.divides
@@ -92,7 +101,21 @@ function bytesOf(role: Role, elements: number, { kind }: MicroscaledForm): numbe
   return role === 'data' ? (elements * bits) / 8 : role === 'scale' ? elements / block : 4;
 }
 
+/** The parts of MLX. */
+function wordParts(shape: readonly number[], { kind }: MicroscaledForm): Part[] {
+  const { bits, block } = kinds[kind];
+  const rows = shape.slice(0, -1);
+  const columns = shape.at(-1) ?? 0;
+  const elements = elementsOf(shape);
+  const scale = { role: 'scale', suffix: '.scales', replaces: '.weight', dtype: 'U8' } as const;
+  return [
+    { role: 'data', suffix: '', dtype: 'U32', shape: [...rows, (columns * bits) / 32], bytes: (elements * bits) / 8 },
+    { ...scale, shape: [...rows, columns / block], bytes: elements / block },
+  ];
+}
+
 function partsOf(shape: readonly number[], form: MicroscaledForm): Part[] {
+  if (form.tool === 'mlx') return wordParts(shape, form);
   const { bits, block, scale } = kinds[form.kind];
   const [rows = 0, columns = 0] = shape;
   const isPacked = bits === 4;
@@ -103,7 +126,7 @@ function partsOf(shape: readonly number[], form: MicroscaledForm): Part[] {
     { role: 'data', ...data, bytes: (rows * columns * bits) / 8 },
     { role: 'scale', suffix: '_scale', dtype: scale, shape: [rows, columns / block], bytes: (rows * columns) / block },
   ];
-  if (form.kind !== 'nvfp4') return parts;
+  if (!hasGlobal(form)) return parts;
   const global = form.tool === 'modelopt' ? { suffix: '_scale_2', shape: [] } : { suffix: '_global_scale', shape: [1] };
   return [...parts, { role: 'globalScale', ...global, dtype: 'F32', bytes: 4 }];
 }
@@ -126,10 +149,10 @@ function* cutsOf(shape: readonly number[], form: MicroscaledForm, roles: readonl
   if (elements === 0) return;
   const grids = [gridOf(shape, form), ...(source?.rows === undefined ? [] : [source])];
   const rectangles = [...rectanglesOf(elements, grids)];
-  const [, width = 1] = shape;
+  const width = shape.at(-1) ?? 1;
   let ranges: Float32Array<ArrayBuffer> | undefined;
   let others = roles;
-  if (form.kind === 'nvfp4') {
+  if (hasGlobal(form)) {
     // The scale of the matrix follows from its largest magnitude.
     ranges = Float32Array.from((yield { kind: 'range', rectangles }) as ValueRange);
     others = roles.filter((role) => role !== 'globalScale');
@@ -193,3 +216,6 @@ export const microscaled: Codec<MicroscaledForm> = {
 
   checks: (_shape, form, role) => checksOf(form, role),
 };
+
+/** The same in the layout of MLX. */
+export const mlxFloats: Codec<MicroscaledForm> = { ...microscaled, id: 'mlx-floats' };

@@ -11,7 +11,7 @@ import { gptq } from './gptq.js';
 import { lowRankCodec } from './low-rank.js';
 import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
-import { microscaled } from './microscaled.js';
+import { microscaled, mlxFloats } from './microscaled.js';
 import { mlcCodec } from './mlc.js';
 import { mlx } from './mlx.js';
 import { scaledElements } from './scaled-elements.js';
@@ -31,6 +31,7 @@ const all = [
   mlcCodec,
   bitsAndBytes,
   microscaled,
+  mlxFloats,
   scaledElements,
   lowRankCodec((form) => codecOf(form)),
 ];

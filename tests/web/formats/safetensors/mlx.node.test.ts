@@ -17,7 +17,16 @@ import { run } from '../../cli/support.js';
 import { nearestOf, numbersOf, parseSafetensors, type StoredTensor } from '../../support/compressed.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { matrixFile } from '../../support/importance.js';
-import { mlxParts, mlxQuantized, mlxRestored, mlxRounded } from '../../support/mlx.js';
+import {
+  mlxCodes,
+  mlxFloatKinds,
+  mlxFloats,
+  mlxFloatsRestored,
+  mlxParts,
+  mlxQuantized,
+  mlxRestored,
+  mlxRounded,
+} from '../../support/mlx.js';
 import { expectBytes, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
 import { expectSame, Random } from '../../support/support.js';
 import { decoderConfig, decoderWeights } from '../../support/tiny-huggingface.js';
@@ -476,5 +485,90 @@ describe('on the command line', () => {
     });
     const verified = await run(['verify', output], {}, directory);
     expect(verified.code, verified.stdout + verified.stderr).toBe(0);
+  });
+});
+
+describe('small floats for MLX', () => {
+  for (const kind of ['mxfp4', 'nvfp4', 'mxfp8'] as const) {
+    it(`${kind}: are those of its kernels, and are read again`, async () => {
+      const [bits, block] = mlxFloatKinds[kind];
+      const values = Float32Array.from(new Random(8).bell(40 * 96), (v, i) => (i < block ? 0 : i < 2 * block ? -0 : v));
+      const odd = weights('BF16', [8, 40], 4);
+      const tensors = {
+        ...decoder({}, 'F32'),
+        'model.layers.0.mlp.down_proj.weight': tensorOf('F32', [40, 96], values),
+        'model.layers.0.mlp.odd.weight': odd,
+      };
+      const { tensors: got, config, bytes } = await made(folder(tensors, llama()), { to: `mlx-${kind}` });
+      expect(config.quantization).toEqual({ group_size: block, bits, mode: kind });
+      expect(got.get('model.layers.0.mlp.odd.weight')).toMatchObject({ dtype: 'BF16', shape: [8, 40] });
+      const input = [chosen('model.safetensors', bytes), chosen('config.json', config)];
+      expect((await verifyModel(input, { config })).problems).toEqual([]);
+      let coded = 0;
+      for (const [name, tensor] of Object.entries(tensors)) {
+        const [rows = 0, columns = 1] = tensor.shape;
+        if (tensor.shape.length !== 2 || columns % block !== 0) continue;
+        coded++;
+        const module = name.slice(0, -'.weight'.length);
+        expect(got.get(name)).toMatchObject({ dtype: 'U32', shape: [rows, (columns * bits) / 32] });
+        expect(got.get(`${module}.scales`)).toMatchObject({ dtype: 'U8', shape: [rows, columns / block] });
+        expect(got.has(`${module}.biases`)).toBe(false);
+        // Small floats are made of the floats as they are in the file, which may be finer than those of the model.
+        const want = mlxFloats(numbersOf(storedOf(tensor)), kind);
+        expect([...got.get(`${module}.scales`)!.bytes], name).toEqual(want.scales);
+        expect(mlxCodes(got.get(name)!, bits), name).toEqual(want.codes);
+        const { data } = await readFloats(input, name);
+        expectSame(data, mlxFloatsRestored(want, kind), name);
+      }
+      expect(coded).toBeGreaterThan(20);
+      const again = await quantizeModel(input, { to: 'mlx-4bit', requantize: true, workers: 0 });
+      expect((again.config as Json).quantization).toEqual({ group_size: 64, bits: 4, mode: 'affine' });
+    });
+  }
+
+  it('have smaller errors by search, and routers of Qwen3-MoE stay integers', async () => {
+    const experts = {
+      count: 4,
+      router: 'mlp.gate',
+      names: (e: number) => ['gate_proj', 'up_proj', 'down_proj'].map((name) => `mlp.experts.${e}.${name}`),
+    };
+    const input = folder(decoder({ experts, headNorms: true }, 'BF16'), llama({ model_type: 'qwen3_moe' }));
+    const plain = await made(input, { to: 'mlx-mxfp4' });
+    expect(plain.config.quantization).toMatchObject({
+      mode: 'mxfp4',
+      'model.layers.1.mlp.gate': { group_size: 64, bits: 8, mode: 'affine' },
+    });
+    expect(plain.tensors.get('model.layers.0.mlp.switch_mlp.down_proj.scales')?.shape).toEqual([4, 64, 3]);
+    const found = await made(input, { to: 'mlx-mxfp4', range: 'mse' });
+    const errorOf = ({ result }: typeof plain) =>
+      result.report.tensors.reduce((sum, { error }) => sum + (error === undefined ? 0 : error.mse), 0);
+    expect(errorOf(found)).toBeLessThan(errorOf(plain));
+  });
+
+  it('are refused where parts do not match', async () => {
+    const { tensors, config } = await made(folder(decoder({ layers: 1 }, 'BF16'), llama()), { to: 'mlx-mxfp4' });
+    const all = Object.fromEntries(
+      [...tensors].map(([name, { dtype, shape, bytes }]): [string, TestTensor] => [
+        name,
+        { dtype, shape, data: bytes },
+      ]),
+    );
+    const module = 'model.layers.0.self_attn.q_proj';
+    const scales = all[`${module}.scales`]!;
+    const wrong: readonly [Record<string, TestTensor>, Json, string][] = [
+      [{ [`${module}.scales`]: { ...scales, dtype: 'I8' } }, {}, 'do not match'],
+      [{ [`${module}.scales`]: { ...scales, shape: [32, 4] } }, {}, 'do not match'],
+      [{ [`${module}.biases`]: scales }, {}, 'do not match'],
+      [{}, { bits: 8 }, 'with 8 bits'],
+      [{}, { group_size: 64 }, 'in groups of 64'],
+      [{}, { mode: 'fp5' }, '"fp5"'],
+      [{}, { mode: 'constructor' }, '"constructor"'],
+    ];
+    for (const [more, settings, words] of wrong) {
+      const quantization = { ...(config.quantization as Json), ...settings };
+      const input = folder({ ...all, ...more }, { ...config, quantization, quantization_config: quantization });
+      const error = await rejectionOf(quantizeModel(input, { to: 'bfloat16', requantize: true, workers: 0 }));
+      expect(error).toMatchObject({ code: 'UNSUPPORTED_DTYPE', message: expect.stringContaining(words) });
+    }
   });
 });

@@ -262,7 +262,7 @@ function checkUse(choices: Choices): void {
     }
   }
   // Scales of small floats and ComfyUI's have one search.
-  const single = all.find((target) => ['comfy', 'microscaled', 'mlx'].includes(codesOf(target)?.kind ?? ''));
+  const single = all.find((target) => ['comfy', 'microscaled', 'mlx', 'gptq'].includes(codesOf(target)?.kind ?? ''));
   if (single !== undefined && range !== undefined && range !== 'min-max' && range !== 'mse') {
     throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', single)] });
   }

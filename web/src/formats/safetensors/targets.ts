@@ -2,6 +2,7 @@
 import type { CastType } from '../../codecs/cast.js';
 import type { ComfyFormat } from '../../codecs/comfy.js';
 import type { CodeWidth } from '../../codecs/compressed-tensors-codes.js';
+import type { GptqWidth } from '../../codecs/gptq.js';
 import type { MicroscaledKind } from '../../codecs/microscaled.js';
 import { type MlxWidth, mlxGroupSizes } from '../../codecs/mlx.js';
 import type { Target } from '../format.js';
@@ -34,14 +35,21 @@ interface MicroscaledCodes {
   readonly form: MicroscaledKind;
 }
 
-/** Integers of MLX, with a scale and a bias for each group. */
+/** Codes of MLX: integers with a scale and a bias for each group, or small floats in blocks. */
 interface MlxCodes {
   readonly kind: 'mlx';
-  readonly bits: MlxWidth;
+  readonly form: MlxWidth | MicroscaledKind;
+}
+
+/** Integers of GPTQ or AWQ, whose matrices are transposed. */
+interface GptqCodes {
+  readonly kind: 'gptq';
+  readonly words: 'gptq' | 'awq';
+  readonly bits: GptqWidth;
 }
 
 /** Codes of a target, of a kind for each layout; those of compressed-tensors are the first two. */
-export type StoredCodes = IntegerCodes | FloatCodes | ComfyCodes | MicroscaledCodes | MlxCodes;
+export type StoredCodes = IntegerCodes | FloatCodes | ComfyCodes | MicroscaledCodes | MlxCodes | GptqCodes;
 
 /** Contents of a target: codes, floats of another type, or copies. */
 type Stores = StoredCodes | { readonly kind: 'cast'; readonly type: CastType } | { readonly kind: 'copy' };
@@ -58,11 +66,32 @@ const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...statistic
 
 const blockOptions = ['range', 'importance', 'config', ...floatOptions];
 
+/** A target in the layout of GPTQ or AWQ. */
+function gptq(words: 'gptq' | 'awq', bits: GptqWidth, text: string) {
+  return {
+    about: `${bits} bits in groups, in the layout of ${text}`,
+    stores: { kind: 'gptq', words, bits },
+    options: ['granularity', 'range', ...statisticsNames, 'config', ...floatOptions],
+    completes: ['config'],
+  } as const;
+}
+
+/** A target of MLX with small floats. */
+function mlxFloats(form: MicroscaledKind, words: string) {
+  return {
+    about: `MLX: ${words}`,
+    stores: { kind: 'mlx', form },
+    options: blockOptions,
+    completes: ['config'],
+    mixedWith: ['bfloat16'],
+  } as const;
+}
+
 /** A target of MLX. @param wider targets with more bits, which a mixture may have besides */
 function mlx(bits: MlxWidth, ...wider: readonly MlxWidth[]) {
   return {
     about: `MLX: ${bits} bits, a scale and a bias for each group`,
-    stores: { kind: 'mlx', bits },
+    stores: { kind: 'mlx', form: bits },
     options: ['granularity', ...blockOptions],
     completes: ['config'],
     mixedWith: [...wider.map((width) => `mlx-${width}bit`), 'bfloat16'],
@@ -134,6 +163,14 @@ const table = {
   'mlx-5bit': mlx(5, 6, 8),
   'mlx-6bit': mlx(6, 8),
   'mlx-8bit': mlx(8),
+  'mlx-mxfp4': mlxFloats('mxfp4', '4.25 bits, small floats in blocks of 32'),
+  'mlx-nvfp4': mlxFloats('nvfp4', '4.5 bits, small floats in blocks of 16'),
+  'mlx-mxfp8': mlxFloats('mxfp8', '8.25 bits, small floats in blocks of 32'),
+  gptq: gptq('gptq', 4, 'GPTQ'),
+  'gptq-8bit': gptq('gptq', 8, 'GPTQ'),
+  'gptq-3bit': gptq('gptq', 3, 'GPTQ'),
+  'gptq-2bit': gptq('gptq', 2, 'GPTQ'),
+  awq: gptq('awq', 4, 'AWQ, with zero points'),
   float16: {
     about: 'half the bytes of float32, small range',
     stores: { kind: 'cast', type: 'F16' },
@@ -199,9 +236,12 @@ export function codesOf(to: unknown): StoredCodes | undefined {
 /** The codes of MLX that a target stores. */
 export const mlxCodesOf = (to: unknown): MlxCodes | undefined => storesOf(to, 'mlx');
 
+/** The codes of GPTQ or AWQ that a target stores. */
+export const gptqCodesOf = (to: unknown): GptqCodes | undefined => storesOf(to, 'gptq');
+
 /** Sizes of groups that loaders of a target know; undefined if they take any. */
 export function knownGroupsOf(to: unknown): readonly number[] | undefined {
-  return mlxCodesOf(to) && mlxGroupSizes;
+  return gptqCodesOf(to) !== undefined || typeof mlxCodesOf(to)?.form === 'number' ? mlxGroupSizes : undefined;
 }
 
 /** The format of ComfyUI that a target stores. */

@@ -3,9 +3,11 @@
  * Reference: github.com/ml-explore/mlx-lm at d78bf58e, mlx_lm/convert.py and mlx_lm/utils.py (quantize_model, save_model, save_config).
  */
 import type { CastType } from '../../../../codecs/cast.js';
+import type { Form } from '../../../../codecs/codec.js';
 import { tileElements } from '../../../../codecs/codec.js';
 import { elementsOf } from '../../../../codecs/elements.js';
-import type { MlxForm } from '../../../../codecs/mlx.js';
+import type { MicroscaledForm, MicroscaledKind, microscaledBlock } from '../../../../codecs/microscaled.js';
+import type { MlxForm, MlxWidth } from '../../../../codecs/mlx.js';
 import { noteOf } from '../../../../core/note.js';
 import { quotedNames } from '../../../../files/bytes.js';
 import type { PlannedTensor } from '../../../format.js';
@@ -13,7 +15,8 @@ import { ruleFor } from '../../../options.js';
 import { isKeptFor, type Reason, rankReason, reasons } from '../../../reason.js';
 import type { keeperByName } from '../../keep.js';
 import type { mlxCodesOf } from '../../targets.js';
-import type { Fields, LayoutPlan, LayoutStart, PlanLayout, WeightToStore } from '../layout.js';
+import type { LayoutPlan, LayoutStart, PlanLayout, WeightToStore } from '../layout.js';
+import { mlxFloatsOf } from './floats.js';
 import { mlxModel } from './models.js';
 
 /** Size of groups by default. */
@@ -21,14 +24,6 @@ const usualGroup = 64;
 
 /** Largest size of a file: 5 GiB. */
 const shardBytes = 5 * 2 ** 30;
-
-const floatTypes: Readonly<Record<string, CastType>> = { float16: 'F16', bfloat16: 'BF16', float32: 'F32' };
-
-/** The type of a model's floats by its config.json; undefined if it does not say. */
-function floatsOf({ torch_dtype: torch, dtype, text_config: text }: Fields): CastType | undefined {
-  const name = torch ?? dtype ?? (text as Fields | null | undefined)?.dtype;
-  return typeof name === 'string' && Object.hasOwn(floatTypes, name) ? floatTypes[name] : undefined;
-}
 
 /** Reason why a module of MLX has no codes for a tensor. */
 function obstacleTo({ source: { name, shape } }: WeightToStore): Reason | undefined {
@@ -42,6 +37,7 @@ const moduleOf = (name: string) => name.slice(0, -'.weight'.length);
 /** Functions that are loaded already. Bundlers would cut the code that imports them from here into more files. */
 export interface MlxTools {
   readonly codesOf: typeof mlxCodesOf;
+  readonly blockOf: typeof microscaledBlock;
   readonly keeperOf: typeof keeperByName;
 }
 
@@ -50,30 +46,49 @@ export function mlxPlanner(tools: MlxTools): PlanLayout {
   return (start) => planMlx(start, tools);
 }
 
-function planMlx({ tensors: source, choices, beside }: LayoutStart, { codesOf, keeperOf }: MlxTools): LayoutPlan {
+function planMlx(
+  { tensors: source, choices, beside }: LayoutStart,
+  { codesOf, keeperOf, blockOf }: MlxTools,
+): LayoutPlan {
   const config = beside.get('config.json');
   const { tensors, unused, also, isPrecise } = mlxModel(source, config);
-  const floats = floatsOf(config ?? {});
+  const floats = config && mlxFloatsOf(config);
   const range = choices.range === 'mse' ? choices.range : undefined;
   const keeper = keeperOf(tensors);
-  const forms = new Map<string, MlxForm>();
-  const form = (bits: MlxForm['bits'], groupSize: number, scale: CastType): MlxForm => {
-    const key = `${bits} ${groupSize} ${scale}`;
-    const known = forms.get(key) ?? { codec: 'mlx', bits, groupSize, scale, ...(range && { range }) };
+  const forms = new Map<string, MlxForm | MicroscaledForm>();
+  const newForm = (
+    codes: MlxWidth | MicroscaledKind,
+    groupSize: number,
+    floats: CastType,
+  ): MlxForm | MicroscaledForm =>
+    typeof codes === 'number'
+      ? { codec: 'mlx', bits: codes, groupSize, scale: floats, ...(range && { range }) }
+      : { codec: 'mlx-floats', kind: codes, tool: 'mlx', floats, ...(range && { search: true }) };
+  const form = (codes: MlxWidth | MicroscaledKind, groupSize: number, floats: CastType) => {
+    const key = `${codes} ${groupSize} ${floats}`;
+    const known = forms.get(key) ?? newForm(codes, groupSize, floats);
     forms.set(key, known);
     return known;
   };
-  const usual = form(codesOf(choices.to)?.bits ?? 4, groupOf(choices.granularity), 'F32');
+  const formFor = (to: string) => codesOf(to)?.form ?? 4;
+  const usual = form(formFor(choices.to), groupOf(choices.granularity), 'F32');
+
+  /** The settings of a module. */
+  function settingsOf(its: MlxForm | MicroscaledForm) {
+    if (its.codec === 'mlx') return { group_size: its.groupSize, bits: its.bits, mode: 'affine' };
+    return { group_size: blockOf(its.kind), bits: its.kind === 'mxfp8' ? 8 : 4, mode: its.kind };
+  }
 
   /** The entry `quantization`, with the modules that differ. */
   function quantizationOf(planned: readonly PlannedTensor[]): Record<string, unknown> {
-    const entry = ({ bits, groupSize }: MlxForm) => ({ group_size: groupSize, bits, mode: 'affine' });
+    const shared = settingsOf(usual);
     const others = planned.flatMap(({ source: { name }, form: its }): [string, unknown][] => {
-      const { codec, bits, groupSize } = its as MlxForm;
-      if (codec !== 'mlx' || (bits === usual.bits && groupSize === usual.groupSize)) return [];
-      return [[moduleOf(name), entry(its as MlxForm)]];
+      if (its.codec !== 'mlx' && its.codec !== 'mlx-floats') return [];
+      const own = settingsOf(its as MlxForm | MicroscaledForm);
+      const isUsual = own.group_size === shared.group_size && own.bits === shared.bits && own.mode === shared.mode;
+      return isUsual ? [] : [[moduleOf(name), own]];
     });
-    return { ...entry(usual), ...Object.fromEntries(others) };
+    return { ...shared, ...Object.fromEntries(others) };
   }
 
   return {
@@ -83,18 +98,27 @@ function planMlx({ tensors: source, choices, beside }: LayoutStart, { codesOf, k
       const reason = keeper(name);
       return isKeptFor('norm', reason) || isKeptFor('bias', reason) ? reason : undefined;
     },
-    obstacle: obstacleTo,
-    groupSizes: () => [usualGroup],
+    obstacle(weight) {
+      const codes = formFor(weight.to);
+      const by = typeof codes === 'number' ? 1 : blockOf(codes);
+      const dimension = weight.source.shape.at(-1) as number;
+      return obstacleTo(weight) ?? (dimension % by === 0 ? undefined : { kind: 'notDivisible', dimension, by });
+    },
+    groupSizes: (to) => (typeof formFor(to) === 'number' ? [usualGroup] : []),
     groupsStacked: true,
     formOf({ source: { name, shape }, to, dtype }, groupSize = usualGroup) {
       const scale = floats ?? (dtype === 'F64' ? 'F32' : (dtype as CastType));
       const isRuled = choices.rules !== undefined && ruleFor(choices.rules, name) !== undefined;
       if (!isRuled && isPrecise(moduleOf(name)) && (shape.at(-1) as number) % 64 === 0) return form(8, 64, scale);
-      return form(codesOf(to)?.bits ?? usual.bits, groupSize, scale);
+      return form(formFor(to), groupSize, scale);
     },
     weighing: {
       takes: (shape) => shape.length === 2 && (shape[1] as number) <= tileElements,
-      add: (its, importance): MlxForm => ({ ...(its as MlxForm), range: 'mse', importance }),
+      add: (its: Form, importance) => ({
+        ...its,
+        ...(its.codec === 'mlx' ? { range: 'mse' } : { search: true }),
+        importance,
+      }),
     },
     sidecars(planned) {
       const value = quantizationOf(planned);

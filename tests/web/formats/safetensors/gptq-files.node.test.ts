@@ -1,0 +1,219 @@
+// Weights in the layouts of GPTQ and AWQ: codes, scales and zero points as compressed-tensors computes them, in the words that loaders of
+// these layouts read, with the configuration that they expect. The loaders themselves are not run.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import {
+  calibrateModel,
+  type FileInput,
+  planModel,
+  type QuantizeModelOptions,
+  quantizeModel,
+  readFloats,
+  verifyModel,
+} from '../../../../web/src/model.js';
+import { numbersOf, parseSafetensors, referenceQuantize, type StoredTensor } from '../../support/compressed.js';
+import { gptqLayer } from '../../support/gptq.js';
+import { expectBytes, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
+import { expectSame } from '../../support/support.js';
+import { decoderConfig } from '../../support/tiny-huggingface.js';
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** A file as a folder that was chosen in a browser gives it. */
+function chosen(path: string, content: Uint8Array<ArrayBuffer> | Json): File {
+  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
+  return Object.defineProperty(new File([bytes], path), 'webkitRelativePath', { value: `tiny/${path}` });
+}
+
+const folder = (tensors: Readonly<Record<string, TestTensor>>): FileInput[] => [
+  chosen('model.safetensors', safetensors(tensors)),
+  chosen('config.json', decoderConfig('LlamaForCausalLM', { torch_dtype: 'bfloat16' })),
+];
+
+const storedOf = ({ dtype, shape, data }: TestTensor): StoredTensor => ({
+  dtype,
+  shape: [...shape],
+  bytes: new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength),
+});
+
+/** A result by the plan, and by workers. */
+async function made(input: FileInput[], options: QuantizeModelOptions) {
+  const result = await quantizeModel(input, { ...options, workers: 0 });
+  const bytes = await result.bytes();
+  const plan = await planModel(input, options as Parameters<typeof planModel>[1]);
+  expect(plan.totals.bytesAfter).toBe(bytes.length);
+  expectBytes(await (await quantizeModel(input, { ...options, workers: 2 })).bytes(), bytes, 'by workers');
+  const { quantization_config: quantization, ...config } = result.config as Record<string, Json>;
+  return { result, bytes, tensors: parseSafetensors(bytes).tensors, config, quantization: quantization as Json };
+}
+
+const layer = 'model.layers.0';
+const tensors: Record<string, TestTensor> = {
+  'model.embed_tokens.weight': weights('BF16', [64, 256], 1),
+  [`${layer}.input_layernorm.weight`]: weights('BF16', [256], 2),
+  [`${layer}.self_attn.q_proj.weight`]: weights('BF16', [64, 256], 3),
+  [`${layer}.self_attn.q_proj.bias`]: weights('BF16', [64], 4),
+  [`${layer}.mlp.down_proj.weight`]: weights('F32', [96, 384], 5),
+  [`${layer}.mlp.up_proj.weight`]: weights('F16', [1056, 1152], 6),
+  'lm_head.weight': weights('BF16', [64, 256], 7),
+};
+const coded = ['self_attn.q_proj', 'mlp.down_proj', 'mlp.up_proj'].map((name) => `${layer}.${name}`);
+
+const targets = { gptq: 4, 'gptq-8bit': 8, 'gptq-3bit': 3, 'gptq-2bit': 2, awq: 4 } as const;
+
+describe('codes for loaders of GPTQ and AWQ', () => {
+  for (const [to, bits] of Object.entries(targets) as [keyof typeof targets, number][]) {
+    it(`${to}: have the words, the scales and the zero points of the layout`, async () => {
+      const words = to === 'awq' ? 'awq' : 'gptq';
+      for (const groupSize of to === 'gptq' || to === 'awq' ? [128, 32] : [64]) {
+        const granularity = { kind: 'per-group', groupSize } as const;
+        const { tensors: got, bytes, config, quantization } = await made(folder(tensors), { to, granularity });
+        const input = [
+          chosen('model.safetensors', bytes),
+          chosen('config.json', { ...config, quantization_config: quantization }),
+        ];
+        for (const module of coded) {
+          const source = tensors[`${module}.weight`]!;
+          const { shape, codes, zeros, scales, values } = gptqLayer(got, module, words, bits);
+          const [rows, columns] = shape;
+          expect(shape).toEqual(source.shape);
+          const symmetric = words === 'gptq';
+          const want = referenceQuantize(numbersOf(storedOf(source)), shape, {
+            bits,
+            groupSize,
+            symmetric,
+            scaleDtype: 'F16',
+          });
+          const middle = 2 ** (bits - 1);
+          expectSame(
+            codes,
+            Int32Array.from(want.codes, (code) => code + middle),
+            module,
+          );
+          const groups = columns / groupSize;
+          for (let row = 0; row < rows; row++) {
+            for (let group = 0; group < groups; group++) {
+              const [at, from] = [group * rows + row, row * groups + group];
+              if (scales[at] !== want.scale[from] || zeros[at] !== want.zeroPoint[from]! + middle) {
+                expect.fail(`${module}: row ${row}, group ${group}`);
+              }
+            }
+          }
+          expect(got.get(`${module}.scales`)?.dtype).toBe('F16');
+          const { data } = await readFloats(input, `${module}.weight`);
+          expectSame(data, values, module);
+        }
+        for (const [name, tensor] of Object.entries(tensors)) {
+          if (coded.some((module) => name === `${module}.weight`)) expect(got.has(name)).toBe(false);
+          else expectBytes(got.get(name)!.bytes, storedOf(tensor).bytes, name);
+        }
+        expect((await verifyModel(bytes)).problems).toEqual([]);
+        expect(config).toMatchObject({ hidden_size: 64 });
+        expect(quantization).toEqual(
+          words === 'awq'
+            ? {
+                quant_method: 'awq',
+                bits,
+                group_size: groupSize,
+                zero_point: true,
+                version: 'gemm',
+                modules_to_not_convert: null,
+              }
+            : {
+                quant_method: 'gptq',
+                bits,
+                group_size: groupSize,
+                sym: true,
+                desc_act: false,
+                checkpoint_format: 'gptq',
+                pack_dtype: 'int32',
+                lm_head: false,
+                meta: { quantizer: ['scalepoint'] },
+              },
+        );
+      }
+    });
+  }
+
+  it('store zero points of the first version, minus 1, and groups in order', async () => {
+    const { tensors: got } = await made(folder(tensors), { to: 'gptq' });
+    expect(new Set(got.get(`${coded[0]}.qzeros`)!.bytes)).toEqual(new Set([0x77]));
+    expect([...numbersOf(got.get(`${coded[0]}.g_idx`)!)]).toEqual(
+      Array.from({ length: 256 }, (_, i) => Math.floor(i / 128)),
+    );
+  });
+
+  it('lower the errors by search', async () => {
+    for (const to of ['gptq', 'gptq-2bit', 'awq'] as const) {
+      const errorOf = async (range: 'min-max' | 'mse') => {
+        const { result } = await made(folder(tensors), { to, range });
+        return result.report.tensors.reduce((sum, { error }) => sum + (error?.mse ?? 0), 0);
+      };
+      // Uniform weights leave little to gain.
+      expect(await errorOf('mse'), to).toBeLessThan(await errorOf('min-max'));
+    }
+  });
+
+  it('take the groups that divide all rows, and name layers without codes', async () => {
+    const gate = { [`${layer}.mlp.gate.weight`]: weights('BF16', [4, 256], 8) };
+    const experts = { [`${layer}.mlp.experts.0.up_proj.weight`]: weights('BF16', [64, 192], 9) };
+    const input = folder({ ...tensors, ...gate, ...experts });
+    const gptq = await made(input, { to: 'gptq', rules: [{ match: 'up_proj', to: 'gptq-8bit' }] });
+    expect(gptq.quantization).toMatchObject({
+      bits: 4,
+      group_size: 128,
+      dynamic: {
+        '+:^model\\.layers\\.0\\.mlp\\.up_proj$': { bits: 8, group_size: 64 },
+        '+:^model\\.layers\\.0\\.mlp\\.experts\\.0\\.up_proj$': { bits: 8, group_size: 64 },
+        '-:^model\\.layers\\.0\\.mlp\\.gate$': {},
+      },
+    });
+    const awq = await made(input, { to: 'awq', rules: [{ match: 'q_proj.weight', keep: true }] });
+    expect(awq.quantization).toMatchObject({
+      group_size: 64,
+      modules_to_not_convert: [`${layer}.self_attn.q_proj`, `${layer}.mlp.gate`],
+    });
+  });
+
+  it('are refused for wrong options, and keep rows that fill no words', async () => {
+    const wrong = async (options: object, option: string) => {
+      const error = await rejectionOf(planModel(folder(tensors), { to: 'gptq', ...options } as never));
+      expect(error).toMatchObject({ option });
+    };
+    await wrong({ granularity: { kind: 'per-channel' } }, 'granularity.kind');
+    await wrong({ granularity: { kind: 'per-group', groupSize: 16 } }, 'granularity.groupSize');
+    await wrong({ range: 'entropy' }, 'range');
+    await wrong({ scheme: 'asymmetric' }, 'scheme');
+    await wrong({ rules: [{ match: 'a', to: 'int8' }] }, 'rules[0].to');
+    const odd = { [`${layer}.odd.weight`]: weights('BF16', [40, 256], 8) };
+    const { tensors: planned } = await planModel(folder({ ...tensors, ...odd }), { to: 'gptq' });
+    const kept = planned.find(({ name }) => name.includes('odd'))?.kept;
+    expect(kept).toMatchObject({ kind: 'notDivisible', dimension: 40, by: 32 });
+    const { tensors: others } = await planModel(folder({ ...tensors, ...odd }), { to: 'awq' });
+    expect(others.find(({ name }) => name.includes('odd'))?.kept).toBeUndefined();
+  });
+});
+
+const samples = process.env.SCALEPOINT_SAMPLES;
+const stories = join(samples ?? '', 'tinystories-656k');
+
+describe.runIf(samples !== undefined && existsSync(stories))('by the method gptq', () => {
+  it('pass errors on by data, in the same layout', async () => {
+    const ids = Uint32Array.from({ length: 1024 }, (_, i) => 3 + ((i * 7919) % 500));
+    const data = await calibrateModel(stories, ids, { chunkSize: 64, moments: true });
+    const granularity = { kind: 'per-group', groupSize: 32 } as const;
+    const plain = await quantizeModel(stories, { to: 'gptq', granularity, workers: 0 });
+    const fed = await quantizeModel(stories, { to: 'gptq', granularity, method: 'gptq', data, workers: 0 });
+    const [a, b] = [await plain.bytes(), await fed.bytes()];
+    expect(a.length).toBe(b.length);
+    expect(fed.config).toMatchObject({ quantization_config: { damp_percent: 0.01 } });
+    const names = [...parseSafetensors(a).tensors.keys()].filter((name) => name.endsWith('.qweight'));
+    expect(names.length).toBeGreaterThan(0);
+    // The report measures the outputs of each layer by the moments, before and after.
+    const outputs = fed.report.tensors.flatMap(({ error }) => error?.output ?? []);
+    expect(outputs.length).toBe(names.length);
+    const sum = (key: 'before' | 'after') => outputs.reduce((total, its) => total + its[key], 0);
+    expect(sum('after')).toBeLessThan(0.9 * sum('before'));
+  });
+});

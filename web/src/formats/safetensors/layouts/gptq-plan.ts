@@ -1,0 +1,139 @@
+/**
+ * Plans results in the layouts of GPTQ and AWQ: which layers get codes, and the `quantization_config` that loaders read.
+ * Reference: github.com/ModelCloud/GPTQModel at f4c327a1, gptqmodel/quantization/config.py; casper-hansen/AutoAWQ at 88e4c76b,
+ * awq/models/_config.py.
+ */
+import type { Form } from '../../../codecs/codec.js';
+import type { GptqForm, gptqRowUnit } from '../../../codecs/gptq.js';
+import type { PlannedTensor } from '../../format.js';
+import { type Reason, rankReason } from '../../reason.js';
+import type { keeperByName, linearOnly } from '../keep.js';
+import type { gptqCodesOf } from '../targets.js';
+import type { Fields, LayoutPlan, LayoutStart, PlanLayout } from './layout.js';
+
+/** Functions that are loaded already. Bundlers would cut the code that imports them from here into more files. */
+export interface GptqTools {
+  readonly codesOf: typeof gptqCodesOf;
+  readonly keeperOf: typeof keeperByName;
+  readonly linear: typeof linearOnly;
+  readonly rowUnit: typeof gptqRowUnit;
+  /** True for a matrix that statistics can weigh. */
+  weighs(shape: readonly number[], form: GptqForm): boolean;
+}
+
+/** Sizes of groups by default: the first that divides all rows. */
+const usualGroups = [128, 64, 32];
+
+/** Plans results. */
+export function gptqPlanner(tools: GptqTools): PlanLayout {
+  return (start) => planGptq(start, tools);
+}
+
+const moduleOf = (name: string) => name.slice(0, -'.weight'.length);
+
+/** An expression that matches a module's name alone. */
+const exactly = (module: string) => `^${module.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`;
+
+function planGptq({ tensors, choices, beside, isModel }: LayoutStart, tools: GptqTools): LayoutPlan {
+  const { codesOf, keeperOf, linear, rowUnit, weighs } = tools;
+  const forms = new Map<string, GptqForm>();
+  const codesFor = (to: string) => codesOf(to) ?? { words: 'gptq' as const, bits: 4 as const };
+  const main = codesFor(choices.to);
+  const range = choices.range === 'mse' ? choices.range : undefined;
+  const keptByName = keeperOf(tensors);
+  const notLinear = isModel ? linear(tensors) : undefined;
+
+  /** Layers with codes, and layers without any. */
+  function layersOf(planned: readonly PlannedTensor[]) {
+    const coded: { readonly module: string; readonly form: GptqForm }[] = [];
+    const plain: string[] = [];
+    for (const { source, form } of planned) {
+      const { name, shape } = source;
+      if (form.codec === 'gptq') coded.push({ module: moduleOf(name), form: form as GptqForm });
+      else if (
+        notLinear?.(name, shape) === undefined &&
+        !['embedding', 'lmHead', 'norm'].includes(keptByName(name)?.kind ?? '')
+      )
+        plain.push(moduleOf(name));
+    }
+    return { coded, plain };
+  }
+
+  /** The entry of config.json; undefined if nothing has codes. */
+  function quantizationOf(planned: readonly PlannedTensor[]): Fields | undefined {
+    const { coded, plain } = layersOf(planned);
+    const first = coded.find(({ form }) => form.bits === main.bits) ?? coded[0];
+    if (first === undefined) return undefined;
+    const { groupSize, bits } = first.form;
+    if (main.words === 'awq') {
+      const kept = plain.length === 0 ? null : plain;
+      const shared = { bits, group_size: groupSize, zero_point: true, version: 'gemm' };
+      return { quant_method: 'awq', ...shared, modules_to_not_convert: kept };
+    }
+    const dynamic: Record<string, Fields> = {};
+    for (const { module, form } of coded) {
+      if (form.bits === bits && form.groupSize === groupSize) continue;
+      dynamic[`+:${exactly(module)}`] = { bits: form.bits, group_size: form.groupSize };
+    }
+    for (const module of plain) dynamic[`-:${exactly(module)}`] = {};
+    const isOrdered = choices.method === 'gptq';
+    return {
+      quant_method: 'gptq',
+      bits,
+      group_size: groupSize,
+      sym: true,
+      desc_act: false,
+      checkpoint_format: 'gptq',
+      pack_dtype: 'int32',
+      lm_head: false,
+      ...(isOrdered ? { damp_percent: choices.damping ?? 0.01, true_sequential: false } : {}),
+      ...(Object.keys(dynamic).length === 0 ? {} : { dynamic }),
+      meta: { quantizer: ['scalepoint'] },
+    };
+  }
+
+  return {
+    ...(notLinear === undefined ? {} : { notLinear }),
+    obstacle({ source: { shape }, to }): Reason | undefined {
+      if (shape.length !== 2) return rankReason(shape.length);
+      const { words, bits } = codesFor(to);
+      const [rows = 0, columns = 0] = shape;
+      // Words hold codes of neighbors: of rows in AWQ; of columns in GPTQ, and its zero points those of rows.
+      const unit = words === 'awq' ? rowUnit({ words, bits }) : 32;
+      if (rows % unit !== 0) return { kind: 'notDivisible', dimension: rows, by: unit };
+      return words === 'gptq' && columns % unit !== 0
+        ? { kind: 'notDivisible', dimension: columns, by: unit }
+        : undefined;
+    },
+    groupSizes: () => usualGroups,
+    formOf({ source: { shape }, to }, groupSize = 128) {
+      const { words, bits } = codesFor(to);
+      const groups = Math.ceil((shape.at(-1) as number) / groupSize);
+      const key = `${words} ${bits} ${groupSize} ${groups}`;
+      const isGptq = words === 'gptq';
+      const form: GptqForm = forms.get(key) ?? {
+        codec: 'gptq',
+        bits,
+        words,
+        groups,
+        groupSize,
+        lessOne: isGptq,
+        grouped: isGptq,
+        symmetric: isGptq,
+        scale: 'F16',
+        ...(range && { range }),
+      };
+      forms.set(key, form);
+      return form;
+    },
+    weighing: {
+      takes: (shape, form: Form) => weighs(shape, form as GptqForm),
+      add: (form: Form, importance): GptqForm => ({ ...(form as GptqForm), range: 'mse', importance }),
+    },
+    sidecars(planned) {
+      const value = quantizationOf(planned);
+      return value === undefined ? [] : [{ option: 'config', value, base: beside.get('config.json') }];
+    },
+    notes: () => [],
+  };
+}
