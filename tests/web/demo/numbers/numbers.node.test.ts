@@ -706,6 +706,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
       'Speed',
       'Guide',
       'theme',
+      'bar',
       'bits',
       'codes',
       'granularity',
