@@ -90,12 +90,12 @@ function sliced(text: string, values: Float32Array): Float32Array {
     const all = Array.from({ length: n }, (_, i) => i);
     return all.slice(Number(start), stop === '' ? n : Number(stop)).filter((_, i) => i % Number(step || 1) === 0);
   });
-  const at = (indices: readonly number[]) => indices.reduce((sum, i, k) => sum * (counts[k] as number) + i, 0);
+  const strides = counts.map((_, k) => counts.slice(k + 1).reduce((a, b) => a * b, 1));
   const order = counts.map((_, k) => k);
   if (turn === 'T') order.push(...order.splice(-2).reverse());
-  let all: number[][] = [Array.from({ length: counts.length }, () => 0)];
-  for (const k of order) all = all.flatMap((one) => (taken[k] as number[]).map((i) => one.with(k, i)));
-  return Float32Array.from(all, (indices) => values[at(indices)] as number);
+  let all = [0];
+  for (const k of order) all = all.flatMap((at) => (taken[k] as number[]).map((i) => at + i * (strides[k] as number)));
+  return Float32Array.from(all, (at) => values[at] as number);
 }
 
 /** Columns of a matrix, whose blocks are in another order. */
