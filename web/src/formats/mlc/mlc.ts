@@ -30,6 +30,6 @@ export const mlc: Format<'mlc', MlcTarget, 'mlc', MlcOptions> = {
   },
 
   plan() {
-    throw new ScalepointError('UNKNOWN_FORMAT', 'the model is quantized already; start from that of floats');
+    throw new ScalepointError('UNKNOWN_FORMAT', 'the model is quantized already');
   },
 };
