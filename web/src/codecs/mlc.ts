@@ -95,5 +95,5 @@ export const mlcCodec: Codec<MlcForm> = {
   },
 
   checks: (_shape, form, role): readonly BitCheck[] => (role === 'data' ? [] : floatsFinite(scaleType(form), 'scale')),
-  overflow: ({ floats }) => `, too large for the weights of ${floats === 'F16' ? 'q4f16_1' : 'q4f32_1'}`,
+  overflow: ({ floats }) => `, too large for ${floats}`,
 };

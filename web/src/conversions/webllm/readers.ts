@@ -11,6 +11,5 @@ export function webllmReaders(library: string, name: string): readonly Reader[] 
     `const { model_lib } = prebuiltAppConfig.model_list.find((m) => m.model_id === '${library}');\n` +
     `const model_list = [{ model: 'https://HOST/${name}', model_id: '${name}', model_lib }];\n` +
     `const engine = await CreateMLCEngine('${name}', { appConfig: { model_list } });`;
-  const needs = `Upload the files to a repository of Hugging Face, or serve them from ${webllmPlace(name)}, where WebLLM looks for them.`;
-  return [{ program: 'WebLLM', code, needs }];
+  return [{ program: 'WebLLM', code, needs: `Serve the files from ${webllmPlace(name)}.` }];
 }

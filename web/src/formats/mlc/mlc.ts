@@ -30,8 +30,6 @@ export const mlc: Format<'mlc', MlcTarget, 'mlc', MlcOptions> = {
   },
 
   plan() {
-    const message =
-      'the model is quantized already (MLC), and its layers are joined; start from the model that it was made from';
-    throw new ScalepointError('UNKNOWN_FORMAT', message);
+    throw new ScalepointError('UNKNOWN_FORMAT', 'the model is quantized already');
   },
 };

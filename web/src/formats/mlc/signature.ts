@@ -1,7 +1,6 @@
 /** Recognizes the index of a model of MLC-LLM. */
 
-const begin =
-  /^\s*\{\s*"metadata"\s*:\s*\{\s*"Param(Size|Bytes)"\s*:|^\s*\{\s*"records"\s*:\s*\[\s*\{\s*"dataPath"\s*:/;
+const begin = /^\s*\{\s*"metadata"\s*:\s*\{\s*"Param/;
 
 /** True for the first bytes of a tensor-cache.json, which older versions call ndarray-cache.json. */
 function isTensorCache(head: Uint8Array): boolean {
