@@ -94,7 +94,7 @@ function cellText(cell: Cell): string {
 }
 
 /** The rows of the table as texts. */
-export function insAndOuts(): readonly (readonly string[])[] {
+function insAndOuts(): readonly (readonly string[])[] {
   const groups = targetGroups();
   return [
     ['Input', ...groups.map(({ label }) => label)],
