@@ -55,9 +55,13 @@ export function targetGroups(): readonly TargetGroup[] {
   });
 }
 
+/** Formats whose models are read to inspect and compare them, and are no sources. */
+const ends: readonly string[] = ['mlc'];
+
 /** The inputs, in the order of the registries. */
 export function inputKinds(): readonly InputKind[] {
   return formats().flatMap(({ name, label }): InputKind[] => {
+    if (ends.includes(name)) return [];
     const plain = { label, format: name, layout: undefined };
     if (name !== 'safetensors') return [plain];
     const coded = layouts.flatMap(({ find, label: layout }) => (find === undefined ? [] : [layout]));
@@ -66,7 +70,7 @@ export function inputKinds(): readonly InputKind[] {
 }
 
 /** Groups whose layout has names and choices for known models alone. */
-const forKnownModels: readonly string[] = ['ComfyUI'];
+const forKnownModels: readonly string[] = ['ComfyUI', 'MLX'];
 
 export function cellOf({ format, layout }: InputKind, { label, owner }: TargetGroup): Cell {
   const requantize = layout !== undefined;
