@@ -151,7 +151,7 @@ describe('each input goes to the targets that the table says', () => {
       if (group.label === 'MLC') {
         // The smallest model that has a library takes 540 MB, so this one gets as far as the table of libraries.
         const message = expect.stringContaining('no prebuilt library for these sizes');
-        expect(await rejectionOf(made({ requantize: true }))).toMatchObject({ code: 'UNSUPPORTED_MODEL', message });
+        expect(await rejectionOf(made({ requantize: true }))).toMatchObject({ code: 'UNKNOWN_FORMAT', message });
         return;
       }
       const needs = cell.kind === 'requantize' || (cell.kind === 'known' && cell.requantize);
