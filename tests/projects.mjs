@@ -42,6 +42,8 @@ const library = [
   ...['model/choice', 'model/controls', 'model/sizes', 'shared/file-error', 'shared/files', 'shared/format'].map(
     (name) => `web/demo/${name}.ts`,
   ),
+  // The table of inputs and results.
+  'web/demo/guide/05-models.md',
   // The network of the front page, which tests run in onnxruntime.
   ...['shared/digits.mjs', 'public/samples/digits.safetensors'].map((name) => `web/demo/${name}`),
 ];

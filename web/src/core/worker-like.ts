@@ -6,7 +6,8 @@ export interface WorkerLike {
   terminate(): unknown;
   /** Listens to events, as workers of browsers have them. */
   addEventListener?(type: string, listener: (event: Event) => void): void;
-  /** Keeps the process of Node running, or no longer does. */
+  /** Keeps the process of Node running while the worker lives. */
   ref?(): void;
+  /** Lets the process of Node end while the worker lives. */
   unref?(): void;
 }
