@@ -57,10 +57,14 @@ export async function startFigures(): Promise<void> {
   const loading = loadCore();
   for (const node of document.querySelectorAll<HTMLElement>('[data-figure]')) {
     const start = await figures[node.dataset.figure ?? '']?.();
+    // A dropped file has replaced the page in the meantime.
+    if (!node.isConnected) return;
     const part = start?.(store.set, store.get);
     if (part === undefined) throw new Error(`there is no figure ${node.dataset.figure}`);
     part(store.get(), undefined);
     parts.push(part);
   }
-  store.set({ core: await loading });
+  const core = await loading;
+  if (parts.length > 0 && document.querySelector('[data-figure]') === null) return;
+  store.set({ core });
 }
