@@ -703,6 +703,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
       'Learn',
       'Your model',
       'Your numbers',
+      'Search',
       'Speed',
       'Guide',
       'theme',
