@@ -121,7 +121,7 @@ describe('scalepoint', () => {
       ],
       [
         ['quantize', 'model.safetensors', '--to', 'float16', '--range', 'mse'],
-        /--range: only with --to int8, int4, .* or mxfp8, got --to float16;/,
+        /--range: only with --to int8, int4, .* or awq, got --to float16;/,
       ],
       [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '31'], /--group-size: expected .*, got 31/],
       [

@@ -184,7 +184,7 @@ describe('--preset', () => {
     );
     expect(await fail('--preset', 'safe', '--to', 'int8')).toMatch(/--preset: not together with --to;/);
     expect(await fail('--preset', 'safe', '--range', 'mse')).toMatch(
-      /^scalepoint: --range: only with --to int8, int4, .* or mxfp8, got --to bfloat16;/,
+      /^scalepoint: --range: only with --to int8, int4, .* or awq, got --to bfloat16;/,
     );
     expect(() => presetTarget('nothing' as 'gguf', 'safe')).toThrow(/format: expected 'safetensors', 'gguf'/);
     expect(() => presetTarget('gguf', 'large' as 'safe')).toThrow(/preset: expected 'small', 'balanced' or 'safe'/);
