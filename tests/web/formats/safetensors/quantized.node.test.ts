@@ -65,10 +65,6 @@ const strangers: Record<string, { tensors: Record<string, TestTensor>; by: strin
     },
     by: 'float8 with scales',
   },
-  MXFP4: {
-    tensors: { 'a.gate_blocks': raw('U8', [2, 8, 2, 16], 512), 'a.gate_scales': raw('U8', [2, 8, 2], 32) },
-    by: 'MXFP4',
-  },
   'compressed-tensors in another order': {
     tensors: {
       'a.weight_packed': raw('I32', [16, 4], 256),
