@@ -214,12 +214,18 @@ export class Teller {
     while (stories.some(({ done }) => !done)) {
       for (const story of stories) {
         if (story.done) continue;
+        let since = performance.now();
         for (let step = story.source.next(); ; step = story.source.next()) {
           if (step.done) story.done = true;
           else story.tokens.push(step.value);
           story.stuck = isStuck(story.tokens);
           story.done ||= story.stuck;
           if (story.done || !isCalm) break;
+          // A story that appears at once takes longer than a frame.
+          if (performance.now() - since < frameShare) continue;
+          await nextFrame();
+          if (isStale()) return;
+          since = performance.now();
         }
         const words = wordsOf(this.#vocabulary.decode(story.tokens) + (story.stuck ? ' …' : ''));
         const marks = differing(words, originalWords);
