@@ -25,7 +25,7 @@ function inFewColors(png) {
   return Buffer.from(UPNG.encode(UPNG.toRGBA8(picture), picture.width, picture.height, 64));
 }
 
-/** What the network of the front page takes and reads at each width, by the page itself. @param {Page} page @returns {Promise<Width[]>} */
+/** Reads from the front page the bytes of its network at each width, and the digits read right. @param {Page} page @returns {Promise<Width[]>} */
 async function readWidths(page) {
   await page.waitForFunction(() => /^Computed/.test(document.querySelector('#wall-basis')?.textContent ?? ''));
   const widths = [];
@@ -71,7 +71,7 @@ function bell() {
   return [...bars, ...levels].join('');
 }
 
-/** Lines of at most so many letters. @param {string} text @param {number} most */
+/** Breaks a text into lines of at most `most` letters. @param {string} text @param {number} most */
 function linesOf(text, most) {
   /** @type {string[]} */
   const lines = [];

@@ -160,7 +160,7 @@ function distance(a, b) {
   return Math.sqrt(differences / squares);
 }
 
-/** What a cell of the table says. @param base the same file in WebAssembly */
+/** Text of a cell of the table. @param base the same file in WebAssembly */
 function cell(result, reference, base) {
   if (result === undefined) return '';
   if (result.failure !== undefined) return `fails: ${result.failure.replace(/\s+/g, ' ').slice(0, 90)}`;

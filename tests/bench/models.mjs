@@ -30,7 +30,7 @@ function normal(n) {
 /** The same weights as the upper halves of their bits, rounded. */
 const bfloat16 = (x) => Uint16Array.from(new Uint32Array(x.buffer), (bits) => (bits + 0x8000) >>> 16);
 
-/** Writes the header and so many bytes of weights. The same 4 Mi weights are repeated. */
+/** Writes the header and the bytes of the weights. The same 4 Mi weights are repeated. */
 function writeModel(path, header, bytes, weights = normal(2 ** 22)) {
   const file = openSync(path, 'w');
   writeSync(file, header);

@@ -1,4 +1,4 @@
-// What correcting biases would gain: b += mean(x) (W - Q)', with the means of the inputs of the network that reads digits. Figures are squared
+// The gain of correcting biases: b += mean(x) (W - Q)', with the means of the inputs of the network that reads digits. Figures are squared
 // errors of its scores on other digits, relative to those of range 'mse', as means of four draws of 1,024 digits.
 //   node tests/bench/outputs-bias.mjs
 import * as ort from 'onnxruntime-web';

@@ -8,7 +8,7 @@
 // A model is a folder of a small llama; without one, TinyStories of the samples. (teach_llama.mjs makes another one.) Each seed draws texts of
 // 256 tokens from the model: `tokens` to calibrate, and as many others to judge. Embeddings and the output stay float16. Columns: mean
 // divergence with the standard error over texts; difference from the first way, and ratio to it, with standard errors of the paired texts; the
-// ratio of each seed. With --bits, the types of all tensors are chosen for so many bits a weight: by the errors of weights, by importance, and
+// ratio of each seed. With --bits, the types of all tensors are chosen for this number of bits a weight: by the errors of weights, by importance, and
 // by the errors of outputs with GPTQ. All results then round with GPTQ.
 
 import { basename, join } from 'node:path';

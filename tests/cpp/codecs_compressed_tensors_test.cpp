@@ -54,7 +54,7 @@ std::string name(const CompressedTensors& codes) {
          std::to_string(static_cast<int>(codes.scale));
 }
 
-/// Every form there is, for rows of so many columns.
+/// All forms, for rows of a number of columns.
 std::vector<CompressedTensors> all_forms(size_t columns) {
   std::vector<CompressedTensors> forms;
   for (const ElementType scale : kScaleTypes) {

@@ -7,7 +7,7 @@ const { checker, resolve, exported } = programOf(process.argv.slice(2));
 const missing = new Set();
 const isPrivate = (node) =>
   ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.PrivateKeyword);
-/** Whether a module of the package exports it, other than that of the platform. Write out other types where they are used. */
+/** True if a module of the package exports it, and not the module of the platform. Write out other types where they are used. */
 const isOurs = (declaration) =>
   ts.isSourceFile(declaration.parent) &&
   ts.getModifiers(declaration)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) &&

@@ -47,7 +47,7 @@ interface Format<Name extends FloatFormat = FloatFormat> {
   readonly values: number[];
 }
 
-/** A format with so many bits of exponent and fraction; what lies above the largest number is infinity, if there is one, and NaN. */
+/** A format by its bits of exponent and fraction. The codes above the largest number are infinity, if the format has it, and NaN. */
 function format<Name extends FloatFormat>(
   name: Name,
   exponentBits: number,

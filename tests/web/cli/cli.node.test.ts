@@ -10,7 +10,7 @@ const samples = process.env.SCALEPOINT_SAMPLES;
 
 useFolder();
 
-/** A safetensors file of one weight, zeros that take no room on the disk: so many bytes of it take time, but no space. */
+/** A sparse safetensors file with one weight of zeros: reading it takes time, and storing it no space. */
 async function putZeros(name: string, bytes: number) {
   const shape = [2 ** 9, bytes / 2 ** 11];
   const json = Buffer.from(JSON.stringify({ 'w.weight': { dtype: 'F32', shape, data_offsets: [0, bytes] } }));

@@ -52,7 +52,7 @@ describe('several types', () => {
   });
 
   it('say which are there if the work is interrupted', async () => {
-    // Zeros that take no room on the disk: so many bytes of them take time.
+    // A sparse file of zeros: reading it takes time, and storing it no space.
     const [rows, columns] = [2 ** 13, 2 ** 12];
     const key = (name: string, value: string) => onnx.bytes(13, [...onnx.text(1, name), ...onnx.text(2, value)]);
     const more = [...key('location', 'zeros'), ...onnx.int(14, 1)];

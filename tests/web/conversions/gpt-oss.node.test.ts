@@ -40,7 +40,7 @@ const plain = weightsOfTable(
   layers,
 );
 
-/** Random blocks of [experts, rows, columns]. Each has a code of the largest binade, and none is -0, so that ggml's scale is theirs. */
+/** Random blocks of [experts, rows, columns]. Each has a code of the largest binade and no -0, so that ggml finds the same scale. */
 function blocksOf(rows: number, columns: number, seed: number) {
   const next = xorshift(seed);
   const count = (experts * rows * columns) / 32;

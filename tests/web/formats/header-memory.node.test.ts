@@ -47,7 +47,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** Reads a file in a process with a heap of so many mebibytes. Gives what it prints: the number of tensors, or the code of an error. */
+/** Reads a file in a process with a limited heap, in mebibytes. Gives its output: the number of tensors, or the code of an error. */
 async function inspected(bytes: Uint8Array, heap: number, name = 'model.safetensors'): Promise<string> {
   await writeFile(join(folder, name), bytes);
   const args = [`--max-old-space-size=${heap}`, '--max-semi-space-size=2', program, join(folder, name)];

@@ -38,7 +38,7 @@ beforeAll(async () => {
   table = await measureTypes(file, { to: 'auto', ...gptq() });
 }, 120_000);
 
-/** What a result lost on outputs, where all of its weights with moments pass errors on. */
+/** Loss of a result on outputs, where all weights with moments pass errors on. */
 const lossOf = ({ tensors }: ModelReport) =>
   tensors.reduce((sum, { name, error }) => {
     const weight = /^(token_embd|output)\.weight$/.test(name) ? 8 : 1;

@@ -1,4 +1,4 @@
-// What the tests of decoders share: a tiny model of an architecture, converted, beside a table written by hand, and its logits in llama.cpp
+// Shared by the tests of decoders: a tiny model of an architecture, converted, beside a table written by hand, and its logits in llama.cpp
 // beside a forward pass in float64 that knows Hugging Face's definitions only.
 import { expect } from 'vitest';
 import { convertHuggingface } from '../../../web/src/conversions/huggingface/convert.js';

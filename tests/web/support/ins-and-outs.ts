@@ -22,7 +22,7 @@ export interface InputKind {
   readonly layout: string | undefined;
 }
 
-/** What becomes of an input: a result; a result with `requantize`; a result for known models; nothing. */
+/** Result for an input: always, with `requantize`, for known models, or never. */
 export type Cell =
   | { readonly kind: 'made' }
   | { readonly kind: 'requantize' }

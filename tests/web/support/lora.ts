@@ -37,7 +37,7 @@ export function transpose(x: Float32Array<ArrayBuffer>, rows: number): Float32Ar
   return x.map((_, i) => x[(i % rows) * columns + Math.floor(i / rows)]!);
 }
 
-/** What is added to a weight. */
+/** A product of matrices that is added to a weight. */
 export interface Added {
   readonly pair: Pair;
   readonly factor: number;

@@ -1,4 +1,4 @@
-// What MLC-LLM makes of a folder, written from its sources: names and joined matrices by python/mlc_llm/model/*/*_loader.py, codes by
+// The result of MLC-LLM for a folder, written from its sources: names and joined matrices by python/mlc_llm/model/*/*_loader.py, codes by
 // _quantize of python/mlc_llm/quantization/group_quantization.py and pack_weight of utils.py, mlc-ai/mlc-llm at 01ced331; shards and the
 // index by python/tvm/contrib/tvmjs.py, apache/tvm at 0906717. Nothing here is ours.
 import { createHash } from 'node:crypto';
@@ -79,7 +79,7 @@ function quantizedArrays(module: string, rows: number, columns: number, values: 
   ];
 }
 
-/** What a parameter is made of: tensors of the folder, and a number added to them. */
+/** Sources of a parameter: tensors of the folder, and a number added to them. */
 type Recipe = readonly [
   module: string,
   kind: 'weight' | 'weight-floats' | 'bias',

@@ -159,7 +159,7 @@ function errorsPicture(markdown) {
   for (const [code] of rows.flatMap(([, , codes = '']) => [...codes.matchAll(/\b[A-Z]+(?:_[A-Z]+)*\b/g)])) {
     if (!markdown.includes(`| \`${code}\``)) throw new Error(`the table has no ${code}`);
   }
-  return lanes(['What is wrong', 'Noticed by', 'Error'], rows);
+  return lanes(['Problem', 'Noticed by', 'Error'], rows);
 }
 
 /** Speed beside plain JavaScript, of the rows of Node. @param {string} markdown */
@@ -174,7 +174,7 @@ function speedPicture(markdown) {
   );
 }
 
-/** What a search leaves of the divergence. @param {string} markdown */
+/** Divergence with a search, as a share of that without. @param {string} markdown */
 function searchPicture(markdown) {
   const rows = tableOf(markdown, 'TinyStories, matrix');
   return bars(

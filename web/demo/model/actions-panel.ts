@@ -83,7 +83,7 @@ function quantizedText({ types, canAgain }: NonNullable<ReturnType<typeof quanti
     : `${so}start from the model in floats to make another size.`;
 }
 
-/** What was kept by hand, and what that costs. */
+/** Tensors that the visitor kept, and the bytes that this adds. */
 function drawKept({ choice, plan, run }: State): void {
   const names = [...(choice?.kept ?? [])];
   const line = byId('model-kept', HTMLElement);

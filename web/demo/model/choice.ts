@@ -223,7 +223,7 @@ export function hashOf(format: ModelFormat, choice: ModelChoice): string {
   return parameters.toString();
 }
 
-/** The settings in the hash of an address, in words: `int4`, `group-size 32`, `2 rules`. Empty if it has none. */
+/** The settings in the hash of an address, as text: `int4`, `group-size 32`, `2 rules`. Empty without settings. */
 export function settingsIn(hash: string): readonly string[] {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const known = new Map(

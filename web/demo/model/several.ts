@@ -7,7 +7,7 @@ export interface SeveralRow {
   readonly before: number;
   /** Size of its result; undefined until it is planned, or if it cannot be. */
   readonly after: number | undefined;
-  /** What happens to it, in words: the name of its result, its progress, or a problem. */
+  /** Its state as text: progress, name of the result, or a problem. */
   readonly state: string;
 }
 

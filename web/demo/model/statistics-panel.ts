@@ -17,7 +17,7 @@ const tokens = 4096;
 /** The byte after the length of its header, with which a safetensors file of moments begins. */
 const brace = 0x7b;
 
-/** What a file of statistics is for: its content decides. */
+/** Purpose of a file of statistics, by its content. */
 async function methodOf(file: File): Promise<ChosenStatistics['method']> {
   return (await headOf(file))[8] === brace ? 'gptq' : 'importance';
 }

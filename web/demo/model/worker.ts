@@ -102,7 +102,7 @@ function pictureOf(
   return { rows, columns, of: [high, wide], isSampled, reach, before, after: [a, b] };
 }
 
-/** What the ways of the newest question restore, so that a moving slider does not compute them anew. */
+/** Floats that each way of the newest question restores. Kept because a moving slider asks for them again. */
 let restoredFor = '';
 const restoredBy = new Map<string, RestoredNumbers>();
 

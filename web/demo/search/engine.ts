@@ -19,7 +19,7 @@ const rowsAtOnce = 4096;
 /** Exact searches that are timed. */
 const timedExactly = 3;
 
-/** What the page computes with. */
+/** Vectors and queries, with the exact products that searches are compared with. */
 interface Held {
   readonly set: VectorSet;
   readonly queries: readonly Float32Array[];

@@ -30,7 +30,7 @@ interface State {
   problem?: string | undefined;
   readonly figures: Map<FiguresKey, Figures>;
   readonly pictures: Map<PictureKey, Picture>;
-  /** What is shown until the results of new settings arrive. */
+  /** Results on show, until those of new settings arrive. */
   lastFigures?: Figures | undefined;
   lastPicture?: Picture | undefined;
 }
@@ -202,7 +202,7 @@ function open(file?: File): void {
   Object.assign(state, { lastFigures: undefined, lastPicture: undefined });
   state.figures.clear();
   state.pictures.clear();
-  // What the worker did before ends with it, and its memory goes back.
+  // Ending the worker stops its work and frees its memory.
   startWorker();
   send({ kind: 'open', file });
   redraw();

@@ -26,7 +26,7 @@ function landingOf({ estimates, neighbors, best }: Picture, { factor, metric }: 
 
 const names = { cosine: 'cosine', dot: 'dot product', euclidean: 'distance' } as const;
 
-/** What the picture shows, in words. */
+/** Text alternative of the picture. */
 function pictureWords({ found, neighbors }: Landing, settings: Settings, queries: number): string {
   const { factor, query } = settings;
   const where = factor === 0 ? `the ${k} best by codes` : `the ${k * factor} best by codes, which are scored again`;

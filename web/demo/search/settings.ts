@@ -8,7 +8,7 @@ export const factors = [0, 2, 4, 8, 16, 32] as const;
 export const parts = [4, 2, 1] as const;
 export const metrics = ['cosine', 'dot', 'euclidean'] as const satisfies readonly VectorMetric[];
 
-/** What the controls say. */
+/** Values of the controls. */
 export interface Settings {
   readonly bits: (typeof widths)[number];
   readonly factor: (typeof factors)[number];

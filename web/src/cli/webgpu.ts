@@ -233,7 +233,7 @@ class Page {
       // Processes that are about to end may still write there.
       rmSync(this.#profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
     } catch {
-      // What is left is in the folder for temporary files.
+      // Files that remain lie in the folder for temporary files.
     }
   }
 

@@ -90,7 +90,7 @@ function patternOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut):
   return { rectangle, pieceRows, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 
-/** What a tile of a tensor reads. */
+/** The parts of stored tensors that a tile reads. */
 function inputFor({ source }: PlannedTensor, { rectangle, reads, inputs }: TilePattern): TileInput {
   if (reads === false) return { form: source.form, parts: [] };
   if (source.gathered !== undefined) return rectangleInput(source, rectangle);

@@ -386,7 +386,7 @@ describe('tokenizers', () => {
   });
 });
 
-/** Every path to a value of a JSON document, up to so many entries of an array or object. */
+/** Every path to a value of a JSON document, up to `most` entries of an array or object. */
 function pathsOf(value: unknown, most: number): (string | number)[][] {
   if (typeof value !== 'object' || value === null) return [[]];
   const entries = Array.isArray(value) ? [...value.entries()] : Object.entries(value);

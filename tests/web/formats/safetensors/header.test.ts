@@ -6,7 +6,7 @@ import { readSafetensors, type TensorDType } from '../../../../web/src/formats/s
 import { layoutSafetensors } from '../../../../web/src/formats/safetensors/write-header.js';
 import { laidOut } from '../../support/plans.js';
 
-/** A file with this header text and so many bytes of data, 0, 1, 2, ... */
+/** A file with a header text and n bytes of data: 0, 1, 2, ... */
 function file(header: string, dataBytes = 0): Uint8Array<ArrayBuffer> {
   const json = new TextEncoder().encode(header);
   const bytes = new Uint8Array(8 + json.length + dataBytes);

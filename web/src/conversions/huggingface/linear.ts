@@ -66,7 +66,7 @@ function sectionsOf({ rope }: Read, rotated: number): Partial<Hyper> {
 
 type TableOf = (linear: tables.Linear, isLinear: (layer: number) => boolean) => TensorTable;
 
-/** What all of them have. */
+/** Metadata and tensors of Qwen3-Next and Qwen3.5. */
 function linearModel(read: Read, architecture: 'qwen3next' | 'qwen35' | 'qwen35moe', tableOf: TableOf): Model {
   const { config, rope, notes } = read;
   config.only('hidden_act', 'silu');

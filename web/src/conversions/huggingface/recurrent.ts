@@ -40,7 +40,7 @@ function checkVocabulary({ config }: Read, vocabulary: number, usual: number): v
     unsupported(file, `vocab_size ${vocabulary} is not a multiple of ${unit}, to which the converter fills it up`);
 }
 
-/** What both kinds of Mamba have. */
+/** A model of Mamba or Mamba 2. */
 function plain(read: Read, architecture: 'mamba' | 'mamba2', space: tables.StateSpace): Model {
   const { config, notes } = read;
   config.only('hidden_act', 'silu');

@@ -35,7 +35,7 @@ const systemDefaults: Readonly<Record<string, unknown>> = {
   eos_token_id: 2,
 };
 
-/** What a folder says about a model, besides its weights. */
+/** Configuration files of a folder, parsed, and the names of its tokenizer files. */
 export interface ModelTexts {
   readonly config: Json;
   readonly generation: Json | undefined;

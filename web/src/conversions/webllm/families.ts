@@ -23,9 +23,9 @@ export interface NeededParameter {
 }
 
 interface Family {
-  /** What config.json calls it. */
+  /** Name in config.json. */
   readonly architecture: string;
-  /** What MLC calls it. */
+  /** Name in MLC-LLM. */
   readonly modelType: string;
   /** The module of queries, keys and values. */
   readonly attention: string;

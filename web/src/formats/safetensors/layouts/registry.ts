@@ -55,7 +55,7 @@ export function codeWriterOf({ to, rules = [] }: Pick<SafetensorsChoices, 'to' |
   return undefined;
 }
 
-/** What makes the decisions of the layout of a result, if that is loaded on demand. */
+/** Loads the decisions of a result's layout; undefined for layouts whose decisions are loaded already. */
 export async function loadedPlan(choices: Pick<SafetensorsChoices, 'to' | 'rules'>): Promise<PlanLayout | undefined> {
   return codeWriterOf(choices)?.load?.();
 }

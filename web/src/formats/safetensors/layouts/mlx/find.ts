@@ -21,7 +21,7 @@ export interface MlxReading {
   readonly isObject: typeof isFields;
 }
 
-/** What config.json says about the codes of a model. */
+/** Settings of config.json for the codes of a model. */
 interface Settings {
   /** `quantization`; undefined without one. */
   readonly quantization: Fields | undefined;
