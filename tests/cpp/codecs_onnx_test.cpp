@@ -445,7 +445,7 @@ TEST(EncodeMatMulNBits, rounds_scales_to_float16_before_it_makes_codes) {
   EXPECT_NEAR(narrow.encoded.sums.squared_error, squared, squared * std::ldexp(512, -24));
 }
 
-/// Encodes pieces of `rows` rows into the memory of one tile.
+/// Encodes pieces of `step` rows into the memory of one tile.
 Parts encoded_in_pieces(const std::vector<float>& x, size_t rows, size_t step, ElementType type, MatMulNBits codes) {
   const size_t columns = x.size() / rows;
   codes.all_rows = static_cast<uint32_t>(rows);
