@@ -1,4 +1,4 @@
-// Checks that the built package is within its size budget, and prints the size of every file.
+// Checks that the built package is within its size budget, and prints what it measured.
 //
 //   node scripts/check_size.mjs [folder]      the folder is dist unless given
 //
@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
+import { brotliCompressSync, constants } from 'node:zlib';
 
 /** Most bytes after brotli. */
 export const budgets = {
@@ -29,10 +29,10 @@ export const budgets = {
 /** Matches JavaScript that compiles code from a string, which a strict Content-Security-Policy forbids. */
 const evaluation = /\bnew\s+Function\s*\(|(?<![\w$.])eval\s*\(|\bsetTimeout\s*\(\s*['"`]/;
 
-/** @typedef {{ raw: number, gzip: number, brotli: number }} Sizes raw and compressed */
+/** @typedef {{ raw: number, brotli: number }} Sizes raw and compressed */
 
 /**
- * Compressing takes half a minute, so sizes are remembered by the content of the files and the versions that compress them.
+ * Compressing takes seconds, so sizes are remembered by the content of the files and the versions that compress them.
  * @param {string} path
  */
 function rememberedSizes(path) {
@@ -65,7 +65,6 @@ function sizes(bytes) {
   const params = { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length };
   return {
     raw: bytes.length,
-    gzip: gzipSync(bytes, { level: 9 }).length,
     brotli: brotliCompressSync(bytes, { params }).length,
   };
 }
@@ -126,13 +125,12 @@ async function bundled({ at, code, without }, folder, sizesOf) {
   };
   // A bundler may write chunks that nothing imports. No app loads them.
   for (const { fileName, isEntry } of chunks.values()) if (isEntry) visit(fileName);
-  const total = { raw: 0, gzip: 0, brotli: 0 };
+  const total = { raw: 0, brotli: 0 };
   for (const name of found) {
     const chunk = chunks.get(name);
     if (chunk === undefined) continue;
-    const { raw, gzip, brotli } = sizesOf(Buffer.from(chunk.code));
+    const { raw, brotli } = sizesOf(Buffer.from(chunk.code));
     total.raw += raw;
-    total.gzip += gzip;
     total.brotli += brotli;
   }
   return total;
@@ -141,7 +139,6 @@ async function bundled({ at, code, without }, folder, sizesOf) {
 /** @param {Sizes} a @param {Sizes} b @param {1 | -1} sign @returns {Sizes} */
 const sum = (a, b, sign = 1) => ({
   raw: a.raw + sign * b.raw,
-  gzip: a.gzip + sign * b.gzip,
   brotli: a.brotli + sign * b.brotli,
 });
 
@@ -166,24 +163,20 @@ export async function checkSize(folder, sizesOf = sizes) {
     return { problems: [`${folder} does not hold ${missing.join(', ')}`], table: '', summary: '' };
   }
 
-  // List every file.
-  const measured = new Map(files.map((path) => [path, sizesOf(readFileSync(path))]));
   const row = (/** @type {string} */ name, /** @type {(string | number)[]} */ numbers) =>
     name.padEnd(44) + numbers.map((number) => number.toLocaleString('en').padStart(10)).join('');
-  const lines = [row('bytes', ['raw', 'gzip', 'brotli'])];
-  for (const [path, { raw, gzip, brotli }] of measured) lines.push(row(relative(folder, path), [raw, gzip, brotli]));
-  lines.push('');
+  const lines = [row('bytes', ['raw', 'brotli'])];
 
   // Compare what apps load with the budgets.
   /** @type {string[]} */
   const totals = [];
-  const hold = (/** @type {string} */ name, /** @type {Sizes} */ { raw, gzip, brotli }, /** @type {number} */ most) => {
-    lines.push(row(name, [raw, gzip, brotli]));
+  const hold = (/** @type {string} */ name, /** @type {Sizes} */ { raw, brotli }, /** @type {number} */ most) => {
+    lines.push(row(name, [raw, brotli]));
     totals.push(`${name} ${(brotli / 1000).toFixed(1)} of ${most / 1000}`);
     if (brotli > most) problems.push(`${name}: ${brotli} bytes, ${brotli - most} over the budget of ${most}`);
   };
   for (const name of modules) {
-    const wasm = /** @type {Sizes} */ (measured.get(join(folder, `${name}.wasm`)));
+    const wasm = sizesOf(readFileSync(join(folder, `${name}.wasm`)));
     hold(name, wasm, name.startsWith('arrays') ? budgets.arrays : budgets.core);
   }
   hold('arrays, JavaScript', await bundled(apps.arrays, folder, sizesOf), budgets.javascript);

@@ -19,9 +19,7 @@ using codecs::MicroscaleRule;
 using codecs::Microscales;
 using codecs::MicroscaleType;
 
-/// The values of the codes without a sign, in order.
-std::vector<double> values_of(Minifloat format) {
-  if (format == Minifloat::kFloat4E2M1) return {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+std::vector<double> values_of_float8() {
   std::vector<double> values;
   for (int code = 0; code < 127; code++) {
     const int exponent = code >> 3, fraction = code & 7;
@@ -30,9 +28,15 @@ std::vector<double> values_of(Minifloat format) {
   return values;
 }
 
+/// The values of the codes without a sign, in order.
+const std::vector<double>& values_of(Minifloat format) {
+  static const std::vector<double> float4 = {0, 0.5, 1, 1.5, 2, 3, 4, 6}, float8 = values_of_float8();
+  return format == Minifloat::kFloat4E2M1 ? float4 : float8;
+}
+
 /// The code of the nearest value, of two equally near ones the even code.
 uint8_t nearest_code(Minifloat format, double x) {
-  const std::vector<double> values = values_of(format);
+  const std::vector<double>& values = values_of(format);
   const double magnitude = std::min(std::fabs(x), values.back());
   size_t best = 0;
   for (size_t i = 1; i < values.size(); i++) {

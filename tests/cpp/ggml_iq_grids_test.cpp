@@ -4,6 +4,7 @@
 #include <bit>
 #include <cfloat>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "ggml/ggml_blocks.h"
@@ -44,8 +45,13 @@ Levels levels_of(uint32_t point, size_t each) {
   return levels;
 }
 
-/// The points that a search chooses among: the one of these levels, or its neighbors in ggml's order.
-std::vector<size_t> choices(const Known& grid, const Levels& levels) {
+/// The points that a search chooses among: the one of these levels, or its neighbors in ggml's order. A search asks for the same levels often,
+/// so answers are kept.
+const std::vector<size_t>& choices(const Known& grid, const Levels& levels) {
+  static std::map<std::pair<GridName, Levels>, std::vector<size_t>> known_choices;
+  const auto [place, is_new] = known_choices.try_emplace({grid.name, levels});
+  std::vector<size_t>& found = place->second;
+  if (!is_new) return found;
   const uint32_t* points = loops::grid_points(grid.name);
   std::vector<int> distances;
   for (size_t k = 0; k < grid.count; k++) {
@@ -54,10 +60,10 @@ std::vector<size_t> choices(const Known& grid, const Levels& levels) {
     for (size_t i = 0; i < grid.each; i++) sum += (levels[i] - other[i]) * (levels[i] - other[i]);
     distances.push_back(sum);
   }
-  std::vector<size_t> order(grid.count), found;
+  std::vector<size_t> order(grid.count);
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return distances[a] < distances[b]; });
-  if (distances[order[0]] == 0) return {order[0]};
+  if (distances[order[0]] == 0) return found = {order[0]};
   size_t shells = 0;
   for (size_t i = 0; i < order.size(); i++) {
     if (i == 0 || distances[order[i]] != distances[order[i - 1]]) shells++;
@@ -81,7 +87,7 @@ void choose(const Known& grid, const float* x, const float* w, float inverse, fl
   for (size_t i = 0; i < grid.each; i++) {
     levels.push_back(std::clamp(static_cast<int>(std::nearbyint(0.5f * (inverse * x[i] - 1))), 0, top));
   }
-  const std::vector<size_t> found = choices(grid, levels);
+  const std::vector<size_t>& found = choices(grid, levels);
   float least = FLT_MAX;
   size_t best = found[0];
   for (const size_t k : found) {
