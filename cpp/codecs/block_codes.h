@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "arrays/minifloat_loops.h"
 #include "codecs/elements.h"
+#include "codecs/scales.h"
 
 namespace scalepoint::codecs {
 
@@ -16,13 +16,6 @@ struct BlockScale {
   float reciprocal = 0;
   float zero_point = 0;
 };
-
-/// A scale rounded to its type.
-[[nodiscard]] float stored_scale(float scale, ElementType type);
-
-/// Converts scales to their type, and back.
-void store_scales(const float* scales, size_t n, ElementType type, std::byte* to);
-void load_scales(const std::byte* from, size_t n, ElementType type, float* scales);
 
 /// Sets the scale of a block.
 void set_scale(BlockScale& block, float scale, ElementType type);

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-
-#include "arrays/minifloat_loops.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -48,29 +45,6 @@ BlockScale best_for(const Sums& sums, float levels, ElementType type, ZeroPointK
 }
 
 }  // namespace
-
-void store_scales(const float* scales, size_t n, ElementType type, std::byte* to) {
-  if (type == ElementType::kF16) {
-    loops::float32_to_float16(scales, n, reinterpret_cast<uint16_t*>(to));
-  } else {
-    std::memcpy(to, scales, n * sizeof(float));
-  }
-}
-
-void load_scales(const std::byte* from, size_t n, ElementType type, float* scales) {
-  if (type == ElementType::kF16) {
-    loops::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, scales);
-  } else {
-    std::memcpy(scales, from, n * sizeof(float));
-  }
-}
-
-float stored_scale(float scale, ElementType type) {
-  alignas(float) std::byte stored[sizeof(float)];
-  store_scales(&scale, 1, type, stored);
-  load_scales(stored, 1, type, &scale);
-  return scale;
-}
 
 void set_scale(BlockScale& block, float scale, ElementType type) {
   block.scale = stored_scale(scale, type);

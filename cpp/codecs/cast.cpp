@@ -78,8 +78,9 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
   const uint64_t size = tile.size(), bytes = to == ElementType::kF32 ? 4 : 2;
   Floats floats(tile, kStepSize, arena);
   auto* const room = arena.take<float>(to == ElementType::kF32 ? 0 : std::min(kStepSize, size));
-  // A sum with the addend of the tile is always a float32.
-  const bool narrows_twice = static_cast<ElementType>(tile.type) == ElementType::kF64 && to != ElementType::kF32 && tile.add == 0 && !tile.negative_exp;
+  // An element that the tile changes is always a float32.
+  const bool changes = tile.add != 0 || tile.negative_exp;
+  const bool narrows_twice = static_cast<ElementType>(tile.type) == ElementType::kF64 && to != ElementType::kF32 && !changes;
   auto* const odd = arena.take<float>(narrows_twice ? std::min(kStepSize, size) : 0);
   auto* const data = arena.take<std::byte>(size * bytes);
   result = {};

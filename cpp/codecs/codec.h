@@ -50,6 +50,9 @@ struct Bytes {
   size_t size = 0;
 };
 
+inline uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
+inline const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
+
 /// The smallest and the largest of some values.
 struct ValueRange {
   float min = 0;

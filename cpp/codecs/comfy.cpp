@@ -8,8 +8,9 @@
 #include "arrays/min_max.h"
 #include "arrays/minifloat.h"
 #include "arrays/minifloat_loops.h"
-#include "codecs/comfy_loops.h"
 #include "codecs/elements.h"
+#include "codecs/microscales.h"
+#include "codecs/microscales_loops.h"
 #include "ranges/range_search.h"
 
 namespace scalepoint::codecs {
@@ -17,14 +18,11 @@ namespace {
 
 constexpr Minifloat kFloat8 = Minifloat::kFloat8E4M3FN;
 constexpr float kLargestFloat8 = 448, kLargestFloat4 = 6, kLargestInt8 = 127;
-constexpr uint8_t kLargestFloat8Code = 0x7E;
 constexpr QuantizationSpec kInt8Spec = {
     .dtype = {8, true}, .scheme = Scheme::kSymmetric, .symmetric_range = SymmetricRange::kFull, .rounding = Rounding::kFused};
-/// Searched scales of groups, as distances from the code of the usual one.
-constexpr int32_t kNearby[] = {0, 1, -1, 2, -2, 3, -3, 4, 5, 6};
-
-const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
-uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
+constexpr Microscales kMxFloat8Form = {
+    .element = kFloat8, .scale = MicroscaleType::kPowerOfTwoOrZero, .rule = MicroscaleRule::kCeiling, .block = 32};
+constexpr Microscales kNvFloat4Form = {.element = Minifloat::kFloat4E2M1, .scale = MicroscaleType::kFloat8, .block = 16};
 
 /// The largest scale by which `largest` stands for absmax without exceeding the floats. `factor` is multiplied first.
 float scale_of(float absmax, float largest, float factor = 1) {
@@ -32,16 +30,6 @@ float scale_of(float absmax, float largest, float factor = 1) {
   const float scale = absmax / (largest * factor);
   if (scale == 0) return 0x1p-149f;
   return std::isfinite(scale * factor * largest) ? scale : std::nextafter(scale, 0.0f);
-}
-
-/// The byte of the smallest power of two, 2^(byte - 127), by which absmax comes down to 448.
-uint8_t power_of(float absmax) {
-  if (absmax == 0) return 0;
-  int exponent = 0;
-  const float fraction = std::frexp(absmax, &exponent);
-  // 448 is 0.875 * 2^9.
-  const int power = exponent - 9 + (fraction > 0.875f ? 1 : 0);
-  return static_cast<uint8_t>(std::max(power + 127, 1));
 }
 
 /// Numbers that follow from the size of a tile and from its codes.
@@ -57,7 +45,7 @@ struct Form {
     rows = rows_of_tile;
     columns = columns_of_tile;
     size = rows * columns;
-    group = codes.kind == ComfyKind::kMxFloat8 ? 32 : codes.kind == ComfyKind::kNvFloat4 ? 16 : 0;
+    group = has_groups() ? microscales().block : 0;
     if (size == 0 || (group != 0 && columns % group != 0)) return Status::kBadLayout;
     groups = group == 0 ? 0 : columns / group;
     step = is_whole() ? std::min(size, kStepSize) : step_over(columns, size);
@@ -66,11 +54,14 @@ struct Form {
 
   /// True for one scale that all elements share.
   [[nodiscard]] bool is_whole() const { return codes.kind == ComfyKind::kFloat8 || codes.kind == ComfyKind::kFloat8E5M2; }
+  [[nodiscard]] bool has_groups() const { return codes.kind == ComfyKind::kMxFloat8 || codes.kind == ComfyKind::kNvFloat4; }
   [[nodiscard]] bool has_tensor_scale() const { return is_whole() || codes.kind == ComfyKind::kNvFloat4; }
-  [[nodiscard]] Minifloat minifloat() const {
-    return codes.kind == ComfyKind::kNvFloat4     ? Minifloat::kFloat4E2M1
-           : codes.kind == ComfyKind::kFloat8E5M2 ? Minifloat::kFloat8E5M2
-                                                  : kFloat8;
+  /// The form of the kinds with groups.
+  [[nodiscard]] Microscales microscales() const {
+    if (codes.kind == ComfyKind::kMxFloat8) return kMxFloat8Form;
+    Microscales form = kNvFloat4Form;
+    form.search = codes.search;
+    return form;
   }
   [[nodiscard]] uint64_t data_bytes(uint64_t elements) const {
     return codes.kind == ComfyKind::kNvFloat4 ? elements / 2 : elements;
@@ -81,7 +72,6 @@ struct Form {
   }
   [[nodiscard]] uint64_t global_bytes() const { return codes.kind == ComfyKind::kNvFloat4 ? sizeof(float) : 0; }
   [[nodiscard]] Layout row_layout(uint64_t n) const { return {Granularity::kPerChannel, n / columns, columns, 1}; }
-  [[nodiscard]] Layout group_layout(uint64_t n) const { return {Granularity::kPerChannel, n / group, group, 1}; }
 };
 
 /// Goes through a tile step by step.
@@ -90,23 +80,17 @@ class Encoder {
   Encoder(const Tile& tile, const Form& form, Arena& arena, Encoded& result)
       : tile_(tile), form_(form), result_(result), floats_(tile, form.step, arena) {
     const uint64_t step = form.step, lines = form.is_whole() ? 1 : step / form.columns;
-    const uint64_t runs = form.group == 0 ? lines : lines * form.groups;
-    const bool searches_rows = form.codes.search && form.codes.kind == ComfyKind::kInt8;
-    min_ = arena.take<float>(runs);
-    max_ = arena.take<float>(runs);
-    scale_ = arena.take<float>(runs);
-    zero_point_ = arena.take<int32_t>(runs);
-    code_ = arena.take<uint8_t>(runs);
-    tried_ = arena.take<uint8_t>(runs);
-    best_ = arena.take<uint8_t>(runs);
-    other_scale_ = arena.take<float>(runs);
-    other_zero_point_ = arena.take<int32_t>(searches_rows ? runs : 0);
-    error_ = arena.take<float>(runs);
-    best_error_ = arena.take<float>(runs);
-    scratch_bytes_ = searches_rows ? search_scratch_bytes(step, form.row_layout(step)) : 0;
+    const uint64_t rows = form.codes.kind == ComfyKind::kInt8 ? lines : 0, searched = form.codes.search ? rows : 0;
+    min_ = arena.take<float>(lines);
+    max_ = arena.take<float>(lines);
+    scale_ = arena.take<float>(rows);
+    zero_point_ = arena.take<int32_t>(rows);
+    other_scale_ = arena.take<float>(searched);
+    other_zero_point_ = arena.take<int32_t>(searched);
+    scratch_bytes_ = searched > 0 ? search_scratch_bytes(step, form.row_layout(step)) : 0;
     scratch_ = arena.take<std::byte>(scratch_bytes_);
-    quotient_ = arena.take<float>(form.group == 0 ? 0 : step);
-    made_ = arena.take<uint8_t>(step);
+    code_ = arena.take<uint8_t>(lines * form.groups);
+    made_ = arena.take<uint8_t>(form.has_groups() ? step : 0);
     restored_ = arena.take<float>(step);
     data_ = take_part(tile, Role::kData, form.data_bytes(form.size), arena, result.data);
     scales_ = take_part(tile, Role::kScale, form.scale_bytes(), arena, result.scale);
@@ -167,14 +151,15 @@ class Encoder {
     tensor_scale_ = form_.is_whole() ? scale_of(largest, kLargestFloat8) : scale_of(largest, kLargestFloat4, kLargestFloat8);
   }
 
-  /// Finds a problem of the step where the range of the tensor is known. Returns true if there is one.
+  /// Finds a value of the step that cannot be stored. Returns true if there is one.
   bool finds_problem() {
-    if (tile_.ranges != nullptr) result_.problem = floats_.first_problem(at_);
-    return has_problem();
+    if (first_non_finite({x_, n_}) == n_) return false;
+    result_.problem = floats_.first_problem(at_);
+    return true;
   }
 
   Status store_floats() {
-    if (first_non_finite({x_, n_}) < n_ && finds_problem()) return Status::kOk;
+    if (finds_problem()) return Status::kOk;
     const std::span<uint8_t> codes = {uint8s(data_) + at_, n_};
     const Status status = quantize_minifloat({x_, n_}, {}, 0, {&tensor_scale_, 1}, kFloat8, codes);
     if (status != Status::kOk || !tile_.measure) return status;
@@ -215,71 +200,19 @@ class Encoder {
                          : quantize_linear({x_, n_}, layout, 0, {scale_, runs}, {zero_point_, runs}, kInt8Spec, codes);
   }
 
-  /// Chooses the codes of the scales of float4 groups with the least errors.
-  void search_groups(size_t runs) {
-    for (size_t nearby = 0; nearby < std::size(kNearby); nearby++) {
-      for (size_t i = 0; i < runs; i++) {
-        tried_[i] = static_cast<uint8_t>(std::clamp<int32_t>(code_[i] + kNearby[nearby], 1, kLargestFloat8Code));
-      }
-      loops::minifloat_to_float32(tried_, runs, kFloat8, other_scale_);
-      loops::multiply_by_scale(other_scale_, runs, &tensor_scale_, true);
-      // A product of 0 would divide by 0.
-      for (size_t i = 0; i < runs; i++) {
-        if (other_scale_[i] == 0) other_scale_[i] = 0x1p-149f;
-      }
-      loops::float4_group_errors(x_, runs, other_scale_, error_);
-      for (size_t i = 0; i < runs; i++) {
-        if (nearby > 0 && !(error_[i] < best_error_[i])) continue;
-        best_error_[i] = error_[i];
-        best_[i] = tried_[i];
-      }
-    }
-    for (size_t i = 0; i < runs; i++) {
-      if (absmax(i) != 0) code_[i] = best_[i];
-    }
-  }
-
   Status store_groups() {
-    const auto runs = static_cast<size_t>(n_ / form_.group);
-    const auto group = static_cast<size_t>(form_.group);
-    const bool is_float4 = form_.codes.kind == ComfyKind::kNvFloat4;
-    const Layout layout = form_.group_layout(n_);
-    if (const Status status = observe(layout, runs); status != Status::kOk || has_problem()) return status;
-    // Choose the scales, as they are stored.
-    if (is_float4) {
-      for (size_t i = 0; i < runs; i++) scale_[i] = std::min(absmax(i) / kLargestFloat4 / tensor_scale_, kLargestFloat8);
-      loops::float32_to_minifloat(scale_, runs, kFloat8, Overflow::kSaturate, code_);
-      if (form_.codes.search) search_groups(runs);
-      loops::minifloat_to_float32(code_, runs, kFloat8, scale_);
-      loops::multiply_by_scale(scale_, runs, &tensor_scale_, true);
-    } else {
-      for (size_t i = 0; i < runs; i++) {
-        code_[i] = power_of(absmax(i));
-        scale_[i] = code_[i] == 0 ? 0 : std::ldexp(1.0f, code_[i] - 127);
-      }
+    if (finds_problem()) return Status::kOk;
+    const auto groups = static_cast<size_t>(n_ / form_.group);
+    const bool is_float4 = form_.codes.kind == ComfyKind::kNvFloat4, is_measured = tile_.measure && data_ != nullptr;
+    uint8_t* const made = is_float4 || data_ == nullptr ? made_ : uint8s(data_) + at_;
+    make_microscales(form_.microscales(), {.value = tensor_scale_}, x_, nullptr, groups, code_, made,
+                     is_measured ? restored_ : nullptr);
+    for (size_t i = 0; scales_ != nullptr && i < groups; i++) {
+      const uint64_t group = at_ / form_.group + i;
+      uint8s(scales_)[group_scale_index(group / form_.groups, group % form_.groups, form_.groups)] = code_[i];
     }
-    for (size_t i = 0; scales_ != nullptr && i < runs; i++) {
-      const uint64_t run = at_ / form_.group + i;
-      uint8s(scales_)[group_scale_index(run / form_.groups, run % form_.groups, form_.groups)] = code_[i];
-    }
-    // Make the codes. Those of a group without a scale are 0.
-    if (data_ == nullptr) return Status::kOk;
-    for (size_t i = 0; i < runs; i++) {
-      if (scale_[i] > 0) {
-        loops::divide_by_scale(x_ + i * group, group, scale_ + i, true, quotient_ + i * group);
-      } else {
-        std::memset(quotient_ + i * group, 0, group * sizeof(float));
-      }
-    }
-    uint8_t* const made = is_float4 ? made_ : uint8s(data_) + at_;
-    loops::float32_to_minifloat(quotient_, n_, form_.minifloat(), Overflow::kSaturate, made);
-    if (tile_.measure) {
-      loops::minifloat_to_float32(made, n_, form_.minifloat(), restored_);
-      for (size_t i = 0; i < runs; i++) loops::multiply_by_scale(restored_ + i * group, group, scale_ + i, true);
-      measure(tile_, at_, x_, restored_, n_, result_.sums);
-    }
-    uint8_t* const pairs = uint8s(data_) + at_ / 2;
-    for (size_t i = 0; is_float4 && i < n_ / 2; i++) pairs[i] = static_cast<uint8_t>(made[2 * i] << 4 | made[2 * i + 1]);
+    if (is_float4 && data_ != nullptr) loops::pack_nibbles(made, n_, true, uint8s(data_) + at_ / 2);
+    if (is_measured) measure(tile_, at_, x_, restored_, n_, result_.sums);
     return Status::kOk;
   }
 
@@ -292,13 +225,12 @@ class Encoder {
   size_t n_ = 0;
   const float* x_ = nullptr;
   float tensor_scale_ = 1;
-  float *min_, *max_, *scale_, *other_scale_, *error_, *best_error_;
+  float *min_, *max_, *scale_, *other_scale_;
   int32_t *zero_point_, *other_zero_point_;
-  uint8_t *code_, *tried_, *best_;
   uint64_t scratch_bytes_;
   std::byte* scratch_;
-  float *quotient_, *restored_;
-  uint8_t* made_;
+  uint8_t *code_, *made_;
+  float* restored_;
   std::byte *data_, *scales_, *global_ = nullptr;
 };
 
@@ -333,46 +265,34 @@ Status decode(const Stored& stored, const Comfy& codes, Arena& arena, const floa
     return Status::kSizeMismatch;
   }
   const bool is_float4 = codes.kind == ComfyKind::kNvFloat4, is_int8 = codes.kind == ComfyKind::kInt8;
-  const uint64_t runs = is_int8 ? form.rows : form.group == 0 ? 1 : form.rows * form.groups;
+  const uint64_t scales = is_int8 ? form.rows : form.has_groups() ? 0 : 1, groups = form.rows * form.groups;
   auto* const out = arena.take<float>(form.size);
-  auto* const scale = arena.take<float>(runs);
-  auto* const code = arena.take<uint8_t>(form.group == 0 ? 0 : runs);
+  auto* const scale = arena.take<float>(scales);
+  auto* const code = arena.take<uint8_t>(groups);
   auto* const unpacked = arena.take<uint8_t>(is_float4 ? form.step : 0);
-  auto* const zeros = arena.take<int32_t>(is_int8 ? runs : 0);
+  auto* const zeros = arena.take<int32_t>(is_int8 ? scales : 0);
   if (arena.status() != Status::kOk) return arena.status();
   x = out;
 
   // Read the scales.
-  if (form.group == 0) {
-    for (uint64_t i = 0; i < runs; i++) {
-      scale[i] = checked_scale(stored.scale.data + (codes.one_scale ? 0 : i * sizeof(float)));
-      if (!(scale[i] > 0)) return Status::kBadScale;
-    }
-  } else {
-    for (uint64_t row = 0; row < form.rows; row++) {
-      for (uint64_t group = 0; group < form.groups; group++) {
-        code[row * form.groups + group] = uint8s(stored.scale.data)[group_scale_index(row, group, form.groups)];
-      }
-    }
-    if (is_float4) {
-      const float tensor_scale = checked_scale(stored.global_scale.data);
-      if (!(tensor_scale > 0)) return Status::kBadScale;
-      for (uint64_t i = 0; i < runs; i++) {
-        if (code[i] > kLargestFloat8Code) return Status::kBadScale;
-      }
-      loops::minifloat_to_float32(code, static_cast<size_t>(runs), kFloat8, scale);
-      loops::multiply_by_scale(scale, static_cast<size_t>(runs), &tensor_scale, true);
-    } else {
-      for (uint64_t i = 0; i < runs; i++) {
-        if (code[i] == 0xFF) return Status::kBadScale;
-        scale[i] = code[i] == 0 ? 0 : std::ldexp(1.0f, code[i] - 127);
-      }
-    }
+  for (uint64_t i = 0; i < scales; i++) {
+    scale[i] = checked_scale(stored.scale.data + (codes.one_scale ? 0 : i * sizeof(float)));
+    if (!(scale[i] > 0)) return Status::kBadScale;
+  }
+  const uint8_t not_a_scale = is_float4 ? 0x7F : 0xFF;
+  for (uint64_t i = 0; i < groups; i++) {
+    code[i] = uint8s(stored.scale.data)[group_scale_index(i / form.groups, i % form.groups, form.groups)];
+    if (code[i] >= not_a_scale) return Status::kBadScale;
+  }
+  GlobalScale global;
+  if (is_float4) {
+    global.value = checked_scale(stored.global_scale.data);
+    if (!(global.value > 0)) return Status::kBadScale;
   }
 
   // Restore the floats.
   if (is_int8) {
-    const auto n = static_cast<size_t>(form.size), rows = static_cast<size_t>(runs);
+    const auto n = static_cast<size_t>(form.size), rows = static_cast<size_t>(scales);
     std::memset(zeros, 0, rows * sizeof(int32_t));
     return dequantize_linear({stored.data.data, n}, kInt8Spec.dtype, form.row_layout(form.size), 0, {scale, rows}, {zeros, rows},
                              {out, n});
@@ -380,17 +300,17 @@ Status decode(const Stored& stored, const Comfy& codes, Arena& arena, const floa
   for (uint64_t at = 0; at < form.size; at += form.step) {
     const auto n = static_cast<size_t>(std::min(form.step, form.size - at));
     const uint8_t* made = uint8s(stored.data.data) + form.data_bytes(at);
-    for (size_t i = 0; is_float4 && i < n / 2; i++) {
-      unpacked[2 * i] = made[i] >> 4;
-      unpacked[2 * i + 1] = made[i] & 15;
-    }
-    loops::minifloat_to_float32(is_float4 ? unpacked : made, n, form.minifloat(), out + at);
-    if (form.group == 0) {
+    if (form.has_groups()) {
+      if (is_float4) {
+        loops::unpack_nibbles(made, n, true, unpacked);
+        made = unpacked;
+      }
+      restore_microscales(form.microscales(), global, code + at / form.group, made, static_cast<size_t>(n / form.group),
+                          out + at);
+    } else {
+      loops::minifloat_to_float32(made, n, codes.kind == ComfyKind::kFloat8E5M2 ? Minifloat::kFloat8E5M2 : kFloat8, out + at);
       loops::multiply_by_scale(out + at, n, scale, true);
-      continue;
     }
-    const auto group = static_cast<size_t>(form.group);
-    for (size_t i = 0; i < n; i += group) loops::multiply_by_scale(out + at + i, group, scale + (at + i) / group, true);
   }
   return Status::kOk;
 }

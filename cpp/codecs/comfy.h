@@ -35,8 +35,7 @@ struct Comfy {
 ///          that restores an infinity is the next smaller number.
 /// Codes:   x / scale, rounded to the type of the codes and saturated. For kNvFloat4, scale is the product of both scales; codes of a
 ///          group whose scale is 0 are 0.
-/// Search:  kInt8: search_qparams and take_better. kNvFloat4: the scale with the least squared error among the scale above, the 3 next
-///          smaller and the 6 next larger numbers of its type; the scale above unless another is better.
+/// Search:  kInt8: search_qparams and take_better. kNvFloat4: that of make_microscales.
 /// Parts:   data          codes row by row, a byte each. kNvFloat4: two to a byte, the first one in the high bits.
 ///          scale         kFloat8: the scale of the tensor, a float32. kInt8: a float32 for each row.
 ///                        kMxFloat8, kNvFloat4: a byte for each group, in the order of group_scale_index.

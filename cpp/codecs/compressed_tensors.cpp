@@ -8,10 +8,10 @@
 #include "arrays/metrics.h"
 #include "arrays/min_max.h"
 #include "arrays/minifloat.h"
-#include "arrays/minifloat_loops.h"
 #include "arrays/pack_bits.h"
 #include "arrays/pack_bits_loops.h"
 #include "codecs/input_codes.h"
+#include "codecs/scales.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -19,9 +19,6 @@ namespace {
 constexpr Minifloat kFloat8 = Minifloat::kFloat8E4M3FN;
 constexpr double kLargestFloat8 = 448;
 constexpr loops::CodeForm kOffsetBinary = loops::CodeForm::kOffsetBinary;
-
-const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
-uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 
 // -------------------------------------------------------------------------------------------------------------------- forms
 
@@ -33,12 +30,6 @@ struct ScaleType {
   float smallest;  ///< above 0
 
   [[nodiscard]] bool converts() const { return bytes == 2; }
-  void narrow(const float* x, size_t n, uint16_t* bits) const {
-    type == ElementType::kF16 ? loops::float32_to_float16(x, n, bits) : loops::float32_to_bfloat16(x, n, bits);
-  }
-  void widen(const uint16_t* bits, size_t n, float* x) const {
-    type == ElementType::kF16 ? loops::float16_to_float32(bits, n, x) : loops::bfloat16_to_float32(bits, n, x);
-  }
 };
 constexpr ScaleType kScaleTypes[] = {{ElementType::kF32, 4, 0x1p-23f, 0x1p-149f},
                                      {ElementType::kF16, 2, 0x1p-10f, 0x1p-24f},
@@ -195,8 +186,9 @@ class Encoder {
   /// Rounds scales to the type that they are stored in.
   void round_scales(float* scale) const {
     if (!form_.scale.converts()) return;
-    form_.scale.narrow(scale, runs_, stored_);
-    form_.scale.widen(stored_, runs_, scale);
+    auto* const bytes = reinterpret_cast<std::byte*>(stored_);
+    store_scales(scale, runs_, form_.scale.type, bytes);
+    load_scales(bytes, runs_, form_.scale.type, scale);
   }
 
   /// calculate_qparams of compressed-tensors. Its operations are in float32, and so are these: where one is in double, its result
@@ -242,7 +234,7 @@ class Encoder {
     // The bits of positive floats have the order of the floats. Try one up, then one down.
     for (size_t i = 1; i < tries_; i++) {
       for (size_t run = 0; run < runs_; run++) stored_[run] = static_cast<uint16_t>(stored_[run] + (i == 1 ? 1 : -2));
-      form_.scale.widen(stored_, runs_, other_scale_ + i * runs_);
+      load_scales(reinterpret_cast<std::byte*>(stored_), runs_, form_.scale.type, other_scale_ + i * runs_);
     }
     return take_better({x_, n_}, static_cast<size_t>(form_.run_size), spec.dtype, scale, zero_point,
                        {other_scale_, tries_ * runs_}, other_zero_point);
@@ -250,14 +242,7 @@ class Encoder {
 
   void store_parameters() const {
     const uint64_t first = at_ / form_.run_size;
-    if (scales_ != nullptr) {
-      std::byte* const to = scales_ + first * form_.scale.bytes;
-      if (form_.scale.converts()) {
-        form_.scale.narrow(scale_, runs_, reinterpret_cast<uint16_t*>(to));
-      } else {
-        std::memcpy(to, scale_, runs_ * sizeof(float));
-      }
-    }
+    if (scales_ != nullptr) store_scales(scale_, runs_, form_.scale.type, scales_ + first * form_.scale.bytes);
     for (size_t i = 0; zero_points_ != nullptr && i < runs_; i++) {
       const uint64_t run = first + i;
       if (codes_.packed) {
@@ -332,11 +317,7 @@ class Encoder {
 /// The parameters of `runs` runs from `first` on.
 void read_parameters(const Stored& stored, const Form& form, uint64_t first, size_t runs, float* scale, int32_t* zero_point) {
   const std::byte* const scales = stored.scale.data + first * form.scale.bytes;
-  if (form.scale.converts()) {
-    form.scale.widen(reinterpret_cast<const uint16_t*>(scales), runs, scale);
-  } else {
-    std::memcpy(scale, scales, runs * sizeof(float));
-  }
+  load_scales(scales, runs, form.scale.type, scale);
   for (size_t i = 0; i < runs; i++) {
     const uint64_t run = first + i;
     if (form.codes.symmetric) {
@@ -367,11 +348,7 @@ void store_input_codes(const Form& form, const InputCodes& made, std::byte* data
       for (size_t i = 0; i < columns; i++) to[i] = static_cast<std::byte>(codes[i] - form.middle());
     }
   }
-  if (scales != nullptr && form.scale.converts()) {
-    form.scale.narrow(made.scales, runs, reinterpret_cast<uint16_t*>(scales));
-  } else if (scales != nullptr) {
-    std::memcpy(scales, made.scales, runs * sizeof(float));
-  }
+  if (scales != nullptr) store_scales(made.scales, runs, form.scale.type, scales);
   if (zero_points == nullptr) return;
   std::memset(zero_points, 0, static_cast<size_t>(form.zero_point_bytes()));
   for (size_t run = 0; run < runs; run++) {

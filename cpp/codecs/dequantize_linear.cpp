@@ -18,9 +18,6 @@
 namespace scalepoint::codecs {
 namespace {
 
-const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
-uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
-
 /// Columns of a row whose scales and values stay in the nearest cache from their codes to their errors.
 constexpr size_t kPiece = loops::kErrorBlock;
 

@@ -3,16 +3,14 @@
 #include <cmath>
 #include <cstring>
 
-#include "arrays/minifloat_loops.h"
 #include "arrays/pack_bits_loops.h"
 #include "codecs/compressed_tensors.h"
 #include "codecs/gptq_loops.h"
+#include "codecs/scales.h"
 
 namespace scalepoint::codecs {
 namespace {
 
-const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
-uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 const uint32_t* words(const std::byte* bytes) { return reinterpret_cast<const uint32_t*>(bytes); }
 uint32_t* words(std::byte* bytes) { return reinterpret_cast<uint32_t*>(bytes); }
 
@@ -168,13 +166,7 @@ Status decode(const Stored& stored, const Gptq& codes, Arena& arena, const float
     if (groups[i] >= form.groups) return Status::kBadRange;
   }
   // Read scales and zero points.
-  if (codes.scale == ElementType::kF32) {
-    std::memcpy(scale, stored.scale.data, sets * sizeof(float));
-  } else if (codes.scale == ElementType::kF16) {
-    loops::float16_to_float32(reinterpret_cast<const uint16_t*>(stored.scale.data), sets, scale);
-  } else {
-    loops::bfloat16_to_float32(reinterpret_cast<const uint16_t*>(stored.scale.data), sets, scale);
-  }
+  load_scales(stored.scale.data, sets, codes.scale, scale);
   for (size_t i = 0; i < sets; i++) {
     if (!std::isfinite(scale[i])) return Status::kBadScale;
   }

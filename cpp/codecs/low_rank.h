@@ -16,8 +16,8 @@ struct LowRank {
   ElementType middle_type = ElementType::kF32;
   Bytes up;    ///< rows * rank
   Bytes down;  ///< rank * columns; with a middle, inner * (columns / kernel)
-  /// Middle of a convolution (LoCon): rank * inner * kernel. The row a of the product's second matrix is then, in column i * kernel + p, the sum
-  /// over b of middle[a][b][p] * down[b][i].
+  /// Middle of a convolution (LoCon): rank * inner * kernel. The second matrix of the product is then
+  ///   second[a][i * kernel + p] = sum over b of middle[a][b][p] * down[b][i].
   Bytes middle;
   uint32_t inner = 0;   ///< 0: without a middle
   uint32_t kernel = 1;  ///< positions of the kernel of a convolution
@@ -28,10 +28,12 @@ struct LowRank {
   bool root = false;  ///< true: alpha is divided by the root of the rank
 };
 
-/// y = x + factor * (up * down), where factor is strength * (alpha / rank) in double, rounded to float32. Sums over the rank are float32, in the
-/// order of the rank, with products rounded first. All lanes give the same bytes. x and y may be the same.
-/// Status: kBadLayout for an empty tile, a rank of 0, or a middle with other columns or with `turned`; kBadDType; kSizeMismatch; kBadScale if the
-///         factor is not finite; that of Arena.
+/// y = x + factor * (up * down), where factor is strength * (alpha / rank) in double, rounded to float32.
+///
+/// Shape:   x and y hold rows * columns elements, row by row, and may be the same.
+/// Sums:    float32 over the rank, in its order, with products rounded first. All lanes give the same bytes.
+/// Status:  kBadLayout for an empty tile, a rank of 0, or a middle with other columns or with `turned`; kBadDType; kSizeMismatch;
+///          kBadScale if the factor is not finite; that of Arena.
 [[nodiscard]] Status add_low_rank(const float* x, uint32_t rows, uint32_t columns, const LowRank& pair, Arena& arena,
                                   float* y) noexcept;
 

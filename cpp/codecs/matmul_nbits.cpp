@@ -23,9 +23,6 @@ constexpr uint64_t kBand = 8 * kPanel;
 /// Blocks of a column that are made one after the other.
 constexpr uint64_t kBlocksAtOnce = 4;
 
-const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
-uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
-
 /// Numbers that follow from the size of a tile and from its codes.
 struct Form {
   const MatMulNBits& codes;

@@ -28,9 +28,6 @@ struct Form {
   [[nodiscard]] uint64_t bytes_of(uint64_t elements) const { return has_nibbles ? elements / 2 : elements; }
 };
 
-uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
-const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
-
 }  // namespace
 
 Status encode(const Tile& tile, const Microscaled& codes, Arena& arena, Encoded& result) noexcept {

@@ -21,6 +21,9 @@ Element element_of(Minifloat format) { return format == Minifloat::kFloat4E2M1 ?
 
 constexpr int32_t kLargestFloat8 = 126, kLargestPower = 254;
 
+/// The smallest byte of a scale that elements can be divided by.
+int32_t least_byte(MicroscaleType type) { return type == MicroscaleType::kPowerOfTwo ? 0 : 1; }
+
 /// The E4M3 byte of a value that is not negative.
 uint8_t float8_of(float x) {
   uint8_t code = 0;
@@ -55,12 +58,12 @@ int32_t power_of(const Microscales& form, float amax) {
       break;
     }
   }
-  return clamp(power + 127, 0, kLargestPower);
+  return clamp(power + 127, least_byte(form.scale), kLargestPower);
 }
 
 /// The byte of a block's scale by the rule.
 uint8_t byte_of(const Microscales& form, const GlobalScale& global, float amax) {
-  if (form.scale == MicroscaleType::kPowerOfTwo) {
+  if (form.scale != MicroscaleType::kFloat8) {
     return static_cast<uint8_t>(amax == 0 ? form.zero_scale : static_cast<uint32_t>(power_of(form, amax)));
   }
   const float scale = amax / element_of(form.element).largest;
@@ -74,8 +77,8 @@ bool is_usable(float scale) { return scale > 0 && is_finite(scale); }
 /// The byte with the smallest error among that of the rule and its neighbors.
 uint8_t searched(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, uint8_t start) {
   constexpr int32_t kFloat8Steps[] = {0, 1, -1, 2, -2, 3, -3, 4, -4, 5, 6}, kPowerSteps[] = {0, -1, 1};
-  const bool is_power = form.scale == MicroscaleType::kPowerOfTwo;
-  const int32_t least = is_power ? 0 : 1, most = is_power ? kLargestPower : kLargestFloat8;
+  const bool is_power = form.scale != MicroscaleType::kFloat8;
+  const int32_t least = least_byte(form.scale), most = is_power ? kLargestPower : kLargestFloat8;
   uint8_t best = start;
   float least_error = INFINITY;
   for (size_t i = 0; i < (is_power ? std::size(kPowerSteps) : std::size(kFloat8Steps)); i++) {
@@ -95,9 +98,10 @@ uint8_t searched(const Microscales& form, const GlobalScale& global, const float
 
 bool is_valid(const Microscales& form) noexcept {
   const bool has_element = form.element == Minifloat::kFloat4E2M1 || form.element == Minifloat::kFloat8E4M3FN;
+  const bool has_scale = form.scale >= MicroscaleType::kPowerOfTwo && form.scale <= MicroscaleType::kPowerOfTwoOrZero;
   const bool has_rule = form.rule >= MicroscaleRule::kNearFloor && form.rule <= MicroscaleRule::kNearest;
   const auto most = static_cast<uint32_t>(form.scale == MicroscaleType::kFloat8 ? kLargestFloat8 : kLargestPower);
-  return has_element && has_rule && (form.block == 16 || form.block == 32) && form.zero_scale <= most;
+  return has_element && has_scale && has_rule && (form.block == 16 || form.block == 32) && form.zero_scale <= most;
 }
 
 GlobalScale global_scale_of(float amax, bool divides) noexcept {
@@ -111,7 +115,8 @@ float microscale_value(MicroscaleType type, uint8_t byte, const GlobalScale& glo
   if (type == MicroscaleType::kFloat8) {
     loops::minifloat_to_float32(&byte, 1, Minifloat::kFloat8E4M3FN, &value);
   } else if (byte < 255) {
-    value = bit_cast<float>(byte == 0 ? 1u << 22 : static_cast<uint32_t>(byte) << 23);
+    const uint32_t least = type == MicroscaleType::kPowerOfTwo ? 1u << 22 : 0;
+    value = bit_cast<float>(byte == 0 ? least : static_cast<uint32_t>(byte) << 23);
   }
   return global.divides ? value / global.value : value * global.value;
 }

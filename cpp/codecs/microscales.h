@@ -15,6 +15,8 @@ namespace scalepoint::codecs {
 enum class MicroscaleType : int32_t {
   kPowerOfTwo = 0,  ///< E8M0: byte e is 2^(e - 127); 255 is NaN
   kFloat8 = 1,      ///< E4M3 without a sign: 2^-9 to 448; 127 is NaN
+  /// E8M0, where byte 0 is 0 and made for blocks of zeros alone, as ComfyUI has it
+  kPowerOfTwoOrZero = 2,
 };
 
 /// The scale of a block by its largest magnitude, for scales that are powers of two. With L the largest value of the elements, and 2^M
@@ -59,7 +61,7 @@ struct Microscales {
 /// Makes scales and codes of whole blocks, one byte each, and the values that they stand for.
 ///
 /// Scale:   kFloat8: E4M3 of amax / L, multiplied by a dividing or divided by a multiplying global scale; half to even, saturated.
-///          kPowerOfTwo: by the rule, within the bytes 0 to 254.
+///          kPowerOfTwo: by the rule, within the bytes 0 to 254; kPowerOfTwoOrZero: 1 to 254.
 /// Search:  compares the scale of the rule with its neighbors: E4M3 from 4 bytes below to 6 above (a factor of 1.5 to 1.75, where the
 ///          largest magnitude becomes 4 in place of 6); powers of two one below and one above. The smallest sum of weighted squared errors
 ///          wins, and the rule's scale of equal ones: the error is never larger than by the rule.

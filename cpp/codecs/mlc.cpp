@@ -8,6 +8,7 @@
 #include "arrays/minifloat_loops.h"
 #include "arrays/pack_bits_loops.h"
 #include "codecs/mlc_loops.h"
+#include "codecs/scales.h"
 #include "ggml/ggml_blocks.h"
 #include "lanes/float16.h"
 #include "lanes/round.h"
@@ -24,11 +25,6 @@ constexpr size_t kGroupBytes = kGroup / 2, kBlockBytes = 18;
 /// Rounds of least squares. Codes change little after the first ones.
 constexpr int kFitRounds = 4;
 
-uint8_t* octets(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
-const uint8_t* octets(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
-uint16_t* words(std::byte* bytes) { return reinterpret_cast<uint16_t*>(bytes); }
-const uint16_t* words(const std::byte* bytes) { return reinterpret_cast<const uint16_t*>(bytes); }
-
 /// Numbers that follow from the size of a tile and from its codes.
 struct MlcForm {
   const Mlc& codes;
@@ -42,37 +38,13 @@ struct MlcForm {
     return Status::kOk;
   }
 
+  [[nodiscard]] ElementType scale_type() const { return is_half() ? ElementType::kF16 : ElementType::kBF16; }
   [[nodiscard]] bool is_half() const { return codes.floats == ElementType::kF16; }
   [[nodiscard]] uint64_t groups() const { return size / kGroup; }
 
   /// Rounds floats to the type that MLC computes in. `halves` holds n numbers.
   void round(float* x, size_t n, uint16_t* halves) const {
     if (is_half()) loops::round_to_float16(x, n, halves, x);
-  }
-  void store(const float* scales, size_t n, std::byte* to) const {
-    if (is_half()) {
-      loops::float32_to_float16(scales, n, words(to));
-    } else {
-      loops::float32_to_bfloat16(scales, n, words(to));
-    }
-  }
-  void load(const std::byte* from, size_t n, float* scales) const {
-    if (is_half()) {
-      loops::float16_to_float32(words(from), n, scales);
-    } else {
-      loops::bfloat16_to_float32(words(from), n, scales);
-    }
-  }
-  /// The stored scale that is `steps` above the one nearest to a number.
-  [[nodiscard]] float stored(float scale, int32_t steps = 0) const {
-    alignas(uint16_t) std::byte bytes[sizeof(uint16_t)];
-    store(&scale, 1, bytes);
-    uint16_t bits = 0;
-    std::memcpy(&bits, bytes, sizeof(bits));
-    bits = static_cast<uint16_t>(bits + steps);
-    std::memcpy(bytes, &bits, sizeof(bits));
-    load(bytes, 1, &scale);
-    return scale;
   }
   /// Restores a group.
   void restore(const uint8_t* made, float scale, float* y) const {
@@ -97,7 +69,7 @@ class ScaleSearch {
     std::memcpy(&half, block, sizeof(half));
     // Levels of Q4_0 are -8 to 7 times its scale. With the negative scale they are -7 to 8.
     const float scale = -float16_value(half);
-    const uint8_t* const nibbles = octets(block) + sizeof(half);
+    const uint8_t* const nibbles = uint8s(block) + sizeof(half);
     for (size_t i = 0; i < kGroup; i++) {
       const int32_t code = i < kGroupBytes ? nibbles[i] & 15 : nibbles[i - kGroupBytes] >> 4;
       made[i] = static_cast<uint8_t>(kTop - code);
@@ -154,13 +126,13 @@ class ScaleSearch {
         code_code += code * code;
       }
       if (code_code == 0) return;
-      const float scale = form_.stored(static_cast<float>(x_code / code_code));
+      const float scale = stored_scale(static_cast<float>(x_code / code_code), form_.scale_type());
       if (scale == before || scale == 0 || !std::isfinite(scale)) return;
       before = scale;
       // Codes for a neighbor of the fitted scale may suit better.
       uint8_t others[kGroup];
       for (const int32_t steps : {-1, 1}) {
-        const float other = form_.stored(scale, steps);
+        const float other = neighbor_scale(scale, form_.scale_type(), steps);
         if (other != 0 && std::isfinite(other)) try_scale(other, others);
       }
       try_scale(scale, codes);
@@ -203,7 +175,7 @@ class MlcEncoder {
       // Without codes, scales of the rule follow from the ranges.
       if (data_ != nullptr || form_.codes.search) make_codes(n);
       const size_t groups = n / kGroup;
-      for (size_t i = 0; i < groups; i++) scale_[i] = form_.stored(scale_[i]);
+      for (size_t i = 0; i < groups; i++) scale_[i] = stored_scale(scale_[i], form_.scale_type());
       if (form_.codes.search) improve(x, n);
       if (!store(x, n, at)) return Status::kOk;
     }
@@ -256,9 +228,9 @@ class MlcEncoder {
   /// Stores a step, and adds up its errors. False if a group cannot be restored.
   bool store(const float* x, size_t n, uint64_t at) {
     const size_t groups = n / kGroup;
-    if (scales_ != nullptr) form_.store(scale_, groups, scales_ + at / kGroup * sizeof(uint16_t));
+    if (scales_ != nullptr) store_scales(scale_, groups, form_.scale_type(), scales_ + at / kGroup * sizeof(uint16_t));
     if (data_ == nullptr) return true;
-    loops::pack_codes(made_, n, 4, loops::CodeForm::kUnsigned, octets(data_ + at / 2));
+    loops::pack_codes(made_, n, 4, loops::CodeForm::kUnsigned, uint8s(data_ + at / 2));
     for (size_t i = 0; i < groups; i++) {
       float* const restored = quotient_ + i * kGroup;
       form_.restore(made_ + i * kGroup, scale_[i], restored);
@@ -304,11 +276,11 @@ Status decode(const Stored& stored, const Mlc& codes, Arena& arena, const float*
   if (arena.status() != Status::kOk) return arena.status();
   x = out;
   const auto groups = static_cast<size_t>(form.groups());
-  form.load(stored.scale.data, groups, scale);
+  load_scales(stored.scale.data, groups, form.scale_type(), scale);
   for (size_t i = 0; i < groups; i++) {
     if (!std::isfinite(scale[i])) return Status::kBadScale;
     uint8_t unpacked[kGroup];
-    loops::unpack_codes(octets(stored.data.data + i * kGroupBytes), kGroup, 4, loops::CodeForm::kUnsigned, unpacked);
+    loops::unpack_codes(uint8s(stored.data.data + i * kGroupBytes), kGroup, 4, loops::CodeForm::kUnsigned, unpacked);
     form.restore(unpacked, scale[i], out + i * kGroup);
   }
   return Status::kOk;

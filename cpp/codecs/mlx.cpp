@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "arrays/min_max.h"
-#include "arrays/minifloat_loops.h"
 #include "arrays/pack_bits_loops.h"
 #include "codecs/mlx_loops.h"
+#include "codecs/scales.h"
 #include "lanes/round.h"
 
 namespace scalepoint::codecs {
@@ -19,9 +18,6 @@ constexpr float kSmallestScale = 1e-7f;
 constexpr float kShares[] = {1.0f, 0.9f, 0.8f, 0.7f, 0.55f};
 /// Rounds of least squares for each of them. Codes change little after the first ones.
 constexpr int kRounds = 4;
-
-uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
-const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
 
 /// A scale and a bias.
 struct Line {
@@ -36,8 +32,7 @@ struct Form {
 
   Status init(uint32_t rows, uint32_t columns_of_tile) {
     if (codes.bits < 2 || codes.bits > 8 || codes.bits == 7) return Status::kBadDType;
-    if (codes.scale == ElementType::kF32) scale_bytes = 4;
-    if (codes.scale == ElementType::kF16 || codes.scale == ElementType::kBF16) scale_bytes = 2;
+    scale_bytes = scale_bytes_of(codes.scale);
     if (scale_bytes == 0) return Status::kBadDType;
     const uint32_t group = codes.group_size;
     columns = columns_of_tile;
@@ -53,44 +48,8 @@ struct Form {
   [[nodiscard]] int32_t levels() const { return (1 << codes.bits) - 1; }
   [[nodiscard]] bool converts() const { return scale_bytes == 2; }
 
-  void narrow(const float* x, size_t n, std::byte* to) const {
-    if (codes.scale == ElementType::kF16) {
-      loops::float32_to_float16(x, n, reinterpret_cast<uint16_t*>(to));
-    } else if (converts()) {
-      loops::float32_to_bfloat16(x, n, reinterpret_cast<uint16_t*>(to));
-    } else {
-      std::memcpy(to, x, n * sizeof(float));
-    }
-  }
-  void widen(const std::byte* from, size_t n, float* x) const {
-    if (codes.scale == ElementType::kF16) {
-      loops::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, x);
-    } else if (converts()) {
-      loops::bfloat16_to_float32(reinterpret_cast<const uint16_t*>(from), n, x);
-    } else {
-      std::memcpy(x, from, n * sizeof(float));
-    }
-  }
-  /// A number as it is stored.
-  [[nodiscard]] float stored(float x) const {
-    alignas(float) std::byte bytes[sizeof(float)];
-    narrow(&x, 1, bytes);
-    widen(bytes, 1, &x);
-    return x;
-  }
-  [[nodiscard]] Line stored(Line line) const { return {stored(line.scale), stored(line.bias)}; }
-  /// The stored number next to a scale: one step up, or down.
-  [[nodiscard]] float neighbor(float x, int32_t steps) const {
-    if (!converts()) return x;
-    alignas(float) std::byte bytes[sizeof(float)];
-    narrow(&x, 1, bytes);
-    uint16_t bits = 0;
-    std::memcpy(&bits, bytes, sizeof(bits));
-    bits = static_cast<uint16_t>(bits + steps);
-    std::memcpy(bytes, &bits, sizeof(bits));
-    widen(bytes, 1, &x);
-    return x;
-  }
+  /// Numbers as they are stored.
+  [[nodiscard]] Line stored(Line line) const { return {stored_scale(line.scale, codes.scale), stored_scale(line.bias, codes.scale)}; }
 };
 
 /// The line of MLX's rule for a range.
@@ -119,12 +78,12 @@ class LineSearch {
         const double spread = double{sums.weight} * sums.code_code - double{sums.code} * sums.code;
         if (!(spread > 0)) break;
         const double slope = (double{sums.weight} * sums.x_code - double{sums.x} * sums.code) / spread;
-        const Line fitted = through(sums, form_.stored(static_cast<float>(slope)));
+        const Line fitted = through(sums, stored_scale(static_cast<float>(slope), form_.codes.scale));
         if (fitted.scale == line.scale && fitted.bias == line.bias) break;
         line = fitted;
         // A rounded scale may be worse than the one beside it.
         if (round > 0 || !form_.converts()) continue;
-        for (const int32_t steps : {-1, 1}) measure(through(sums, form_.neighbor(line.scale, steps)));
+        for (const int32_t steps : {-1, 1}) measure(through(sums, neighbor_scale(line.scale, form_.codes.scale, steps)));
       }
       measure(line);
     }
@@ -135,7 +94,7 @@ class LineSearch {
  private:
   /// The line with a scale through the center of the codes.
   [[nodiscard]] Line through(const loops::BiasedSums& sums, float scale) const {
-    return {scale, form_.stored((sums.x - scale * sums.code) / sums.weight)};
+    return {scale, stored_scale((sums.x - scale * sums.code) / sums.weight, form_.codes.scale)};
   }
 
   loops::BiasedSums measure(const Line& line) {
@@ -216,8 +175,8 @@ class Encoder {
   Status observe_groups(size_t groups) {
     const float* from = x_;
     if (rounds()) {
-      form_.narrow(x_, n_, halves_);
-      form_.widen(halves_, n_, rounded_);
+      store_scales(x_, n_, form_.codes.scale, halves_);
+      load_scales(halves_, n_, form_.codes.scale, rounded_);
       from = rounded_;
     }
     const Layout layout = {Granularity::kPerChannel, groups, form_.codes.group_size, 1};
@@ -260,8 +219,8 @@ class Encoder {
   void store(size_t groups) {
     const size_t group = form_.codes.group_size;
     const uint64_t first = at_ / group * form_.scale_bytes;
-    if (scales_ != nullptr) form_.narrow(scale_, groups, scales_ + first);
-    if (biases_ != nullptr) form_.narrow(bias_, groups, biases_ + first);
+    if (scales_ != nullptr) store_scales(scale_, groups, form_.codes.scale, scales_ + first);
+    if (biases_ != nullptr) store_scales(bias_, groups, form_.codes.scale, biases_ + first);
     if (data_ == nullptr) return;
     loops::pack_codes(made_, n_, form_.codes.bits, loops::CodeForm::kUnsigned, uint8s(data_ + form_.data_bytes(at_)));
     if (!tile_.measure) return;
@@ -317,8 +276,8 @@ Status decode(const Stored& stored, const Mlx& codes, Arena& arena, const float*
   auto* const unpacked = arena.take<uint8_t>(group);
   if (arena.status() != Status::kOk) return arena.status();
   x = out;
-  form.widen(stored.scale.data, groups, scale);
-  form.widen(stored.zero_point.data, groups, bias);
+  load_scales(stored.scale.data, groups, codes.scale, scale);
+  load_scales(stored.zero_point.data, groups, codes.scale, bias);
   for (size_t i = 0; i < groups; i++) {
     if (!std::isfinite(scale[i]) || !std::isfinite(bias[i])) return Status::kBadScale;
     loops::unpack_codes(uint8s(stored.data.data + form.data_bytes(i * group)), group, codes.bits, loops::CodeForm::kUnsigned,

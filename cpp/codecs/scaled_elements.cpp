@@ -1,9 +1,9 @@
 #include "codecs/scaled_elements.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "arrays/minifloat_loops.h"
+#include "codecs/scales.h"
 #include "lanes/round.h"
 
 namespace scalepoint::codecs {
@@ -25,15 +25,12 @@ Status decode(const Stored& stored, const ScaledElements& elements, Arena& arena
 
   // Read the scales.
   const auto count = static_cast<size_t>(down * across);
-  const auto* const halves = reinterpret_cast<const uint16_t*>(stored.scale.data);
-  if (elements.scale == ElementType::kF32) std::memcpy(scales, stored.scale.data, count * sizeof(float));
-  if (elements.scale == ElementType::kF16) loops::float16_to_float32(halves, count, scales);
-  if (elements.scale == ElementType::kBF16) loops::bfloat16_to_float32(halves, count, scales);
+  load_scales(stored.scale.data, count, elements.scale, scales);
   for (size_t i = 0; i < count; i++) {
     if (!(scales[i] >= 0) || !is_finite(scales[i])) return Status::kBadScale;
   }
   // Read the elements, then multiply the parts of rows that share a scale.
-  const auto* const from = reinterpret_cast<const uint8_t*>(stored.data.data);
+  const auto* const from = uint8s(stored.data.data);
   if (elements.type == ScaledType::kI8) {
     for (uint64_t i = 0; i < size; i++) out[i] = static_cast<float>(static_cast<int8_t>(from[i]));
   } else {

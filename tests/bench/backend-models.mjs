@@ -17,58 +17,47 @@ function drawing(seed) {
  * @typedef {{ file: Uint8Array, feeds: Record<string, Input>, output: string }} Sample
  */
 
+/**
+ * Layers with a Relu behind each, from x to y of the same shape.
+ * @param {number} seed
+ * @param {number[]} dims
+ * @param {number} depth
+ * @param {(g: Graph, draw: ReturnType<typeof drawing>, x: string, i: number) => string} layer adds layer i
+ * @returns {Sample}
+ */
+function chain(seed, dims, depth, layer) {
+  const draw = drawing(seed);
+  const g = new Graph();
+  let x = 'x';
+  for (let i = 0; i < depth; i++) x = g.add('Relu', [layer(g, draw, x, i)], {}, i === depth - 1 ? 'y' : undefined);
+  const size = dims.reduce((a, b) => a * b, 1);
+  return {
+    file: g.file([['x', dims, 1]], [['y', dims, 1]]),
+    feeds: { x: { type: 'float32', dims, data: draw(size, 1) } },
+    output: 'y',
+  };
+}
+
 /** @param {number} rows @returns {Sample} */
-function products(rows, seed = 1, [width, depth] = [512, 3]) {
-  const draw = drawing(seed);
-  const g = new Graph();
-  let x = 'x';
-  for (let i = 0; i < depth; i++) {
-    const y = g.add('MatMul', [x, g.floats(`w${i}`, [width, width], draw(width * width, 2 / Math.sqrt(width)))]);
-    x = g.add('Relu', [y], {}, i === depth - 1 ? 'y' : undefined);
-  }
-  const dims = [rows, width];
-  return {
-    file: g.file([['x', dims, 1]], [['y', dims, 1]]),
-    feeds: { x: { type: 'float32', dims, data: draw(rows * width, 1) } },
-    output: 'y',
-  };
-}
+const products = (rows, seed = 1, [width, depth] = [512, 3]) =>
+  chain(seed, [rows, width], depth, (g, draw, x, i) =>
+    g.add('MatMul', [x, g.floats(`w${i}`, [width, width], draw(width * width, 2 / Math.sqrt(width)))]),
+  );
 
 /** @returns {Sample} */
-function gemms(seed = 1, [rows, width, depth] = [16, 256, 3]) {
-  const draw = drawing(seed);
-  const g = new Graph();
-  let x = 'x';
-  for (let i = 0; i < depth; i++) {
+const gemms = (seed = 1, [rows, width, depth] = [16, 256, 3]) =>
+  chain(seed, [rows, width], depth, (g, draw, x, i) => {
     const w = g.floats(`w${i}`, [width, width], draw(width * width, 2 / Math.sqrt(width)));
-    const y = g.add('Gemm', [x, w, g.floats(`b${i}`, [width], draw(width, 0.2))], { transB: 1 });
-    x = g.add('Relu', [y], {}, i === depth - 1 ? 'y' : undefined);
-  }
-  const dims = [rows, width];
-  return {
-    file: g.file([['x', dims, 1]], [['y', dims, 1]]),
-    feeds: { x: { type: 'float32', dims, data: draw(rows * width, 1) } },
-    output: 'y',
-  };
-}
+    return g.add('Gemm', [x, w, g.floats(`b${i}`, [width], draw(width, 0.2))], { transB: 1 });
+  });
 
 /** @returns {Sample} */
-function convolutions(seed = 1, [channels, size, depth] = [64, 28, 3]) {
-  const draw = drawing(seed);
-  const g = new Graph();
-  let x = 'x';
-  for (let i = 0; i < depth; i++) {
-    const w = g.floats(`w${i}`, [channels, channels, 3, 3], draw(channels * channels * 9, 2 / Math.sqrt(9 * channels)));
-    const y = g.add('Conv', [x, w, g.floats(`b${i}`, [channels], draw(channels, 0.2))], { pads: [1, 1, 1, 1] });
-    x = g.add('Relu', [y], {}, i === depth - 1 ? 'y' : undefined);
-  }
-  const dims = [1, channels, size, size];
-  return {
-    file: g.file([['x', dims, 1]], [['y', dims, 1]]),
-    feeds: { x: { type: 'float32', dims, data: draw(channels * size * size, 1) } },
-    output: 'y',
-  };
-}
+const convolutions = (seed = 1, [channels, size, depth] = [64, 28, 3]) =>
+  chain(seed, [1, channels, size, size], depth, (g, draw, x, i) => {
+    const spread = 2 / Math.sqrt(9 * channels);
+    const w = g.floats(`w${i}`, [channels, channels, 3, 3], draw(channels * channels * 9, spread));
+    return g.add('Conv', [x, w, g.floats(`b${i}`, [channels], draw(channels, 0.2))], { pads: [1, 1, 1, 1] });
+  });
 
 /** @returns {Sample} */
 function table(seed = 1, [rows, width, tokens] = [5000, 256, 16]) {

@@ -195,9 +195,6 @@ Decoded restored(const Result& parts, size_t rows, size_t columns, const Comfy& 
   return {status, status == Status::kOk ? std::vector<float>(x, x + rows * columns) : std::vector<float>()};
 }
 
-struct Shape {
-  size_t rows, columns;
-};
 /// Rows of one group, of groups that do not fill a tile of scales, of several steps.
 constexpr Shape kShapes[] = {{1, 32}, {3, 64}, {21, 96}, {33, 160}, {128, 128}, {130, 96}, {257, 64}, {3, 32800}, {300, 512}};
 

@@ -75,9 +75,6 @@ std::vector<CompressedTensors> all_forms(size_t columns) {
   return forms;
 }
 
-struct Shape {
-  size_t rows, columns;
-};
 /// Rows that fill words and rows that do not; tiles of one step, of several, and of steps that hold many rows.
 constexpr Shape kShapes[] = {{1, 1},    {3, 1},    {20, 3},   {9, 7},     {8, 8},     {11, 24},  {10, 33},   {21, 96},
                              {10, 128}, {30, 520}, {4, 5000}, {33, 1040}, {130, 300}, {600, 65}, {20, 1536}, {3, 16384}};

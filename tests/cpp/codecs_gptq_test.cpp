@@ -96,9 +96,6 @@ std::vector<Gptq> all_forms() {
   return forms;
 }
 
-struct Shape {
-  size_t rows, columns;
-};
 constexpr Shape kShapes[] = {{32, 32}, {64, 128}, {96, 160}, {32, 1024}};
 
 TEST(DecodeGptq, restores_what_the_layouts_say) {

@@ -93,6 +93,90 @@ inline std::vector<float> floats_of(const std::vector<uint8_t>& source, ElementT
   return {values.begin(), values.end()};
 }
 
+struct Shape {
+  size_t rows, columns;
+};
+
+/// The floats that the parts of a result restore.
+template <class Codes>
+std::vector<float> restored(const Encoded& encoded, const Shape& shape, const Codes& codes) {
+  const codecs::Stored stored = {.rows = static_cast<uint32_t>(shape.rows),
+                                 .columns = static_cast<uint32_t>(shape.columns),
+                                 .data = encoded.data,
+                                 .scale = encoded.scale,
+                                 .zero_point = encoded.zero_point,
+                                 .group = {},
+                                 .outer_scale = {},
+                                 .table = {}};
+  const float* x = nullptr;
+  Arena arena(kEachPiece);
+  EXPECT_EQ(decode(stored, codes, arena, x), Status::kOk);
+  return {x, x + shape.rows * shape.columns};
+}
+
+inline double squared_error(std::span<const float> x, std::span<const float> y) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); i++) sum += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
+  return sum;
+}
+
+/// Expects each part made alone to equal the part made with the others.
+template <class Codes>
+void expect_parts_alone(Random& random, const Codes& codes) {
+  std::vector<double> values(64 * 32);
+  for (double& value : values) value = random.uniform(-1, 1);
+  const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kBF16);
+  Tile tile = tile_of(source, 32, 64, ElementType::kBF16);
+  tile.wanted = kAllRoles;
+  Encoded all;
+  const auto kept = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, all); });
+  for (const auto& [role, part] : {std::pair(Role::kData, &Encoded::data), std::pair(Role::kScale, &Encoded::scale),
+                                   std::pair(Role::kZeroPoint, &Encoded::zero_point)}) {
+    tile.wanted = 1u << static_cast<int32_t>(role);
+    Encoded one;
+    const auto memory = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, one); });
+    EXPECT_TRUE(same(byte_values(all.*part), byte_values(one.*part)));
+  }
+}
+
+/// Values like weights, and what codes by the rule and codes by a search restore.
+struct RuleAndSearch {
+  std::vector<float> x, by_rule, by_search;
+
+  double share_of_error() const { return squared_error(x, by_search) / squared_error(x, by_rule); }
+};
+
+template <class Codes>
+RuleAndSearch rule_and_search(Random& random, const Codes& rule) {
+  const Shape shape = {16, 1024};
+  std::vector<double> values(shape.rows * shape.columns);
+  for (double& value : values) value = (random.uniform(-1, 1) + random.uniform(-1, 1) + random.uniform(-1, 1)) * 0.02;
+  const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kBF16);
+  Tile tile = tile_of(source, shape.rows, shape.columns, ElementType::kBF16);
+  tile.wanted = kAllRoles;
+  Codes search = rule;
+  search.search = true;
+  Encoded plain, searched;
+  Arena first, second;
+  EXPECT_EQ(encode(tile, rule, first, plain), Status::kOk);
+  EXPECT_EQ(encode(tile, search, second, searched), Status::kOk);
+  RuleAndSearch all = {floats_of(source, ElementType::kBF16), restored(plain, shape, rule), restored(searched, shape, search)};
+  EXPECT_EQ(searched.sums.squared_error, sums_of(all.x, all.by_search).squared_error);
+  return all;
+}
+
+/// The problem reported for 2 rows of 64 values of 0.5, of which value i is another.
+template <class Codes>
+Problem problem_of(size_t i, float value, const Codes& codes) {
+  std::vector<double> values(128, 0.5);
+  values[i] = value;
+  const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kF32);
+  Encoded encoded;
+  Arena arena;
+  EXPECT_EQ(encode(tile_of(source, 2, 64, ElementType::kF32), codes, arena, encoded), Status::kOk);
+  return encoded.problem;
+}
+
 /// Rows of all kinds, one after the other: weights, ties of `bits` bits, zeros, one sign alone, constants, subnormal numbers, and
 /// values of all sizes up to `largest`.
 inline std::vector<double> hard_rows(Random& random, size_t rows, size_t columns, int bits, double largest) {

@@ -53,21 +53,6 @@ Expected quantized(const std::vector<float>& source, const Mlc& form) {
   return all;
 }
 
-std::vector<float> decoded(const Encoded& encoded, size_t rows, size_t columns, const Mlc& codes) {
-  const Stored stored = {.rows = static_cast<uint32_t>(rows),
-                         .columns = static_cast<uint32_t>(columns),
-                         .data = encoded.data,
-                         .scale = encoded.scale,
-                         .zero_point = {},
-                         .group = {},
-                         .outer_scale = {},
-                         .table = {}};
-  const float* x = nullptr;
-  Arena arena(kEachPiece);
-  EXPECT_EQ(decode(stored, codes, arena, x), Status::kOk);
-  return {x, x + rows * columns};
-}
-
 std::vector<uint8_t> little_endian(const std::vector<uint32_t>& words) {
   std::vector<uint8_t> bytes;
   for (const uint32_t word : words) {
@@ -76,20 +61,12 @@ std::vector<uint8_t> little_endian(const std::vector<uint32_t>& words) {
   return bytes;
 }
 
-struct Shape {
-  size_t rows, columns;
-};
 constexpr Shape kShapes[] = {{20, 32}, {10, 384}, {3, 16384}, {41, 96}};
-
-double squared_error(const std::vector<float>& x, const std::vector<float>& y) {
-  double sum = 0;
-  for (size_t i = 0; i < x.size(); i++) sum += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
-  return sum;
-}
 
 TEST(EncodeMlc, makes_the_bytes_of_mlc) {
   Random random(31);
-  for (const auto& [rows, columns] : kShapes) {
+  for (const Shape& shape : kShapes) {
+    const auto& [rows, columns] = shape;
     for (const ElementType from : kElementTypes) {
       for (const ElementType floats : kModelTypes) {
         const Mlc codes = {.floats = floats};
@@ -116,7 +93,7 @@ TEST(EncodeMlc, makes_the_bytes_of_mlc) {
         EXPECT_TRUE(same(reference::store_elements(expected.scale, stored_type(codes)), byte_values(encoded.scale))) << shown();
         EXPECT_TRUE(same(little_endian(expected.words), byte_values(encoded.data))) << shown();
         EXPECT_TRUE(same_sums(sums_of(x, expected.restored), encoded.sums)) << shown();
-        EXPECT_TRUE(same(expected.restored, decoded(encoded, rows, columns, codes))) << shown();
+        EXPECT_TRUE(same(expected.restored, restored(encoded, shape, codes))) << shown();
         if (HasFailure()) return;
       }
     }
@@ -142,82 +119,45 @@ TEST(EncodeMlc, saturates_in_groups_whose_scale_vanishes) {
 
 TEST(EncodeMlc, makes_what_is_wanted_and_no_more) {
   Random random(32);
-  std::vector<double> values(64 * 32);
-  for (double& value : values) value = random.uniform(-1, 1);
-  const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kBF16);
   for (const bool search : {false, true}) {
-    for (const ElementType floats : kModelTypes) {
-      const Mlc codes = {.floats = floats, .search = search};
-      Tile tile = tile_of(source, 32, 64, ElementType::kBF16);
-      tile.wanted = kAllRoles;
-      Encoded all;
-      const auto kept = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, all); });
-      for (const Role role : {Role::kData, Role::kScale}) {
-        tile.wanted = 1u << static_cast<int32_t>(role);
-        Encoded one;
-        const auto memory = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, one); });
-        const auto part = [&](const Encoded& from) { return role == Role::kData ? from.data : from.scale; };
-        EXPECT_TRUE(same(byte_values(part(all)), byte_values(part(one))));
-      }
-    }
+    for (const ElementType floats : kModelTypes) expect_parts_alone(random, Mlc{.floats = floats, .search = search});
   }
 }
 
 TEST(EncodeMlc, searches_scales_with_smaller_errors) {
   Random random(33);
   for (const ElementType floats : kModelTypes) {
-    const size_t rows = 16, columns = 1024;
-    std::vector<double> values(rows * columns);
-    for (double& value : values) value = (random.uniform(-1, 1) + random.uniform(-1, 1) + random.uniform(-1, 1)) * 0.02;
-    const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kBF16);
-    const std::vector<float> x = floats_of(source, ElementType::kBF16);
-    Tile tile = tile_of(source, rows, columns, ElementType::kBF16);
-    tile.wanted = kAllRoles;
-    Encoded plain, searched;
-    Arena first, second;
-    const Mlc form = {.floats = floats}, best = {.floats = floats, .search = true};
-    EXPECT_EQ(encode(tile, form, first, plain), Status::kOk);
-    EXPECT_EQ(encode(tile, best, second, searched), Status::kOk);
-    const std::vector<float> a = decoded(plain, rows, columns, form), b = decoded(searched, rows, columns, best);
-    EXPECT_EQ(searched.sums.squared_error, sums_of(x, b).squared_error);
+    const RuleAndSearch all = rule_and_search(random, Mlc{.floats = floats});
     // No group is worse than by the rule.
-    for (size_t i = 0; i < x.size(); i += 32) {
-      const std::vector<float> own(x.begin() + i, x.begin() + i + 32);
-      EXPECT_LE(squared_error(own, {b.begin() + i, b.begin() + i + 32}), squared_error(own, {a.begin() + i, a.begin() + i + 32}));
+    for (size_t i = 0; i < all.x.size(); i += 32) {
+      const auto group = [i](const std::vector<float>& x) { return std::span(x).subspan(i, 32); };
+      EXPECT_LE(squared_error(group(all.x), group(all.by_search)), squared_error(group(all.x), group(all.by_rule)));
       if (HasFailure()) return;
     }
     // Measured: 0.77 and 0.74.
-    EXPECT_LT(squared_error(x, b) / squared_error(x, a), 0.85);
+    EXPECT_LT(all.share_of_error(), 0.85);
   }
 }
 
 TEST(EncodeMlc, reports_problems) {
-  const auto problem = [](size_t i, float value, const Mlc& codes) {
-    std::vector<double> values(128, 0.5);
-    values[i] = value;
-    const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kF32);
-    Encoded encoded;
-    Arena arena;
-    EXPECT_EQ(encode(tile_of(source, 2, 64, ElementType::kF32), codes, arena, encoded), Status::kOk);
-    return encoded.problem;
-  };
   for (const bool search : {false, true}) {
     for (const ElementType floats : kModelTypes) {
       const Mlc codes = {.floats = floats, .search = search};
-      EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 70, kNan}, problem(70, kNan, codes)));
-      EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 3, -kInfinity}, problem(3, -kInfinity, codes)));
+      EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 70, kNan}, problem_of(70, kNan, codes)));
+      EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 3, -kInfinity}, problem_of(3, -kInfinity, codes)));
     }
-    EXPECT_TRUE(same_problem({ProblemKind::kOverflow, 65, 1e6f}, problem(65, 1e6f, {.search = search})));
+    EXPECT_TRUE(same_problem({ProblemKind::kOverflow, 65, 1e6f}, problem_of(65, 1e6f, Mlc{.search = search})));
   }
   // 65504 / 7 is 9360 in float16, and 7 * 9360 is beyond it.
-  EXPECT_TRUE(same_problem({ProblemKind::kOverflow, 65, 65504}, problem(65, 65504, {})));
+  EXPECT_TRUE(same_problem({ProblemKind::kOverflow, 65, 65504}, problem_of(65, 65504, Mlc{})));
 }
 
 TEST(Mlc, refuses_other_forms) {
   const std::vector<uint8_t> source(4 * 128, 0);
   Encoded encoded;
   Arena arena;
-  EXPECT_EQ(encode(tile_of(source, 2, 64, ElementType::kF32), Mlc{.floats = ElementType::kBF16}, arena, encoded), Status::kBadDType);
+  EXPECT_EQ(encode(tile_of(source, 2, 64, ElementType::kF32), Mlc{.floats = ElementType::kBF16}, arena, encoded),
+            Status::kBadDType);
   EXPECT_EQ(encode(tile_of(source, 8, 16, ElementType::kF32), Mlc{}, arena, encoded), Status::kBadLayout);
   EXPECT_EQ(encode(tile_of({}, 0, 64, ElementType::kF32), Mlc{}, arena, encoded), Status::kBadLayout);
   const float* x = nullptr;

@@ -37,7 +37,7 @@ export interface LowRankForm extends Form {
   readonly columns: number;
   /** Type of the floats that the weight is stored as where a target does not say. */
   readonly floats: CastType;
-  /** Elements of a row of the tensor, if it has the elements of the weight in rows of another length. */
+  /** Row length of the tensor, if it differs from that of the weight. Both have the same elements in the same order. */
   readonly rowLength?: number | undefined;
   /** In the order in which they are added. */
   readonly pairs: readonly LowRankPair[];

@@ -16,6 +16,7 @@ import {
   biased,
   checkDecoder,
   checkLayers,
+  checkSparse,
   decoder,
   expertCounts,
   expertSizes,
@@ -23,6 +24,7 @@ import {
   never,
   type Read,
   tiedIn,
+  withSharedExpert,
 } from './reading.js';
 import { recurrentReaders } from './recurrent.js';
 import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
@@ -103,14 +105,6 @@ function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen2moe' | 'qwen3m
   };
 }
 
-/** Fails unless each layer has experts. */
-function checkSparse({ config }: Read): void {
-  config.only('decoder_sparse_step', 1);
-  const dense = config.get('mlp_only_layers');
-  if (Array.isArray(dense) && dense.length > 0)
-    unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
-}
-
 function qwenExpertCounts({ config }: Read): [experts: number, used: number] {
   const other = config.stated('num_experts') === undefined && config.stated('num_local_experts') !== undefined;
   return expertCounts(config, other ? 'num_local_experts' : 'num_experts');
@@ -122,14 +116,7 @@ function qwen2moe(read: Read): Model {
   config.only('norm_topk_prob', false);
   config.only('qkv_bias', true);
   const model = qwen(read, 'qwen2moe', qwen2moeTable(areStacked(read)));
-  const [experts, usedExperts] = qwenExpertCounts(read);
-  const expertFeedForward = config.whole('moe_intermediate_size');
-  const sharedFeedForward = config.whole('shared_expert_intermediate_size');
-  return {
-    ...model,
-    hyper: { ...model.hyper, experts, usedExperts, expertFeedForward, sharedFeedForward },
-    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward, sharedFeedForward) },
-  };
+  return withSharedExpert(read, model, qwenExpertCounts(read));
 }
 
 function qwen3moe(read: Read): Model {

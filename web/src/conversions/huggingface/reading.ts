@@ -198,6 +198,25 @@ export function biased(config: Config, table: TensorTable): TensorTable {
   return { ...table, layer };
 }
 
+/** Fails unless each layer has experts. */
+export function checkSparse({ config }: Read): void {
+  config.only('decoder_sparse_step', 1);
+  const dense = config.get('mlp_only_layers');
+  if (Array.isArray(dense) && dense.length > 0)
+    unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
+}
+
+/** A model with experts in each layer, of which all tokens share one. */
+export function withSharedExpert({ config }: Read, model: Model, [experts, usedExperts]: [number, number]): Model {
+  const expertFeedForward = config.whole('moe_intermediate_size');
+  const sharedFeedForward = config.whole('shared_expert_intermediate_size');
+  return {
+    ...model,
+    hyper: { ...model.hyper, experts, usedExperts, expertFeedForward, sharedFeedForward },
+    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward, sharedFeedForward) },
+  };
+}
+
 export function expertCounts(config: Config, key: string): [experts: number, used: number] {
   const [experts, used] = [config.whole(key), config.whole('num_experts_per_tok')];
   if (used > experts) badFolderFile(file, `num_experts_per_tok ${used} is more than ${key} ${experts}`);

@@ -14,7 +14,7 @@ export interface AdapterLayer {
   readonly down: SourceTensor;
   readonly up: SourceTensor;
   readonly middle: SourceTensor | undefined;
-  /** True if these are the transposes for the weight of an embedding or of a layer [inputs, outputs]. */
+  /** True if both matrices are transposes, as for the weights of embeddings and of layers [inputs, outputs]. */
   readonly turned: boolean;
   readonly alpha: number;
   /** True if alpha is divided by the root of the rank. */
@@ -97,7 +97,7 @@ function fieldsIn(text: string, place: string, fail: Fail): Readonly<Record<stri
   } catch {
     return fail(`${place} is not JSON`);
   }
-  return isFields(value) ? value : fail(`${place} is no object`);
+  return isFields(value) ? value : fail(`${place} is not an object`);
 }
 
 /** Prefix of the layers of PEFT's models, which are not part of the model's names. */
@@ -131,6 +131,85 @@ interface Found {
   readonly parts: Map<AdapterPart, SourceTensor>;
 }
 
+/** The tensors of each layer. */
+function layersOf({ tensors }: OpenModel, name: string, fail: Fail): Map<string, Found> {
+  const layers = new Map<string, Found>();
+  for (const tensor of tensors) {
+    const kind = strangeAdapter(tensor.name);
+    if (kind !== undefined) {
+      const message = `adapter ${quoted(name)}: it is ${kind}, as the tensor ${quoted(tensor.name)} shows, and only LoRA is merged here`;
+      throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor: tensor.name, byteOffset: tensor.byteOffset });
+    }
+    const found = adapterNameOf(tensor.name);
+    if (found === undefined) return fail(`the tensor ${quoted(tensor.name)} is not a matrix of LoRA`, tensor);
+    const { module, part, isPeft } = found;
+    const layer = layers.get(module) ?? { module, isPeft, parts: new Map<AdapterPart, SourceTensor>() };
+    layers.set(module, layer);
+    const before = layer.parts.get(part);
+    if (before !== undefined)
+      fail(`the tensors ${quoted(before.name)} and ${quoted(tensor.name)} have the same place`, tensor);
+    layer.parts.set(part, tensor);
+  }
+  return layers;
+}
+
+type FileBeside = (name: string) => Promise<Uint8Array<ArrayBuffer> | undefined>;
+
+/** Gives the settings of a layer of PEFT: those of the file beside the adapter, or of its model in the metadata. */
+async function readSettings(
+  { metadata }: OpenModel,
+  file: FileBeside,
+  fail: Fail,
+): Promise<(module: string) => Settings | undefined> {
+  const config = await file(adapterConfig);
+  if (config !== undefined) {
+    const fields = fieldsIn(new TextDecoder().decode(config), adapterConfig, fail);
+    const settings = settingsOf(fields, adapterConfig, fail);
+    return () => settings;
+  }
+  const packed = metadata[diffusersKey];
+  if (typeof packed !== 'string') return () => undefined;
+  const ofModels = fieldsIn(packed, diffusersKey, fail);
+  const byModel = new Map<string, Settings | undefined>();
+  return (module) => {
+    const model = module.slice(0, module.indexOf('.') + 1);
+    if (byModel.has(model)) return byModel.get(model);
+    const own = Object.entries(ofModels).flatMap(([key, value]) =>
+      key.startsWith(model) ? [[key.slice(model.length), value] as const] : [],
+    );
+    const settings = own.length === 0 ? undefined : settingsOf(Object.fromEntries(own), diffusersKey, fail);
+    byModel.set(model, settings);
+    return settings;
+  };
+}
+
+/** Reads the number in a tensor. */
+async function alphaIn(
+  { name, shape, dtype, bytes, byteOffset, file }: SourceTensor,
+  readers: readonly ReturnType<typeof readNeighbors>[],
+): Promise<number | undefined> {
+  const read = readers[file];
+  if (read === undefined) throw new Error(`the tensor ${name} lies in no file`);
+  if (bytes > 8 || shape.some((dimension) => dimension !== 1)) return undefined;
+  const value = floatAt((await read(byteOffset, byteOffset + bytes)).slice(), dtype);
+  return value !== undefined && Number.isFinite(value) ? value : undefined;
+}
+
+/** The two matrices of a layer as the file has them. */
+function pairIn({ module, parts }: Found, fail: Fail): { readonly down: SourceTensor; readonly up: SourceTensor } {
+  const isEmbedding = parts.has('embeddingA') || parts.has('embeddingB');
+  const [down, up] = isEmbedding
+    ? [parts.get('embeddingB'), parts.get('embeddingA')]
+    : [parts.get('down'), parts.get('up')];
+  if (down !== undefined && up !== undefined && !(isEmbedding && (parts.has('down') || parts.has('up'))))
+    return { down, up };
+  const [first] = parts.values();
+  return fail(
+    `the layer ${quoted(module)} has not just two matrices, as the tensor ${quoted(first?.name ?? '')} shows`,
+    first,
+  );
+}
+
 /**
  * Reads an adapter.
  * @param opened the file, whose matrices are not read yet
@@ -142,7 +221,7 @@ export async function readAdapter(
   opened: OpenModel,
   name: string,
   strength: number,
-  file: (name: string) => Promise<Uint8Array<ArrayBuffer> | undefined>,
+  file: FileBeside,
 ): Promise<Adapter> {
   const fail: Fail = (message, tensor) => {
     throw new ScalepointError('BAD_FILE', `adapter ${quoted(name)}: ${message}`, {
@@ -150,83 +229,33 @@ export async function readAdapter(
       byteOffset: tensor?.byteOffset,
     });
   };
-  const other = (kind: string, tensor: SourceTensor): never => {
-    const message = `adapter ${quoted(name)}: it is ${kind}, as the tensor ${quoted(tensor.name)} shows, and only LoRA is merged here`;
-    throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor: tensor.name, byteOffset: tensor.byteOffset });
-  };
-  // Sort the tensors by layers.
-  const layers = new Map<string, Found>();
-  for (const tensor of opened.tensors) {
-    const kind = strangeAdapter(tensor.name);
-    if (kind !== undefined) other(kind, tensor);
-    const found = adapterNameOf(tensor.name);
-    if (found === undefined) return fail(`the tensor ${quoted(tensor.name)} is no matrix of LoRA`, tensor);
-    const { module, part, isPeft } = found;
-    const layer = layers.get(module) ?? { module, isPeft, parts: new Map<AdapterPart, SourceTensor>() };
-    layers.set(module, layer);
-    const before = layer.parts.get(part);
-    if (before !== undefined)
-      fail(`the tensors ${quoted(before.name)} and ${quoted(tensor.name)} have the same place`, tensor);
-    layer.parts.set(part, tensor);
-  }
-  // Read the configuration of PEFT, or those of diffusers.
-  const usesPeft = [...layers.values()].some(({ isPeft }) => isPeft);
-  const config = usesPeft ? await file(adapterConfig) : undefined;
-  const whole =
-    config && settingsOf(fieldsIn(new TextDecoder().decode(config), adapterConfig, fail), adapterConfig, fail);
-  const packed = opened.metadata[diffusersKey];
-  const ofModels = typeof packed === 'string' ? fieldsIn(packed, diffusersKey, fail) : undefined;
-  const byModel = new Map<string, Settings | undefined>();
-  const settingsFor = (module: string): Settings | undefined => {
-    if (whole !== undefined || ofModels === undefined) return whole;
-    const model = module.slice(0, module.indexOf('.') + 1);
-    if (byModel.has(model)) return byModel.get(model);
-    const own = Object.entries(ofModels).flatMap(([key, value]) =>
-      key.startsWith(model) ? [[key.slice(model.length), value] as const] : [],
-    );
-    const settings = own.length === 0 ? undefined : settingsOf(Object.fromEntries(own), diffusersKey, fail);
-    byModel.set(model, settings);
-    return settings;
-  };
-  // Complete each layer.
+  const found = [...layersOf(opened, name, fail).values()];
+  if (found.length === 0) fail('it has no matrices');
+  const settingsFor = found.some(({ isPeft }) => isPeft) ? await readSettings(opened, file, fail) : () => undefined;
   const readers = opened.files.map(readNeighbors);
-  const alphaIn = async (tensor: SourceTensor): Promise<number> => {
-    const { shape, dtype, bytes, byteOffset, file: index } = tensor;
-    const isOne = shape.every((dimension) => dimension === 1);
-    const read = readers[index];
-    const value =
-      isOne && bytes <= 8 && read !== undefined
-        ? floatAt((await read(byteOffset, byteOffset + bytes)).slice(), dtype)
-        : undefined;
-    if (value !== undefined && Number.isFinite(value)) return value;
-    return fail(`the tensor ${quoted(tensor.name)} (${dtype} [${shape.join(', ')}]) is not a finite number`, tensor);
-  };
-  const result: AdapterLayer[] = [];
-  for (const { module, isPeft, parts } of layers.values()) {
-    const isEmbedding = parts.has('embeddingA') || parts.has('embeddingB');
-    const [down, up] = isEmbedding
-      ? [parts.get('embeddingB'), parts.get('embeddingA')]
-      : [parts.get('down'), parts.get('up')];
-    const [first] = parts.values();
-    if (down === undefined || up === undefined || (isEmbedding && (parts.has('down') || parts.has('up'))))
-      return fail(
-        `the layer ${quoted(module)} has not just two matrices, as the tensor ${quoted(first?.name ?? '')} shows`,
-        first,
-      );
+  const layers: AdapterLayer[] = [];
+  for (const layer of found) {
+    const { module, isPeft, parts } = layer;
+    const { down, up } = pairIn(layer, fail);
+    const isEmbedding = parts.has('embeddingA');
     const settings = isPeft ? settingsFor(module) : undefined;
     if (settings === undefined && module.startsWith(peftPrefix))
       return fail(`it needs ${adapterConfig} beside it, which says by how much its matrices count`);
     const own = module.startsWith(peftPrefix) ? module.slice(peftPrefix.length) : module;
-    const given = parts.get('alpha');
+    // Find alpha. Without one, alpha / rank is 1.
     const rank = isEmbedding ? up.shape[0] : down.shape[0];
-    // Without an alpha the product counts as it is.
-    const alpha = given === undefined ? (settings?.alphaOf(own) ?? rank ?? 1) : await alphaIn(given);
+    const given = parts.get('alpha');
+    const alpha = given === undefined ? (settings?.alphaOf(own) ?? rank ?? 1) : await alphaIn(given, readers);
+    if (given !== undefined && alpha === undefined)
+      fail(
+        `the tensor ${quoted(given.name)} (${given.dtype} [${given.shape.join(', ')}]) is not a finite number`,
+        given,
+      );
     const turned = isEmbedding || settings?.turned === true;
     const root = given === undefined && settings?.root === true;
     // The stored transposes of a layer [inputs, outputs] change their roles.
     const pair = turned && !isEmbedding ? { down: up, up: down } : { down, up };
-    result.push({ module: own, ...pair, middle: parts.get('middle'), turned, alpha, root });
+    layers.push({ module: own, ...pair, middle: parts.get('middle'), turned, alpha: alpha as number, root });
   }
-  if (result.length === 0) fail('it has no matrices');
-  return { name, strength, layers: result };
+  return { name, strength, layers };
 }

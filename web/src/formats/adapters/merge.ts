@@ -1,6 +1,7 @@
 /** Merges adapters into the tensors of a model, which are then read together. */
-import type { CastType } from '../../codecs/cast.js';
+import { type CastType, plainFloats } from '../../codecs/cast.js';
 import { type Form, tileElements } from '../../codecs/codec.js';
+import { elementsOf } from '../../codecs/elements.js';
 import type { LowRankForm, LowRankPair } from '../../codecs/low-rank.js';
 import { isLowRankType, type LowRankType, lowRankRoles } from '../../codecs/low-rank-names.js';
 import { ScalepointError } from '../../core/errors.js';
@@ -19,19 +20,7 @@ const mostListed = 10;
  */
 const mostMatrixBytes = 2 ** 25;
 
-/** Types of the floats that plain weights become where a target does not say. Those of 8 bits are exact in float16. */
-const floatsOf: Readonly<Record<string, CastType>> = {
-  F32: 'F32',
-  F16: 'F16',
-  BF16: 'BF16',
-  F64: 'F32',
-  F8_E4M3: 'F16',
-  F8_E5M2: 'F16',
-};
-
 const shapeText = ({ dtype, shape }: Pick<SourceTensor, 'dtype' | 'shape'>) => `${dtype} [${shape.join(', ')}]`;
-
-const elementsOf = (shape: readonly number[]) => shape.reduce((product, dimension) => product * dimension, 1);
 
 /** A layer of an adapter, with the adapter. */
 interface Addition {
@@ -47,7 +36,7 @@ function baseOf(
   const coded = codedFloats(form);
   if (coded !== undefined) return { form, floats: coded };
   const { dtype } = (first as LogicalTensor['parts'][number]).tensor;
-  const floats = Object.hasOwn(floatsOf, dtype) ? floatsOf[dtype] : undefined;
+  const floats = Object.hasOwn(plainFloats, dtype) ? plainFloats[dtype] : undefined;
   return floats && { form: { codec: 'cast', to: dtype } as Form, floats };
 }
 
@@ -62,7 +51,7 @@ function pairOf({ adapter, layer }: Addition, weight: LogicalTensor, rows: numbe
   };
   for (const tensor of middle === undefined ? [up, down] : [up, down, middle]) {
     if (!isLowRankType(tensor.dtype))
-      fail(`the tensor ${quoted(tensor.name)} is ${tensor.dtype}, which is no float type that can be read`, tensor);
+      fail(`the tensor ${quoted(tensor.name)} is ${tensor.dtype}, which is not a float type that can be read`, tensor);
   }
   // Bring the matrices of convolutions to two dimensions.
   const [upFirst = 0, ...upRest] = up.shape;
@@ -123,7 +112,7 @@ function merged(
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
   }
   const pairs = additions.map((addition) => pairOf(addition, weight, rows, columns));
-  // Of its rows, a tile has the matrix of some; of its columns, all.
+  // Bound the memory of a tile: it reads `up` for its own rows, and `down` for all columns.
   const tileRows = Math.min(rows, Math.ceil(tileElements / columns));
   const floats = pairs.reduce(
     (sum, { rank, middle }) => sum + rank * (tileRows + columns * (middle === undefined ? 1 : 2)),
