@@ -10,6 +10,7 @@ import { makeLimits } from '../../dist/bench.js';
 import { load } from '../../dist/index.js';
 import { readFloats } from '../../dist/model.js';
 import { drawDigits, testSeed } from '../../web/demo/shared/digits.mjs';
+import { kinds, rows, startRandom, uniform } from './vector-kinds.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -26,63 +27,8 @@ const count = Number(values.count);
 const queries = 50;
 const sp = await load({ index: true });
 
-let state = 1;
-/** A number from 0 to 1, by xorshift. */
-function uniform() {
-  state ^= state << 13;
-  state ^= state >>> 17;
-  state ^= state << 5;
-  return (state >>> 0) / 2 ** 32;
-}
-const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
-const normals = (/** @type {number} */ n) => Float32Array.from({ length: n }, normal);
-
 /** True for kinds of data that `--kinds` names, or without it for all. @param {string} kind */
 const isAsked = (kind) => values.kinds === '' || values.kinds.split(',').includes(kind);
-
-/** Makes rows of a kind of data. @type {Record<string, (dimension: number) => (to: Float32Array) => void>} */
-const kinds = {
-  normal: () => (to) => {
-    for (let i = 0; i < to.length; i++) to[i] = normal();
-  },
-  // 1,000 clusters, whose vectors lie as far from each other as from their center.
-  clustered(dimension) {
-    const centers = Array.from({ length: 1000 }, () => normals(dimension));
-    return (to) => {
-      const center = /** @type {Float32Array} */ (centers[Math.floor(uniform() * 1000)]);
-      for (let i = 0; i < dimension; i++) to[i] = /** @type {number} */ (center[i]) + normal();
-    };
-  },
-  'low rank'(dimension) {
-    const axes = Array.from({ length: 32 }, () => normals(dimension));
-    return (to) => {
-      to.fill(0);
-      for (const axis of axes) {
-        const share = normal();
-        for (let i = 0; i < dimension; i++) to[i] += share * /** @type {number} */ (axis[i]);
-      }
-      for (let i = 0; i < dimension; i++) to[i] += 0.3 * normal();
-    };
-  },
-  // Neighboring elements alike, and a common part of all vectors.
-  correlated(dimension) {
-    const common = normals(dimension);
-    return (to) => {
-      let last = normal();
-      for (let i = 0; i < dimension; i++) {
-        last = 0.9 * last + 0.436 * normal();
-        to[i] = 2 * /** @type {number} */ (common[i]) + last;
-      }
-    };
-  },
-  'near duplicates'(dimension) {
-    const originals = Array.from({ length: 2000 }, () => normals(dimension));
-    return (to) => {
-      const original = /** @type {Float32Array} */ (originals[Math.floor(uniform() * 2000)]);
-      for (let i = 0; i < dimension; i++) to[i] = /** @type {number} */ (original[i]) + 0.2 * normal();
-    };
-  },
-};
 
 /** Activations behind the first layer of the sample network of the site, for digits that it has not seen. @param {number} n */
 async function activations(n) {
@@ -106,13 +52,6 @@ async function activations(n) {
   return { x, width };
 }
 
-/** @param {(to: Float32Array) => void} make @param {number} n @param {number} dimension */
-function rows(make, n, dimension) {
-  const x = new Float32Array(n * dimension);
-  for (let i = 0; i < n; i++) make(x.subarray(i * dimension, (i + 1) * dimension));
-  return x;
-}
-
 const share = (/** @type {number} */ x) => x.toFixed(3).replace(/^0/, '').padStart(6);
 
 /** @param {string} kind @param {Float32Array} x @param {Float32Array} asked @param {number} dimension */
@@ -132,7 +71,7 @@ if (values.recall || both) {
   for (const dimension of dimensions) {
     for (const [kind, of] of Object.entries(kinds)) {
       if (!isAsked(kind)) continue;
-      state = 1;
+      startRandom();
       const make = of(dimension);
       const x = rows(make, count, dimension);
       const asked = rows(make, queries, dimension);
@@ -165,7 +104,7 @@ if (values.speed || both) {
   for (const dimension of dimensions) {
     const x = new Float32Array(n * dimension);
     for (let i = 0; i < x.length; i++) x[i] = uniform() + uniform() + uniform() - 1.5;
-    const asked = rows(/** @type {never} */ (kinds.normal)(dimension), 32, dimension);
+    const asked = rows(kinds.normal(), 32, dimension);
     for (const bits of /** @type {const} */ ([1, 2, 4, 8])) {
       const start = performance.now();
       const index = sp.index(x, { shape: [n, dimension], metric: 'cosine', bits });
