@@ -426,11 +426,16 @@ Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, const flo
 /// Empties a list of at most k vectors.
 void start_best(BestList* best, float* scores, uint32_t* indices, uint32_t k) { *best = {scores, indices, k, 0}; }
 
-/// Offers the vectors of a part to the lists of `count` queries, which follow each other. allowed: one bit for each vector.
+/// Bytes of scratch memory of scan_part.
+size_t scan_scratch_bytes(const SearchSpec& spec, size_t count) { return scalepoint::scan_scratch_bytes(spec, count); }
+
+/// Offers the vectors of a part to the lists of `count` queries, which follow each other. allowed: one bit for each vector. scratch:
+/// scan_scratch_bytes, at a multiple of 16.
 Status scan_part(const SearchSpec& spec, const SearchPart& part, const uint32_t* allowed, uint32_t first_index,
-                 const std::byte* queries, BestList* best, size_t count) {
+                 const std::byte* queries, BestList* best, size_t count, std::byte* scratch) {
   return scalepoint::scan_part(spec, part, {allowed, part.capacity / kBlockVectors}, first_index,
-                               {queries, count * query_bytes(spec)}, {best, count});
+                               {queries, count * query_bytes(spec)}, {best, count},
+                               {scratch, scalepoint::scan_scratch_bytes(spec, count)});
 }
 
 /// Offers `count` vectors that other lists hold, with their scored values.
@@ -448,15 +453,17 @@ size_t stored_row_bytes(StoredRow kind, size_t dimension) { return scalepoint::s
 
 /// Keeps rows of floats.
 Status store_rows(StoredRow kind, const float* x, size_t rows, size_t dimension, std::byte* to) {
-  return scalepoint::store_rows(kind, {x, rows * dimension}, dimension, {to, rows * scalepoint::stored_row_bytes(kind, dimension)});
+  return scalepoint::store_rows(kind, {x, rows * dimension}, dimension,
+                                {to, rows * scalepoint::stored_row_bytes(kind, dimension)});
 }
 
 /// The exact scores of a query against rows at some addresses. scratch: a float for each coordinate.
 void score_rows(Metric metric, const float* query, size_t dimension, StoredRow kind, const uint32_t* rows, size_t count,
                 float* scores, float* scratch) {
+  const double squares = scalepoint::squared_norm({query, dimension});
   for (size_t i = 0; i < count; i++) {
     const auto* const row = reinterpret_cast<const std::byte*>(static_cast<uintptr_t>(rows[i]));
-    scores[i] = score_row(metric, {query, dimension}, kind, row, {scratch, dimension});
+    scores[i] = score_row(metric, {query, dimension}, squares, kind, row, {scratch, dimension});
   }
 }
 

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "arrays/linear.h"
+#include "arrays/linear_loops.h"
+#include "arrays/minifloat_loops.h"
 #include "lanes/float16.h"
 #include "lanes/round.h"
 #include "search/rotation.h"
@@ -19,9 +21,9 @@ static_assert(kBlockVectors == loops::kSearchBlock);
 /// Source: Max, "Quantizing for Minimum Distortion", table I, computed again to 10 digits by Lloyd's iteration.
 constexpr float kLevels1[] = {-0.7978845608f, 0.7978845608f};
 constexpr float kLevels2[] = {-1.510417608f, -0.4527800398f, 0.4527800398f, 1.510417608f};
-constexpr float kLevels4[] = {-2.732589571f,  -2.069016887f,  -1.618046486f,  -1.256231197f, -0.9423404565f, -0.6567591051f,
-                              -0.3880483004f, -0.1283950299f, 0.1283950299f,  0.3880483004f, 0.6567591051f,  0.9423404565f,
-                              1.256231197f,   1.618046486f,   2.069016887f,   2.732589571f};
+constexpr float kLevels4[] = {-2.732589571f,  -2.069016887f,  -1.618046486f, -1.256231197f, -0.9423404565f, -0.6567591051f,
+                              -0.3880483004f, -0.1283950299f, 0.1283950299f, 0.3880483004f, 0.6567591051f,  0.9423404565f,
+                              1.256231197f,   1.618046486f,   2.069016887f,  2.732589571f};
 
 std::span<const float> levels_of(int32_t bits) {
   if (bits == 1) return kLevels1;
@@ -122,8 +124,7 @@ void sift_down(BestList& best, uint32_t size, uint32_t at, float score, uint32_t
   for (;;) {
     uint32_t child = 2 * at + 1;
     if (child >= size) break;
-    if (child + 1 < size &&
-        is_worse(best.scores[child + 1], best.indices[child + 1], best.scores[child], best.indices[child])) {
+    if (child + 1 < size && is_worse(best.scores[child + 1], best.indices[child + 1], best.scores[child], best.indices[child])) {
       child++;
     }
     if (!is_worse(best.scores[child], best.indices[child], score, index)) break;
@@ -153,8 +154,10 @@ void push(BestList& best, float score, uint32_t index) {
 float threshold_of(const BestList& best) { return best.size < best.k ? -HUGE_VALF : best.scores[0]; }
 
 void offer(BestList& best, float score, uint32_t index) {
-  if (best.size < best.k) push(best, score, index);
-  else if (score > best.scores[0]) sift_down(best, best.size, 0, score, index);
+  if (best.size < best.k)
+    push(best, score, index);
+  else if (score > best.scores[0])
+    sift_down(best, best.size, 0, score, index);
 }
 
 /// The largest and the smallest sum of level times coordinate in half a byte.
@@ -227,8 +230,132 @@ const SearchQuery& facts_of(std::span<const std::byte> queries, size_t bytes, si
   return *reinterpret_cast<const SearchQuery*>(queries.data() + i * bytes);
 }
 
+const uint8_t* tables_of(const SearchQuery& query) { return reinterpret_cast<const uint8_t*>(&query + 1); }
+const int16_t* integers_of(const SearchQuery& query) { return reinterpret_cast<const int16_t*>(&query + 1); }
+loops::ScoreRule rule_of(const SearchQuery& query) { return {query.step, query.bias, query.weight}; }
+
+/// Offers vectors of a block, given as bits, to a list.
+void offer_block(BestList& best, uint32_t above, const float* scores, size_t first) {
+  for (; above != 0; above &= above - 1) {
+    const auto i = static_cast<uint32_t>(__builtin_ctz(above));
+    offer(best, scores[i], static_cast<uint32_t>(first + i));
+  }
+}
+
 /// Codes that stay in a cache while all queries pass.
 constexpr size_t kCachedBytes = 1 << 17;
+/// Fewest queries and blocks for which joined tables are worth making.
+constexpr size_t kLeastJoined = 16, kLeastBlocks = 8;
+/// Blocks that pass one joined table after the other: more share the work of making them, and have more sums to keep in a cache.
+constexpr size_t kGroupBlocks = 128;
+
+/// The parts of the scratch memory of scan_joined.
+struct JoinedScratch {
+  uint8_t* spread;  ///< a table of kJoinedQueries entries for each entry of a query's tables
+  uint8_t* joined;  ///< kBytesJoined tables
+  int16_t* sums;    ///< kJoinedQueries for each vector of a group
+  int32_t* totals;  ///< kJoinedQueries for each vector of a group
+
+  static constexpr size_t kVectors = kGroupBlocks * kBlockVectors;
+  static size_t spread_bytes(size_t vector_bytes) { return vector_bytes * 2 * loops::kTableSize * loops::kJoinedQueries; }
+  static size_t bytes(size_t vector_bytes) {
+    return spread_bytes(vector_bytes) + loops::kBytesJoined * loops::kJoinedTable +
+           kVectors * loops::kJoinedQueries * (sizeof(int16_t) + sizeof(int32_t));
+  }
+  JoinedScratch(std::byte* scratch, size_t vector_bytes)
+      : spread(reinterpret_cast<uint8_t*>(scratch)),
+        joined(spread + spread_bytes(vector_bytes)),
+        sums(reinterpret_cast<int16_t*>(joined + loops::kBytesJoined * loops::kJoinedTable)),
+        totals(reinterpret_cast<int32_t*>(sums + kVectors * loops::kJoinedQueries)) {}
+};
+
+/// scan_part for at most kJoinedQueries queries, by tables that are joined for all of them.
+void scan_joined(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, uint32_t first_index,
+                 std::span<const std::byte> queries, std::span<BestList> best, const JoinedScratch& scratch) {
+  const size_t bytes = spec.vector_bytes(), entries = bytes * 2 * loops::kTableSize, each = query_bytes(spec);
+  loops::JoinedRules rules;
+  std::memset(scratch.spread, 0, entries * loops::kJoinedQueries);
+  for (size_t q = 0; q < loops::kJoinedQueries; q++) {
+    const bool is_asked = q < best.size() && best[q].k > 0;
+    const loops::ScoreRule rule = is_asked ? rule_of(facts_of(queries, each, q)) : loops::ScoreRule{};
+    rules.step[q] = rule.step, rules.bias[q] = rule.bias, rules.weight[q] = rule.weight;
+    rules.threshold[q] = is_asked ? threshold_of(best[q]) : HUGE_VALF;
+    if (is_asked) loops::spread_tables(tables_of(facts_of(queries, each, q)), entries, q, scratch.spread);
+  }
+  for (size_t group = 0; group < allowed.size(); group += kGroupBlocks) {
+    const size_t blocks = std::min(kGroupBlocks, allowed.size() - group);
+    std::memset(scratch.totals, 0, blocks * kBlockVectors * loops::kJoinedQueries * sizeof(int32_t));
+    for (size_t start = 0; start < bytes; start += loops::kBytesInSums) {
+      const size_t end = std::min(bytes, start + loops::kBytesInSums);
+      std::memset(scratch.sums, 0, blocks * kBlockVectors * loops::kJoinedQueries * sizeof(int16_t));
+      for (size_t b = start; b < end; b += loops::kBytesJoined) {
+        const size_t count = std::min(loops::kBytesJoined, end - b);
+        loops::join_tables(scratch.spread + b * 2 * loops::kTableSize * loops::kJoinedQueries, count, scratch.joined);
+        for (size_t i = 0; i < blocks; i++) {
+          if (allowed[group + i] == 0) continue;
+          const auto* const codes = reinterpret_cast<const uint8_t*>(part.codes) + ((group + i) * bytes + b) * kBlockVectors;
+          loops::add_joined(codes, count, scratch.joined, scratch.sums + i * kBlockVectors * loops::kJoinedQueries);
+        }
+      }
+      for (size_t v = 0; v < blocks * kBlockVectors; v++) {
+        loops::add_to_totals(scratch.sums + v * loops::kJoinedQueries, scratch.totals + v * loops::kJoinedQueries);
+      }
+    }
+    // Score each vector for all queries.
+    for (size_t v = 0; v < blocks * kBlockVectors; v++) {
+      const size_t vector = group * kBlockVectors + v;
+      if ((allowed[vector / kBlockVectors] >> vector % kBlockVectors & 1) == 0) continue;
+      alignas(16) float scores[loops::kJoinedQueries];
+      uint32_t above = loops::score_queries(scratch.totals + v * loops::kJoinedQueries, part.factors[vector], part.extras[vector],
+                                            rules, scores);
+      for (; above != 0; above &= above - 1) {
+        const auto q = static_cast<size_t>(__builtin_ctz(above));
+        offer(best[q], scores[q], static_cast<uint32_t>(first_index + vector));
+        rules.threshold[q] = threshold_of(best[q]);
+      }
+    }
+  }
+}
+
+/// scan_part for codes of 8 bits and kDotQueries queries, from one block to another.
+void scan_dots(const SearchPart& part, size_t bytes, std::span<const uint32_t> allowed, size_t start, size_t end,
+               uint32_t first_index, std::span<const std::byte> queries, size_t each, std::span<BestList> best) {
+  for (size_t block = start; block < end; block++) {
+    if (allowed[block] == 0) continue;
+    const size_t first = block * kBlockVectors;
+    alignas(16) int32_t sums[loops::kDotQueries * kBlockVectors];
+    loops::dot_rows_together(reinterpret_cast<const int8_t*>(part.codes) + first * bytes, bytes,
+                             integers_of(facts_of(queries, each, 0)), each / sizeof(int16_t), sums);
+    for (size_t q = 0; q < best.size(); q++) {
+      if (best[q].k == 0) continue;
+      alignas(16) float scores[kBlockVectors];
+      const uint32_t above = loops::score_block(sums + q * kBlockVectors, part.factors + first, part.extras + first,
+                                                rule_of(facts_of(queries, each, q)), threshold_of(best[q]), scores);
+      offer_block(best[q], above & allowed[block], scores, first_index + first);
+    }
+  }
+}
+
+/// scan_part for one query, from one block to another.
+void scan_one(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, size_t start, size_t end,
+              uint32_t first_index, const SearchQuery& query, BestList& best) {
+  const size_t bytes = spec.vector_bytes();
+  const loops::ScoreRule rule = rule_of(query);
+  if (best.k == 0) return;
+  for (size_t block = start; block < end; block++) {
+    if (allowed[block] == 0) continue;
+    const size_t first = block * kBlockVectors;
+    const std::byte* const codes = part.codes + first * bytes;
+    alignas(16) int32_t sums[kBlockVectors];
+    alignas(16) float scores[kBlockVectors];
+    if (spec.bits == 8)
+      loops::dot_rows(reinterpret_cast<const int8_t*>(codes), bytes, integers_of(query), sums);
+    else
+      loops::sum_tables(reinterpret_cast<const uint8_t*>(codes), bytes, tables_of(query), sums);
+    const uint32_t above = loops::score_block(sums, part.factors + first, part.extras + first, rule, threshold_of(best), scores);
+    offer_block(best, above & allowed[block], scores, first_index + first);
+  }
+}
 
 }  // namespace
 
@@ -301,8 +428,10 @@ Status read_codes(const SearchSpec& spec, const SearchPart& part, uint32_t first
   if (!fits(spec, part, first, scales.size()) || spec.bits != 8) return Status::kBadLayout;
   if (codes.size() != scales.size() * n) return Status::kSizeMismatch;
   const std::byte* const from = part.codes + first * bytes;
-  if (bytes == n) std::memcpy(codes.data(), from, codes.size());
-  else for (size_t row = 0; row < scales.size(); row++) std::memcpy(codes.data() + row * n, from + row * bytes, n);
+  if (bytes == n)
+    std::memcpy(codes.data(), from, codes.size());
+  else
+    for (size_t row = 0; row < scales.size(); row++) std::memcpy(codes.data() + row * n, from + row * bytes, n);
   const float* const scale = spec.metric == Metric::kCosine ? part.extras : part.factors;
   std::copy(scale + first, scale + first + scales.size(), scales.begin());
   return Status::kOk;
@@ -350,47 +479,40 @@ Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, std::span
   return Status::kOk;
 }
 
+size_t scan_scratch_bytes(const SearchSpec& spec, size_t queries) noexcept {
+  return spec.bits == 8 || queries < kLeastJoined ? 0 : JoinedScratch::bytes(spec.vector_bytes());
+}
+
 Status scan_part(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, uint32_t first_index,
-                 std::span<const std::byte> queries, std::span<BestList> best) noexcept {
+                 std::span<const std::byte> queries, std::span<BestList> best, std::span<std::byte> scratch) noexcept {
   if (!spec.valid() || part.capacity % kBlockVectors != 0) return Status::kBadLayout;
   const size_t blocks = part.capacity / kBlockVectors, bytes = spec.vector_bytes(), each = query_bytes(spec);
   if (allowed.size() != blocks || queries.size() != best.size() * each) return Status::kSizeMismatch;
-  const size_t block_bytes = bytes * kBlockVectors;
-  const size_t step = best.size() == 1 ? blocks : std::max<size_t>(1, kCachedBytes / block_bytes);
+  if (scratch.size() < scan_scratch_bytes(spec, best.size())) return Status::kSizeMismatch;
+  if (spec.bits != 8 && blocks >= kLeastBlocks) {
+    while (best.size() >= kLeastJoined) {
+      const size_t count = std::min(loops::kJoinedQueries, best.size());
+      scan_joined(spec, part, allowed, first_index, queries.first(count * each), best.first(count), {scratch.data(), bytes});
+      queries = queries.subspan(count * each), best = best.subspan(count);
+    }
+  }
+  const size_t step = best.size() == 1 ? blocks : std::max<size_t>(1, kCachedBytes / (bytes * kBlockVectors));
   for (size_t start = 0; start < blocks; start += step) {
     const size_t end = std::min(blocks, start + step);
-    for (size_t q = 0; q < best.size(); q++) {
-      BestList& list = best[q];
-      if (list.k == 0) continue;
-      const SearchQuery& facts = facts_of(queries, each, q);
-      const auto* const rest = reinterpret_cast<const std::byte*>(&facts + 1);
-      const loops::ScoreRule rule{facts.step, facts.bias, facts.weight};
-      for (size_t block = start; block < end; block++) {
-        if (allowed[block] == 0) continue;
-        const std::byte* const codes = part.codes + block * block_bytes;
-        alignas(16) int32_t sums[kBlockVectors];
-        alignas(16) float scores[kBlockVectors];
-        if (spec.bits == 8) {
-          loops::dot_rows(reinterpret_cast<const int8_t*>(codes), bytes, reinterpret_cast<const int16_t*>(rest), sums);
-        } else {
-          loops::sum_tables(reinterpret_cast<const uint8_t*>(codes), bytes, reinterpret_cast<const uint8_t*>(rest), sums);
-        }
-        const size_t first = block * kBlockVectors;
-        uint32_t above = allowed[block] & loops::score_block(sums, part.factors + first, part.extras + first, rule,
-                                                             threshold_of(list), scores);
-        for (; above != 0; above &= above - 1) {
-          const auto i = static_cast<uint32_t>(__builtin_ctz(above));
-          offer(list, scores[i], static_cast<uint32_t>(first_index + first + i));
-        }
-      }
+    size_t q = 0;
+    for (; spec.bits == 8 && q + loops::kDotQueries <= best.size(); q += loops::kDotQueries) {
+      scan_dots(part, bytes, allowed, start, end, first_index, queries.subspan(q * each), each,
+                best.subspan(q, loops::kDotQueries));
     }
+    for (; q < best.size(); q++) scan_one(spec, part, allowed, start, end, first_index, facts_of(queries, each, q), best[q]);
   }
   return Status::kOk;
 }
 
 void merge_best(std::span<const float> scores, std::span<const uint32_t> indices, BestList& best) noexcept {
   for (size_t i = 0; i < scores.size(); i++) {
-    if (best.size < best.k) push(best, scores[i], indices[i]);
+    if (best.size < best.k)
+      push(best, scores[i], indices[i]);
     else if (best.k > 0 && is_worse(best.scores[0], best.indices[0], scores[i], indices[i])) {
       sift_down(best, best.size, 0, scores[i], indices[i]);
     }
@@ -410,8 +532,8 @@ void finish_best(const SearchSpec& spec, const SearchQuery& query, BestList& bes
   }
   for (uint32_t i = 0; i < best.size; i++) {
     const double value = best.scores[i];
-    best.scores[i] = static_cast<float>(
-        spec.metric == Metric::kEuclidean ? std::sqrt(std::max(0.0, query.base - 2 * value)) : query.base + value);
+    best.scores[i] = static_cast<float>(spec.metric == Metric::kEuclidean ? std::sqrt(std::max(0.0, query.base - 2 * value))
+                                                                          : query.base + value);
   }
 }
 
@@ -438,32 +560,34 @@ Status store_rows(StoredRow kind, std::span<const float> x, size_t dimension, st
       if (!is_finite(row[i])) return Status::kNonFinite;
       const uint16_t half = kind == StoredRow::kFloat16 ? float16_of(row[i]) : uint16_t{0};
       if ((half & 0x7FFF) == 0x7C00) return Status::kOverflow;
-      if (kind == StoredRow::kFloat16) std::memcpy(to + i * 2, &half, 2);
-      else std::memcpy(to + i * 4, &row[i], 4);
+      if (kind == StoredRow::kFloat16)
+        std::memcpy(to + i * 2, &half, 2);
+      else
+        std::memcpy(to + i * 4, &row[i], 4);
     }
   }
   return Status::kOk;
 }
 
-float score_row(Metric metric, std::span<const float> query, StoredRow kind, const std::byte* row,
+double squared_norm(std::span<const float> x) noexcept { return loops::dot_product(x.data(), x.data(), x.size()); }
+
+float score_row(Metric metric, std::span<const float> query, double query_squares, StoredRow kind, const std::byte* row,
                 std::span<float> scratch) noexcept {
   const size_t n = query.size();
   const float* x = scratch.data();
   if (kind == StoredRow::kFloat32) {
     x = reinterpret_cast<const float*>(row);
   } else if (kind == StoredRow::kFloat16) {
-    const auto* const halves = reinterpret_cast<const uint16_t*>(row);
-    for (size_t i = 0; i < n; i++) scratch[i] = float16_value(halves[i]);
+    loops::float16_to_float32(reinterpret_cast<const uint16_t*>(row), n, scratch.data());
   } else {
     float scale;
     std::memcpy(&scale, row, 4);
-    const auto* const codes = reinterpret_cast<const int8_t*>(row + 4);
-    for (size_t i = 0; i < n; i++) scratch[i] = scale * static_cast<float>(codes[i]);
+    loops::dequantize_uniform(row + 4, kInt8Spec.dtype, n, scale, 0, scratch.data());
   }
   if (metric == Metric::kEuclidean) return static_cast<float>(std::sqrt(loops::squared_distance(query.data(), x, n)));
   const double product = loops::dot_product(query.data(), x, n);
   if (metric == Metric::kDot) return static_cast<float>(product);
-  const double squares = loops::dot_product(query.data(), query.data(), n) * loops::dot_product(x, x, n);
+  const double squares = query_squares * loops::dot_product(x, x, n);
   return squares > 0 ? static_cast<float>(product / std::sqrt(squares)) : 0;
 }
 

@@ -100,10 +100,13 @@ void finish_center(std::span<const double> sums, double rows, std::span<float> c
 [[nodiscard]] Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, std::span<const float> x,
                                    std::span<std::byte> query, std::span<float> scratch) noexcept;
 
+/// Bytes of scratch memory of scan_part for some queries: a multiple of 16.
+[[nodiscard]] size_t scan_scratch_bytes(const SearchSpec& spec, size_t queries) noexcept;
 /// Offers the vectors of a part to the lists of all queries. Vector i has the index first_index + i. It is skipped unless bit i % 32 of
 /// allowed[i / 32] is set. Lists keep the best scored values; of equal ones those with the lowest indices, if parts come in ascending order.
-[[nodiscard]] Status scan_part(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, uint32_t first_index,
-                               std::span<const std::byte> queries, std::span<BestList> best) noexcept;
+[[nodiscard]] Status scan_part(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed,
+                               uint32_t first_index, std::span<const std::byte> queries, std::span<BestList> best,
+                               std::span<std::byte> scratch) noexcept;
 
 /// Offers vectors with their scored values to a list, in any order. Of equal values the list keeps those with the lowest indices.
 void merge_best(std::span<const float> scores, std::span<const uint32_t> indices, BestList& best) noexcept;
@@ -120,8 +123,10 @@ enum class StoredRow : int32_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2 };
 [[nodiscard]] size_t stored_row_bytes(StoredRow kind, size_t dimension) noexcept;
 /// Status: kSizeMismatch, kNonFinite, kOverflow if a float16 would be infinite.
 [[nodiscard]] Status store_rows(StoredRow kind, std::span<const float> x, size_t dimension, std::span<std::byte> rows) noexcept;
-/// The exact score of a query against a row, computed in double. scratch: dimension floats.
-[[nodiscard]] float score_row(Metric metric, std::span<const float> query, StoredRow kind, const std::byte* row,
-                              std::span<float> scratch) noexcept;
+/// The square of the length of a vector, in double.
+[[nodiscard]] double squared_norm(std::span<const float> x) noexcept;
+/// The exact score of a query against a row, computed in double. query_squares: squared_norm of the query. scratch: dimension floats.
+[[nodiscard]] float score_row(Metric metric, std::span<const float> query, double query_squares, StoredRow kind,
+                              const std::byte* row, std::span<float> scratch) noexcept;
 
 }  // namespace scalepoint

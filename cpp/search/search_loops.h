@@ -12,6 +12,16 @@ inline constexpr size_t kSearchBlock = 32;
 inline constexpr size_t kNibblesTogether = 4;
 /// Entries of a lookup table: one for each value of half a byte.
 inline constexpr size_t kTableSize = 16;
+/// Queries whose dot products are made together.
+inline constexpr size_t kDotQueries = 4;
+/// Queries that joined tables are for.
+inline constexpr size_t kJoinedQueries = 32;
+/// Bytes of a joined table.
+inline constexpr size_t kJoinedTable = 256 * kJoinedQueries;
+/// Joined tables in use at a time, 48 kB: with fewer, sums are loaded and stored more often; with more, tables leave the innermost cache.
+inline constexpr size_t kBytesJoined = 6;
+/// Bytes of a vector whose entries 16 bits hold: 256 times four halves of a byte, of at most 255 together.
+inline constexpr size_t kBytesInSums = 512;
 
 void flip_signs(float* x, const uint32_t* signs, size_t n);
 /// The Hadamard transform of n floats, n a power of two, times a factor.
@@ -37,6 +47,21 @@ void find_levels(const float* x, float factor, size_t n, const float* thresholds
 void sum_tables(const uint8_t* codes, size_t bytes, const uint8_t* tables, int32_t* sums);
 /// Dot products of 32 rows of int8 with n integers of 16 bits. n is a multiple of 16, and rows lie `n` bytes apart.
 void dot_rows(const int8_t* rows, size_t n, const int16_t* query, int32_t* sums);
+/// The same for kDotQueries queries that lie `step` integers apart: 32 sums for each, one query after the other.
+void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, size_t step, int32_t* sums);
+
+// Many queries together. A joined table has 32 entries for each value of a byte, one for each query: an entry is the sum of those of
+// both halves of the byte. A vector costs one load for 16 queries, where sum_tables needs two lookups for each of them.
+
+/// Puts the tables of a query between those of others: entry i goes to spread[i * 32 + a place that the query decides].
+void spread_tables(const uint8_t* tables, size_t entries, size_t query, uint8_t* spread);
+/// Makes the joined tables of some bytes of a vector, kJoinedTable each, from the spread ones of their halves.
+void join_tables(const uint8_t* spread, size_t bytes, uint8_t* joined);
+/// Adds entries for `bytes` rows of 32 codes to the sums of 32 vectors, kJoinedQueries for each. bytes is even, and at most kBytesJoined.
+/// Sums hold the entries of kBytesInSums bytes.
+void add_joined(const uint8_t* codes, size_t bytes, const uint8_t* joined, int16_t* sums);
+/// totals[q] += the sum for query q, for a vector.
+void add_to_totals(const int16_t* sums, int32_t* totals);
 
 /// Turns the sums of a block into scores.
 struct ScoreRule {
@@ -49,5 +74,16 @@ struct ScoreRule {
 /// are above a threshold as bits.
 uint32_t score_block(const int32_t* sums, const float* factors, const float* extras, const ScoreRule& rule, float threshold,
                      float* scores);
+
+/// The rules of all queries, and the score that each has to exceed.
+struct JoinedRules {
+  alignas(16) float step[kJoinedQueries];
+  alignas(16) float bias[kJoinedQueries];
+  alignas(16) float weight[kJoinedQueries];
+  alignas(16) float threshold[kJoinedQueries];
+};
+
+/// The same for a vector and all queries: scores[q], and the queries whose thresholds they exceed as bits.
+uint32_t score_queries(const int32_t* totals, float factor, float extra, const JoinedRules& rules, float* scores);
 
 }  // namespace scalepoint::loops

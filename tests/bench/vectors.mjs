@@ -1,24 +1,27 @@
 // Vector search beside other libraries, in one process and in turns: bytes, time to build, time of a query, recall at 10.
 //
 //   npm ci --prefix tests/vectors
-//   node tests/bench/vectors.mjs [--count 20000] [--dimension 384] [--json]
+//   node tests/bench/vectors.mjs [--count 20000] [--dimension 384] [--only 'usearch|8 bits'] [--rounds 5] [--json]
 //
-// The vectors lie in 1,000 clusters, as far from each other as from their center. 100 more of the same kind are the queries. Scores are
-// cosines. Each contestant builds its index once. Then all contestants search in turns, five rounds, and the
-// least time of each query counts, because other work on the machine can only make it longer.
+// The vectors are `clustered` (vector-kinds.mjs), divided by their length. 100 more of the same kind are the queries. Scores are
+// cosines. Each contestant builds its index once, and searches with several settings. All of them search in turns, in rounds, and
+// the least time of each query counts, because other work on the machine can only make it longer.
 
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
+import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { load } from '../../dist/index.js';
+import { kinds, rows } from './vector-kinds.mjs';
 
 const { values } = parseArgs({
   options: {
     count: { type: 'string', default: '20000' },
     dimension: { type: 'string', default: '384' },
+    only: { type: 'string', default: '' },
+    rounds: { type: 'string', default: '5' },
     json: { type: 'boolean', default: false },
   },
 });
@@ -26,33 +29,18 @@ const count = Number(values.count);
 const dimension = Number(values.dimension);
 const asked = 100;
 const k = 10;
-const rounds = 5;
+const rounds = Number(values.rounds);
+const only = new RegExp(values.only);
 const packages = fileURLToPath(new URL('../vectors/node_modules/', import.meta.url));
 
-let state = 1;
-/** A number from 0 to 1, by xorshift. */
-function uniform() {
-  state ^= state << 13;
-  state ^= state >>> 17;
-  state ^= state << 5;
-  return (state >>> 0) / 2 ** 32;
-}
-const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
-const centers = Float32Array.from({ length: 1000 * dimension }, normal);
+const make = kinds.clustered(dimension);
 /** Vectors of length 1, so that all metrics have one order. @param {number} n */
 function made(n) {
-  const x = new Float32Array(n * dimension);
-  for (let row = 0; row < n; row++) {
-    const center = Math.floor(uniform() * 1000) * dimension;
-    let squares = 0;
-    for (let i = 0; i < dimension; i++) {
-      const value = /** @type {number} */ (centers[center + i]) + normal();
-      x[row * dimension + i] = value;
-      squares += value * value;
-    }
-    const length = Math.sqrt(squares);
-    for (let i = 0; i < dimension; i++)
-      x[row * dimension + i] = /** @type {number} */ (x[row * dimension + i]) / length;
+  const x = rows(make, n, dimension);
+  for (let start = 0; start < x.length; start += dimension) {
+    const row = x.subarray(start, start + dimension);
+    const length = Math.hypot(...row);
+    for (let i = 0; i < dimension; i++) row[i] = /** @type {number} */ (row[i]) / length;
   }
   return x;
 }
@@ -76,27 +64,30 @@ function best(scores) {
   return list;
 }
 
-/** @typedef {{ search: (query: Float32Array, i: number) => ArrayLike<number>, bytes: number | undefined }} Contestant */
-/** @type {Record<string, () => Contestant | Promise<Contestant>>} */
+/** @typedef {(query: Float32Array) => ArrayLike<number>} Search */
+/** An index, and searches of it by what is added to its name. @typedef {{ searches: Record<string, Search>, bytes: number | undefined }} Built */
+/** @type {Record<string, () => Built>} */
 const contestants = {};
 
 const sp = await load({ index: true });
-for (const [bits, factor] of /** @type {const} */ ([
-  [1, 4],
-  [1, 8],
-  [1, 16],
-  [2, 0],
-  [2, 4],
-  [4, 0],
-  [4, 2],
-  [8, 0],
+for (const [bits, factors] of /** @type {const} */ ([
+  [1, [4, 8, 16]],
+  [2, [0]],
+  [2, [4]],
+  [4, [0]],
+  [4, [2]],
+  [8, [0]],
 ])) {
-  contestants[
-    `Scalepoint, ${bits} ${bits === 1 ? 'bit' : 'bits'}${factor === 0 ? '' : `, best ${k * factor} by int8`}`
-  ] = () => {
-    const rerank = factor === 0 ? undefined : /** @type {const} */ ({ source: 'int8', factor });
+  const second = factors[0] === 0 ? '' : ' and int8';
+  contestants[`Scalepoint, ${bits} ${bits === 1 ? 'bit' : 'bits'}${second}`] = () => {
+    const rerank = factors[0] === 0 ? undefined : /** @type {const} */ ({ source: 'int8' });
     const index = sp.index(x, { shape: [count, dimension], metric: 'cosine', bits, rerank });
-    return { search: (query) => index.search(query, k).indices, bytes: index.bytes };
+    const searches = factors.map((factor) => {
+      const options = { rerank: factor === 0 ? undefined : factor };
+      const search = (/** @type {Float32Array} */ query) => index.search(query, k, options).indices;
+      return [factor === 0 ? '' : `, best ${k * factor} again`, search];
+    });
+    return { searches: Object.fromEntries(searches), bytes: index.bytes };
   };
 }
 
@@ -104,18 +95,21 @@ contestants['plain JavaScript, float32'] = () => {
   const scores = new Float64Array(count);
   return {
     bytes: x.byteLength,
-    search(query) {
-      for (let row = 0; row < count; row++) {
-        let sum = 0;
-        const from = row * dimension;
-        for (let i = 0; i < dimension; i++)
-          sum += /** @type {number} */ (x[from + i]) * /** @type {number} */ (query[i]);
-        scores[row] = sum;
-      }
-      return best(scores);
+    searches: {
+      '': (query) => {
+        for (let row = 0; row < count; row++) {
+          let sum = 0;
+          const from = row * dimension;
+          for (let i = 0; i < dimension; i++)
+            sum += /** @type {number} */ (x[from + i]) * /** @type {number} */ (query[i]);
+          scores[row] = sum;
+        }
+        return best(scores);
+      },
     },
   };
 };
+const exact = contestants['plain JavaScript, float32'];
 
 contestants['plain JavaScript, int8'] = () => {
   const codes = new Int8Array(count * dimension);
@@ -130,55 +124,57 @@ contestants['plain JavaScript, int8'] = () => {
   const code = new Int8Array(dimension);
   return {
     bytes: codes.byteLength + scales.byteLength,
-    search(query) {
-      encode(query, code);
-      for (let row = 0; row < count; row++) {
-        let sum = 0;
-        const from = row * dimension;
-        for (let i = 0; i < dimension; i++) {
-          sum = (sum + /** @type {number} */ (codes[from + i]) * /** @type {number} */ (code[i])) | 0;
+    searches: {
+      '': (query) => {
+        encode(query, code);
+        for (let row = 0; row < count; row++) {
+          let sum = 0;
+          const from = row * dimension;
+          for (let i = 0; i < dimension; i++) {
+            sum = (sum + /** @type {number} */ (codes[from + i]) * /** @type {number} */ (code[i])) | 0;
+          }
+          scores[row] = sum * /** @type {number} */ (scales[row]);
         }
-        scores[row] = sum * /** @type {number} */ (scales[row]);
-      }
-      return best(scores);
+        return best(scores);
+      },
     },
   };
 };
+
+/** Candidates that a search of a graph keeps. */
+const expansions = [64, 256];
 
 const folder = mkdtempSync(join(tmpdir(), 'scalepoint-vectors-'));
 const { default: usearch } = await import(
   pathToFileURL(createRequire(join(packages, 'index.js')).resolve('usearch')).href
 );
-for (const [type, expansion] of /** @type {const} */ ([
-  ['f32', 64],
-  ['i8', 64],
-  ['i8', 256],
-])) {
-  contestants[`usearch (native), HNSW ${type}, expansion ${expansion}`] = () => {
-    const index = new usearch.Index({
-      metric: 'cos',
-      dimensions: dimension,
-      quantization: type,
-      expansion_search: expansion,
-    });
-    index.add(
-      BigUint64Array.from({ length: count }, (_, i) => BigInt(i)),
-      x,
-      1,
-    );
+const keys = BigUint64Array.from({ length: count }, (_, i) => BigInt(i));
+for (const type of /** @type {const} */ (['f32', 'i8'])) {
+  contestants[`usearch (native), HNSW ${type}`] = () => {
+    const config = { metric: 'cos', dimensions: dimension, quantization: type };
+    const index = new usearch.Index({ ...config, expansion_search: expansions[0] });
+    index.add(keys, x, 1);
     const file = join(folder, `${type}.usearch`);
     index.save(file);
-    return {
-      bytes: statSync(file).size,
-      search: (query) => Array.from(index.search(query, k, 1).keys, Number),
-    };
+    // An index has one expansion, so the others are loaded.
+    const searches = expansions.map((expansion, i) => {
+      let own = index;
+      if (i > 0) {
+        own = new usearch.Index({ ...config, expansion_search: expansion });
+        own.load(file);
+      }
+      const search = (/** @type {Float32Array} */ query) => Array.from(own.search(query, k, 1).keys, Number);
+      return [`, expansion ${expansion}`, search];
+    });
+    return { bytes: statSync(file).size, searches: Object.fromEntries(searches) };
   };
 }
-const keys = BigUint64Array.from({ length: count }, (_, i) => BigInt(i));
 contestants['usearch (native), exact float32'] = () => ({
   bytes: x.byteLength,
-  search: (query) =>
-    Array.from(usearch.exactSearch(x, query, dimension, k, usearch.MetricKind.Cos, 1, keys).keys ?? [], Number),
+  searches: {
+    '': (query) =>
+      Array.from(usearch.exactSearch(x, query, dimension, k, usearch.MetricKind.Cos, 1, keys).keys ?? [], Number),
+  },
 });
 
 // It is compiled for pages alone, so it gets names that it looks for.
@@ -194,63 +190,65 @@ const { loadHnswlib } = await import(pathToFileURL(join(packages, 'hnswlib-wasm/
 const hnswlib = await loadHnswlib();
 console.log = log;
 for (const name of Object.keys(stands)) Reflect.deleteProperty(globalThis, name);
-for (const ef of [64, 256]) {
-  contestants[`hnswlib-wasm, HNSW float32, ef ${ef}`] = () => {
-    const index = new hnswlib.HierarchicalNSW('cosine', dimension, '');
-    index.initIndex(count, 16, 200, 100);
-    for (let i = 0; i < count; i++) index.addPoint(rowOf(i), i, false);
-    index.setEfSearch(ef);
-    return { bytes: undefined, search: (query) => index.searchKnn(query, k, undefined).neighbors };
-  };
-}
+contestants['hnswlib-wasm, HNSW float32'] = () => {
+  const index = new hnswlib.HierarchicalNSW('cosine', dimension, '');
+  index.initIndex(count, 16, 200, 100);
+  for (let i = 0; i < count; i++) index.addPoint(rowOf(i), i, false);
+  const searches = expansions.map((ef) => {
+    const search = (/** @type {Float32Array} */ query) => {
+      index.setEfSearch(ef);
+      return index.searchKnn(query, k, undefined).neighbors;
+    };
+    return [`, ef ${ef}`, search];
+  });
+  return { bytes: undefined, searches: Object.fromEntries(searches) };
+};
 
 const edgevec = await import(pathToFileURL(join(packages, 'edgevec/edgevec.js')).href);
 edgevec.initSync({ module: readFileSync(join(packages, 'edgevec/edgevec_bg.wasm')) });
-contestants['edgevec, HNSW float32'] = () => {
+contestants.edgevec = () => {
   const config = new edgevec.EdgeVecConfig(dimension);
   config.setMetricType('cosine');
   const index = new edgevec.EdgeVec(config);
+  index.enableBQ();
   // Its ids are 1, 2, ….
   index.insertBatchFlat(x, count);
   const of = (/** @type {{ id: number }[]} */ found) => found.map(({ id }) => id - 1);
-  return { bytes: Number(index.memoryUsage()), search: (query) => of(index.search(query, k)) };
+  return {
+    bytes: Number(index.memoryUsage()),
+    searches: {
+      ', HNSW float32': (query) => of(index.search(query, k)),
+      [`, 1 bit, best ${k * 8} again`]: (query) => of(index.searchBQRescored(query, k, 8)),
+    },
+  };
 };
 
-const truth = queries.map(
-  (query) =>
-    new Set(
-      best(
-        Float64Array.from({ length: count }, (_, row) => {
-          let sum = 0;
-          for (let i = 0; i < dimension; i++)
-            sum += /** @type {number} */ (x[row * dimension + i]) * /** @type {number} */ (query[i]);
-          return sum;
-        }),
-      ),
-    ),
-);
+const truth = queries.map((query) => new Set(Array.from(exact().searches['']?.(query) ?? [])));
 
-/** @type {{ name: string, contestant: Contestant, build: number, times: number[], recall: number }[]} */
-const rows = [];
-for (const [name, make] of Object.entries(contestants)) {
+/** @type {{ name: string, search: Search, bytes: number | undefined, build: number, times: number[], recall: number }[]} */
+const runs = [];
+for (const [name, build] of Object.entries(contestants).filter(([name]) => only.test(name))) {
   const start = performance.now();
   try {
-    const contestant = await make();
-    rows.push({ name, contestant, build: performance.now() - start, times: [], recall: 0 });
+    const { searches, bytes } = build();
+    const built = performance.now() - start;
+    for (const [setting, search] of Object.entries(searches)) {
+      runs.push({ name: name + setting, search, bytes, build: built, times: [], recall: 0 });
+    }
   } catch (error) {
     console.error(`${name}: ${error instanceof Error ? error.message : error}`);
   }
 }
 for (let round = 0; round < rounds; round++) {
-  for (const row of rows) {
+  for (const run of runs) {
     let hits = 0;
     for (const [i, query] of queries.entries()) {
       const start = performance.now();
-      const found = row.contestant.search(query, i);
-      row.times[i] = Math.min(row.times[i] ?? Infinity, performance.now() - start);
+      const found = run.search(query);
+      run.times[i] = Math.min(run.times[i] ?? Infinity, performance.now() - start);
       for (const index of Array.from(found)) if (truth[i]?.has(index)) hits++;
     }
-    row.recall = hits / (asked * k);
+    run.recall = hits / (asked * k);
   }
 }
 rmSync(folder, { recursive: true });
@@ -259,21 +257,17 @@ rmSync(folder, { recursive: true });
 const mean = (times) => times.reduce((sum, time) => sum + time, 0) / times.length;
 
 if (values.json) {
-  const plain = rows.map(({ name, contestant, build, times, recall }) => ({
-    name,
-    bytes: contestant.bytes,
-    build,
-    milliseconds: mean(times),
-    recall,
-  }));
+  const plain = runs.map(({ name, bytes, build, times, recall }) => {
+    return { name, bytes, build, milliseconds: mean(times), recall };
+  });
   console.log(JSON.stringify(plain, null, 2));
 } else {
-  console.log(`${count} vectors of ${dimension}, ${asked} queries, cosine, ${k} results\n`);
+  console.log(`${count} vectors of ${dimension}, ${asked} queries, cosine, ${k} results; ${cpus()[0]?.model}\n`);
   console.log('| index | MB | built in s | ms a query | recall at 10 |\n| --- | --- | --- | --- | --- |');
-  for (const { name, contestant, build, times, recall } of rows) {
-    const size = contestant.bytes === undefined ? '–' : (contestant.bytes / 1e6).toFixed(1);
+  for (const { name, bytes, build, times, recall } of runs) {
+    const size = bytes === undefined ? '–' : (bytes / 1e6).toFixed(1);
     console.log(
-      `| ${name} | ${size} | ${(build / 1000).toFixed(2)} | ${mean(times).toPrecision(2)} | ${recall.toFixed(3)} |`,
+      `| ${name} | ${size} | ${(build / 1000).toPrecision(2)} | ${mean(times).toPrecision(2)} | ${recall.toFixed(3)} |`,
     );
   }
 }

@@ -275,6 +275,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       readCodes: true,
       prepareQuery: true,
       startBest: true,
+      scanScratchBytes: true,
       scanPart: true,
       mergeBest: true,
       finishBest: true,

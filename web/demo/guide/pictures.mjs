@@ -186,6 +186,108 @@ function searchPicture(markdown) {
   );
 }
 
+/** Recall of an axis: the distance to 1 on a logarithmic scale, so that the best indexes do not lie on one another. */
+const recallTicks = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1];
+const missed = (/** @type {number} */ recall) => Math.log(Math.max(1 - recall, 0.002));
+
+/** @typedef {{ name: string, letter: string, isOwn: boolean, points: { x: number, recall: number }[] }} Line */
+
+/**
+ * Points of recall over a quantity on a logarithmic axis, joined for each index, which has a letter.
+ * @param {string} title @param {readonly Line[]} lines @param {number} left @param {number} top @param {number} width @param {number} height @param {number} font
+ */
+function recallPanel(title, lines, left, top, width, height, font) {
+  const all = lines.flatMap(({ points }) => points.map(({ x }) => x));
+  const ends = [10 ** Math.floor(Math.log10(Math.min(...all))), 10 ** Math.ceil(Math.log10(Math.max(...all)))];
+  const [low = 0, high = 1] = ends.map(Math.log);
+  const from = left + 38;
+  const base = top + height - 2 * font;
+  const least = Math.min(...lines.flatMap(({ points }) => points.map(({ recall }) => recall)));
+  const shown = recallTicks.filter((tick, i) => (recallTicks[i + 1] ?? 1) > least || tick === 1);
+  const bottom = missed(Math.min(least, shown[0] ?? 1));
+  const place = (/** @type {number} */ x) =>
+    Math.round(from + 12 + ((Math.log(x) - low) / (high - low)) * (width - 62));
+  const level = (/** @type {number} */ recall) => {
+    const share = (missed(recall) - bottom) / (missed(1) - bottom);
+    return Math.round(base - 12 - share * (base - top - 2 * font - 18));
+  };
+  const nodes = [
+    textAt(left, top + font, title, 'class="head"'),
+    `<path class="axis" d="M${from} ${top + font + 12}V${base}H${left + width - 6}"/>`,
+  ];
+  for (const tick of shown) {
+    nodes.push(textAt(from - 6, level(tick) + font * 0.35, String(tick).replace(/^0/, ''), 'text-anchor="end"'));
+  }
+  for (let tick = ends[0] ?? 1; tick <= (ends[1] ?? 1) * 1.001; tick *= 10) {
+    const text = String(Number(tick.toPrecision(1))).replace(/^0/, '');
+    nodes.push(textAt(place(tick), base + font + 6, text, 'text-anchor="middle"'));
+  }
+  /** @type {[x: number, y: number][]} */
+  const taken = lines.flatMap(({ points }) =>
+    points.map(({ x, recall }) => /** @type {[number, number]} */ ([place(x), level(recall)])),
+  );
+  for (const { letter, isOwn, points } of lines) {
+    const places = points.map(({ x, recall }) => ({ x: place(x), y: level(recall) }));
+    if (places.length > 1) {
+      nodes.push(`<path class="${isOwn ? '' : 'other'}" d="M${places.map(({ x, y }) => `${x} ${y}`).join('L')}"/>`);
+    }
+    for (const { x, y } of places) {
+      nodes.push(`<circle class="${isOwn ? 'length' : 'other'}" cx="${x}" cy="${y}" r="4"/>`);
+    }
+    // The letter goes beside the first point, where nothing else is.
+    const { x = 0, y = 0 } = places[0] ?? {};
+    const around = [12, 22, 34].flatMap((r) =>
+      [0, 180, 90, 270, 45, 135, 225, 315].map((angle) => /** @type {const} */ ([r, (angle * Math.PI) / 180])),
+    );
+    const free = around
+      .map(([r, angle]) => /** @type {[number, number]} */ ([x + r * Math.cos(angle), y + r * Math.sin(angle)]))
+      .find(
+        ([a, b]) =>
+          a > from + 5 &&
+          a < left + width - 6 &&
+          b < base - 5 &&
+          taken.every(([c, d]) => Math.abs(a - c) > 10 || Math.abs(b - d) > 11),
+      ) ?? [x + 12, y];
+    taken.push(free);
+    const [at, down] = free.map(Math.round);
+    nodes.push(textAt(at ?? 0, (down ?? 0) + Math.round(font * 0.35), letter, 'text-anchor="middle"'));
+  }
+  return nodes;
+}
+
+/** Vector search beside other libraries. @param {string} markdown */
+function peersPicture(markdown) {
+  const rows = tableOf(markdown, 'recall at 10 |').map(([name = '', bytes = '', , time = '', recall = '']) => {
+    const [library = '', ...rest] = name.split(', ');
+    const index = rest.filter((part) => !/^(best|expansion|ef) /.test(part));
+    return { name: [library, ...index].join(', '), bytes, time, recall: Number(recall) };
+  });
+  const names = [...new Set(rows.map(({ name }) => name))];
+  const linesOf = (/** @type {'bytes' | 'time'} */ axis) =>
+    names.flatMap((name, i) => {
+      const own = rows.filter((row) => row.name === name && Number.isFinite(Number(row[axis])));
+      const points = own.map((row) => ({ x: Number(row[axis]), recall: row.recall }));
+      if (points.length === 0) return [];
+      return [{ name, letter: String.fromCharCode(65 + i), isOwn: name.startsWith('Scalepoint'), points }];
+    });
+  const said = rows.map(({ name, bytes, time, recall }) => `${name}: ${bytes} MB, ${time} ms, ${recall}`).join('; ');
+  return figure(`Recall at 10 by memory and time of a query. ${said}`, ({ width, font, isWide }) => {
+    const own = isWide ? width / 2 : width;
+    const height = 270;
+    const nodes = [
+      ...recallPanel('Recall over ms a query', linesOf('time'), 0, 0, own, height, font),
+      ...recallPanel('Recall over MB', linesOf('bytes'), isWide ? own : 0, isWide ? 0 : height + 12, own, height, font),
+    ];
+    const top = isWide ? height + 14 : 2 * height + 26;
+    const perColumn = isWide ? Math.ceil(names.length / 2) : names.length;
+    names.forEach((name, i) => {
+      const x = Math.floor(i / perColumn) * own;
+      nodes.push(textAt(x, top + font + (i % perColumn) * font * 1.5, `${String.fromCharCode(65 + i)} ${name}`));
+    });
+    return { height: Math.round(top + perColumn * font * 1.5 + 6), nodes };
+  });
+}
+
 /** The pictures by name. @type {Readonly<Record<string, (markdown: string) => string>>} */
 export const pictures = {
   formats: () =>
@@ -257,6 +359,7 @@ export const pictures = {
         text: `${64 * workers} MiB`,
       })),
     ),
+  search: peersPicture,
   'measured-errors': searchPicture,
   'measured-speed': speedPicture,
 };

@@ -320,8 +320,10 @@ export class VectorStore {
     const words =
       allowed === undefined ? 0 : Math.max(0, ...this.#parts.map(({ capacity }) => capacity / blockVectors));
     const lists = align(count * BestListRecord.bytes);
-    return core.withMemory(lists + count * k * 8 + words * 4 + 32, (memory) => {
-      const best = align(memory);
+    const own = models.scanScratchBytes(this.#spec, count);
+    return core.withMemory(own + lists + count * k * 8 + words * 4 + 32, (memory) => {
+      const scratch = align(memory);
+      const best = scratch + own;
       const scores = best + lists;
       const indices = scores + count * k * 4;
       const room = indices + count * k * 4;
@@ -335,7 +337,7 @@ export class VectorStore {
           core.module.HEAPU32.set(allowed.subarray(begin, begin + capacity / blockVectors), room >>> 2);
           bits = room;
         }
-        checkStatus(models.scanPart(this.#spec, record, bits, first, queries, best, count));
+        checkStatus(models.scanPart(this.#spec, record, bits, first, queries, best, count, scratch));
       }
       return Array.from({ length: count }, (_, i) => end(best + i * BestListRecord.bytes, i));
     });

@@ -141,6 +141,69 @@ describe('the page Search', () => {
     expect(width).toBeLessThanOrEqual(360);
   });
 
+  it('searches in one worker, and shows only results of the present settings', { timeout: 120_000 }, async () => {
+    const page = await site.open('search/', {}, async (page) => {
+      await page.addInitScript(() => {
+        const held: (() => void)[] = [];
+        const replies = { held, areHeld: false };
+        Object.assign(globalThis, { replies });
+        /** Keeps replies back while a test asks for it. */
+        class HoldingWorker extends Worker {
+          override set onmessage(hear: (event: MessageEvent) => void) {
+            this.addEventListener('message', (event) => {
+              if (replies.areHeld) held.push(() => hear(event));
+              else hear(event);
+            });
+          }
+        }
+        globalThis.Worker = HoldingWorker;
+      });
+    });
+    const hold = (areHeld: boolean) =>
+      page.evaluate((areHeld) => {
+        const { replies } = globalThis as unknown as { replies: { held: (() => void)[]; areHeld: boolean } };
+        replies.areHeld = areHeld;
+        return replies.held.splice(0).map((hear) => hear()).length;
+      }, areHeld);
+    await page.setInputFiles('#file', linesFile(rowsOf(made()).map((row) => JSON.stringify(row))));
+    await settled(page);
+    await expect.poll(() => page.textContent('#recalls'), { timeout: 60_000 }).not.toContain('·');
+    expect(page.workers()).toHaveLength(1);
+    const recall = await page.textContent('#recall');
+
+    // The page follows its sliders while the worker has not answered.
+    await hold(true);
+    await page.fill('#bits', '2');
+    await page.fill('#part', '0');
+    await expect.poll(() => page.textContent('#bits-value')).toBe('4 bits');
+    expect(await page.getAttribute('#result', 'aria-busy')).toBe('true');
+    expect(await page.getAttribute('#figures', 'class')).toContain('waiting');
+    // Results of settings that were left come too late, and change nothing on show.
+    await page.fill('#bits', '0');
+    await page.fill('#part', '2');
+    await settled(page);
+    await expect
+      .poll(() => page.evaluate(() => (globalThis as unknown as { replies: { held: object[] } }).replies.held.length))
+      .toBeGreaterThan(1);
+    expect(await hold(false)).toBeGreaterThan(1);
+    await settled(page);
+    expect(await page.textContent('#recall')).toBe(recall);
+    await page.fill('#bits', '2');
+    await page.fill('#part', '0');
+    await settled(page);
+    expect(await page.textContent('#recall')).not.toBe(recall);
+    // Another file gets a new worker, and the old one ends.
+    await page.setInputFiles(
+      '#file',
+      linesFile(
+        rowsOf(made()).map((row) => JSON.stringify(row)),
+        'more.jsonl',
+      ),
+    );
+    await settled(page);
+    expect(page.workers()).toHaveLength(1);
+  });
+
   it('makes its vectors, and stays free while they are searched and sliders move', { timeout: 240_000 }, async () => {
     const page = await site.open('search/');
     await site.expectShortTasks(async () => {
