@@ -1,4 +1,5 @@
 import type { Scalepoint, VectorIndex, VectorMetric } from 'scalepoint';
+import { nextTask } from '../../src/tooling.js';
 import { makeVectors, type VectorSet } from './made.js';
 import { type DataFacts, type Figures, figuresKey, type Picture, pictureKey, type SearchReply } from './messages.js';
 import { readVectors } from './read.js';
@@ -291,16 +292,4 @@ function bestOf(values: Float64Array, count: number): Uint32Array {
   if (list.length < count) list = Array.from(values.keys());
   list.sort((a, b) => (values[b] as number) - (values[a] as number) || a - b);
   return Uint32Array.from(list.slice(0, count));
-}
-
-/** Lets messages in. */
-function nextTask(): Promise<void> {
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(undefined);
-  });
 }

@@ -61,6 +61,16 @@ export function asSentence(message: string, place = ''): string {
   return `${message.replace(/\.$/, '')}${place}.`;
 }
 
+/** A message of the package, which begins in lower case, as a sentence. */
+export function sentence(message: string): string {
+  return asSentence(`${message[0]?.toUpperCase() ?? ''}${message.slice(1)}`);
+}
+
+/** The message about a worker that did not start, or was ended. @param work that it does, such as `reads tensors` */
+export function lostWorker(work: string): string {
+  return `the part of this page that ${work} did not start, or the browser ended it; close other tabs, then try again`;
+}
+
 /** The message of a thrown value of any type. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
