@@ -2,7 +2,7 @@
 import { ScalepointError } from 'scalepoint/model';
 import { problemOf, sayHint, sayProblem } from '../../src/tooling.js';
 import { FileError } from '../shared/files.js';
-import { messageOf, type PageProblem, sentence } from '../shared/problems.js';
+import { explainLoading, loadingText, messageOf, type PageProblem, sentence } from '../shared/problems.js';
 import { pageWords } from './controls.js';
 
 /** Error codes of the package, explained to someone with a file. */
@@ -15,8 +15,6 @@ const titles: Readonly<Record<string, string>> = {
   IO: 'The file could not be read or written',
   WORKER: 'The browser ended a part of this page',
   VERSION_MISMATCH: 'The page changed on the server',
-  WASM_LOAD: 'The core did not load',
-  CSP: 'This server forbids WebAssembly',
 };
 
 const advice: Readonly<Record<string, string>> = {
@@ -43,6 +41,8 @@ export function isAboutCodes(error: unknown): boolean {
 
 /** Message of a package error with options named by the labels of their controls. */
 export function inPageWords(error: unknown): string {
+  const loading = loadingText(error);
+  if (loading !== undefined) return loading;
   const problem = problemOf(error);
   if (problem !== undefined) return `${pageWords.option(problem.option)}: ${sayProblem(problem, pageWords)}`;
   if (error instanceof ScalepointError) return error.statement + sayHint(error.hint, pageWords);
@@ -51,6 +51,7 @@ export function inPageWords(error: unknown): string {
 
 /** Explains what went wrong with a model. If it is about one tensor, `keep` offers to leave that one as it is. */
 export function explain(error: unknown, keep?: (name: string) => void): PageProblem {
+  if (loadingText(error) !== undefined) return explainLoading(error);
   if (error instanceof FileError) return { title: 'That cannot be opened here', text: error.message };
   if (error instanceof Error && isFull(error)) {
     return {

@@ -88,7 +88,10 @@ function startLinked(): void {
 function drawProblem({ problem, model }: State, before: State | undefined): void {
   if (problem === before?.problem) return;
   showProblem(model === undefined ? 'file' : 'settings', problem);
-  if (model !== undefined) showProblem('file');
+  if (model === undefined) return;
+  showProblem('file');
+  // Messages are above the model, which may be scrolled away.
+  if (problem !== undefined) byId('problems', HTMLElement).scrollIntoView({ block: 'nearest' });
 }
 
 /** Looks at a tensor. On a narrow window its panel is above the table, so it comes into view. */

@@ -1,5 +1,6 @@
 import type { Scalepoint, VectorIndex, VectorMetric } from 'scalepoint';
 import { nextTask } from '../../src/tooling.js';
+import { failureText } from '../shared/problems.js';
 import { makeVectors, type VectorSet } from './made.js';
 import { type DataFacts, type Figures, figuresKey, type Picture, pictureKey, type SearchReply } from './messages.js';
 import { readVectors } from './read.js';
@@ -168,7 +169,7 @@ export class SearchEngine {
       while (this.#held !== undefined && this.#step(this.#held)) await nextTask();
     } catch (error) {
       this.#held = undefined;
-      this.#say({ kind: 'failed', text: error instanceof Error ? error.message : String(error) });
+      this.#say({ kind: 'failed', text: failureText(error) });
     } finally {
       this.#running = false;
     }

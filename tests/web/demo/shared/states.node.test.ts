@@ -72,6 +72,24 @@ it('says at a figure of the guide what to do if the core does not load', async (
   site.complaints = [];
 });
 
+it.each([
+  ['', '#problems'],
+  ['numbers/', '#problems'],
+  ['model/', '#problems'],
+  ['speed/', '#problem'],
+  ['search/', '#problem'],
+] as const)('says for visitors what to do if the core does not load, on /%s', async (name, place) => {
+  const page = await site.open(name, {}, async (page) => {
+    await page.route('**/*.wasm', (route) => route.fulfill({ status: 404, body: 'not here' }));
+  });
+  if (name === 'model/') await page.setInputFiles('#file', sample);
+  await expect.poll(() => page.textContent(place)).toContain('Check the connection and load the page again.');
+  // Nothing in the text is for those who build pages, and it is in view.
+  expect(await page.textContent(place)).not.toMatch(/wasm|Vite|http/);
+  expect(await page.$eval(place, (node) => node.getBoundingClientRect().top)).toBeGreaterThanOrEqual(0);
+  site.complaints = [];
+});
+
 it('says what to do once the worker of the page for numbers is lost', async () => {
   const page = await site.open('numbers/', {}, async (page) => {
     await page.addInitScript(() => {
