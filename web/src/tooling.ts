@@ -10,6 +10,7 @@ export { maxWorkers } from './core/check-workers.js';
 export { problemOf } from './core/errors.js';
 export { standsForInfinity } from './core/measure.js';
 export { didYouMean } from './core/nearest.js';
+export { nextTask } from './core/next-task.js';
 export type { NodeFileHandle } from './core/node.js';
 export { noteText, type Sentence } from './core/note.js';
 export {

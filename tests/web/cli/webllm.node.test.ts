@@ -1,70 +1,16 @@
-// Results for WebLLM on the command line. The model has the sizes of SmolLM2-360M, for which WebLLM has a library, and a hole in place of weights.
-import { mkdir, open, readdir, writeFile } from 'node:fs/promises';
+// Results for WebLLM on the command line.
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
 import { registerLibrary } from '../../../web/src/conversions/webllm/prebuilt.js';
 import { safetensors } from '../support/models.js';
+import { putSmol, smolShapes } from '../support/smol.js';
 import { decoderConfig, decoderWeights, plainTokenizer, tiny } from '../support/tiny-huggingface.js';
 import { path, run, useFolder } from './support.js';
 
 useFolder();
 
-const sizes = { hidden: 960, inner: 2560, layers: 32, queries: 960, keys: 320, vocabulary: 49152 };
-
-/** Names and shapes of the weights. */
-function* shapes(): Generator<readonly [string, readonly number[]]> {
-  const { hidden, inner, layers, queries, keys, vocabulary } = sizes;
-  yield ['model.embed_tokens.weight', [vocabulary, hidden]];
-  for (let i = 0; i < layers; i++) {
-    const layer = `model.layers.${i}`;
-    yield [`${layer}.input_layernorm.weight`, [hidden]];
-    yield [`${layer}.post_attention_layernorm.weight`, [hidden]];
-    yield [`${layer}.mlp.gate_proj.weight`, [inner, hidden]];
-    yield [`${layer}.mlp.up_proj.weight`, [inner, hidden]];
-    yield [`${layer}.mlp.down_proj.weight`, [hidden, inner]];
-    yield [`${layer}.self_attn.q_proj.weight`, [queries, hidden]];
-    yield [`${layer}.self_attn.k_proj.weight`, [keys, hidden]];
-    yield [`${layer}.self_attn.v_proj.weight`, [keys, hidden]];
-    yield [`${layer}.self_attn.o_proj.weight`, [hidden, queries]];
-  }
-  yield ['model.norm.weight', [hidden]];
-}
-
-/** Makes a folder with a model. */
-async function putFolder(name: string, config: object = {}): Promise<void> {
-  await mkdir(path(name));
-  const header: Record<string, object> = {};
-  let at = 0;
-  for (const [tensor, shape] of shapes()) {
-    const end = at + 2 * shape.reduce((a, b) => a * b, 1);
-    header[tensor] = { dtype: 'BF16', shape, data_offsets: [at, end] };
-    at = end;
-  }
-  const text = new TextEncoder().encode(JSON.stringify(header));
-  const length = new DataView(new ArrayBuffer(8));
-  length.setBigUint64(0, BigInt(text.length), true);
-  const file = await open(path(name, 'model.safetensors'), 'w');
-  await file.write(Buffer.concat([new Uint8Array(length.buffer), text]));
-  await file.truncate(8 + text.length + at);
-  await file.close();
-  const all = {
-    architectures: ['LlamaForCausalLM'],
-    hidden_size: sizes.hidden,
-    intermediate_size: sizes.inner,
-    num_hidden_layers: sizes.layers,
-    num_attention_heads: 15,
-    num_key_value_heads: 5,
-    vocab_size: sizes.vocabulary,
-    rms_norm_eps: 1e-5,
-    rope_theta: 100000,
-    tie_word_embeddings: true,
-    ...config,
-  };
-  await writeFile(path(name, 'config.json'), JSON.stringify(all));
-  await writeFile(path(name, 'tokenizer.json'), JSON.stringify({ model: { vocab: {} } }));
-}
-
 it('plans a folder with the exact size of each file, and names the library', async () => {
-  await putFolder('smol');
+  await putSmol(path('smol'));
   const { stdout, code } = await run(['plan', 'smol', '--to', 'mlc-q4f16_1', '--json']);
   expect(code).toBe(0);
   const plan = JSON.parse(stdout);
@@ -81,7 +27,7 @@ it('plans a folder with the exact size of each file, and names the library', asy
   // Codes of 4 bits and a float16 for 32 of them; norms are float16.
   let weights = 0;
   let floats = 0;
-  for (const [, shape] of shapes()) {
+  for (const [, shape] of smolShapes()) {
     if (shape.length === 2) weights += shape[0]! * shape[1]!;
     else floats += shape[0]!;
   }
@@ -91,7 +37,7 @@ it('plans a folder with the exact size of each file, and names the library', asy
 });
 
 it('refuses a model that no library fits, and leaves nothing', async () => {
-  await putFolder('other', { rope_theta: 10000 });
+  await putSmol(path('other'), { rope_theta: 10000 });
   const { stderr, code } = await run(['other', '--to', 'mlc-q4f32_1', '-o', 'out']);
   expect(code).toBe(1);
   expect(stderr).toContain('the closest, SmolLM2-360M-Instruct, differs in rope_theta 10000 in place of 100000');
@@ -99,7 +45,7 @@ it('refuses a model that no library fits, and leaves nothing', async () => {
 });
 
 it('refuses rules', async () => {
-  await putFolder('rules');
+  await putSmol(path('rules'));
   const { stderr, code } = await run(['plan', 'rules', '--to', 'mlc-q4f16_1', '--rule', 'norm=keep']);
   expect(code).toBe(2);
   expect(stderr).toContain('--rule');

@@ -64,7 +64,5 @@ export async function startFigures(): Promise<void> {
     part(store.get(), undefined);
     parts.push(part);
   }
-  const core = await loading;
-  if (parts.length > 0 && document.querySelector('[data-figure]') === null) return;
-  store.set({ core });
+  store.set({ core: await loading });
 }

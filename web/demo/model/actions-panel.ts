@@ -3,10 +3,11 @@ import { converters, noteText } from '../../src/tooling.js';
 import { copy, download } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
+import { sentence } from '../shared/problems.js';
 import { formatFor, infoOf, outputName } from './choice.js';
 import { pageWords } from './controls.js';
-import { quantizedFile, reportOf, type SavingState, type State } from './state.js';
-import { csvOf, formatSeconds, sentence } from './wording.js';
+import { quantizedFile, reportOf, type State } from './state.js';
+import { csvOf, formatSeconds } from './wording.js';
 import { savingWorkers } from './workers.js';
 
 /** Memory that each worker takes at most, in bytes. */
@@ -130,14 +131,16 @@ export function startActions(
   onReport('model-json', 'json', json);
   onReport('model-csv', 'csv', ({ tensors }) => new Blob([csvOf(tensors)], { type: 'text/csv' }));
 
-  const drawSaved = (state: State, saved: SavingState & { kind: 'saved' }) => {
-    const { totals } = saved.result.report;
-    setText(
-      byId('saved-title', HTMLElement),
-      `Saved ${saved.name}: ${formatBytes(totals.bytesAfter)} in ${formatSeconds(saved.seconds)}`,
-    );
-    byId('saved-buttons', HTMLElement).hidden = saved.result.config === undefined;
-    byId('readers', HTMLElement).replaceChildren(...readersOf(state, saved.name));
+  /** Draws what to do with the file. It has its room while the file is written, so that nothing moves at the end. */
+  const drawSaved = (state: State) => {
+    const { run } = state;
+    const isSaved = run.kind === 'saved';
+    const title = isSaved
+      ? `Saved ${run.name}: ${formatBytes(run.result.report.totals.bytesAfter)} in ${formatSeconds(run.seconds)}`
+      : `How to use ${resultNameOf(state)}`;
+    setText(byId('saved-title', HTMLElement), title);
+    byId('model-config', HTMLElement).hidden = !isSaved || run.result.config === undefined;
+    byId('readers', HTMLElement).replaceChildren(...readersOf(state, resultNameOf(state)));
   };
 
   return (state: State, before: State | undefined) => {
@@ -174,7 +177,8 @@ export function startActions(
       plan?.notes.map((note) => sentence(noteText(note, pageWords))).join(' ') ?? '',
     );
     for (const id of ['model-json', 'model-csv']) byId(id, HTMLButtonElement).disabled = plan === undefined || works;
-    byId('saved', HTMLElement).hidden = now.kind !== 'saved';
-    if (now.kind === 'saved' && now !== before?.run) drawSaved(state, now);
+    const isAfter = works || now.kind === 'saved';
+    byId('saved', HTMLElement).hidden = !isAfter;
+    if (isAfter && now.kind !== before?.run.kind) drawSaved(state);
   };
 }

@@ -110,12 +110,7 @@ function drawKinds(slices: readonly ByteSlice[]): void {
     return html(
       'tr',
       {},
-      html(
-        'th',
-        { scope: 'row' },
-        html('span', { class: `bytes-key ${kind}`, 'aria-hidden': 'true' }),
-        kindTitles[kind],
-      ),
+      html('th', { scope: 'row' }, html('span', { class: `swatch ${kind}`, 'aria-hidden': 'true' }), kindTitles[kind]),
       html('td', { class: 'number' }, formatBytes(before)),
       html('td', { class: 'number' }, formatBytes(after)),
       html('td', { class: 'number' }, formatShare(Number((after / Math.max(1, all.after)).toFixed(2)))),
@@ -239,8 +234,8 @@ export function startBytes(events: BytesEvents, current: () => State) {
     take.disabled = works;
     undo.disabled = works;
     const none = isTaken
-      ? 'That saving is taken.'
-      : 'No large saving is left: what is kept is small, or is what readers need.';
+      ? 'This saving is in the settings.'
+      : 'No large saving is left: tensors that are kept are small, or programs need them as they are.';
     setText(
       byId('bytes-saving', HTMLElement),
       saving === undefined ? none : savingText(saving, formatFor(model, choice.to)),

@@ -37,14 +37,28 @@ export function infoOf(format: ModelFormat): FormatInfo {
   return info;
 }
 
-/** The format that has the target: that of the model, or the one that it can be converted to. */
-export function formatFor({ format, other }: Pick<ModelFile, 'format' | 'other'>, to: string | null): ModelFormat {
+/** The formats of a model and of its results. */
+export type ModelFormats = Pick<ModelFile, 'format' | 'other' | 'folder'>;
+
+/** The formats whose targets a model can have, its own first. */
+export function formatsOf({ format, other, folder }: ModelFormats): readonly ModelFormat[] {
+  return [format, ...(other === undefined ? [] : [other]), ...(folder === undefined ? [] : [folder])];
+}
+
+/** The format that has the target: that of the model, or one that it can be converted to. */
+export function formatFor(model: ModelFormats, to: string | null): ModelFormat {
   const has = (candidate: ModelFormat) => infoOf(candidate).targets.some(({ name }) => name === to);
-  return other !== undefined && !has(format) && has(other) ? other : format;
+  return formatsOf(model).find(has) ?? model.format;
+}
+
+/** The format whose presets are offered beside a target: that of the target, or the usual one if that has no presets. */
+export function presetFormat(model: ModelFormats, to: string | null): ModelFormat {
+  const format = formatFor(model, to);
+  return infoOf(format).targets.some(({ preset }) => preset !== undefined) ? format : usualFormat(model);
 }
 
 /** The usual format of a result: the one that the model can be converted to, if there is one. */
-export function usualFormat({ format, other }: Pick<ModelFile, 'format' | 'other'>): ModelFormat {
+export function usualFormat({ format, other }: ModelFormats): ModelFormat {
   return other ?? format;
 }
 
@@ -81,14 +95,10 @@ export function withTarget(
  * The choice with a size. A conversion to another format needs a target of that format. Any will do, since targets of a format share their
  * types.
  */
-export function withSize(
-  { format, other }: Pick<ModelFile, 'format' | 'other'>,
-  choice: ModelChoice,
-  size: string,
-): ModelChoice {
+export function withSize(model: ModelFormats, choice: ModelChoice, size: string): ModelChoice {
   if (choice.size !== undefined) return { ...choice, size };
-  const now = formatFor({ format, ...(other && { other }) }, choice.to);
-  const to = now === format ? 'auto' : presetTarget(now, 'balanced');
+  const now = presetFormat(model, choice.to);
+  const to = now === model.format ? 'auto' : presetTarget(now, 'balanced');
   return { ...withTarget(now, choice, to), size };
 }
 
@@ -247,7 +257,7 @@ export function settingsIn(hash: string): readonly string[] {
 }
 
 /** The format to which the choices of an address apply. */
-export function formatIn(model: Pick<ModelFile, 'format' | 'other'>, hash: string): ModelFormat {
+export function formatIn(model: ModelFormats, hash: string): ModelFormat {
   const to = new URLSearchParams(hash.replace(/^#/, '')).get('to');
   return to === null ? usualFormat(model) : formatFor(model, to);
 }

@@ -2,7 +2,7 @@
 import { ScalepointError } from 'scalepoint/model';
 import { problemOf, sayHint, sayProblem } from '../../src/tooling.js';
 import { FileError } from '../shared/files.js';
-import { asSentence, messageOf, type PageProblem } from '../shared/problems.js';
+import { explainLoading, loadingText, messageOf, type PageProblem, sentence } from '../shared/problems.js';
 import { pageWords } from './controls.js';
 
 /** Error codes of the package, explained to someone with a file. */
@@ -13,8 +13,8 @@ const titles: Readonly<Record<string, string>> = {
   OVERFLOW: 'A tensor holds numbers that are too large',
   OUT_OF_MEMORY: 'The browser gave no more memory',
   IO: 'The file could not be read or written',
-  WASM_LOAD: 'The core did not load',
-  CSP: 'This server forbids WebAssembly',
+  WORKER: 'The browser ended a part of this page',
+  VERSION_MISMATCH: 'The page changed on the server',
 };
 
 const advice: Readonly<Record<string, string>> = {
@@ -24,6 +24,15 @@ const advice: Readonly<Record<string, string>> = {
   IO: 'Check that there is room on the disk, then try again.',
 };
 
+/** Texts in place of the messages of the package, which name its parts. */
+const texts: Readonly<Record<string, string>> = {
+  WORKER: 'It may have run out of memory. Close other tabs and programs, then try again.',
+  VERSION_MISMATCH: 'Parts of the page are of different versions. Load the page again.',
+};
+
+/** True for an error of writing to a disk that is full, or whose share for this page is. */
+const isFull = ({ cause }: Error) => cause instanceof DOMException && cause.name === 'QuotaExceededError';
+
 /** True for an error about weights that are codes already, which an option can start from. */
 export function isAboutCodes(error: unknown): boolean {
   const hint = error instanceof ScalepointError ? error.hint : undefined;
@@ -32,6 +41,8 @@ export function isAboutCodes(error: unknown): boolean {
 
 /** Message of a package error with options named by the labels of their controls. */
 export function inPageWords(error: unknown): string {
+  const loading = loadingText(error);
+  if (loading !== undefined) return loading;
   const problem = problemOf(error);
   if (problem !== undefined) return `${pageWords.option(problem.option)}: ${sayProblem(problem, pageWords)}`;
   if (error instanceof ScalepointError) return error.statement + sayHint(error.hint, pageWords);
@@ -40,11 +51,19 @@ export function inPageWords(error: unknown): string {
 
 /** Explains what went wrong with a model. If it is about one tensor, `keep` offers to leave that one as it is. */
 export function explain(error: unknown, keep?: (name: string) => void): PageProblem {
+  if (loadingText(error) !== undefined) return explainLoading(error);
   if (error instanceof FileError) return { title: 'That cannot be opened here', text: error.message };
+  if (error instanceof Error && isFull(error)) {
+    return {
+      title: 'There is no room for the result',
+      text: 'The disk is full, or the browser gives this page no more of it. Nothing was saved. Free some room, or choose a smaller size.',
+    };
+  }
   const { code, byteOffset, tensor } = error instanceof ScalepointError ? error : {};
   const place = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
-  const words = asSentence(inPageWords(error), place);
-  const text = `${words[0]?.toUpperCase()}${words.slice(1)} ${advice[code ?? ''] ?? ''}`.trim();
+  const words = sentence(`${inPageWords(error).replace(/\.$/, '')}${place}`);
+  const own = `${words} ${advice[code ?? ''] ?? ''}`.trim();
+  const text = texts[code ?? ''] ?? own;
   const action =
     tensor !== undefined && keep !== undefined
       ? { action: { label: `Keep ${tensor} as it is`, run: () => keep(tensor) } }

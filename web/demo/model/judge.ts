@@ -2,8 +2,9 @@
 import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
 import type { OutputsKind } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
+import { lostWorker } from '../shared/problems.js';
 import { recall, remember } from '../shared/remember.js';
-import { formatFor, infoOf, type ModelChoice, statisticsKey, withTarget } from './choice.js';
+import { formatFor, infoOf, type ModelChoice, presetFormat, statisticsKey, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
 import { errorOf } from './failure.js';
 import {
@@ -157,7 +158,7 @@ export class Judge {
 
   /** The usual types of the format, with the other settings of a choice. */
   offered(choice: ModelChoice): readonly WantedType[] {
-    const format = formatFor(this.#model, choice.to);
+    const format = presetFormat(this.#model, choice.to);
     const all = infoOf(format).targets.filter(({ copies }) => copies !== true);
     const usual = all.filter(({ preset, isUsual }) => preset !== undefined || isUsual === true);
     // A format with few targets does not say which ones are usual.
@@ -267,7 +268,11 @@ export class Judge {
     return new Promise((done, fail) => {
       this.#worker ??= new Worker(new URL('./outputs-worker.ts', import.meta.url), { type: 'module' });
       const worker = this.#worker;
-      worker.onerror = () => fail(new Error('The browser did not start the worker that compares outputs.'));
+      worker.onerror = () => {
+        // The next question starts another one.
+        this.#worker = undefined;
+        fail(new Error(lostWorker('compares outputs')));
+      };
       worker.onmessage = ({ data }: MessageEvent<OutputsAnswer>) => {
         if (data.kind === 'judged') done(data);
         else if (data.kind === 'failed') fail(errorOf(data));

@@ -160,7 +160,8 @@ export function startLookView(
   const drawWeights = startLookPicture(() => current().look);
   const drawPictures = () => {
     const { look } = current();
-    if (look?.answer === undefined) return;
+    // A hidden panel has no room for pictures. They are drawn when it is shown.
+    if (look?.answer === undefined || panel.getBoundingClientRect().width === 0) return;
     drawAnswer(look.answer, look);
     drawWeights();
   };

@@ -2,6 +2,7 @@
 import type { ErrorMeasures } from 'scalepoint';
 import type { PlannedTensorInfo } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
+import { lostWorker, sentence } from '../shared/problems.js';
 import { type CoreFacts, showCore } from '../shared/site.js';
 import { kindLike, kindOf } from './kinds.js';
 
@@ -96,7 +97,11 @@ export function startLooking(onAnswer: (answer: LookAnswer) => void, onProblem: 
   return (model: ModelFile, key: string, { name, kinds, stretch }: Look) => {
     if (worker === undefined) {
       worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
-      worker.onerror = () => onProblem('The browser did not start the worker that reads tensors.');
+      worker.onerror = () => {
+        // The next question starts another one.
+        worker = undefined;
+        onProblem(sentence(lostWorker('reads tensors')));
+      };
       worker.onmessage = ({ data }: MessageEvent<LookAnswer | { id: number; message: string }>) => {
         if (data.id !== id) return;
         if ('message' in data) return onProblem(data.message);

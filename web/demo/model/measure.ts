@@ -10,11 +10,11 @@ import {
 } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
-import { escaped, formatFor, type ModelChoice, optionsOf, statisticsKey, withTarget } from './choice.js';
+import { sentence } from '../shared/problems.js';
+import { escaped, formatFor, type ModelChoice, optionsOf, presetFormat, statisticsKey, withTarget } from './choice.js';
 import { inPageWords, isAboutCodes } from './explain.js';
 import type { Sizer } from './sizer.js';
 import type { Errors, MeasuredError, Offer } from './state.js';
-import { sentence } from './wording.js';
 
 /** A model up to this size is measured as a whole, after the sample. */
 const wholeBytes = 2 ** 28;
@@ -154,7 +154,7 @@ export class Measurer {
 
   /** Result of a preset with the other choices: sizes at once, errors as far as they are known. */
   async offer(preset: Preset, current: ModelChoice): Promise<{ offer: Offer; choice: ModelChoice; plan?: ModelPlan }> {
-    const format = formatFor(this.#model, current.to);
+    const format = presetFormat(this.#model, current.to);
     const choice = withTarget(format, current, presetTarget(format, preset));
     try {
       const plan = await this.plan(choice);

@@ -2,7 +2,7 @@
 import { type Preset, presets } from '../../src/tooling.js';
 import { byId, html } from '../shared/dom.js';
 import { formatBytes } from '../shared/format.js';
-import { formatFor, infoOf } from './choice.js';
+import { infoOf, presetFormat } from './choice.js';
 import { type Offer, type State, totalSqnr } from './state.js';
 import { closeness, shortDecibels } from './wording.js';
 
@@ -30,11 +30,21 @@ function whyNothing({ converted = 0 }: Offer, { model }: State): string {
   return `Changes nothing: this file is ${types.slice(0, 3).join(', ')} already.`;
 }
 
+/** A meter. It is empty until the loss is known. */
+function meterOf(share: number): HTMLElement {
+  const meter = html('span', { class: 'offer-meter', 'aria-hidden': 'true' });
+  meter.style.setProperty('--share', String(share));
+  return meter;
+}
+
 /** The loss of a preset, in a line with a meter. */
 function lossOf(offer: Offer, state: State): Node[] {
   if (offer.errors === undefined) {
     const gaveUp = state.measuring === 'no' && state.problem !== undefined;
-    return [html('span', { class: 'offer-loss pending' }, gaveUp ? 'error unknown' : 'measuring the error…')];
+    return [
+      meterOf(0),
+      html('span', { class: 'offer-loss pending' }, gaveUp ? 'error unknown' : 'measuring the error…'),
+    ];
   }
   // The choice's own plan knows which tensors are kept. The other presets convert what they can.
   const sqnr = totalSqnr(
@@ -45,11 +55,9 @@ function lossOf(offer: Offer, state: State): Node[] {
     offer.errors,
   );
   if (sqnr === undefined) return [];
-  const meter = html('span', { class: 'offer-meter', 'aria-hidden': 'true' });
-  meter.style.setProperty('--share', String(Math.max(0.02, Math.min(1, sqnr / fullMeter))));
   const about = offer.exact ? '' : 'about ';
   return [
-    meter,
+    meterOf(Math.max(0.02, Math.min(1, sqnr / fullMeter))),
     html('span', { class: 'offer-loss' }, html('strong', {}, closeness(sqnr)), ` · ${about}${shortDecibels(sqnr)}`),
   ];
 }
@@ -76,7 +84,7 @@ export function startOffers(onPreset: (preset: Preset) => void) {
     const radio = html('input', { type: 'radio', name: 'preset', value: preset });
     radio.addEventListener('change', () => onPreset(preset));
     const content = html('span', { class: 'offer-card' });
-    box.append(html('label', { class: 'offer' }, radio, content));
+    box.append(html('label', { class: 'offer covered' }, radio, content));
     return { preset, radio, content };
   });
   return (state: State, before: State | undefined) => {
@@ -90,7 +98,7 @@ export function startOffers(onPreset: (preset: Preset) => void) {
       problem === before.problem;
     if (same || model === undefined || choice === undefined) return;
     for (const { preset, radio, content } of cards) {
-      const target = infoOf(formatFor(model, choice.to)).targets.find((one) => one.preset === preset)?.name;
+      const target = infoOf(presetFormat(model, choice.to)).targets.find((one) => one.preset === preset)?.name;
       radio.checked = target === choice.to && choice.size === undefined;
       radio.disabled = run.kind === 'running' || run.kind === 'asking';
       content.replaceChildren(...contentOf(preset, offers[preset], state));

@@ -1,13 +1,13 @@
 // Panel *What does it do to the outputs?*
 import type { PlanOptions } from 'scalepoint/model';
-import { languageArchitectures, type OutputsKind, outputsKind } from '../../src/tooling.js';
+import { languageArchitectures, type OutputsKind } from '../../src/tooling.js';
 import { byId, html, onResize, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { asSentence } from '../shared/problems.js';
 import { watchScrollBoxes } from '../shared/scroll.js';
-import type { ModelChoice } from './choice.js';
+import { formatFor, infoOf, type ModelChoice } from './choice.js';
 import { Judge, type WantedType } from './judge.js';
 import { type JudgedType, type Judgment, verdictOf } from './outputs.js';
 import { basisOf, captionOf, drawChart, drawPlaces, drawTable } from './outputs-figures.js';
@@ -24,8 +24,8 @@ const leastShare = 0.02;
 const quantizeShare = 0.2;
 
 /** Reason not to offer it; undefined if it is offered, an empty text if nobody expects it. */
-function whyNot({ model, plan }: State, kind: OutputsKind | undefined): string | undefined {
-  if (model === undefined || plan === undefined || kind === undefined) return '';
+function whyNot({ model, plan, choice, outputs: kind }: State): string | undefined {
+  if (model === undefined || plan === undefined || choice === undefined || kind === undefined) return '';
   const { takesTexts, takesArrays, architecture } = kind;
   if (!takesTexts && !takesArrays) {
     if (architecture !== undefined) {
@@ -36,6 +36,8 @@ function whyNot({ model, plan }: State, kind: OutputsKind | undefined): string |
       ? 'To see what a type does to the outputs, drop the whole folder of the model, with config.json and tokenizer.json.'
       : '';
   }
+  const { isFolder, label } = infoOf(formatFor(model, choice.to));
+  if (isFolder) return `The outputs of ${label} folders are not compared here. Those of the other types are.`;
   if (plan.totals.bytesAfter <= mostBytes) return undefined;
   const [size, name] = [formatBytes(plan.totals.bytesAfter), model.name];
   const command = takesTexts ? `evaluate RESULT ${name} --text FILE` : `compare ${name} RESULT --run`;
@@ -64,21 +66,6 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
       frame = 0;
       if (section.isConnected) draw();
     });
-  };
-
-  /** Kinds of models, as far as they are known. */
-  const kinds = new WeakMap<ModelFile, OutputsKind | undefined>();
-  const kindOf = (model: ModelFile): OutputsKind | undefined => {
-    if (!kinds.has(model)) {
-      kinds.set(model, undefined);
-      const found = (kind: OutputsKind) => {
-        kinds.set(model, kind);
-        redraw();
-      };
-      // A model that cannot be opened has its message elsewhere.
-      outputsKind([...model.files]).then(found, () => {});
-    }
-    return kinds.get(model);
   };
 
   /** The judge of a model. */
@@ -156,9 +143,8 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
   /** Draws the section. */
   function draw(): void {
     const state = current();
-    const { model, plan, choice, run } = state;
-    const kind = model && kindOf(model);
-    const why = whyNot(state, kind);
+    const { model, plan, choice, run, outputs: kind } = state;
+    const why = whyNot(state);
     const before = active;
     active = why === undefined && model !== undefined && kind !== undefined ? judgeOf(model, kind) : undefined;
     if (before !== active) before?.cancel(false);

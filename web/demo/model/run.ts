@@ -2,15 +2,18 @@
 import { type Progress, type QuantizeModelResult, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { announce } from '../shared/live.js';
 import type { Store } from '../shared/store.js';
-import { formatFor, outputName } from './choice.js';
+import { formatFor, infoOf, outputName } from './choice.js';
 import { explain } from './explain.js';
-import { choosePlace, removeLeftovers, type SavePlace } from './save.js';
+import { chooseFolderPlace } from './folders.js';
+import { choosePlace, type SavePlace } from './save.js';
 import type { ModelSession } from './session.js';
 import type { MeasuredError, State } from './state.js';
 import { savingWorkers } from './workers.js';
 
 /** The share that is done before the time left is shown. */
 const leastShare = 0.02;
+/** A run that takes longer than this announces each quarter, in seconds. */
+const longSeconds = 5;
 
 /** Saves the open model, one at a time. */
 export class Runner {
@@ -21,7 +24,6 @@ export class Runner {
   constructor(store: Store<State>, session: ModelSession) {
     this.#store = store;
     this.#session = session;
-    void removeLeftovers();
   }
 
   cancel(): void {
@@ -33,12 +35,15 @@ export class Runner {
     // The dialog may be open: one run at a time.
     if (model === undefined || choice === undefined || run.kind === 'asking' || run.kind === 'running') return;
     this.#store.set({ run: { kind: 'asking' }, problem: undefined });
-    const name = outputName(model.name, formatFor(model, choice.to), choice);
-    const place = await choosePlace(name);
-    if (place === undefined) {
-      this.#store.set({ run: { kind: 'none' } });
+    const format = formatFor(model, choice.to);
+    const wanted = outputName(model.name, format, choice);
+    const choose = infoOf(format).isFolder ? chooseFolderPlace : choosePlace;
+    const place = await choose(wanted).catch((error: unknown) => explain(error));
+    if (place === undefined || 'title' in place) {
+      this.#store.set({ run: { kind: 'none' }, ...(place && { problem: place }) });
       return;
     }
+    const name = place.output?.kind === 'directory' ? place.output.name : wanted;
     this.#controller = new AbortController();
     this.#session.rest();
     this.#store.set({
@@ -73,11 +78,16 @@ export class Runner {
   async #quantize(place: SavePlace, signal: AbortSignal, begin: number): Promise<QuantizeModelResult> {
     const { model, choice } = this.#store.get();
     if (model === undefined || choice === undefined) throw new TypeError('there is no model');
+    let quarters = 0;
     const onProgress = ({ tensor, bytesDone, bytesTotal }: Progress) => {
       const share = bytesDone / Math.max(bytesTotal, 1);
       const seconds = (performance.now() - begin) / 1000;
       const secondsLeft = share > leastShare ? (seconds / share) * (1 - share) : undefined;
       this.#store.set({ run: { kind: 'running', tensor, bytesDone, bytesTotal, secondsLeft } });
+      const passed = Math.floor(4 * share);
+      if (seconds < longSeconds || passed <= quarters || passed === 4) return;
+      quarters = passed;
+      announce(`${25 * quarters} percent`, 0);
     };
     const options = await this.#session.options(choice);
     const work = (workers: number) =>

@@ -2,10 +2,10 @@
 import type { QuantizeModelResult } from 'scalepoint/model';
 import { download } from '../shared/copy.js';
 
-/** Destination of a result. It is a file if the browser can write one, so that the result need not fit in memory. */
+/** Destination of a result. It is a file or a folder if the browser can write one, so that the result need not fit in memory. */
 export interface SavePlace {
   /** The `output` option of `quantizeModel`; undefined means memory. */
-  readonly output: FileSystemFileHandle | undefined;
+  readonly output: FileSystemFileHandle | FileSystemDirectoryHandle | undefined;
   /** Hands the finished file to the visitor. */
   finish(result: QuantizeModelResult): Promise<void>;
   /** Removes the unfinished file, unless it existed before. */

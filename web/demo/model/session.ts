@@ -1,6 +1,6 @@
 // The open model: reads it, plans it anew after each choice, and keeps its state.
 import { type ModelPlan, type PlanOptions, presetTarget } from 'scalepoint/model';
-import { type Preset, presets } from '../../src/tooling.js';
+import { type OutputsKind, outputsKind, type Preset, presets } from '../../src/tooling.js';
 import {
   FileError,
   headOf,
@@ -18,17 +18,19 @@ import type { Store } from '../shared/store.js';
 import { visit } from '../shared/visit.js';
 import {
   choiceOf,
-  formatFor,
   formatIn,
   hashOf,
   type ModelChoice,
+  presetFormat,
   usualFormat,
   withSize,
   withTarget,
 } from './choice.js';
 import { explain, isAboutCodes } from './explain.js';
+import { withFolder } from './folders.js';
 import { firstLook, type Look, startLooking } from './look.js';
 import { Measurer } from './measure.js';
+import { openEach } from './several.js';
 import { Sizer } from './sizer.js';
 import { initialState, type State, tensorsOf } from './state.js';
 import { savingWorkers } from './workers.js';
@@ -36,6 +38,7 @@ import { savingWorkers } from './workers.js';
 /** A model that was opened, with its facts and measurements. */
 interface OpenedModel {
   readonly model: ModelFile;
+  readonly outputs: OutputsKind | undefined;
   readonly measurer: Measurer;
   readonly sizer: Sizer;
   choice: ModelChoice;
@@ -73,23 +76,25 @@ export class ModelSession {
     const { name } = mainFile(files);
     this.#store.set({ opening: name, problem: undefined });
     try {
-      const model = await openModelFiles(files);
+      const found = await openModelFiles(files);
       if (request !== this.#request) return;
-      if (model === undefined) {
+      if (found === undefined) {
         this.#store.set({ opening: undefined, problem: await whyNot(files) });
         return;
       }
+      const model = await withFolder(found);
+      const outputs = await outputsKind([...model.files]).catch(() => undefined);
+      if (request !== this.#request) return;
       const wanted = this.#wantedFor(model);
       const choice = choiceOf(formatIn(model, wanted), wanted);
       const sizer: Sizer = new Sizer(model, (sizes) => {
         if (this.#opened[this.#current]?.sizer === sizer) this.#store.set({ sizes });
       });
-      const at = this.#opened.push({ model, measurer: new Measurer(model, sizer), sizer, choice }) - 1;
+      const at = this.#opened.push({ model, outputs, measurer: new Measurer(model, sizer), sizer, choice }) - 1;
       const hash = hashOf(usualFormat(model), choice);
       history.pushState({ model: at }, '', `${location.pathname}${hash && `#${hash}`}`);
       this.#show(at);
     } catch (error) {
-      const { openEach } = await import('./several.js');
       const several = error instanceof FileError ? await openEach(files) : undefined;
       if (request !== this.#request) return;
       if (several !== undefined) this.#showSeveral(several);
@@ -140,7 +145,8 @@ export class ModelSession {
     const opened = this.#opened[at];
     const { sort, columns, run } = this.#store.get();
     if (run.kind === 'running') return;
-    this.#store.set({ ...initialState, sort, columns, model: opened?.model, choice: opened?.choice });
+    const { model: shown, outputs, choice } = opened ?? {};
+    this.#store.set({ ...initialState, sort, columns, model: shown, outputs, choice });
     if (opened === undefined) return;
     const { model, sizer } = opened;
     this.#store.set({ sizes: sizer.sizes });
@@ -184,7 +190,7 @@ export class ModelSession {
     const opened = this.#opened[this.#current];
     if (opened === undefined) return;
     const { model, choice, sizer } = opened;
-    const format = formatFor(model, choice.to);
+    const format = presetFormat(model, choice.to);
     if (choice.size !== undefined) this.choose(withTarget(format, choice, presetTarget(format, 'balanced')));
     sizer.cancel();
   }

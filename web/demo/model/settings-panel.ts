@@ -8,6 +8,7 @@ import {
   commandOf,
   commandParts,
   formatFor,
+  formatsOf,
   hashOf,
   infoOf,
   initialChoice,
@@ -117,7 +118,7 @@ export function startMore(session: { choose(choice: ModelChoice): void }, curren
     if (model === undefined || choice === undefined || choice === before?.choice) return;
     // List the targets of a new model.
     if (model !== before?.model) {
-      const lists = [model.format, ...(model.other === undefined ? [] : [model.other])].map((format) => {
+      const lists = formatsOf(model).map((format) => {
         const { label, targets } = infoOf(format);
         const names = targets.flatMap(({ name, about, copies, needs }) =>
           copies || needs !== undefined

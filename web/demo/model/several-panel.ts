@@ -9,38 +9,12 @@ import { announce } from '../shared/live.js';
 import { asSentence } from '../shared/problems.js';
 import { formatFor, infoOf, initialChoice, outputName, usualFormat, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
+import { chooseFolder, newFile, writesFolders } from './folders.js';
 import { presetTitles } from './offers-panel.js';
 import { choosePlace } from './save.js';
 import { planOf, type SeveralRow, totalOf } from './several.js';
 import type { State } from './state.js';
 import { savingWorkers } from './workers.js';
-
-type FolderPicker = (options: { mode: 'readwrite' }) => Promise<FileSystemDirectoryHandle>;
-
-/** Asks for a folder. Undefined if the browser has no such dialog, null if the visitor closed it. */
-async function chooseFolder(): Promise<FileSystemDirectoryHandle | null | undefined> {
-  const picker = (globalThis as { showDirectoryPicker?: FolderPicker }).showDirectoryPicker;
-  if (picker === undefined) return undefined;
-  try {
-    return await picker({ mode: 'readwrite' });
-  } catch (error) {
-    // Some frames may not open dialogs. Then files are downloaded.
-    return error instanceof DOMException && error.name === 'AbortError' ? null : undefined;
-  }
-}
-
-/** A file of a folder that is not there yet: `name`, or with a number. */
-async function newFile(folder: FileSystemDirectoryHandle, name: string): Promise<FileSystemFileHandle> {
-  const [, stem = name, extension = ''] = /^(.*?)(\.[^.]*)?$/.exec(name) ?? [];
-  for (let i = 1; ; i++) {
-    const wanted = i === 1 ? name : `${stem}-${i}${extension}`;
-    const isThere = await folder.getFileHandle(wanted).then(
-      () => true,
-      () => false,
-    );
-    if (!isThere) return folder.getFileHandle(wanted, { create: true });
-  }
-}
 
 const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
 
@@ -135,10 +109,11 @@ export function startSeveral(events: { open(files: readonly File[]): void; close
       else set(i, { after: planned, state: nameOf(model) });
     }
   };
-  if ('showDirectoryPicker' in globalThis) setText(run, 'Quantize all and save in one folder');
+  if (writesFolders()) setText(run, 'Quantize all and save in one folder');
   target.addEventListener('change', () => void plan());
 
   const start = async () => {
+    // Without a dialog, files are downloaded.
     const folder = await chooseFolder();
     if (folder === null || controller !== undefined) return;
     controller = new AbortController();

@@ -2,15 +2,14 @@
 import { type PlanOptions, presetTarget } from 'scalepoint/model';
 import { presets } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
+import { lostWorker } from '../shared/problems.js';
 import { type Fit, formatFor, type ModelChoice, optionsOf, statisticsKey, withSize, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
 import { errorOf } from './failure.js';
 import { presetTitles } from './offers-panel.js';
 import type { SizeAnswer, SizeQuestion, SizeView } from './size-worker.js';
-import { bytesIn, type SizeCurve } from './sizes.js';
+import { bytesIn, isQuick, type SizeCurve } from './sizes.js';
 
-/** Models of up to this many numbers are measured without asking. */
-const freeNumbers = 2 ** 22;
 /** The share that is done before the time left is shown. */
 const leastShare = 0.02;
 
@@ -55,8 +54,7 @@ export class Sizer {
 
   /** True if measuring takes a moment only. */
   get isQuick(): boolean {
-    const count = this.#model.tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
-    return count <= freeNumbers;
+    return isQuick(this.#model);
   }
 
   /** The choice with a size, minus the size: the options of the table. */
@@ -129,7 +127,7 @@ export class Sizer {
     const begin = performance.now();
     const worker = new Worker(new URL('./size-worker.ts', import.meta.url), { type: 'module' });
     this.#worker = worker;
-    worker.onerror = () => failed(new Error('The browser did not start the worker that measures sizes.'));
+    worker.onerror = () => failed(new Error(lostWorker('measures sizes')));
     worker.onmessage = ({ data }: MessageEvent<SizeAnswer>) => {
       if (data.kind === 'progress') {
         const share = data.bytesDone / Math.max(1, data.bytesTotal);

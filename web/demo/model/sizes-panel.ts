@@ -3,7 +3,8 @@ import type { SizePoint } from '../../src/tooling.js';
 import { byId, onResize, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
-import { bytesIn, decibelsOf, lossAt, type SizeCurve, sizeText, stopsOf, unitOf } from './sizes.js';
+import { sentence } from '../shared/problems.js';
+import { bytesIn, decibelsOf, isQuick, lossAt, type SizeCurve, sizeText, stopsOf, unitOf } from './sizes.js';
 import type { State } from './state.js';
 import { formatSeconds } from './wording.js';
 
@@ -94,7 +95,7 @@ function wordsFor(sizes: MeasuredSizes, chosen: Chosen | undefined, state: State
     words.push(mixOf(state), comparison(sizes, chosen));
     if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size has a smaller error.');
   }
-  return words.filter((sentence) => sentence !== '').join(' ');
+  return words.filter((part) => part !== '').join(' ');
 }
 
 /** The line about measuring. */
@@ -107,7 +108,7 @@ function statusOf(sizes: SizeCurve): string {
       return `Measuring every weight in every type: ${Math.round(sizes.share * 100)} %${left}`;
     }
     case 'failed':
-      return `Sizes cannot be predicted for this model: ${sizes.message}.`;
+      return `Sizes cannot be predicted for this model. ${sentence(sizes.message)}`;
     default:
       return '';
   }
@@ -162,18 +163,24 @@ export function startSizes(events: SizeEvents, current: () => State) {
   onResize(byId('size-slider', HTMLElement), drawMeasured);
 
   return (state: State, before: State | undefined) => {
-    const { sizes, choice, run, plan, fit } = state;
+    const { sizes, choice, run, plan, fit, model, isQuantized, problem } = state;
     const works = run.kind === 'running' || run.kind === 'asking';
     const measure = byId('size-measure', HTMLButtonElement);
     const cancel = byId('size-cancel', HTMLButtonElement);
     const bar = byId('size-progress', HTMLProgressElement);
     slider.disabled = works;
     measure.disabled = works;
-    if (sizes === before?.sizes && choice === before.choice && plan === before.plan && fit === before.fit) return;
+    const isSame = sizes === before?.sizes && choice === before.choice && plan === before.plan && fit === before.fit;
+    if (isSame && isQuantized === before?.isQuantized && problem === before.problem) return;
     const section = byId('sizes', HTMLElement);
     section.hidden = sizes.kind === 'none';
     section.classList.toggle('chosen', choice?.size !== undefined);
-    byId('size-slider', HTMLElement).hidden = sizes.kind !== 'measured';
+    // The picture has its room before it is there, so that nothing moves when it comes.
+    const isSoon = model !== undefined && isQuick(model) && !isQuantized && problem === undefined;
+    const isComing = sizes.kind === 'measuring' || (sizes.kind === 'open' && isSoon);
+    const picture = byId('size-slider', HTMLElement);
+    picture.hidden = sizes.kind !== 'measured' && !isComing;
+    picture.classList.toggle('coming', isComing);
     const focused = document.activeElement;
     measure.hidden = sizes.kind !== 'open' && sizes.kind !== 'failed';
     cancel.hidden = sizes.kind !== 'measuring';

@@ -23,6 +23,14 @@ export type SizeCurve =
       readonly tensors: number;
     };
 
+/** Models of up to this many numbers are measured without asking. */
+const freeNumbers = 2 ** 22;
+
+/** True if measuring a model takes a moment only. */
+export function isQuick({ tensors }: { readonly tensors: readonly { readonly shape: readonly number[] }[] }): boolean {
+  return tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0) <= freeNumbers;
+}
+
 /** Units of sizes in settings, which are words of the command line. */
 const units: Readonly<Record<string, number>> = { b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 };
 

@@ -1,7 +1,7 @@
 // The state of the page, and figures that follow from it.
 import type { ErrorMeasures } from 'scalepoint';
 import type { ModelPlan, ModelReport, PlannedTensorInfo, QuantizeModelResult } from 'scalepoint/model';
-import type { Preset } from '../../src/tooling.js';
+import { type OutputsKind, type Preset, presets } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import type { PageProblem } from '../shared/problems.js';
 import type { Fit, ModelChoice } from './choice.js';
@@ -53,6 +53,8 @@ export interface State {
   /** Name of a file that is being opened. */
   readonly opening: string | undefined;
   readonly model: ModelFile | undefined;
+  /** The ways to compare the outputs of the model; undefined if that was not found. */
+  readonly outputs: OutputsKind | undefined;
   readonly choice: ModelChoice | undefined;
   /** Several models that were dropped together. */
   readonly several: readonly ModelFile[] | undefined;
@@ -82,6 +84,7 @@ export interface State {
 export const initialState: State = {
   opening: undefined,
   model: undefined,
+  outputs: undefined,
   choice: undefined,
   several: undefined,
   plan: undefined,
@@ -99,6 +102,13 @@ export const initialState: State = {
   sizes: { kind: 'none' },
   fit: undefined,
 };
+
+/** True once the model can be shown with its sizes: what comes later has its room by then. */
+export function isPlanned({ offers, problem, sizes }: Pick<State, 'offers' | 'problem' | 'sizes'>): boolean {
+  const isOffered = presets.every((preset) => offers[preset] !== undefined);
+  // A plan for a size waits until all types are measured, which shows its progress.
+  return isOffered || problem !== undefined || sizes.kind === 'measuring';
+}
 
 /** The tensors as planned, or as in the file before there is a plan. */
 export function tensorsOf({ plan, model }: Pick<State, 'plan' | 'model'>): readonly PlannedTensorInfo[] {

@@ -1,11 +1,10 @@
 // Control *Let data decide*: an importance matrix, or moments for GPTQ, from a file or made here.
-import { outputsKind } from '../../src/tooling.js';
 import { byId, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { headOf } from '../shared/files.js';
 import { formatBytes } from '../shared/format.js';
 import { announce } from '../shared/live.js';
-import { asSentence } from '../shared/problems.js';
+import { lostWorker, sentence } from '../shared/problems.js';
 import { type ChosenStatistics, formatFor, type ModelChoice, takesStatistics } from './choice.js';
 import { inPageWords } from './explain.js';
 import { errorOf } from './failure.js';
@@ -32,7 +31,7 @@ function wordsOf(statistics: ChosenStatistics | undefined, canMake: boolean): st
       : 'Columns that the model uses more get smaller errors. Choose an importance matrix of llama.cpp, or moments of scalepoint calibrate.';
   }
   const { file, method } = statistics;
-  const what = method === 'gptq' ? 'GPTQ passes errors on, by' : 'Columns count by';
+  const what = method === 'gptq' ? 'GPTQ with the moments in' : 'Columns are weighted by';
   return `${what} ${file.name} (${formatBytes(file.size)}).`;
 }
 
@@ -43,8 +42,6 @@ export function startStatistics(choose: (choice: ModelChoice) => void, current: 
     byId(id, HTMLButtonElement),
   ) as [HTMLButtonElement, HTMLButtonElement, HTMLButtonElement, HTMLButtonElement];
   const problem = byId('data-problem', HTMLElement);
-  /** Models that a text can be read with, as far as that is known. */
-  const makeable = new WeakMap<ModelFile, boolean>();
   let worker: Worker | undefined;
   let share = 0;
 
@@ -71,10 +68,10 @@ export function startStatistics(choose: (choice: ModelChoice) => void, current: 
     worker = made;
     const fail = (message: string) => {
       stop();
-      setText(problem, asSentence(message));
+      setText(problem, sentence(message));
       draw(current());
     };
-    made.onerror = () => fail('The browser did not start the worker that runs the model');
+    made.onerror = () => fail(lostWorker('runs the model'));
     made.onmessage = ({ data }: MessageEvent<StatisticsAnswer>) => {
       if (data.kind === 'failed') return fail(inPageWords(errorOf(data)));
       if (data.kind === 'progress') share = data.share;
@@ -103,25 +100,11 @@ export function startStatistics(choose: (choice: ModelChoice) => void, current: 
     if (file !== undefined) void methodOf(file).then((method) => take({ file, method }));
   });
 
-  const canMake = (model: ModelFile): boolean => {
-    if (!makeable.has(model)) {
-      makeable.set(model, false);
-      outputsKind([...model.files]).then(
-        ({ takesTexts, takesArrays }) => {
-          // A model of ONNX would take the runtime as well.
-          makeable.set(model, takesTexts && !takesArrays && hasTokenizer(model));
-          draw(current());
-        },
-        () => {},
-      );
-    }
-    return makeable.get(model) === true;
-  };
-
-  function draw({ model, choice }: State): void {
+  function draw({ model, choice, outputs }: State): void {
     if (model === undefined || choice === undefined) return;
     byId('data-field', HTMLElement).hidden = !takesStatistics(formatFor(model, choice.to), choice.to);
-    const isMakeable = canMake(model);
+    // A model of ONNX would take the runtime as well.
+    const isMakeable = outputs?.takesTexts === true && !outputs.takesArrays && hasTokenizer(model);
     const works = worker !== undefined;
     const words = works
       ? `The model reads a story: ${Math.floor(share * 100)}\u00a0%`

@@ -22,9 +22,6 @@ export function shortDecibels(sqnrDb: number): string {
   return Number.isFinite(sqnrDb) ? `${Math.round(sqnrDb)} dB` : formatDecibels(sqnrDb);
 }
 
-/** A text of the package as a sentence. */
-export const sentence = (text: string) => `${text[0]?.toUpperCase()}${text.slice(1)}.`;
-
 /** The report as CSV for spreadsheets. */
 export function csvOf(tensors: readonly TensorReport[]): string {
   const head = 'tensor,shape,from,to,bytes before,bytes after,sqnr dB,mse,cosine,largest error,kept because';

@@ -1,6 +1,7 @@
 // Reads one tensor at a time, tries two ways to store it, and sends the data of the pictures.
 import { load, type Scalepoint } from 'scalepoint';
 import { readFloats } from 'scalepoint/model';
+import { failureText } from '../shared/problems.js';
 import { kindOf, type RestoredNumbers } from './kinds.js';
 import type { LookAnswer, LookQuestion, Side, WeightPicture } from './look.js';
 
@@ -209,7 +210,6 @@ async function look(question: LookQuestion): Promise<void> {
 self.onmessage = ({ data }: MessageEvent<LookQuestion>) => {
   newest = data.id;
   look(data).catch((error: unknown) => {
-    const message = error instanceof Error ? error.message : String(error);
-    self.postMessage({ id: data.id, key: data.key, message });
+    self.postMessage({ id: data.id, key: data.key, message: failureText(error) });
   });
 };

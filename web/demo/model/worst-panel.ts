@@ -18,20 +18,31 @@ function verdictOf(state: State): string {
   return `${names.length === 1 ? `${names[0]} stands` : `${names.length} layers stand`} out: ${all}`;
 }
 
+/** Number of tensors that are converted and not measured yet. */
+function pendingOf({ plan, errors }: State): number {
+  return (plan?.tensors ?? []).filter(({ name, kept, shape }) => {
+    return kept === undefined && !shape.includes(0) && !errors.has(name);
+  }).length;
+}
+
 /** Sets up the list of the layers with the largest errors, each with a button that keeps it. */
 export function startWorst(events: { look(name: string): void; keep(name: string): void }) {
   const list = byId('worst', HTMLElement);
   const section = byId('worst-section', HTMLElement);
   return (state: State, before: State | undefined) => {
-    const { errors, plan, run, measuring, model } = state;
+    const { errors, plan, run, measuring, model, problem } = state;
     const same = errors === before?.errors && plan === before.plan && run.kind === before.run.kind;
-    if (same && measuring === before?.measuring && model === before.model) return;
+    if (same && measuring === before?.measuring && model === before.model && problem === before.problem) return;
     const worst = worstOf(state, most);
-    section.hidden = worst.length === 0;
+    // Rows have their room before they are measured, so that nothing moves when they come.
+    const pending = problem === undefined ? pendingOf(state) : 0;
+    section.hidden = worst.length + pending === 0;
+    list.style.setProperty('--rows', String(Math.min(most, worst.length + pending)));
     const isExact = worst.length > 0 && worst.every(({ name }) => errors.get(name)?.exact);
-    const basis = isExact ? 'Measured on all numbers.' : 'Measured on a sample of each tensor.';
+    const part = isExact ? 'Measured on all numbers.' : 'Measured on a sample of each tensor.';
+    const basis = worst.length === 0 && pending > 0 ? '' : part;
     const now = measuring === 'all' ? ' Now measuring all of them…' : measuring === 'sample' ? ' Still measuring…' : '';
-    setText(byId('worst-basis', HTMLElement), `${basis}${now}`);
+    setText(byId('worst-basis', HTMLElement), `${basis}${now}`.trim());
     setText(byId('worst-words', HTMLElement), verdictOf(state));
     replaceKeepingFocus(
       list,

@@ -1,3 +1,4 @@
+import { lostWorker } from '../shared/problems.js';
 import type { CoreFacts } from '../shared/site.js';
 import type { FileAnswer, HeldData, TextAnswer } from './engine.js';
 import type { Comma } from './numbers.js';
@@ -54,7 +55,7 @@ export function startClient(): Client {
   };
   let lost: WorkerError | undefined;
   worker.onerror = (event) => {
-    const error = new WorkerError({ message: event.message || 'the worker could not be started' });
+    const error = new WorkerError({ message: event.message || lostWorker('computes') });
     lost = error;
     for (const { reject } of waiting.values()) reject(error);
     waiting.clear();

@@ -1,4 +1,6 @@
 import type { Scalepoint, VectorIndex, VectorMetric } from 'scalepoint';
+import { nextTask } from '../../src/tooling.js';
+import { failureText } from '../shared/problems.js';
 import { makeVectors, type VectorSet } from './made.js';
 import { type DataFacts, type Figures, figuresKey, type Picture, pictureKey, type SearchReply } from './messages.js';
 import { readVectors } from './read.js';
@@ -167,7 +169,7 @@ export class SearchEngine {
       while (this.#held !== undefined && this.#step(this.#held)) await nextTask();
     } catch (error) {
       this.#held = undefined;
-      this.#say({ kind: 'failed', text: error instanceof Error ? error.message : String(error) });
+      this.#say({ kind: 'failed', text: failureText(error) });
     } finally {
       this.#running = false;
     }
@@ -291,16 +293,4 @@ function bestOf(values: Float64Array, count: number): Uint32Array {
   if (list.length < count) list = Array.from(values.keys());
   list.sort((a, b) => (values[b] as number) - (values[a] as number) || a - b);
   return Uint32Array.from(list.slice(0, count));
-}
-
-/** Lets messages in. */
-function nextTask(): Promise<void> {
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(undefined);
-  });
 }

@@ -3,6 +3,7 @@ import { byId, html, onResize, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
+import { lostWorker, sentence } from '../shared/problems.js';
 import { showCore, startSite } from '../shared/site.js';
 import {
   type DataFacts,
@@ -117,7 +118,7 @@ function drawStatus(): void {
   const { data, doing, problem } = state;
   const failed = problem !== undefined;
   byId('problem', HTMLElement).hidden = !failed;
-  setText(byId('problem-text', HTMLElement), problem ?? '');
+  setText(byId('problem-text', HTMLElement), problem === undefined ? '' : sentence(problem));
   const waits = !failed && (data === undefined || !state.figures.has(figuresKey(settled())));
   const progress = byId('progress', HTMLProgressElement);
   progress.classList.toggle('idle', !waits);
@@ -170,7 +171,7 @@ function send(request: SearchRequest): void {
 function startWorker(): void {
   worker?.terminate();
   worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
-  worker.onerror = (event) => hear({ kind: 'failed', text: event.message || 'The worker could not be started.' });
+  worker.onerror = (event) => hear({ kind: 'failed', text: event.message || lostWorker('searches') });
   worker.onmessage = ({ data }: MessageEvent<SearchReply>) => hear(data);
   send({ kind: 'want', settings: state.settings });
 }

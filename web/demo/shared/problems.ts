@@ -61,20 +61,42 @@ export function asSentence(message: string, place = ''): string {
   return `${message.replace(/\.$/, '')}${place}.`;
 }
 
+/** A message of the package, which begins in lower case, as a sentence. */
+export function sentence(message: string): string {
+  return asSentence(`${message[0]?.toUpperCase() ?? ''}${message.slice(1)}`);
+}
+
+/** The message about a worker that did not start, or was ended. @param work that it does, such as `reads tensors` */
+export function lostWorker(work: string): string {
+  return `the part of this page that ${work} did not start, or the browser ended it; close other tabs, then try again`;
+}
+
 /** The message of a thrown value of any type. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** Codes of errors of loading, with texts in place of the messages, which speak to developers. An error from a worker has the code, but not the class. */
+const loadingTexts: Readonly<Record<string, string>> = {
+  WASM_LOAD: 'A file of this page could not be fetched or started. Check the connection and load the page again.',
+  CSP: 'The server of this page forbids WebAssembly: the script-src of its Content-Security-Policy lacks “wasm-unsafe-eval”.',
+};
+
+/** The text for an error of loading the core; undefined for other errors. */
+export function loadingText(error: unknown): string | undefined {
+  const { code } = (error ?? {}) as { code?: unknown };
+  return typeof code === 'string' && Object.hasOwn(loadingTexts, code) ? loadingTexts[code] : undefined;
+}
+
+/** An error as a sentence for the visitor. */
+export const failureText = (error: unknown): string => loadingText(error) ?? sentence(messageOf(error));
+
 /** Explains why the core did not load. */
 export function explainLoading(error: unknown): PageProblem {
-  // An error from a worker has the code, but not the class.
-  const csp = (error as { code?: unknown } | null)?.code === 'CSP';
+  const own = `${sentence(messageOf(error))} Check the connection and load the page again; a current browser is needed.`;
   return {
     title: 'The core did not load, so nothing can be quantized here',
-    text: csp
-      ? 'The server of this page forbids WebAssembly: the script-src of its Content-Security-Policy lacks “wasm-unsafe-eval”.'
-      : `${asSentence(messageOf(error))} Check the connection and load the page again; a current browser is needed.`,
+    text: loadingText(error) ?? own,
     action: { label: 'Load again', run: () => location.reload() },
   };
 }

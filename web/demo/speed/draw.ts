@@ -1,6 +1,7 @@
 import { type BenchPart, type BenchRow, benchParts } from 'scalepoint/bench';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatMany, formatReal } from '../shared/format.js';
+import { sentence } from '../shared/problems.js';
 import { figuresOf, type HeadlineFigures, type State } from './state.js';
 import { cellsOf, formatTime, terms, titles } from './texts.js';
 
@@ -111,7 +112,7 @@ export function draw(state: State): void {
   setText(byId('status', HTMLElement), statusOf(state));
   const problem = byId('problem', HTMLElement);
   problem.hidden = state.problem === undefined;
-  setText(problem, state.problem ?? '');
+  setText(problem, state.problem === undefined ? '' : sentence(state.problem));
   const run = byId('run', HTMLButtonElement);
   const stop = byId('stop', HTMLButtonElement);
   const running = state.run === 'all';

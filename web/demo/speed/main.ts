@@ -3,6 +3,7 @@ import { copy } from '../shared/copy.js';
 import { byId } from '../shared/dom.js';
 import { startDroppingElsewhere } from '../shared/drop-elsewhere.js';
 import { announce } from '../shared/live.js';
+import { lostWorker } from '../shared/problems.js';
 import { showCore, startSite } from '../shared/site.js';
 import { draw } from './draw.js';
 import type { HeadlineTurn } from './headline.js';
@@ -37,7 +38,7 @@ class Bench {
     this.#turns = [];
     const worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
     this.#worker = worker;
-    worker.onerror = (error) => this.#fail(error.message || 'The worker could not be started.');
+    worker.onerror = (error) => this.#fail(error.message || lostWorker('measures'));
     worker.onmessage = ({ data }: MessageEvent<BenchReply>) => this.#hear(data);
     worker.postMessage({
       quick: run === 'first' || state.length === 'quick',

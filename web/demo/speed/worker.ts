@@ -1,4 +1,5 @@
 import { type BenchResult, type BenchRow, runBench } from 'scalepoint/bench';
+import { failureText } from '../shared/problems.js';
 import { type HeadlineTurn, headlineFloats, measureHeadline } from './headline.js';
 
 /** Message from the page that starts a run. */
@@ -28,6 +29,6 @@ self.onmessage = ({ data }: MessageEvent<BenchRequest>) => {
       });
   work.then(
     (result) => reply({ kind: 'done', ...(result && { result }) }),
-    (error: unknown) => reply({ kind: 'failed', message: error instanceof Error ? error.message : String(error) }),
+    (error: unknown) => reply({ kind: 'failed', message: failureText(error) }),
   );
 };

@@ -51,7 +51,7 @@ function sizeOf(value: unknown, name: string, step: number, fallback: number, mo
 }
 
 /**
- * Measures the library's operations in this engine, on one thread, with arrays in wasm memory. Contestants run in turns, and the fastest
+ * Measures the library's operations in this engine, on one thread, with arrays in wasm memory. They run in turns, and the fastest
  * turn of each counts. Ratios hold within some percent, even if the machine does other work now and then.
  * @example const { rows } = await runBench({ quick: true, onRow: (row) => console.log(row.operation, row.milliseconds) });
  * @throws TypeError or RangeError naming the option; what `load` throws; the signal's reason

@@ -10,6 +10,7 @@ import { checkFunction, checkWorkers } from '../core/check-workers.js';
 import { MetricId, maxDimension, StatusId, StoredRowId } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
+import { nextTask } from '../core/next-task.js';
 import { exactly, ofType, oneOf, onlyWith, whole } from '../core/option-problem.js';
 import { waitingFor } from '../core/waiting.js';
 import type {
@@ -31,7 +32,6 @@ import { allowedWords } from './filter.js';
 import { type GivenVectors, readVectors, rowsAtOnce } from './given-vectors.js';
 import { checkIds, IdTable } from './ids.js';
 import type { IndexFacts } from './index-file.js';
-import { nextTask } from './next-task.js';
 import { checkFactor, fetchRows, type Rerank, type Rows, readRows, rerankOf } from './rows.js';
 import type { Shares } from './shares.js';
 

@@ -98,7 +98,7 @@ it('takes the largest saving with one click, and takes it back', async () => {
   const rules = [{ match: '^(model\\.embed_tokens\\.weight)$', to: 'bfloat16' }];
   const { totals } = await planModel(heavy, { to: 'int8', rules });
   await expect.poll(() => page.getAttribute('#model-size', 'value')).toBe(String(totals.bytesAfter));
-  await expect.poll(words).toBe('That saving is taken.');
+  await expect.poll(words).toBe('This saving is in the settings.');
   expect(await height()).toBe(before);
   expect(await page.textContent('#bytes-kinds tr:first-child')).toMatch(/Embeddings and output262.kB131.kB89.%/);
   expect(await site.axe('#bytes')).toEqual([]);

@@ -33,7 +33,7 @@ it('makes an importance matrix from a story, and quantizes by it with the bytes 
   await page.click('#data-make');
   await expect
     .poll(() => page.textContent('#data-words'), { timeout: 60_000 })
-    .toMatch(/^Columns count by story\.imatrix\.gguf/);
+    .toMatch(/^Columns are weighted by story\.imatrix\.gguf/);
   expect(await page.textContent('#model-command')).toContain('--search best --imatrix story.imatrix.gguf');
   const [download] = await Promise.all([page.waitForEvent('download'), page.click('#model-run')]);
   // The same matrix, made by the package of the same tokens.

@@ -41,7 +41,7 @@ function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): 
 export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufModel> = {
   ...ggufSignature,
   result: 'gguf',
-  about: 'GGUF files become what llama-quantize makes of them, byte for byte.',
+  about: 'GGUF results are those of llama-quantize, byte for byte.',
   examples: ["model.gguf --to Q4_K_M --rule 'ffn_down=Q6_K'"],
   targets,
   aliases,
