@@ -182,6 +182,12 @@ TEST(EncodeMlx, searches_lines_with_smaller_errors) {
     // Wide codes leave little to find, and 2 bits much.
     const double share = squared_error(x, b) / squared_error(x, a);
     EXPECT_LT(share, codes.bits == 2 ? 0.75 : codes.bits == 3 ? 0.85 : codes.bits == 4 ? 0.93 : 1.0) << codes.bits;
+    if (codes.scale != ElementType::kBF16) continue;
+    codes.best = true;
+    Encoded best;
+    Arena third;
+    EXPECT_EQ(encode(tile, codes, third, best), Status::kOk);
+    EXPECT_LT(squared_error(x, decoded(best, rows, columns, codes)), squared_error(x, b)) << codes.bits;
     if (HasFailure()) return;
   }
 }
