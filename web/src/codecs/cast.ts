@@ -8,6 +8,16 @@ import { bytesOfElements, cutLike, cutWeighted, elementRuns, elementsOf } from '
 /** Float types that tensors are cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
 
+/** The type that holds the values of each float type: 8 bits are exact in float16; F64 is rounded to float32, the largest that is written. */
+export const castTypeOf: Readonly<Record<string, CastType>> = {
+  F32: 'F32',
+  F16: 'F16',
+  BF16: 'BF16',
+  F64: 'F32',
+  F8_E4M3: 'F16',
+  F8_E5M2: 'F16',
+};
+
 /** F64 and the 8-bit types can be read, but not written. */
 export interface CastForm extends Form, ElementChange {
   readonly codec: 'cast';

@@ -1,27 +1,17 @@
 /** Tensors of a result that are read from stored tensors. */
-import type { CastForm } from '../codecs/cast.js';
+import { type CastForm, castTypeOf } from '../codecs/cast.js';
 import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { ElementView, LogicalTensor, SourceTensor } from '../formats/format.js';
 import type { Recipe } from './recipe.js';
 
-/** Lossless GGUF type of each element type that can be read. */
-const lossless: Readonly<Record<string, string>> = {
-  F32: 'F32',
-  F16: 'F16',
-  BF16: 'BF16',
-  F64: 'F32',
-  F8_E4M3: 'F16',
-  F8_E5M2: 'F16',
-};
-
 /**
- * GGUF type of a stored tensor before quantization.
+ * GGUF type of a stored tensor before quantization: the float type that holds its values.
  * @throws ScalepointError `UNSUPPORTED_DTYPE`
  */
 export function plainType({ name, dtype, byteOffset }: Pick<SourceTensor, 'name' | 'dtype' | 'byteOffset'>): string {
-  const type = Object.hasOwn(lossless, dtype) ? lossless[dtype] : undefined;
+  const type = Object.hasOwn(castTypeOf, dtype) ? castTypeOf[dtype] : undefined;
   if (type !== undefined) return type;
   throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${dtype} cannot be converted`, {
     tensor: name,

@@ -1,6 +1,7 @@
 /** Merges adapters into the tensors of a model, which are then read together. */
-import type { CastType } from '../../codecs/cast.js';
+import { type CastType, castTypeOf } from '../../codecs/cast.js';
 import { type Form, tileElements } from '../../codecs/codec.js';
+import { elementsOf } from '../../codecs/elements.js';
 import type { LowRankForm, LowRankPair } from '../../codecs/low-rank.js';
 import { isLowRankType, type LowRankType, lowRankRoles } from '../../codecs/low-rank-names.js';
 import { ScalepointError } from '../../core/errors.js';
@@ -19,19 +20,7 @@ const mostListed = 10;
  */
 const mostMatrixBytes = 2 ** 25;
 
-/** Types of the floats that plain weights become where a target does not say. Those of 8 bits are exact in float16. */
-const floatsOf: Readonly<Record<string, CastType>> = {
-  F32: 'F32',
-  F16: 'F16',
-  BF16: 'BF16',
-  F64: 'F32',
-  F8_E4M3: 'F16',
-  F8_E5M2: 'F16',
-};
-
 const shapeText = ({ dtype, shape }: Pick<SourceTensor, 'dtype' | 'shape'>) => `${dtype} [${shape.join(', ')}]`;
-
-const elementsOf = (shape: readonly number[]) => shape.reduce((product, dimension) => product * dimension, 1);
 
 /** A layer of an adapter, with the adapter. */
 interface Addition {
@@ -47,7 +36,7 @@ function baseOf(
   const coded = codedFloats(form);
   if (coded !== undefined) return { form, floats: coded };
   const { dtype } = (first as LogicalTensor['parts'][number]).tensor;
-  const floats = Object.hasOwn(floatsOf, dtype) ? floatsOf[dtype] : undefined;
+  const floats = Object.hasOwn(castTypeOf, dtype) ? castTypeOf[dtype] : undefined;
   return floats && { form: { codec: 'cast', to: dtype } as Form, floats };
 }
 
