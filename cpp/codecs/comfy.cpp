@@ -1,5 +1,6 @@
 #include "codecs/comfy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -8,6 +9,7 @@
 #include "arrays/min_max.h"
 #include "arrays/minifloat.h"
 #include "arrays/minifloat_loops.h"
+#include "codecs/comfy_loops.h"
 #include "codecs/elements.h"
 #include "codecs/microscales.h"
 #include "codecs/microscales_loops.h"
@@ -18,6 +20,8 @@ namespace {
 
 constexpr Minifloat kFloat8 = Minifloat::kFloat8E4M3FN;
 constexpr float kLargestFloat8 = 448, kLargestFloat4 = 6, kLargestInt8 = 127;
+/// Most columns that are rotated together. Sums of as many codes are exact in float32.
+constexpr uint32_t kMostRotated = 1 << 16;
 constexpr QuantizationSpec kInt8Spec = {
     .dtype = {8, true}, .scheme = Scheme::kSymmetric, .symmetric_range = SymmetricRange::kFull, .rounding = Rounding::kFused};
 constexpr Microscales kMxFloat8Form = {
@@ -47,11 +51,18 @@ struct Form {
     size = rows * columns;
     group = has_groups() ? microscales().block : 0;
     if (size == 0 || (group != 0 && columns % group != 0)) return Status::kBadLayout;
+    if (codes.rotation != 0 && !rotates()) return Status::kBadLayout;
     groups = group == 0 ? 0 : columns / group;
     step = is_whole() ? std::min(size, kStepSize) : step_over(columns, size);
     return Status::kOk;
   }
 
+  /// True for columns that are rotated in groups of a size that is allowed.
+  [[nodiscard]] bool rotates() const {
+    const uint32_t n = codes.rotation;
+    const bool is_power_of_4 = n >= 4 && n <= kMostRotated && (n & (n - 1)) == 0 && (n & 0x55555555u) != 0;
+    return codes.kind == ComfyKind::kInt8 && is_power_of_4 && columns % n == 0;
+  }
   /// True for one scale that all elements share.
   [[nodiscard]] bool is_whole() const { return codes.kind == ComfyKind::kFloat8 || codes.kind == ComfyKind::kFloat8E5M2; }
   [[nodiscard]] bool has_groups() const { return codes.kind == ComfyKind::kMxFloat8 || codes.kind == ComfyKind::kNvFloat4; }
@@ -246,7 +257,7 @@ float checked_scale(const std::byte* from) {
 Status encode(const Tile& tile, const Comfy& codes, Arena& arena, Encoded& result) noexcept {
   Form form = {.codes = codes};
   if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
-  if (codes.kind == ComfyKind::kFloat8E5M2) return Status::kBadDType;
+  if (codes.kind == ComfyKind::kFloat8E5M2 || codes.rotation != 0) return Status::kBadDType;
   if (tile.ranges != nullptr && !form.has_tensor_scale()) return Status::kBadLayout;
   const bool reads = tile.ranges == nullptr || tile.wants(Role::kData) || (!form.is_whole() && tile.wants(Role::kScale));
   if (reads) {
@@ -271,6 +282,7 @@ Status decode(const Stored& stored, const Comfy& codes, Arena& arena, const floa
   auto* const code = arena.take<uint8_t>(groups);
   auto* const unpacked = arena.take<uint8_t>(is_float4 ? form.step : 0);
   auto* const zeros = arena.take<int32_t>(is_int8 ? scales : 0);
+  auto* const ones = arena.take<float>(codes.rotation == 0 ? 0 : scales);
   if (arena.status() != Status::kOk) return arena.status();
   x = out;
 
@@ -294,8 +306,19 @@ Status decode(const Stored& stored, const Comfy& codes, Arena& arena, const floa
   if (is_int8) {
     const auto n = static_cast<size_t>(form.size), rows = static_cast<size_t>(scales);
     std::memset(zeros, 0, rows * sizeof(int32_t));
-    return dequantize_linear({stored.data.data, n}, kInt8Spec.dtype, form.row_layout(form.size), 0, {scale, rows}, {zeros, rows},
-                             {out, n});
+    std::fill_n(ones, codes.rotation == 0 ? 0 : rows, 1.0f);
+    const float* const factors = codes.rotation == 0 ? scale : ones;
+    const Status status = dequantize_linear({stored.data.data, n}, kInt8Spec.dtype, form.row_layout(form.size), 0, {factors, rows},
+                                            {zeros, rows}, {out, n});
+    if (status != Status::kOk || codes.rotation == 0) return status;
+    const float root = std::sqrt(static_cast<float>(codes.rotation));
+    const auto columns = static_cast<size_t>(form.columns);
+    for (size_t row = 0; row < rows; row++) {
+      loops::unrotate(out + row * columns, columns, codes.rotation);
+      scale[row] /= root;
+      loops::multiply_by_scale(out + row * columns, columns, scale + row, true);
+    }
+    return Status::kOk;
   }
   for (uint64_t at = 0; at < form.size; at += form.step) {
     const auto n = static_cast<size_t>(std::min(form.step, form.size - at));

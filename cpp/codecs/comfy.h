@@ -22,6 +22,9 @@ struct Comfy {
   bool search = false;
   /// kInt8, for decode: true if one scale stands for all rows.
   bool one_scale = false;
+  /// kInt8, for decode: columns that were rotated together before they became codes, a power of 4 that divides the columns and is at most
+  /// 65536; 0 for none. Tiles begin and end with such columns.
+  uint32_t rotation = 0;
 };
 
 /// Codes with their scales. All arithmetic is in float32, and every rounding is half to even.
@@ -41,12 +44,14 @@ struct Comfy {
 ///                        kMxFloat8, kNvFloat4: a byte for each group, in the order of group_scale_index.
 ///          global scale  kNvFloat4: the scale of the tensor, a float32.
 /// Special: NaN and infinities are problems.
-/// Status:  those of check, Arena and search_qparams; kBadDType for kFloat8E5M2 and unknown kinds; kBadLayout if the tile is empty, if
+/// Status:  those of check, Arena and search_qparams; kBadDType for kFloat8E5M2, rotations and unknown kinds; kBadLayout if the tile is empty, if
 ///          a row does not hold whole groups, or if there is a range but no scale for the tensor.
 [[nodiscard]] Status encode(const Tile& tile, const Comfy& codes, Arena& arena, Encoded& result) noexcept;
 
 /// Restores floats: code * scale; for kNvFloat4, code * (scale of the group * scale of the tensor). A group of kMxFloat8 with byte 0 is 0.
-/// Status:  kBadDType, kBadLayout, kSizeMismatch; kBadScale if a scale of a group is NaN or negative, or another one is not finite and
+/// Rotated columns are the product with the Kronecker power of the matrix of unrotate (comfy_loops.h), divided by the square root of their
+/// number: sums of codes, which are exact, times scale / root, so that an element is rounded once.
+/// Status:  kBadDType, kBadLayout, also for a wrong rotation, kSizeMismatch; kBadScale if a scale of a group is NaN or negative, or another one is not finite and
 ///          positive.
 [[nodiscard]] Status decode(const Stored& stored, const Comfy& codes, Arena& arena, const float*& x) noexcept;
 

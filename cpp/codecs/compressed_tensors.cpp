@@ -3,6 +3,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "arrays/linear.h"
 #include "arrays/metrics.h"
@@ -10,6 +11,7 @@
 #include "arrays/minifloat.h"
 #include "arrays/pack_bits.h"
 #include "arrays/pack_bits_loops.h"
+#include "codecs/gptq_loops.h"
 #include "codecs/input_codes.h"
 #include "codecs/scales.h"
 
@@ -41,7 +43,7 @@ struct Form {
   ScaleType scale = {};
   uint64_t size = 0, rows = 0, columns = 0;
   uint64_t run_size = 0, runs_per_row = 0;
-  uint64_t codes_per_word = 1;  ///< 1 if they are not packed
+  uint64_t codes_per_word = 1;  ///< codes after which the next one begins a word; 1 if they are not packed
   uint64_t step = 0;            ///< elements
 
   Status init(uint32_t rows_of_tile, uint32_t columns_of_tile) {
@@ -49,15 +51,18 @@ struct Form {
       if (type.type == codes.scale) scale = type;
     }
     const bool is_float8 = codes.bits == 8 && codes.symmetric && codes.group_size == 0 && !codes.packed && !codes.search;
-    const bool is_plain_width = codes.bits == 2 || codes.bits == 3;
-    if ((codes.bits != 4 && codes.bits != 8 && (codes.packed || !is_plain_width)) || (codes.float8 && !is_float8) || scale.bytes == 0) return Status::kBadDType;
+    const bool is_plain_width = codes.bits == 2 || codes.bits == 3 || codes.bits == 4 || codes.bits == 8;
+    const bool is_width = codes.packed ? codes.bits >= 2 && codes.bits <= 8 : is_plain_width;
+    if (!is_width || (!codes.packed && (codes.whole_words || codes.grouped))) return Status::kBadDType;
+    if ((codes.float8 && !is_float8) || scale.bytes == 0) return Status::kBadDType;
     rows = rows_of_tile;
     columns = columns_of_tile;
     size = rows * columns;
     run_size = codes.group_size == 0 ? columns : codes.group_size;
     if (size == 0 || columns % run_size != 0) return Status::kBadLayout;
     runs_per_row = columns / run_size;
-    codes_per_word = codes.packed ? 32 / static_cast<uint32_t>(codes.bits) : 1;
+    const auto bits = static_cast<uint32_t>(codes.bits);
+    if (codes.packed) codes_per_word = codes.whole_words ? 32 / bits : 32 / std::gcd(32u, bits);
     // Steps hold whole runs and whole words, or whole rows if rows end within a word.
     step = step_over(fills_words() ? run_size : columns, size);
     return Status::kOk;
@@ -65,16 +70,24 @@ struct Form {
 
   [[nodiscard]] uint64_t runs() const { return rows * runs_per_row; }
   [[nodiscard]] bool fills_words() const { return columns % codes_per_word == 0; }
+  /// True for codes that are written, too.
+  [[nodiscard]] bool is_written() const {
+    return !codes.whole_words && !codes.grouped && (!codes.packed || codes.bits == 4 || codes.bits == 8);
+  }
+  /// Words of n codes.
+  [[nodiscard]] uint64_t words_of(uint64_t n) const {
+    return codes.whole_words ? (n + codes_per_word - 1) / codes_per_word : (n * static_cast<uint32_t>(codes.bits) + 31) / 32;
+  }
   /// Addend of signed codes that are stored without a sign.
   [[nodiscard]] int32_t middle() const { return 1 << (codes.bits - 1); }
   /// Bytes of n codes in a row.
-  [[nodiscard]] uint64_t row_bytes(uint64_t n) const { return codes.packed ? (n + codes_per_word - 1) / codes_per_word * 4 : n; }
+  [[nodiscard]] uint64_t row_bytes(uint64_t n) const { return codes.packed ? words_of(n) * 4 : n; }
   /// Bytes of all codes before element `at`, the first of a step, or of all codes there are.
   [[nodiscard]] uint64_t data_bytes(uint64_t at) const {
     return fills_words() ? row_bytes(at) : at / columns * row_bytes(columns);
   }
   [[nodiscard]] uint64_t zero_point_bytes() const {
-    return codes.packed ? (rows + codes_per_word - 1) / codes_per_word * runs_per_row * 4 : runs();
+    return codes.packed ? words_of(rows) * runs_per_row * 4 : runs();
   }
   /// Position of the zero point of a run among packed ones: its word and its first bit.
   [[nodiscard]] uint64_t word_of(uint64_t run) const {
@@ -331,6 +344,68 @@ void read_parameters(const Stored& stored, const Form& form, uint64_t first, siz
   }
 }
 
+/// The codes of a row of packed codes, without their sign.
+void unpack_row(const Form& form, const std::byte* from, uint8_t* codes) {
+  const auto columns = static_cast<size_t>(form.columns);
+  if (!form.codes.whole_words) {
+    loops::unpack_codes(uint8s(from), columns, form.codes.bits, loops::CodeForm::kUnsigned, codes);
+    return;
+  }
+  const auto per_word = static_cast<size_t>(form.codes_per_word);
+  for (size_t i = 0; i < columns; i += per_word, from += 4) {
+    loops::unpack_codes(uint8s(from), std::min(per_word, columns - i), form.codes.bits, loops::CodeForm::kUnsigned, codes + i);
+  }
+}
+
+/// The packed zero point of a row and group, without its sign.
+uint32_t zero_point_code(const Form& form, const std::byte* zero_points, uint64_t row, uint64_t group) {
+  const auto bits = static_cast<uint32_t>(form.codes.bits);
+  const uint64_t bit =
+      form.codes.whole_words ? row / form.codes_per_word * 32 + row % form.codes_per_word * bits : row * bits;
+  const auto* const words = reinterpret_cast<const uint32_t*>(zero_points);
+  const uint64_t word = bit / 32, shift = bit % 32;
+  uint64_t two = words[word * form.runs_per_row + group];
+  if (shift + bits > 32) two |= uint64_t{words[(word + 1) * form.runs_per_row + group]} << 32;
+  return static_cast<uint32_t>(two >> shift) & ((1u << bits) - 1);
+}
+
+/// Restores packed codes of any width row by row, in groups in any order.
+Status decode_rows(const Stored& stored, const Form& form, Arena& arena, const float*& x) {
+  const CompressedTensors& codes = form.codes;
+  if (codes.grouped && stored.group.size != form.columns * sizeof(uint32_t)) return Status::kSizeMismatch;
+  const auto columns = static_cast<size_t>(form.columns), groups = static_cast<size_t>(form.runs_per_row);
+  auto* const out = arena.take<float>(form.size);
+  auto* const unpacked = arena.take<uint8_t>(form.columns);
+  auto* const group_of = arena.take<uint32_t>(form.columns);
+  auto* const scale = arena.take<float>(form.runs_per_row);
+  auto* const zero_point = arena.take<float>(form.runs_per_row);
+  if (arena.status() != Status::kOk) return arena.status();
+  x = out;
+
+  for (size_t i = 0; i < columns; i++) group_of[i] = static_cast<uint32_t>(i / form.run_size);
+  if (codes.grouped) std::memcpy(group_of, stored.group.data, columns * sizeof(uint32_t));
+  for (size_t i = 0; i < columns; i++) {
+    if (group_of[i] >= groups) return Status::kBadRange;
+  }
+  for (size_t row = 0; row < form.rows; row++) {
+    const std::byte* const scales = stored.scale.data + row * groups * form.scale.bytes;
+    if (form.scale.converts()) {
+      form.scale.widen(reinterpret_cast<const uint16_t*>(scales), groups, scale);
+    } else {
+      std::memcpy(scale, scales, groups * sizeof(float));
+    }
+    for (size_t group = 0; group < groups; group++) {
+      if (!(scale[group] > 0) || !std::isfinite(scale[group])) return Status::kBadScale;
+      const int32_t code = codes.symmetric ? form.middle()
+                                           : static_cast<int32_t>(zero_point_code(form, stored.zero_point.data, row, group));
+      zero_point[group] = static_cast<float>(code);
+    }
+    unpack_row(form, stored.data.data + row * form.row_bytes(form.columns), unpacked);
+    loops::restore_grouped(unpacked, group_of, columns, scale, zero_point, 1, out + row * columns);
+  }
+  return Status::kOk;
+}
+
 // ------------------------------------------------------------------------------------------------------------------- inputs
 
 /// Stores the codes of a matrix in the parts that are wanted.
@@ -365,7 +440,7 @@ void store_input_codes(const Form& form, const InputCodes& made, std::byte* data
 Status encode_by_inputs(const Tile& tile, const CompressedTensors& codes, const Moments* moments, Arena& arena, Encoded& result) {
   Form form = {.codes = codes};
   if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
-  if (codes.float8) return Status::kBadDType;
+  if (codes.float8 || !form.is_written()) return Status::kBadDType;
   if (tile.ranges != nullptr) return Status::kBadLayout;
   if (const Status status = check(tile); status != Status::kOk) return status;
   result = {};
@@ -411,6 +486,7 @@ Status encode(const Tile& tile, const CompressedTensors& codes, Arena& arena, En
   if (tile.importance != nullptr) return encode_by_inputs(tile, codes, nullptr, arena, result);
   Form form = {.codes = codes};
   if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
+  if (!form.is_written()) return Status::kBadDType;
   if (tile.ranges == nullptr || tile.wants(Role::kData)) {
     if (const Status status = check(tile); status != Status::kOk) return status;
   }
@@ -427,6 +503,7 @@ Status decode(const Stored& stored, const CompressedTensors& codes, Arena& arena
       (!codes.symmetric && stored.zero_point.size != form.zero_point_bytes())) {
     return Status::kSizeMismatch;
   }
+  if (!form.is_written()) return decode_rows(stored, form, arena, x);
   const uint64_t runs_of_step = form.step / form.run_size;
   auto* const out = arena.take<float>(form.size);
   auto* const scale = arena.take<float>(runs_of_step);

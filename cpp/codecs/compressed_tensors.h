@@ -11,12 +11,17 @@ namespace scalepoint::codecs {
 struct CompressedTensors {
   /// float8e4m3fn: 8 bits, symmetric, one scale per row, not packed, no search. Else integers.
   bool float8 = false;
-  int32_t bits = 8;  ///< 4 or 8; 2 and 3 for codes of a byte each, which other layouts pack
+  int32_t bits = 8;  ///< 4 or 8; 2 and 3 for codes of a byte each, which other layouts pack; packed codes of 2 to 8 are read
   bool symmetric = true;
   /// Elements of a row that share a scale, a divisor of the columns; 0 for whole rows.
   uint32_t group_size = 0;
   /// Codes in int32 words, or one code per byte. See encode.
   bool packed = false;
+  /// For packed codes that are read. False: codes follow each other without gaps, also across words. True: a word holds 32 / bits whole
+  /// codes, and its highest bits are unused. Both are the same where bits divide 32.
+  bool whole_words = false;
+  /// For packed codes that are read: a part has the index of the group of each column.
+  bool grouped = false;
   ElementType scale = ElementType::kF32;  ///< kF32, kF16 or kBF16
   /// True: searches for ranges. Otherwise they reach from the smallest to the largest value.
   bool search = false;
@@ -47,7 +52,7 @@ struct CompressedTensors {
 ///                      rows from r * 32 / bits on. Bits that no row fills are 0.
 /// Special: NaN and infinities are problems. An element whose code would stand for an infinity is kOverflow. So is the element of
 ///          largest magnitude in a run whose scale is beyond its type. NaN and infinities have priority, wherever they are.
-/// Status:  those of check, Arena and search_qparams; kBadDType for unsupported codes or scales; kBadLayout if the tile is empty, if a row
+/// Status:  those of check, Arena and search_qparams; kBadDType for unsupported codes or scales, and for codes that are only read; kBadLayout if the tile is empty, if a row
 ///          does not hold whole groups, or if there are ranges of rows but groups are smaller.
 [[nodiscard]] Status encode(const Tile& tile, const CompressedTensors& codes, Arena& arena, Encoded& result) noexcept;
 
@@ -56,8 +61,10 @@ struct CompressedTensors {
 [[nodiscard]] Status encode_with_feedback(const Tile& tile, const CompressedTensors& codes, const Moments& moments, Arena& arena,
                                           Encoded& result) noexcept;
 
-/// Restores floats: scale * (code - zero point). Does not read the zero point if symmetric.
-/// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadScale if a scale is not finite and positive.
+/// Restores floats: scale * (code - zero point). Does not read the zero point if symmetric. Rows of a tile start where a word of zero points
+/// does. With `grouped`, tiles hold whole rows.
+/// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadScale if a scale is not finite and positive; kBadRange if the index of a group is too
+///          large.
 [[nodiscard]] Status decode(const Stored& stored, const CompressedTensors& codes, Arena& arena, const float*& x) noexcept;
 
 }  // namespace scalepoint::codecs

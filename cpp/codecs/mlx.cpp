@@ -18,6 +18,12 @@ constexpr float kSmallestScale = 1e-7f;
 constexpr float kShares[] = {1.0f, 0.9f, 0.8f, 0.7f, 0.55f};
 /// Rounds of least squares for each of them. Codes change little after the first ones.
 constexpr int kRounds = 4;
+/// Shares of the range that the best search cuts off at either end.
+constexpr float kCuts[] = {0.0f, 0.03f, 0.06f, 0.1f, 0.14f, 0.19f, 0.25f};
+/// Largest error of a start of the best search that is followed, as a multiple of the least one so far.
+constexpr float kHopeful = 1.5f;
+/// Distances to the neighbors that the best search ends with.
+constexpr int32_t kNeighbors[] = {0, -1, 1, -2, 2};
 
 /// A scale and a bias.
 struct Line {
@@ -72,26 +78,52 @@ class LineSearch {
     measure(form_.stored(line_of(min, max, levels_)));
     for (const float share : kShares) {
       const float cut = (max - min) * (1 - share) / 2, low = min + cut, width = (max - min) * share;
-      Line line = form_.stored(Line{width / levels_, low});
-      for (int round = 0; round < kRounds; round++) {
-        const loops::BiasedSums sums = measure(line);
-        const double spread = double{sums.weight} * sums.code_code - double{sums.code} * sums.code;
-        if (!(spread > 0)) break;
-        const double slope = (double{sums.weight} * sums.x_code - double{sums.x} * sums.code) / spread;
-        const Line fitted = through(sums, stored_scale(static_cast<float>(slope), form_.codes.scale));
-        if (fitted.scale == line.scale && fitted.bias == line.bias) break;
-        line = fitted;
-        // A rounded scale may be worse than the one beside it.
-        if (round > 0 || !form_.converts()) continue;
-        for (const int32_t steps : {-1, 1}) measure(through(sums, neighbor_scale(line.scale, form_.codes.scale, steps)));
-      }
-      measure(line);
+      descend(start(low, width), kRounds);
     }
+    if (form_.codes.best) try_more(min, max);
     // Without a line that can be stored, that of the rule says what overflows.
     return best_.scale == 0 ? line_of(min, max, levels_) : best_;
   }
 
  private:
+  /// The line of a range that begins at `low`.
+  [[nodiscard]] Line start(float low, float width) const { return form_.stored(Line{width / levels_, low}); }
+
+  /// Fits a line to its codes, several times.
+  void descend(Line line, int rounds) {
+    for (int round = 0; round < rounds; round++) {
+      const loops::BiasedSums sums = measure(line);
+      const double spread = double{sums.weight} * sums.code_code - double{sums.code} * sums.code;
+      if (!(spread > 0)) break;
+      const double slope = (double{sums.weight} * sums.x_code - double{sums.x} * sums.code) / spread;
+      const Line fitted = through(sums, stored_scale(static_cast<float>(slope), form_.codes.scale));
+      if (fitted.scale == line.scale && fitted.bias == line.bias) break;
+      line = fitted;
+      // A rounded scale may be worse than the one beside it.
+      if (round > 0 || !form_.converts()) continue;
+      for (const int32_t steps : {-1, 1}) measure(through(sums, neighbor_scale(line.scale, form_.codes.scale, steps)));
+    }
+    measure(line);
+  }
+
+  /// Follows more starts where they are hopeful, then tries neighbors of the best line.
+  void try_more(float min, float max) {
+    const float width = max - min;
+    for (const float low : kCuts) {
+      for (const float high : kCuts) {
+        const Line line = start(min + width * low, width * (1 - low - high));
+        if (measure(line).error < kHopeful * least_) descend(line, 2 * kRounds);
+      }
+    }
+    if (!form_.converts()) return;
+    const Line found = best_;
+    const loops::BiasedSums sums = measure(found);
+    for (const int32_t steps : kNeighbors) {
+      const Line line = through(sums, neighbor_scale(found.scale, form_.codes.scale, steps));
+      for (const int32_t more : kNeighbors) measure({line.scale, neighbor_scale(line.bias, form_.codes.scale, more)});
+    }
+  }
+
   /// The line with a scale through the center of the codes.
   [[nodiscard]] Line through(const loops::BiasedSums& sums, float scale) const {
     return {scale, stored_scale((sums.x - scale * sums.code) / sums.weight, form_.codes.scale)};

@@ -13,6 +13,8 @@ struct Mlx {
   ElementType scale = ElementType::kBF16;  ///< type of scales and biases: kF32, kF16 or kBF16
   /// True: searches for the scale and the bias with the least squared error, as they are stored.
   bool search = false;
+  /// With `search`, true: begins from many more ranges, and ends with the neighbors of both numbers.
+  bool best = false;
 };
 
 /// A code q stands for q * scale + bias.
@@ -23,7 +25,8 @@ struct Mlx {
 ///            q = round_half_even((x - bias) / scale), saturated.
 ///          Scales and biases are rounded when they are stored. Codes are made with those before rounding.
 /// Search:  starts from several shares of the range, fits scale and bias to the codes by least squares, and tries neighbors of the fitted
-///          scale as it is stored. Elements are not rounded. Takes the rule's parameters, with codes for them as they are stored, if no others
+///          scale as it is stored. With `best` the shares are those of both ends, and neighbors of the best bias are tried, too, so that
+///          no error is larger than without it. Elements are not rounded. Takes the rule's parameters, with codes for them as they are stored, if no others
 ///          have a smaller error. The importance of columns weighs the errors.
 /// Parts:   data        codes of a row, lowest bits first, without gaps
 ///          scale, zero point (the biases)  one for each group, row by row

@@ -16,10 +16,12 @@ struct ScaledElements {
   /// Rows and columns of the tensor that share a scale, from its first ones on. 0: all of them.
   uint32_t block_rows = 0;
   uint32_t block_columns = 0;
+  /// True for kI8 with one scale, and a zero point of the same type beside it.
+  bool has_zero_point = false;
 };
 
-/// Restores floats: element * scale in float32. A tile begins with a block, and scales are those of its blocks, row by row.
-/// Status: kBadDType, kBadLayout for an empty tile, kSizeMismatch, kBadScale if a scale is negative or not finite.
+/// Restores floats: element * scale in float32, or (element - zero point) * scale. A tile begins with a block, and scales are those of its blocks, row by row.
+/// Status: kBadDType, also for a zero point of others; kBadLayout for an empty tile, kSizeMismatch, kBadScale if a scale is negative or not finite.
 [[nodiscard]] Status decode(const Stored& stored, const ScaledElements& elements, Arena& arena, const float*& x) noexcept;
 
 }  // namespace scalepoint::codecs

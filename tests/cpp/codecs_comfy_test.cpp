@@ -411,5 +411,33 @@ TEST(DecodeComfy, reads_one_scale_for_all_rows_and_float8e5m2) {
   EXPECT_TRUE(same(floats, restored(parts, 2, 2, {.kind = ComfyKind::kFloat8E5M2}).x));
 }
 
+TEST(DecodeComfy, undoes_rotations) {
+  // The sign of an element of the matrix: each pair of digits of base 4 that add up to 3 turns it.
+  const auto sign = [](size_t i, size_t j, size_t size) {
+    int32_t product = 1;
+    for (size_t unit = 1; unit < size; unit *= 4) {
+      if (i / unit % 4 + j / unit % 4 == 3) product = -product;
+    }
+    return product;
+  };
+  for (const uint32_t size : {4u, 16u, 64u, 256u}) {
+    const size_t rows = 3, columns = 3 * size;
+    Result parts;
+    for (size_t i = 0; i < rows * columns; i++) parts.data.push_back(static_cast<uint8_t>(i * 71 + i / 7));
+    const float scales[] = {0.5f, 0.3f, 7.0f};
+    for (const float scale : scales) append(parts.scale, scale);
+    std::vector<float> expected;
+    for (size_t i = 0; i < rows * columns; i++) {
+      int32_t sum = 0;
+      for (size_t j = 0; j < size; j++) sum += sign(i % size, j, size) * static_cast<int8_t>(parts.data[i - i % size + j]);
+      expected.push_back(static_cast<float>(sum * static_cast<double>(scales[i / columns]) / std::sqrt(static_cast<double>(size))));
+    }
+    EXPECT_TRUE(same(expected, restored(parts, rows, columns, {.kind = ComfyKind::kInt8, .rotation = size}).x)) << size;
+    for (const uint32_t wrong : {1u, 2u, 8u, size * 4, 1u << 18}) {
+      EXPECT_EQ(restored(parts, rows, columns, {.kind = ComfyKind::kInt8, .rotation = wrong}).status, Status::kBadLayout) << wrong;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace scalepoint::tests

@@ -427,7 +427,9 @@ TEST(EncodeCompressedTensors, refuses_forms_that_do_not_exist) {
   };
   EXPECT_EQ(status({}), Status::kOk);
   for (const int32_t bits : {-1, 0, 1, 5, 7, 9, 16, 32}) EXPECT_EQ(status({.bits = bits}), Status::kBadDType);
-  for (const int32_t bits : {2, 3}) EXPECT_EQ(status({.bits = bits, .packed = true}), Status::kBadDType);
+  for (const int32_t bits : {1, 2, 3, 5, 6, 7, 9}) EXPECT_EQ(status({.bits = bits, .packed = true}), Status::kBadDType);
+  EXPECT_EQ(status({.bits = 4, .packed = true, .whole_words = true}), Status::kBadDType);
+  EXPECT_EQ(status({.bits = 4, .packed = true, .grouped = true}), Status::kBadDType);
   for (const int32_t type : {28, 2, 8, -1}) EXPECT_EQ(status({.scale = static_cast<ElementType>(type)}), Status::kBadDType);
   EXPECT_EQ(status({.float8 = true}), Status::kOk);
   EXPECT_EQ(status({.float8 = true, .bits = 4}), Status::kBadDType);
@@ -507,6 +509,82 @@ TEST(DecodeCompressedTensors, refuses_parts_that_do_not_fit) {
     const std::vector<uint8_t> scales = reference::store_elements({1, 1, 1, bad}, ElementType::kF32);
     EXPECT_EQ(decompressed(data, scales, cut(zero_point, 4), 2, 32, codes).status, Status::kBadScale);
   }
+}
+
+/// Puts the lowest bits of a code into bytes.
+void put(std::vector<uint8_t>& bytes, size_t bit, int32_t bits, uint32_t code) {
+  for (int32_t i = 0; i < bits; i++) {
+    bytes[(bit + i) / 8] = static_cast<uint8_t>(bytes[(bit + i) / 8] | (code >> i & 1) << (bit + i) % 8);
+  }
+}
+
+TEST(DecodeCompressedTensors, reads_packed_codes_of_all_widths) {
+  Random random(7);
+  const size_t rows = 37, columns = 60, groups = 3;
+  for (int32_t bits = 2; bits <= 8; bits++) {
+    for (const bool whole_words : {false, true}) {
+      const size_t per_word = 32 / static_cast<size_t>(bits);
+      const auto bit_of = [&](size_t i) {
+        return whole_words ? i / per_word * 32 + i % per_word * static_cast<size_t>(bits) : i * static_cast<size_t>(bits);
+      };
+      const auto words = [&](size_t n) { return (bit_of(n - 1) + static_cast<size_t>(bits) + 31) / 32; };
+      for (const bool grouped : {false, true}) {
+        const CompressedTensors codes = {
+            .bits = bits, .symmetric = grouped, .group_size = 20, .packed = true, .whole_words = whole_words, .grouped = grouped};
+        std::vector<uint8_t> data(rows * words(columns) * 4), zero_point(words(rows) * groups * 4);
+        std::vector<double> scales(rows * groups);
+        std::vector<uint32_t> zeros(rows * groups, 1u << (bits - 1)), group(columns);
+        for (size_t i = 0; i < columns; i++) group[i] = static_cast<uint32_t>(grouped ? i % groups : i / 20);
+        for (size_t i = 0; i < rows * groups; i++) {
+          scales[i] = random.uniform(0.1f, 1);
+          if (!grouped) zeros[i] = static_cast<uint32_t>(random.below(size_t{1} << bits));
+          const size_t bit = bit_of(i / groups);
+          for (int32_t j = 0; j < bits; j++) {
+            const size_t at = bit + static_cast<size_t>(j);
+            put(zero_point, (at / 32 * groups + i % groups) * 32 + at % 32, 1, zeros[i] >> j);
+          }
+        }
+        std::vector<float> expected(rows * columns);
+        for (size_t i = 0; i < rows * columns; i++) {
+          const auto code = static_cast<uint32_t>(random.below(size_t{1} << bits));
+          put(data, i / columns * words(columns) * 32 + bit_of(i % columns), bits, code);
+          const size_t set = i / columns * groups + group[i % columns];
+          expected[i] = static_cast<float>(scales[set]) * static_cast<float>(static_cast<int32_t>(code) - static_cast<int32_t>(zeros[set]));
+        }
+        const std::vector<uint8_t> scale = reference::store_elements(scales, ElementType::kF32);
+        std::vector<uint8_t> index(columns * 4);
+        std::memcpy(index.data(), group.data(), index.size());
+        const Stored stored = {.rows = rows,
+                               .columns = columns,
+                               .data = part_of(data),
+                               .scale = part_of(scale),
+                               .zero_point = part_of(zero_point),
+                               .group = grouped ? part_of(index) : Bytes{}};
+        const float* x = nullptr;
+        const auto memory = run_in_memory([&](Arena& arena) { return decode(stored, codes, arena, x); });
+        EXPECT_TRUE(same(expected, std::vector<float>(x, x + rows * columns))) << name(codes) << whole_words << grouped;
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(DecodeCompressedTensors, refuses_groups_that_do_not_exist) {
+  const std::vector<uint8_t> data(12), scale = reference::store_elements({1, 2}, ElementType::kF32);
+  const CompressedTensors codes = {.bits = 3, .group_size = 16, .packed = true, .grouped = true};
+  const auto status = [&](uint32_t last, size_t bytes) {
+    std::vector<uint8_t> index(32 * 4);
+    std::memcpy(index.data() + 31 * 4, &last, 4);
+    index.resize(bytes);
+    const Stored stored = {.rows = 1, .columns = 32, .data = part_of(data), .scale = part_of(scale), .zero_point = {}, .group = part_of(index)};
+    Arena arena(kEachPiece);
+    const float* x = nullptr;
+    return decode(stored, codes, arena, x);
+  };
+  EXPECT_EQ(status(1, 128), Status::kOk);
+  EXPECT_EQ(status(2, 128), Status::kBadRange);
+  EXPECT_EQ(status(0xFFFFFFFF, 128), Status::kBadRange);
+  EXPECT_EQ(status(1, 127), Status::kSizeMismatch);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+import { deflateRawSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
 import type { ByteSource } from '../../web/src/files/bytes.js';
@@ -192,7 +193,11 @@ describe('readers of damaged files', () => {
           c: tensor({ ...half, isLegacy }, [4]),
         }),
       });
-    const seeds = [archive(model(false), [one, half]), legacy(model(true), [one, half])];
+    const seeds = [
+      archive(model(false), [one, half]),
+      legacy(model(true), [one, half]),
+      archive(model(false), [one, half], { deflate: deflateRawSync }),
+    ];
     const words = [
       'cos\nsystem\n',
       'ctorch\nHalfStorage\n',

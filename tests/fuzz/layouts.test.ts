@@ -3,6 +3,7 @@
 // too heavy nor too light. Hostile pickles are in tests/web/formats/pytorch/hostile.test.ts.
 import { describe, expect, it } from 'vitest';
 import { type FileInput, quantizeModel, ScalepointError } from '../../web/src/model.js';
+import { chosen } from '../web/support/chosen.js';
 import {
   awqWeight,
   bitsAndBytesWeight,
@@ -10,7 +11,10 @@ import {
   gptqWeight,
   int8Weight,
   mlxWeight,
+  packedWeight,
+  rotatedWeight,
   tensorsOf,
+  wholeInt8Weight,
 } from '../web/support/foreign-layouts.js';
 import { bytesOf, product, safetensors, type TestTensor } from '../web/support/models.js';
 import { Random } from '../web/support/support.js';
@@ -96,6 +100,20 @@ const models: Readonly<Record<string, Model>> = {
     }),
     config: { quantization_config: { quant_method: 'compressed-tensors', format: 'pack-quantized' } },
   },
+  'compressed-tensors, 3 bits': foreign(
+    packedWeight({ rows: 32, columns: 64, bits: 3, groupSize: 32, symmetric: false, groups: 'shuffled', seed: 6 }),
+    {
+      quantization_config: {
+        quant_method: 'compressed-tensors',
+        format: 'pack-quantized',
+        config_groups: { a: { targets: ['Linear'], weights: { num_bits: 3 } } },
+      },
+    },
+  ),
+  'compressed-tensors, int8 with one zero point': foreign(wholeInt8Weight(32, 64, 7), {
+    quantization_config: { quant_method: 'compressed-tensors', format: 'naive-quantized' },
+  }),
+  'ComfyUI, rotated': foreign(rotatedWeight(32, 64, 16, { convrot: true, convrot_groupsize: 16 }, 8)),
   'compressed-tensors, int8': {
     tensors: named({
       '': filled('I8', [32, 64], 2048, 256),
@@ -247,16 +265,31 @@ const configs: readonly unknown[] = [
   undefined,
 ];
 
+/** Other groups of the columns, by the end of the name of the part that has them. */
+const groupChanges = (end: string): readonly (readonly [what: string, (tensors: Tensors) => Tensors])[] =>
+  [-1, -2, 2, 2 ** 31 - 1, 0].map((group) => [
+    `a group ${group} of a column`,
+    (tensors) => {
+      const [key, index] = Object.entries(tensors).find(([name]) => name.endsWith(end))!;
+      const data = new Int32Array(index.data as Int32Array).fill(group, 5, 7);
+      return { ...tensors, [key]: { ...index, data } };
+    },
+  ]);
+
+/** Markers of ComfyUI. */
+const markers = (...texts: readonly string[]): readonly (readonly [what: string, (tensors: Tensors) => Tensors])[] =>
+  texts.map((text) => [
+    `a marker ${text.slice(0, 60)}`,
+    (tensors) => {
+      const data = new TextEncoder().encode(text);
+      return { ...tensors, [layer.replace('weight', 'comfy_quant')]: { dtype: 'U8', shape: [data.length], data } };
+    },
+  ]);
+
 /** Changes that a layout alone has. */
 const ownChanges: Readonly<Record<string, readonly (readonly [what: string, (tensors: Tensors) => Tensors])[]>> = {
   GPTQ: [
-    ...[-1, 2, 2 ** 31 - 1].map((group): readonly [string, (tensors: Tensors) => Tensors] => [
-      `a group ${group} of a column`,
-      (tensors) => {
-        const [key] = Object.keys(tensors).filter((name) => name.endsWith('.g_idx'));
-        return { ...tensors, [key!]: { dtype: 'I32', shape: [64], data: new Int32Array(64).fill(group, 5, 6) } };
-      },
-    ]),
+    ...groupChanges('.g_idx'),
     ['a weight of floats of the same name', (tensors) => ({ ...tensors, [layer]: float32([32, 64]) })],
   ],
   'bitsandbytes, 4 bits': [
@@ -316,7 +349,8 @@ const ownChanges: Readonly<Record<string, readonly (readonly [what: string, (ten
     `a shape [${shape.slice(0, 4)}]`,
     (tensors) => ({ ...tensors, [`${layer}_shape`]: shapeTensor(...shape) }),
   ]),
-  'ComfyUI, NVFP4': [
+  'compressed-tensors, 3 bits': groupChanges('_g_idx'),
+  'ComfyUI, NVFP4': markers(
     '{',
     '[]',
     '{"format":5}',
@@ -325,14 +359,19 @@ const ownChanges: Readonly<Record<string, readonly (readonly [what: string, (ten
     '{"format":"int8_tensorwise"}',
     '{"format":"__proto__"}',
     `{"format":${deep(1500, false)}}`,
-    `{"format":"nvfp4","params":{"convrot":true}}`,
-  ].map((text): readonly [string, (tensors: Tensors) => Tensors] => [
-    `a marker ${text.slice(0, 40)}`,
-    (tensors) => {
-      const data = new TextEncoder().encode(text);
-      return { ...tensors, [layer.replace('weight', 'comfy_quant')]: { dtype: 'U8', shape: [data.length], data } };
-    },
-  ]),
+    '{"format":"nvfp4","params":{"convrot":true}}',
+  ),
+  'ComfyUI, rotated': markers(
+    ...['0', '1', '2', '8', '-16', '16.5', '"16"', 'null', '[16]', '1e308', '65536', '262144', '128'].map(
+      (size) => `{"format":"int8_tensorwise","convrot":true,"convrot_groupsize":${size}}`,
+    ),
+    `{"format":"int8_tensorwise","convrot":true,"convrot_groupsize":${deep(1500, true)}}`,
+    '{"format":"int8_tensorwise","convrot":true}',
+    '{"format":"int8_tensorwise","convrot":true,"params":{"convrot_groupsize":4}}',
+    '{"format":"int8_tensorwise","convrot":false,"convrot_groupsize":7}',
+    '{"format":"float8_e4m3fn","convrot":true,"convrot_groupsize":16}',
+    '{"format":"mxfp8","convrot":true,"convrot_groupsize":16}',
+  ),
 };
 
 /** All changes of a model, with what they change. */
@@ -359,8 +398,6 @@ function* changesOf(name: string, model: Model): Generator<readonly [what: strin
 // --------------------------------------------------------------------------------------------------------------------------- runs
 
 function filesOf({ tensors, config, metadata }: Model): FileInput[] {
-  const chosen = (path: string, content: Uint8Array<ArrayBuffer> | string) =>
-    Object.defineProperty(new File([content], path), 'webkitRelativePath', { value: `folder/${path}` });
   const text = config instanceof Text ? config.text : JSON.stringify(config);
   const model = chosen('model.safetensors', safetensors(tensors, metadata));
   return config === undefined ? [model, chosen('other.json', '{}')] : [model, chosen('config.json', text)];

@@ -11,6 +11,7 @@ import {
   evaluateModel,
   inspectModel,
   type ModelStatistics,
+  planModel,
   type QuantizeModelResult,
   quantizeModel,
   readFloats,
@@ -196,7 +197,21 @@ describe('quantizeModel with gptq', () => {
       const { file, statistics } = caseOf('made up');
       // Mixtures give two layers more bits for other weights than each other. All further layers are like one of them.
       const rest = { match: '^blk\\.[034]\\.(attn|ffn)_(q|k|v|output|gate|up|down)\\.', to: 'F16' } as const;
-      const options = { to, method: 'gptq', data: statistics, rules: [...rules, rest] } as const;
+      const all = { to, method: 'gptq', data: statistics, rules } as const;
+      const options = { ...all, rules: [...rules, rest] } as const;
+      // The weights of these layers have each kind of matrix in each type that those of all layers have.
+      const kinds = async (choices: typeof all | typeof options) => {
+        const { tensors } = await planModel(file, choices);
+        const coded = tensors.filter(
+          ({ name, to: type }) => /^blk\.\d+\.(attn|ffn)_[a-z]+\.weight$/.test(name) && type !== 'F16',
+        );
+        const kindOf = ({ name, shape, to: type }: (typeof coded)[number]) =>
+          `${name.replace(/^blk\.\d+/, '')} ${shape} ${type}`;
+        return { count: coded.length, kinds: new Set(coded.filter(({ shape }) => shape.length > 1).map(kindOf)) };
+      };
+      const [some, every] = [await kinds(options), await kinds(all)];
+      expect(some.kinds).toEqual(every.kinds);
+      expect([some.count, every.count]).toEqual([14, 35]);
       const bytes = await (await quantizeModel(file, { ...options, workers: 0 })).bytes();
       const others = [
         { ...options, workers: 2 },

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { type FileInput, type ModelTarget, quantizeModel } from '../../../web/src/model.js';
 import { product } from '../formats/onnx/encoder.js';
+import { chosen } from '../support/chosen.js';
 import { awqWeight, bitsAndBytesWeight, mlxWeight, tensorsOf } from '../support/foreign-layouts.js';
 import {
   cellOf,
@@ -26,11 +27,6 @@ it('is in the guide', () => {
 });
 
 // ------------------------------------------------------------------------------------------------------------------------- inputs
-
-const chosen = (path: string, content: Uint8Array<ArrayBuffer> | object): File => {
-  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
-  return Object.defineProperty(new File([bytes], path), 'webkitRelativePath', { value: `tiny/${path}` });
-};
 
 /** Tensors of a language model, and of a diffusion model, for targets of which these are needed. */
 const language = (): Tensors =>

@@ -1,5 +1,5 @@
-// Makes weights in the layouts of GPTQ, AWQ, bitsandbytes and MLX out of random codes, one bit at a time, with the floats that they stand for.
-// Written from the descriptions of the layouts; it shares no code with web/src and cpp/.
+// Makes weights in the layouts of GPTQ, AWQ, bitsandbytes, MLX, compressed-tensors and ComfyUI out of random codes, one bit at a time, with the
+// floats that they stand for. Written from the descriptions of the layouts; it shares no code with web/src and cpp/.
 import type { TestTensor } from './models.js';
 import { bfloat16Value, float16Value, Random } from './support.js';
 
@@ -255,6 +255,130 @@ export function mlxWeight(rows: number, columns: number, bits: number, groupSize
   const parameter = (words: Uint16Array): TestTensor => ({ dtype: 'BF16', shape: [rows, groups], data: words });
   return {
     tensors: { '.weight': data.tensor('U32'), '.scales': parameter(scales), '.biases': parameter(biases) },
+    shape: [rows, columns],
+    values,
+  };
+}
+
+/** Choices of packed codes of compressed-tensors. */
+export interface PackedChoices {
+  readonly rows: number;
+  readonly columns: number;
+  readonly bits: number;
+  /** True: words of whole codes, as older releases packed them. */
+  readonly wholeWords?: boolean;
+  readonly groupSize: number;
+  readonly symmetric: boolean;
+  /** `none`: no g_idx. `unset`: one of -1. `order` and `shuffled`: the groups in order, and as by activations. */
+  readonly groups?: 'none' | 'unset' | 'order' | 'shuffled';
+  readonly scale?: 'F16' | 'BF16';
+  readonly seed: number;
+}
+
+/**
+ * Packed codes of compressed-tensors: pack_to_int32 of compressors/pack_quantized/helpers.py at 01dd1a58, where codes cross words, and of
+ * compressors/quantized_compressors/pack_quantized.py at 4432f13e, where they do not; with the groups that _process_group of
+ * quantization/lifecycle/forward.py makes of g_idx.
+ */
+export function packedWeight(choices: PackedChoices): ForeignWeight {
+  const { rows, columns, bits, wholeWords = false, groupSize, symmetric, groups: kind = 'none', seed } = choices;
+  const { scale = 'BF16' } = choices;
+  const random = new Random(seed);
+  const groups = columns / groupSize;
+  const perWord = Math.floor(32 / bits);
+  const words = (n: number) => Math.ceil(wholeWords ? n / perWord : (n * bits) / 32);
+  const bitOf = (i: number) => (wholeWords ? Math.floor(i / perWord) * 32 + (i % perWord) * bits : i * bits);
+  const data = new WordMatrix(rows, words(columns));
+  const zeros = new WordMatrix(words(rows), groups);
+  const scales = scaleBits(random, rows * groups, scale);
+  const zeroPoint = Int32Array.from({ length: rows * groups }, () =>
+    symmetric ? 2 ** (bits - 1) : random.below(2 ** bits),
+  );
+  zeroPoint.forEach((zero, i) => {
+    zeros.down(i % groups, bitOf(Math.floor(i / groups)), bits, zero);
+  });
+  // Sorting is stable, and each group has its size, so that the sorted columns of a group are those with its index.
+  const index = Int32Array.from({ length: columns }, (_, i) => (kind === 'unset' ? -1 : Math.floor(i / groupSize)));
+  for (let i = columns - 1; i > 0 && kind === 'shuffled'; i--) {
+    const j = random.below(i + 1);
+    [index[i], index[j]] = [index[j]!, index[i]!];
+  }
+  const values = new Float32Array(rows * columns);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const code = random.below(2 ** bits);
+      data.along(row, bitOf(column), bits, code);
+      const group = kind === 'unset' ? Math.floor(column / groupSize) : index[column]!;
+      const set = row * groups + group;
+      values[row * columns + column] = floatOf[scale](scales[set]!) * (code - zeroPoint[set]!);
+    }
+  }
+  return {
+    tensors: {
+      '.weight_packed': data.tensor(),
+      '.weight_scale': { dtype: scale, shape: [rows, groups], data: scales },
+      '.weight_shape': { dtype: 'I64', shape: [2], data: BigInt64Array.of(BigInt(rows), BigInt(columns)) },
+      ...(symmetric ? {} : { '.weight_zero_point': zeros.tensor() }),
+      ...(kind === 'none' ? {} : { '.weight_g_idx': { dtype: 'I32', shape: [columns], data: index } }),
+    },
+    shape: [rows, columns],
+    values,
+  };
+}
+
+/** int8 codes of compressed-tensors with one scale and one zero point: naive_quantized with the strategy `tensor`. */
+export function wholeInt8Weight(rows: number, columns: number, seed: number): ForeignWeight {
+  const random = new Random(seed);
+  const data = Int8Array.from({ length: rows * columns }, () => random.below(256) - 128);
+  const [scale, zeroPoint] = [random.uniform(1, 0.001, 0.1), Int8Array.of(random.below(256) - 128)];
+  return {
+    tensors: {
+      '.weight': { dtype: 'I8', shape: [rows, columns], data },
+      '.weight_scale': { dtype: 'F32', shape: [1], data: scale },
+      '.weight_zero_point': { dtype: 'I8', shape: [1], data: zeroPoint },
+    },
+    shape: [rows, columns],
+    values: Float32Array.from(data, (code) => Math.fround(code - zeroPoint[0]!) * scale[0]!),
+  };
+}
+
+/**
+ * int8 codes of ComfyUI that stand for rotated columns. An element of the rotation is the product, over the digits of base 4 of both indices,
+ * of -1 where two digits add up to 3 and 1 elsewhere, divided by the root of the size: _build_hadamard and _rotate_weight of comfy-kitchen at
+ * 0935c34b, comfy_kitchen/tensor. The sum of codes is exact in double; one rounding follows.
+ */
+export function rotatedWeight(
+  rows: number,
+  columns: number,
+  size: number,
+  marker: object,
+  seed: number,
+): ForeignWeight {
+  const random = new Random(seed);
+  const data = Int8Array.from({ length: rows * columns }, () => random.below(256) - 128);
+  const scale = random.uniform(rows, 0.001, 0.1);
+  const sign = (i: number, j: number) => {
+    let product = 1;
+    for (let unit = 1; unit < size; unit *= 4) {
+      if ((Math.floor(i / unit) % 4) + (Math.floor(j / unit) % 4) === 3) product = -product;
+    }
+    return product;
+  };
+  const signs = Array.from({ length: size }, (_, i) => Int8Array.from({ length: size }, (_, j) => sign(i, j)));
+  const values = new Float32Array(rows * columns);
+  for (let at = 0; at < values.length; at++) {
+    const first = at - (at % size);
+    let sum = 0;
+    for (let i = 0; i < size; i++) sum += data[first + i]! * signs[at % size]![i]!;
+    values[at] = (sum * scale[Math.floor(at / columns)]!) / Math.sqrt(size);
+  }
+  const text = new TextEncoder().encode(JSON.stringify({ format: 'int8_tensorwise', ...marker }));
+  return {
+    tensors: {
+      '.weight': { dtype: 'I8', shape: [rows, columns], data },
+      '.weight_scale': { dtype: 'F32', shape: [rows, 1], data: scale },
+      '.comfy_quant': { dtype: 'U8', shape: [text.length], data: text },
+    },
     shape: [rows, columns],
     values,
   };

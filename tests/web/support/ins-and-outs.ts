@@ -11,6 +11,8 @@ export interface TargetGroup {
   /** Name of the format whose targets they are. */
   readonly owner: string;
   readonly targets: readonly string[];
+  /** True if its layout has names and choices for known models alone. */
+  readonly forKnownModels: boolean;
 }
 
 /** An input. */
@@ -51,17 +53,17 @@ export function targetGroups(): readonly TargetGroup[] {
       const own = name === 'safetensors' ? (layoutOf(to) ?? 'float16, bfloat16') : label;
       groups.set(own, [...(groups.get(own) ?? []), to]);
     }
-    return [...groups].map(([group, names]) => ({ label: group, owner: name, targets: names }));
+    return [...groups].map(([group, names]) => {
+      const forKnownModels = name === 'safetensors' && writerFor(names[0])?.forKnownModels === true;
+      return { label: group, owner: name, targets: names, forKnownModels };
+    });
   });
 }
 
-/** Formats whose models are read to inspect and compare them, and are no sources. */
-const ends: readonly string[] = ['mlc'];
-
 /** The inputs, in the order of the registries. */
 export function inputKinds(): readonly InputKind[] {
-  return formats().flatMap(({ name, label }): InputKind[] => {
-    if (ends.includes(name)) return [];
+  return formats().flatMap(({ name, label, plan }): InputKind[] => {
+    if (plan === undefined) return [];
     const plain = { label, format: name, layout: undefined };
     if (name !== 'safetensors') return [plain];
     const coded = layouts.flatMap(({ find, label: layout }) => (find === undefined ? [] : [layout]));
@@ -69,14 +71,11 @@ export function inputKinds(): readonly InputKind[] {
   });
 }
 
-/** Groups whose layout has names and choices for known models alone. */
-const forKnownModels: readonly string[] = ['ComfyUI', 'MLX'];
-
-export function cellOf({ format, layout }: InputKind, { label, owner }: TargetGroup): Cell {
+export function cellOf({ format, layout }: InputKind, { owner, forKnownModels }: TargetGroup): Cell {
   const requantize = layout !== undefined;
   const own = formatNamed(format);
   if (own.options === formatNamed(owner).options) {
-    if (!forKnownModels.includes(label)) return { kind: requantize ? 'requantize' : 'made' };
+    if (!forKnownModels) return { kind: requantize ? 'requantize' : 'made' };
     // A bare array is no model.
     return format === 'npy' ? { kind: 'never' } : { kind: 'known', requantize };
   }

@@ -114,7 +114,7 @@ interface TensorOptions {
 export function archive(
   value: Py,
   storages: readonly Storage[],
-  { folder = 'archive', order = 'little', more = [] }: ArchiveOptions = {},
+  { folder = 'archive', order = 'little', more = [], deflate }: ArchiveOptions = {},
 ): Uint8Array<ArrayBuffer> {
   const entries: [string, Uint8Array, number][] = [
     [`${folder}/data.pkl`, pickle(value), 0],
@@ -126,10 +126,16 @@ export function archive(
     [`${folder}/version`, Uint8Array.from(utf8('3\n')), 0],
     ...more,
   ];
-  return zip(entries, (bytes) => bytes);
+  if (deflate === undefined) return zip(entries, (bytes) => bytes);
+  return zip(
+    entries.map(([name, bytes]) => [name, bytes, 8]),
+    deflate,
+  );
 }
 
 interface ArchiveOptions {
+  /** Packs all entries, as other tools than torch.save do. */
+  readonly deflate?: (bytes: Uint8Array) => Uint8Array;
   readonly folder?: string;
   readonly order?: string | undefined;
   readonly more?: readonly [string, Uint8Array, number][];

@@ -8,8 +8,8 @@ import { bytesOfElements, cutLike, cutWeighted, elementRuns, elementsOf } from '
 /** Float types that tensors are cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
 
-/** The float type that a tensor of an element type becomes where no target says another. Exact but for F64. */
-export const plainFloats: Readonly<Record<string, CastType>> = {
+/** The type that holds the values of each float type: 8 bits are exact in float16; F64 is rounded to float32, the largest that is written. */
+export const castTypeOf: Readonly<Record<string, CastType>> = {
   F32: 'F32',
   F16: 'F16',
   BF16: 'BF16',

@@ -200,7 +200,7 @@ export interface StoredTile {
 export type Codes =
   | {
       readonly kind: 'linear';
-      readonly dtype: 'int4' | 'int8';
+      readonly dtype: `int${2 | 3 | 4 | 5 | 6 | 7 | 8}`;
       readonly shape: readonly number[];
       readonly granularity:
         | { readonly kind: 'per-channel'; readonly axis: number }

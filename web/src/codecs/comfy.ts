@@ -34,6 +34,8 @@ export interface ComfyForm extends Form {
   readonly search?: boolean;
   /** True for int8 with one scale for all rows, which is only read. @defaultValue false */
   readonly hasOneScale?: boolean;
+  /** For int8 that is read: columns that were rotated together, a power of 4 that divides them. Undefined: none. */
+  readonly rotation?: number | undefined;
 }
 
 /** Facts of a format. */
@@ -77,16 +79,17 @@ function isWhole(form: ComfyForm): boolean {
   return form.hasOneScale === true || (hasTensorScale(form) && table[form.format].group === undefined);
 }
 
-/** The marker of a format. */
-function markerOf(format: ComfyFormat): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(JSON.stringify({ format }));
+/** The marker of a form. */
+function markerOf({ format, rotation }: ComfyForm): Uint8Array<ArrayBuffer> {
+  const rotated = rotation === undefined ? {} : { convrot: true, convrot_groupsize: rotation };
+  return new TextEncoder().encode(JSON.stringify({ format, ...rotated }));
 }
 
 function partsOf(shape: readonly number[], form: ComfyForm): readonly Part[] {
   const { format } = form;
   const { data, scale, group } = table[format];
   const [rows = 0, columns = 0] = shape;
-  const marker = markerOf(format);
+  const marker = markerOf(form);
   const scales =
     group !== undefined
       ? [ceil(rows, tileRows), ceil(columns / group, tileGroups)]
@@ -130,11 +133,14 @@ function runsOf(form: ComfyForm, role: Role, rectangle: Rectangle): ByteRuns {
   return byteRuns(offset, Math.ceil(columns / perTile) * tileBytes, Math.ceil(rows / tileRows), stride);
 }
 
+/** Largest number of columns that are rotated together. */
+export const mostRotated = 1 << 16;
+
 function gridOf(shape: readonly number[], form: ComfyForm): Grid {
   const { group } = table[form.format];
-  if (isWhole(form)) return { rows: undefined, rowUnit: 1, columnUnit: 1 };
+  if (isWhole(form) && form.rotation === undefined) return { rows: undefined, rowUnit: 1, columnUnit: 1 };
   return group === undefined
-    ? { rows: shape[0], rowUnit: 1, columnUnit: 1 }
+    ? { rows: shape[0], rowUnit: 1, columnUnit: form.rotation ?? 1 }
     : { rows: shape[0], rowUnit: tileRows, columnUnit: group * tileGroups };
 }
 
@@ -176,8 +182,8 @@ function* cutsOf(shape: readonly number[], form: ComfyForm, roles: readonly Role
 }
 
 /** The record of a form for the core. */
-function recordOf({ format, search = false, hasOneScale = false }: ComfyForm): ComfyRecord {
-  return { kind: table[format].kind, search, oneScale: hasOneScale };
+function recordOf({ format, search = false, hasOneScale = false, rotation = 0 }: ComfyForm): ComfyRecord {
+  return { kind: table[format].kind, search, oneScale: hasOneScale, rotation };
 }
 
 export const comfy: Codec<ComfyForm> = {

@@ -1,29 +1,53 @@
 /** Unpacks the codes of a stored tensor: one for each element, with scales and zero points as numbers. */
 import type { CastType } from './cast.js';
 import type { Codes, Role } from './codec.js';
-import { elementsOf } from './elements.js';
+import { elementsOf, multipleOf } from './elements.js';
 
-/** Bits of the codes of compressed-tensors, and how many codes an int32 word holds. */
-const wordCodes = { 4: 8, 8: 4 } as const;
-export type CodeWidth = keyof typeof wordCodes;
-export const codeWidths: readonly CodeWidth[] = Object.keys(wordCodes).map(Number) as CodeWidth[];
+/** Bits of the codes of compressed-tensors. Those of 4 and 8 bits are written, too. */
+export type CodeWidth = 2 | 3 | 4 | 5 | 6 | 7 | 8;
 
-/** Most codes of a word. */
-export const mostCodesPerWord = Math.max(...Object.values(wordCodes));
+/** The packing of codes into int32 words. */
+export interface Packing {
+  readonly bits: CodeWidth;
+  /**
+   * True if a word holds whole codes only, and its highest bits are unused; false if codes cross words. Both are the same where bits divide
+   * 32.
+   */
+  readonly wholeWords: boolean;
+}
 
-/** Codes that an int32 word holds. */
-export function codesPerWord(bits: CodeWidth): number {
-  return wordCodes[bits];
+/** Neighboring codes after which the next one begins a word, and the words that they take. */
+function unitOf({ bits, wholeWords }: Packing): [codes: number, words: number] {
+  if (wholeWords) return [Math.floor(32 / bits), 1];
+  const codes = multipleOf([32, bits]) / bits;
+  return [codes, (codes * bits) / 32];
+}
+
+/** Codes after which the next one begins a word. */
+export function codesPerUnit(packing: Packing): number {
+  return unitOf(packing)[0];
 }
 
 /** Int32 words that hold n codes. */
-export function wordsOf(n: number, bits: CodeWidth): number {
-  return Math.ceil(n / wordCodes[bits]);
+export function wordsOf(n: number, packing: Packing): number {
+  return packing.wholeWords ? Math.ceil(n / codesPerUnit(packing)) : Math.ceil((n * packing.bits) / 32);
+}
+
+/** Unused bits of the last word of n codes. */
+export function spareBits(n: number, packing: Packing): number {
+  const used = packing.wholeWords
+    ? (((n - 1) % codesPerUnit(packing)) + 1) * packing.bits
+    : ((n * packing.bits - 1) % 32) + 1;
+  return used === 32 ? 0 : (~0 << used) >>> 0;
+}
+
+/** Bits of all words that no code uses. */
+export function spareBitsOfWords(packing: Packing): number {
+  return packing.wholeWords ? spareBits(codesPerUnit(packing), packing) : 0;
 }
 
 /** The members of a form that decide about its layout. */
-interface CodeLayout {
-  readonly bits: CodeWidth;
+interface CodeLayout extends Packing {
   readonly symmetric: boolean;
   readonly groupSize: number | undefined;
   readonly packed: boolean;
@@ -45,33 +69,41 @@ function floatsIn(bytes: Uint8Array, type: CastType): Float32Array<ArrayBuffer> 
   return new Float32Array(Uint32Array.from({ length: bytes.length / 2 }, (_, i) => at(i) * 2 ** 16).buffer);
 }
 
+/** The word and the bit at which a code of a sequence begins. */
+function placeOf(i: number, packing: Packing): [word: number, bit: number] {
+  const [codes, words] = unitOf(packing);
+  const bit = (i % codes) * packing.bits;
+  return [Math.floor(i / codes) * words + Math.floor(bit / 32), bit % 32];
+}
+
+/** Reads the signed code i of a sequence. @param wordAt gives its words */
+function codeAt(i: number, packing: Packing, wordAt: (word: number) => number): number {
+  const { bits } = packing;
+  const [word, bit] = placeOf(i, packing);
+  const low = wordAt(word) >>> bit;
+  const code = bit + bits > 32 ? low | (wordAt(word + 1) << (32 - bit)) : low;
+  return (code & (2 ** bits - 1)) - 2 ** (bits - 1);
+}
+
 /** Unpacks rows of `columns` codes. Each row begins with a new word. */
-function unpack(bytes: Uint8Array, rows: number, columns: number, bits: CodeWidth): Int8Array<ArrayBuffer> {
+function unpack(bytes: Uint8Array, rows: number, columns: number, packing: Packing): Int8Array<ArrayBuffer> {
   const codes = new Int8Array(rows * columns);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const perWord = codesPerWord(bits);
-  const rowBytes = 4 * wordsOf(columns, bits);
-  const middle = 1 << (bits - 1);
+  const words = wordsOf(columns, packing);
   for (let row = 0, i = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++, i++) {
-      const word = view.getUint32(row * rowBytes + 4 * Math.floor(column / perWord), true);
-      codes[i] = ((word >>> ((column % perWord) * bits)) & (2 * middle - 1)) - middle;
-    }
+    const wordAt = (word: number) => view.getUint32(4 * (row * words + word), true);
+    for (let column = 0; column < columns; column++, i++) codes[i] = codeAt(column, packing, wordAt);
   }
   return codes;
 }
 
 /** Unpacks zero points that are packed down the rows: a word holds those of neighboring rows. */
-function unpackDown(bytes: Uint8Array, rows: number, groups: number, bits: CodeWidth): Int32Array<ArrayBuffer> {
+function unpackDown(bytes: Uint8Array, rows: number, groups: number, packing: Packing): Int32Array<ArrayBuffer> {
   const zeroPoint = new Int32Array(rows * groups);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const perWord = codesPerWord(bits);
-  const middle = 1 << (bits - 1);
-  for (let row = 0; row < rows; row++) {
-    for (let group = 0; group < groups; group++) {
-      const word = view.getUint32(4 * (Math.floor(row / perWord) * groups + group), true);
-      zeroPoint[row * groups + group] = ((word >>> ((row % perWord) * bits)) & (2 * middle - 1)) - middle;
-    }
+  for (let group = 0; group < groups; group++) {
+    const wordAt = (word: number) => view.getUint32(4 * (word * groups + group), true);
+    for (let row = 0; row < rows; row++) zeroPoint[row * groups + group] = codeAt(row, packing, wordAt);
   }
   return zeroPoint;
 }
@@ -79,7 +111,7 @@ function unpackDown(bytes: Uint8Array, rows: number, groups: number, bits: CodeW
 /** Codes in compressed-tensors' layout. @param parts their bytes, by role */
 export function compressedCodes(
   shape: readonly number[],
-  { bits, symmetric, groupSize, packed, scale: scaleType }: CodeLayout,
+  { bits, wholeWords, symmetric, groupSize, packed, scale: scaleType }: CodeLayout,
   parts: Readonly<Record<Role, Uint8Array>>,
 ): Codes {
   const rows = shape[0] as number;
@@ -87,17 +119,18 @@ export function compressedCodes(
   const [data, scales, zeroPoints] = [parts.data, parts.scale, parts.zeroPoint] as [Uint8Array, Uint8Array, Uint8Array];
   const scale = floatsIn(scales, scaleType);
   const groups = scale.length / Math.max(1, rows);
+  const packing = { bits, wholeWords };
   return {
     kind: 'linear',
-    dtype: bits === 4 ? 'int4' : 'int8',
+    dtype: `int${bits}`,
     shape,
     granularity: groupSize === undefined ? { kind: 'per-channel', axis: 0 } : { kind: 'per-group', groupSize, axis: 1 },
-    data: packed ? unpack(data, rows, columns, bits) : Int8Array.from(data, (byte) => (byte << 24) >> 24),
+    data: packed ? unpack(data, rows, columns, packing) : Int8Array.from(data, (byte) => (byte << 24) >> 24),
     scale,
     zeroPoint: symmetric
       ? new Int32Array(scale.length)
       : packed
-        ? unpackDown(zeroPoints, rows, groups, bits)
+        ? unpackDown(zeroPoints, rows, groups, packing)
         : Int32Array.from(zeroPoints, (byte) => (byte << 24) >> 24),
   };
 }

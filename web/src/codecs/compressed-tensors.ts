@@ -1,10 +1,11 @@
 /**
- * Codes with scales, as compressed-tensors stores them: integers of 4 or 8 bits, or float8e4m3fn.
+ * Codes with scales, as compressed-tensors stores them: integers of 4 or 8 bits, or float8e4m3fn. Packed integers of 2 to 8 bits are read.
  *
  * A tensor is a matrix: its rows are the indices of axis 0. `X` is stored as
  *   X, or X_packed     the codes, or int32 words of codes whose rows are padded to whole words
  *   X_scale            one scale for each row, or for each group of neighbors in a row
  *   X_zero_point       likewise, if not symmetric. Packed down the columns if the codes are packed
+ *   X_g_idx            of packed codes that are read: the group of each column, if groups do not hold neighbors
  *   X_shape            of packed codes: the shape, as int64
  * Other programs read packed codes of two dimensions only. Tensors of more dimensions are packed as the matrix.
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors at ac8e2ba8.
@@ -27,7 +28,14 @@ import {
   tileElements,
   type ValueRange,
 } from './codec.js';
-import { type CodeWidth, codesPerWord, compressedCodes, wordsOf } from './compressed-tensors-codes.js';
+import {
+  type CodeWidth,
+  codesPerUnit,
+  compressedCodes,
+  type Packing,
+  spareBits,
+  wordsOf,
+} from './compressed-tensors-codes.js';
 import { byteRuns, elementsOf, errorBlock, multipleOf } from './elements.js';
 
 export interface CompressedForm extends Form {
@@ -39,6 +47,10 @@ export interface CompressedForm extends Form {
   /** Elements of a row that share a scale, a divisor of its length. Undefined: the whole row shares one. */
   readonly groupSize: number | undefined;
   readonly packed: boolean;
+  /** True for codes that do not cross words, which are only read. See Packing. @defaultValue false */
+  readonly wholeWords?: boolean | undefined;
+  /** True if a part has the group of each column. Such codes are only read. @defaultValue false */
+  readonly grouped?: boolean | undefined;
   /** Type of the scales. */
   readonly scale: CastType;
   /** For integers: the search for the ranges of rows that fit into a tile. Undefined: from the smallest to the largest value. */
@@ -47,9 +59,11 @@ export interface CompressedForm extends Form {
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
 
+const packingOf = ({ bits, wholeWords = false }: CompressedForm): Packing => ({ bits, wholeWords });
+
 /** Bytes of n neighboring codes. */
-function codeBytes(n: number, { packed, bits }: CompressedForm): number {
-  return packed ? wordsOf(n, bits) * 4 : n;
+function codeBytes(n: number, form: CompressedForm): number {
+  return form.packed ? wordsOf(n, packingOf(form)) * 4 : n;
 }
 
 function scaleBytes({ scale }: CompressedForm): number {
@@ -58,9 +72,15 @@ function scaleBytes({ scale }: CompressedForm): number {
 
 // -------------------------------------------------------------------------------------------------------------------------- parts
 
-/** Rows whose zero points share a word. */
-function rowsPerWord({ packed, symmetric, bits }: CompressedForm): number {
-  return packed && !symmetric ? codesPerWord(bits) : 1;
+/** Rows whose zero points share words. */
+export function rowsPerWord(form: CompressedForm): number {
+  return form.packed && !form.symmetric ? codesPerUnit(packingOf(form)) : 1;
+}
+
+/** Columns at whose multiples rows can be cut: all of them if groups hold columns from anywhere. */
+function columnUnitOf(width: number, form: CompressedForm): number {
+  if (form.grouped) return width;
+  return multipleOf([form.groupSize ?? 1, form.packed ? codesPerUnit(packingOf(form)) : 1]);
 }
 
 /** The shape as int64, little-endian. */
@@ -74,7 +94,8 @@ function shapeBytes(shape: readonly number[]): Uint8Array<ArrayBuffer> {
 }
 
 function partsOf(shape: readonly number[], form: CompressedForm): Part[] {
-  const { type, bits, symmetric, groupSize, packed, scale } = form;
+  const { type, symmetric, groupSize, packed, grouped = false, scale } = form;
+  const packing = packingOf(form);
   const [rows = 0, ...inner] = shape;
   const columns = elementsOf(inner);
   const scales = [rows, ...(groupSize === undefined ? inner.map(() => 1) : [columns / groupSize])];
@@ -83,16 +104,17 @@ function partsOf(shape: readonly number[], form: CompressedForm): Part[] {
   };
   const parts = [
     packed
-      ? part('data', '_packed', 'I32', [rows, wordsOf(columns, bits)], 4)
+      ? part('data', '_packed', 'I32', [rows, wordsOf(columns, packing)], 4)
       : part('data', '', type === 'float' ? 'F8_E4M3' : 'I8', shape, 1),
     part('scale', '_scale', scale, scales, scaleBytes(form)),
   ];
   if (!symmetric) {
-    const words = [wordsOf(rows, bits), ...scales.slice(1)];
+    const words = [wordsOf(rows, packing), ...scales.slice(1)];
     parts.push(
       packed ? part('zeroPoint', '_zero_point', 'I32', words, 4) : part('zeroPoint', '_zero_point', 'I8', scales, 1),
     );
   }
+  if (grouped) parts.push(part('group', '_g_idx', 'I32', [columns], 4));
   if (packed) parts.push({ ...part('shape', '_shape', 'I64', [shape.length], 8), constant: shapeBytes(shape) });
   return parts;
 }
@@ -102,6 +124,7 @@ function partRuns(form: CompressedForm, role: Role, { row, rows, column, columns
     const size = (n: number) => codeBytes(n, form);
     return byteRuns(row * size(width) + size(column), size(columns), rows, size(width));
   }
+  if (role === 'group') return byteRuns(0, 4 * width, 1, 4 * width);
   const { groupSize } = form;
   const perRow = groupSize === undefined ? 1 : width / groupSize;
   const groups = groupSize === undefined ? 1 : columns / groupSize;
@@ -110,10 +133,10 @@ function partRuns(form: CompressedForm, role: Role, { row, rows, column, columns
     const size = scaleBytes(form);
     return byteRuns((row * perRow + group) * size, groups * size, rows, perRow * size);
   }
-  const perWord = rowsPerWord(form);
+  const lines = (n: number) => (form.packed ? wordsOf(n, packingOf(form)) : n);
   const size = form.packed ? 4 : 1;
-  const first = Math.floor(row / perWord) * perRow + group;
-  return byteRuns(first * size, groups * size, Math.ceil(rows / perWord), perRow * size);
+  const first = lines(row) * perRow + group;
+  return byteRuns(first * size, groups * size, lines(rows), perRow * size);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
@@ -211,17 +234,13 @@ function* cutLongRows(
 
 // ------------------------------------------------------------------------------------------------------------------------- checks
 
-/** Unused bits of the last word of n codes. */
-function spareBits(n: number, bits: CodeWidth): number {
-  const used = (n % codesPerWord(bits)) * bits;
-  return used === 0 ? 0 : (~0 << used) >>> 0;
-}
-
 function checksOf(shape: readonly number[], form: CompressedForm, role: Role): readonly BitCheck[] {
-  const { type, bits, packed, scale, groupSize } = form;
+  const { type, packed, scale, groupSize } = form;
+  const packing = packingOf(form);
   const [rows = 0, ...inner] = shape;
   const columns = elementsOf(inner);
   if (role === 'scale') return floatsFinite(scale, 'scale');
+  if (role === 'group') return [];
   if (type === 'float') {
     // No quantizer writes NaN codes.
     return floatsFinite('F8_E4M3', 'element').map((check) => ({ ...check, isProblem: true }));
@@ -230,16 +249,16 @@ function checksOf(shape: readonly number[], form: CompressedForm, role: Role): r
   const texts = { one: 'word has bits behind its last code', many: 'words have bits behind their last code' };
   const words = { kind: 'spareBits', unit: 4, wrong: 'any', isProblem: true, ...texts } as const;
   if (role === 'data') {
-    const stride = wordsOf(columns, bits) * 4;
-    return [{ ...words, at: stride - 4, stride, mask: spareBits(columns, bits), container: 'row' }];
+    const stride = wordsOf(columns, packing) * 4;
+    return [{ ...words, at: stride - 4, stride, mask: spareBits(columns, packing), container: 'row' }];
   }
   const perRow = groupSize === undefined ? 1 : columns / groupSize;
   return [
     {
       ...words,
-      at: (wordsOf(rows, bits) - 1) * perRow * 4,
+      at: (wordsOf(rows, packing) - 1) * perRow * 4,
       stride: 4,
-      mask: spareBits(rows, bits),
+      mask: spareBits(rows, packing),
       container: 'group',
     },
   ];
@@ -248,13 +267,16 @@ function checksOf(shape: readonly number[], form: CompressedForm, role: Role): r
 // --------------------------------------------------------------------------------------------------------------- in the core
 
 /** The record of a form for the core. */
-function codesOf({ type, bits, symmetric, groupSize, packed, scale, range }: CompressedForm): CompressedTensorsRecord {
+function codesOf(form: CompressedForm): CompressedTensorsRecord {
+  const { type, bits, symmetric, groupSize, packed, wholeWords = false, grouped = false, scale, range } = form;
   return {
     float8: type === 'float',
     bits,
     symmetric,
     groupSize: groupSize ?? 0,
     packed,
+    wholeWords,
+    grouped,
     scale: ElementTypeId[scale],
     search: range !== undefined,
     ...(searchOf(range, [searchedMembers]) ?? mseSearch),
@@ -265,7 +287,11 @@ export const compressedTensors: Codec<CompressedForm> = {
   id: 'compressed-tensors',
   label: ({ type, bits }) => (type === 'float' ? 'F8_E4M3' : `I${bits}`),
   parts: partsOf,
-  grid: (shape, form) => ({ rows: shape[0], rowUnit: rowsPerWord(form), columnUnit: form.groupSize ?? 1 }),
+  grid: (shape, form) => ({
+    rows: shape[0],
+    rowUnit: rowsPerWord(form),
+    columnUnit: columnUnitOf(elementsOf(shape.slice(1)), form),
+  }),
   runs: (_shape, form, role, rectangle) => partRuns(form, role, rectangle),
   feedbackGroups: (_core, { groupSize = 0 }) => ({ group: groupSize, outer: 0 }),
   cuts: cutsOf,
@@ -294,7 +320,10 @@ export const compressedTensors: Codec<CompressedForm> = {
     );
   },
 
-  codes: (shape, form, parts) => (form.type === 'float' ? undefined : compressedCodes(shape, form, parts)),
+  codes: (shape, form, parts) =>
+    form.type === 'float' || form.grouped
+      ? undefined
+      : compressedCodes(shape, { ...form, wholeWords: form.wholeWords === true }, parts),
 
   checks: checksOf,
   overflow: () => ', too large for the scale',

@@ -27,6 +27,8 @@ export interface MlxForm extends Form {
   readonly scale: CastType;
   /** Undefined: MLX's own rule. */
   readonly range?: 'mse' | undefined;
+  /** With a range: a search that takes longer. */
+  readonly search?: 'best' | undefined;
   /** Weights of the squared errors, one for each column of each matrix. The line of a group is then searched for. */
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
@@ -63,8 +65,9 @@ function rowsOf(shape: readonly number[]): number {
 }
 
 /** The record of a form for the core. */
-function codesOf({ bits, groupSize, scale, range, importance }: MlxForm): MlxRecord {
-  return { bits, groupSize, scale: ElementTypeId[scale], search: (range ?? importance) !== undefined };
+function codesOf({ bits, groupSize, scale, range, search, importance }: MlxForm): MlxRecord {
+  const searches = (range ?? importance) !== undefined;
+  return { bits, groupSize, scale: ElementTypeId[scale], search: searches, best: search === 'best' };
 }
 
 export const mlx: Codec<MlxForm> = {

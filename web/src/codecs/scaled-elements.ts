@@ -17,6 +17,8 @@ export interface ScaledForm extends Form {
   /** Rows and columns that share a scale; undefined: all of them. */
   readonly blockRows: number | undefined;
   readonly blockColumns: number | undefined;
+  /** True for I8 with one scale, and a zero point for all elements. @defaultValue false */
+  readonly hasZeroPoint?: boolean | undefined;
   /** Type of the floats that it was made of. */
   readonly floats: CastType;
 }
@@ -28,6 +30,7 @@ const blocksOf = (n: number, block: number | undefined) => (block === undefined 
 
 function partRuns(form: ScaledForm, role: Role, { row, rows, column, columns, width }: Rectangle) {
   if (role === 'data') return byteRuns(row * width + column, columns, rows, width);
+  if (role === 'zeroPoint') return byteRuns(0, 1, 1, 1);
   const { blockRows, blockColumns } = form;
   const size = scaleBytes(form);
   const perRow = blocksOf(width, blockColumns);
@@ -48,6 +51,9 @@ export const scaledElements: Codec<ScaledForm> = {
     return [
       { role: 'data', suffix: '', dtype: form.type, shape, bytes: elementsOf(shape) },
       { role: 'scale', suffix: '_scale', dtype: form.scale, shape: scales, bytes },
+      ...(form.hasZeroPoint
+        ? [{ role: 'zeroPoint', suffix: '_zero_point', dtype: form.type, shape: scales, bytes: 1 }]
+        : []),
     ];
   },
 
@@ -63,8 +69,8 @@ export const scaledElements: Codec<ScaledForm> = {
       const { bytes, count } = partRuns(form, role, rectangle);
       return bytes * count;
     });
-    const { type, scale, blockRows = 0, blockColumns = 0 } = form;
-    const record = { type: ScaledTypeId[type], scale: ElementTypeId[scale], blockRows, blockColumns };
+    const { type, scale, blockRows = 0, blockColumns = 0, hasZeroPoint = false } = form;
+    const record = { type: ScaledTypeId[type], scale: ElementTypeId[scale], blockRows, blockColumns, hasZeroPoint };
     return core.withRecord(ScaledElementsRecord, record, (elements) =>
       core.withRecord(StoredRecord, stored, (at) =>
         decodeTile(core, arena, (...addresses) => core.models.decodeScaledElements(at, elements, ...addresses)),

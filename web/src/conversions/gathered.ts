@@ -1,5 +1,5 @@
 /** Tensors of a result that are read from stored tensors. */
-import { type CastForm, plainFloats } from '../codecs/cast.js';
+import { type CastForm, castTypeOf } from '../codecs/cast.js';
 import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
@@ -7,11 +7,11 @@ import type { ElementView, LogicalTensor, SourceTensor } from '../formats/format
 import type { Recipe } from './recipe.js';
 
 /**
- * GGUF type of a stored tensor before quantization.
+ * GGUF type of a stored tensor before quantization: the float type that holds its values.
  * @throws ScalepointError `UNSUPPORTED_DTYPE`
  */
 export function plainType({ name, dtype, byteOffset }: Pick<SourceTensor, 'name' | 'dtype' | 'byteOffset'>): string {
-  const type = Object.hasOwn(plainFloats, dtype) ? plainFloats[dtype] : undefined;
+  const type = Object.hasOwn(castTypeOf, dtype) ? castTypeOf[dtype] : undefined;
   if (type !== undefined) return type;
   throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${dtype} cannot be converted`, {
     tensor: name,

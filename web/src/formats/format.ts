@@ -456,11 +456,12 @@ export interface Format<
   /** Tensors of a model, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
   /**
-   * Chooses a form for each tensor, and lays out the result. `choices` are valid.
+   * Chooses a form for each tensor, and lays out the result. `choices` are valid. Undefined if models are read to inspect and compare them,
+   * and no result is made of them.
    * @param output the name of the result without its folder, if it has one
    * @param weightNames names that statistics may have for tensors, besides their own
    */
-  plan(
+  plan?(
     model: Model,
     choices: PlanChoices<Options & Sidecars, TargetName>,
     partsOf: PartsOf,

@@ -71,10 +71,11 @@ export interface RangeOptions {
 /** An option of formats with a search besides that of the usual tool. */
 export interface BlockSearchOptions {
   /**
-   * GGUF and MLC: `best` tries more scales than llama-quantize or MLC-LLM and fits the stored ones, for smaller errors in the same types and
-   * bytes, for GGUF weighted by the importance of columns if there is a matrix. Every reader loads the result. A million weights take 0.1
-   * to 0.5 seconds on one core. Types of one to two bits have no such search.
-   * @defaultValue 'usual': the bytes of llama-quantize, or of MLC-LLM
+   * GGUF, MLC and integers of MLX: `best` tries more scales than llama-quantize, MLC-LLM or `range: 'mse'` and fits the stored ones, for
+   * smaller errors in the same types and bytes, for GGUF and MLX weighted by the importance of columns if there is a matrix. Every reader
+   * loads the result. A million weights take 0.1 to 0.5 seconds on one core, of MLX up to 2. GGUF types of one to two bits have no such
+   * search.
+   * @defaultValue 'usual': the bytes of llama-quantize, of MLC-LLM, or of MLX
    */
   readonly search?: BlockSearch | undefined;
 }

@@ -1,6 +1,7 @@
 /** Plans conversions from headers alone. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
+import { ScalepointError } from '../core/errors.js';
 import type { Note } from '../core/note.js';
 import { urlFileName } from '../files/url.js';
 import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
@@ -95,6 +96,8 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   const { format, converter } = maker;
   let plan: FilePlan | undefined;
   if (converter === undefined) {
+    if (format.plan === undefined)
+      throw new ScalepointError('UNKNOWN_FORMAT', `models of ${format.label} are quantized already`);
     plan = await format.plan(opened.model, choices, partsOf, output, opened.readOptionFile, () => weightNames(opened));
   } else {
     const converted = await converter.convert(opened.model, opened.beside, choices);

@@ -9,6 +9,7 @@ import {
   planModel,
   quantizeModel,
 } from '../../../../web/src/model.js';
+import { chosen } from '../../support/chosen.js';
 import { parseSafetensors } from '../../support/compressed.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { float32, merged, type Pair, pair, spellings, transpose, weight } from '../../support/lora.js';
@@ -18,13 +19,6 @@ import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tin
 
 type Tensors = Readonly<Record<string, TestTensor>>;
 type Lora = NonNullable<PlanOptions['lora']>;
-
-/** A file under a name, as a folder that was chosen in a browser gives it. */
-function chosen(path: string, content: Uint8Array<ArrayBuffer> | object): File {
-  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
-  const file = new File([bytes], path);
-  return Object.defineProperty(file, 'webkitRelativePath', { value: `folder/${path}` });
-}
 
 /** An adapter, with a configuration beside it if one is given. */
 function adapter(tensors: Tensors, config?: object, name = 'adapter_model.safetensors'): FileInput[] {

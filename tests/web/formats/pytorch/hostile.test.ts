@@ -1,5 +1,5 @@
 // Pickles and archives that are made to execute code, to deceive scanners, or to fill the memory. Each is an error that names the place.
-import { inspectModel, ScalepointError } from 'scalepoint/model';
+import { inspectModel, readFloats, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { zip } from '../../support/npz.js';
 import {
@@ -287,6 +287,40 @@ describe('a hostile archive', () => {
     const at = (name: string) => names.lastIndexOf(name) - 46;
     view.setUint32(at('archive/data/1') + 42, view.getUint32(at('archive/data/0') + 42, true), true);
     expect((await rejection(file)).message).toMatch(/overlaps/);
+  });
+
+  it('has as many packed bytes as it says, and whole ones', async () => {
+    // Deflate without compression: a last block of plain bytes.
+    const packed = (bytes: Uint8Array) =>
+      Uint8Array.from([1, ...uint32(bytes.length | (~bytes.length << 16)), ...bytes]);
+    const made = (pickled: Uint8Array, elements: Uint8Array, more = 0, pack = packed) =>
+      zip(
+        [
+          ['archive/data.pkl', pickled, 8, pickled.length + more],
+          ['archive/data/0', elements, 8, 24],
+        ],
+        pack,
+      );
+    const read = (file: Uint8Array<ArrayBuffer>) => readFloats(file, 'w');
+    expect((await read(made(main, storage.bytes))).data).toEqual(new Float32Array(6));
+    const failure = async (file: Uint8Array<ArrayBuffer>) => {
+      const error = await read(file).then(
+        () => undefined,
+        (reason: unknown) => reason,
+      );
+      expect(error).toMatchObject({ name: 'ScalepointError', code: 'BAD_FILE' });
+      return (error as ScalepointError).message;
+    };
+    expect(await failure(made(main, storage.bytes, 1))).toMatch(/"archive\/data\.pkl" is smaller/);
+    expect(await failure(made(main, storage.bytes, -1))).toMatch(/"archive\/data\.pkl" is larger/);
+    expect(await failure(made(main, storage.bytes, 2 ** 31))).toMatch(/cannot be as large as the zip archive says/);
+    expect(await failure(made(main, storage.bytes.slice(1)))).toMatch(/"archive\/data\/0" is smaller/);
+    expect(await failure(made(main, new Uint8Array(25)))).toMatch(/"archive\/data\/0" is larger/);
+    const cut = (bytes: Uint8Array) => packed(bytes).slice(0, -1);
+    expect(await failure(made(main, storage.bytes, 0, cut))).toMatch(/damaged/);
+    const odd = (bytes: Uint8Array) => packed(bytes).with(0, 7) as Uint8Array<ArrayBuffer>;
+    expect(await failure(made(main, storage.bytes, 0, odd))).toMatch(/damaged/);
+    expect((await rejection(made(bad, storage.bytes))).message).toContain('"os.system"');
   });
 
   it('is refused if it is another archive', async () => {

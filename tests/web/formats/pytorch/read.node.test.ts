@@ -3,6 +3,7 @@ import { mkdtempSync } from 'node:fs';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { deflateRawSync } from 'node:zlib';
 import { inspectModel, quantizeModel, verifyModel } from 'scalepoint/model';
 import { afterAll, describe, expect, it } from 'vitest';
 import { safetensors } from '../../support/models.js';
@@ -58,6 +59,7 @@ const forms: Record<string, (value: Py, storages: readonly Storage[]) => Uint8Ar
   archive,
   'an archive with another folder': (value, storages) => archive(value, storages, { folder: 'my model' }),
   'an archive without a byte order': (value, storages) => archive(value, storages, { order: undefined }),
+  'a packed archive': (value, storages) => archive(value, storages, { deflate: deflateRawSync }),
   legacy: (value, storages) => legacy(value, storages),
 };
 
@@ -245,6 +247,23 @@ describe('a file of PyTorch', () => {
       expect(tensors.a?.bytes).toEqual(swapped(storage.bytes, 2));
       expect(tensors.c?.bytes).toEqual(swapped(complex.bytes, 4));
     }
+  });
+
+  it('may be packed, in entries that are read at several places at once', async () => {
+    // More than a window of packed bytes, and more tensors than readers.
+    const large = storageOf('FloatStorage', bytesOf(new Float32Array(300_000).map((_, i) => Math.sin(i))), 4);
+    const small = Array.from({ length: 6 }, (_, i) => floats(4096, i + 1));
+    const value = dict({
+      large: tensor(large, [75, 4000]),
+      turned: tensor(large, [4000, 75], { strides: [1, 4000] }),
+      ...Object.fromEntries(small.map((storage, i) => [`small${i}`, tensor(storage, [64, 64])])),
+    });
+    const options = { to: 'bfloat16', workers: 2 } as const;
+    const [plain, packed] = [undefined, deflateRawSync].map((deflate) =>
+      archive(value, [large, ...small], deflate === undefined ? {} : { deflate }),
+    ) as [Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>];
+    const [a, b] = [await quantizeModel(plain, options), await quantizeModel(packed, options)];
+    expect(Buffer.from(await b.bytes()).equals(Buffer.from(await a.bytes()))).toBe(true);
   });
 
   it('may be one tensor, named after the file', async () => {

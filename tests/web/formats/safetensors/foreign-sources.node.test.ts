@@ -1,7 +1,9 @@
-// Weights of GPTQ, AWQ, bitsandbytes and MLX as sources: restored to the floats that an oracle finds for their codes, and quantized again.
+// Weights of GPTQ, AWQ, bitsandbytes, MLX, compressed-tensors and ComfyUI as sources: restored to the floats that an oracle finds for their
+// codes, and quantized again.
 import { readFloats } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { type FileInput, quantizeModel } from '../../../../web/src/model.js';
+import { quantizeModel } from '../../../../web/src/model.js';
+import { chosen, folder, type Json } from '../../support/chosen.js';
 import { parseSafetensors } from '../../support/compressed.js';
 import {
   awqWeight,
@@ -10,30 +12,26 @@ import {
   gptqWeight,
   int8Weight,
   mlxWeight,
+  packedWeight,
+  rotatedWeight,
   tensorsOf,
+  wholeInt8Weight,
 } from '../../support/foreign-layouts.js';
 import { rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
 import { expectSame } from '../../support/support.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 
-type Json = Readonly<Record<string, unknown>>;
-
-/** A file as a folder that was chosen in a browser gives it. */
-function chosen(path: string, content: Uint8Array<ArrayBuffer> | Json): File {
-  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
-  const file = new File([bytes], path);
-  return Object.defineProperty(file, 'webkitRelativePath', { value: `tiny/${path}` });
-}
-
-function folder(tensors: Readonly<Record<string, TestTensor>>, files: Readonly<Record<string, Json>>): FileInput[] {
-  const model = chosen('model.safetensors', safetensors(tensors));
-  return [model, ...Object.entries(files).map(([path, content]) => chosen(path, content))];
-}
-
 const configOf = (quantization: Json) => ({ 'config.json': { quantization_config: quantization } });
 
+interface Case {
+  readonly weight: ForeignWeight;
+  readonly files: Readonly<Record<string, Json>>;
+  /** True if its tiles are those of another case, so that reading it once is enough. */
+  readonly isAlike?: boolean;
+}
+
 /** Weights of each layout with the configuration beside them. */
-const cases: Record<string, { weight: ForeignWeight; files: Readonly<Record<string, Json>> }> = {};
+const cases: Record<string, Case> = {};
 for (const bits of [2, 3, 4, 8]) {
   for (const groups of ['none', 'order', 'shuffled'] as const) {
     const v2 = groups === 'order';
@@ -80,7 +78,58 @@ for (const bits of [2, 3, 4, 5, 6, 8]) {
   };
 }
 
+const packed = (bits: number) => ({
+  quant_method: 'compressed-tensors',
+  config_groups: { a: { targets: ['Linear'], weights: { num_bits: bits } } },
+});
+for (const bits of [2, 3, 5, 6, 7]) {
+  for (const wholeWords of bits === 2 ? [false] : [false, true]) {
+    const symmetric = bits % 2 === 0;
+    cases[`compressed-tensors, ${bits} bits${wholeWords ? ', words of whole codes' : ''}`] = {
+      weight: packedWeight({ rows: 43, columns: 120, bits, wholeWords, groupSize: 40, symmetric, seed: bits }),
+      files: bits === 7 ? configOf(packed(bits)) : {},
+      isAlike: true,
+    };
+  }
+}
+for (const groups of ['unset', 'order', 'shuffled'] as const) {
+  const symmetric = groups === 'order';
+  cases[`compressed-tensors, 4 bits, g_idx: ${groups}`] = {
+    weight: packedWeight({ rows: 24, columns: 96, bits: 4, groupSize: 32, symmetric, groups, scale: 'F16', seed: 3 }),
+    files: {},
+    isAlike: groups !== 'shuffled',
+  };
+}
+cases['compressed-tensors, 3 bits, g_idx: shuffled'] = {
+  weight: packedWeight({
+    rows: 35,
+    columns: 96,
+    bits: 3,
+    groupSize: 32,
+    symmetric: false,
+    groups: 'shuffled',
+    seed: 4,
+  }),
+  files: configOf(packed(3)),
+};
+cases['compressed-tensors, short rows'] = {
+  weight: packedWeight({ rows: 40, columns: 5, bits: 6, groupSize: 5, symmetric: false, seed: 5 }),
+  files: configOf(packed(6)),
+  isAlike: true,
+};
+cases['compressed-tensors, int8 with one zero point'] = { weight: wholeInt8Weight(24, 40, 6), files: {} };
+cases['ComfyUI, rotated'] = { weight: rotatedWeight(6, 512, 256, { convrot: true }, 7), files: {} };
+for (const size of [4, 16, 64]) {
+  const marker = { params: { convrot: true, convrot_groupsize: size } };
+  cases[`ComfyUI, rotated, ${size} columns at a time`] = {
+    weight: rotatedWeight(5, 3 * size, size, marker, size),
+    files: {},
+    isAlike: true,
+  };
+}
+
 const names = Object.keys(cases);
+const again = names.filter((name) => cases[name]!.isAlike !== true);
 
 describe('weights of other tools', () => {
   it.each(names)('are restored exactly: %s', async (name) => {
@@ -90,7 +139,7 @@ describe('weights of other tools', () => {
     expectSame(data, weight.values, name);
   });
 
-  it.each(names)('are quantized again as their floats are: %s', async (name) => {
+  it.each(again)('are quantized again as their floats are: %s', async (name) => {
     const { weight, files } = cases[name]!;
     const plain: TestTensor = { dtype: 'F32', shape: weight.shape, data: weight.values };
     const floats = [chosen('model.safetensors', safetensors({ 'a.weight': plain }))];
@@ -129,6 +178,16 @@ describe('weights of other tools', () => {
         nested: true,
         dtype: 'bfloat16',
         seed: 3,
+      }),
+      d: packedWeight({
+        rows: 96,
+        columns: 16384,
+        bits: 3,
+        wholeWords: true,
+        groupSize: 128,
+        symmetric: false,
+        groups: 'shuffled',
+        seed: 4,
       }),
     };
     const plain = Object.fromEntries(

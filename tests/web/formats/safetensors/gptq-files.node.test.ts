@@ -3,49 +3,22 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import {
-  calibrateModel,
-  type FileInput,
-  planModel,
-  type QuantizeModelOptions,
-  quantizeModel,
-  readFloats,
-  verifyModel,
-} from '../../../../web/src/model.js';
-import { numbersOf, parseSafetensors, referenceQuantize, type StoredTensor } from '../../support/compressed.js';
-import { gptqLayer } from '../../support/gptq.js';
-import { expectBytes, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
+import { calibrateModel, planModel, quantizeModel, readFloats, verifyModel } from '../../../../web/src/model.js';
+import { chosen, folder as folderOf, type Json, made as resultOf, storedOf } from '../../support/chosen.js';
+import { numbersOf, parseSafetensors, referenceQuantize } from '../../support/compressed.js';
+import { gptqLayer, layerSettings } from '../../support/gptq.js';
+import { expectBytes, rejectionOf, type TestTensor, weights } from '../../support/models.js';
 import { expectSame } from '../../support/support.js';
 import { decoderConfig } from '../../support/tiny-huggingface.js';
 
-type Json = Readonly<Record<string, unknown>>;
+const folder = (tensors: Readonly<Record<string, TestTensor>>) =>
+  folderOf(tensors, { 'config.json': decoderConfig('LlamaForCausalLM', { torch_dtype: 'bfloat16' }) });
 
-/** A file as a folder that was chosen in a browser gives it. */
-function chosen(path: string, content: Uint8Array<ArrayBuffer> | Json): File {
-  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
-  return Object.defineProperty(new File([bytes], path), 'webkitRelativePath', { value: `tiny/${path}` });
-}
-
-const folder = (tensors: Readonly<Record<string, TestTensor>>): FileInput[] => [
-  chosen('model.safetensors', safetensors(tensors)),
-  chosen('config.json', decoderConfig('LlamaForCausalLM', { torch_dtype: 'bfloat16' })),
-];
-
-const storedOf = ({ dtype, shape, data }: TestTensor): StoredTensor => ({
-  dtype,
-  shape: [...shape],
-  bytes: new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength),
-});
-
-/** A result by the plan, and by workers. */
-async function made(input: FileInput[], options: QuantizeModelOptions) {
-  const result = await quantizeModel(input, { ...options, workers: 0 });
-  const bytes = await result.bytes();
-  const plan = await planModel(input, options as Parameters<typeof planModel>[1]);
-  expect(plan.totals.bytesAfter).toBe(bytes.length);
-  expectBytes(await (await quantizeModel(input, { ...options, workers: 2 })).bytes(), bytes, 'by workers');
-  const { quantization_config: quantization, ...config } = result.config as Record<string, Json>;
-  return { result, bytes, tensors: parseSafetensors(bytes).tensors, config, quantization: quantization as Json };
+/** A result, with its `quantization_config` apart from the other keys of config.json. */
+async function made(...given: Parameters<typeof resultOf>) {
+  const { config: all, ...result } = await resultOf(...given);
+  const { quantization_config: quantization, ...config } = all;
+  return { ...result, config, quantization: quantization as Json };
 }
 
 const layer = 'model.layers.0';
@@ -66,6 +39,7 @@ describe('codes for loaders of GPTQ and AWQ', () => {
   for (const [to, bits] of Object.entries(targets) as [keyof typeof targets, number][]) {
     it(`${to}: have the words, the scales and the zero points of the layout`, async () => {
       const words = to === 'awq' ? 'awq' : 'gptq';
+      const symmetric = words === 'gptq';
       for (const groupSize of to === 'gptq' || to === 'awq' ? [128, 32] : [64]) {
         const granularity = { kind: 'per-group', groupSize } as const;
         const { tensors: got, bytes, config, quantization } = await made(folder(tensors), { to, granularity });
@@ -75,10 +49,11 @@ describe('codes for loaders of GPTQ and AWQ', () => {
         ];
         for (const module of coded) {
           const source = tensors[`${module}.weight`]!;
-          const { shape, codes, zeros, scales, values } = gptqLayer(got, module, words, bits);
+          const settings = layerSettings(quantization, module)!;
+          expect(settings).toMatchObject({ words, bits, groupSize, symmetric });
+          const { shape, codes, zeros, scales, values } = gptqLayer(got, module, settings);
           const [rows, columns] = shape;
           expect(shape).toEqual(source.shape);
-          const symmetric = words === 'gptq';
           const want = referenceQuantize(numbersOf(storedOf(source)), shape, {
             bits,
             groupSize,
@@ -110,28 +85,7 @@ describe('codes for loaders of GPTQ and AWQ', () => {
         }
         expect((await verifyModel(bytes)).problems).toEqual([]);
         expect(config).toMatchObject({ hidden_size: 64 });
-        expect(quantization).toEqual(
-          words === 'awq'
-            ? {
-                quant_method: 'awq',
-                bits,
-                group_size: groupSize,
-                zero_point: true,
-                version: 'gemm',
-                modules_to_not_convert: null,
-              }
-            : {
-                quant_method: 'gptq',
-                bits,
-                group_size: groupSize,
-                sym: true,
-                desc_act: false,
-                checkpoint_format: 'gptq',
-                pack_dtype: 'int32',
-                lm_head: false,
-                meta: { quantizer: ['scalepoint'] },
-              },
-        );
+        expect(layerSettings(quantization, 'lm_head')).toBeUndefined();
       }
     });
   }
@@ -160,20 +114,23 @@ describe('codes for loaders of GPTQ and AWQ', () => {
     const experts = { [`${layer}.mlp.experts.0.up_proj.weight`]: weights('BF16', [64, 192], 9) };
     const input = folder({ ...tensors, ...gate, ...experts });
     const gptq = await made(input, { to: 'gptq', rules: [{ match: 'up_proj', to: 'gptq-8bit' }] });
-    expect(gptq.quantization).toMatchObject({
-      bits: 4,
-      group_size: 128,
-      dynamic: {
-        '+:^model\\.layers\\.0\\.mlp\\.up_proj$': { bits: 8, group_size: 64 },
-        '+:^model\\.layers\\.0\\.mlp\\.experts\\.0\\.up_proj$': { bits: 8, group_size: 64 },
-        '-:^model\\.layers\\.0\\.mlp\\.gate$': {},
-      },
-    });
+    const found = (quantization: Json, names: readonly string[]) =>
+      names.map((name) => {
+        const its = layerSettings(quantization, `${layer}.${name}`);
+        return its && [its.bits, its.groupSize];
+      });
+    const names = ['self_attn.q_proj', 'mlp.down_proj', 'mlp.up_proj', 'mlp.experts.0.up_proj', 'mlp.gate'];
+    expect(found(gptq.quantization, names)).toEqual([[4, 128], [4, 128], [8, 64], [8, 64], undefined]);
     const awq = await made(input, { to: 'awq', rules: [{ match: 'q_proj.weight', keep: true }] });
-    expect(awq.quantization).toMatchObject({
-      group_size: 64,
-      modules_to_not_convert: [`${layer}.self_attn.q_proj`, `${layer}.mlp.gate`],
-    });
+    expect(found(awq.quantization, names)).toEqual([undefined, [4, 64], [4, 64], [4, 64], undefined]);
+    // A layer has the settings that its tensors need, and layers of floats have none.
+    for (const { tensors: got, quantization } of [gptq, awq]) {
+      for (const name of names) {
+        const settings = layerSettings(quantization, `${layer}.${name}`);
+        expect(got.has(`${layer}.${name}.qweight`), name).toBe(settings !== undefined);
+        if (settings !== undefined) gptqLayer(got, `${layer}.${name}`, settings);
+      }
+    }
   });
 
   it('are refused for wrong options, and keep rows that fill no words', async () => {

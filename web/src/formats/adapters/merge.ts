@@ -1,5 +1,5 @@
 /** Merges adapters into the tensors of a model, which are then read together. */
-import { type CastType, plainFloats } from '../../codecs/cast.js';
+import { type CastType, castTypeOf } from '../../codecs/cast.js';
 import { type Form, tileElements } from '../../codecs/codec.js';
 import { elementsOf } from '../../codecs/elements.js';
 import type { LowRankForm, LowRankPair } from '../../codecs/low-rank.js';
@@ -36,7 +36,7 @@ function baseOf(
   const coded = codedFloats(form);
   if (coded !== undefined) return { form, floats: coded };
   const { dtype } = (first as LogicalTensor['parts'][number]).tensor;
-  const floats = Object.hasOwn(plainFloats, dtype) ? plainFloats[dtype] : undefined;
+  const floats = Object.hasOwn(castTypeOf, dtype) ? castTypeOf[dtype] : undefined;
   return floats && { form: { codec: 'cast', to: dtype } as Form, floats };
 }
 

@@ -1,5 +1,4 @@
 /** Models of MLC-LLM, which WebLLM runs: an index, and shards with the parameters. Results are made by a conversion. */
-import { ScalepointError } from '../../core/errors.js';
 import type { Format } from '../format.js';
 import { type MlcOptions, options } from './options.js';
 import { mlcSignature } from './signature.js';
@@ -27,9 +26,5 @@ export const mlc: Format<'mlc', MlcTarget, 'mlc', MlcOptions> = {
   async tensors(model) {
     const { mlcTensors } = await code();
     return mlcTensors(model);
-  },
-
-  plan() {
-    throw new ScalepointError('UNKNOWN_FORMAT', 'the model is quantized already');
   },
 };

@@ -3,6 +3,7 @@ import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { allocate, type ByteSource, quoted, quotedNames } from '../../files/bytes.js';
 import type { OpenFile, OpenInput, OpenModel } from '../format.js';
+import type { InflatedSource } from '../inflated.js';
 import { type TensorInfo, tensorBytes } from '../safetensors/header.js';
 import { openShards, type ShardContents } from '../safetensors/shards.js';
 import { rowMajorStrides, StridedReader } from '../strided.js';
@@ -28,10 +29,10 @@ interface PlacedTensor {
   readonly value: TensorValue;
   readonly dtype: TensorInfo['dtype'];
   readonly bytes: number;
+  /** The packed entry that it is in; undefined for the file itself. */
+  readonly inflated: InflatedSource | undefined;
   /** Offset of its first element. */
   readonly begin: number;
-  /** Offset of its storage. */
-  readonly storage: number;
   /** True if its elements follow each other in the file as in the tensor. */
   readonly isVerbatim: boolean;
 }
@@ -66,28 +67,57 @@ function placedTensor(name: string, value: TensorValue, file: SavedFile): Placed
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name, byteOffset: at });
   }
   if (bytes > place.bytes + mostRepeated) bad('it repeats the elements of a far smaller storage');
-  const isVerbatim = isOrdered && (type.bytes === 1 || !file.isBigEndian);
-  return { name, value, dtype, bytes, begin: place.begin + first, storage: place.begin, isVerbatim };
+  const { inflated } = place;
+  const isVerbatim = isOrdered && inflated === undefined && (type.bytes === 1 || !file.isBigEndian);
+  return { name, value, dtype, bytes, inflated, begin: place.begin + first, isVerbatim };
 }
 
 /** Bytes that a swap reverses: halves of complex numbers have an order each. */
 const swapBytes = ({ dtype, value: { type } }: PlacedTensor) => (dtype === 'C64' ? 4 : type.bytes);
 
-/** Tensors one after the other, whose elements lie elsewhere in a file. */
+/** Readers that are kept, each with a band of its tensor. */
+const mostReaders = 4;
+
+/** A tensor among those that lie one after the other. */
+interface RearrangedPart {
+  readonly begin: number;
+  readonly end: number;
+  readonly swap: number;
+  readonly tensor: PlacedTensor;
+}
+
+/** Tensors one after the other, whose elements lie elsewhere in a file, or in packed entries of it. */
 class Rearranged {
   readonly size: number;
-  readonly #parts: { begin: number; end: number; unit: number; swap: number; reader: StridedReader }[] = [];
+  readonly #source: ByteSource;
+  readonly #parts: RearrangedPart[] = [];
+  /** The readers of the tensors that were read last. */
+  readonly #readers = new Map<PlacedTensor, StridedReader>();
 
   constructor(source: ByteSource, tensors: readonly PlacedTensor[], isBigEndian: boolean) {
+    this.#source = source;
     let at = 0;
     for (const tensor of tensors) {
-      const { type, shape, strides } = tensor.value;
-      const reader = new StridedReader(source, tensor.begin, shape, strides, type.bytes);
       const swap = isBigEndian ? swapBytes(tensor) : 1;
-      this.#parts.push({ begin: at, end: at + tensor.bytes, unit: type.bytes, swap, reader });
+      this.#parts.push({ begin: at, end: at + tensor.bytes, swap, tensor });
       at += tensor.bytes;
     }
     this.size = at;
+  }
+
+  /** The reader of a tensor. The one that was not read for longest gives its memory back. */
+  #readerOf(tensor: PlacedTensor): StridedReader {
+    const { type, shape, strides } = tensor.value;
+    const source = tensor.inflated ?? this.#source;
+    const reader = this.#readers.get(tensor) ?? new StridedReader(source, tensor.begin, shape, strides, type.bytes);
+    this.#readers.delete(tensor);
+    this.#readers.set(tensor, reader);
+    const [oldest] = this.#readers.keys();
+    if (this.#readers.size > mostReaders && oldest !== undefined) {
+      this.#readers.delete(oldest);
+      void oldest.inflated?.close();
+    }
+    return reader;
   }
 
   async readInto(begin: number, target: Uint8Array): Promise<void> {
@@ -96,16 +126,22 @@ class Rearranged {
       const [from, to] = [Math.max(begin, part.begin), Math.min(end, part.end)];
       if (from >= to) continue;
       // Read whole elements.
-      const first = Math.floor((from - part.begin) / part.unit) * part.unit;
-      const last = Math.ceil((to - part.begin) / part.unit) * part.unit;
+      const unit = part.tensor.value.type.bytes;
+      const first = Math.floor((from - part.begin) / unit) * unit;
+      const last = Math.ceil((to - part.begin) / unit) * unit;
       const isWhole = first === from - part.begin && last === to - part.begin;
       const into = isWhole ? target.subarray(from - begin, to - begin) : new Uint8Array(last - first);
-      await part.reader.readInto(first, into);
+      await this.#readerOf(part.tensor).readInto(first, into);
       if (part.swap > 1) {
-        for (let unit = 0; unit < into.length; unit += part.swap) into.subarray(unit, unit + part.swap).reverse();
+        for (let at = 0; at < into.length; at += part.swap) into.subarray(at, at + part.swap).reverse();
       }
       if (!isWhole) target.set(into.subarray(from - part.begin - first, to - part.begin - first), from - begin);
     }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#readers.keys()].map(({ inflated }) => inflated?.close()));
+    this.#readers.clear();
   }
 }
 
@@ -147,7 +183,7 @@ async function contentsOf(
         await readInto(begin, target);
         return target;
       },
-      async close() {},
+      close: () => rearranged.close(),
     });
     let at = 0;
     for (const tensor of others) {
@@ -160,7 +196,7 @@ async function contentsOf(
   const byPlace = new Map<string, string[]>();
   for (const { name, begin, bytes, value } of all) {
     if (bytes === 0) continue;
-    const key = `${begin} ${bytes} ${value.strides}`;
+    const key = `${value.storage.key} ${begin} ${bytes} ${value.strides}`;
     byPlace.set(key, [...(byPlace.get(key) ?? []), name]);
   }
   const shared = [...byPlace.values()].flatMap((names) => (names.length > 1 ? names : []));

@@ -1,7 +1,7 @@
 /** Files of torch.save, read without executing anything. Results are safetensors files. */
 import type { Format } from '../format.js';
 import type { SafetensorsOptions, SafetensorsSidecars } from '../safetensors/options.js';
-import { safetensors } from '../safetensors/safetensors.js';
+import { planStored, safetensors } from '../safetensors/safetensors.js';
 import type { SafetensorsTarget } from '../safetensors/targets.js';
 import type { PytorchModel } from './open.js';
 import { pytorchSignature } from './signature.js';
@@ -25,7 +25,7 @@ export const pytorch: Format<
   open: async (...given) => (await import('./open.js')).openPytorch(...given),
   tensors: (model) => safetensors.tensors(model),
   async plan(model, ...given) {
-    const plan = await safetensors.plan(model, ...given);
+    const plan = await planStored(model, ...given);
     return { ...plan, notes: [...model.notes, ...plan.notes] };
   },
 };

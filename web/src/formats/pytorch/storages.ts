@@ -1,13 +1,16 @@
 /** The files of torch.save: the value that was saved, and the place of each storage. */
 import { ScalepointError } from '../../core/errors.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
+import { InflatedSource } from '../inflated.js';
 import { checkEntriesApart, entriesOf, type PlacedEntry, placed, type ZipEntry } from '../zip.js';
 import { isKind, mostPickleBytes, PickleReader, UnfinishedPickle } from './pickle.js';
 import { legacyMagic } from './signature.js';
 import type { PickleValue, StorageValue } from './values.js';
 
-/** Bytes of a storage in the file. */
+/** Bytes of a storage. */
 interface Place {
+  /** The packed entry that they are in; undefined for those in the file itself. */
+  readonly inflated?: InflatedSource | undefined;
   readonly begin: number;
   readonly bytes: number;
 }
@@ -42,26 +45,27 @@ async function placesOf(source: ByteSource, entries: readonly ZipEntry[], listAt
   return places;
 }
 
-/** Refuses an entry that is compressed, which torch.save never does. */
-function checkStored({ entry: { name, method, at } }: PlacedEntry): void {
-  if (method !== 0) bad(`${quoted(name)} is compressed; store it, as torch.save does`, at);
-}
-
 /** The bytes of a small entry. */
 async function contentOf(source: ByteSource, place: PlacedEntry, most: number): Promise<Uint8Array<ArrayBuffer>> {
   const { name, size, at } = place.entry;
-  checkStored(place);
   if (size > most) bad(`${quoted(name)} has ${size} bytes, more than the ${most} allowed`, at);
-  return source.read(place.begin, place.begin + size);
+  if (place.entry.method === 0) return source.read(place.begin, place.begin + size);
+  const inflated = new InflatedSource(source, place);
+  try {
+    return await inflated.read(0, size);
+  } finally {
+    await inflated.close();
+  }
 }
 
 /**
  * Opens a zip archive, as torch.save writes it since PyTorch 1.6. Reference: torch/serialization.py of github.com/pytorch/pytorch at
- * 00f730b, _save and _load. Checksums are not compared, because torch.load does not, and torch.save can leave them out.
+ * 00f730b, _save and _load. Checksums are not compared, because torch.load does not, and torch.save can leave them out. It does not pack
+ * entries; other tools do, and torch.load reads them (caffe2/serialize/inline_container.cc, PyTorchStreamReader::getRecord).
  */
-async function openArchive(source: ByteSource): Promise<SavedFile> {
+async function openArchive(file: ByteSource): Promise<SavedFile> {
   // Find the pickle, and the folder that it is in.
-  const { entries, listAt } = await entriesOf(source);
+  const { entries, listAt } = await entriesOf(file);
   const pickles = entries.filter(({ name }) => /^([^/]*\/)?data\.pkl$/.test(name));
   const [main, other] = pickles;
   if (main === undefined) {
@@ -81,7 +85,7 @@ async function openArchive(source: ByteSource): Promise<SavedFile> {
     );
   }
   const places = new Map<string, PlacedEntry>();
-  for (const place of await placesOf(source, entries, listAt)) {
+  for (const place of await placesOf(file, entries, listAt)) {
     const { name, at } = place.entry;
     if (places.has(name)) bad(`${quoted(name)} is in the zip archive twice`, at);
     places.set(name, place);
@@ -89,15 +93,17 @@ async function openArchive(source: ByteSource): Promise<SavedFile> {
 
   // Read it.
   const order = places.get(`${folder}byteorder`);
-  const byteOrder = order && new TextDecoder().decode(await contentOf(source, order, 16));
+  const byteOrder = order && new TextDecoder().decode(await contentOf(file, order, 16));
   if (byteOrder !== undefined && byteOrder !== 'little' && byteOrder !== 'big') {
     bad(`the byte order ${quoted(byteOrder)} is unknown`, (order as PlacedEntry).entry.at);
   }
   const place = places.get(main.name) as PlacedEntry;
-  const bytes = await contentOf(source, place, mostPickleBytes);
+  const bytes = await contentOf(file, place, mostPickleBytes);
   const reader = new PickleReader(bytes, place.begin);
   const value = readAll(reader, () => unfinished(place.begin + bytes.length));
   if (reader.end !== bytes.length) bad('pickle: more bytes follow its end', place.begin + reader.end);
+  /** Packed storages, each once. */
+  const inflated = new Map<string, InflatedSource>();
   return {
     value,
     isBigEndian: byteOrder === 'big',
@@ -105,12 +111,14 @@ async function openArchive(source: ByteSource): Promise<SavedFile> {
       const name = `${folder}data/${key}`;
       const found = places.get(name);
       if (found === undefined) return bad(`the storage ${quoted(name)} is not in the zip archive`, at);
-      checkStored(found);
-      const { size } = found.entry;
+      const { size, method } = found.entry;
       if (size !== count * type.bytes) {
         bad(`${quoted(name)} has ${size} bytes; ${count} elements of ${type.name} take ${count * type.bytes}`, at);
       }
-      return { begin: found.begin, bytes: size };
+      if (method === 0) return { begin: found.begin, bytes: size };
+      const source = inflated.get(name) ?? new InflatedSource(file, found);
+      inflated.set(name, source);
+      return { inflated: source, begin: 0, bytes: size };
     },
   };
 }

@@ -6,6 +6,7 @@ import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/
 import { modelGranularityNames } from '../../core/range.js';
 import type { Reader } from '../format.js';
 import {
+  type BlockSearchOptions,
   checkRules,
   choiceOption,
   type Flag,
@@ -46,7 +47,12 @@ function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranula
 // ------------------------------------------------------------------------------------------------------------------------ options
 
 /** Options of a safetensors result. */
-export interface SafetensorsOptions extends ShardOptions, StatisticsOptions, RangeOptions, RequantizeOptions {
+export interface SafetensorsOptions
+  extends ShardOptions,
+    StatisticsOptions,
+    RangeOptions,
+    BlockSearchOptions,
+    RequantizeOptions {
   /**
    * safetensors, integers: symmetric, or with zero points. llama.cpp's converter ignores the zero points of codes that are not packed.
    * @defaultValue 'symmetric'
@@ -174,6 +180,11 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
     }),
     granularity,
     range: searchedRange,
+    search: choiceOption(['usual', 'best'], {
+      name: 'search',
+      value: 'HOW',
+      about: 'MLX, integers: best finds lower errors than --range mse in the same bytes, in more time (default usual)',
+    }),
     ...statisticsEntries,
     packed,
     activations: choiceOption(['int8-dynamic'], {
@@ -198,6 +209,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
     checkStatistics(choices);
     checkStatisticsRange(choices.range, choices);
     checkOneForm(choices);
+    checkSearch(choices);
     checkUse(choices);
     for (const weights of weightsOf(choices)) checkForm(choices, weights);
     checkGroups(choices);
@@ -233,6 +245,12 @@ function targetsIn({ to, rules = [] }: Choices): string[] {
 
 /** Options of codes, in the order in which they are checked. */
 const codeOptions = ['granularity', 'scheme', 'packed', 'range', 'importance', 'method', 'activations'] as const;
+
+/** Checks that a target has a better search. */
+function checkSearch(choices: Choices): void {
+  if (choices.search !== 'best' || targetsIn(choices).some((target) => takesOption(target, 'search'))) return;
+  throw rangeError('search', onlyWith('to', ...takers('search')), choices.to);
+}
 
 /** Refuses options that do not apply to any of the targets. */
 function checkUse(choices: Choices): void {

@@ -4,6 +4,7 @@
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
 import type { Form, Part } from '../../codecs/codec.js';
+import { ScalepointError } from '../../core/errors.js';
 import {
   type FilePlan,
   fileName,
@@ -471,7 +472,8 @@ interface PlanSetting {
  *
  * Floats: every F32, F64, F16 and BF16 tensor is cast.
  * @param tensors plain tensors, and codes together with their scales if they are to be quantized again
- * @throws ScalepointError `BAD_FILE` if the header is too long, or if the statistics are those of another model
+ * @throws ScalepointError `BAD_FILE` if the header is too long, or if the statistics are those of another model; `UNKNOWN_FORMAT` if the
+ * layout does not know the model
  */
 export function planSafetensors(
   tensors: readonly LogicalTensor[],
@@ -486,6 +488,10 @@ export function planSafetensors(
     planLayout = codeWriterOf(choices)?.plan,
   }: PlanSetting,
 ): FilePlan {
+  if (!isModel && codeWriterOf(choices)?.forKnownModels) {
+    const message = `${choices.to} is for models whose tensors have known names, and this is a single array without a name`;
+    throw new ScalepointError('UNKNOWN_FORMAT', message);
+  }
   const { statistics = {}, names } = named ?? {};
   const inputs = statistics.importance && new SafetensorsInputStatistics(statistics, choices, names);
   const layout = planLayout?.({ tensors, choices, isModel, beside });

@@ -16,13 +16,46 @@ import { jsonBeside } from './stored-model.js';
 import { mixtureOf, type SafetensorsTarget, safetensorsTargets, targets } from './targets.js';
 import { verifySafetensors } from './verify.js';
 
-export const safetensors: Format<
+type SafetensorsFormat = Format<
   'safetensors',
   SafetensorsTarget,
   'safetensors',
   SafetensorsOptions,
   SafetensorsSidecars
-> = {
+>;
+
+/** Plans a result of an open model. */
+export const planStored: NonNullable<SafetensorsFormat['plan']> = async (
+  model,
+  choices,
+  partsOf,
+  output,
+  readOptionFile,
+  weightNames,
+) => {
+  const { to, requantize = false } = choices;
+  const tensors =
+    to === 'copy' ? adapted(model, model.tensors.map(plainTensor)) : await tensorsAsFloats(model, requantize);
+  const metadata = model.metadata as Readonly<Record<string, string>>;
+  const statistics = await readStatistics(choices, readOptionFile);
+  const names = statistics.importance === undefined ? undefined : await weightNames();
+  const beside = new Map<string, Fields>();
+  for (const file of codeWriterOf(choices)?.reads ?? []) {
+    const content = await jsonBeside(model, file);
+    if (content !== undefined) beside.set(file, content);
+  }
+  return planSafetensors(tensors, choices, {
+    metadata,
+    partsOf,
+    isModel: true,
+    output,
+    inputs: { statistics, names },
+    beside,
+    planLayout: await loadedPlan(choices),
+  });
+};
+
+export const safetensors: SafetensorsFormat = {
   ...safetensorsSignature,
   result: 'safetensors',
   about:
@@ -50,27 +83,5 @@ export const safetensors: Format<
   tensors: safetensorsLogicalTensors,
   verify: verifySafetensors,
   reasonText: safetensorsReasonText,
-
-  async plan(model, choices, partsOf, output, readOptionFile, weightNames) {
-    const { to, requantize = false } = choices;
-    const tensors =
-      to === 'copy' ? adapted(model, model.tensors.map(plainTensor)) : await tensorsAsFloats(model, requantize);
-    const metadata = model.metadata as Readonly<Record<string, string>>;
-    const statistics = await readStatistics(choices, readOptionFile);
-    const names = statistics.importance === undefined ? undefined : await weightNames();
-    const beside = new Map<string, Fields>();
-    for (const file of codeWriterOf(choices)?.reads ?? []) {
-      const content = await jsonBeside(model, file);
-      if (content !== undefined) beside.set(file, content);
-    }
-    return planSafetensors(tensors, choices, {
-      metadata,
-      partsOf,
-      isModel: true,
-      output,
-      inputs: { statistics, names },
-      beside,
-      planLayout: await loadedPlan(choices),
-    });
-  },
+  plan: planStored,
 };

@@ -92,7 +92,7 @@ function mlx(bits: MlxWidth, ...wider: readonly MlxWidth[]) {
   return {
     about: `MLX: ${bits} bits, a scale and a bias for each group`,
     stores: { kind: 'mlx', form: bits },
-    options: ['granularity', ...blockOptions],
+    options: ['granularity', 'search', ...blockOptions],
     completes: ['config'],
     mixedWith: [...wider.map((width) => `mlx-${width}bit`), 'bfloat16'],
   } as const;

@@ -1,9 +1,11 @@
 /**
  * Finds weights that ComfyUI's loader reads as codes: by the marker of each layer, by the metadata of the file, and float8 by the marker of
  * older files.
- * Reference: github.com/Comfy-Org/ComfyUI at 0271a469, comfy/ops.py, and comfy/utils.py, convert_old_quants.
+ * Reference: github.com/Comfy-Org/ComfyUI at 0271a469, comfy/ops.py, and comfy/utils.py, convert_old_quants; Comfy-Org/comfy-kitchen at
+ * 0935c34b, comfy_kitchen/backends/eager/quantization.py, dequantize_int8_convrot_weight.
  */
-import { type ComfyForm, type ComfyFormat, comfyGroup, comfyLabel } from '../../../../codecs/comfy.js';
+import { type ComfyForm, type ComfyFormat, comfyGroup, comfyLabel, mostRotated } from '../../../../codecs/comfy.js';
+import { show } from '../../../../core/show.js';
 import type { SourceTensor } from '../../../format.js';
 import { elementCount } from '../../../tensors.js';
 import type { Fields, FoundWeight, FoundWeights, StoredModel } from '../layout.js';
@@ -96,6 +98,23 @@ const types: Readonly<Record<ComfyFormat, readonly [data: string, scales: readon
   nvfp4: ['U8', ['F8_E4M3', 'U8']],
 };
 
+/** Columns that a marker says were rotated together, as it states them; undefined for none. */
+function rotationOf({ convrot, convrot_groupsize: size = 256 }: Fields): unknown {
+  return convrot ? size : undefined;
+}
+
+const rotated = new Map<string, ComfyForm>();
+
+/** The form of rotated codes; undefined if they cannot be rotated so. */
+function rotatedForm(plain: ComfyForm, rotation: unknown, columns: number): ComfyForm | undefined {
+  const isPower = typeof rotation === 'number' && rotation >= 4 && Number.isInteger(Math.log2(rotation) / 2);
+  if (!isPower || rotation > mostRotated || columns % rotation !== 0) return undefined;
+  const key = `${plain.hasOneScale} ${rotation}`;
+  const form = rotated.get(key) ?? { ...plain, rotation };
+  rotated.set(key, form);
+  return form;
+}
+
 /** The weight of a layer, or why it cannot be read; undefined if the layer has plain floats. */
 function weightOf(model: StoredModel, layer: Layer): FoundWeight | string | undefined {
   const { name: path, settings, marker, isOld = false } = layer;
@@ -106,13 +125,11 @@ function weightOf(model: StoredModel, layer: Layer): FoundWeight | string | unde
   if (typeof format !== 'string') return refused('and its marker is not that of a format');
   if (!readFormats.includes(format as ComfyFormat))
     return refused(`as ${JSON.stringify(format.slice(0, 40))}, which is not read here`);
-  // Rotated weights stand for others.
-  const more = isFields(params) ? params : {};
-  if (settings?.convrot === true || more.convrot === true)
-    return refused('and rotated (convrot), which is not undone here');
+  const known = format as ComfyFormat;
+  const rotation = rotationOf({ ...(isFields(params) ? params : {}), ...settings });
+  if (rotation !== undefined && known !== 'int8_tensorwise') return refused(`as ${known}, and rotated (convrot)`);
   if (model.tensor(`${path}.pre_quant_scale`) !== undefined)
     return refused('with scales of its inputs (pre_quant_scale)');
-  const known = format as ComfyFormat;
   const [dataType, scaleTypes] = types[known];
   const scale = model.tensor(`${path}.${isOld ? 'scale_weight' : 'weight_scale'}`);
   const globalScale = known === 'nvfp4' ? model.tensor(`${path}.weight_scale_2`) : undefined;
@@ -123,8 +140,10 @@ function weightOf(model: StoredModel, layer: Layer): FoundWeight | string | unde
   if (!scaleTypes.includes(scale.dtype) || (globalScale !== undefined && globalScale.dtype !== 'F32')) {
     return refused(`with a scale of type ${(scaleTypes.includes(scale.dtype) ? globalScale : scale)?.dtype}`);
   }
-  const form = formFor(known, data, scale);
-  if (form === undefined) return refused(`with scales of shape ${text(scale.shape)} for ${text(data.shape)}`);
+  const plain = formFor(known, data, scale);
+  if (plain === undefined) return refused(`with scales of shape ${text(scale.shape)} for ${text(data.shape)}`);
+  const form = rotation === undefined ? plain : rotatedForm(plain, rotation, data.shape[1] as number);
+  if (form === undefined) return refused(`and rotated in groups of ${show(rotation)} (convrot_groupsize)`);
   if (globalScale !== undefined && elementCount(globalScale.shape) !== 1)
     return refused('with several scales of the tensor');
   const [rows = 0, width = 0] = data.shape;

@@ -81,5 +81,5 @@ export const comfyLayout: CodedLayout = {
   // Tiles of 128 rows are cut into columns where they are long.
   canBeCut: ({ shape, form }) =>
     (form as ComfyForm).format !== 'int8_tensorwise' || (shape[1] as number) <= tileElements,
-  writer: { stores: ['comfy'], plan: planComfy, readers },
+  writer: { stores: ['comfy'], forKnownModels: true, plan: planComfy, readers },
 };

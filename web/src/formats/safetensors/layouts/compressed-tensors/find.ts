@@ -4,10 +4,11 @@
  */
 import type { CastType } from '../../../../codecs/cast.js';
 import type { CompressedForm } from '../../../../codecs/compressed-tensors.js';
-import { type CodeWidth, codeWidths, wordsOf } from '../../../../codecs/compressed-tensors-codes.js';
+import { type Packing, spareBits, spareBitsOfWords, wordsOf } from '../../../../codecs/compressed-tensors-codes.js';
 import type { LogicalTensor, SourceTensor } from '../../../format.js';
 import { elementCount } from '../../../tensors.js';
 import type { FoundWeight, FoundWeights, StoredModel } from '../layout.js';
+import { type StatedBits, statedBits } from './groups.js';
 
 /** Codes, with the tensors that belong to them by name. */
 interface Candidate {
@@ -20,22 +21,71 @@ interface Candidate {
 
 const scaleTypes: readonly string[] = ['F32', 'F16', 'BF16'];
 
+/** Groups of columns that `X_g_idx` states: those of neighbors, in another order, or the rest of an error message. */
+type Groups = 'neighbors' | 'grouped' | { readonly refused: string };
+
 /** Finds weights in the layout of compressed-tensors. */
 export async function findCompressed(model: StoredModel): Promise<FoundWeights> {
   const weights: FoundWeight[] = [];
+  const refused = new Map<string, string>();
+  let stated: StatedBits | undefined;
   for (const data of model.tensors) {
     const isPlain = data.dtype === 'I8' || data.dtype === 'F8_E4M3';
     const name = isPlain ? data.name : /^(.*)_packed$/s.exec(data.name)?.[1];
     const scale = model.tensor(`${name}_scale`);
     if (name === undefined || scale === undefined || !scaleTypes.includes(scale.dtype)) continue;
-    // Skip groups in another order than the columns.
-    if (model.tensor(`${name}_g_idx`) !== undefined) continue;
+    const group = model.tensor(`${name}_g_idx`);
+    if (isPlain && group !== undefined) continue;
     const zeroPoint = model.tensor(`${name}_zero_point`);
     const candidate = { name, data, scale, zeroPoint, shape: model.tensor(`${name}_shape`) };
-    const tensor = isPlain ? plainCodes(candidate) : await packedCodes(model, candidate);
-    if (tensor !== undefined) weights.push({ tensor, beside: [`${name}_zero_point`, `${name}_shape`] });
+    stated ??= statedBits(await model.json('config.json'));
+    let tensor = isPlain ? plainCodes(candidate) : await packedCodes(model, candidate, stated);
+    if (tensor === undefined) continue;
+    if (group !== undefined) {
+      const groups = await groupsOf(model, group, tensor);
+      if (typeof groups !== 'string') {
+        refused.set(data.name, groups.refused);
+        continue;
+      }
+      if (groups === 'grouped') tensor = inGroups(tensor, group);
+    }
+    weights.push({ tensor, beside: [`${name}_zero_point`, `${name}_shape`, `${name}_g_idx`] });
   }
-  return { weights };
+  return { weights, refused };
+}
+
+/**
+ * Reads the groups of columns. Loaders sort the columns by them, and cut the sorted ones into groups of the same size; a -1 stands for
+ * columns in order. Reference: quantization/lifecycle/forward.py, _process_group.
+ */
+async function groupsOf(model: StoredModel, group: SourceTensor, { shape, form }: LogicalTensor): Promise<Groups> {
+  const columns = elementCount(shape.slice(1)) ?? 0;
+  if (group.dtype !== 'I32' || group.shape.join() !== String(columns)) {
+    return { refused: `with a g_idx ${group.dtype} [${group.shape.join(', ')}] for ${columns} columns` };
+  }
+  const { groupSize = columns } = form as CompressedForm;
+  const bytes = await model.read(group);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, group.bytes);
+  const counts = new Uint32Array(columns / groupSize);
+  let inOrder = true;
+  let isOdd = false;
+  for (let i = 0; i < columns; i++) {
+    const its = view.getInt32(4 * i, true);
+    if (its === -1) return 'neighbors';
+    if (its < 0 || its >= counts.length) isOdd = true;
+    else counts[its] = (counts[its] as number) + 1;
+    if (its !== Math.floor(i / groupSize)) inOrder = false;
+  }
+  if (isOdd || counts.some((count) => count !== groupSize)) {
+    return { refused: `with a g_idx that does not give each of ${counts.length} groups ${groupSize} columns` };
+  }
+  return inOrder ? 'neighbors' : 'grouped';
+}
+
+/** A weight whose groups hold columns in any order. */
+function inGroups(tensor: LogicalTensor, group: SourceTensor): LogicalTensor {
+  const form: CompressedForm = { ...(tensor.form as CompressedForm), grouped: true };
+  return { ...tensor, form, parts: [...tensor.parts, { role: 'group', tensor: group }] };
 }
 
 function logicalTensor(
@@ -76,13 +126,44 @@ function plainCodes(candidate: Candidate): LogicalTensor | undefined {
   return logicalTensor(candidate, shape, dtype, { type, bits: 8, groupSize: undefined, packed: false });
 }
 
-/** True if any of the first words has a bit from `bit` on. */
-async function reaches(model: StoredModel, data: SourceTensor, bit: number): Promise<boolean> {
+/** True if any of the first words has a bit of a mask. @param last true: looks at the last word of each row */
+async function sets(model: StoredModel, data: SourceTensor, mask: number, last: boolean): Promise<boolean> {
+  if (mask === 0) return false;
   const size = Math.min(data.bytes, 1 << 16);
   const words = await model.read(data, size);
   const view = new DataView(words.buffer, words.byteOffset, size);
-  for (let at = 0; at < size; at += 4) if (view.getUint32(at, true) >= 2 ** bit) return true;
+  const stride = last ? 4 * (data.shape[1] as number) : 4;
+  for (let at = stride - 4; at < size; at += stride) if ((view.getUint32(at, true) & mask) !== 0) return true;
   return false;
+}
+
+/** All packings, the most common widths first. Codes that cross words hardly ever leave the gaps that whole codes do, which come before. */
+const packings: readonly Packing[] = [
+  ...([4, 8, 2] as const).map((bits) => ({ bits, wholeWords: false })),
+  ...[true, false].flatMap((wholeWords) => ([3, 5, 6, 7] as const).map((bits) => ({ bits, wholeWords }))),
+];
+
+/**
+ * The packing of rows: it has as many words, and no bits where there are no codes. Short rows suit several widths. Then config.json decides,
+ * and 4 and 8 bits come first.
+ */
+async function packingOf(
+  model: StoredModel,
+  { data, zeroPoint }: Candidate,
+  columns: number,
+  stated: number | undefined,
+): Promise<Packing | undefined> {
+  const suits: Packing[] = [];
+  for (const packing of packings) {
+    if (wordsOf(columns, packing) !== data.shape[1]) continue;
+    const gaps = spareBitsOfWords(packing);
+    const hasBits =
+      (await sets(model, data, spareBits(columns, packing), true)) ||
+      (await sets(model, data, gaps, false)) ||
+      (zeroPoint !== undefined && (await sets(model, zeroPoint, gaps, false)));
+    if (!hasBits) suits.push(packing);
+  }
+  return suits.find(({ bits }) => bits === stated) ?? suits[0];
 }
 
 /** Largest rank of a shape. */
@@ -99,7 +180,11 @@ async function storedShape(model: StoredModel, tensor: SourceTensor | undefined)
 }
 
 /** Packed codes; undefined if the shapes of the parts do not match. */
-async function packedCodes(model: StoredModel, candidate: Candidate): Promise<LogicalTensor | undefined> {
+async function packedCodes(
+  model: StoredModel,
+  candidate: Candidate,
+  stated: StatedBits,
+): Promise<LogicalTensor | undefined> {
   const { data, scale, zeroPoint } = candidate;
   if (data.dtype !== 'I32' || data.shape.length !== 2) return undefined;
   const shape = await storedShape(model, candidate.shape);
@@ -107,19 +192,16 @@ async function packedCodes(model: StoredModel, candidate: Candidate): Promise<Lo
   const [rows = 0, ...inner] = shape;
   const columns = elementCount(inner);
   if (columns === undefined) return undefined;
-  let bits: CodeWidth | undefined = codeWidths.find((b) => wordsOf(columns, b) === data.shape[1]);
-  // Up to four codes of either width take one word. With 4 bits, the rest of the word is 0.
-  if (columns <= 4 && bits !== undefined && (await reaches(model, data, columns * 4))) bits = 8;
+  if (data.shape[0] !== rows) return undefined;
+  const packing = await packingOf(model, candidate, columns, stated(candidate.name));
   const [, groups = 0, ...others] = scale.shape;
   const scaleRank = others.every((dimension) => dimension === 1) ? scale.shape.length : 0;
-  if (bits === undefined || data.shape[0] !== rows || scaleRank !== shape.length || scale.shape[0] !== rows) {
-    return undefined;
-  }
+  if (packing === undefined || scaleRank !== shape.length || scale.shape[0] !== rows) return undefined;
   if (!(groups > 0) || columns % groups !== 0 || (groups > 1 && inner.length > 1)) return undefined;
   if (zeroPoint !== undefined) {
-    const expected = [wordsOf(rows, bits), groups, ...others];
+    const expected = [wordsOf(rows, packing), groups, ...others];
     if (zeroPoint.dtype !== 'I32' || zeroPoint.shape.join() !== expected.join()) return undefined;
   }
   const groupSize = groups === 1 ? undefined : columns / groups;
-  return logicalTensor(candidate, shape, `I${bits}`, { type: 'int', bits, groupSize, packed: true });
+  return logicalTensor(candidate, shape, `I${packing.bits}`, { type: 'int', ...packing, groupSize, packed: true });
 }

@@ -4,8 +4,7 @@
  */
 import type { CastType } from '../../../../codecs/cast.js';
 import { tileElements } from '../../../../codecs/codec.js';
-import { type CompressedForm, canWeighCompressedTensors } from '../../../../codecs/compressed-tensors.js';
-import { mostCodesPerWord } from '../../../../codecs/compressed-tensors-codes.js';
+import { type CompressedForm, canWeighCompressedTensors, rowsPerWord } from '../../../../codecs/compressed-tensors.js';
 import { elementsOf } from '../../../../codecs/elements.js';
 import type { LogicalTensor } from '../../../format.js';
 import { linearOnly } from '../../keep.js';
@@ -22,9 +21,10 @@ import { verifyCompressed } from './verify.js';
  * end at the same columns.
  */
 function canBeCut({ shape, form }: LogicalTensor): boolean {
-  const { packed, symmetric, groupSize = 1 } = form as CompressedForm;
-  if (elementsOf(shape.slice(1)) * mostCodesPerWord <= tileElements) return true;
-  return (!packed || symmetric) && tileElements % groupSize === 0;
+  const its = form as CompressedForm;
+  const { packed, symmetric, wholeWords, grouped, groupSize = 1 } = its;
+  if (elementsOf(shape.slice(1)) * rowsPerWord(its) <= tileElements) return true;
+  return (!packed || symmetric) && !wholeWords && !grouped && tileElements % groupSize === 0;
 }
 
 const weighing: Weighing = {

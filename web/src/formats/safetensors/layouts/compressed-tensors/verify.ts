@@ -2,44 +2,14 @@
 import type { CompressedForm } from '../../../../codecs/compressed-tensors.js';
 import { show } from '../../../../core/show.js';
 import type { Finding, LogicalTensor } from '../../../format.js';
-import { NamePattern } from '../../../name-pattern.js';
 import { isFields } from '../../stored-model.js';
 import { noteFound, problemFound } from '../findings.js';
 import type { Fields } from '../layout.js';
-
-const listOf = (value: unknown): readonly string[] =>
-  Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
+import { groupOf, groupsIn, listOf, means, type Patterns } from './groups.js';
 
 /** A tensor that holds codes. */
 interface Coded extends LogicalTensor {
   readonly form: CompressedForm;
-}
-
-/** The expressions of a configuration. Undefined for those that only Python supports. */
-type Patterns = Map<string, NamePattern | undefined>;
-
-/** True if an entry of a configuration matches a module: by its name, or by an expression at its start. */
-function means(entry: string, module: string, patterns: Patterns): boolean {
-  if (!entry.startsWith('re:')) return entry === module;
-  if (!patterns.has(entry)) patterns.set(entry, patternIn(entry));
-  return patterns.get(entry)?.test(module) ?? false;
-}
-
-function patternIn(entry: string): NamePattern | undefined {
-  try {
-    return new NamePattern(`^(?:${entry.slice(3)})`, 'ignore');
-  } catch {
-    return undefined;
-  }
-}
-
-/** Group of a module. Matches by name override those by class. */
-function groupOf(groups: readonly Fields[], module: string, patterns: Patterns): Fields | undefined {
-  const classes = ['Linear', 'Embedding'];
-  return (
-    groups.find(({ targets }) => listOf(targets).some((target) => means(target, module, patterns))) ??
-    groups.find(({ targets }) => listOf(targets).some((target) => classes.includes(target)))
-  );
 }
 
 /** Findings for a group that contradicts a weight. */
@@ -68,8 +38,8 @@ function differences({ name, shape, form }: Coded, weights: Fields, format: unkn
 
 /** Compares weights with the `quantization_config` that describes them. */
 export function verifyCompressed(coded: readonly LogicalTensor[], quantization: Fields): Finding[] {
-  const { config_groups: groups, ignore, format } = quantization;
-  const known = isFields(groups) ? Object.values(groups).filter(isFields) : [];
+  const { ignore, format } = quantization;
+  const known = groupsIn(quantization);
   const patterns: Patterns = new Map();
   return coded.flatMap((tensor): Finding[] => {
     const { name } = tensor;

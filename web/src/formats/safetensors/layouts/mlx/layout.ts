@@ -26,6 +26,7 @@ export const mlxLayout: CodedLayout = {
   floats: (form) => (form.codec === 'mlx' ? (form as MlxForm).scale : (form as MicroscaledForm).floats),
   writer: {
     stores: ['mlx'],
+    forKnownModels: true,
     reads: ['config.json'],
     load: async () =>
       (await import('./plan.js')).mlxPlanner({

@@ -53,7 +53,8 @@ function planMlx(
   const config = beside.get('config.json');
   const { tensors, unused, also, isPrecise } = mlxModel(source, config);
   const floats = config && mlxFloatsOf(config);
-  const range = choices.range === 'mse' ? choices.range : undefined;
+  const search = choices.search === 'best' ? choices.search : undefined;
+  const range = search !== undefined || choices.range === 'mse' ? 'mse' : undefined;
   const keeper = keeperOf(tensors);
   const forms = new Map<string, MlxForm | MicroscaledForm>();
   const newForm = (
@@ -62,7 +63,7 @@ function planMlx(
     floats: CastType,
   ): MlxForm | MicroscaledForm =>
     typeof codes === 'number'
-      ? { codec: 'mlx', bits: codes, groupSize, scale: floats, ...(range && { range }) }
+      ? { codec: 'mlx', bits: codes, groupSize, scale: floats, ...(range && { range }), ...(search && { search }) }
       : { codec: 'mlx-floats', kind: codes, tool: 'mlx', floats, ...(range && { search: true }) };
   const form = (codes: MlxWidth | MicroscaledKind, groupSize: number, floats: CastType) => {
     const key = `${codes} ${groupSize} ${floats}`;

@@ -130,12 +130,25 @@ function scaledWeight(
   const scale = inverse ?? model.tensor(`${name}_scale`);
   if (scale === undefined || !scaleTypes.includes(scale.dtype) || shape.length === 0 || shape.includes(0))
     return undefined;
-  if (model.tensor(`${name}_zero_point`) !== undefined || model.tensor(`${name}_g_idx`) !== undefined) return undefined;
+  if (model.tensor(`${name}_g_idx`) !== undefined) return undefined;
+  // The whole tensor may have a zero point.
+  const zeroPoint = model.tensor(`${name}_zero_point`);
+  const isZeroPoint = zeroPoint === undefined || (dtype === 'I8' && zeroPoint.dtype === 'I8' && zeroPoint.bytes === 1);
+  const isWhole = elementCount(scale.shape) === 1;
+  if (!isZeroPoint || (zeroPoint !== undefined && !isWhole)) return undefined;
+  const hasZeroPoint = zeroPoint === undefined ? {} : { hasZeroPoint: true };
   const form = (blockRows?: number, blockColumns?: number): ScaledForm => {
     const type = dtype as ScaledForm['type'];
-    return { codec: 'scaled-elements', type, scale: scale.dtype as CastType, blockRows, blockColumns, floats };
+    return {
+      codec: 'scaled-elements',
+      type,
+      scale: scale.dtype as CastType,
+      blockRows,
+      blockColumns,
+      floats,
+      ...hasZeroPoint,
+    };
   };
-  const isWhole = elementCount(scale.shape) === 1;
   const its = isWhole ? form() : form(...block);
   const [, expected] = scaledElements.parts(shape, its);
   if (!isWhole && (shape.length !== 2 || scale.shape.join() !== expected?.shape.join())) return undefined;
@@ -147,6 +160,7 @@ function scaledWeight(
     parts: [
       { role: 'data', tensor: data },
       { role: 'scale', tensor: scale },
+      ...(zeroPoint === undefined ? [] : [{ role: 'zeroPoint', tensor: zeroPoint }]),
     ],
   };
 }
