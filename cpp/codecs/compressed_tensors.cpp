@@ -388,12 +388,7 @@ Status decode_rows(const Stored& stored, const Form& form, Arena& arena, const f
     if (group_of[i] >= groups) return Status::kBadRange;
   }
   for (size_t row = 0; row < form.rows; row++) {
-    const std::byte* const scales = stored.scale.data + row * groups * form.scale.bytes;
-    if (form.scale.converts()) {
-      form.scale.widen(reinterpret_cast<const uint16_t*>(scales), groups, scale);
-    } else {
-      std::memcpy(scale, scales, groups * sizeof(float));
-    }
+    load_scales(stored.scale.data + row * groups * form.scale.bytes, groups, form.scale.type, scale);
     for (size_t group = 0; group < groups; group++) {
       if (!(scale[group] > 0) || !std::isfinite(scale[group])) return Status::kBadScale;
       const int32_t code = codes.symmetric ? form.middle()
