@@ -130,7 +130,9 @@ TEST(EncodeMlx, searches_lines_with_smaller_errors) {
     EXPECT_LT(share, most) << form.bits;
     Mlx best = form;
     best.best = true;
-    if (form.scale == ElementType::kBF16) EXPECT_LT(rule_and_search(same, best).share_of_error(), share) << form.bits;
+    if (form.scale == ElementType::kBF16) {
+      EXPECT_LT(rule_and_search(same, best).share_of_error(), share) << form.bits;
+    }
     if (HasFailure()) return;
   }
 }
