@@ -12,7 +12,7 @@ import {
   mlxWeight,
   tensorsOf,
 } from '../web/support/foreign-layouts.js';
-import { bytesOf, product, safetensors, type TestTensor } from '../web/support/models.js';
+import { bytesOf, chosen, product, safetensors, type TestTensor } from '../web/support/models.js';
 import { Random } from '../web/support/support.js';
 
 type Tensors = Readonly<Record<string, TestTensor>>;
@@ -359,8 +359,6 @@ function* changesOf(name: string, model: Model): Generator<readonly [what: strin
 // --------------------------------------------------------------------------------------------------------------------------- runs
 
 function filesOf({ tensors, config, metadata }: Model): FileInput[] {
-  const chosen = (path: string, content: Uint8Array<ArrayBuffer> | string) =>
-    Object.defineProperty(new File([content], path), 'webkitRelativePath', { value: `folder/${path}` });
   const text = config instanceof Text ? config.text : JSON.stringify(config);
   const model = chosen('model.safetensors', safetensors(tensors, metadata));
   return config === undefined ? [model, chosen('other.json', '{}')] : [model, chosen('config.json', text)];

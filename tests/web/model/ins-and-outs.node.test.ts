@@ -12,7 +12,7 @@ import {
   type TargetGroup,
   targetGroups,
 } from '../support/ins-and-outs.js';
-import { rejectionOf, safetensors, type TestTensor, weights } from '../support/models.js';
+import { chosen, rejectionOf, safetensors, type TestTensor, weights } from '../support/models.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../support/tiny-huggingface.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 import { archive, dict, type Storage, tensor } from '../support/torch-file.js';
@@ -26,11 +26,6 @@ it('is in the guide', () => {
 });
 
 // ------------------------------------------------------------------------------------------------------------------------- inputs
-
-const chosen = (path: string, content: Uint8Array<ArrayBuffer> | object): File => {
-  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
-  return Object.defineProperty(new File([bytes], path), 'webkitRelativePath', { value: `tiny/${path}` });
-};
 
 /** Tensors of a language model, and of a diffusion model, for targets of which these are needed. */
 const language = (): Tensors =>

@@ -55,7 +55,7 @@ export function targetGroups(): readonly TargetGroup[] {
   });
 }
 
-/** Formats whose models are read to inspect and compare them, and are no sources. */
+/** Formats whose models can only be inspected and compared. */
 const ends: readonly string[] = ['mlc'];
 
 /** The inputs, in the order of the registries. */

@@ -12,19 +12,12 @@ import {
 import { parseSafetensors } from '../../support/compressed.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { float32, merged, type Pair, pair, spellings, transpose, weight } from '../../support/lora.js';
-import { integers, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
+import { chosen, integers, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
 import { bfloat16Value, expectSame } from '../../support/support.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 
 type Tensors = Readonly<Record<string, TestTensor>>;
 type Lora = NonNullable<PlanOptions['lora']>;
-
-/** A file under a name, as a folder that was chosen in a browser gives it. */
-function chosen(path: string, content: Uint8Array<ArrayBuffer> | object): File {
-  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
-  const file = new File([bytes], path);
-  return Object.defineProperty(file, 'webkitRelativePath', { value: `folder/${path}` });
-}
 
 /** An adapter, with a configuration beside it if one is given. */
 function adapter(tensors: Tensors, config?: object, name = 'adapter_model.safetensors'): FileInput[] {
@@ -430,7 +423,7 @@ describe('adapters that are refused', () => {
       undefined,
       'do not fit',
     ],
-    ['integers', { ...good, [`${key}.lora_up.weight`]: integers([8, 2]) }, undefined, 'is I64, which is no float type'],
+    ['integers', { ...good, [`${key}.lora_up.weight`]: integers([8, 2]) }, undefined, 'is I64, which is not a float type'],
     [
       'an alpha that is NaN',
       { ...good, [`${key}.alpha`]: float32([], Float32Array.of(Number.NaN)) },
@@ -448,7 +441,7 @@ describe('adapters that are refused', () => {
       'a strange tensor',
       { ...good, 'text.embedding': weight([8], 1) },
       undefined,
-      '"text.embedding" is no matrix of LoRA',
+      '"text.embedding" is not a matrix of LoRA',
     ],
     [
       'no configuration of PEFT',

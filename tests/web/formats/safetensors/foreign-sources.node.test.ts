@@ -12,18 +12,11 @@ import {
   mlxWeight,
   tensorsOf,
 } from '../../support/foreign-layouts.js';
-import { rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
+import { chosen, rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
 import { expectSame } from '../../support/support.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 
 type Json = Readonly<Record<string, unknown>>;
-
-/** A file as a folder that was chosen in a browser gives it. */
-function chosen(path: string, content: Uint8Array<ArrayBuffer> | Json): File {
-  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
-  const file = new File([bytes], path);
-  return Object.defineProperty(file, 'webkitRelativePath', { value: `tiny/${path}` });
-}
 
 function folder(tensors: Readonly<Record<string, TestTensor>>, files: Readonly<Record<string, Json>>): FileInput[] {
   const model = chosen('model.safetensors', safetensors(tensors));

@@ -12,30 +12,26 @@ import {
   readFloats,
   verifyModel,
 } from '../../../../web/src/model.js';
-import { numbersOf, parseSafetensors, referenceQuantize, type StoredTensor } from '../../support/compressed.js';
+import { numbersOf, parseSafetensors, referenceQuantize } from '../../support/compressed.js';
 import { gptqLayer } from '../../support/gptq.js';
-import { expectBytes, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
+import {
+  chosen,
+  expectBytes,
+  rejectionOf,
+  safetensors,
+  storedOf,
+  type TestTensor,
+  weights,
+} from '../../support/models.js';
 import { expectSame } from '../../support/support.js';
 import { decoderConfig } from '../../support/tiny-huggingface.js';
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** A file as a folder that was chosen in a browser gives it. */
-function chosen(path: string, content: Uint8Array<ArrayBuffer> | Json): File {
-  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
-  return Object.defineProperty(new File([bytes], path), 'webkitRelativePath', { value: `tiny/${path}` });
-}
-
 const folder = (tensors: Readonly<Record<string, TestTensor>>): FileInput[] => [
   chosen('model.safetensors', safetensors(tensors)),
   chosen('config.json', decoderConfig('LlamaForCausalLM', { torch_dtype: 'bfloat16' })),
 ];
-
-const storedOf = ({ dtype, shape, data }: TestTensor): StoredTensor => ({
-  dtype,
-  shape: [...shape],
-  bytes: new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength),
-});
 
 /** A result by the plan, and by workers. */
 async function made(input: FileInput[], options: QuantizeModelOptions) {

@@ -14,7 +14,7 @@ import {
   verifyModel,
 } from '../../../../web/src/model.js';
 import { run } from '../../cli/support.js';
-import { nearestOf, numbersOf, parseSafetensors, type StoredTensor } from '../../support/compressed.js';
+import { nearestOf, numbersOf, parseSafetensors } from '../../support/compressed.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { matrixFile } from '../../support/importance.js';
 import {
@@ -27,17 +27,19 @@ import {
   mlxRestored,
   mlxRounded,
 } from '../../support/mlx.js';
-import { expectBytes, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
+import {
+  chosen,
+  expectBytes,
+  rejectionOf,
+  safetensors,
+  storedOf,
+  type TestTensor,
+  weights,
+} from '../../support/models.js';
 import { expectSame, Random } from '../../support/support.js';
 import { decoderConfig, decoderWeights } from '../../support/tiny-huggingface.js';
 
 type Json = Readonly<Record<string, unknown>>;
-
-/** A file as a folder that was chosen in a browser gives it. */
-function chosen(path: string, content: Uint8Array<ArrayBuffer> | Json): File {
-  const bytes = content instanceof Uint8Array ? content : new TextEncoder().encode(JSON.stringify(content));
-  return Object.defineProperty(new File([bytes], path), 'webkitRelativePath', { value: `tiny/${path}` });
-}
 
 /** A folder with a model. Undefined without a configuration. */
 function folder(tensors: Readonly<Record<string, TestTensor>>, config?: Json): FileInput[] {
@@ -62,12 +64,6 @@ function decoder(options: Parameters<typeof decoderWeights>[0], dtype: 'F32' | '
   const all = [...decoderWeights(options)].map(([name, { shape, values }]) => [name, tensorOf(dtype, shape, values)]);
   return Object.fromEntries(all) as Record<string, TestTensor>;
 }
-
-const storedOf = ({ dtype, shape, data }: TestTensor): StoredTensor => ({
-  dtype,
-  shape: [...shape],
-  bytes: new Uint8Array(data.buffer as ArrayBuffer, data.byteOffset, data.byteLength),
-});
 
 /** The values of a tensor in the type of a model. */
 const valuesIn = (tensor: TestTensor, dtype: string) =>
