@@ -17,8 +17,8 @@ export function sumOf(all) {
 }
 
 /**
- * Prints `N passed, N failed` when the process ends, and sets its exit code. Libraries may end it at any moment: Vitest does after an error that
- * no test caused. Then the line counts what came to its end, and one failure.
+ * Prints `N passed, N failed` when the process ends, and sets its exit code. Libraries may end the process at any moment; Vitest does after an
+ * error that no test caused. Then the line counts the files that ended, and one failure.
  */
 export class Outcome {
   /** @type {Counts[]} */

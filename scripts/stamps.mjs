@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { root } from './steps.mjs';
 
 /**
- * Gives what a function reads, or undefined if it is not there (any more): links may lead nowhere, and files of editors come and go.
+ * Returns the result of a function that reads, or undefined for a missing file: links may lead nowhere, and files of editors come and go.
  * @template T
  * @param {() => T} read @returns {T | undefined}
  */
@@ -40,7 +40,7 @@ export function filesAt(paths, without = []) {
     .sort();
 }
 
-/** A digest of names and contents. A file that went counts as one without a length. @param {string[]} files */
+/** A digest of names and contents. A missing file counts as one without a length. @param {string[]} files */
 export function digestOf(files) {
   const hash = createHash('sha256');
   for (const file of files) {

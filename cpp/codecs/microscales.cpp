@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <span>
 
 #include "arrays/minifloat_loops.h"
 #include "codecs/microscales_loops.h"
@@ -23,13 +23,6 @@ constexpr int32_t kLargestFloat8 = 126, kLargestPower = 254;
 
 /// The smallest byte of a scale that elements can be divided by.
 int32_t least_byte(MicroscaleType type) { return type == MicroscaleType::kPowerOfTwo ? 0 : 1; }
-
-/// The E4M3 byte of a value that is not negative.
-uint8_t float8_of(float x) {
-  uint8_t code = 0;
-  loops::float32_to_minifloat(&x, 1, Minifloat::kFloat8E4M3FN, Overflow::kSaturate, &code);
-  return code;
-}
 
 /// floor(log2(x)) of a positive finite float.
 int32_t exponent_of(float x) { return std::ilogb(x); }
@@ -61,37 +54,91 @@ int32_t power_of(const Microscales& form, float amax) {
   return clamp(power + 127, least_byte(form.scale), kLargestPower);
 }
 
-/// The byte of a block's scale by the rule.
-uint8_t byte_of(const Microscales& form, const GlobalScale& global, float amax) {
-  if (form.scale != MicroscaleType::kFloat8) {
-    return static_cast<uint8_t>(amax == 0 ? form.zero_scale : static_cast<uint32_t>(power_of(form, amax)));
-  }
-  const float scale = amax / element_of(form.element).largest;
-  const uint8_t byte = float8_of(global.divides ? global.value * scale : scale / global.value);
-  return byte == 0 ? static_cast<uint8_t>(form.zero_scale) : byte;
-}
-
 /// True for a scale that elements can be divided by.
 bool is_usable(float scale) { return scale > 0 && is_finite(scale); }
 
-/// The byte with the smallest error among that of the rule and its neighbors.
-uint8_t searched(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, uint8_t start) {
+/// Blocks that are made together.
+constexpr size_t kTogether = 32;
+/// Most elements of a block.
+constexpr size_t kMostElements = 32;
+
+/// The bytes of the scales of blocks by the rule, from their magnitudes.
+void bytes_of(const Microscales& form, const GlobalScale& global, const float* amax, size_t blocks, uint8_t* bytes) {
+  if (form.scale != MicroscaleType::kFloat8) {
+    for (size_t i = 0; i < blocks; i++) {
+      bytes[i] = static_cast<uint8_t>(amax[i] == 0 ? form.zero_scale : static_cast<uint32_t>(power_of(form, amax[i])));
+    }
+    return;
+  }
+  float wanted[kTogether] = {};
+  for (size_t i = 0; i < blocks; i++) {
+    const float scale = amax[i] / element_of(form.element).largest;
+    wanted[i] = global.divides ? global.value * scale : scale / global.value;
+  }
+  loops::float32_to_minifloat(wanted, blocks, Minifloat::kFloat8E4M3FN, Overflow::kSaturate, bytes);
+  for (size_t i = 0; i < blocks; i++) {
+    if (bytes[i] == 0) bytes[i] = static_cast<uint8_t>(form.zero_scale);
+  }
+}
+
+/// The values of scales. 0 or NaN where the byte or the product is.
+void values_of(MicroscaleType type, const GlobalScale& global, const uint8_t* bytes, size_t n, float* values) {
+  if (type == MicroscaleType::kFloat8) {
+    loops::minifloat_to_float32(bytes, n, Minifloat::kFloat8E4M3FN, values);
+  } else {
+    const uint32_t least = type == MicroscaleType::kPowerOfTwo ? 1u << 22 : 0;
+    for (size_t i = 0; i < n; i++) {
+      const uint32_t bits = bytes[i] == 0 ? least : static_cast<uint32_t>(bytes[i]) << 23;
+      values[i] = bytes[i] == 255 ? NAN : bit_cast<float>(bits);
+    }
+  }
+  for (size_t i = 0; i < n; i++) values[i] = global.divides ? values[i] / global.value : values[i] * global.value;
+}
+
+/// Replaces the bytes of the rule by those of their neighbors with the smallest errors.
+void search(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, const float* amax,
+            size_t blocks, uint8_t* bytes) {
   constexpr int32_t kFloat8Steps[] = {0, 1, -1, 2, -2, 3, -3, 4, -4, 5, 6}, kPowerSteps[] = {0, -1, 1};
   const bool is_power = form.scale != MicroscaleType::kFloat8;
   const int32_t least = least_byte(form.scale), most = is_power ? kLargestPower : kLargestFloat8;
-  uint8_t best = start;
-  float least_error = INFINITY;
-  for (size_t i = 0; i < (is_power ? std::size(kPowerSteps) : std::size(kFloat8Steps)); i++) {
-    const int32_t byte = start + (is_power ? kPowerSteps[i] : kFloat8Steps[i]);
-    if (byte < least || byte > most) continue;
-    const float scale = microscale_value(form.scale, static_cast<uint8_t>(byte), global);
-    if (!is_usable(scale)) continue;
-    const float error = loops::microscale_error(x, weights, form.block, form.element, scale);
-    if (!(error < least_error)) continue;
-    least_error = error;
-    best = static_cast<uint8_t>(byte);
+  uint8_t start[kTogether], tried[kTogether];
+  float value[kTogether], error[kTogether], least_error[kTogether];
+  std::copy_n(bytes, blocks, start);
+  std::fill_n(least_error, blocks, INFINITY);
+  for (const int32_t step : is_power ? std::span<const int32_t>(kPowerSteps) : std::span<const int32_t>(kFloat8Steps)) {
+    for (size_t i = 0; i < blocks; i++) tried[i] = static_cast<uint8_t>(clamp(start[i] + step, least, most));
+    values_of(form.scale, global, tried, blocks, value);
+    for (size_t i = 0; i < blocks; i++) {
+      if (!is_usable(value[i])) value[i] = 0;
+    }
+    loops::microscale_errors(x, weights, form.block, blocks, form.element, value, error);
+    for (size_t i = 0; i < blocks; i++) {
+      // A clamped step is one that was tried, or will be.
+      const bool is_better = tried[i] == start[i] + step && value[i] > 0 && amax[i] > 0 && error[i] < least_error[i];
+      if (!is_better) continue;
+      least_error[i] = error[i];
+      bytes[i] = tried[i];
+    }
   }
-  return best;
+}
+
+/// Makes at most kTogether blocks.
+void make(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, size_t blocks, uint8_t* scales,
+          uint8_t* codes) {
+  const size_t n = form.block;
+  float amax[kTogether], value[kTogether], quotient[kTogether * kMostElements];
+  for (size_t i = 0; i < blocks; i++) amax[i] = loops::block_magnitude(x + i * n, n);
+  bytes_of(form, global, amax, blocks, scales);
+  if (form.search) search(form, global, x, weights, amax, blocks, scales);
+  values_of(form.scale, global, scales, blocks, value);
+  for (size_t i = 0; i < blocks; i++) {
+    if (is_usable(value[i])) {
+      loops::divide_by_scale(x + i * n, n, value + i, true, quotient + i * n);
+    } else {
+      std::fill_n(quotient + i * n, n, 0.0f);
+    }
+  }
+  loops::float32_to_minifloat(quotient, blocks * n, form.element, Overflow::kSaturate, codes);
 }
 
 }  // namespace
@@ -110,44 +157,25 @@ GlobalScale global_scale_of(float amax, bool divides) noexcept {
   return {is_usable(value) ? value : 1, divides};
 }
 
-float microscale_value(MicroscaleType type, uint8_t byte, const GlobalScale& global) noexcept {
-  float value = NAN;
-  if (type == MicroscaleType::kFloat8) {
-    loops::minifloat_to_float32(&byte, 1, Minifloat::kFloat8E4M3FN, &value);
-  } else if (byte < 255) {
-    const uint32_t least = type == MicroscaleType::kPowerOfTwo ? 1u << 22 : 0;
-    value = bit_cast<float>(byte == 0 ? least : static_cast<uint32_t>(byte) << 23);
-  }
-  return global.divides ? value / global.value : value * global.value;
-}
-
 void make_microscales(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, size_t blocks,
                       uint8_t* scales, uint8_t* codes, float* restored) noexcept {
-  const size_t n = form.block;
-  for (size_t i = 0; i < blocks; i++, x += n, codes += n) {
-    const float amax = loops::block_magnitude(x, n);
-    scales[i] = byte_of(form, global, amax);
-    if (form.search && amax > 0) scales[i] = searched(form, global, x, weights, scales[i]);
-    const float scale = microscale_value(form.scale, scales[i], global);
-    if (is_usable(scale)) {
-      float quotient[32];
-      loops::divide_by_scale(x, n, &scale, true, quotient);
-      loops::float32_to_minifloat(quotient, n, form.element, Overflow::kSaturate, codes);
-    } else {
-      std::fill_n(codes, n, uint8_t{0});
-    }
-    if (restored != nullptr) restore_microscales(form, global, scales + i, codes, 1, restored + i * n);
-    if (weights != nullptr) weights += n;
+  for (size_t done = 0; done < blocks; done += kTogether) {
+    const size_t from = done * form.block;
+    make(form, global, x + from, weights != nullptr ? weights + from : nullptr, std::min(kTogether, blocks - done), scales + done,
+         codes + from);
   }
+  if (restored != nullptr) restore_microscales(form, global, scales, codes, blocks, restored);
 }
 
 void restore_microscales(const Microscales& form, const GlobalScale& global, const uint8_t* scales, const uint8_t* codes,
                          size_t blocks, float* x) noexcept {
   const size_t n = form.block;
   loops::minifloat_to_float32(codes, blocks * n, form.element, x);
-  for (size_t i = 0; i < blocks; i++) {
-    const float scale = microscale_value(form.scale, scales[i], global);
-    loops::multiply_by_scale(x + i * n, n, &scale, true);
+  for (size_t done = 0; done < blocks; done += kTogether) {
+    const size_t count = std::min(kTogether, blocks - done);
+    float value[kTogether];
+    values_of(form.scale, global, scales + done, count, value);
+    for (size_t i = 0; i < count; i++) loops::multiply_by_scale(x + (done + i) * n, n, value + i, true);
   }
 }
 

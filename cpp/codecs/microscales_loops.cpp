@@ -16,18 +16,21 @@ float sum_of(F32x4 a) {
 }
 
 template <Format kFormat>
-float error_of(const float* x, const float* weights, size_t n, float scale, float largest) {
-  const F32x4 s = splat(scale), most = splat(largest);
-  F32x4 sum = splat(0.0f);
-  for (size_t i = 0; i < n; i += 4) {
-    const F32x4 v = abs(load(x + i));
-    F32x4 rounded;
-    (void)round_exponents<kFormat>(bits(div(v, s)), rounded);
-    const F32x4 e = sub(v, mul(pmin(rounded, most), s));
-    const F32x4 squared = mul(e, e);
-    sum = add(sum, weights == nullptr ? squared : mul(squared, load(weights + i)));
+void errors_of(const float* x, const float* weights, size_t n, size_t blocks, const float* scales, float largest, float* errors) {
+  const F32x4 most = splat(largest);
+  for (size_t block = 0; block < blocks; block++, x += n) {
+    const F32x4 s = splat(scales[block]);
+    F32x4 sum = splat(0.0f);
+    for (size_t i = 0; i < n; i += 4) {
+      const F32x4 v = abs(load(x + i));
+      F32x4 rounded;
+      (void)round_exponents<kFormat>(bits(div(v, s)), rounded);
+      const F32x4 e = sub(v, mul(pmin(rounded, most), s));
+      const F32x4 squared = mul(e, e);
+      sum = add(sum, weights == nullptr ? squared : mul(squared, load(weights + block * n + i)));
+    }
+    errors[block] = sum_of(sum);
   }
-  return sum_of(sum);
 }
 
 }  // namespace
@@ -41,9 +44,10 @@ float block_magnitude(const float* x, size_t n) {
   return a > b ? a : b;
 }
 
-float microscale_error(const float* x, const float* weights, size_t n, Minifloat format, float scale) {
-  return format == Minifloat::kFloat4E2M1 ? error_of<kFloat4E2M1>(x, weights, n, scale, 6)
-                                          : error_of<kFloat8E4M3FN>(x, weights, n, scale, 448);
+void microscale_errors(const float* x, const float* weights, size_t n, size_t blocks, Minifloat format, const float* scales,
+                       float* errors) {
+  format == Minifloat::kFloat4E2M1 ? errors_of<kFloat4E2M1>(x, weights, n, blocks, scales, 6, errors)
+                                   : errors_of<kFloat8E4M3FN>(x, weights, n, blocks, scales, 448, errors);
 }
 
 void pack_nibbles(const uint8_t* codes, size_t n, bool high_first, uint8_t* bytes) {

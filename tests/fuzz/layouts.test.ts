@@ -3,7 +3,6 @@
 // too heavy nor too light. Hostile pickles are in tests/web/formats/pytorch/hostile.test.ts.
 import { describe, expect, it } from 'vitest';
 import { type FileInput, quantizeModel, ScalepointError } from '../../web/src/model.js';
-import { chosen } from '../web/support/chosen.js';
 import {
   awqWeight,
   bitsAndBytesWeight,
@@ -16,7 +15,7 @@ import {
   tensorsOf,
   wholeInt8Weight,
 } from '../web/support/foreign-layouts.js';
-import { bytesOf, product, safetensors, type TestTensor } from '../web/support/models.js';
+import { bytesOf, chosen, product, safetensors, type TestTensor } from '../web/support/models.js';
 import { Random } from '../web/support/support.js';
 
 type Tensors = Readonly<Record<string, TestTensor>>;

@@ -21,7 +21,7 @@ import type { GgufTarget } from '../../../web/src/formats/gguf/targets.js';
 import { activationsOf, matrixFile } from '../support/importance.js';
 import { fileTypes, llamaQuantize } from '../support/llama.js';
 import { NativeModel } from '../support/llama-run.js';
-import { rejectionOf, safetensors, type TestTensor } from '../support/models.js';
+import { chosen, rejectionOf, safetensors, type TestTensor } from '../support/models.js';
 import { needNative } from '../support/native.js';
 import { fileOf, folderOf, type Weights } from '../support/recipes.js';
 import { type HandTable, weightsOfTable } from '../support/tensor-table.js';
@@ -72,12 +72,6 @@ function exactly(weights: Weights, dtype: Stored): Weights {
 }
 
 type Files = Readonly<Record<string, unknown>>;
-
-/** A file as a folder that was chosen in a browser gives it. */
-function chosen(path: string, content: Uint8Array<ArrayBuffer> | string): File {
-  const file = new File([content], path.split('/').at(-1)!);
-  return Object.defineProperty(file, 'webkitRelativePath', { value: `tiny/${path}` });
-}
 
 const checkpointOf = (weights: Weights, dtype: Stored = 'F32') =>
   safetensors(

@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { type FileInput, type ModelTarget, quantizeModel } from '../../../web/src/model.js';
 import { product } from '../formats/onnx/encoder.js';
-import { chosen } from '../support/chosen.js';
 import { awqWeight, bitsAndBytesWeight, mlxWeight, tensorsOf } from '../support/foreign-layouts.js';
 import {
   cellOf,
@@ -13,7 +12,7 @@ import {
   type TargetGroup,
   targetGroups,
 } from '../support/ins-and-outs.js';
-import { rejectionOf, safetensors, type TestTensor, weights } from '../support/models.js';
+import { chosen, rejectionOf, safetensors, type TestTensor, weights } from '../support/models.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../support/tiny-huggingface.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 import { archive, dict, type Storage, tensor } from '../support/torch-file.js';

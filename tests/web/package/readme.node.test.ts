@@ -1,5 +1,9 @@
-import { readFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { load } from 'scalepoint';
 import * as model from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
@@ -54,6 +58,19 @@ describe('the examples of the README', () => {
     }
     expect(bytes).toHaveLength(16);
     expect(blocks[0]).toContain(`// ${sqnrDb.toFixed(1)} dB`);
+  });
+
+  it('print what they show', async () => {
+    const [, command = '', output] = /```console\n\$ npx scalepoint (.*)\n([\s\S]*?)```/.exec(readme) ?? [];
+    const folder = mkdtempSync(join(tmpdir(), 'scalepoint-readme-'));
+    try {
+      cpSync(sample, join(folder, 'digits.safetensors'));
+      const cli = fileURLToPath(new URL('../../../dist/cli.js', import.meta.url));
+      const { stdout } = await promisify(execFile)(process.execPath, [cli, ...command.split(' ')], { cwd: folder });
+      expect(stdout).toBe(output);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 
   it('inspect, plan, quantize, compare and verify a model', async () => {

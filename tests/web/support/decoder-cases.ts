@@ -1,11 +1,12 @@
 // Shared by the tests of decoders: a tiny model of an architecture, converted, beside a table written by hand, and its logits in llama.cpp
 // beside a forward pass in float64 that knows Hugging Face's definitions only.
-import { expect } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../web/src/conversions/huggingface/convert.js';
 import type { Conversion } from '../../../web/src/conversions/recipe.js';
 import { furthest, type Keys, largest } from './decoder-tables.js';
 import { type Decoder, decoderLogits } from './forward.js';
 import { NativeModel } from './llama-run.js';
+import { needNative } from './native.js';
 import { ownLogits } from './own-logits.js';
 import { fileOf, folderOf, type Weights } from './recipes.js';
 import { expectTensors, type HandTable, weightsOfTable } from './tensor-table.js';
@@ -84,4 +85,30 @@ export async function expectLogits(one: DecoderCase): Promise<void> {
   }
   using native = new NativeModel(file);
   expect(furthest(native.logits(decoderTokens), expected) / Math.max(1, largest(expected))).toBeLessThan(bound);
+}
+
+/** Tests keys, tensors and logits of all cases. */
+export function testDecoders(cases: readonly DecoderCase[]): void {
+  describe('keys and tensors are those of the converter', () => {
+    it.each(cases)('$name', expectKeysAndTensors);
+  });
+
+  describe('logits are those of the definition', () => {
+    needNative();
+
+    it.each(cases)('$name', expectLogits);
+  });
+}
+
+/** Name of a case, a change of its config.json, and words and code of the error. */
+export type Refusal = readonly [name: string, more: FolderJson, words: RegExp, code: string];
+
+/** A test that expects an error for a changed case. */
+export function refusalOf(cases: readonly DecoderCase[]) {
+  return async (...[name, more, words, code]: Refusal): Promise<void> => {
+    const one = cases.find((found) => found.name === name)!;
+    const weights = weightsOfTable(one.table, one.layers ?? decoderBase.layers);
+    const changed = convertedDecoder({ ...one, config: { ...one.config, ...more } }, weights);
+    await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });
+  };
 }

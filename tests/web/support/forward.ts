@@ -104,7 +104,7 @@ export interface Decoder {
   readonly convolves?: (layer: number) => boolean;
   /** True if queries see later tokens, too. */
   readonly bothSides?: boolean;
-  /** The output of a layer's attention, if it is none of the above, and that of its feed-forward part. */
+  /** The output of a layer's attention, in place of the above, and that of its feed-forward part. */
   readonly attend?: (read: Reader, prefix: string, layer: number, x: readonly Vector[]) => Vector[];
   readonly grow?: (read: Reader, prefix: string, x: Vector) => Vector;
   /** Name of a table whose rows are added to the embedding, by positions. */

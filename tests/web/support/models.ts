@@ -25,6 +25,20 @@ export const product = (shape: readonly number[]) => shape.reduce((a, b) => a * 
 export const bytesOf = (array: ArrayBufferView) =>
   new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
 
+/** A tensor as a file stores it. */
+export const storedOf = ({ dtype, shape, data }: TestTensor): StoredTensor => ({
+  dtype,
+  shape: [...shape],
+  bytes: bytesOf(data),
+});
+
+/** A file as a folder that was chosen in a browser gives it. Objects become JSON. */
+export function chosen(path: string, content: Uint8Array<ArrayBuffer> | string | object): File {
+  const bytes = content instanceof Uint8Array || typeof content === 'string' ? content : JSON.stringify(content);
+  const file = new File([bytes], path.split('/').at(-1)!);
+  return Object.defineProperty(file, 'webkitRelativePath', { value: `tiny/${path}` });
+}
+
 /** A safetensors file with this header. `data` are its bytes, or their number if they are zeros. */
 export function fileWith(json: string, data: Uint8Array | number = 0): Uint8Array<ArrayBuffer> {
   const header = new TextEncoder().encode(json);

@@ -11,7 +11,7 @@ export interface SeveralRow {
   readonly state: string;
 }
 
-/** Opens each of the files as a model. Undefined unless there are several, and all of those with names of models are some. */
+/** Opens each file with the name of a model. Undefined unless there are several and each can be opened. */
 export async function openEach(files: readonly File[]): Promise<readonly ModelFile[] | undefined> {
   const named = files.filter(({ name }) => isModelName(name));
   if (named.length < 2) return undefined;

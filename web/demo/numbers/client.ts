@@ -62,7 +62,7 @@ export function startClient(): Client {
   };
   const ready = wait(0) as Client['ready'];
   const call = (name: PageCall['name'], ...values: readonly unknown[]) => {
-    // Nobody would answer.
+    // A lost worker does not answer.
     if (lost !== undefined) return Promise.reject(lost);
     const id = ++calls;
     const answer = wait(id);

@@ -8,7 +8,7 @@ import { defaults, dimsOf, factors, type Settings, widths } from './settings.js'
 
 const madeCount = 100_000;
 const madeDimension = 256;
-/** Queries, which are no vectors of the index. */
+/** Queries, which the index does not hold. */
 const mostQueries = 64;
 /** Results of a query. */
 const k = 10;
@@ -175,7 +175,7 @@ export class SearchEngine {
     }
   }
 
-  /** Computes what is wanted first of what was not said. Returns false if there is nothing. */
+  /** Computes the most wanted result that was not sent yet. Returns false if all were sent. */
   #step(held: Held): boolean {
     const wanted = { ...this.#wanted, query: this.#wanted.query % held.queries.length };
     const own = `${wanted.metric} ${wanted.part}`;

@@ -42,7 +42,7 @@ export function readLink(hash: string): Settings {
   };
 }
 
-/** The address of settings: `#bits=1&rerank=4`. Leaves out what is as it comes. */
+/** The address of settings: `#bits=1&rerank=4`. Leaves out defaults. */
 export function linkOf(settings: Settings): string {
   const parameters = new URLSearchParams();
   if (settings.bits !== defaults.bits) parameters.set('bits', String(settings.bits));

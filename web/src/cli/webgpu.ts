@@ -233,7 +233,7 @@ class Page {
       // Processes that are about to end may still write there.
       rmSync(this.#profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
     } catch {
-      // Files that remain lie in the folder for temporary files.
+      // Leave the rest to the system, which clears its folder for temporary files.
     }
   }
 

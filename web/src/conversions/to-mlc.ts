@@ -17,7 +17,7 @@ export const toMlc: Converter = {
 
   readers: webllmReaders,
 
-  // Inspecting names one other format, and a model of this kind becomes GGUF, too.
+  // `inspect` names one further format, which is GGUF for these models.
   detect: async () => undefined,
 
   async convert(model, beside, choices) {

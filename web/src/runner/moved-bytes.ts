@@ -10,7 +10,7 @@ export type ReadInto = (
   to: number,
 ) => void | Promise<void>;
 
-/** Most bytes of one read. Real heads, whose rows change places within, have less. */
+/** Most bytes of one read. Heads of real models, within which rows change places, have fewer. */
 const mostAtOnce = 1 << 23;
 /** Runs are read together with the bytes between them up to this stride in runs, and on local files up to this gap. */
 const mostStride = 32;

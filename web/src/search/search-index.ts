@@ -56,7 +56,7 @@ interface Wanted {
   readonly again: number;
 }
 
-/** Vectors that workers found, as was asked for. */
+/** The vectors that workers found, and the request that they answer. */
 interface Scanned {
   readonly wanted: Wanted;
   readonly found: readonly Found[];
@@ -466,11 +466,11 @@ export class SearchIndex implements VectorIndex {
         this.#shares = this.#startShares(count, worker, signal);
         // Every search that waits sees the failure, or starts workers of its own.
         this.#shares.catch(() => {});
-        const isOwn = this.#shares;
+        const own = this.#shares;
         try {
-          await isOwn;
+          await own;
         } catch (error) {
-          if (this.#shares === isOwn) this.#shares = undefined;
+          if (this.#shares === own) this.#shares = undefined;
           throw error;
         }
         continue;

@@ -5,9 +5,9 @@ import type { WorkerLike } from '../core/worker-like.js';
 import { WorkerPool } from '../runner/worker-pool.js';
 import type { Found, VectorStore } from '../scan/vector-store.js';
 
-/** Bytes that neighboring blocks have together before the next worker gets some. */
+/** Bytes of a stripe: neighboring blocks that go to one worker. */
 const stripeBytes = 1 << 19;
-/** Bytes of blocks that are under way to workers at a time. */
+/** Most bytes of blocks that are sent to workers at a time. */
 const bytesAtOnce = 1 << 24;
 
 /** The workers of an index. Stripes of its blocks go to the workers in turns, so that shares stay even while the index grows. */
@@ -19,7 +19,7 @@ export class Shares {
   readonly #stripe: number;
   /** Blocks that changed since they were sent. */
   readonly #changed = new Set<number>();
-  /** Blocks that there are. */
+  /** Number of blocks. */
   #total = 0;
   #users = 0;
   /** Continue searches that wait for others to end. */
@@ -90,7 +90,7 @@ export class Shares {
     return Math.floor(block / this.#stripe) % this.count;
   }
 
-  /** Number of blocks in [0, total) that a worker has. Of a block of its own, this is the place. */
+  /** Number of blocks in [0, total) that a worker has. With a block of its own as `total`, the place of this block in its share. */
   #blocksOf(worker: number, total: number): number {
     const round = this.#stripe * this.count;
     const whole = Math.floor(total / round);
@@ -124,7 +124,7 @@ export class Shares {
     return sent;
   }
 
-  /** Ends the workers if a promise is rejected: one of them lacks something. */
+  /** Ends the workers if a promise is rejected, because a share may then be incomplete. */
   async #orEnd<T>(promise: Promise<T>): Promise<T> {
     try {
       return await promise;
@@ -134,7 +134,7 @@ export class Shares {
     }
   }
 
-  /** Sends what changed, up to a rest that `scan` sends. */
+  /** Sends changed blocks until few are left, which `scan` sends. */
   async update(): Promise<void> {
     const most = Math.max(1, Math.floor(bytesAtOnce / this.#store.blockBytes));
     while (this.#changed.size > most) await this.#orEnd(Promise.all(this.#send(most)));

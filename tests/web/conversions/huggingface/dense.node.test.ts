@@ -7,9 +7,10 @@ import {
   type DecoderCase,
   decoderBase,
   decoderTokens,
-  expectKeysAndTensors,
-  expectLogits,
   type FolderJson,
+  type Refusal,
+  refusalOf,
+  testDecoders,
 } from '../../support/decoder-cases.js';
 import {
   attention,
@@ -788,15 +789,7 @@ const cases: readonly DecoderCase[] = [
   },
 ];
 
-describe('keys and tensors are those of the converter', () => {
-  it.each(cases)('$name', expectKeysAndTensors);
-});
-
-describe('logits are those of the definition', () => {
-  needNative();
-
-  it.each(cases)('$name', expectLogits);
-});
+testDecoders(cases);
 
 describe('EmbeddingGemma', () => {
   needNative();
@@ -912,15 +905,8 @@ describe('what llama.cpp computes otherwise is refused', () => {
     ['Seed-OSS', { mlp_bias: true }, /mlp_bias is true/],
   ];
 
-  it.each(refusals)('%s with %j', async (name, more, words) => {
-    const one = cases.find((found) => found.name === name)!;
-    const changed = { ...one, config: { ...one.config, ...more } };
-    const weights = weightsOfTable(one.table, one.layers ?? 3);
-    await expect(convertedDecoder(changed, weights)).rejects.toMatchObject({
-      code: 'UNKNOWN_FORMAT',
-      message: expect.stringMatching(words),
-    });
-  });
+  const all = refusals.map((one): Refusal => [...one, 'UNKNOWN_FORMAT']);
+  it.each(all)('%s with %j', refusalOf(cases));
 });
 
 describe('tokens that the converter sets', () => {

@@ -1,12 +1,12 @@
 // Qwen3-Next and Qwen3.5, whose layers have linear attention in three of four: their keys and tensors beside tables that were written by hand
 // from llama.cpp's converter, and their logits in llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
-import { describe, expect, it } from 'vitest';
+import { describe, it } from 'vitest';
 import {
-  convertedDecoder,
   type DecoderCase,
-  expectKeysAndTensors,
-  expectLogits,
   type FolderJson,
+  type Refusal,
+  refusalOf,
+  testDecoders,
 } from '../../support/decoder-cases.js';
 import { common, gated, type Keys, outside, prefix } from '../../support/decoder-tables.js';
 import {
@@ -21,8 +21,6 @@ import {
   softmax,
   type Vector,
 } from '../../support/forward.js';
-import { needNative } from '../../support/native.js';
-import { weightsOfTable } from '../../support/tensor-table.js';
 
 /** Two heads of keys and four of values, of 16 elements each; a convolution over 4 tokens. */
 const [keyHeads, valueHeads, size, seen] = [2, 4, 16, 4];
@@ -288,18 +286,10 @@ const cases: readonly DecoderCase[] = [
   },
 ];
 
-describe('keys and tensors are those of the converter', () => {
-  it.each(cases)('$name', expectKeysAndTensors);
-});
-
-describe('logits are those of the definition', () => {
-  needNative();
-
-  it.each(cases)('$name', expectLogits);
-});
+testDecoders(cases);
 
 describe('what llama.cpp computes otherwise is refused', () => {
-  const refusals: readonly (readonly [name: string, more: FolderJson, words: RegExp, code: string])[] = [
+  const refusals: readonly Refusal[] = [
     ['Qwen3-Next', { norm_topk_prob: false }, /norm_topk_prob is false/, 'UNKNOWN_FORMAT'],
     ['Qwen3-Next', { mlp_only_layers: [0] }, /mlp_only_layers is \[0\]/, 'UNKNOWN_FORMAT'],
     ['Qwen3.5', { linear_num_value_heads: 3 }, /linear_num_value_heads 3 is not a multiple/, 'BAD_FILE'],
@@ -310,9 +300,5 @@ describe('what llama.cpp computes otherwise is refused', () => {
     ['Qwen3.5 with experts', { num_experts: 2 ** 30 }, /too few/, 'BAD_FILE'],
   ];
 
-  it.each(refusals)('%s with %j', async (name, more, words, code) => {
-    const one = cases.find((found) => found.name === name)!;
-    const changed = convertedDecoder({ ...one, config: { ...one.config, ...more } }, weightsOfTable(one.table, 4));
-    await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });
-  });
+  it.each(refusals)('%s with %j', refusalOf(cases));
 });

@@ -1,13 +1,12 @@
 // Architectures whose matrices are stored transposed: their keys and tensors beside tables that were written by hand from llama.cpp's
 // converter, and their logits in llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
-import { describe, expect, it } from 'vitest';
+import { describe, it } from 'vitest';
 import {
-  convertedDecoder,
   type DecoderCase,
-  decoderBase,
-  expectKeysAndTensors,
-  expectLogits,
   type FolderJson,
+  type Refusal,
+  refusalOf,
+  testDecoders,
 } from '../../support/decoder-cases.js';
 import {
   attention,
@@ -34,8 +33,6 @@ import {
   softmax,
   type Vector,
 } from '../../support/forward.js';
-import { needNative } from '../../support/native.js';
-import { weightsOfTable } from '../../support/tensor-table.js';
 
 /** As in logits.node.test.ts: a table of GELU in half precision. */
 const nearGelu = 3e-3;
@@ -497,18 +494,10 @@ const deepseekV3: DecoderCase = {
 
 const cases: readonly DecoderCase[] = [gpt2, llama4, gptOss, deepseekV2, deepseekV3];
 
-describe('keys and tensors are those of the converter', () => {
-  it.each(cases)('$name', expectKeysAndTensors);
-});
-
-describe('logits are those of the definition', () => {
-  needNative();
-
-  it.each(cases)('$name', expectLogits);
-});
+testDecoders(cases);
 
 describe('what llama.cpp computes otherwise is refused', () => {
-  const refusals: readonly (readonly [name: string, more: FolderJson, words: RegExp, code: string])[] = [
+  const refusals: readonly Refusal[] = [
     ['GPT-2', { activation_function: 'relu' }, /activation_function is "relu"/, 'UNKNOWN_FORMAT'],
     ['GPT-2', { n_inner: 100 }, /n_inner is 100/, 'UNKNOWN_FORMAT'],
     ['GPT-2', { n_ctx: 16 }, /n_ctx is 16 and n_positions is 32/, 'BAD_FILE'],
@@ -539,10 +528,5 @@ describe('what llama.cpp computes otherwise is refused', () => {
     ],
   ];
 
-  it.each(refusals)('%s with %j', async (name, more, words, code) => {
-    const one = cases.find((found) => found.name === name)!;
-    const weights = weightsOfTable(one.table, one.layers ?? decoderBase.layers);
-    const changed = convertedDecoder({ ...one, config: { ...one.config, ...more } }, weights);
-    await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });
-  });
+  it.each(refusals)('%s with %j', refusalOf(cases));
 });

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { compareModels, inspectModel, planModel, quantizeModel, readFloats, verifyModel } from 'scalepoint/model';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { chatConfig } from '../../../../web/src/conversions/webllm/chat-config.js';
 import { libraries, type PrebuiltLibrary, registerLibrary } from '../../../../web/src/conversions/webllm/prebuilt.js';
 import { arraysOf, cacheOf, type Quantization, recipesOf } from '../../support/mlc.js';
 import { rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
@@ -69,6 +70,15 @@ beforeAll(() => {
   return () => {
     for (const one of forget) one();
   };
+});
+
+it('counts 200,000 added tokens', () => {
+  const library = libraryOf('LlamaForCausalLM');
+  const added_tokens = Array.from({ length: 200_000 }, (_, id) => ({ id, content: `<${id}>` }));
+  const tokenizer = { model: { vocab: {} }, added_tokens };
+  const texts = { config: {}, generation: undefined, tokenizer, files: [] };
+  const { active_vocab_size: size } = chatConfig(library, 'q4f16_1', library.numbers, 'chatml', texts);
+  expect(size).toBe(200_000);
 });
 
 type Files = Readonly<Record<string, object | undefined>>;

@@ -9,11 +9,10 @@ import {
   planModel,
   quantizeModel,
 } from '../../../../web/src/model.js';
-import { chosen } from '../../support/chosen.js';
 import { parseSafetensors } from '../../support/compressed.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { float32, merged, type Pair, pair, spellings, transpose, weight } from '../../support/lora.js';
-import { integers, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
+import { chosen, integers, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
 import { bfloat16Value, expectSame } from '../../support/support.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 
@@ -424,7 +423,7 @@ describe('adapters that are refused', () => {
       undefined,
       'do not fit',
     ],
-    ['integers', { ...good, [`${key}.lora_up.weight`]: integers([8, 2]) }, undefined, 'is I64, which is no float type'],
+    ['integers', { ...good, [`${key}.lora_up.weight`]: integers([8, 2]) }, undefined, 'is I64, which is not a float type'],
     [
       'an alpha that is NaN',
       { ...good, [`${key}.alpha`]: float32([], Float32Array.of(Number.NaN)) },
@@ -442,7 +441,7 @@ describe('adapters that are refused', () => {
       'a strange tensor',
       { ...good, 'text.embedding': weight([8], 1) },
       undefined,
-      '"text.embedding" is no matrix of LoRA',
+      '"text.embedding" is not a matrix of LoRA',
     ],
     [
       'no configuration of PEFT',

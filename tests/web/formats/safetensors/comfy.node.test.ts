@@ -12,7 +12,15 @@ import {
 } from '../../../../web/src/model.js';
 import { markerOf, restoredWeight } from '../../support/comfy.js';
 import { numbersOf, parseSafetensors } from '../../support/compressed.js';
-import { bytesOf, expectBytes, rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
+import {
+  bytesOf,
+  expectBytes,
+  rejectionOf,
+  safetensors,
+  storedOf,
+  type TestTensor,
+  weights,
+} from '../../support/models.js';
 
 const targets = ['comfy-fp8', 'comfy-int8', 'comfy-mxfp8', 'comfy-nvfp4'] as const satisfies ModelTarget[];
 
@@ -28,9 +36,6 @@ const zeros = (shape: readonly number[]): TestTensor => ({
   shape,
   data: new Uint16Array(shape.reduce((a, b) => a * b, 1)),
 });
-
-/** A tensor as a file stores it. */
-const storedOf = ({ dtype, shape, data }: TestTensor) => ({ dtype, shape: [...shape], bytes: bytesOf(data) });
 
 /** A small FLUX, and the layers of it that become codes. */
 const flux: Record<string, TestTensor> = {

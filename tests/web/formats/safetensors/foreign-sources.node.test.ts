@@ -3,8 +3,8 @@
 import { readFloats } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { quantizeModel } from '../../../../web/src/model.js';
-import { chosen, folder, type Json } from '../../support/chosen.js';
 import { parseSafetensors } from '../../support/compressed.js';
+import { folder, type Json } from '../../support/folders.js';
 import {
   awqWeight,
   bitsAndBytesWeight,
@@ -17,7 +17,7 @@ import {
   tensorsOf,
   wholeInt8Weight,
 } from '../../support/foreign-layouts.js';
-import { rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
+import { chosen, rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
 import { expectSame } from '../../support/support.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 

@@ -4,10 +4,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { calibrateModel, planModel, quantizeModel, readFloats, verifyModel } from '../../../../web/src/model.js';
-import { chosen, folder as folderOf, type Json, made as resultOf, storedOf } from '../../support/chosen.js';
 import { numbersOf, parseSafetensors, referenceQuantize } from '../../support/compressed.js';
+import { folder as folderOf, type Json, made as resultOf } from '../../support/folders.js';
 import { gptqLayer, layerSettings } from '../../support/gptq.js';
-import { expectBytes, rejectionOf, type TestTensor, weights } from '../../support/models.js';
+import { chosen, expectBytes, rejectionOf, storedOf, type TestTensor, weights } from '../../support/models.js';
 import { expectSame } from '../../support/support.js';
 import { decoderConfig } from '../../support/tiny-huggingface.js';
 

@@ -14,8 +14,8 @@ import {
   verifyModel,
 } from '../../../../web/src/model.js';
 import { run } from '../../cli/support.js';
-import { chosen, folder as folderOf, type Json, made, storedOf } from '../../support/chosen.js';
 import { nearestOf, numbersOf } from '../../support/compressed.js';
+import { folder as folderOf, type Json, made } from '../../support/folders.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { matrixFile } from '../../support/importance.js';
 import {
@@ -28,7 +28,7 @@ import {
   mlxRestored,
   mlxRounded,
 } from '../../support/mlx.js';
-import { rejectionOf, safetensors, type TestTensor, weights } from '../../support/models.js';
+import { chosen, rejectionOf, safetensors, storedOf, type TestTensor, weights } from '../../support/models.js';
 import { expectSame, Random } from '../../support/support.js';
 import { decoderConfig, decoderWeights } from '../../support/tiny-huggingface.js';
 

@@ -1,8 +1,8 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, onResize, setText, svg } from '../dom.js';
+import { byId, setText, svg } from '../dom.js';
 import { formatLabel } from '../format.js';
-import { figureIn, makeHandle, sizeOf } from './figure.js';
-import type { DrawPart, FigureState } from './state.js';
+import { drawnFor, figureIn, makeHandle, sizeOf } from './figure.js';
+import type { FigureState, StartFigure } from './state.js';
 
 const weights = Float32Array.of(0.9, -0.4, 0.1, -1.4);
 const inputs = Float32Array.of(0.5, 1, -0.25, 0.75);
@@ -29,10 +29,7 @@ function follow(core: Scalepoint) {
 }
 
 /** A dot product with codes of 4 bits. The visitor drags the step that is shown. */
-export function startArithmetic(
-  set: (change: Partial<FigureState>) => void,
-  current: () => FigureState,
-): DrawPart<FigureState> {
+export const startArithmetic: StartFigure = (set, current) => {
   const figure = figureIn('fig-arithmetic');
   let size = sizeOf(figure);
   const stopAt = (step: number) => 44 + (step / (steps.length - 1)) * (size.width - 88);
@@ -104,8 +101,5 @@ export function startArithmetic(
     handle.place(stopAt(step), 24, step, words || (steps[step] ?? ''));
     setText(byId('fig-arithmetic-words', HTMLElement), words);
   };
-  onResize(figure, () => draw(current()));
-  return (state, before) => {
-    if (state.step !== before?.step || state.core !== before.core) draw(state);
-  };
-}
+  return drawnFor(figure, draw, current, 'step');
+};

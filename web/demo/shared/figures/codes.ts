@@ -1,9 +1,9 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, onResize, setText, svg } from '../dom.js';
+import { byId, setText, svg } from '../dom.js';
 import { formatDecibels } from '../format.js';
 import { bell } from './bell.js';
-import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
-import type { FigureState } from './state.js';
+import { barPath, drawnFor, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
+import type { FigureState, StartFigure } from './state.js';
 
 /** Numbers that share the largest magnitude, by which the codes are multiplied. */
 const blockSize = 64;
@@ -28,7 +28,7 @@ function levelsOf(nf4: Float32Array, bend: number): Float32Array {
 }
 
 /** Sixteen levels over a bell, from even ones to more where more numbers are. */
-export function startCodes(set: (change: Partial<FigureState>) => void, current: () => FigureState) {
+export const startCodes: StartFigure = (set, current) => {
   const figure = figureIn('fig-codes');
   let size = sizeOf(figure);
   let nf4: Float32Array | undefined;
@@ -82,8 +82,5 @@ export function startCodes(set: (change: Partial<FigureState>) => void, current:
     handle.place(from + trackLength * bend, trackHeight, bend, words);
     setText(byId('fig-codes-words', HTMLElement), words);
   };
-  onResize(figure, () => draw(current()));
-  return (state: FigureState, before: FigureState | undefined) => {
-    if (state.bend !== before?.bend || state.core !== before.core) draw(state);
-  };
-}
+  return drawnFor(figure, draw, current, 'bend');
+};

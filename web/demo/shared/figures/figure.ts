@@ -1,4 +1,5 @@
-import { byId, svg } from '../dom.js';
+import { byId, onResize, svg } from '../dom.js';
+import type { DrawPart, FigureState } from './state.js';
 
 /** Something in a figure that is dragged along the horizontal axis, by pointer or keyboard. */
 export interface Handle {
@@ -84,6 +85,20 @@ export function sizeOf(figure: SVGSVGElement): { width: number; height: number }
   const size = { width: Math.max(200, Math.round(width)), height: Math.max(80, Math.round(height)) };
   figure.setAttribute('viewBox', `0 0 ${size.width} ${size.height}`);
   return size;
+}
+
+/** Draws a figure again after a change of its size, of the core, or of one of the named values. */
+export function drawnFor(
+  figure: SVGSVGElement,
+  draw: (state: FigureState) => void,
+  current: () => FigureState,
+  ...names: readonly (keyof FigureState)[]
+): DrawPart<FigureState> {
+  onResize(figure, () => draw(current()));
+  return (state, before) => {
+    const all = ['core', ...names] as const;
+    if (before === undefined || all.some((name) => state[name] !== before[name])) draw(state);
+  };
 }
 
 /** Heights of a histogram, from 0 to 1. */

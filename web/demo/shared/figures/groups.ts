@@ -1,9 +1,9 @@
 import type { QuantizeOptions } from 'scalepoint';
-import { byId, onResize, onTheme, setText, svg } from '../dom.js';
+import { byId, onTheme, setText, svg } from '../dom.js';
 import { formatDecibels, formatReal } from '../format.js';
 import { generate } from '../generate.js';
-import { figureIn, makeHandle, sizeOf } from './figure.js';
-import type { FigureState } from './state.js';
+import { drawnFor, figureIn, makeHandle, sizeOf } from './figure.js';
+import type { FigureState, StartFigure } from './state.js';
 
 const rows = 16;
 const columns = 64;
@@ -47,7 +47,7 @@ function paint(canvas: HTMLCanvasElement, restored: Float32Array | undefined): v
 }
 
 /** A matrix that lights up where numbers are lost. The visitor drags the edge of a group. */
-export function startGroups(set: (change: Partial<FigureState>) => void, current: () => FigureState) {
+export const startGroups: StartFigure = (set, current) => {
   const figure = figureIn('fig-groups');
   const canvas = byId('groups-picture', HTMLCanvasElement);
   let size = sizeOf(figure);
@@ -103,9 +103,6 @@ export function startGroups(set: (change: Partial<FigureState>) => void, current
     handle.place(x, height / 2, group, words || 'One scale for everything');
     setText(byId('fig-groups-words', HTMLElement), words);
   };
-  onResize(figure, () => draw(current()));
   onTheme(figure, () => draw(current()));
-  return (state: FigureState, before: FigureState | undefined) => {
-    if (state.group !== before?.group || state.core !== before.core) draw(state);
-  };
-}
+  return drawnFor(figure, draw, current, 'group');
+};

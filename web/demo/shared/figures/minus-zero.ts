@@ -1,8 +1,8 @@
-import { byId, onResize, setText, svg } from '../dom.js';
+import { byId, setText, svg } from '../dom.js';
 import { formatDecibels, formatLabel } from '../format.js';
 import { bell } from './bell.js';
-import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
-import type { DrawPart, FigureState } from './state.js';
+import { barPath, drawnFor, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
+import type { FigureState, StartFigure } from './state.js';
 
 /** The magnitudes of float4e2m1. */
 const magnitudes = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
@@ -22,10 +22,7 @@ function scaledHistogram(): number[] {
 }
 
 /** The levels of float4e2m1. The visitor drags the code for -0 to another number. */
-export function startMinusZero(
-  set: (change: Partial<FigureState>) => void,
-  current: () => FigureState,
-): DrawPart<FigureState> {
+export const startMinusZero: StartFigure = (set, current) => {
   const figure = figureIn('fig-minus-zero');
   let size = sizeOf(figure);
   const at = (value: number) => size.width / 2 + (value / span) * (size.width / 2 - 12);
@@ -76,8 +73,5 @@ export function startMinusZero(
     handle.place(at(spare), 24, spare, words);
     setText(byId('fig-minus-zero-words', HTMLElement), words);
   };
-  onResize(figure, () => draw(current()));
-  return (state, before) => {
-    if (state.spare !== before?.spare || state.core !== before.core) draw(state);
-  };
-}
+  return drawnFor(figure, draw, current, 'spare');
+};

@@ -1,8 +1,8 @@
-import { byId, onResize, setText, svg } from '../dom.js';
+import { byId, setText, svg } from '../dom.js';
 import { formatDecibels, formatLabel, formatMany } from '../format.js';
 import { bell, reach } from './bell.js';
-import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
-import type { FigureState } from './state.js';
+import { barPath, drawnFor, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
+import type { FigureState, StartFigure } from './state.js';
 
 const [low, high] = [-6, 42];
 /** Numbers of the bell and one that is far out. */
@@ -10,7 +10,7 @@ const numbers = new Float32Array(bell.length + 1);
 numbers.set(bell);
 
 /** One number far out, and its effect on the levels of all others. */
-export function startOutlier(set: (change: Partial<FigureState>) => void, current: () => FigureState) {
+export const startOutlier: StartFigure = (set, current) => {
   const figure = figureIn('fig-outlier');
   const clip = byId('clip', HTMLInputElement);
   let size = sizeOf(figure);
@@ -63,9 +63,5 @@ export function startOutlier(set: (change: Partial<FigureState>) => void, curren
     handle.place(at(outlier), 34, outlier, `${formatLabel(outlier, 3)}. ${words}`);
     setText(byId('fig-outlier-words', HTMLElement), words);
   };
-  onResize(figure, () => draw(current()));
-  return (state: FigureState, before: FigureState | undefined) => {
-    const { outlier, core, clips } = state;
-    if (outlier !== before?.outlier || core !== before.core || clips !== before.clips) draw(state);
-  };
-}
+  return drawnFor(figure, draw, current, 'outlier', 'clips');
+};

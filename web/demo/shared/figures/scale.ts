@@ -1,9 +1,9 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, onResize, setText, svg } from '../dom.js';
+import { byId, setText, svg } from '../dom.js';
 import { formatDecibels, formatLabel, formatShare } from '../format.js';
 import { bell, reach } from './bell.js';
-import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
-import type { FigureState } from './state.js';
+import { barPath, drawnFor, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
+import type { FigureState, StartFigure } from './state.js';
 
 /** The largest code of 4 bits. */
 const qmax = 7;
@@ -33,7 +33,7 @@ function clippedNodes(scale: number, at: (value: number) => number, ground: numb
 }
 
 /** Levels over a histogram. The visitor drags the outermost level, and with it the scale. */
-export function startScale(set: (change: Partial<FigureState>) => void, current: () => FigureState) {
+export const startScale: StartFigure = (set, current) => {
   const figure = figureIn('fig-scale');
   let size = sizeOf(figure);
   const at = (value: number) => size.width / 2 + (value / span) * (size.width / 2 - 16);
@@ -89,8 +89,5 @@ export function startScale(set: (change: Partial<FigureState>) => void, current:
     handle.place(at(scale * qmax), 34, scale, words);
     setText(byId('fig-scale-words', HTMLElement), `${words}.`);
   };
-  onResize(figure, () => draw(current()));
-  return (state: FigureState, before: FigureState | undefined) => {
-    if (state.scale !== before?.scale || state.core !== before.core) draw(state);
-  };
-}
+  return drawnFor(figure, draw, current, 'scale');
+};

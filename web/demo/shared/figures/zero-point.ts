@@ -1,7 +1,7 @@
-import { byId, onResize, setText, svg } from '../dom.js';
+import { byId, setText, svg } from '../dom.js';
 import { formatLabel } from '../format.js';
-import { figureIn, makeHandle, sizeOf } from './figure.js';
-import type { DrawPart, FigureState } from './state.js';
+import { drawnFor, figureIn, makeHandle, sizeOf } from './figure.js';
+import type { FigureState, StartFigure } from './state.js';
 
 /** The largest number. The visitor drags the least one. */
 const high = 1;
@@ -10,10 +10,7 @@ const least = -1.2;
 const count = 16;
 
 /** Numbers above their codes. The code that stands for 0 moves with the least number: it is the zero point. */
-export function startZeroPoint(
-  set: (change: Partial<FigureState>) => void,
-  current: () => FigureState,
-): DrawPart<FigureState> {
+export const startZeroPoint: StartFigure = (set, current) => {
   const figure = figureIn('fig-zero-point');
   let size = sizeOf(figure);
   const at = (value: number) => 20 + ((value - least - 0.1) / (high - least)) * (size.width - 40);
@@ -67,8 +64,5 @@ export function startZeroPoint(
     handle.place(at(low), line, low, words);
     setText(byId('fig-zero-point-words', HTMLElement), words);
   };
-  onResize(figure, () => draw(current()));
-  return (state, before) => {
-    if (state.least !== before?.least || state.core !== before.core) draw(state);
-  };
-}
+  return drawnFor(figure, draw, current, 'least');
+};

@@ -72,7 +72,7 @@ export function llama3Factors(
     setting(rope, 'low_freq_factor') ?? 1,
     setting(rope, 'high_freq_factor') ?? 4,
   ];
-  // Llama 4 has 1 for both: no waves in between.
+  // Llama 4 has 1 for both, so that no frequency lies between them.
   if (low > high) badFolderFile(file, `${rope.where}.low_freq_factor is ${low} and high_freq_factor is ${high}`);
   const context =
     setting(rope, 'original_max_position_embeddings') ??

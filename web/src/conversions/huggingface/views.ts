@@ -159,7 +159,7 @@ function gptOss(read: Read): Model {
   };
 }
 
-/** How scores become shares, as llama.cpp counts it. */
+/** Functions that make shares of scores, by their numbers in llama.cpp. */
 const gatings: Readonly<Record<string, number>> = { softmax: 1, sigmoid: 2 };
 
 /** Scaling of the rotary embedding. llama.cpp takes one factor of attention, and Hugging Face the quotient of two. */

@@ -52,7 +52,7 @@ function hasStep(steps: Json | undefined, list: string, is: (step: Json) => bool
   return arrayMember(steps, list).some((step) => isObject(step) && is(step));
 }
 
-/** How tokens of the tokenizer become text. */
+/** The steps by which tokens become text. */
 function tokenizerInfo(tokenizer: Json | undefined): Json {
   const decoder = objectMember(tokenizer, 'decoder');
   const isType = (type: string) => (step: Json) => member(step, 'type') === type;
@@ -151,7 +151,6 @@ export function chatConfig(
   const stated = (name: string) => member(generation, name) ?? member(config, name) ?? systemDefaults[name];
   const tokens = addedTokens(tokenizer);
   const ends = idsOf(stated('eos_token_id'));
-  const highest = Math.max(-1, ...tokens.values());
   return {
     version: '0.1.0',
     model_type: familyOf(family).modelType,
@@ -164,7 +163,7 @@ export function chatConfig(
     attention_sink_size: family === 'mistral' ? 4 : -1,
     tensor_parallel_shards: 1,
     pipeline_parallel_stages: 1,
-    active_vocab_size: vocabularySize(tokenizer, highest) ?? numbers.vocab_size,
+    active_vocab_size: vocabularySize(tokenizer, tokens) ?? numbers.vocab_size,
     ...Object.fromEntries(
       ['temperature', 'presence_penalty', 'frequency_penalty', 'repetition_penalty', 'top_p'].map((name) => [
         name,
@@ -181,9 +180,10 @@ export function chatConfig(
 }
 
 /** Number of tokens of a tokenizer; undefined if it does not say. */
-function vocabularySize(tokenizer: Json | undefined, highest: number): number | undefined {
+function vocabularySize(tokenizer: Json | undefined, added: ReadonlyMap<string, number>): number | undefined {
   const vocabulary = member(objectMember(tokenizer, 'model'), 'vocab');
   if (typeof vocabulary !== 'object' || vocabulary === null) return undefined;
-  const own = Array.isArray(vocabulary) ? vocabulary.length : Object.keys(vocabulary).length;
-  return Math.max(own, highest + 1);
+  let size = Array.isArray(vocabulary) ? vocabulary.length : Object.keys(vocabulary).length;
+  for (const id of added.values()) size = Math.max(size, id + 1);
+  return size;
 }

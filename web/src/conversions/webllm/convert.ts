@@ -24,7 +24,7 @@ import { libraries, type PrebuiltLibrary } from './prebuilt.js';
 import { webllmPlace } from './readers.js';
 import { type TemplateName, templateOf } from './templates.js';
 
-/** Tensors of folders that models do not have. */
+/** Tensors that folders may have and MLC leaves out. */
 const unused = /\.rotary_emb\.inv_freq$/;
 
 /** The name of the model in `prebuiltAppConfig` whose library a result uses. */

@@ -37,7 +37,7 @@ interface Family {
   readonly headNorms?: boolean;
   /** Number added to norms. It is added in float32; the loader since 2026 adds it in the type of the folder. */
   readonly normAdd?: number;
-  /** Other names of modules, by the begin or a part of their names in the folder. */
+  /** Other names of modules, by the start or a part of their names in the folder. */
   readonly renamed?: readonly (readonly [from: RegExp, to: string])[];
   /** True if the folder has joined matrices already. */
   readonly isJoined?: boolean;

@@ -1,7 +1,7 @@
-/** How WebLLM loads a result. Reference: github.com/mlc-ai/web-llm at 1611447c, src/support.ts (cleanModelUrl). */
+/** Code that loads a result in WebLLM. Reference: github.com/mlc-ai/web-llm at 1611447c, src/support.ts (cleanModelUrl). */
 import type { Reader } from '../../formats/format.js';
 
-/** Where WebLLM looks for the files of a model. */
+/** Address under which WebLLM looks for the files of a model. */
 export const webllmPlace = (name: string) => `https://HOST/${name}/resolve/main/`;
 
 /** Programs that read a result. @param library the name of the model in `prebuiltAppConfig` whose library it uses */

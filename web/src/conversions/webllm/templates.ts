@@ -15,7 +15,7 @@ interface ChatTemplate {
   readonly stopTexts: readonly string[];
   /** Tokens that end a message. Those that the tokenizer lacks are left out. */
   readonly stopTokens: readonly string[];
-  /** The token at the begin of a chat. */
+  /** The token at the start of a chat. */
   readonly firstToken?: string;
   /** False if the first user message continues the system message. */
   readonly repeatsRole?: boolean;

@@ -10,8 +10,8 @@ export type TargetType = CastType | BlockType;
 
 /**
  * File types of llama-quantize, each with its number (llama_ftype) and the type of most tensors. `fitted` marks the types of mixtures that are
- * fitted to a size. MXFP4 is a mixture that llama-quantize lacks: llama.cpp has one number for both of that type. Others are for models trained with few values or for experts, with errors too large elsewhere, or of points on a grid,
- * most of which require an importance matrix.
+ * fitted to a size. The others have too large errors for most models (types for weights trained with few values, and for experts), or are grids
+ * of points, most of which require an importance matrix. llama-quantize lacks MXFP4; llama.cpp has one number for it and for MXFP4_MOE.
  */
 export const fileTypes = {
   Q8_0: { id: 7, base: 'Q8_0', fitted: true },

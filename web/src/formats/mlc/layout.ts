@@ -10,7 +10,7 @@ import { cacheNames } from './signature.js';
 /** Most bytes of the parameters in a shard, except of one that is large. */
 const shardBytes = 32 * 2 ** 20;
 
-/** How records call the encoding of everything that MLC-LLM writes. It only changes float32, which takes the bytes of bfloat16. */
+/** Encoding in all records that MLC-LLM writes: float32 is stored as bfloat16, and other types as they are. */
 const encoding = 'f32-to-bf16';
 
 /** Types of records by the types of parts. */
@@ -72,7 +72,7 @@ function piecesOf({ module, tensors, stored }: Parameter, planned: readonly Plan
   });
 }
 
-/** Cuts arrays into shards. A large one may come into a shard of its own before those that wait. */
+/** Packs arrays into shards. An array of half a shard or more that does not fit gets a shard of its own, before the one in the making. */
 function shardsOf(pieces: Iterable<Piece>): Shard[] {
   const shards: Shard[] = [];
   let pending: Piece[] = [];

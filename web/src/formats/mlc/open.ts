@@ -17,7 +17,7 @@ const mostFiles = 10_000;
 const mostArrays = 1_000_000;
 const mostDimensions = 8;
 
-/** Types of arrays: how they are called here, and the bytes of an element. */
+/** Types of arrays: their names here, and the bytes of an element. */
 const types: Readonly<Record<string, readonly [dtype: string, bytes: number]>> = {
   uint32: ['U32', 4],
   int32: ['I32', 4],

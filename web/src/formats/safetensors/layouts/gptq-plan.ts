@@ -11,7 +11,7 @@ import type { keeperByName, linearOnly } from '../keep.js';
 import type { gptqCodesOf } from '../targets.js';
 import type { Fields, LayoutPlan, LayoutStart, PlanLayout } from './layout.js';
 
-/** Functions that are loaded already. Bundlers would cut the code that imports them from here into more files. */
+/** Functions that are passed in, because bundlers would make further files if this module, which is loaded on demand, imported them. */
 export interface GptqTools {
   readonly codesOf: typeof gptqCodesOf;
   readonly keeperOf: typeof keeperByName;

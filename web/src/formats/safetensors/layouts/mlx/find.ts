@@ -13,7 +13,7 @@ import type { isFields } from '../../stored-model.js';
 import type { Fields, FoundWeight, FoundWeights, StoredModel } from '../layout.js';
 import { mlxFloatsOf } from './floats.js';
 
-/** Functions and tables that are loaded already. Bundlers would cut the code that imports them from here into more files. */
+/** Functions and tables that are passed in, because bundlers would make further files if this module, which is loaded on demand, imported them. */
 export interface MlxReading {
   readonly blockOf: typeof microscaledBlock;
   readonly widths: typeof mlxWidths;

@@ -34,7 +34,7 @@ function obstacleTo({ source: { name, shape } }: WeightToStore): Reason | undefi
 
 const moduleOf = (name: string) => name.slice(0, -'.weight'.length);
 
-/** Functions that are loaded already. Bundlers would cut the code that imports them from here into more files. */
+/** Functions that are passed in, because bundlers would make further files if this module, which is loaded on demand, imported them. */
 export interface MlxTools {
   readonly codesOf: typeof mlxCodesOf;
   readonly blockOf: typeof microscaledBlock;
