@@ -70,23 +70,24 @@ function best(scores) {
 const contestants = {};
 
 const sp = await load({ index: true });
-for (const [bits, factors] of /** @type {const} */ ([
-  [1, [4, 8, 16]],
-  [2, [0]],
-  [2, [4]],
-  [4, [0]],
-  [4, [2]],
-  [8, [0]],
+for (const [bits, source, factors] of /** @type {const} */ ([
+  [1, 'int8', [4, 8, 16]],
+  [1, 'float16', [8, 16]],
+  [2, undefined, []],
+  [2, 'float16', [4]],
+  [4, undefined, []],
+  [4, 'float16', [2]],
+  [8, undefined, []],
 ])) {
-  const second = factors[0] === 0 ? '' : ' and int8';
-  contestants[`Scalepoint, ${bits} ${bits === 1 ? 'bit' : 'bits'}${second}`] = () => {
-    const rerank = factors[0] === 0 ? undefined : /** @type {const} */ ({ source: 'int8' });
+  const name = `Scalepoint, ${bits} ${bits === 1 ? 'bit' : 'bits'}`;
+  contestants[source === undefined ? name : `${name} and ${source}`] = () => {
+    const rerank = source && { source };
     const index = sp.index(x, { shape: [count, dimension], metric: 'cosine', bits, rerank });
     const searches = factors.map((factor) => {
-      const options = { rerank: factor === 0 ? undefined : factor };
-      const search = (/** @type {Float32Array} */ query) => index.search(query, k, options).indices;
-      return [factor === 0 ? '' : `, best ${k * factor} again`, search];
+      const search = (/** @type {Float32Array} */ query) => index.search(query, k, { rerank: factor }).indices;
+      return [`, best ${k * factor} again`, search];
     });
+    if (source === undefined) searches.push(['', (query) => index.search(query, k).indices]);
     return { searches: Object.fromEntries(searches), bytes: index.bytes };
   };
 }
@@ -266,9 +267,8 @@ if (values.json) {
   console.log('| index | MB | built in s | ms a query | recall at 10 |\n| --- | --- | --- | --- | --- |');
   for (const { name, bytes, build, times, recall } of runs) {
     const size = bytes === undefined ? '–' : (bytes / 1e6).toFixed(1);
-    console.log(
-      `| ${name} | ${size} | ${(build / 1000).toPrecision(2)} | ${mean(times).toPrecision(2)} | ${recall.toFixed(3)} |`,
-    );
+    const built = build < 1 ? '0' : (build / 1000).toPrecision(2);
+    console.log(`| ${name} | ${size} | ${built} | ${mean(times).toPrecision(2)} | ${recall.toFixed(3)} |`);
   }
 }
 process.exit();

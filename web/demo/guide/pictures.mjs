@@ -206,14 +206,14 @@ function recallPanel(title, lines, left, top, width, height, font) {
   const shown = recallTicks.filter((tick, i) => (recallTicks[i + 1] ?? 1) > least || tick === 1);
   const bottom = missed(Math.min(least, shown[0] ?? 1));
   const place = (/** @type {number} */ x) =>
-    Math.round(from + 12 + ((Math.log(x) - low) / (high - low)) * (width - 62));
+    Math.round(from + 12 + ((Math.log(x) - low) / (high - low)) * (width - 80));
   const level = (/** @type {number} */ recall) => {
     const share = (missed(recall) - bottom) / (missed(1) - bottom);
-    return Math.round(base - 12 - share * (base - top - 2 * font - 18));
+    return Math.round(base - 12 - share * (base - top - 3 * font - 22));
   };
   const nodes = [
     textAt(left, top + font, title, 'class="head"'),
-    `<path class="axis" d="M${from} ${top + font + 12}V${base}H${left + width - 6}"/>`,
+    `<path class="axis" d="M${from} ${top + 2 * font + 8}V${base}H${left + width - 6}"/>`,
   ];
   for (const tick of shown) {
     nodes.push(textAt(from - 6, level(tick) + font * 0.35, String(tick).replace(/^0/, ''), 'text-anchor="end"'));
@@ -237,7 +237,7 @@ function recallPanel(title, lines, left, top, width, height, font) {
     // The letter goes beside the first point, where nothing else is.
     const { x = 0, y = 0 } = places[0] ?? {};
     const around = [12, 22, 34].flatMap((r) =>
-      [0, 180, 90, 270, 45, 135, 225, 315].map((angle) => /** @type {const} */ ([r, (angle * Math.PI) / 180])),
+      [270, 0, 180, 90, 315, 225, 45, 135].map((angle) => /** @type {const} */ ([r, (angle * Math.PI) / 180])),
     );
     const free = around
       .map(([r, angle]) => /** @type {[number, number]} */ ([x + r * Math.cos(angle), y + r * Math.sin(angle)]))
