@@ -90,27 +90,53 @@ it.each([
   site.complaints = [];
 });
 
-it('says what to do once the worker of the page for numbers is lost', async () => {
-  const page = await site.open('numbers/', {}, async (page) => {
-    await page.addInitScript(() => {
-      const { Worker } = globalThis;
-      class Kept extends Worker {
-        constructor(...given: ConstructorParameters<typeof Worker>) {
-          super(...given);
-          Object.assign(globalThis, {
-            lose: () => this.dispatchEvent(new ErrorEvent('error', { message: 'it ended' })),
-          });
-        }
+/** Has a page keep its workers, so that `lose` can end all of them as a browser does that runs out of memory. */
+async function keepWorkers(page: Page): Promise<void> {
+  await page.addInitScript(() => {
+    const { Worker } = globalThis;
+    const workers: Worker[] = [];
+    class Kept extends Worker {
+      constructor(...given: ConstructorParameters<typeof Worker>) {
+        super(...given);
+        workers.push(this);
       }
-      Object.assign(globalThis, { Worker: Kept });
-    });
+    }
+    const lose = (message: string) => {
+      for (const worker of workers.splice(0)) {
+        worker.terminate();
+        worker.dispatchEvent(new ErrorEvent('error', { message }));
+      }
+    };
+    Object.assign(globalThis, { Worker: Kept, lose });
   });
+}
+
+const lose = (page: Page, message = '') =>
+  page.evaluate((message) => (globalThis as unknown as { lose(message: string): void }).lose(message), message);
+
+it('says what to do once the worker of the page for numbers is lost', async () => {
+  const page = await site.open('numbers/', {}, keepWorkers);
   await expect.poll(() => page.textContent('#basis')).toContain('all 4,096 numbers');
-  await page.evaluate(() => (globalThis as unknown as { lose(): void }).lose());
+  await lose(page, 'it ended');
   await page.focus('#bits');
   await page.keyboard.press('ArrowRight');
   await expect.poll(() => page.textContent('#problems')).toContain('it ended. Load the page again.');
   expect(await page.isVisible('#problems button:has-text("Load again")')).toBe(true);
+});
+
+it('goes on after the workers of the page for models are lost', async () => {
+  const page = await site.open('model/', {}, keepWorkers);
+  await page.setInputFiles('#file', sample);
+  await page.waitForSelector('#size:visible');
+  await expect.poll(() => page.textContent('#look-verdict')).toMatch(/^B is/);
+  await lose(page);
+  await expect.poll(() => page.textContent('#look-problem')).toContain('close other tabs, then try again.');
+  await expect.poll(() => page.textContent('#size-words')).toContain('close other tabs, then try again.');
+  await page.click('#size-measure');
+  await page.waitForSelector('#size:visible');
+  await page.click('#model-rows [data-look="fc2.weight"]');
+  await expect.poll(() => page.textContent('#look-verdict')).toMatch(/^B is/);
+  expect(await page.isVisible('#look-problem')).toBe(false);
 });
 
 it('says what to do when the disk is full, and when a part of the page for models is not there', async () => {
