@@ -116,13 +116,17 @@ float microscale_value(MicroscaleType type, uint8_t byte, const GlobalScale& glo
   return global.divides ? value / global.value : value * global.value;
 }
 
+uint8_t choose_microscale(const Microscales& form, const GlobalScale& global, const float* x, const float* weights) noexcept {
+  const float amax = loops::block_magnitude(x, form.block);
+  const uint8_t byte = byte_of(form, global, amax);
+  return form.search && amax > 0 ? searched(form, global, x, weights, byte) : byte;
+}
+
 void make_microscales(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, size_t blocks,
                       uint8_t* scales, uint8_t* codes, float* restored) noexcept {
   const size_t n = form.block;
   for (size_t i = 0; i < blocks; i++, x += n, codes += n) {
-    const float amax = loops::block_magnitude(x, n);
-    scales[i] = byte_of(form, global, amax);
-    if (form.search && amax > 0) scales[i] = searched(form, global, x, weights, scales[i]);
+    scales[i] = choose_microscale(form, global, x, weights);
     const float scale = microscale_value(form.scale, scales[i], global);
     if (is_usable(scale)) {
       float quotient[32];
