@@ -96,6 +96,23 @@ Status decode_microscaled(const codecs::Stored& stored, const codecs::Microscale
   return decode(stored, codes, *arena, result.x);
 }
 
+Status encode_nvfp4_blocks(const codecs::Tile& tile, const codecs::Nvfp4Blocks& blocks, codecs::Arena* arena,
+                           codecs::Encoded& result) {
+  return encode(tile, blocks, *arena, result);
+}
+
+/// Takes over codes of another layout.
+Status recode_nvfp4_blocks(const codecs::Stored& stored, const codecs::Microscaled& codes, bool measure, codecs::Arena* arena,
+                           codecs::Encoded& result) {
+  return recode(stored, codes, measure, *arena, result);
+}
+
+/// Floats of codes.
+Status decode_nvfp4_blocks(const codecs::Stored& stored, const codecs::Nvfp4Blocks& blocks, codecs::Arena* arena,
+                           DecodedTile& result) {
+  return decode(stored, blocks, *arena, result.x);
+}
+
 /// Floats of elements with scales.
 Status decode_scaled_elements(const codecs::Stored& stored, const codecs::ScaledElements& elements, codecs::Arena* arena,
                               DecodedTile& result) {

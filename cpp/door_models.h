@@ -23,6 +23,7 @@
 #include "codecs/microscaled.h"
 #include "codecs/mlc.h"
 #include "codecs/mlx.h"
+#include "codecs/nvfp4_blocks.h"
 #include "codecs/scaled_elements.h"
 #include "door.h"
 #include "language/likelihood.h"

@@ -157,6 +157,20 @@ GlobalScale global_scale_of(float amax, bool divides) noexcept {
   return {is_usable(value) ? value : 1, divides};
 }
 
+float microscale_value(MicroscaleType type, uint8_t byte, const GlobalScale& global) noexcept {
+  float value = 0;
+  values_of(type, global, &byte, 1, &value);
+  return value;
+}
+
+uint8_t choose_microscale(const Microscales& form, const GlobalScale& global, const float* x, const float* weights) noexcept {
+  const float amax = loops::block_magnitude(x, form.block);
+  uint8_t byte = 0;
+  bytes_of(form, global, &amax, 1, &byte);
+  if (form.search) search(form, global, x, weights, &amax, 1, &byte);
+  return byte;
+}
+
 void make_microscales(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, size_t blocks,
                       uint8_t* scales, uint8_t* codes, float* restored) noexcept {
   for (size_t done = 0; done < blocks; done += kTogether) {

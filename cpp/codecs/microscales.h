@@ -55,6 +55,14 @@ struct Microscales {
 /// 448. 1 where that is not a positive finite float32. A divisor is computed as (1 / amax) * 2688.
 [[nodiscard]] GlobalScale global_scale_of(float amax, bool divides) noexcept;
 
+/// The value of a block's scale. 0 or NaN where the byte or the product is.
+[[nodiscard]] float microscale_value(MicroscaleType type, uint8_t byte, const GlobalScale& global) noexcept;
+
+/// The byte of a block's scale, as make_microscales chooses it: by the rule, or by the search. x: form.block finite values; weights: as
+/// many, or null.
+[[nodiscard]] uint8_t choose_microscale(const Microscales& form, const GlobalScale& global, const float* x,
+                                        const float* weights) noexcept;
+
 /// Makes scales and codes of whole blocks, one byte each, and the values that they stand for.
 ///
 /// Scale:   kFloat8: E4M3 of amax / L, multiplied by a dividing or divided by a multiplying global scale; half to even, saturated.

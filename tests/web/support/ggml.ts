@@ -1,6 +1,6 @@
 // ggml's own quantizers, from llama.cpp's shared libraries (Node only).
 import { join } from 'node:path';
-import { type BlockType, blockTypeInfo } from 'scalepoint';
+import { type BlockType, type BlockTypeInfo, blockTypeInfo } from 'scalepoint';
 import { native, once } from './native.js';
 
 const ggml = once(() => native().koffi.load(join(native().folder, 'libggml-base.so')));
@@ -20,9 +20,14 @@ const quantizeChunk = once(
     ) => number,
 );
 
+/** A type of ggml: one with loops in the package, or facts of another. */
+type Type = BlockType | Pick<BlockTypeInfo, 'name' | 'id' | 'elements' | 'bytes'>;
+
+const factsOf = (type: Type) => (typeof type === 'string' ? blockTypeInfo(type) : type);
+
 /** Quantizes with ggml. With importance, one number for each column, x is rows of as many; else its blocks are rows. */
-export function ggmlQuantize(type: BlockType, x: Float32Array, importance?: Float32Array): Uint8Array<ArrayBuffer> {
-  const { id, elements, bytes } = blockTypeInfo(type);
+export function ggmlQuantize(type: Type, x: Float32Array, importance?: Float32Array): Uint8Array<ArrayBuffer> {
+  const { id, elements, bytes } = factsOf(type);
   if (x.length % elements !== 0) throw new RangeError(`x: ${x.length} elements are no whole number of blocks`);
   const blocks = new Uint8Array((x.length / elements) * bytes);
   const row = importance?.length ?? elements;
@@ -31,18 +36,18 @@ export function ggmlQuantize(type: BlockType, x: Float32Array, importance?: Floa
   return blocks;
 }
 
-const dequantizers = new Map<BlockType, (blocks: Uint8Array, x: Float32Array, n: number) => void>();
+const dequantizers = new Map<string, (blocks: Uint8Array, x: Float32Array, n: number) => void>();
 
 /** Dequantizes with ggml. */
-export function ggmlDequantize(type: BlockType, blocks: Uint8Array): Float32Array<ArrayBuffer> {
-  const { elements, bytes } = blockTypeInfo(type);
+export function ggmlDequantize(type: Type, blocks: Uint8Array): Float32Array<ArrayBuffer> {
+  const { name: typeName, elements, bytes } = factsOf(type);
   if (blocks.length % bytes !== 0) throw new RangeError(`blocks: ${blocks.length} bytes are no whole number of them`);
-  let dequantize = dequantizers.get(type);
+  let dequantize = dequantizers.get(typeName);
   if (dequantize === undefined) {
     // The names are in lower case, except for the K.
-    const name = `dequantize_row_${type.toLowerCase().replace(/k$/, 'K')}`;
+    const name = `dequantize_row_${typeName.toLowerCase().replace(/k$/, 'K')}`;
     dequantize = ggml().func(`void ${name}(void *blocks, void *x, int64_t n)`) as typeof dequantize & object;
-    dequantizers.set(type, dequantize);
+    dequantizers.set(typeName, dequantize);
   }
   const x = new Float32Array((blocks.length / bytes) * elements);
   dequantize(blocks, x, x.length);

@@ -77,6 +77,7 @@ const library = once(() => {
     freeContext: call<(context: Pointer) => void>('llama_free', 'void', ['void *']),
     batch: call<(tokens: Int32Array, count: number) => object>('llama_batch_get_one', Batch, ['void *', 'int32']),
     decode: call<(context: Pointer, batch: object) => number>('llama_decode', 'int32', ['void *', Batch]),
+    encode: call<(context: Pointer, batch: object) => number>('llama_encode', 'int32', ['void *', Batch]),
     logits: call<(context: Pointer, i: number) => Pointer>('llama_get_logits_ith', 'void *', ['void *', 'int32']),
     pooled: call<(context: Pointer, i: number) => Pointer>('llama_get_embeddings_seq', 'void *', ['void *', 'int32']),
   };
@@ -142,11 +143,15 @@ export class NativeModel {
     return [...out.subarray(0, count)];
   }
 
-  /** Logits behind each token of a text. Keys and values are kept in float32. */
-  logits(tokens: readonly number[]): Float32Array[] {
+  /**
+   * Logits behind each token of a text. Keys and values are kept in float32.
+   * @param encoded the text for the encoder, of models that have one beside their decoder
+   */
+  logits(tokens: readonly number[], encoded?: readonly number[]): Float32Array[] {
     const { vocabulary, size, logits } = library();
     const width = size(vocabulary(this.#model));
-    return this.#run(tokens, (context) => tokens.map((_, i) => this.#floats(logits(context, i), width)), true);
+    const read = (context: Pointer) => tokens.map((_, i) => this.#floats(logits(context, i), width));
+    return this.#run(tokens, read, true, 0n, encoded);
   }
 
   /** Shows what each weight is multiplied with, row by row, as llama-imatrix sees it with --process-output. Models without experts. */
@@ -181,8 +186,14 @@ export class NativeModel {
     return Float32Array.from(library().koffi.decode(pointer, 'float', count));
   }
 
-  #run<T>(tokens: readonly number[], read: (context: Pointer) => T, everywhere: boolean, evaluate = 0n): T {
-    const { contextDefaults, context: make, freeContext, decode } = library();
+  #run<T>(
+    tokens: readonly number[],
+    read: (context: Pointer) => T,
+    everywhere: boolean,
+    evaluate = 0n,
+    encoded?: readonly number[],
+  ): T {
+    const { contextDefaults, context: make, freeContext, decode, encode } = library();
     const parameters = contextDefaults();
     set32(parameters, at.threads, 1);
     set32(parameters, at.batchThreads, 1);
@@ -195,6 +206,7 @@ export class NativeModel {
     if (context === null) throw new Error(library().takeLog());
     try {
       if (!everywhere) library().setEmbeddings(context, true);
+      if (encoded !== undefined && encode(context, batchOf(encoded, false)) !== 0) throw new Error(library().takeLog());
       const batch = batchOf(tokens, everywhere);
       const status = decode(context, batch);
       if (status !== 0) throw new Error(`llama_decode returned ${status}: ${library().takeLog()}`);

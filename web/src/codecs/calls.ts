@@ -147,15 +147,25 @@ function problemOf({ kind, index, value }: ProblemRecord): { problem?: Problem }
 export function encodeTile(core: Core, tile: Tile, arena: Arena, call: TileCall, importance?: Float32Array): Encoded {
   const ranges = placeRanges(core, tile, arena);
   const weights = importance === undefined ? 0 : placeFloats(core, importance, arena);
-  const encode = (at: number) => inArena(core, arena, EncodedRecord, (...addresses) => call(at, ...addresses));
-  const { problem, sums, ...bytes } = withTile(core, tile, ranges, encode, {}, weights);
+  const encode = (at: number) => encoded(core, tile, arena, (...addresses) => call(at, ...addresses));
+  return withTile(core, tile, ranges, encode, {}, weights);
+}
+
+/** The result of a call that makes the parts of a tile. */
+export function encoded(
+  core: Core,
+  { roles, measures }: Pick<Tile, 'roles' | 'measures'>,
+  arena: Arena,
+  call: CoreCall,
+): Encoded {
+  const { problem, sums, ...bytes } = inArena(core, arena, EncodedRecord, call);
   const parts: Record<Role, Bytes> = {};
-  for (const role of tile.roles) {
+  for (const role of roles) {
     const { data, size } = bytes[role as keyof typeof bytes];
     parts[role] = { address: data, bytes: size };
   }
   if (problem.kind !== ProblemKindId.none) return { parts, ...problemOf(problem) };
-  return tile.measures ? { parts, sums: Object.values(sums) } : { parts };
+  return measures ? { parts, sums: Object.values(sums) } : { parts };
 }
 
 /** Calls of a codec that looks at the inputs of a matrix. */
@@ -241,6 +251,18 @@ export function observeSets(core: Core, tile: Tile, arena: Arena, call: TileCall
   if (piece !== undefined && piece.row + tile.rows < piece.of) return problemOf(problem);
   const sets = core.module.HEAPF32.slice(ranges / 4, ranges / 4 + 2 * count) as Float32Array<ArrayBuffer>;
   return { sets, ...problemOf(problem) };
+}
+
+/** Copies rows of `bytes` bytes to their places in heads of `head` rows: see `headRows` of a form. Returns the address of the copy. */
+export function movedRows(core: Core, arena: Arena, from: number, rows: number, bytes: number, head: number): number {
+  const to = arena.take(rows * bytes);
+  const { HEAPU8 } = core.module;
+  for (let row = 0; row < rows; row++) {
+    const i = row % head;
+    const at = from + (row - i + (i % 2) * (head / 2) + (i >> 1)) * bytes;
+    HEAPU8.copyWithin(to + row * bytes, at, at + bytes);
+  }
+  return to;
 }
 
 /** The record of a stored rectangle. `size` gives the bytes of its parts. */

@@ -239,6 +239,10 @@ export interface Codec<F extends Form = Form> {
   cuts(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
+  /** True if tiles of a form take over the codes of their source by `recode`, without rounding them again. */
+  recodes?(form: F): boolean;
+  /** Codes of another form to the bytes of parts. The values of codes stay as they are. */
+  recode?(core: Core, stored: StoredTile, from: Form, tile: Pick<Tile, 'roles' | 'measures'>, arena: Arena): Encoded;
   /** Sizes of the groups of columns that share a grid, if rounding may pass errors on in an order of its own. */
   feedbackGroups?(core: Core, form: F): FeedbackGroups;
   /** Observes the sets of a tile, for a SetsCut. Undefined if the codec makes no SetsCut. */

@@ -27,6 +27,7 @@ import {
   type Part,
   type Rectangle,
   type Role,
+  type StoredTile,
   tileElements,
   type ValueRange,
 } from './codec.js';
@@ -74,7 +75,8 @@ function zeroScaleOf(tool: MicroscaledForm['tool'], isFloat8: boolean): number {
 /** True for forms with a scale of the whole matrix. */
 const hasGlobal = ({ kind, tool }: MicroscaledForm) => kind === 'nvfp4' && tool !== 'mlx';
 
-function codesOf(form: MicroscaledForm): MicroscaledRecord {
+/** The record of a form for the core. */
+export function microscaledRecord(form: MicroscaledForm): MicroscaledRecord {
   const { kind, tool, search = false } = form;
   const { element, block, scale } = kinds[kind];
   const isFloat8 = scale === 'F8_E4M3';
@@ -180,6 +182,11 @@ function checksOf({ kind }: MicroscaledForm, role: Role): readonly BitCheck[] {
   return floatsFinite('F8_E4M3', 'element').map((check) => ({ ...check, isProblem: true }));
 }
 
+/** The record of a stored rectangle. */
+export function storedMicroscaled({ rows, columns, parts }: StoredTile, form: MicroscaledForm): StoredRecord {
+  return storedRecord(rows, columns, parts, (role) => bytesOf(role, rows * columns, form));
+}
+
 export const microscaled: Codec<MicroscaledForm> = {
   id: 'microscaled',
   label: ({ kind }) => kinds[kind].label,
@@ -194,7 +201,7 @@ export const microscaled: Codec<MicroscaledForm> = {
     const tile = readsAll
       ? { ...whole, roles: [...new Set(['data', ...whole.roles])] }
       : { ...whole, rows: 1, columns: microscaledBlock(form.kind) };
-    return core.withRecord(MicroscaledRecord, codesOf(form), (codes) =>
+    return core.withRecord(MicroscaledRecord, microscaledRecord(form), (codes) =>
       encodeTile(
         core,
         tile,
@@ -205,9 +212,9 @@ export const microscaled: Codec<MicroscaledForm> = {
     );
   },
 
-  decode(core, { rows, columns, parts }, form, arena) {
-    const stored = storedRecord(rows, columns, parts, (role) => bytesOf(role, rows * columns, form));
-    return core.withRecord(MicroscaledRecord, codesOf(form), (codes) =>
+  decode(core, tile, form, arena) {
+    const stored = storedMicroscaled(tile, form);
+    return core.withRecord(MicroscaledRecord, microscaledRecord(form), (codes) =>
       core.withRecord(StoredRecord, stored, (at) =>
         decodeTile(core, arena, (...addresses) => core.models.decodeMicroscaled(at, codes, ...addresses)),
       ),

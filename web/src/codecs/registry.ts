@@ -14,6 +14,7 @@ import { matMulNBits } from './matmul-nbits.js';
 import { microscaled, mlxFloats } from './microscaled.js';
 import { mlcCodec } from './mlc.js';
 import { mlx } from './mlx.js';
+import { nvfp4Blocks } from './nvfp4-blocks.js';
 import { scaledElements } from './scaled-elements.js';
 
 const codecs = new Map<string, Codec>();
@@ -29,6 +30,7 @@ const all = [
   gptq,
   mlx,
   mlcCodec,
+  nvfp4Blocks,
   bitsAndBytes,
   microscaled,
   mlxFloats,

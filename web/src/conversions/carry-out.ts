@@ -4,6 +4,7 @@ import type { Form } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import type { LowRankForm } from '../codecs/low-rank.js';
 import { codecOf } from '../codecs/registry.js';
+import type { ScaledForm } from '../codecs/scaled-elements.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import { adaptedRows } from '../formats/adapted-rows.js';
@@ -11,6 +12,7 @@ import type { CodedRows, ElementView, LogicalTensor } from '../formats/format.js
 import { defaultAlignment, type GgufTensor } from '../formats/gguf/contents.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
+import { blockedView } from './blocked-view.js';
 import { gathered, plainType } from './gathered.js';
 import type { Conversion, Recipe, RowWindow } from './recipe.js';
 
@@ -97,6 +99,15 @@ function codedRowsOf({ offset, dims }: ElementView, weights: readonly SourceWeig
   return [first, step, stride].every(Number.isInteger) ? { first, rows: rows[0], step, stride } : undefined;
 }
 
+/** A view of one matrix with scales for rectangles; undefined for other weights, and if it cuts a rectangle. */
+function blockedOf(view: ElementView, weights: readonly SourceWeight[]) {
+  const [{ tensor }] = weights as [SourceWeight];
+  const { form, shape, gathered } = tensor;
+  if (weights.length > 1 || gathered !== undefined || shape.length !== 2 || form.codec !== 'scaled-elements')
+    return undefined;
+  return blockedView(view, shape[1] as number, form as ScaledForm);
+}
+
 /** Fails for a view that does not make the shape, or that leaves its source. */
 function checkView({ offset, dims }: ElementView, { name, shape }: Recipe, from: LogicalTensor, count: number): void {
   const taken = dims.reduce((product, [n]) => product * n, 1);
@@ -134,17 +145,18 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
   }
   const isCoded = weights.some((weight) => weight.isCoded);
   const codedRows = isCoded && view !== undefined ? codedRowsOf(view, weights) : undefined;
-  if (isCoded && view !== undefined && codedRows === undefined) {
+  const blocked = isCoded && view !== undefined && codedRows === undefined ? blockedOf(view, weights) : undefined;
+  if (isCoded && view !== undefined && codedRows === undefined && blocked === undefined) {
     const isAdapted = weights.some((weight) => formOf(weight).codec === 'low-rank');
     const which = isAdapted ? 'a weight with adapters' : 'quantized weights';
     const message = `tensor ${quoted(first.tensor.name)}: elements of ${which} cannot change places`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });
   }
   if (!isCoded) return gathered({ ...recipe, stored: weights.map(({ tensor }) => storedOf(tensor)) });
-  if (codedRows !== undefined) {
+  if (codedRows !== undefined || blocked !== undefined) {
     const { type, parts } = first.tensor;
-    const gathered = { width: shape.at(-1) ?? 1, codedRows };
-    return { name, shape, type, form: first.tensor.form, parts, isRenamed: true, gathered };
+    const gathered = { width: shape.at(-1) ?? 1, codedRows, blocked: blocked?.blocked };
+    return { name, shape, type, form: blocked?.form ?? first.tensor.form, parts, isRenamed: true, gathered };
   }
   if (add !== undefined || recipe.negativeExp === true) fail(first.tensor.name, 'its elements change, which are codes');
   return gatheredCodes(recipe, weights);

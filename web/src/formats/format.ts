@@ -134,6 +134,9 @@ export interface ElementView {
   readonly dims: readonly (readonly [count: number, stride: number])[];
 }
 
+/** Elements with scales for rectangles, whose places change together with those of their scales. */
+export type BlockedView = Readonly<Record<'data' | 'scale', ElementView>>;
+
 /** Rows of a weight with codes, of several matrices that follow each other in the result. */
 export interface CodedRows {
   /** The first row. */
@@ -155,6 +158,8 @@ export interface Gathered {
   readonly members?: readonly Pick<LogicalTensor, 'form' | 'parts'>[];
   /** The rows that are taken of a weight with codes. */
   readonly codedRows?: CodedRows | undefined;
+  /** The elements and the scales that are taken of such a weight, in place of `view`. */
+  readonly blocked?: BlockedView | undefined;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- plans

@@ -66,10 +66,10 @@ function middleOf(
 /** The same for the stored tensor in the middle, where cutWeighted looks for its importance. */
 function sampleOfGathered(
   whole: LogicalTensor,
-  { width, view, members, codedRows }: Gathered,
+  { width, view, members, codedRows, blocked }: Gathered,
   most: number,
 ): LogicalTensor {
-  if (codedRows !== undefined) return whole;
+  if ((codedRows ?? blocked) !== undefined) return whole;
   const { parts, ...source } = whole;
   const inMiddle = <T>(list: readonly T[]) => list[Math.floor((list.length - 1) / 2)] as T;
   const rows = elementsOf(source.shape) / (members ?? parts).length / width;

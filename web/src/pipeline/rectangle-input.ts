@@ -2,7 +2,7 @@
 import type { Grid, Rectangle } from '../codecs/codec.js';
 import { elementsOf, multipleOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
-import type { CodedRows, ElementView, Gathered, LogicalTensor } from '../formats/format.js';
+import type { BlockedView, CodedRows, ElementView, Gathered, LogicalTensor } from '../formats/format.js';
 import type { InputPart, MovedElements, TileInput } from '../runner/task.js';
 
 /** Elements of one row. */
@@ -56,7 +56,8 @@ function gatheredParts(
 
 /** Where the stored form of a tensor can be cut. */
 export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
-  const { members = [{ form }], codedRows } = gathered ?? {};
+  const { members = [{ form }], codedRows, blocked } = gathered ?? {};
+  if (blocked !== undefined) return codecOf(form).grid([elementsOf(shape.slice(0, -1)), ...shape.slice(-1)], form);
   if (codedRows !== undefined) {
     const all = elementsOf(shape.slice(0, -1));
     return { ...codecOf(form).grid([all, ...shape.slice(-1)], form), rows: all, matrixRows: codedRows.rows };
@@ -103,6 +104,30 @@ function codedRowParts(
   });
 }
 
+/** The parts of rows of elements with scales, all of whose places change. The rectangle holds whole rows. */
+function blockedParts(
+  { shape, form, parts }: LogicalTensor,
+  blocked: BlockedView,
+  rectangle: Rectangle,
+  firstFile: number,
+): InputPart[] {
+  const matrix = [elementsOf(shape.slice(0, -1)), ...shape.slice(-1)];
+  return parts.map(({ role, tensor }) => {
+    const view = blocked[role as keyof BlockedView];
+    const size = tensor.bytes / Math.max(1, elementsOf(tensor.shape));
+    const { offset, bytes, count } = codecOf(form).runs(matrix, form, role, rectangle);
+    return {
+      role,
+      file: tensor.file + firstFile,
+      begin: tensor.byteOffset + view.offset * size,
+      bytes: bytes * count,
+      count: 1,
+      stride: bytes * count,
+      moved: { ...runsOf(view, size), from: offset },
+    };
+  });
+}
+
 /** The rectangle of one of several stacked weights. The rectangle lies in it. */
 function stackedInput(
   shape: readonly number[],
@@ -127,6 +152,8 @@ export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firs
   const { shape, form, parts, gathered } = source;
   if (gathered?.codedRows !== undefined)
     return { form, parts: codedRowParts(source, gathered.codedRows, rectangle, firstFile) };
+  if (gathered?.blocked !== undefined)
+    return { form, parts: blockedParts(source, gathered.blocked, rectangle, firstFile) };
   if (gathered?.members !== undefined) return stackedInput(shape, gathered.members, rectangle, firstFile);
   if (gathered !== undefined) return { form, parts: gatheredParts(source, gathered, rectangle, firstFile) };
   const codec = codecOf(form);

@@ -3,7 +3,7 @@
  * bytes, so that the results are the same wherever and in whichever order tasks run.
  */
 import { Arena } from '../codecs/arena.js';
-import { errorsOf, floats as floatsOf, observe, withOutputErrors } from '../codecs/calls.js';
+import { errorsOf, floats as floatsOf, movedRows, observe, withOutputErrors } from '../codecs/calls.js';
 import type { Bytes, Encoded, Form, Observed, Role, StoredTile, Tile } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
 import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
@@ -73,20 +73,8 @@ function floats(core: Core, arena: Arena, form: Form, stored: StoredTile): numbe
   const codec = codecOf(form);
   if (codec.decode === undefined) throw new Error(`${codec.id} cannot be read as floats`);
   const restored = codec.decode(core, stored, form, arena);
-  return form.headRows === undefined ? restored : movedRows(core, arena, restored, stored, form.headRows);
-}
-
-/** Copies restored rows to their places in heads of `head` rows. Returns the address of the copy. */
-function movedRows(core: Core, arena: Arena, from: number, { rows, columns }: StoredTile, head: number): number {
-  const to = arena.take(4 * rows * columns);
-  const { HEAPF32 } = core.module;
-  for (let row = 0; row < rows; row++) {
-    const i = row % head;
-    const stored = row - i + (i % 2) * (head / 2) + (i >> 1);
-    const at = from / 4 + stored * columns;
-    HEAPF32.copyWithin(to / 4 + row * columns, at, at + columns);
-  }
-  return to;
+  const { rows, columns } = stored;
+  return form.headRows === undefined ? restored : movedRows(core, arena, restored, rows, 4 * columns, form.headRows);
 }
 
 /** The memory of inputs that similar tasks share. */
@@ -342,9 +330,11 @@ export class TileConverter {
     const [{ form, parts }] = inputs;
     const codec = codecOf(to);
     if (codec.encode === undefined) throw new Error(`${codec.id} cannot be written`);
+    const roles = outputs.map(({ role }) => role);
+    if (codec.recode !== undefined && codec.recodes?.(to) === true)
+      return codec.recode(this.#core, stored, form, { roles, measures }, arena);
     // Without inputs, the parts follow from the ranges.
     const { type, source } = parts.length === 0 ? nothing : elements(this.#core, arena, form, stored);
-    const roles = outputs.map(({ role }) => role);
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
     const plain = { rows, columns, type, source, roles, measures, ranges, piece };
     if (second === undefined) return codec.encode(this.#core, plain, to, arena);

@@ -523,17 +523,23 @@ describe('an encoder of T5', () => {
     some: [{ layers: [0], lines: 'layer.0.SelfAttention.relative_attention_bias.weight  attn_rel_b.weight  8x4' }],
   });
 
-  /** The number of a distance: half of them for later tokens, exact ones first, then ever longer steps up to 128. */
-  function bucketOf(distance: number, buckets: number): number {
-    const half = buckets / 2;
+  /** The number of a distance: exact ones first, then ever longer steps up to 128. An encoder has half of them for later tokens. */
+  function bucketOf(distance: number, buckets: number, bothSides: boolean): number {
+    const half = bothSides ? buckets / 2 : buckets;
     const exact = half / 2;
-    const far = Math.abs(distance);
+    const far = bothSides ? Math.abs(distance) : Math.max(0, -distance);
     const step = Math.floor((Math.log(far / exact) / Math.log(128 / exact)) * (half - exact));
-    return (distance > 0 ? half : 0) + (far < exact ? far : Math.min(half - 1, exact + step));
+    return (bothSides && distance > 0 ? half : 0) + (far < exact ? far : Math.min(half - 1, exact + step));
   }
 
-  /** The vectors of a text, by the definition of transformers. */
-  function vectors(weights: Weights, gated: boolean, ids: readonly number[]): Float64Array[] {
+  /** The vectors of a text, by the definition of transformers. @param encoded those of the encoder, for its decoder */
+  function vectors(
+    weights: Weights,
+    gated: boolean,
+    ids: readonly number[],
+    encoded?: readonly Float64Array[],
+  ): Float64Array[] {
+    const stack = encoded === undefined ? 'encoder' : 'decoder';
     const get = (name: string) => weights.get(`${name}.weight`)!;
     const linear = (name: string, x: Float64Array) => {
       const { shape: size, values } = get(name);
@@ -545,18 +551,18 @@ describe('an encoder of T5', () => {
       const mean = x.reduce((sum, v) => sum + v * v, 0) / x.length;
       return x.map((v, i) => (v / Math.sqrt(mean + 1e-6)) * get(name).values[i]!);
     };
-    const bias = get('encoder.block.0.layer.0.SelfAttention.relative_attention_bias').values;
-    let x = ids.map((id) => Float64Array.from(get('shared').values.subarray(id * 64, (id + 1) * 64)));
-    for (let i = 0; i < 3; i++) {
-      const of = `encoder.block.${i}.layer.`;
-      const [q, k, v] = ['q', 'k', 'v'].map((name) =>
-        x.map((one) => linear(`${of}0.SelfAttention.${name}`, norm(`${of}0.layer_norm`, one))),
-      ) as [Float64Array[], Float64Array[], Float64Array[]];
-      const mixed = x.map((_, t) => {
+    type Offset = (t: number, s: number, h: number) => number;
+    const attend = (of: string, x: readonly Float64Array[], seen: readonly Float64Array[], offset: Offset) => {
+      const q = x.map((one) => linear(`${of}.q`, one));
+      const [k, v] = ['k', 'v'].map((name) => seen.map((one) => linear(`${of}.${name}`, one))) as [
+        Float64Array[],
+        Float64Array[],
+      ];
+      return x.map((_, t) => {
         const out = new Float64Array(96);
         for (let h = 0; h < 4; h++) {
-          const scores = x.map((__, s) => {
-            let sum = bias[bucketOf(s - t, 8) * 4 + h]!;
+          const scores = seen.map((__, s) => {
+            let sum = offset(t, s, h);
             for (let c = 0; c < 24; c++) sum += q[t]![h * 24 + c]! * k[s]![h * 24 + c]!;
             return sum;
           });
@@ -567,12 +573,30 @@ describe('an encoder of T5', () => {
             for (let c = 0; c < 24; c++) out[h * 24 + c]! += (power / total) * v[s]![h * 24 + c]!;
           });
         }
-        return linear(`${of}0.SelfAttention.o`, out);
+        return linear(`${of}.o`, out);
       });
-      x = x.map((one, t) => one.map((value, c) => value + mixed[t]![c]!));
+    };
+    const bias = get(`${stack}.block.0.layer.0.SelfAttention.relative_attention_bias`).values;
+    const near: Offset = (t, s, h) =>
+      encoded !== undefined && s > t ? -Infinity : bias[bucketOf(s - t, 8, encoded === undefined) * 4 + h]!;
+    const plus = (x: readonly Float64Array[], y: readonly Float64Array[]) =>
+      x.map((one, t) => one.map((value, c) => value + y[t]![c]!));
+    let x = ids.map((id) => Float64Array.from(get('shared').values.subarray(id * 64, (id + 1) * 64)));
+    for (let i = 0; i < 3; i++) {
+      const of = `${stack}.block.${i}.layer.`;
+      const normed = x.map((one) => norm(`${of}0.layer_norm`, one));
+      x = plus(x, attend(`${of}0.SelfAttention`, normed, normed, near));
+      if (encoded !== undefined) {
+        const asking = x.map((one) => norm(`${of}1.layer_norm`, one));
+        x = plus(
+          x,
+          attend(`${of}1.EncDecAttention`, asking, encoded, () => 0),
+        );
+      }
+      const last = `${of}${encoded === undefined ? 1 : 2}`;
       x = x.map((one) => {
-        const input = norm(`${of}1.layer_norm`, one);
-        const dense = `${of}1.DenseReluDense.`;
+        const input = norm(`${last}.layer_norm`, one);
+        const dense = `${last}.DenseReluDense.`;
         const inner = gated
           ? gelu(linear(`${dense}wi_0`, input)).map((value, c) => value * linear(`${dense}wi_1`, input)[c]!)
           : linear(`${dense}wi`, input).map((value) => Math.max(0, value));
@@ -580,7 +604,7 @@ describe('an encoder of T5', () => {
         return one.map((value, c) => value + out[c]!);
       });
     }
-    return x.map((one) => norm('encoder.final_layer_norm', one));
+    return x.map((one) => norm(`${stack}.final_layer_norm`, one));
   }
 
   const model = sentencePieceFile(
@@ -647,6 +671,93 @@ describe('an encoder of T5', () => {
       ]),
     );
     expect(furthest([native.pooled(text)], [mean])).toBeLessThan(gated ? nearGelu : near);
+  });
+
+  const decoderTable: HandTable = {
+    prefix: 'decoder.block.',
+    outside: `
+      decoder.final_layer_norm.weight  dec.output_norm.weight  64
+      lm_head.weight                   output.weight           12x64`,
+    layer: `
+      layer.0.layer_norm.weight         attn_norm.weight        64
+      layer.0.SelfAttention.q.weight    attn_q.weight           96x64
+      layer.0.SelfAttention.k.weight    attn_k.weight           96x64
+      layer.0.SelfAttention.v.weight    attn_v.weight           96x64
+      layer.0.SelfAttention.o.weight    attn_o.weight           64x96
+      layer.1.layer_norm.weight         cross_attn_norm.weight  64
+      layer.1.EncDecAttention.q.weight  cross_attn_q.weight     96x64
+      layer.1.EncDecAttention.k.weight  cross_attn_k.weight     96x64
+      layer.1.EncDecAttention.v.weight  cross_attn_v.weight     96x64
+      layer.1.EncDecAttention.o.weight  cross_attn_o.weight     64x96
+      layer.2.layer_norm.weight         ffn_norm.weight         64
+      layer.2.DenseReluDense.wi_0.weight  ffn_gate.weight  96x64
+      layer.2.DenseReluDense.wi_1.weight  ffn_up.weight    96x64
+      layer.2.DenseReluDense.wo.weight    ffn_down.weight  64x96`,
+    some: [{ layers: [0], lines: 'layer.0.SelfAttention.relative_attention_bias.weight  attn_rel_b.weight  8x4' }],
+  };
+
+  it('has a decoder behind it, with the logits of the definition', async () => {
+    const weights = new Map([...weightsOfTable(table(true), 3), ...weightsOfTable(decoderTable, 3, 2)]);
+    const files = (more: object) => ({
+      'config.json': {
+        ...config,
+        architectures: ['T5ForConditionalGeneration'],
+        feed_forward_proj: 'gated-gelu',
+        ...more,
+      },
+      'spiece.model': model,
+    });
+    const conversion = await convert(weights, files({ tie_word_embeddings: false, num_decoder_layers: 3 }));
+    expect(conversion.architecture).toBe('t5');
+    expect(keysOf(conversion)).toEqual([
+      ['context_length', 512],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['block_count', 3],
+      ['decoder_block_count', 3],
+      ['attention.head_count', 4],
+      ['attention.key_length', 24],
+      ['attention.value_length', 24],
+      ['attention.layer_norm_epsilon', 1e-6],
+      ['attention.relative_buckets_count', 8],
+      ['attention.layer_norm_rms_epsilon', 1e-6],
+      ['decoder_start_token_id', 0],
+    ]);
+    const own = conversion.tensors.filter(({ name }) => /^(dec\.|output\.)/.test(name));
+    const lines = (part: string, layer = '') =>
+      part
+        .split('\n')
+        .map((line) => line.trim().split(/\s+/))
+        .flatMap(([from, to, size]) => {
+          if (to === undefined) return [];
+          return [
+            `${layer === '' ? '' : `dec.blk.${layer}.`}${to} ${size} ${layer === '' ? '' : `decoder.block.${layer}.`}${from}`,
+          ];
+        });
+    expect(own.map(({ name, shape, sources }) => `${name} ${shape.join('x')} ${sources}`).sort()).toEqual(
+      [
+        ...lines(decoderTable.outside),
+        ...['0', '1', '2'].flatMap((i) => lines(decoderTable.layer, i)),
+        ...lines(decoderTable.some![0]!.lines, '0'),
+      ].sort(),
+    );
+    const begun = [0, 7, 4, 9];
+    const states = vectors(weights, true, begun, vectors(weights, true, text));
+    const head = weights.get('lm_head.weight')!.values;
+    const expected = states.map((state) =>
+      Float64Array.from({ length: rows }, (_, r) => state.reduce((sum, v, c) => sum + v * head[r * 64 + c]!, 0)),
+    );
+    using native = new NativeModel(fileOf(conversion, weights));
+    expect(furthest(native.logits(begun, text), expected)).toBeLessThan(nearGelu);
+    // transformers divides the states of tied models before their head.
+    const { notes } = await convert(weights, files({ tie_word_embeddings: true }));
+    expect(notes.map(({ kind }) => kind)).toEqual(['unscaledLogits']);
+    // UMT5 has distances in each layer.
+    const umt5 = convert(
+      weights,
+      files({ architectures: ['UMT5ForConditionalGeneration'], tie_word_embeddings: false }),
+    );
+    await expect(umt5).rejects.toThrow(/encoder\.block\.1\.layer\.0\.SelfAttention\.relative_attention_bias/);
   });
 
   it('is refused without its vocabulary, or with an activation that llama.cpp lacks', async () => {

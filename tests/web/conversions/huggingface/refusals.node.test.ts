@@ -96,7 +96,7 @@ describe('config.json', () => {
 
   it('names architectures that are not known, and what has the name of a property of all objects', async () => {
     for (const name of [
-      'T5ForConditionalGeneration',
+      'BitnetForCausalLM',
       'FalconH1ForCausalLM',
       'PhiMoEForCausalLM',
       'constructor',

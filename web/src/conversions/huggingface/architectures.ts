@@ -10,11 +10,13 @@ import { denseReaders } from './dense.js';
 import { encoderReaders } from './encoders.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { expertReaders } from './experts.js';
+import { gemma4Readers } from './gemma4.js';
 import { linearReaders } from './linear.js';
 import {
   areStacked,
   biased,
   checkDecoder,
+  checkGemma,
   checkLayers,
   checkSparse,
   decoder,
@@ -145,12 +147,6 @@ function checkScale({ config }: Read, { heads, hidden, head, layers }: Sizes, la
     unsupported(file, `query_pre_attn_scalar is ${scalar}; llama.cpp computes this model with ${taken}`);
 }
 
-function checkGemma(read: Read, bothSides = false): void {
-  checkDecoder(read, bothSides);
-  read.config.only('hidden_activation', 'gelu_pytorch_tanh');
-  read.config.only('attention_bias', false);
-}
-
 /** A cap of Gemma 2, which llama.cpp always applies. */
 function capOf(config: Config, name: string): number {
   return config.maybePositive(name) ?? unsupported(file, `${name} is null; llama.cpp computes Gemma 2 with a cap`);
@@ -274,6 +270,7 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   ...viewedReaders,
   ...linearReaders,
   ...recurrentReaders,
+  ...gemma4Readers,
 };
 
 /** The names that config.json may have under `architectures`. */

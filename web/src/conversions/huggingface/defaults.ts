@@ -64,6 +64,19 @@ const gemma: Json = {
 
 const gemma3: Json = { ...gemma, max_position_embeddings: 131072, rope_theta: 1e6, rope_local_base_freq: 10000 };
 
+const gemma4: Json = {
+  ...gemma,
+  num_hidden_layers: 30,
+  max_position_embeddings: 131072,
+  sliding_window: 512,
+  global_head_dim: 512,
+  num_kv_shared_layers: 0,
+  hidden_size_per_layer_input: 256,
+  vocab_size_per_layer_input: 262144,
+  rope_theta: 1e6,
+  rope_local_base_freq: 10000,
+};
+
 const mistral3: Json = {
   ...decoder,
   hidden_size: 4096,
@@ -177,6 +190,24 @@ const llama4: Json = {
   interleave_moe_layer_step: 1,
 };
 
+const t5: Json = {
+  d_model: 512,
+  d_kv: 64,
+  d_ff: 2048,
+  num_layers: 6,
+  num_heads: 8,
+  relative_attention_num_buckets: 32,
+  layer_norm_epsilon: 1e-6,
+};
+
+/** Of mT5 and UMT5, whose sizes are their own. */
+const mt5: Json = {
+  feed_forward_proj: 'gated-gelu',
+  relative_attention_num_buckets: 32,
+  layer_norm_epsilon: 1e-6,
+  decoder_start_token_id: 0,
+};
+
 /** Defaults by the name that config.json has under `architectures`. */
 const byArchitecture: Readonly<Record<string, Json>> = {
   LlamaForCausalLM: { ...decoder, hidden_size: 4096, intermediate_size: 11008, max_position_embeddings: 2048 },
@@ -231,6 +262,8 @@ const byArchitecture: Readonly<Record<string, Json>> = {
   },
   Gemma3ForCausalLM: gemma3,
   Gemma3ForConditionalGeneration: gemma3,
+  Gemma4ForCausalLM: gemma4,
+  Gemma4ForConditionalGeneration: gemma4,
   Phi3ForCausalLM: {
     ...decoder,
     hidden_size: 3072,
@@ -460,15 +493,10 @@ const byArchitecture: Readonly<Record<string, Json>> = {
   DistilBertForMaskedLM: distilBert,
   ModernBertModel: modernBert,
   ModernBertForMaskedLM: modernBert,
-  T5EncoderModel: {
-    d_model: 512,
-    d_kv: 64,
-    d_ff: 2048,
-    num_layers: 6,
-    num_heads: 8,
-    relative_attention_num_buckets: 32,
-    layer_norm_epsilon: 1e-6,
-  },
+  T5EncoderModel: t5,
+  T5ForConditionalGeneration: { ...t5, decoder_start_token_id: 0 },
+  MT5ForConditionalGeneration: { ...mt5, tie_word_embeddings: false },
+  UMT5ForConditionalGeneration: mt5,
 };
 
 /** The defaults of an architecture; empty for one without defaults. */

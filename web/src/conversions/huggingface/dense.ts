@@ -19,6 +19,7 @@ import {
   type Read,
   rotatedOf,
   tiedIn,
+  windowLayers,
 } from './reading.js';
 import { llama3Factors, ropeKeys, setting } from './rope.js';
 import * as tables from './tables.js';
@@ -43,18 +44,6 @@ function noWindow({ config, notes }: Read, context: number): void {
 function usualBase(theta: number | undefined): void {
   if (theta !== 10000)
     unsupported(file, `rope_theta is ${show(theta)}; llama.cpp computes this architecture with 10000 only`);
-}
-
-/** True for each layer with a window. `otherwise` tells for a config without layer_types. */
-function windowLayers({ config }: Read, layers: number, otherwise: (layer: number) => boolean): boolean[] {
-  const types = config.get('layer_types');
-  if (types === undefined) return Array.from({ length: layers }, (_, i) => otherwise(i));
-  if (!Array.isArray(types) || types.length !== layers)
-    badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
-  return (types as unknown[]).map((type, i) => {
-    if (type === 'sliding_attention' || type === 'full_attention') return type === 'sliding_attention';
-    return unsupported(file, `layer_types[${i}] is ${show(type)}; it can be sliding_attention or full_attention`);
-  });
 }
 
 /** Layers with a window but each fourth one. */

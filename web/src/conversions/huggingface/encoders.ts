@@ -213,11 +213,9 @@ function modernBert(read: Read): Model {
   };
 }
 
-function t5encoder(read: Read): Model {
+/** An encoder of T5. @param ownDistances true if each layer has distances of its own */
+function t5encoder(read: Read, ownDistances = false): Model {
   const { config, notes } = read;
-  const act = config.get('feed_forward_proj') ?? 'relu';
-  if (act !== 'relu' && act !== 'gated-gelu')
-    unsupported(file, `feed_forward_proj is ${show(act)}; llama.cpp computes T5 with "relu" or "gated-gelu" only`);
   config.only('relative_attention_max_distance', 128);
   const [layers, hidden] = [config.whole('num_layers'), config.whole('d_model')];
   const [heads, feedForward] = [config.whole('num_heads'), config.whole('d_ff')];
@@ -246,7 +244,7 @@ function t5encoder(read: Read): Model {
       vocabulary: vocabularyOf(read),
       buckets,
     },
-    table: t5Table(read, act === 'gated-gelu'),
+    table: withT5Embedding(read, encoders.t5(isGated(config), ownDistances)),
     encoder: 't5',
     made: () => [],
     tied: undefined,
@@ -255,15 +253,44 @@ function t5encoder(read: Read): Model {
 }
 
 /** The embedding has one of three names; the first tensor counts, and the others are left out. */
-function t5Table({ names }: Read, gated: boolean): TensorTable {
+function withT5Embedding({ names }: Read, table: TensorTable): TensorTable {
   const found = names.find((name) => encoders.t5Embeddings.includes(name));
-  const table = encoders.t5(gated);
   return {
     ...table,
     rename: (name) => {
       if (!encoders.t5Embeddings.includes(name)) return name;
       return name === found ? 'shared.weight' : undefined;
     },
+  };
+}
+
+/** True if the feed-forward part of T5 has a gate. */
+function isGated(config: Config): boolean {
+  const act = config.get('feed_forward_proj') ?? 'relu';
+  if (act !== 'relu' && act !== 'gated-gelu')
+    unsupported(file, `feed_forward_proj is ${show(act)}; llama.cpp computes T5 with "relu" or "gated-gelu" only`);
+  return act === 'gated-gelu';
+}
+
+/** T5, mT5 and UMT5 with their decoders. */
+function t5(read: Read, ownDistances: boolean): Model {
+  const { config, notes } = read;
+  const model = t5encoder(read, ownDistances);
+  const decoderLayers = config.maybeWhole('num_decoder_layers') ?? model.sizes.layers;
+  const tied = config.maybeFlag('tie_word_embeddings') ?? true;
+  if (tied) {
+    const text =
+      'tie_word_embeddings is true: transformers divides what the head takes by the square root of d_model, and llama.cpp does not, so ' +
+      'that its logits are larger by this factor; sample with a temperature that is larger by it, too';
+    notes.push(noteOf('unscaledLogits', { factor: Math.sqrt(model.sizes.hidden) }, text));
+  }
+  return {
+    ...model,
+    architecture: 't5',
+    hyper: { ...model.hyper, decoderLayers, decoderStart: config.whole('decoder_start_token_id', undefined, 0) },
+    table: withT5Embedding(read, encoders.t5WithDecoder(isGated(config), ownDistances, decoderLayers)),
+    // A head that is stored is written, whatever the file says.
+    tied: tied ? undefined : false,
   };
 }
 
@@ -280,5 +307,8 @@ export const encoderReaders: Readonly<Record<string, (read: Read) => Model>> = {
   DistilBertForMaskedLM: distilBert,
   ModernBertModel: modernBert,
   ModernBertForMaskedLM: modernBert,
-  T5EncoderModel: t5encoder,
+  T5EncoderModel: (read) => t5encoder(read),
+  T5ForConditionalGeneration: (read) => t5(read, false),
+  MT5ForConditionalGeneration: (read) => t5(read, false),
+  UMT5ForConditionalGeneration: (read) => t5(read, true),
 };

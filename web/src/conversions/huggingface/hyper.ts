@@ -9,7 +9,9 @@ export interface Hyper {
   layers: number;
   context: number;
   hidden: number;
-  feedForward: number;
+  feedForward?: number;
+  /** Rows of the feed-forward part of each layer, where layers differ. */
+  layerFeedForward?: readonly number[];
   heads: number;
   keyHeads?: number;
   /** Heads of keys in each layer, where layers differ. */
@@ -76,6 +78,13 @@ export interface Hyper {
   /** Latent attention: elements of the compressed queries, and of the compressed keys and values. */
   queryRank?: number;
   latentRank?: number;
+  /** The same in layers with a window, and its elements that turn there, where layers differ. */
+  windowHead?: number;
+  windowRopeDimensions?: number;
+  /** Layers at the end that take keys and values of earlier ones. */
+  sharedLayers?: number;
+  /** Elements of each token's inputs of a layer. */
+  perLayer?: number;
   /** Elements of a head's key and value, as the cache holds them. */
   keyLength?: number;
   valueLength?: number;
@@ -96,6 +105,9 @@ export interface Hyper {
   labels?: readonly string[];
   /** Activation of the feed-forward part. */
   activation?: string;
+  /** Layers of the decoder behind an encoder, and the token that its texts begin with. */
+  decoderLayers?: number;
+  decoderStart?: number;
   /** Number of buckets of relative positions, as T5 has them. */
   buckets?: number;
   /** Addend of the norms, for architectures that state it before other keys. */
@@ -152,6 +164,7 @@ const common: readonly HyperKey[] = [
   ['context_length', 'u32', 'context'],
   ['embedding_length', 'u32', 'hidden'],
   ['feed_forward_length', 'u32', 'feedForward'],
+  ['feed_forward_length', 'i32[]', 'layerFeedForward'],
   ['attention.head_count', 'u32', 'heads'],
   ['attention.head_count_kv', 'u32', 'keyHeads'],
   ['attention.head_count_kv', 'i32[]', 'layerKeyHeads'],
@@ -258,6 +271,21 @@ const linear: readonly HyperKey[] = [
   ['rope.dimension_sections', 'i32[]', 'lateRopeSections'],
 ];
 
+/** Keys of T5. @param layers those about the decoder's layers. @param start those about its texts */
+const t5Keys = (layers: readonly HyperKey[], start: readonly HyperKey[]): readonly HyperKey[] => [
+  ['context_length', 'u32', 'context'],
+  ['embedding_length', 'u32', 'hidden'],
+  ['feed_forward_length', 'u32', 'feedForward'],
+  ['block_count', 'u32', 'layers'],
+  ...layers,
+  ['attention.head_count', 'u32', 'heads'],
+  ...headLengths,
+  ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+  ['attention.relative_buckets_count', 'u32', 'buckets'],
+  ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+  ...start,
+];
+
 /** Keys by architecture. Some have an order of their own. */
 const entries = {
   llama: llamaKeys,
@@ -274,6 +302,17 @@ const entries = {
   ],
   gemma3: gemma3Keys,
   'gemma-embedding': [...gemma3Keys, ['pooling_type', 'u32', 'pooling']],
+  gemma4: [
+    ...gemma3Keys,
+    ['attention.shared_kv_layers', 'u32', 'sharedLayers'],
+    ['embedding_length_per_layer_input', 'u32', 'perLayer'],
+    windowLayers,
+    ['attention.key_length_swa', 'u32', 'windowHead'],
+    ['attention.value_length_swa', 'u32', 'windowHead'],
+    expertFeedForward,
+    ropeDimensions,
+    ['rope.dimension_count_swa', 'u32', 'windowRopeDimensions'],
+  ],
   mistral3: [
     ...llamaKeys,
     ['rope.scaling.yarn_log_multiplier', 'f32', 'yarnLogMultiplier'],
@@ -427,17 +466,8 @@ const entries = {
     vocabulary,
     ['hidden_activation', 'string', 'activation'],
   ],
-  t5encoder: [
-    ['context_length', 'u32', 'context'],
-    ['embedding_length', 'u32', 'hidden'],
-    ['feed_forward_length', 'u32', 'feedForward'],
-    ['block_count', 'u32', 'layers'],
-    ['attention.head_count', 'u32', 'heads'],
-    ...headLengths,
-    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
-    ['attention.relative_buckets_count', 'u32', 'buckets'],
-    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
-  ],
+  t5encoder: t5Keys([], []),
+  t5: t5Keys([['decoder_block_count', 'u32', 'decoderLayers']], [['decoder_start_token_id', 'u32', 'decoderStart']]),
 } as const satisfies Readonly<Record<string, readonly HyperKey[]>>;
 
 /** Architectures with keys, in llama.cpp's spelling. */

@@ -161,6 +161,18 @@ export function checkLayers({ config }: Read, layers: number, sliding: (layer: n
     unsupported(file, `layer_types[${other}] is ${show((types as unknown[])[other])}; llama.cpp computes it otherwise`);
 }
 
+/** True for each layer with a window. `otherwise` tells for a config without layer_types. */
+export function windowLayers({ config }: Read, layers: number, otherwise: (layer: number) => boolean): boolean[] {
+  const types = config.get('layer_types');
+  if (types === undefined) return Array.from({ length: layers }, (_, i) => otherwise(i));
+  if (!Array.isArray(types) || types.length !== layers)
+    badFolderFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
+  return (types as unknown[]).map((type, i) => {
+    if (type === 'sliding_attention' || type === 'full_attention') return type === 'sliding_attention';
+    return unsupported(file, `layer_types[${i}] is ${show(type)}; it can be sliding_attention or full_attention`);
+  });
+}
+
 export const never = () => false;
 
 export function tiedIn(config: Config): boolean | undefined {
@@ -184,6 +196,13 @@ export function checkDecoder({ config }: Read, bothSides = false): void {
   config.only('partial_rotary_factor', 1);
   config.only('use_sliding_window', false);
   if (!bothSides) config.only('use_bidirectional_attention', false);
+}
+
+/** Checks settings common to Gemma since its second version. */
+export function checkGemma(read: Read, bothSides = false): void {
+  checkDecoder(read, bothSides);
+  read.config.only('hidden_activation', 'gelu_pytorch_tanh');
+  read.config.only('attention_bias', false);
 }
 
 /** The table with biases of attention required or forbidden as config.json states. */
@@ -217,8 +236,12 @@ export function withSharedExpert({ config }: Read, model: Model, [experts, usedE
   };
 }
 
-export function expertCounts(config: Config, key: string): [experts: number, used: number] {
-  const [experts, used] = [config.whole(key), config.whole('num_experts_per_tok')];
-  if (used > experts) badFolderFile(file, `num_experts_per_tok ${used} is more than ${key} ${experts}`);
+export function expertCounts(
+  config: Config,
+  key: string,
+  usedKey = 'num_experts_per_tok',
+): [experts: number, used: number] {
+  const [experts, used] = [config.whole(key), config.whole(usedKey)];
+  if (used > experts) badFolderFile(file, `${usedKey} ${used} is more than ${key} ${experts}`);
   return [experts, used];
 }

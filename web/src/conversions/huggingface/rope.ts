@@ -51,7 +51,8 @@ export function wholeSetting(rope: Rope, name: string): number | undefined {
   return badFolderFile(file, `${rope.where}.${name} has to be a whole number, got ${value}`);
 }
 
-function made(name: string, values: readonly number[]): Recipe {
+/** A computed tensor. */
+export function madeTensor(name: string, values: readonly number[]): Recipe {
   return { name, shape: [values.length], sources: [], values: Float32Array.from(values), float32: true };
 }
 
@@ -87,7 +88,7 @@ export function llama3Factors(
     const smooth = fround(fround(fround(context / wave) - low) / (high - low));
     return fround(1 / fround(fround(fround(1 - smooth) / factor) + smooth));
   });
-  return [made('rope_freqs.weight', factors)];
+  return [madeTensor('rope_freqs.weight', factors)];
 }
 
 /** Factors of Phi-3 for contexts beyond the training context, and the matching factor of attention. */
@@ -118,7 +119,10 @@ export function longFactors(
   const scale = context / original;
   const grown = rope.type === 'yarn' ? 0.1 * Math.log(scale) + 1 : Math.sqrt(1 + Math.log(scale) / Math.log(original));
   return {
-    tensors: [made('rope_factors_long.weight', long as number[]), made('rope_factors_short.weight', short as number[])],
+    tensors: [
+      madeTensor('rope_factors_long.weight', long as number[]),
+      madeTensor('rope_factors_short.weight', short as number[]),
+    ],
     attentionFactor: scale > 1 ? grown : 1,
   };
 }

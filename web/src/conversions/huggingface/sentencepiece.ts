@@ -20,6 +20,7 @@ import {
   kinds,
   looksSpecial,
   mergePairs,
+  mergeTexts,
   Vocabulary,
   vocabularyEntries,
 } from './vocabulary.js';
@@ -49,6 +50,39 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
     });
   const note = `${text}: llama.cpp aborts at the first character that the vocabulary lacks`;
   vocabulary.notes.push(noteOf('missingBytes', { count: missing }, note));
+}
+
+/** Tokens of Gemma 4 that are shown, because programs read the structure of a chat from them. */
+const shownTokens: readonly string[] = [
+  '<|channel>',
+  '<channel|>',
+  '<|tool_call>',
+  '<tool_call|>',
+  '<|tool_response>',
+  '<tool_response|>',
+  '<|"|>',
+];
+
+/** The keys of Gemma 4, whose merges stand for themselves. Reference: conversion/gemma.py at 061b8c5. */
+function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, merges: readonly string[]): GgufKey[] {
+  const types = vocabulary.types.map((type, id) => {
+    if (shownTokens.includes(vocabulary.tokens[id] as string)) return kinds.user;
+    return type === kinds.unknown ? kinds.control : type;
+  });
+  const last: readonly GgufKey[] = [
+    { name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: false },
+    { name: 'tokenizer.ggml.add_bos_token', type: 'bool', value: true },
+  ];
+  const names = new Set(last.map(({ name }) => name));
+  return [
+    { name: 'tokenizer.ggml.model', type: 'string', value: 'gemma4' },
+    { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
+    { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores.map(() => addedScore) },
+    { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: types },
+    { name: 'tokenizer.ggml.merges', type: 'string[]', value: merges },
+    ...specialKeys(files, vocabulary).filter(({ name }) => !names.has(name)),
+    ...last,
+  ];
 }
 
 /** The keys of a vocabulary with scores, in writing order. */
@@ -175,7 +209,10 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
     if (!ranks.has(made)) ranks.set(made, i);
   });
   const unknown = member(model, 'unk_token');
+  const isGemma4 = files.architecture === 'gemma4';
+  const known = new Set<string>();
   for (const [token, id] of vocabularyEntries(model)) {
+    if (isGemma4) known.add(token);
     const kind = bytePattern.test(token) ? kinds.byte : kinds.normal;
     vocabulary.putOnce(file, id, token, token === unknown ? kinds.unknown : kind, 0 - (ranks.get(token) ?? 0));
   }
@@ -185,12 +222,14 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
     addedTokens(tokenizer),
     ({ content, special }) => {
       if (content === unknown) return kinds.unknown;
-      return special ? kinds.control : kinds.user;
+      if (special) return kinds.control;
+      return known.has(content) ? kinds.normal : kinds.user;
     },
-    'blanks',
+    isGemma4 ? 'kept' : 'blanks',
   );
   const addsBlank = readsBlank(tokenizer);
   vocabulary.check(file);
   checkBytes(file, vocabulary, files.missingBytes);
-  return { keys: keysOf(files, vocabulary, addsBlank), notes: vocabulary.notes };
+  const keys = isGemma4 ? gemma4Keys(files, vocabulary, mergeTexts(model, ' ')) : keysOf(files, vocabulary, addsBlank);
+  return { keys, notes: vocabulary.notes };
 }

@@ -89,33 +89,75 @@ export const t5Embeddings: readonly string[] = [
   'shared.weight',
 ];
 
-/** @param gated true if the feed-forward part has a gate */
-export const t5 = (gated: boolean): TensorTable => ({
-  layerPrefix: 'encoder.block.',
-  layerTarget: 'enc.blk.',
-  outside: [
-    { from: 'shared', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
-    { from: 'encoder.final_layer_norm', to: 'enc.output_norm', shape: ['hidden'] },
-  ],
-  layer: [
+/** Attention of T5 under a name. @param target the part of llama.cpp's names in front of `attn_` */
+function t5Attention(name: string, target = ''): Row[] {
+  return [
+    { from: `${name}.q`, to: `${target}attn_q`, shape: ['queries', 'hidden'] },
+    { from: `${name}.k`, to: `${target}attn_k`, shape: ['keys', 'hidden'] },
+    { from: `${name}.v`, to: `${target}attn_v`, shape: ['keys', 'hidden'] },
+    { from: `${name}.o`, to: `${target}attn_o`, shape: ['hidden', 'queries'] },
+  ];
+}
+
+/** Attention of T5 to the text itself, with distances. @param own true if each layer has its own distances */
+function t5SelfAttention(own: boolean): Row[] {
+  return [
     { from: 'layer.0.layer_norm', to: 'attn_norm', shape: ['hidden'] },
-    { from: 'layer.0.SelfAttention.q', to: 'attn_q', shape: ['queries', 'hidden'] },
-    { from: 'layer.0.SelfAttention.k', to: 'attn_k', shape: ['keys', 'hidden'] },
-    { from: 'layer.0.SelfAttention.v', to: 'attn_v', shape: ['keys', 'hidden'] },
-    { from: 'layer.0.SelfAttention.o', to: 'attn_o', shape: ['hidden', 'queries'] },
+    ...t5Attention('layer.0.SelfAttention'),
     {
       from: 'layer.0.SelfAttention.relative_attention_bias',
       to: 'attn_rel_b',
       shape: ['buckets', 'heads'],
-      only: (layer) => layer === 0,
+      only: (layer) => own || layer === 0,
     },
-    { from: 'layer.1.layer_norm', to: 'ffn_norm', shape: ['hidden'] },
+  ];
+}
+
+/** The feed-forward part of T5. @param gated true if it has a gate */
+function t5FeedForward(name: string, gated: boolean): Row[] {
+  const dense = `${name}.DenseReluDense`;
+  return [
+    { from: `${name}.layer_norm`, to: 'ffn_norm', shape: ['hidden'] },
     ...(gated
       ? ([
-          { from: 'layer.1.DenseReluDense.wi_0', to: 'ffn_gate', shape: ['feedForward', 'hidden'] },
-          { from: 'layer.1.DenseReluDense.wi_1', to: 'ffn_up', shape: ['feedForward', 'hidden'] },
+          { from: `${dense}.wi_0`, to: 'ffn_gate', shape: ['feedForward', 'hidden'] },
+          { from: `${dense}.wi_1`, to: 'ffn_up', shape: ['feedForward', 'hidden'] },
         ] as const)
-      : ([{ from: 'layer.1.DenseReluDense.wi', to: 'ffn_up', shape: ['feedForward', 'hidden'] }] as const)),
-    { from: 'layer.1.DenseReluDense.wo', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+      : ([{ from: `${dense}.wi`, to: 'ffn_up', shape: ['feedForward', 'hidden'] }] as const)),
+    { from: `${dense}.wo`, to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+  ];
+}
+
+const t5Outside: readonly Row[] = [
+  { from: 'shared', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
+  { from: 'encoder.final_layer_norm', to: 'enc.output_norm', shape: ['hidden'] },
+];
+
+/** The encoder of T5. @param ownDistances true if each layer has distances of its own, as in UMT5 */
+export const t5 = (gated: boolean, ownDistances = false): TensorTable => ({
+  layerPrefix: 'encoder.block.',
+  layerTarget: 'enc.blk.',
+  outside: t5Outside,
+  layer: [...t5SelfAttention(ownDistances), ...t5FeedForward('layer.1', gated)],
+});
+
+/** T5 with its decoder. @param layers those of the decoder */
+export const t5WithDecoder = (gated: boolean, ownDistances: boolean, layers: number): TensorTable => ({
+  ...t5(gated, ownDistances),
+  outside: [
+    ...t5Outside,
+    { from: 'decoder.final_layer_norm', to: 'dec.output_norm', shape: ['hidden'] },
+    { from: 'lm_head', to: 'output', shape: ['vocabulary', 'hidden'], optional: true },
   ],
+  second: {
+    layerPrefix: 'decoder.block.',
+    layerTarget: 'dec.blk.',
+    layers,
+    layer: [
+      ...t5SelfAttention(ownDistances),
+      { from: 'layer.1.layer_norm', to: 'cross_attn_norm', shape: ['hidden'] },
+      ...t5Attention('layer.1.EncDecAttention', 'cross_'),
+      ...t5FeedForward('layer.2', gated),
+    ],
+  },
 });

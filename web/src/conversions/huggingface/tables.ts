@@ -159,7 +159,8 @@ export function plusOne(rows: readonly Row[]): Row[] {
   return rows.map((row) => (row.to.endsWith('norm') ? { ...row, plusOne: true } : row));
 }
 
-const gemmaNorms: readonly Row[] = [
+/** Norms before and behind attention and the feed-forward part. */
+export const gemmaNorms: readonly Row[] = [
   { from: 'input_layernorm', to: 'attn_norm', shape: ['hidden'] },
   { from: 'post_attention_layernorm', to: 'post_attention_norm', shape: ['hidden'] },
   { from: 'pre_feedforward_layernorm', to: 'ffn_norm', shape: ['hidden'] },

@@ -100,14 +100,20 @@ export interface Row {
   readonly negativeExp?: true;
 }
 
-/** The tensors of an architecture. */
-export interface TensorTable {
+/** Layers of one kind. */
+interface LayerTable {
   /** Prefix before the number of a layer. */
   readonly layerPrefix: string;
   /** Prefix of the number of a layer in GGUF. @defaultValue 'blk.' */
   readonly layerTarget?: string;
-  readonly outside: readonly Row[];
   readonly layer: readonly Row[];
+}
+
+/** The tensors of an architecture. */
+export interface TensorTable extends LayerTable {
+  readonly outside: readonly Row[];
+  /** Layers of a second kind, as of a decoder behind an encoder, and their number. */
+  readonly second?: LayerTable & { readonly layers: number };
   /** Maps a name in the folder to the name in the table; undefined if the tensor is left out. */
   readonly rename?: (name: string) => string | undefined;
 }
@@ -165,13 +171,17 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
       });
   };
   for (const row of table.outside) put(row, row.from, row.to);
-  for (let i = 0; i < sizes.layers; i++)
-    for (const row of table.layer) {
-      if (row.only?.(i) === false) continue;
-      const [from, to] = [`${table.layerPrefix}${i}.${row.from}`, `${table.layerTarget ?? 'blk.'}${i}.${row.to}`];
-      if (!row.from.includes('#')) put(row, from, to);
-      else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
-    }
+  const putLayers = ({ layerPrefix, layerTarget = 'blk.', layer }: LayerTable, layers: number) => {
+    for (let i = 0; i < layers; i++)
+      for (const row of layer) {
+        if (row.only?.(i) === false) continue;
+        const [from, to] = [`${layerPrefix}${i}.${row.from}`, `${layerTarget}${i}.${row.to}`];
+        if (!row.from.includes('#')) put(row, from, to);
+        else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
+      }
+  };
+  putLayers(table, sizes.layers);
+  if (table.second !== undefined) putLayers(table.second, table.second.layers);
   return all;
 }
 
@@ -301,7 +311,8 @@ export function recipes(
   // Reject absurd sizes before a table is built for them: every layer has more tensors than these.
   const stacks = table.layer.filter(({ from }) => from.includes('#'));
   const experts = stacks.reduce((sum, row) => sum + stackOf(row, sizes), 0);
-  if (sizes.layers > tensors.length || stackedTensors(stacks, sizes) + sizes.layers > tensors.length)
+  const layers = sizes.layers + (table.second?.layers ?? 0);
+  if (layers > tensors.length || stackedTensors(stacks, sizes) + layers > tensors.length)
     badFolderFile(
       'config.json',
       `there are only ${tensors.length} tensors, too few for ${plural(sizes.layers, experts)}${assumed}`,

@@ -86,7 +86,8 @@ async function ownTokenizer(folder: Folder, wish: TokenizerInput): Promise<Token
     const read = byteLevelKeys(files, tokenizer as Json);
     return encoder === 'roberta' ? { ...read, keys: [...read.keys, tokenTypeCount(files)] } : read;
   }
-  const model = await folder.file('tokenizer.model');
+  // Gemma 4 is read from tokenizer.json alone.
+  const model = wish.architecture === 'gemma4' ? undefined : await folder.file('tokenizer.model');
   if (model !== undefined) return sentencePieceFromModel(files, model);
   if (tokenizer === undefined) return badFolderFile('tokenizer.json', 'the folder has none, and no tokenizer.model');
   return sentencePieceFromJson(files, tokenizer);

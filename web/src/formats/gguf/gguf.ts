@@ -2,9 +2,9 @@
 import type { Format, OpenFile, OpenModel } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import { inFile } from '../shards.js';
-import { plainTensor } from '../tensors.js';
 import { mixtures } from './fitted-types.js';
 import { type GgufHeader, readGguf } from './header.js';
+import { withScales } from './nvfp4.js';
 import { type GgufOptions, options } from './options.js';
 import { planGguf } from './plan.js';
 import { ggufReasonText } from './reasons.js';
@@ -74,7 +74,7 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
     };
   },
 
-  tensors: async (model) => model.tensors.map(plainTensor),
+  tensors: async (model) => withScales(model.tensors),
 
   async plan(model, choices, partsOf, _output, readOptionFile) {
     const statistics = await readStatistics(choices, readOptionFile);

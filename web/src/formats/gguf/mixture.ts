@@ -3,8 +3,10 @@
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp at 007dbbf, llama_tensor_get_type. Tests compare with v0.5.0.
  */
 import type { BlockType } from '../../core/blocks.js';
+import { partName } from '../tensors.js';
 import type { GgufTensor } from './contents.js';
 import type { GgufHeader } from './header.js';
+import { hasScale, scalePart } from './nvfp4.js';
 import { type FileType, fileTypes, type TargetType } from './targets.js';
 import { ggmlType } from './types.js';
 
@@ -111,6 +113,7 @@ export class Mixture {
   private readonly model: Model;
   private readonly fileType: FileType;
   private readonly base: TargetType;
+  private readonly names: ReadonlySet<string>;
   private valuesSeen = 0;
   private downsSeen = 0;
   private upsSeen = 0;
@@ -123,12 +126,14 @@ export class Mixture {
     private readonly hasImportance: boolean,
   ) {
     this.model = modelOf(header);
+    this.names = new Set(fileType === 'NVFP4' ? header.tensors.map(({ name }) => name) : []);
     this.fileType = fileType;
     this.base = fileTypes[fileType].base;
   }
 
   typeOf({ name, shape }: GgufTensor): TargetType {
     const category = categoryOf(name);
+    if (this.fileType === 'NVFP4') return this.scaled(name);
     if (this.fileType === 'MXFP4_MOE') return this.expert(category, shape);
     switch (category) {
       case 'output':
@@ -182,6 +187,11 @@ export class Mixture {
       default:
         return this.base;
     }
+  }
+
+  /** Type of a tensor in a file of NVFP4: other weights get 8 bits, and so do those whose name of a scale is taken, as in Gemma 4. */
+  private scaled(name: string): TargetType {
+    return hasScale(name) && !this.names.has(partName(name, scalePart)) ? 'NVFP4' : 'Q8_0';
   }
 
   /** Type of a tensor in a file of MXFP4 experts: other weights get 8 bits. */
@@ -292,6 +302,7 @@ export class Mixture {
 
 /** Replacements for types whose blocks do not divide a row. */
 const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
+  NVFP4: 'Q8_0',
   Q2_K: 'Q4_0',
   Q3_K: 'Q4_0',
   Q4_K: 'Q5_0',

@@ -17,7 +17,7 @@ import { checkCopy, part, type ShardOptions, shardSize } from '../shards.js';
 import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
 import { type MetadataEdits, metadata } from './edits.js';
 import { pruneLayers } from './prune.js';
-import { aliases, type FileType, fileTypes, type GgufTarget, isCastType, ruleTargets } from './targets.js';
+import { aliases, type FileType, fileTypes, type GgufTarget, isCastType, isSearched, ruleTargets } from './targets.js';
 
 /** Options of a GGUF result. */
 export interface GgufOptions extends ShardOptions, StatisticsOptions, RequantizeOptions, BlockSearchOptions {
@@ -110,7 +110,8 @@ function checkImportance({ importance: matrix, includeWeights, excludeWeights }:
 function checkSearch({ to, search }: PlanChoices<GgufOptions>): void {
   if (search !== 'best' || to === 'auto') return;
   if (to === 'copy') throw rangeError('search', without('to', 'copy'));
-  checkSearched(fileTypes[aliases[to as keyof typeof aliases] ?? (to as FileType)].base, 'to');
+  const { base } = fileTypes[aliases[to as keyof typeof aliases] ?? (to as FileType)];
+  if (!isSearched(base)) checkSearched(base, 'to');
 }
 
 /** Checks for options that exclude each other. */

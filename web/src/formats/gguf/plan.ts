@@ -10,13 +10,14 @@ import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
 import { keepHint, ruleFor } from '../options.js';
 import { type Reason, rankReason, reasons } from '../reason.js';
 import type { Statistics } from '../statistics.js';
-import { compareNames, plainTensor } from '../tensors.js';
+import { compareNames, partName, plainTensor } from '../tensors.js';
 import { WeightStatistics } from '../weight-statistics.js';
 import type { GgufPair, GgufTensor } from './contents.js';
 import { edited } from './edits.js';
 import type { GgufHeader } from './header.js';
 import { measuredWeight, withImportance } from './importance.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
+import { checkScaled, scalePart } from './nvfp4.js';
 import type { GgufChoices } from './options.js';
 import { u32Pair } from './pairs.js';
 import { pruned, withLayers } from './prune.js';
@@ -179,6 +180,12 @@ function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
   return { results, layers, notes };
 }
 
+/** The tensor with the scales of a weight in NVFP4, one for each matrix. */
+function scaleOf({ name, shape, from }: ResultTensor): ResultTensor {
+  const matrices = shape.slice(0, -2).reduce((product, n) => product * n, 1);
+  return { name: partName(name, scalePart), shape: [matrices], type: 'F32', from, role: 'globalScale' };
+}
+
 /** Chooses a type for each tensor. */
 function converted(
   view: GgufView,
@@ -209,7 +216,10 @@ function converted(
     checkImportance(result, fileType, hasImportance);
     return result;
   });
-  return { results, notes: known.notes() };
+  const scaled = results.flatMap((result) =>
+    result.type === 'NVFP4' && result.kept === undefined ? [result, scaleOf(result)] : [result],
+  );
+  return { results: scaled, notes: known.notes() };
 }
 
 /**
@@ -239,6 +249,7 @@ export function planGguf(
     return planResult(pairs, copies(tensors), partsOf, { choices, alignment: view.alignment });
   }
   const fileType = fileTypeOf(to);
+  if (fileTypes[fileType].base === 'NVFP4') checkScaled(view.metadata['general.architecture']);
   const { results: left, layers, notes: missing } = sorted(tensors, choices);
   const set = edited(pairsOf(view, fileType), view, metadata);
   const pairs = withLayers(withImportance(set, statistics.importance), view, layers);

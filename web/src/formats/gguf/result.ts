@@ -1,6 +1,9 @@
 /** Lays out GGUF results, after types have been chosen. */
 import type { CastForm } from '../../codecs/cast.js';
+import type { Role } from '../../codecs/codec.js';
 import type { GgmlForm } from '../../codecs/ggml.js';
+import type { MicroscaledForm } from '../../codecs/microscaled.js';
+import type { Nvfp4BlocksForm } from '../../codecs/nvfp4-blocks.js';
 import { type BlockSearch, type BlockType, searchedTypes } from '../../core/blocks.js';
 import { rangeError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
@@ -14,7 +17,7 @@ import { defaultAlignment, type GgufPair, type GgufTensor } from './contents.js'
 import { type LayoutOptions, layoutGguf } from './layout.js';
 import type { GgufChoices } from './options.js';
 import { mostSplits, splitPairs, storedSize } from './splits.js';
-import { isCastType } from './targets.js';
+import { isCastType, isSearched, type TargetType } from './targets.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
 /** Type of a tensor in a result, and the reason if it is kept. */
@@ -33,6 +36,8 @@ export interface ResultTensor extends Choice {
   readonly feedback?: Feedback | undefined;
   /** Moments of the inputs, if they are known. */
   readonly moments?: WeightMoments | undefined;
+  /** Set for a tensor that is a further part of another one's form: the role of the part. */
+  readonly role?: Role;
   /** Source with its index in the plan, or computed bytes. */
   readonly from: { readonly source: LogicalTensor; readonly index: number } | Uint8Array<ArrayBuffer>;
 }
@@ -52,18 +57,36 @@ function alignmentNote(stated: number): Note {
 function formTo(
   type: string,
   { importance, search }: { importance?: ResultTensor['importance']; search?: BlockSearch | undefined } = {},
-): CastForm | GgmlForm {
+): CastForm | GgmlForm | Nvfp4BlocksForm {
   const weighted = importance === undefined ? {} : { importance };
   if (isCastType(type)) return { codec: 'cast', to: type, ...weighted };
+  // Importance takes part in the search alone.
+  if (type === 'NVFP4')
+    return {
+      codec: 'nvfp4-blocks',
+      ...(search === 'best' || importance !== undefined ? { search: true } : {}),
+      ...weighted,
+    };
   const to = type as BlockType;
   return { codec: 'ggml', to, ...weighted, ...(search === 'best' && searchedTypes.includes(to) ? { best: true } : {}) };
+}
+
+/** The form of weights that are in NVFP4 already, with a scale of the matrix. */
+const takenCodes: Nvfp4BlocksForm = { codec: 'nvfp4-blocks', takesCodes: true };
+
+/** True if each code of a source has a place in NVFP4 of GGUF. */
+function canTakeCodes({ form, gathered }: LogicalTensor): boolean {
+  const { codec, kind, tool } = form as MicroscaledForm;
+  const isWhole = gathered === undefined || gathered.members !== undefined;
+  return isWhole && codec === 'microscaled' && kind === 'nvfp4' && tool !== 'mlx';
 }
 
 /** The note about tensors whose types lack a better search. */
 function searchNote(results: readonly ResultTensor[], search: BlockSearch | undefined): Note[] {
   if (search !== 'best') return [];
-  const isSearched = (type: string) => (searchedTypes as readonly string[]).includes(type);
-  const made = results.filter(({ type, kept }) => kept === undefined && !isCastType(type) && !isSearched(type));
+  const made = results.filter(
+    ({ type, kept }) => kept === undefined && !isCastType(type) && !isSearched(type as TargetType),
+  );
   if (made.length === 0) return [];
   const types = [...new Set(made.map(({ type }) => type))];
   const text = `no better search for ${types.join(', ')}: these tensors use ggml's own search`;
@@ -138,10 +161,10 @@ function layOut(
     const layout = layoutGguf(own, entries, options);
     wrongAlignment ??= layout.wrongAlignment;
     const segments: Segment[] = [{ at: 0, bytes: layout.header }];
-    for (const [j, { from }] of some.entries()) {
+    for (const [j, { from, role = 'data' }] of some.entries()) {
       const at = (layout.tensors[j] as GgufTensor).byteOffset;
       if (from instanceof Uint8Array) segments.push({ at, bytes: from });
-      else segments.push({ at, tensor: from.index, role: 'data' });
+      else segments.push({ at, tensor: from.index, role });
     }
     const name =
       begins === undefined ? { suffix: '' } : { suffix: shardSuffix(i, all.length, extension), replaces: extension };
@@ -159,12 +182,15 @@ export function planResult(
 ): FilePlan {
   const { files, wrongAlignment } = layOut(pairs, results, options);
   const tensors: PlannedTensor[] = [];
-  for (const { type, kept, from, importance, feedback, moments } of results) {
-    if (from instanceof Uint8Array) continue;
+  for (const { type, kept, from, importance, feedback, moments, role } of results) {
+    if (from instanceof Uint8Array || role !== undefined) continue;
     const { source, index } = from;
     if (kept !== undefined && isAsStored(source, type)) tensors[index] = keptLogical(source, kept);
     else {
-      const form = formTo(type, { importance, search: options.choices.search });
+      const form =
+        type === 'NVFP4' && canTakeCodes(source)
+          ? takenCodes
+          : formTo(type, { importance, search: options.choices.search });
       const planned = convertedLogical(source, form, partsOf(source.shape, form));
       tensors[index] = moments === undefined ? planned : { ...planned, feedback, moments };
     }

@@ -1,17 +1,18 @@
 /** Targets of GGUF files, one row each. Reference: github.com/ggml-org/llama.cpp, tools/quantize/quantize.cpp at 03161a4. */
 import type { CastType } from '../../codecs/cast.js';
-import { type BlockType, blockTypes } from '../../core/blocks.js';
+import { type BlockType, blockTypes, searchedTypes } from '../../core/blocks.js';
 import type { Target } from '../format.js';
 import { copyTarget, shardOptions } from '../shards.js';
 import { statisticsNames } from '../statistics.js';
 
 /** Target type of a tensor. */
-export type TargetType = CastType | BlockType;
+export type TargetType = CastType | BlockType | 'NVFP4';
 
 /**
  * File types of llama-quantize, each with its number (llama_ftype) and the type of most tensors. `fitted` marks the types of mixtures that are
  * fitted to a size. The others have too large errors for most models (types for weights trained with few values, and for experts), or are grids
- * of points, most of which require an importance matrix. llama-quantize lacks MXFP4; llama.cpp has one number for it and for MXFP4_MOE.
+ * of points, most of which require an importance matrix. llama-quantize lacks MXFP4 and NVFP4: llama.cpp has one number for MXFP4 and MXFP4_MOE, and
+ * its converter keeps NVFP4 where a model has it.
  */
 export const fileTypes = {
   Q8_0: { id: 7, base: 'Q8_0', fitted: true },
@@ -43,6 +44,7 @@ export const fileTypes = {
   IQ4_XS: { id: 30, base: 'IQ4_XS', fitted: true },
   MXFP4_MOE: { id: 38, base: 'MXFP4' },
   MXFP4: { id: 38, base: 'MXFP4' },
+  NVFP4: { id: 39, base: 'NVFP4' },
   TQ1_0: { id: 36, base: 'TQ1_0' },
   TQ2_0: { id: 37, base: 'TQ2_0' },
   Q1_0: { id: 40, base: 'Q1_0' },
@@ -87,6 +89,7 @@ const abouts: Readonly<Partial<Record<FileType, string>>> = {
   IQ4_XS: '4.3 bits, uneven levels',
   MXFP4_MOE: 'experts at 4.3 bits, the rest at 8.5',
   MXFP4: '4.3 bits, scales that are powers of two',
+  NVFP4: '4.5 bits, two levels of scales; the rest at 8.5',
   TQ1_0: '1.7 bits, for models trained with three values',
   TQ2_0: '2.1 bits, for models trained with three values',
   Q1_0: '1.1 bits, for models trained with two values',
@@ -136,6 +139,11 @@ export const targets: readonly Target[] = [
 ];
 
 const castTypes: readonly CastType[] = ['F32', 'F16', 'BF16'];
+
+/** True for a type that llama-quantize has a better search for, or this package a search of its own. */
+export function isSearched(type: TargetType): boolean {
+  return type === 'NVFP4' || (searchedTypes as readonly string[]).includes(type);
+}
 
 export function isCastType(dtype: unknown): dtype is CastType {
   return castTypes.includes(dtype as CastType);

@@ -1,0 +1,78 @@
+/**
+ * NVFP4: the weights that llama.cpp multiplies with a scale of the whole matrix, and the architectures whose graphs do so.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-model.cpp (load_tensors) of the year 2026, which loads `.scale` tensors for every
+ * architecture, and src/models, such as qwen3.cpp at 069be0a and gemma4.cpp at 06e514f, which pass them to the products. The list is that of
+ * v0.5.0: there, logits stay the same to the last bit if the scales are doubled and all blocks halved.
+ */
+import type { Nvfp4BlocksForm } from '../../codecs/nvfp4-blocks.js';
+import { ScalepointError } from '../../core/errors.js';
+import { mention } from '../../core/option-problem.js';
+import { show } from '../../core/show.js';
+import type { LogicalTensor, SourceTensor } from '../format.js';
+import { partName, plainTensor } from '../tensors.js';
+
+/** Architectures whose graphs multiply with the scales. Others load them and ignore them. */
+export const scaledArchitectures: readonly string[] = [
+  'llama',
+  'mistral3',
+  'qwen3',
+  'qwen3moe',
+  'qwen3next',
+  'qwen35',
+  'qwen35moe',
+  'gemma4',
+  'cohere2',
+  'mamba',
+  'mamba2',
+];
+
+/** Weights that have a scale. */
+const scaled =
+  /^blk\.\d+\.(attn_(q|k|v|output|qkv|gate)|ffn_(gate|up|down)(_shexp|_exps)?|ssm_(in|out|alpha|beta))\.weight$/;
+
+/** True for a weight whose scale llama.cpp loads. */
+export function hasScale(name: string): boolean {
+  return scaled.test(name);
+}
+
+/** Fails for an architecture whose graph ignores the scales. */
+export function checkScaled(architecture: unknown): void {
+  if (typeof architecture === 'string' && scaledArchitectures.includes(architecture)) return;
+  const message =
+    `NVFP4 has a scale for each weight, which llama.cpp does not apply in models of the architecture ${show(architecture)}; ` +
+    `it does for ${scaledArchitectures.join(', ')}`;
+  const effect = 'has no such scale, so that every architecture computes with it';
+  throw new ScalepointError('UNSUPPORTED_DTYPE', message, {
+    hint: { kind: 'try', option: mention('to', 'MXFP4'), effect },
+  });
+}
+
+/** Suffix of the tensor with the scale, in place of that of the weight. */
+export const scalePart = { suffix: '.scale', replaces: '.weight' } as const;
+
+const form: Nvfp4BlocksForm = { codec: 'nvfp4-blocks' };
+
+/** Tensors as a whole: weights in NVFP4 together with their scales. */
+export function withScales(tensors: readonly SourceTensor[]): LogicalTensor[] {
+  const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  const scales = new Set<SourceTensor>();
+  const scaleOf = ({ name, dtype, shape }: SourceTensor) => {
+    if (dtype !== 'NVFP4') return undefined;
+    const scale = byName.get(partName(name, scalePart));
+    const matrices = shape.slice(0, -2).reduce((product, n) => product * n, 1);
+    const fits = scale?.dtype === 'F32' && scale.shape.length === 1 && scale.shape[0] === matrices;
+    if (fits) scales.add(scale);
+    return fits ? scale : undefined;
+  };
+  const found = tensors.map((tensor) => ({ tensor, scale: scaleOf(tensor) }));
+  return found.flatMap(({ tensor, scale }): LogicalTensor[] => {
+    if (scales.has(tensor)) return [];
+    if (scale === undefined) return [plainTensor(tensor)];
+    const { name, shape, dtype } = tensor;
+    const parts = [
+      { role: 'data', tensor },
+      { role: 'globalScale', tensor: scale },
+    ];
+    return [{ name, shape, type: dtype, form, parts }];
+  });
+}
