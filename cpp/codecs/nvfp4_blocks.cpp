@@ -17,9 +17,6 @@ namespace {
 constexpr uint32_t kShared = 16, kScales = kNvfp4Elements / kShared, kCodeBytes = kShared / 2;
 constexpr uint8_t kNaN = 127;
 
-uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
-const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
-
 bool is_usable(float scale) { return scale > 0 && is_finite(scale); }
 
 /// Restores n elements, whole blocks.
