@@ -267,7 +267,7 @@ if (values.json) {
   console.log('| index | MB | built in s | ms a query | recall at 10 |\n| --- | --- | --- | --- | --- |');
   for (const { name, bytes, build, times, recall } of runs) {
     const size = bytes === undefined ? '–' : (bytes / 1e6).toFixed(1);
-    const built = build < 1 ? '0' : (build / 1000).toPrecision(2);
+    const built = build < 1 ? 0 : Number((build / 1000).toPrecision(2));
     console.log(`| ${name} | ${size} | ${built} | ${mean(times).toPrecision(2)} | ${recall.toFixed(3)} |`);
   }
 }
