@@ -7,7 +7,17 @@ import { show } from '../../core/show.js';
 import { badFolderFile, unsupported } from './errors.js';
 import type { Hyper } from './hyper.js';
 import { member } from './json.js';
-import { areStacked, decoder, expertCounts, expertSizes, type Model, type Read, rotatedOf, tiedIn } from './reading.js';
+import {
+  areStacked,
+  checkSparse,
+  decoder,
+  expertCounts,
+  expertSizes,
+  type Model,
+  type Read,
+  rotatedOf,
+  tiedIn,
+} from './reading.js';
 import { ropeKeys } from './rope.js';
 import * as tables from './tables-linear.js';
 import type { TensorTable } from './tensors.js';
@@ -103,11 +113,8 @@ function linearModel(read: Read, architecture: 'qwen3next' | 'qwen35' | 'qwen35m
 /** A model with experts in each layer. */
 function withExperts(read: Read, model: Model): Model {
   const { config } = read;
-  config.only('decoder_sparse_step', 1);
+  checkSparse(read);
   config.only('norm_topk_prob', true);
-  const dense = config.get('mlp_only_layers');
-  if (Array.isArray(dense) && dense.length > 0)
-    unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
   const [experts, usedExperts] = expertCounts(config, 'num_experts');
   const expertFeedForward = config.whole('moe_intermediate_size');
   const sharedFeedForward = config.whole('shared_expert_intermediate_size');

@@ -217,6 +217,14 @@ export function biased(config: Config, table: TensorTable): TensorTable {
   return { ...table, layer };
 }
 
+/** Fails unless each layer has experts. */
+export function checkSparse({ config }: Read): void {
+  config.only('decoder_sparse_step', 1);
+  const dense = config.get('mlp_only_layers');
+  if (Array.isArray(dense) && dense.length > 0)
+    unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
+}
+
 export function expertCounts(
   config: Config,
   key: string,
