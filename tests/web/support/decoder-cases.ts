@@ -1,11 +1,12 @@
 // Shared by the tests of decoders: a tiny model of an architecture, converted, beside a table written by hand, and its logits in llama.cpp
 // beside a forward pass in float64 that knows Hugging Face's definitions only.
-import { expect } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../web/src/conversions/huggingface/convert.js';
 import type { Conversion } from '../../../web/src/conversions/recipe.js';
 import { furthest, type Keys, largest } from './decoder-tables.js';
 import { type Decoder, decoderLogits } from './forward.js';
 import { NativeModel } from './llama-run.js';
+import { needNative } from './native.js';
 import { ownLogits } from './own-logits.js';
 import { fileOf, folderOf, type Weights } from './recipes.js';
 import { expectTensors, type HandTable, weightsOfTable } from './tensor-table.js';
@@ -84,4 +85,33 @@ export async function expectLogits(one: DecoderCase): Promise<void> {
   }
   using native = new NativeModel(file);
   expect(furthest(native.logits(decoderTokens), expected) / Math.max(1, largest(expected))).toBeLessThan(bound);
+}
+
+/** Tests the keys, tensors and logits of cases. */
+export function testDecoders(cases: readonly DecoderCase[]): void {
+  describe('keys and tensors are those of the converter', () => {
+    it.each(cases)('$name', expectKeysAndTensors);
+  });
+
+  describe('logits are those of the definition', () => {
+    needNative();
+
+    it.each(cases)('$name', expectLogits);
+  });
+}
+
+/** Keys of config.json with which a case is refused, words of the error, and its code, which is UNKNOWN_FORMAT unless given. */
+export type Refusal = readonly [name: string, more: FolderJson, words: RegExp, code?: string];
+
+/** Tests that settings are refused. */
+export function testRefusals(cases: readonly DecoderCase[], refusals: readonly Refusal[]): void {
+  describe('what llama.cpp computes otherwise is refused', () => {
+    const all = refusals.map(([name, more, words, code = 'UNKNOWN_FORMAT']) => [name, more, words, code] as const);
+    it.each(all)('%s with %j', async (name, more, words, code) => {
+      const one = cases.find((found) => found.name === name) as DecoderCase;
+      const weights = weightsOfTable(one.table, one.layers ?? decoderBase.layers);
+      const changed = convertedDecoder({ ...one, config: { ...one.config, ...more } }, weights);
+      await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });
+    });
+  });
 }
