@@ -385,6 +385,15 @@ describe('a converted checkpoint', () => {
 
 describe('a file that cannot be converted', () => {
   const flux = models.flux!;
+
+  it('to NVFP4, whose scales no reader of these files applies', async () => {
+    const wanted = planModel(checkpoint(flux), { to: 'NVFP4' });
+    await expect(wanted).rejects.toMatchObject({
+      code: 'UNSUPPORTED_DTYPE',
+      message: expect.stringContaining('"flux"'),
+    });
+  });
+
   it.each<[what: string, lines: readonly (readonly [string, string, readonly number[]])[], code: string, RegExp]>([
     [
       'float8 with scales',

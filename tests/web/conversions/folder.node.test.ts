@@ -18,6 +18,7 @@ import {
 import { beforeAll, describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../web/src/conversions/huggingface/convert.js';
 import type { GgufTarget } from '../../../web/src/formats/gguf/targets.js';
+import { gptOssLayer, outside, prefix } from '../support/decoder-tables.js';
 import { activationsOf, matrixFile } from '../support/importance.js';
 import { fileTypes, llamaQuantize } from '../support/llama.js';
 import { NativeModel } from '../support/llama-run.js';
@@ -255,29 +256,11 @@ const divided: readonly (readonly [what: string, Files, HandTable])[] = [
     'gpt-oss, whose experts are transposed and have gates and ups in turn',
     filesOf('GptOssForCausalLM', { head_dim: 16, num_local_experts: 5, num_experts_per_tok: 2 }),
     {
-      prefix: 'model.layers.',
-      outside: `
-        model.embed_tokens.weight  x  264x64
-        model.norm.weight          x  64
-        lm_head.weight             x  264x64`,
-      layer: `
-        input_layernorm.weight           x  64
-        post_attention_layernorm.weight  x  64
-        self_attn.q_proj.weight          x  64x64
-        self_attn.q_proj.bias            x  64
-        self_attn.k_proj.weight          x  32x64
-        self_attn.k_proj.bias            x  32
-        self_attn.v_proj.weight          x  32x64
-        self_attn.v_proj.bias            x  32
-        self_attn.o_proj.weight          x  64x64
-        self_attn.o_proj.bias            x  64
-        self_attn.sinks                  x  4
-        mlp.router.weight                x  5x64
-        mlp.router.bias                  x  5
-        mlp.experts.gate_up_proj         x  5x64x192
-        mlp.experts.gate_up_proj_bias    x  5x192
-        mlp.experts.down_proj            x  5x96x64
-        mlp.experts.down_proj_bias       x  5x64`,
+      prefix,
+      outside,
+      layer: `${gptOssLayer}
+        mlp.experts.gate_up_proj  x  5x64x192
+        mlp.experts.down_proj     x  5x96x64`,
     },
   ],
 ];

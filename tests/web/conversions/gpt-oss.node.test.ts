@@ -2,6 +2,7 @@
 import { inspectModel, planModel, quantizeModel } from 'scalepoint/model';
 import { expect, it } from 'vitest';
 import { estimateModel } from '../../../web/src/model.js';
+import { gptOssLayer, outside, prefix } from '../support/decoder-tables.js';
 import { NativeModel } from '../support/llama-run.js';
 import { safetensors } from '../support/models.js';
 import { needNative } from '../support/native.js';
@@ -13,32 +14,7 @@ needNative();
 
 const [experts, hidden, inner, layers] = [5, 64, 96, 2];
 
-const plain = weightsOfTable(
-  {
-    prefix: 'model.layers.',
-    outside: `
-      model.embed_tokens.weight  x  264x64
-      model.norm.weight          x  64
-      lm_head.weight             x  264x64`,
-    layer: `
-      input_layernorm.weight           x  64
-      post_attention_layernorm.weight  x  64
-      self_attn.q_proj.weight          x  64x64
-      self_attn.q_proj.bias            x  64
-      self_attn.k_proj.weight          x  32x64
-      self_attn.k_proj.bias            x  32
-      self_attn.v_proj.weight          x  32x64
-      self_attn.v_proj.bias            x  32
-      self_attn.o_proj.weight          x  64x64
-      self_attn.o_proj.bias            x  64
-      self_attn.sinks                  x  4
-      mlp.router.weight                x  5x64
-      mlp.router.bias                  x  5
-      mlp.experts.gate_up_proj_bias    x  5x192
-      mlp.experts.down_proj_bias       x  5x64`,
-  },
-  layers,
-);
+const plain = weightsOfTable({ prefix, outside, layer: gptOssLayer }, layers);
 
 /** Random blocks of [experts, rows, columns]. Each has a code of the largest binade and no -0, so that ggml finds the same scale. */
 function blocksOf(rows: number, columns: number, seed: number) {

@@ -87,7 +87,7 @@ export async function expectLogits(one: DecoderCase): Promise<void> {
   expect(furthest(native.logits(decoderTokens), expected) / Math.max(1, largest(expected))).toBeLessThan(bound);
 }
 
-/** Tests keys, tensors and logits of all cases. */
+/** Tests the keys, tensors and logits of cases. */
 export function testDecoders(cases: readonly DecoderCase[]): void {
   describe('keys and tensors are those of the converter', () => {
     it.each(cases)('$name', expectKeysAndTensors);
@@ -100,15 +100,18 @@ export function testDecoders(cases: readonly DecoderCase[]): void {
   });
 }
 
-/** Name of a case, a change of its config.json, and words and code of the error. */
-export type Refusal = readonly [name: string, more: FolderJson, words: RegExp, code: string];
+/** Keys of config.json with which a case is refused, words of the error, and its code, which is UNKNOWN_FORMAT unless given. */
+export type Refusal = readonly [name: string, more: FolderJson, words: RegExp, code?: string];
 
-/** A test that expects an error for a changed case. */
-export function refusalOf(cases: readonly DecoderCase[]) {
-  return async (...[name, more, words, code]: Refusal): Promise<void> => {
-    const one = cases.find((found) => found.name === name)!;
-    const weights = weightsOfTable(one.table, one.layers ?? decoderBase.layers);
-    const changed = convertedDecoder({ ...one, config: { ...one.config, ...more } }, weights);
-    await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });
-  };
+/** Tests that settings are refused. */
+export function testRefusals(cases: readonly DecoderCase[], refusals: readonly Refusal[]): void {
+  describe('what llama.cpp computes otherwise is refused', () => {
+    const all = refusals.map(([name, more, words, code = 'UNKNOWN_FORMAT']) => [name, more, words, code] as const);
+    it.each(all)('%s with %j', async (name, more, words, code) => {
+      const one = cases.find((found) => found.name === name) as DecoderCase;
+      const weights = weightsOfTable(one.table, one.layers ?? decoderBase.layers);
+      const changed = convertedDecoder({ ...one, config: { ...one.config, ...more } }, weights);
+      await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });
+    });
+  });
 }

@@ -54,6 +54,24 @@ export const headNorms = `
   self_attn.k_norm.weight  attn_k_norm.weight  16`;
 export const prefix = 'model.layers.';
 
+/** gpt-oss without the matrices of its experts. */
+export const gptOssLayer = `
+  input_layernorm.weight           x  64
+  post_attention_layernorm.weight  x  64
+  self_attn.q_proj.weight          x  64x64
+  self_attn.q_proj.bias            x  64
+  self_attn.k_proj.weight          x  32x64
+  self_attn.k_proj.bias            x  32
+  self_attn.v_proj.weight          x  32x64
+  self_attn.v_proj.bias            x  32
+  self_attn.o_proj.weight          x  64x64
+  self_attn.o_proj.bias            x  64
+  self_attn.sinks                  x  4
+  mlp.router.weight                x  5x64
+  mlp.router.bias                  x  5
+  mlp.experts.gate_up_proj_bias    x  5x192
+  mlp.experts.down_proj_bias       x  5x64`;
+
 /** The largest difference of two lists of vectors. */
 export function furthest(a: ArrayLike<number>[], b: ArrayLike<number>[]): number {
   let most = a.length === b.length ? 0 : Infinity;

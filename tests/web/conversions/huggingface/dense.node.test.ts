@@ -8,9 +8,8 @@ import {
   decoderBase,
   decoderTokens,
   type FolderJson,
-  type Refusal,
-  refusalOf,
   testDecoders,
+  testRefusals,
 } from '../../support/decoder-cases.js';
 import {
   attention,
@@ -875,39 +874,34 @@ describe('EmbeddingGemma', () => {
   });
 });
 
-describe('what llama.cpp computes otherwise is refused', () => {
-  const refusals: readonly (readonly [name: string, more: FolderJson, words: RegExp])[] = [
-    ['Gemma 1', { rope_theta: 5000 }, /rope_theta is 5000/],
-    ['Gemma 1', { hidden_act: 'relu' }, /hidden_act is "relu"/],
-    ['Ministral 3, whose queries grow with their position', { model_type: 'mistral4' }, /mistral4/],
-    ['Granite', { head_dim: 32 }, /head_dim is 32/],
-    [
-      'OLMo 3, with windows and YaRN in the layers without one',
-      { layer_types: new Array(4).fill('sliding_attention') },
-      /layer 3 has a window/,
-    ],
-    ['GLM-4', { rope_scaling: { type: 'default', mrope_section: [1, 1, 2] } }, /mrope_section/],
-    ['StarCoder 2', { use_bias: false }, /use_bias is false/],
-    ['StableLM with biases', { rope_theta: 500 }, /rope_theta is 500/],
-    ['GPT-NeoX', { rotary_emb_base: 500 }, /rotary_emb_base is 500/],
-    ['Phi-2', { intermediate_size: 96 }, /intermediate_size 96/],
-    ['Command R', { use_qk_norm: true }, /use_qk_norm is true/],
-    ['Cohere 2', { rotary_pct: 0.5 }, /8 of 16 elements/],
-    ['EXAONE 4', { sliding_window: 4 }, /sliding_window is 4/],
-    ['Hunyuan', { num_experts: 4 }, /num_experts is more than 1/],
-    ['Hunyuan', { rope_scaling: { type: 'dynamic', alpha: 50 } }, /max_position_embeddings 128/],
-    ['Nemotron', { hidden_act: 'silu' }, /hidden_act is "silu"/],
-    [
-      'LFM2, whose layers have attention or a short convolution',
-      { layer_types: ['conv', 'sliding_attention', 'conv'] },
-      /"sliding_attention"/,
-    ],
-    ['Seed-OSS', { mlp_bias: true }, /mlp_bias is true/],
-  ];
-
-  const all = refusals.map((one): Refusal => [...one, 'UNKNOWN_FORMAT']);
-  it.each(all)('%s with %j', refusalOf(cases));
-});
+testRefusals(cases, [
+  ['Gemma 1', { rope_theta: 5000 }, /rope_theta is 5000/],
+  ['Gemma 1', { hidden_act: 'relu' }, /hidden_act is "relu"/],
+  ['Ministral 3, whose queries grow with their position', { model_type: 'mistral4' }, /mistral4/],
+  ['Granite', { head_dim: 32 }, /head_dim is 32/],
+  [
+    'OLMo 3, with windows and YaRN in the layers without one',
+    { layer_types: new Array(4).fill('sliding_attention') },
+    /layer 3 has a window/,
+  ],
+  ['GLM-4', { rope_scaling: { type: 'default', mrope_section: [1, 1, 2] } }, /mrope_section/],
+  ['StarCoder 2', { use_bias: false }, /use_bias is false/],
+  ['StableLM with biases', { rope_theta: 500 }, /rope_theta is 500/],
+  ['GPT-NeoX', { rotary_emb_base: 500 }, /rotary_emb_base is 500/],
+  ['Phi-2', { intermediate_size: 96 }, /intermediate_size 96/],
+  ['Command R', { use_qk_norm: true }, /use_qk_norm is true/],
+  ['Cohere 2', { rotary_pct: 0.5 }, /8 of 16 elements/],
+  ['EXAONE 4', { sliding_window: 4 }, /sliding_window is 4/],
+  ['Hunyuan', { num_experts: 4 }, /num_experts is more than 1/],
+  ['Hunyuan', { rope_scaling: { type: 'dynamic', alpha: 50 } }, /max_position_embeddings 128/],
+  ['Nemotron', { hidden_act: 'silu' }, /hidden_act is "silu"/],
+  [
+    'LFM2, whose layers have attention or a short convolution',
+    { layer_types: ['conv', 'sliding_attention', 'conv'] },
+    /"sliding_attention"/,
+  ],
+  ['Seed-OSS', { mlp_bias: true }, /mlp_bias is true/],
+]);
 
 describe('tokens that the converter sets', () => {
   const ids = ({ keys }: Conversion) =>

@@ -4,7 +4,17 @@ import { describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import type { Conversion } from '../../../../web/src/conversions/recipe.js';
 import { furthest } from '../../support/decoder-tables.js';
-import { decoderStates, encoderVectors, gelu } from '../../support/forward.js';
+import {
+  add,
+  decoderStates,
+  encoderVectors,
+  gelu,
+  joined,
+  multiply,
+  Reader,
+  slices,
+  softmax,
+} from '../../support/forward.js';
 import { NativeModel } from '../../support/llama-run.js';
 import { needNative } from '../../support/native.js';
 import { fileOf, folderOf, type Weight, type Weights } from '../../support/recipes.js';
@@ -14,6 +24,19 @@ import { wordSettings, wordTokenizer } from '../../support/tiny-huggingface.js';
 
 /** llama.cpp's GELU comes from a table of half precision, whose steps of 2^-11 add up to 3e-3, and sums in float32 to 1e-5. */
 const [near, nearGelu] = [1e-5, 3e-3];
+
+/** Attention of BERT in a layer. */
+const bertAttention = `
+  attention.self.query.weight        attn_q.weight             64x64
+  attention.self.query.bias          attn_q.bias               64
+  attention.self.key.weight          attn_k.weight             64x64
+  attention.self.key.bias            attn_k.bias               64
+  attention.self.value.weight        attn_v.weight             64x64
+  attention.self.value.bias          attn_v.bias               64
+  attention.output.dense.weight      attn_output.weight        64x64
+  attention.output.dense.bias        attn_output.bias          64
+  attention.output.LayerNorm.weight  attn_output_norm.weight   64
+  attention.output.LayerNorm.bias    attn_output_norm.bias     64`;
 
 type Json = Record<string, unknown>;
 
@@ -77,16 +100,7 @@ const bertSizes: Json = {
 };
 
 const bertLayer = `
-  attention.self.query.weight        attn_q.weight             64x64
-  attention.self.query.bias          attn_q.bias               64
-  attention.self.key.weight          attn_k.weight             64x64
-  attention.self.key.bias            attn_k.bias               64
-  attention.self.value.weight        attn_v.weight             64x64
-  attention.self.value.bias          attn_v.bias               64
-  attention.output.dense.weight      attn_output.weight        64x64
-  attention.output.dense.bias        attn_output.bias          64
-  attention.output.LayerNorm.weight  attn_output_norm.weight   64
-  attention.output.LayerNorm.bias    attn_output_norm.bias     64
+      ${bertAttention}
   intermediate.dense.weight          ffn_up.weight             96x64
   intermediate.dense.bias            ffn_up.bias               96
   output.dense.weight                ffn_down.weight           64x96
@@ -397,6 +411,102 @@ describe('DistilBERT', () => {
     using native = new NativeModel(fileOf(conversion, weights));
     const expected = encoderVectors(renamed(weights), { ...shape, epsilon: 1e-12 }, text)[0]!;
     expect(furthest([native.pooled(text)], [expected])).toBeLessThan(nearGelu);
+  });
+});
+
+describe('Jina v2', () => {
+  needNative();
+
+  const table: HandTable = {
+    prefix: 'bert.encoder.layer.',
+    outside: `
+      bert.embeddings.word_embeddings.weight        token_embd.weight       12x64
+      bert.embeddings.token_type_embeddings.weight  token_types.weight      2x64
+      bert.embeddings.LayerNorm.weight              token_embd_norm.weight  64
+      bert.embeddings.LayerNorm.bias                token_embd_norm.bias    64`,
+    layer: `
+      ${bertAttention}
+      mlp.gated_layers.weight            ffn_up.weight             192x64
+      mlp.wo.weight                      ffn_down.weight           64x96
+      mlp.wo.bias                        ffn_down.bias             64
+      mlp.layernorm.weight               layer_output_norm.weight  64
+      mlp.layernorm.bias                 layer_output_norm.bias    64`,
+  };
+
+  /** The vectors of a text: scores fall by 2^-2, 2^-4, 2^-6 or 2^-8 for each token of distance. */
+  function vectors(weights: Weights): Float64Array[] {
+    const read = new Reader(weights);
+    const norm = (name: string, x: Float64Array) => read.layerNorm(name, x, 1e-12);
+    let x = text.map((token) => {
+      const word = read.row('bert.embeddings.word_embeddings.weight', token);
+      return norm('bert.embeddings.LayerNorm', add(word, read.row('bert.embeddings.token_type_embeddings.weight', 0)));
+    });
+    for (let i = 0; i < 3; i++) {
+      const p = `bert.encoder.layer.${i}.`;
+      const [q, k, v] = ['query', 'key', 'value'].map((name) =>
+        x.map((one) => slices(read.linear(`${p}attention.self.${name}`, one), 16)),
+      ) as [Float64Array[][], Float64Array[][], Float64Array[][]];
+      x = x.map((one, t) => {
+        const heads = q[t]!.map((query, h) => {
+          const scores = k.map((key, s) => {
+            const score = multiply(query, key[h]!).reduce((a, b) => a + b, 0) / 4;
+            return score - Math.abs(t - s) * 4 ** -(h + 1);
+          });
+          const mixed = softmax(scores).map((share, s) => v[s]![h]!.map((value) => value * share));
+          return mixed.reduce(add);
+        });
+        const y = norm(
+          `${p}attention.output.LayerNorm`,
+          add(one, read.linear(`${p}attention.output.dense`, joined(heads))),
+        );
+        const both = read.linear(`${p}mlp.gated_layers`, y);
+        const inner = multiply(gelu(both.slice(0, 96)), both.slice(96));
+        return norm(`${p}mlp.layernorm`, add(y, read.linear(`${p}mlp.wo`, inner)));
+      });
+    }
+    return x;
+  }
+
+  const config = {
+    architectures: ['JinaBertForMaskedLM'],
+    hidden_size: 64,
+    intermediate_size: 96,
+    num_hidden_layers: 3,
+    num_attention_heads: 4,
+    max_position_embeddings: 8192,
+    layer_norm_eps: 1e-12,
+    type_vocab_size: 2,
+    vocab_size: rows,
+    hidden_act: 'gelu',
+    position_embedding_type: 'alibi',
+    feed_forward_type: 'geglu',
+  };
+
+  it('has the keys, tensors and vectors of the definition', async () => {
+    const weights = weightsOfTable(table, 3);
+    const files = { ...pooling('mean'), 'tokenizer.json': wordTokenizer(), 'tokenizer_config.json': wordSettings };
+    const conversion = await convert(weights, { ...files, 'config.json': config });
+    expect(conversion.architecture).toBe('jina-bert-v2');
+    expect(keysOf(conversion)).toEqual([
+      ['block_count', 3],
+      ['context_length', 8192],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['attention.head_count', 4],
+      ['attention.layer_norm_epsilon', 1e-12],
+      ['attention.causal', false],
+      ['pooling_type', 1],
+    ]);
+    expectTensors(conversion, table, 3);
+    const states = vectors(weights);
+    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
+    using native = new NativeModel(fileOf(conversion, weights));
+    expect(furthest([native.pooled(text)], [mean])).toBeLessThan(nearGelu);
+    const other = convert(weights, { ...files, 'config.json': { ...config, feed_forward_type: 'original' } });
+    await expect(other).rejects.toThrow(/feed_forward_type is "original"/);
+    // Those for German, Spanish and code have byte-level vocabularies.
+    const coded = convert(weights, { ...files, 'tokenizer.json': bytes({}), 'config.json': config });
+    await expect(coded).rejects.toThrow(/not supported for jina-bert-v2: bytes/);
   });
 });
 

@@ -1,7 +1,4 @@
-// Mixtures of experts: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in
-// llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
-import { describe, it } from 'vitest';
-import { type DecoderCase, type Refusal, refusalOf, testDecoders } from '../../support/decoder-cases.js';
+import { type DecoderCase, testDecoders, testRefusals } from '../../support/decoder-cases.js';
 import {
   attention,
   biases,
@@ -339,24 +336,20 @@ const cases: readonly DecoderCase[] = [
 
 testDecoders(cases);
 
-describe('what llama.cpp computes otherwise is refused', () => {
-  const refusals: readonly Refusal[] = [
-    ['Qwen2 with experts', { norm_topk_prob: true }, /norm_topk_prob is true/, 'UNKNOWN_FORMAT'],
-    ['Qwen2 with experts', { mlp_only_layers: [1] }, /mlp_only_layers/, 'UNKNOWN_FORMAT'],
-    ['Qwen2 with experts', { num_experts_per_tok: 6 }, /num_experts_per_tok 6/, 'BAD_FILE'],
-    ['Qwen2 with experts', { num_experts: 2 ** 30 }, /too few/, 'BAD_FILE'],
-    ['OLMoE', { clip_qkv: 8 }, /clip_qkv is 8/, 'UNKNOWN_FORMAT'],
-    ['GLM-4 with experts, and a layer that predicts a further token', { n_group: 4 }, /n_group is 4/, 'UNKNOWN_FORMAT'],
-    [
-      'GLM-4 with experts, and a layer that predicts a further token',
-      { n_routed_experts: 2 ** 30 },
-      /too few/,
-      'BAD_FILE',
-    ],
-    ['Ernie 4.5 with experts', { moe_layer_interval: 2 }, /moe_layer_interval is 2/, 'UNKNOWN_FORMAT'],
-    ['Ernie 4.5 with experts', { moe_num_shared_experts: 2 }, /2 shared experts have 96 rows/, 'UNKNOWN_FORMAT'],
-    ['Ernie 4.5 with experts', { moe_layer_end_index: 1 }, /moe_layer_end_index is 1/, 'UNKNOWN_FORMAT'],
-  ];
-
-  it.each(refusals)('%s with %j', refusalOf(cases));
-});
+testRefusals(cases, [
+  ['Qwen2 with experts', { norm_topk_prob: true }, /norm_topk_prob is true/, 'UNKNOWN_FORMAT'],
+  ['Qwen2 with experts', { mlp_only_layers: [1] }, /mlp_only_layers/, 'UNKNOWN_FORMAT'],
+  ['Qwen2 with experts', { num_experts_per_tok: 6 }, /num_experts_per_tok 6/, 'BAD_FILE'],
+  ['Qwen2 with experts', { num_experts: 2 ** 30 }, /too few/, 'BAD_FILE'],
+  ['OLMoE', { clip_qkv: 8 }, /clip_qkv is 8/, 'UNKNOWN_FORMAT'],
+  ['GLM-4 with experts, and a layer that predicts a further token', { n_group: 4 }, /n_group is 4/, 'UNKNOWN_FORMAT'],
+  [
+    'GLM-4 with experts, and a layer that predicts a further token',
+    { n_routed_experts: 2 ** 30 },
+    /too few/,
+    'BAD_FILE',
+  ],
+  ['Ernie 4.5 with experts', { moe_layer_interval: 2 }, /moe_layer_interval is 2/, 'UNKNOWN_FORMAT'],
+  ['Ernie 4.5 with experts', { moe_num_shared_experts: 2 }, /2 shared experts have 96 rows/, 'UNKNOWN_FORMAT'],
+  ['Ernie 4.5 with experts', { moe_layer_end_index: 1 }, /moe_layer_end_index is 1/, 'UNKNOWN_FORMAT'],
+]);

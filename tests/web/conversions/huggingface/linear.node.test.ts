@@ -1,13 +1,4 @@
-// Qwen3-Next and Qwen3.5, whose layers have linear attention in three of four: their keys and tensors beside tables that were written by hand
-// from llama.cpp's converter, and their logits in llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
-import { describe, it } from 'vitest';
-import {
-  type DecoderCase,
-  type FolderJson,
-  type Refusal,
-  refusalOf,
-  testDecoders,
-} from '../../support/decoder-cases.js';
+import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '../../support/decoder-cases.js';
 import { common, gated, type Keys, outside, prefix } from '../../support/decoder-tables.js';
 import {
   type Decoder,
@@ -288,17 +279,13 @@ const cases: readonly DecoderCase[] = [
 
 testDecoders(cases);
 
-describe('what llama.cpp computes otherwise is refused', () => {
-  const refusals: readonly Refusal[] = [
-    ['Qwen3-Next', { norm_topk_prob: false }, /norm_topk_prob is false/, 'UNKNOWN_FORMAT'],
-    ['Qwen3-Next', { mlp_only_layers: [0] }, /mlp_only_layers is \[0\]/, 'UNKNOWN_FORMAT'],
-    ['Qwen3.5', { linear_num_value_heads: 3 }, /linear_num_value_heads 3 is not a multiple/, 'BAD_FILE'],
-    ['Qwen3.5', { linear_value_head_dim: 8 }, /linear_key_head_dim is 16/, 'UNKNOWN_FORMAT'],
-    ['Qwen3.5', { layer_types: Array(4).fill('full_attention') }, /layer_types\[0\]/, 'UNKNOWN_FORMAT'],
-    ['Qwen3.5', { rope_scaling: undefined }, /mrope_section 11, 11, 10, 0 turns more than 4 elements/, 'BAD_FILE'],
-    ['Qwen3.5', { rope_scaling: { mrope_section: [1, -1] } }, /mrope_section/, 'BAD_FILE'],
-    ['Qwen3.5 with experts', { num_experts: 2 ** 30 }, /too few/, 'BAD_FILE'],
-  ];
-
-  it.each(refusals)('%s with %j', refusalOf(cases));
-});
+testRefusals(cases, [
+  ['Qwen3-Next', { norm_topk_prob: false }, /norm_topk_prob is false/, 'UNKNOWN_FORMAT'],
+  ['Qwen3-Next', { mlp_only_layers: [0] }, /mlp_only_layers is \[0\]/, 'UNKNOWN_FORMAT'],
+  ['Qwen3.5', { linear_num_value_heads: 3 }, /linear_num_value_heads 3 is not a multiple/, 'BAD_FILE'],
+  ['Qwen3.5', { linear_value_head_dim: 8 }, /linear_key_head_dim is 16/, 'UNKNOWN_FORMAT'],
+  ['Qwen3.5', { layer_types: Array(4).fill('full_attention') }, /layer_types\[0\]/, 'UNKNOWN_FORMAT'],
+  ['Qwen3.5', { rope_scaling: undefined }, /mrope_section 11, 11, 10, 0 turns more than 4 elements/, 'BAD_FILE'],
+  ['Qwen3.5', { rope_scaling: { mrope_section: [1, -1] } }, /mrope_section/, 'BAD_FILE'],
+  ['Qwen3.5 with experts', { num_experts: 2 ** 30 }, /too few/, 'BAD_FILE'],
+]);

@@ -1,13 +1,4 @@
-// Mamba, Mamba 2 and Granite 4: their keys and tensors beside tables that were written by hand from llama.cpp's converter, and their logits in
-// llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
-import { describe, it } from 'vitest';
-import {
-  type DecoderCase,
-  type FolderJson,
-  type Refusal,
-  refusalOf,
-  testDecoders,
-} from '../../support/decoder-cases.js';
+import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '../../support/decoder-cases.js';
 import { common, type Keys, norms, outside, permuted, prefix } from '../../support/decoder-tables.js';
 import {
   add,
@@ -339,22 +330,13 @@ const cases: readonly DecoderCase[] = [
 
 testDecoders(cases);
 
-describe('what llama.cpp computes otherwise is refused', () => {
-  const refusals: readonly Refusal[] = [
-    ['Mamba', { intermediate_size: 96 }, /the channels have 96 elements/, 'UNKNOWN_FORMAT'],
-    ['Mamba', { pad_vocab_size_multiple: 16 }, /vocab_size 264 is not a multiple of 16/, 'UNKNOWN_FORMAT'],
-    ['Mamba', { use_bias: true }, /use_bias is true/, 'UNKNOWN_FORMAT'],
-    ['Mamba 2', { head_dim: 48 }, /128 channels are not a multiple of head_dim 48/, 'BAD_FILE'],
-    ['Mamba 2', { n_groups: 3 }, /not divided evenly/, 'BAD_FILE'],
-    [
-      'Granite with Mamba 2',
-      { position_embedding_type: 'rope' },
-      /position_embedding_type is "rope"/,
-      'UNKNOWN_FORMAT',
-    ],
-    ['Granite with Mamba 2', { shared_intermediate_size: 80 }, /shared_intermediate_size is 80/, 'UNKNOWN_FORMAT'],
-    ['Granite with Mamba 2', { layer_types: ['mamba', 'other', 'mamba'] }, /layer_types\[1\]/, 'UNKNOWN_FORMAT'],
-  ];
-
-  it.each(refusals)('%s with %j', refusalOf(cases));
-});
+testRefusals(cases, [
+  ['Mamba', { intermediate_size: 96 }, /the channels have 96 elements/, 'UNKNOWN_FORMAT'],
+  ['Mamba', { pad_vocab_size_multiple: 16 }, /vocab_size 264 is not a multiple of 16/, 'UNKNOWN_FORMAT'],
+  ['Mamba', { use_bias: true }, /use_bias is true/, 'UNKNOWN_FORMAT'],
+  ['Mamba 2', { head_dim: 48 }, /128 channels are not a multiple of head_dim 48/, 'BAD_FILE'],
+  ['Mamba 2', { n_groups: 3 }, /not divided evenly/, 'BAD_FILE'],
+  ['Granite with Mamba 2', { position_embedding_type: 'rope' }, /position_embedding_type is "rope"/, 'UNKNOWN_FORMAT'],
+  ['Granite with Mamba 2', { shared_intermediate_size: 80 }, /shared_intermediate_size is 80/, 'UNKNOWN_FORMAT'],
+  ['Granite with Mamba 2', { layer_types: ['mamba', 'other', 'mamba'] }, /layer_types\[1\]/, 'UNKNOWN_FORMAT'],
+]);

@@ -95,14 +95,14 @@ describe('config.json', () => {
   });
 
   it('names architectures that are not known, and what has the name of a property of all objects', async () => {
-    for (const name of [
-      'BitnetForCausalLM',
-      'FalconH1ForCausalLM',
-      'PhiMoEForCausalLM',
-      'constructor',
-      '__proto__',
-    ])
+    for (const name of ['BitnetForCausalLM', 'FalconH1ForCausalLM', 'PhiMoEForCausalLM', 'constructor', '__proto__'])
       await refused({ architecture: name }, 'UNKNOWN_FORMAT', 'config.json', `"${name}"`, 'LlamaForCausalLM');
+    for (const [name, advice] of [
+      ['MPNetModel', 'ONNX'],
+      ['PhiMoEForCausalLM', 'without the mean'],
+      ['Gemma3nForConditionalGeneration', 'rows of zeros'],
+    ] as const)
+      await refused({ architecture: name }, 'UNKNOWN_FORMAT', `"${name}" is not supported: `, advice);
     await refused({ config: { architectures: [] } }, 'BAD_FILE', 'architectures');
     await refused({ config: { architectures: undefined } }, 'BAD_FILE', 'architectures');
   });

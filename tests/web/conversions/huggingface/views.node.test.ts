@@ -1,13 +1,4 @@
-// Architectures whose matrices are stored transposed: their keys and tensors beside tables that were written by hand from llama.cpp's
-// converter, and their logits in llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only.
-import { describe, it } from 'vitest';
-import {
-  type DecoderCase,
-  type FolderJson,
-  type Refusal,
-  refusalOf,
-  testDecoders,
-} from '../../support/decoder-cases.js';
+import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '../../support/decoder-cases.js';
 import {
   attention,
   biases,
@@ -496,37 +487,33 @@ const cases: readonly DecoderCase[] = [gpt2, llama4, gptOss, deepseekV2, deepsee
 
 testDecoders(cases);
 
-describe('what llama.cpp computes otherwise is refused', () => {
-  const refusals: readonly Refusal[] = [
-    ['GPT-2', { activation_function: 'relu' }, /activation_function is "relu"/, 'UNKNOWN_FORMAT'],
-    ['GPT-2', { n_inner: 100 }, /n_inner is 100/, 'UNKNOWN_FORMAT'],
-    ['GPT-2', { n_ctx: 16 }, /n_ctx is 16 and n_positions is 32/, 'BAD_FILE'],
-    ['GPT-2', { n_head: 5 }, /n_embd 64 is not a multiple/, 'BAD_FILE'],
-    ['Llama 4', { use_qk_norm: false }, /use_qk_norm is false/, 'UNKNOWN_FORMAT'],
-    ['Llama 4', { moe_layers: [0, 1, 2, 3] }, /moe_layers/, 'UNKNOWN_FORMAT'],
-    ['Llama 4', { no_rope_layers: [1, 1, 1, 1] }, /no_rope_layers\[3\] is 1/, 'UNKNOWN_FORMAT'],
-    ['Llama 4', { attention_chunk_size: 4096 }, /attention_chunk_size is 4096/, 'UNKNOWN_FORMAT'],
-    ['gpt-oss in 16 bits', { swiglu_limit: 6 }, /swiglu_limit is 6/, 'UNKNOWN_FORMAT'],
-    ['gpt-oss in 16 bits', { layer_types: Array(4).fill('full_attention') }, /layer_types\[0\]/, 'UNKNOWN_FORMAT'],
-    [
-      'DeepSeek V3',
-      { q_lora_rank: null },
-      /q_lora_rank is null; llama.cpp computes 3 layers with one only/,
-      'UNKNOWN_FORMAT',
-    ],
-    ['DeepSeek V3', { rope_interleave: false }, /rope_interleave is false/, 'UNKNOWN_FORMAT'],
-    ['DeepSeek V3', { scoring_func: 'relu' }, /scoring_func is "relu"/, 'UNKNOWN_FORMAT'],
-    ['DeepSeek V3', { n_routed_experts: 2 ** 30 }, /too few/, 'BAD_FILE'],
-    ['DeepSeek V3', { kv_lora_rank: 16 }, /has the shape/, 'BAD_FILE'],
-    [
-      'DeepSeek V3',
-      {
-        rope_scaling: { type: 'yarn', factor: 4, original_max_position_embeddings: 32, mscale: 1, mscale_all_dim: 0.5 },
-      },
-      /mscale is 1 and mscale_all_dim 0.5/,
-      'UNKNOWN_FORMAT',
-    ],
-  ];
-
-  it.each(refusals)('%s with %j', refusalOf(cases));
-});
+testRefusals(cases, [
+  ['GPT-2', { activation_function: 'relu' }, /activation_function is "relu"/, 'UNKNOWN_FORMAT'],
+  ['GPT-2', { n_inner: 100 }, /n_inner is 100/, 'UNKNOWN_FORMAT'],
+  ['GPT-2', { n_ctx: 16 }, /n_ctx is 16 and n_positions is 32/, 'BAD_FILE'],
+  ['GPT-2', { n_head: 5 }, /n_embd 64 is not a multiple/, 'BAD_FILE'],
+  ['Llama 4', { use_qk_norm: false }, /use_qk_norm is false/, 'UNKNOWN_FORMAT'],
+  ['Llama 4', { moe_layers: [0, 1, 2, 3] }, /moe_layers/, 'UNKNOWN_FORMAT'],
+  ['Llama 4', { no_rope_layers: [1, 1, 1, 1] }, /no_rope_layers\[3\] is 1/, 'UNKNOWN_FORMAT'],
+  ['Llama 4', { attention_chunk_size: 4096 }, /attention_chunk_size is 4096/, 'UNKNOWN_FORMAT'],
+  ['gpt-oss in 16 bits', { swiglu_limit: 6 }, /swiglu_limit is 6/, 'UNKNOWN_FORMAT'],
+  ['gpt-oss in 16 bits', { layer_types: Array(4).fill('full_attention') }, /layer_types\[0\]/, 'UNKNOWN_FORMAT'],
+  [
+    'DeepSeek V3',
+    { q_lora_rank: null },
+    /q_lora_rank is null; llama.cpp computes 3 layers with one only/,
+    'UNKNOWN_FORMAT',
+  ],
+  ['DeepSeek V3', { rope_interleave: false }, /rope_interleave is false/, 'UNKNOWN_FORMAT'],
+  ['DeepSeek V3', { scoring_func: 'relu' }, /scoring_func is "relu"/, 'UNKNOWN_FORMAT'],
+  ['DeepSeek V3', { n_routed_experts: 2 ** 30 }, /too few/, 'BAD_FILE'],
+  ['DeepSeek V3', { kv_lora_rank: 16 }, /has the shape/, 'BAD_FILE'],
+  [
+    'DeepSeek V3',
+    {
+      rope_scaling: { type: 'yarn', factor: 4, original_max_position_embeddings: 32, mscale: 1, mscale_all_dim: 0.5 },
+    },
+    /mscale is 1 and mscale_all_dim 0.5/,
+    'UNKNOWN_FORMAT',
+  ],
+]);

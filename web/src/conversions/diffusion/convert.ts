@@ -11,6 +11,7 @@ import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, SourceTensor } from '../../formats/format.js';
 import { edited } from '../../formats/gguf/edits.js';
+import { checkScaled } from '../../formats/gguf/nvfp4.js';
 import type { GgufChoices } from '../../formats/gguf/options.js';
 import { type GgufKey, pairOf } from '../../formats/gguf/pairs.js';
 import { fileTypeOf } from '../../formats/gguf/plan.js';
@@ -184,9 +185,11 @@ function keptReason(architecture: Architecture, { name, shape, stored }: Item): 
 }
 
 /** File type of a target. Copies do not occur here: copies of safetensors are safetensors. */
-function fileTypeFor({ to }: GgufChoices): FileType {
+function fileTypeFor({ to }: GgufChoices, { name }: Architecture): FileType {
   if (to === 'copy') throw new Error('a copy is not a conversion');
-  return fileTypeOf(to);
+  const fileType = fileTypeOf(to);
+  checkScaled(fileType, name);
+  return fileType;
 }
 
 /** Chooses the type and shape of each tensor. */
@@ -321,7 +324,7 @@ export async function convertDiffusion(model: OpenModel, architecture: Architect
         if (gguf[name] !== undefined) throw rangeError(name, { kind: 'onlyFor', files: 'language models' }, gguf[name]);
       }
       checkRequantize(items, gguf);
-      const fileType = fileTypeFor(gguf);
+      const fileType = fileTypeFor(gguf, architecture);
       const results = inOrder(choicesOf(architecture, items, fileType, gguf));
       const pairs = keysOf(architecture, items, fileType).map(pairOf);
       const plan = planResult(edited(pairs, { pairs }, gguf.metadata), results, partsOf, {

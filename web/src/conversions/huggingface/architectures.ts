@@ -276,6 +276,21 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
 /** The names that config.json may have under `architectures`. */
 export const architectureNames: readonly string[] = Object.keys(readers);
 
+/** Advice for architectures that llama.cpp's converter knows. */
+const elsewhere = "make a GGUF file in F16 with llama.cpp's convert_hf_to_gguf.py, and quantize that file here";
+
+/** Architectures that are missing, with the reason and with advice. */
+const missing: readonly (readonly [names: RegExp, reason: string])[] = [
+  [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
+  [
+    /^PhiMoE/,
+    `llama.cpp computes its norms without the mean, and its experts with other shares; if you want that, ${elsewhere}`,
+  ],
+  [/^Bit[Nn]etFor/, `its weights are rounded by the mean of each matrix, which is not done here; ${elsewhere}`],
+  [/^FalconH1For/, `its multipliers become parts of its weights, which is not done here; ${elsewhere}`],
+  [/^Gemma3nFor/, `its embeddings are filled up with rows of zeros, which is not done here; ${elsewhere}`],
+];
+
 /** Reads a model of a known architecture. */
 export function readModel(
   config: Config,
@@ -285,10 +300,13 @@ export function readModel(
   const name: unknown = Array.isArray(list) ? list[0] : undefined;
   if (typeof name !== 'string') return badFolderFile(file, 'architectures is missing, or names none');
   const read = Object.hasOwn(readers, name) ? readers[name] : undefined;
-  if (read === undefined)
+  if (read === undefined) {
+    const [, reason] = missing.find(([names]) => names.test(name)) ?? [];
+    const why = reason === undefined ? '' : `: ${reason}`;
     return unsupported(
       file,
-      `the architecture ${show(name)} is not supported; supported are ${architectureNames.join(', ')}`,
+      `the architecture ${show(name)} is not supported${why}; supported are ${architectureNames.join(', ')}`,
     );
+  }
   return read({ config, rope: readRope(config), notes: [], names, embeddingRows, isCoded });
 }

@@ -32,10 +32,11 @@ function encoderSizes(layers: number, hidden: number, heads: number, feedForward
   return { ...sizes, together: 3 * hidden, feedForward, twoFeedForward: 2 * feedForward };
 }
 
-function bert(read: Read): Model {
+/** @param positionKind the kind of positions */
+function bert(read: Read, positionKind = 'absolute'): Model {
   const { config, notes } = read;
   config.only('hidden_act', 'gelu');
-  config.only('position_embedding_type', 'absolute');
+  config.only('position_embedding_type', positionKind);
   config.only('is_decoder', false);
   const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
   const [heads, feedForward] = [config.whole('num_attention_heads'), config.whole('intermediate_size')];
@@ -63,6 +64,14 @@ function bert(read: Read): Model {
     tied: undefined,
     notes,
   };
+}
+
+/** Jina v2 with a WordPiece vocabulary, whose attention falls with the distance (ALiBi). */
+function jinaBert(read: Read): Model {
+  const { config } = read;
+  config.only('feed_forward_type', 'geglu');
+  const model = bert(read, 'alibi');
+  return { ...model, architecture: 'jina-bert-v2', table: encoders.jinaBert };
 }
 
 /** Training context of a Nomic model, from its config. */
@@ -296,8 +305,10 @@ function t5(read: Read, ownDistances: boolean): Model {
 
 /** Readers by the name that config.json has under `architectures`. */
 export const encoderReaders: Readonly<Record<string, (read: Read) => Model>> = {
-  BertModel: bert,
-  BertForMaskedLM: bert,
+  BertModel: (read) => bert(read),
+  BertForMaskedLM: (read) => bert(read),
+  JinaBertModel: jinaBert,
+  JinaBertForMaskedLM: jinaBert,
   NomicBertModel: nomicBert,
   RobertaModel: (read) => roberta(read, 'roberta', false),
   RobertaForSequenceClassification: (read) => roberta(read, 'roberta', true),

@@ -140,6 +140,40 @@ type HyperKey = readonly [
   from: keyof Hyper,
 ];
 
+// Keys that several architectures have.
+const blockCount: HyperKey = ['block_count', 'u32', 'layers'];
+const contextLength: HyperKey = ['context_length', 'u32', 'context'];
+const embeddingLength: HyperKey = ['embedding_length', 'u32', 'hidden'];
+const feedForwardLength: HyperKey = ['feed_forward_length', 'u32', 'feedForward'];
+const headCount: HyperKey = ['attention.head_count', 'u32', 'heads'];
+const headCountKv: HyperKey = ['attention.head_count_kv', 'u32', 'keyHeads'];
+const rmsEpsilon: HyperKey = ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'];
+const normEpsilon: HyperKey = ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'];
+const lateNormEpsilon: HyperKey = ['attention.layer_norm_epsilon', 'f32', 'lateNormEpsilon'];
+const parallel: HyperKey = ['use_parallel_residual', 'bool', 'parallel'];
+const convKernel: HyperKey = ['ssm.conv_kernel', 'u32', 'stateConvolved'];
+const stateSize: HyperKey = ['ssm.state_size', 'u32', 'stateSize'];
+const groupCount: HyperKey = ['ssm.group_count', 'u32', 'stateGroups'];
+const timeStepRank: HyperKey = ['ssm.time_step_rank', 'u32', 'stateHeads'];
+const innerSize: HyperKey = ['ssm.inner_size', 'u32', 'stateInner'];
+const pooling: HyperKey = ['pooling_type', 'u32', 'pooling'];
+const finalCap: HyperKey = ['final_logit_softcapping', 'f32', 'finalCap'];
+const expertScale: HyperKey = ['expert_weights_scale', 'f32', 'expertScale'];
+const normalizesExperts: HyperKey = ['expert_weights_norm', 'bool', 'normalizesExperts'];
+const expertStep: HyperKey = ['interleave_moe_layer_step', 'u32', 'expertStep'];
+const yarnLogMultiplier: HyperKey = ['rope.scaling.yarn_log_multiplier', 'f32', 'yarnLogMultiplier'];
+const vocabulary: HyperKey = ['vocab_size', 'u32', 'vocabulary'];
+const ropeDimensions: HyperKey = ['rope.dimension_count', 'u32', 'ropeDimensions'];
+const window: HyperKey = ['attention.sliding_window', 'u32', 'window'];
+const windowLayers: HyperKey = ['attention.sliding_window_pattern', 'bool[]', 'windowLayers'];
+const lateRopeType: HyperKey = ['rope.scaling.type', 'string', 'lateRopeType'];
+const lateRopeFactor: HyperKey = ['rope.scaling.factor', 'f32', 'lateRopeFactor'];
+const logitScale: HyperKey = ['logit_scale', 'f32', 'logitScale'];
+const expertFeedForward: HyperKey = ['expert_feed_forward_length', 'u32', 'expertFeedForward'];
+const sharedFeedForward: HyperKey = ['expert_shared_feed_forward_length', 'u32', 'sharedFeedForward'];
+const sharedExperts: HyperKey = ['expert_shared_count', 'u32', 'sharedExperts'];
+const denseLayers: HyperKey = ['leading_dense_block_count', 'u32', 'denseLayers'];
+
 const rope: readonly HyperKey[] = [
   ['rope.scaling.type', 'string', 'ropeType'],
   ['rope.scaling.factor', 'f32', 'ropeFactor'],
@@ -160,17 +194,17 @@ const headLengths: readonly HyperKey[] = [
 
 /** Keys of most architectures, in the writing order of llama.cpp's converter. */
 const common: readonly HyperKey[] = [
-  ['block_count', 'u32', 'layers'],
-  ['context_length', 'u32', 'context'],
-  ['embedding_length', 'u32', 'hidden'],
-  ['feed_forward_length', 'u32', 'feedForward'],
+  blockCount,
+  contextLength,
+  embeddingLength,
+  feedForwardLength,
   ['feed_forward_length', 'i32[]', 'layerFeedForward'],
-  ['attention.head_count', 'u32', 'heads'],
-  ['attention.head_count_kv', 'u32', 'keyHeads'],
+  headCount,
+  headCountKv,
   ['attention.head_count_kv', 'i32[]', 'layerKeyHeads'],
   ...rope,
-  ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
-  ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+  rmsEpsilon,
+  normEpsilon,
   ['expert_count', 'u32', 'experts'],
   ['expert_used_count', 'u32', 'usedExperts'],
   ['expert_group_count', 'u32', 'expertGroups'],
@@ -179,40 +213,19 @@ const common: readonly HyperKey[] = [
   ...headLengths,
 ];
 
-const llamaKeys: readonly HyperKey[] = [
-  ...common,
-  ['vocab_size', 'u32', 'vocabulary'],
-  ['rope.dimension_count', 'u32', 'ropeDimensions'],
-];
+const llamaKeys: readonly HyperKey[] = [...common, vocabulary, ropeDimensions];
 
-const gemma3Keys: readonly HyperKey[] = [
-  ...common,
-  ['final_logit_softcapping', 'f32', 'finalCap'],
-  ['attention.sliding_window', 'u32', 'window'],
-];
+const gemma3Keys: readonly HyperKey[] = [...common, finalCap, window];
 
-const pooled: readonly HyperKey[] = [...common, ['pooling_type', 'u32', 'pooling']];
+const pooled: readonly HyperKey[] = [...common, pooling];
 
 const encoder: readonly HyperKey[] = [
   ['attention.layer_norm_epsilon', 'f32', 'earlyNormEpsilon'],
   ...common,
   ['attention.causal', 'bool', 'causal'],
-  ['pooling_type', 'u32', 'pooling'],
+  pooling,
   ['classifier.output_labels', 'string[]', 'labels'],
 ];
-
-const vocabulary: HyperKey = ['vocab_size', 'u32', 'vocabulary'];
-const ropeDimensions: HyperKey = ['rope.dimension_count', 'u32', 'ropeDimensions'];
-const window: HyperKey = ['attention.sliding_window', 'u32', 'window'];
-const windowLayers: HyperKey = ['attention.sliding_window_pattern', 'bool[]', 'windowLayers'];
-const lateRopeType: HyperKey = ['rope.scaling.type', 'string', 'lateRopeType'];
-const lateRopeFactor: HyperKey = ['rope.scaling.factor', 'f32', 'lateRopeFactor'];
-const logitScale: HyperKey = ['logit_scale', 'f32', 'logitScale'];
-
-const expertFeedForward: HyperKey = ['expert_feed_forward_length', 'u32', 'expertFeedForward'];
-const sharedFeedForward: HyperKey = ['expert_shared_feed_forward_length', 'u32', 'sharedFeedForward'];
-const sharedExperts: HyperKey = ['expert_shared_count', 'u32', 'sharedExperts'];
-const denseLayers: HyperKey = ['leading_dense_block_count', 'u32', 'denseLayers'];
 
 const graniteKeys: readonly HyperKey[] = [
   ...llamaKeys,
@@ -224,47 +237,47 @@ const graniteKeys: readonly HyperKey[] = [
 
 /** Keys of Gemma 1, which Gemma 2 begins with. */
 const gemmaKeys: readonly HyperKey[] = [
-  ['context_length', 'u32', 'context'],
-  ['embedding_length', 'u32', 'hidden'],
-  ['block_count', 'u32', 'layers'],
-  ['feed_forward_length', 'u32', 'feedForward'],
-  ['attention.head_count', 'u32', 'heads'],
-  ['attention.head_count_kv', 'u32', 'keyHeads'],
+  contextLength,
+  embeddingLength,
+  blockCount,
+  feedForwardLength,
+  headCount,
+  headCountKv,
   ...rope,
-  ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+  rmsEpsilon,
   ...headLengths,
 ];
 
 /** Keys of Granite's experts and states. */
 const graniteStates: readonly HyperKey[] = [
   sharedFeedForward,
-  ['ssm.conv_kernel', 'u32', 'stateConvolved'],
-  ['ssm.state_size', 'u32', 'stateSize'],
-  ['ssm.group_count', 'u32', 'stateGroups'],
-  ['ssm.inner_size', 'u32', 'stateInner'],
-  ['ssm.time_step_rank', 'u32', 'stateHeads'],
+  convKernel,
+  stateSize,
+  groupCount,
+  innerSize,
+  timeStepRank,
   ['rope.scaling.finetuned', 'bool', 'rotates'],
 ];
 
 const mambaKeys: readonly HyperKey[] = [
-  ['context_length', 'u32', 'context'],
-  ['embedding_length', 'u32', 'hidden'],
-  ['feed_forward_length', 'u32', 'feedForward'],
-  ['attention.head_count', 'u32', 'heads'],
-  ['block_count', 'u32', 'layers'],
-  ['ssm.conv_kernel', 'u32', 'stateConvolved'],
-  ['ssm.inner_size', 'u32', 'stateInner'],
-  ['ssm.state_size', 'u32', 'stateSize'],
-  ['ssm.time_step_rank', 'u32', 'stateHeads'],
+  contextLength,
+  embeddingLength,
+  feedForwardLength,
+  headCount,
+  blockCount,
+  convKernel,
+  innerSize,
+  stateSize,
+  timeStepRank,
 ];
 
 /** Keys of linear attention. */
 const linear: readonly HyperKey[] = [
-  ['ssm.conv_kernel', 'u32', 'stateConvolved'],
-  ['ssm.state_size', 'u32', 'stateSize'],
-  ['ssm.group_count', 'u32', 'stateGroups'],
-  ['ssm.time_step_rank', 'u32', 'stateHeads'],
-  ['ssm.inner_size', 'u32', 'stateInner'],
+  convKernel,
+  stateSize,
+  groupCount,
+  timeStepRank,
+  innerSize,
   ['attention.recurrent_layers', 'bool[]', 'recurrentLayers'],
   ['full_attention_interval', 'u32', 'fullStep'],
   ropeDimensions,
@@ -273,16 +286,16 @@ const linear: readonly HyperKey[] = [
 
 /** Keys of T5. @param layers those about the decoder's layers. @param start those about its texts */
 const t5Keys = (layers: readonly HyperKey[], start: readonly HyperKey[]): readonly HyperKey[] => [
-  ['context_length', 'u32', 'context'],
-  ['embedding_length', 'u32', 'hidden'],
-  ['feed_forward_length', 'u32', 'feedForward'],
-  ['block_count', 'u32', 'layers'],
+  contextLength,
+  embeddingLength,
+  feedForwardLength,
+  blockCount,
   ...layers,
-  ['attention.head_count', 'u32', 'heads'],
+  headCount,
   ...headLengths,
-  ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+  normEpsilon,
   ['attention.relative_buckets_count', 'u32', 'buckets'],
-  ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+  rmsEpsilon,
   ...start,
 ];
 
@@ -294,14 +307,9 @@ const entries = {
   qwen3: pooled,
   qwen3moe: [...common, expertFeedForward],
   gemma: gemmaKeys,
-  gemma2: [
-    ...gemmaKeys,
-    ['attn_logit_softcapping', 'f32', 'attentionCap'],
-    ['final_logit_softcapping', 'f32', 'finalCap'],
-    window,
-  ],
+  gemma2: [...gemmaKeys, ['attn_logit_softcapping', 'f32', 'attentionCap'], finalCap, window],
   gemma3: gemma3Keys,
-  'gemma-embedding': [...gemma3Keys, ['pooling_type', 'u32', 'pooling']],
+  'gemma-embedding': [...gemma3Keys, pooling],
   gemma4: [
     ...gemma3Keys,
     ['attention.shared_kv_layers', 'u32', 'sharedLayers'],
@@ -313,24 +321,12 @@ const entries = {
     ropeDimensions,
     ['rope.dimension_count_swa', 'u32', 'windowRopeDimensions'],
   ],
-  mistral3: [
-    ...llamaKeys,
-    ['rope.scaling.yarn_log_multiplier', 'f32', 'yarnLogMultiplier'],
-    ['attention.temperature_scale', 'f32', 'temperatureScale'],
-  ],
+  mistral3: [...llamaKeys, yarnLogMultiplier, ['attention.temperature_scale', 'f32', 'temperatureScale']],
   granite: [...graniteKeys, ...graniteStates],
   granitemoe: [...graniteKeys, ...graniteStates],
   granitehybrid: [...graniteKeys, ...graniteStates],
-  mamba: [
-    ...mambaKeys,
-    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
-    ['ssm.dt_b_c_rms', 'bool', 'normsSteps'],
-  ],
-  mamba2: [
-    ...mambaKeys,
-    ['ssm.group_count', 'u32', 'stateGroups'],
-    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
-  ],
+  mamba: [...mambaKeys, rmsEpsilon, ['ssm.dt_b_c_rms', 'bool', 'normsSteps']],
+  mamba2: [...mambaKeys, groupCount, rmsEpsilon],
   qwen2moe: [...common, expertFeedForward, sharedFeedForward],
   qwen3next: [...common, expertFeedForward, sharedFeedForward, ...linear],
   qwen35: [...common, ...linear],
@@ -343,19 +339,12 @@ const entries = {
     sharedExperts,
     denseLayers,
     ['expert_gating_func', 'u32', 'gating'],
-    ['expert_weights_scale', 'f32', 'expertScale'],
-    ['expert_weights_norm', 'bool', 'normalizesExperts'],
+    expertScale,
+    normalizesExperts,
     ['nextn_predict_layers', 'u32', 'nextLayers'],
   ],
-  gpt2: [
-    ['block_count', 'u32', 'layers'],
-    ['context_length', 'u32', 'context'],
-    ['embedding_length', 'u32', 'hidden'],
-    ['feed_forward_length', 'u32', 'feedForward'],
-    ['attention.head_count', 'u32', 'heads'],
-    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
-  ],
-  llama4: [...llamaKeys, ['interleave_moe_layer_step', 'u32', 'expertStep'], expertFeedForward, window],
+  gpt2: [blockCount, contextLength, embeddingLength, feedForwardLength, headCount, normEpsilon],
+  llama4: [...llamaKeys, expertStep, expertFeedForward, window],
   'gpt-oss': [...common, window, expertFeedForward],
   deepseek2: [
     ...common,
@@ -369,58 +358,54 @@ const entries = {
     ['attention.value_length_mla', 'u32', 'restoredValue'],
     expertFeedForward,
     sharedExperts,
-    ['expert_weights_scale', 'f32', 'expertScale'],
-    ['expert_weights_norm', 'bool', 'normalizesExperts'],
+    expertScale,
+    normalizesExperts,
     ropeDimensions,
-    ['rope.scaling.yarn_log_multiplier', 'f32', 'yarnLogMultiplier'],
+    yarnLogMultiplier,
   ],
   'ernie4_5-moe': [
     ...common,
     ['expert_count', 'u32', 'lateExperts'],
     ['expert_used_count', 'u32', 'lateUsedExperts'],
-    ['interleave_moe_layer_step', 'u32', 'expertStep'],
+    expertStep,
     denseLayers,
     expertFeedForward,
     sharedExperts,
     sharedFeedForward,
   ],
-  olmo: [
-    ...common,
-    ['attention.layer_norm_epsilon', 'f32', 'lateNormEpsilon'],
-    ['attention.clamp_kqv', 'f32', 'clamp'],
-  ],
+  olmo: [...common, lateNormEpsilon, ['attention.clamp_kqv', 'f32', 'clamp']],
   olmo2: [...common, window, windowLayers],
   glm4: [...common, ropeDimensions],
   starcoder2: common,
   stablelm: [
-    ['context_length', 'u32', 'context'],
-    ['embedding_length', 'u32', 'hidden'],
-    ['block_count', 'u32', 'layers'],
-    ['feed_forward_length', 'u32', 'feedForward'],
+    contextLength,
+    embeddingLength,
+    blockCount,
+    feedForwardLength,
     ropeDimensions,
-    ['attention.head_count', 'u32', 'heads'],
-    ['attention.head_count_kv', 'u32', 'keyHeads'],
-    ['use_parallel_residual', 'bool', 'parallel'],
-    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+    headCount,
+    headCountKv,
+    parallel,
+    normEpsilon,
   ],
   gptneox: [
-    ['context_length', 'u32', 'context'],
-    ['embedding_length', 'u32', 'hidden'],
-    ['block_count', 'u32', 'layers'],
-    ['feed_forward_length', 'u32', 'feedForward'],
+    contextLength,
+    embeddingLength,
+    blockCount,
+    feedForwardLength,
     ropeDimensions,
-    ['attention.head_count', 'u32', 'heads'],
-    ['use_parallel_residual', 'bool', 'parallel'],
-    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+    headCount,
+    parallel,
+    normEpsilon,
   ],
   phi2: [
-    ['context_length', 'u32', 'context'],
-    ['embedding_length', 'u32', 'hidden'],
-    ['feed_forward_length', 'u32', 'feedForward'],
-    ['block_count', 'u32', 'layers'],
-    ['attention.head_count', 'u32', 'heads'],
-    ['attention.head_count_kv', 'u32', 'keyHeads'],
-    ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+    contextLength,
+    embeddingLength,
+    feedForwardLength,
+    blockCount,
+    headCount,
+    headCountKv,
+    normEpsilon,
     ropeDimensions,
   ],
   'command-r': [...common, logitScale, lateRopeType],
@@ -433,30 +418,24 @@ const entries = {
     ['rope.scaling.original_context_length', 'u32', 'lateRopeContext'],
   ],
   ernie4_5: common,
-  nemotron: [
-    ...common,
-    vocabulary,
-    ['attention.layer_norm_epsilon', 'f32', 'lateNormEpsilon'],
-    ropeDimensions,
-    lateRopeType,
-    lateRopeFactor,
-  ],
+  nemotron: [...common, vocabulary, lateNormEpsilon, ropeDimensions, lateRopeType, lateRopeFactor],
   seed_oss: common,
   lfm2: [...common, vocabulary, ['shortconv.l_cache', 'u32', 'convolved']],
   phi3: [
-    ['context_length', 'u32', 'context'],
+    contextLength,
     ['rope.scaling.original_context_length', 'u32', 'ropeContext'],
-    ['embedding_length', 'u32', 'hidden'],
-    ['feed_forward_length', 'u32', 'feedForward'],
-    ['block_count', 'u32', 'layers'],
-    ['attention.head_count', 'u32', 'heads'],
-    ['attention.head_count_kv', 'u32', 'keyHeads'],
-    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
-    ['rope.dimension_count', 'u32', 'ropeDimensions'],
+    embeddingLength,
+    feedForwardLength,
+    blockCount,
+    headCount,
+    headCountKv,
+    rmsEpsilon,
+    ropeDimensions,
     ['rope.freq_base', 'f32', 'theta'],
-    ['attention.sliding_window', 'u32', 'window'],
+    window,
   ],
   bert: encoder,
+  'jina-bert-v2': encoder,
   'nomic-bert': encoder,
   'modern-bert': [
     ...encoder,

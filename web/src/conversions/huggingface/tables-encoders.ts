@@ -33,6 +33,18 @@ export const roberta = (offset: number, classifies: boolean): TensorTable => ({
   rename: named('roberta'),
 });
 
+/** Jina v2: BERT without positions, whose feed-forward part has its gates and ups in one matrix. */
+export const jinaBert: TensorTable = {
+  ...bert,
+  outside: bert.outside.filter(({ to }) => to !== 'position_embd'),
+  layer: [
+    ...bert.layer.filter(({ to }) => to.startsWith('attn_')),
+    { from: 'mlp.gated_layers', to: 'ffn_up', shape: ['twoFeedForward', 'hidden'] },
+    { from: 'mlp.wo', to: 'ffn_down', shape: ['hidden', 'feedForward'], bias: 'always' },
+    { from: 'mlp.layernorm', to: 'layer_output_norm', shape: ['hidden'], bias: 'always' },
+  ],
+};
+
 /** Heads for training are left out. */
 function distilName(name: string): string | undefined {
   const own = name.replace(/^distilbert\./, '');

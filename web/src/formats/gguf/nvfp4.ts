@@ -10,6 +10,7 @@ import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import type { LogicalTensor, SourceTensor } from '../format.js';
 import { partName, plainTensor } from '../tensors.js';
+import { type FileType, fileTypes } from './targets.js';
 
 /** Architectures whose graphs multiply with the scales. Others load them and ignore them. */
 export const scaledArchitectures: readonly string[] = [
@@ -35,8 +36,9 @@ export function hasScale(name: string): boolean {
   return scaled.test(name);
 }
 
-/** Fails for an architecture whose graph ignores the scales. */
-export function checkScaled(architecture: unknown): void {
+/** Fails for NVFP4 and an architecture whose graph ignores the scales. */
+export function checkScaled(fileType: FileType, architecture: unknown): void {
+  if (fileTypes[fileType].base !== 'NVFP4') return;
   if (typeof architecture === 'string' && scaledArchitectures.includes(architecture)) return;
   const message =
     `NVFP4 has a scale for each weight, which llama.cpp does not apply in models of the architecture ${show(architecture)}; ` +

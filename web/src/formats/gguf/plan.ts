@@ -249,7 +249,7 @@ export function planGguf(
     return planResult(pairs, copies(tensors), partsOf, { choices, alignment: view.alignment });
   }
   const fileType = fileTypeOf(to);
-  if (fileTypes[fileType].base === 'NVFP4') checkScaled(view.metadata['general.architecture']);
+  checkScaled(fileType, view.metadata['general.architecture']);
   const { results: left, layers, notes: missing } = sorted(tensors, choices);
   const set = edited(pairsOf(view, fileType), view, metadata);
   const pairs = withLayers(withImportance(set, statistics.importance), view, layers);
