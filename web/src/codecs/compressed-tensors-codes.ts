@@ -16,34 +16,27 @@ export interface Packing {
   readonly wholeWords: boolean;
 }
 
-/** Neighboring codes after which the next one begins a word, and the words that they take. */
-function unitOf({ bits, wholeWords }: Packing): [codes: number, words: number] {
-  if (wholeWords) return [Math.floor(32 / bits), 1];
-  const codes = multipleOf([32, bits]) / bits;
-  return [codes, (codes * bits) / 32];
+/** Codes after which the next one begins a word. */
+export function codesPerUnit({ bits, wholeWords }: Packing): number {
+  return wholeWords ? Math.floor(32 / bits) : multipleOf([32, bits]) / bits;
 }
 
-/** Codes after which the next one begins a word. */
-export function codesPerUnit(packing: Packing): number {
-  return unitOf(packing)[0];
+/** The bit at which a code of a sequence begins. */
+function bitOf(i: number, packing: Packing): number {
+  if (!packing.wholeWords) return i * packing.bits;
+  const perWord = codesPerUnit(packing);
+  return Math.floor(i / perWord) * 32 + (i % perWord) * packing.bits;
 }
 
 /** Int32 words that hold n codes. */
 export function wordsOf(n: number, packing: Packing): number {
-  return packing.wholeWords ? Math.ceil(n / codesPerUnit(packing)) : Math.ceil((n * packing.bits) / 32);
+  return n === 0 ? 0 : Math.ceil((bitOf(n - 1, packing) + packing.bits) / 32);
 }
 
 /** Unused bits of the last word of n codes. */
 export function spareBits(n: number, packing: Packing): number {
-  const used = packing.wholeWords
-    ? (((n - 1) % codesPerUnit(packing)) + 1) * packing.bits
-    : ((n * packing.bits - 1) % 32) + 1;
-  return used === 32 ? 0 : (~0 << used) >>> 0;
-}
-
-/** Bits of all words that no code uses. */
-export function spareBitsOfWords(packing: Packing): number {
-  return packing.wholeWords ? spareBits(codesPerUnit(packing), packing) : 0;
+  const used = (bitOf(n - 1, packing) + packing.bits) % 32;
+  return used === 0 ? 0 : (~0 << used) >>> 0;
 }
 
 /** The members of a form that decide about its layout. */
@@ -69,17 +62,11 @@ function floatsIn(bytes: Uint8Array, type: CastType): Float32Array<ArrayBuffer> 
   return new Float32Array(Uint32Array.from({ length: bytes.length / 2 }, (_, i) => at(i) * 2 ** 16).buffer);
 }
 
-/** The word and the bit at which a code of a sequence begins. */
-function placeOf(i: number, packing: Packing): [word: number, bit: number] {
-  const [codes, words] = unitOf(packing);
-  const bit = (i % codes) * packing.bits;
-  return [Math.floor(i / codes) * words + Math.floor(bit / 32), bit % 32];
-}
-
 /** Reads the signed code i of a sequence. @param wordAt gives its words */
 function codeAt(i: number, packing: Packing, wordAt: (word: number) => number): number {
   const { bits } = packing;
-  const [word, bit] = placeOf(i, packing);
+  const at = bitOf(i, packing);
+  const [word, bit] = [Math.floor(at / 32), at % 32];
   const low = wordAt(word) >>> bit;
   const code = bit + bits > 32 ? low | (wordAt(word + 1) << (32 - bit)) : low;
   return (code & (2 ** bits - 1)) - 2 ** (bits - 1);

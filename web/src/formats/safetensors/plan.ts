@@ -489,7 +489,7 @@ export function planSafetensors(
   }: PlanSetting,
 ): FilePlan {
   if (!isModel && codeWriterOf(choices)?.forKnownModels) {
-    const message = `${choices.to} is for models whose tensors have known names, and this is a single array without a name`;
+    const message = `${choices.to} is for models that are known by names, not for a single array`;
     throw new ScalepointError('UNKNOWN_FORMAT', message);
   }
   const { statistics = {}, names } = named ?? {};

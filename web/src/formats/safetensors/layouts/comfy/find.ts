@@ -103,16 +103,10 @@ function rotationOf({ convrot, convrot_groupsize: size = 256 }: Fields): unknown
   return convrot ? size : undefined;
 }
 
-const rotated = new Map<string, ComfyForm>();
-
 /** The form of rotated codes; undefined if they cannot be rotated so. */
 function rotatedForm(plain: ComfyForm, rotation: unknown, columns: number): ComfyForm | undefined {
   const isPower = typeof rotation === 'number' && rotation >= 4 && Number.isInteger(Math.log2(rotation) / 2);
-  if (!isPower || rotation > mostRotated || columns % rotation !== 0) return undefined;
-  const key = `${plain.hasOneScale} ${rotation}`;
-  const form = rotated.get(key) ?? { ...plain, rotation };
-  rotated.set(key, form);
-  return form;
+  return isPower && rotation <= mostRotated && columns % rotation === 0 ? { ...plain, rotation } : undefined;
 }
 
 /** The weight of a layer, or why it cannot be read; undefined if the layer has plain floats. */

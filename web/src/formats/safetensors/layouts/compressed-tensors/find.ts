@@ -4,11 +4,20 @@
  */
 import type { CastType } from '../../../../codecs/cast.js';
 import type { CompressedForm } from '../../../../codecs/compressed-tensors.js';
-import { type Packing, spareBits, spareBitsOfWords, wordsOf } from '../../../../codecs/compressed-tensors-codes.js';
+import type { codesPerUnit, Packing, spareBits, wordsOf } from '../../../../codecs/compressed-tensors-codes.js';
 import type { LogicalTensor, SourceTensor } from '../../../format.js';
-import { elementCount } from '../../../tensors.js';
+import type { elementCount } from '../../../tensors.js';
 import type { FoundWeight, FoundWeights, StoredModel } from '../layout.js';
-import { type StatedBits, statedBits } from './groups.js';
+import type { StatedBits, statedBits } from './groups.js';
+
+/** Functions that are loaded already. Bundlers would cut the code that imports them from here into more files. */
+export interface CompressedTools {
+  readonly codesPerUnit: typeof codesPerUnit;
+  readonly spareBits: typeof spareBits;
+  readonly wordsOf: typeof wordsOf;
+  readonly elementsIn: typeof elementCount;
+  readonly bitsIn: typeof statedBits;
+}
 
 /** Codes, with the tensors that belong to them by name. */
 interface Candidate {
@@ -21,11 +30,8 @@ interface Candidate {
 
 const scaleTypes: readonly string[] = ['F32', 'F16', 'BF16'];
 
-/** Groups of columns that `X_g_idx` states: those of neighbors, in another order, or the rest of an error message. */
-type Groups = 'neighbors' | 'grouped' | { readonly refused: string };
-
 /** Finds weights in the layout of compressed-tensors. */
-export async function findCompressed(model: StoredModel): Promise<FoundWeights> {
+export async function findCompressed(model: StoredModel, tools: CompressedTools): Promise<FoundWeights> {
   const weights: FoundWeight[] = [];
   const refused = new Map<string, string>();
   let stated: StatedBits | undefined;
@@ -38,16 +44,15 @@ export async function findCompressed(model: StoredModel): Promise<FoundWeights> 
     if (isPlain && group !== undefined) continue;
     const zeroPoint = model.tensor(`${name}_zero_point`);
     const candidate = { name, data, scale, zeroPoint, shape: model.tensor(`${name}_shape`) };
-    stated ??= statedBits(await model.json('config.json'));
-    let tensor = isPlain ? plainCodes(candidate) : await packedCodes(model, candidate, stated);
+    stated ??= tools.bitsIn(await model.json('config.json'));
+    let tensor = isPlain ? plainCodes(candidate, tools) : await packedCodes(model, candidate, stated, tools);
     if (tensor === undefined) continue;
     if (group !== undefined) {
-      const groups = await groupsOf(model, group, tensor);
-      if (typeof groups !== 'string') {
-        refused.set(data.name, groups.refused);
+      tensor = await inGroups(model, group, tensor, tools);
+      if (tensor === undefined) {
+        refused.set(data.name, `with a g_idx that does not give each group as many columns`);
         continue;
       }
-      if (groups === 'grouped') tensor = inGroups(tensor, group);
     }
     weights.push({ tensor, beside: [`${name}_zero_point`, `${name}_shape`, `${name}_g_idx`] });
   }
@@ -55,37 +60,35 @@ export async function findCompressed(model: StoredModel): Promise<FoundWeights> 
 }
 
 /**
- * Reads the groups of columns. Loaders sort the columns by them, and cut the sorted ones into groups of the same size; a -1 stands for
- * columns in order. Reference: quantization/lifecycle/forward.py, _process_group.
+ * A weight with the groups of columns that `X_g_idx` states; undefined for groups that have different sizes, or do not exist. Loaders sort the
+ * columns by them, and cut the sorted ones into groups of the same size; a -1 stands for columns in order.
+ * Reference: quantization/lifecycle/forward.py, _process_group.
  */
-async function groupsOf(model: StoredModel, group: SourceTensor, { shape, form }: LogicalTensor): Promise<Groups> {
-  const columns = elementCount(shape.slice(1)) ?? 0;
-  if (group.dtype !== 'I32' || group.shape.join() !== String(columns)) {
-    return { refused: `with a g_idx ${group.dtype} [${group.shape.join(', ')}] for ${columns} columns` };
-  }
-  const { groupSize = columns } = form as CompressedForm;
+async function inGroups(
+  model: StoredModel,
+  group: SourceTensor,
+  tensor: LogicalTensor,
+  { elementsIn }: CompressedTools,
+): Promise<LogicalTensor | undefined> {
+  const form = tensor.form as CompressedForm;
+  const columns = elementsIn(tensor.shape.slice(1)) ?? 0;
+  if (group.dtype !== 'I32' || group.shape.join() !== String(columns)) return undefined;
+  const { groupSize = columns } = form;
   const bytes = await model.read(group);
   const view = new DataView(bytes.buffer, bytes.byteOffset, group.bytes);
-  const counts = new Uint32Array(columns / groupSize);
+  const counts = new Array<number>(columns / groupSize).fill(0);
   let inOrder = true;
-  let isOdd = false;
   for (let i = 0; i < columns; i++) {
     const its = view.getInt32(4 * i, true);
-    if (its === -1) return 'neighbors';
-    if (its < 0 || its >= counts.length) isOdd = true;
-    else counts[its] = (counts[its] as number) + 1;
-    if (its !== Math.floor(i / groupSize)) inOrder = false;
+    if (its === -1) return tensor;
+    if (counts[its] === undefined) return undefined;
+    counts[its]++;
+    inOrder &&= its === Math.floor(i / groupSize);
   }
-  if (isOdd || counts.some((count) => count !== groupSize)) {
-    return { refused: `with a g_idx that does not give each of ${counts.length} groups ${groupSize} columns` };
-  }
-  return inOrder ? 'neighbors' : 'grouped';
-}
-
-/** A weight whose groups hold columns in any order. */
-function inGroups(tensor: LogicalTensor, group: SourceTensor): LogicalTensor {
-  const form: CompressedForm = { ...(tensor.form as CompressedForm), grouped: true };
-  return { ...tensor, form, parts: [...tensor.parts, { role: 'group', tensor: group }] };
+  if (counts.some((count) => count !== groupSize)) return undefined;
+  if (inOrder) return tensor;
+  const grouped: CompressedForm = { ...form, grouped: true };
+  return { ...tensor, form: grouped, parts: [...tensor.parts, { role: 'group', tensor: group }] };
 }
 
 function logicalTensor(
@@ -114,13 +117,13 @@ function logicalTensor(
 }
 
 /** int8 or float8 codes with a scale for each index of axis 0; undefined if the shapes of the parts do not match. */
-function plainCodes(candidate: Candidate): LogicalTensor | undefined {
+function plainCodes(candidate: Candidate, { elementsIn }: CompressedTools): LogicalTensor | undefined {
   const { data, scale, zeroPoint } = candidate;
   const { shape, dtype } = data;
   // Scales of blocks may be as many as the rows by chance.
-  if (scale.shape[0] !== shape[0] || elementCount(scale.shape) !== shape[0]) return undefined;
+  if (scale.shape[0] !== shape[0] || elementsIn(scale.shape) !== shape[0]) return undefined;
   if (zeroPoint !== undefined) {
-    if (dtype === 'F8_E4M3' || zeroPoint.dtype !== 'I8' || elementCount(zeroPoint.shape) !== shape[0]) return undefined;
+    if (dtype === 'F8_E4M3' || zeroPoint.dtype !== 'I8' || elementsIn(zeroPoint.shape) !== shape[0]) return undefined;
   }
   const type = dtype === 'I8' ? 'int' : 'float';
   return logicalTensor(candidate, shape, dtype, { type, bits: 8, groupSize: undefined, packed: false });
@@ -152,13 +155,15 @@ async function packingOf(
   { data, zeroPoint }: Candidate,
   columns: number,
   stated: number | undefined,
+  tools: CompressedTools,
 ): Promise<Packing | undefined> {
   const suits: Packing[] = [];
   for (const packing of packings) {
-    if (wordsOf(columns, packing) !== data.shape[1]) continue;
-    const gaps = spareBitsOfWords(packing);
+    if (tools.wordsOf(columns, packing) !== data.shape[1]) continue;
+    // Whole codes leave gaps in all words.
+    const gaps = tools.spareBits(tools.codesPerUnit(packing), packing);
     const hasBits =
-      (await sets(model, data, spareBits(columns, packing), true)) ||
+      (await sets(model, data, tools.spareBits(columns, packing), true)) ||
       (await sets(model, data, gaps, false)) ||
       (zeroPoint !== undefined && (await sets(model, zeroPoint, gaps, false)));
     if (!hasBits) suits.push(packing);
@@ -184,22 +189,23 @@ async function packedCodes(
   model: StoredModel,
   candidate: Candidate,
   stated: StatedBits,
+  tools: CompressedTools,
 ): Promise<LogicalTensor | undefined> {
   const { data, scale, zeroPoint } = candidate;
   if (data.dtype !== 'I32' || data.shape.length !== 2) return undefined;
   const shape = await storedShape(model, candidate.shape);
   if (shape === undefined) return undefined;
   const [rows = 0, ...inner] = shape;
-  const columns = elementCount(inner);
+  const columns = tools.elementsIn(inner);
   if (columns === undefined) return undefined;
   if (data.shape[0] !== rows) return undefined;
-  const packing = await packingOf(model, candidate, columns, stated(candidate.name));
+  const packing = await packingOf(model, candidate, columns, stated(candidate.name), tools);
   const [, groups = 0, ...others] = scale.shape;
   const scaleRank = others.every((dimension) => dimension === 1) ? scale.shape.length : 0;
   if (packing === undefined || scaleRank !== shape.length || scale.shape[0] !== rows) return undefined;
   if (!(groups > 0) || columns % groups !== 0 || (groups > 1 && inner.length > 1)) return undefined;
   if (zeroPoint !== undefined) {
-    const expected = [wordsOf(rows, packing), groups, ...others];
+    const expected = [tools.wordsOf(rows, packing), groups, ...others];
     if (zeroPoint.dtype !== 'I32' || zeroPoint.shape.join() !== expected.join()) return undefined;
   }
   const groupSize = groups === 1 ? undefined : columns / groups;

@@ -5,14 +5,16 @@
 import type { CastType } from '../../../../codecs/cast.js';
 import { tileElements } from '../../../../codecs/codec.js';
 import { type CompressedForm, canWeighCompressedTensors, rowsPerWord } from '../../../../codecs/compressed-tensors.js';
+import { codesPerUnit, spareBits, wordsOf } from '../../../../codecs/compressed-tensors-codes.js';
 import { elementsOf } from '../../../../codecs/elements.js';
-import type { LogicalTensor } from '../../../format.js';
+import type { LogicalTensor, SourceTensor } from '../../../format.js';
+import { elementCount } from '../../../tensors.js';
 import { linearOnly } from '../../keep.js';
 import { hasByteCodes, hereReader } from '../../options.js';
 import { codesOf, integersOf } from '../../targets.js';
 import type { CodedLayout, LayoutPlan, LayoutStart, Weighing, WeightToStore } from '../layout.js';
 import { compressedScheme, describe } from './describe.js';
-import { findCompressed } from './find.js';
+import { statedBits } from './groups.js';
 import { notesOnReaders } from './notes.js';
 import { verifyCompressed } from './verify.js';
 
@@ -78,7 +80,13 @@ function planCompressed({ tensors, choices, isModel }: LayoutStart): LayoutPlan 
 export const compressedTensorsLayout: CodedLayout = {
   label: 'compressed-tensors',
   codecs: ['compressed-tensors'],
-  find: findCompressed,
+  async find(model) {
+    const hasCodes = ({ dtype, name }: SourceTensor) => /^(I8|F8_E4M3)$/.test(dtype) || name.endsWith('_packed');
+    if (!model.tensors.some(hasCodes)) return { weights: [] };
+    const { findCompressed } = await import('./find.js');
+    const tools = { codesPerUnit, spareBits, wordsOf, elementsIn: elementCount, bitsIn: statedBits };
+    return findCompressed(model, tools);
+  },
   floats: (form) => (form as CompressedForm).scale,
   canBeCut,
   quantMethods: ['compressed-tensors'],
