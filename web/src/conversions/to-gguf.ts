@@ -6,24 +6,19 @@ import { nameKey } from '../formats/gguf/edits.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
 import { readStatistics } from '../formats/read-statistics.js';
+import { lowRankLayout } from '../formats/safetensors/layouts/low-rank.js';
 import { codedLayoutOf, quantizedLayoutOf } from '../formats/safetensors/layouts/registry.js';
 import { sourceNotes } from '../formats/safetensors/layouts/source-note.js';
 import { tensorsAsFloats } from '../formats/safetensors/quantized.js';
 import type { SourceWeight } from './carry-out.js';
 import type { Beside, Converted, Converter } from './converter.js';
-import {
-  convertDiffusion,
-  detectDiffusion,
-  diffusersLayout,
-  diffusionReaders,
-  isDiffusion,
-} from './diffusion/convert.js';
+import { detectDiffusion, diffusersLayout, diffusionReaders, isDiffusion } from './diffusion/detect.js';
 import { diffusionReasonText } from './diffusion/reasons.js';
 import type { ConvertOptions } from './huggingface/convert.js';
 import type { Folder } from './recipe.js';
 
-/** The conversion of folders, loaded when it is needed first: few models are folders. */
-const loadConversion = () => import('./huggingface/convert.js');
+/** The conversions, loaded when one is needed first. */
+const loadConversions = () => import('./on-demand.js');
 
 /** Names of tensors of adapters, such as LoRA, which are not models themselves. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
@@ -40,7 +35,7 @@ function checkKind({ tensors }: OpenModel): void {
 
 /** The first architecture that a config.json names. */
 async function architectureIn(bytes: Uint8Array<ArrayBuffer>): Promise<string | undefined> {
-  const { architectureNames } = await loadConversion();
+  const { architectureNames } = await loadConversions();
   try {
     const first = JSON.parse(new TextDecoder().decode(bytes))?.architectures?.[0];
     return typeof first === 'string' && architectureNames.includes(first) ? first : undefined;
@@ -79,7 +74,7 @@ async function carriedOut(
   requantize: boolean,
   options: ConvertOptions,
 ) {
-  const { carryOutAll, convertHuggingface } = await loadConversion();
+  const { carryOutAll, convertHuggingface } = await loadConversions();
   const weights = await weightsOf(model, requantize);
   const conversion = await convertHuggingface(folderOf(model, weights, beside, name), options);
   const { architecture, notes } = conversion;
@@ -137,7 +132,7 @@ export const toGguf: Converter = {
 
   async weightNames(model, beside) {
     if ((await beside.file('config.json')) === undefined) return undefined;
-    const { weightNames } = await loadConversion();
+    const { weightNames } = await loadConversions();
     try {
       return await weightNames(folderOf(model, await weightsOf(model, true), beside, undefined));
     } catch (error) {
@@ -157,7 +152,17 @@ export const toGguf: Converter = {
   async convert(model, beside, choices) {
     checkKind(model);
     const diffusion = detectDiffusion(model.tensors);
-    if (diffusion !== undefined) return convertDiffusion(model, diffusion);
+    if (diffusion !== undefined) {
+      const { convertDiffusion } = await loadConversions();
+      const tools = {
+        codedLayoutOf,
+        quantizedLayoutOf,
+        adapted: lowRankLayout,
+        notesOn: sourceNotes,
+        asFloats: tensorsAsFloats,
+      };
+      return convertDiffusion(model, diffusion, tools);
+    }
     const diffusers = diffusersLayout(model.tensors);
     if (diffusers !== undefined) {
       throw new ScalepointError(

@@ -3,8 +3,8 @@ import type { MlcChoices } from '../formats/mlc/options.js';
 import type { Converter } from './converter.js';
 import { webllmReaders } from './webllm/readers.js';
 
-/** The conversion, loaded when it is needed first. */
-const loadConversion = () => import('./webllm/convert.js');
+/** The conversions, loaded when one is needed first. */
+const loadConversions = () => import('./on-demand.js');
 
 export const toMlc: Converter = {
   from: ['safetensors', 'pytorch'],
@@ -21,7 +21,7 @@ export const toMlc: Converter = {
   detect: async () => undefined,
 
   async convert(model, beside, choices) {
-    const { convertWebllm } = await loadConversion();
+    const { convertWebllm } = await loadConversions();
     return convertWebllm(model, beside, choices as MlcChoices);
   },
 };

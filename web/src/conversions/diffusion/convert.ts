@@ -9,7 +9,7 @@ import { rangeError, ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
-import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, SourceTensor } from '../../formats/format.js';
+import type { FilePlan, LogicalTensor, OpenModel, PartsOf, SourceTensor } from '../../formats/format.js';
 import { edited } from '../../formats/gguf/edits.js';
 import { checkScaled } from '../../formats/gguf/nvfp4.js';
 import type { GgufChoices } from '../../formats/gguf/options.js';
@@ -19,67 +19,25 @@ import { planResult, type ResultTensor } from '../../formats/gguf/result.js';
 import { type FileType, fileTypes, isCastType, type TargetType } from '../../formats/gguf/targets.js';
 import { ruleFor } from '../../formats/options.js';
 import { type Reason, rankReason, reasons } from '../../formats/reason.js';
-import {
-  type Architecture,
-  architectureWith,
-  diffusersArchitecture,
-  diffusionArchitectures,
-  diffusionPrefix,
-  staysFloat,
-} from '../../formats/safetensors/diffusion.js';
-import { lowRankLayout } from '../../formats/safetensors/layouts/low-rank.js';
-import { codedLayoutOf, isCoded, quantizedLayoutOf } from '../../formats/safetensors/layouts/registry.js';
-import { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
-import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
+import { type Architecture, staysFloat } from '../../formats/safetensors/diffusion.js';
+import type { lowRankLayout } from '../../formats/safetensors/layouts/low-rank.js';
+import type { codedLayoutOf, quantizedLayoutOf } from '../../formats/safetensors/layouts/registry.js';
+import type { sourceNotes } from '../../formats/safetensors/layouts/source-note.js';
+import type { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
 import { plainTensor } from '../../formats/tensors.js';
 import type { Converted } from '../converter.js';
 import { gathered, plainType } from '../gathered.js';
+import { type Named, withoutPrefix } from './detect.js';
 import { DiffusionMixture, fitting } from './mixture.js';
 import { architectureReason, parameterReason } from './reasons.js';
 
-// ----------------------------------------------------------------------------------------------------------------------- detection
-
-/** A tensor with its name in the result. */
-interface Named<T> {
-  readonly name: string;
-  readonly tensor: T;
-}
-
-/** The tensors of the diffusion model, without the prefix of checkpoints that bundle it with others. */
-function withoutPrefix<T extends { readonly name: string }>(tensors: readonly T[]): readonly Named<T>[] {
-  const prefix = diffusionPrefix(tensors);
-  return tensors
-    .filter(({ name }) => name.startsWith(prefix))
-    .map((tensor) => ({ name: tensor.name.slice(prefix.length), tensor }));
-}
-
-const namesIn = (tensors: readonly SourceTensor[]) => new Set(withoutPrefix(tensors).map(({ name }) => name));
-
-/** Architecture of a checkpoint; undefined for anything but a known diffusion model. */
-export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture | undefined {
-  return architectureWith(namesIn(tensors));
-}
-
-/** Architecture of a checkpoint in the layout of diffusers. */
-export function diffusersLayout(tensors: readonly SourceTensor[]): string | undefined {
-  return diffusersArchitecture(namesIn(tensors));
-}
-
-/** True for names of diffusion architectures. */
-export function isDiffusion(name: string): boolean {
-  return diffusionArchitectures.some((architecture) => architecture.name === name);
-}
-
-/** Programs that read these files. */
-export function diffusionReaders(file: string): readonly Reader[] {
-  return [
-    {
-      program: 'ComfyUI',
-      code: `mv ${file} ComfyUI/models/diffusion_models/`,
-      needs: 'It needs the extension ComfyUI-GGUF, whose node Unet Loader (GGUF) loads the file.',
-    },
-    { program: 'stable-diffusion.cpp', code: `sd --diffusion-model ${file} -p "A cat"` },
-  ];
+/** Functions that are loaded already, and load code on demand. Bundlers would cut an app that imports them from here into more files. */
+export interface DiffusionTools {
+  readonly codedLayoutOf: typeof codedLayoutOf;
+  readonly quantizedLayoutOf: typeof quantizedLayoutOf;
+  readonly adapted: typeof lowRankLayout;
+  readonly notesOn: typeof sourceNotes;
+  readonly asFloats: typeof tensorsAsFloats;
 }
 
 // --------------------------------------------------------------------------------------------------------------------- the checks
@@ -120,7 +78,11 @@ function check(named: readonly Named<LogicalTensor>[]): void {
 }
 
 /** Rejects codes unless they are to be quantized again. @throws ScalepointError `UNSUPPORTED_DTYPE` */
-function checkRequantize(items: readonly Item[], { requantize = false }: GgufChoices): void {
+function checkRequantize(
+  items: readonly Item[],
+  { requantize = false }: GgufChoices,
+  { quantizedLayoutOf }: DiffusionTools,
+): void {
   const coded = items.find(({ source }) => quantizedLayoutOf(source.form) !== undefined);
   if (coded === undefined || requantize) return;
   unsupported(firstPart(coded.source), `the weights are quantized already, as ${coded.source.type} with scales`, {
@@ -139,6 +101,7 @@ interface Item {
   readonly shape: readonly number[];
   readonly stored: readonly number[];
   readonly dtype: string;
+  readonly isCoded: boolean;
   readonly source: LogicalTensor;
 }
 
@@ -160,8 +123,8 @@ const isRaw = (name: string) => !/\.(weight|bias)$/.test(name);
 
 /** Type of a tensor that is not quantized. F32 becomes F16, unless the target is F32. */
 function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boolean): string {
-  const { name, stored, dtype, source } = item;
-  const type = isCoded(source) ? dtype : plainType(firstPart(source));
+  const { name, stored, dtype, isCoded, source } = item;
+  const type = isCoded ? dtype : plainType(firstPart(source));
   if (stored.length > mostDimensions) return 'F32';
   if (dtype === 'F32' || dtype === 'F64' || dtype === 'BF16') {
     if (stored.length <= 1 || elementsOf(stored) <= fewElements || isRaw(name)) return 'F32';
@@ -271,17 +234,21 @@ function notesOf({ name, reshapes = false }: Architecture, dropped: readonly str
 }
 
 /** A tensor of the checkpoint with its shape in the result. Codes have the type of the floats that they are restored to. */
-function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTensor>): Item {
+function itemOf(
+  architecture: Architecture,
+  { name, tensor }: Named<LogicalTensor>,
+  { codedLayoutOf, adapted }: DiffusionTools,
+): Item {
   const shape = shapeOf(architecture, tensor.shape);
   const layout = codedLayoutOf(tensor.form);
   const first = firstPart(tensor);
   if (layout === undefined) {
     plainType(first);
     const source = gathered({ name, shape, stored: [first] });
-    return { name, shape, stored: tensor.shape, dtype: first.dtype, source };
+    return { name, shape, stored: tensor.shape, dtype: first.dtype, isCoded: false, source };
   }
   const isReshaped = shape !== tensor.shape;
-  if (isReshaped && layout !== lowRankLayout) {
+  if (isReshaped && layout !== adapted) {
     unsupported(first, `it is quantized already, and ${architecture.name} needs other rows; start from floats`);
   }
   return {
@@ -289,6 +256,7 @@ function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTenso
     shape,
     stored: tensor.shape,
     dtype: layout.floats(tensor.form),
+    isCoded: true,
     source: {
       ...tensor,
       name,
@@ -304,13 +272,17 @@ function itemOf(architecture: Architecture, { name, tensor }: Named<LogicalTenso
  * @param architecture the detected one
  * @throws ScalepointError `UNSUPPORTED_DTYPE`, `BAD_FILE`
  */
-export async function convertDiffusion(model: OpenModel, architecture: Architecture): Promise<Converted> {
+export async function convertDiffusion(
+  model: OpenModel,
+  architecture: Architecture,
+  tools: DiffusionTools,
+): Promise<Converted> {
   const { dropped = [] } = architecture;
   const isRestored = isQuantized(model) || model.adapters !== undefined;
-  const all = isRestored ? await tensorsAsFloats(model, true) : model.tensors.map(plainTensor);
+  const all = isRestored ? await tools.asFloats(model, true) : model.tensors.map(plainTensor);
   const named = withoutPrefix(all).filter(({ name }) => !dropped.some((part) => name.includes(part)));
   check(named);
-  const items = named.map((one) => itemOf(architecture, one));
+  const items = named.map((one) => itemOf(architecture, one, tools));
   const droppedNames = () => {
     const taken = new Set(named.map(({ tensor }) => tensor.name));
     return all.flatMap(({ name }) => (taken.has(name) ? [] : [name]));
@@ -323,7 +295,7 @@ export async function convertDiffusion(model: OpenModel, architecture: Architect
       for (const name of ['importance', 'pruneLayers', 'keepSplit'] as const) {
         if (gguf[name] !== undefined) throw rangeError(name, { kind: 'onlyFor', files: 'language models' }, gguf[name]);
       }
-      checkRequantize(items, gguf);
+      checkRequantize(items, gguf, tools);
       const fileType = fileTypeFor(gguf, architecture);
       const results = inOrder(choicesOf(architecture, items, fileType, gguf));
       const pairs = keysOf(architecture, items, fileType).map(pairOf);
@@ -332,7 +304,7 @@ export async function convertDiffusion(model: OpenModel, architecture: Architect
         keepDimensions: true,
       });
       const sources = items.map(({ source }) => source);
-      return { ...plan, notes: [...sourceNotes(sources), ...notesOf(architecture, droppedNames()), ...plan.notes] };
+      return { ...plan, notes: [...tools.notesOn(sources), ...notesOf(architecture, droppedNames()), ...plan.notes] };
     },
   };
 }

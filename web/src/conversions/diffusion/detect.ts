@@ -1,0 +1,52 @@
+/** Recognizes checkpoints of diffusion models, and names the programs that read their GGUF files. */
+import type { Reader, SourceTensor } from '../../formats/format.js';
+import {
+  type Architecture,
+  architectureWith,
+  diffusersArchitecture,
+  diffusionArchitectures,
+  diffusionPrefix,
+} from '../../formats/safetensors/diffusion.js';
+
+/** A tensor with its name in the result. */
+export interface Named<T> {
+  readonly name: string;
+  readonly tensor: T;
+}
+
+/** The tensors of the diffusion model, without the prefix of checkpoints that bundle it with others. */
+export function withoutPrefix<T extends { readonly name: string }>(tensors: readonly T[]): readonly Named<T>[] {
+  const prefix = diffusionPrefix(tensors);
+  return tensors
+    .filter(({ name }) => name.startsWith(prefix))
+    .map((tensor) => ({ name: tensor.name.slice(prefix.length), tensor }));
+}
+
+const namesIn = (tensors: readonly SourceTensor[]) => new Set(withoutPrefix(tensors).map(({ name }) => name));
+
+/** Architecture of a checkpoint; undefined for anything but a known diffusion model. */
+export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture | undefined {
+  return architectureWith(namesIn(tensors));
+}
+
+/** Architecture of a checkpoint in the layout of diffusers. */
+export function diffusersLayout(tensors: readonly SourceTensor[]): string | undefined {
+  return diffusersArchitecture(namesIn(tensors));
+}
+
+/** True for names of diffusion architectures. */
+export function isDiffusion(name: string): boolean {
+  return diffusionArchitectures.some((architecture) => architecture.name === name);
+}
+
+/** Programs that read these files. */
+export function diffusionReaders(file: string): readonly Reader[] {
+  return [
+    {
+      program: 'ComfyUI',
+      code: `mv ${file} ComfyUI/models/diffusion_models/`,
+      needs: 'It needs the extension ComfyUI-GGUF, whose node Unet Loader (GGUF) loads the file.',
+    },
+    { program: 'stable-diffusion.cpp', code: `sd --diffusion-model ${file} -p "A cat"` },
+  ];
+}
