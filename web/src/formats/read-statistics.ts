@@ -28,7 +28,7 @@ async function readMoments(
   data: NonNullable<StatisticsOptions['data']>,
   readOptionFile: ReadOptionFile,
 ): Promise<ModelMoments> {
-  const { momentsIn } = await import('./safetensors/moments.js');
+  const { momentsIn } = await import('./on-demand.js');
   return readOptionFile('data', await momentsFileOf(data), async (source, file) => {
     return { file, ...(await inFile(source.name ?? 'data', momentsIn(source))) };
   });
@@ -55,7 +55,7 @@ async function readRanges(
   ranges: OptionFile | StatisticsOfModel,
   readOptionFile: ReadOptionFile,
 ): Promise<ActivationRanges> {
-  const { rangesIn } = await import('./safetensors/ranges.js');
+  const { rangesIn } = await import('./on-demand.js');
   const file = await rangesFileOf(ranges);
   return readOptionFile('ranges', file, (source) => inFile(source.name ?? 'ranges', rangesIn(source)));
 }

@@ -2,14 +2,14 @@
 import { asOption, rangeError, ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
-import type { Adapter } from '../formats/adapters.js';
 import type { Format, ModelAdapters, OpenModel, SourceTensor } from '../formats/format.js';
+import type { Adapter } from '../formats/on-demand.js';
 import { formatNamed, formats } from '../formats/registry.js';
 import type { LoraAdapter } from './adapters.js';
 import { besideOf } from './beside.js';
 import { type OpenOptions, recognize, withFiles } from './recognize.js';
 
-const loadAdapters = () => import('../formats/adapters.js');
+const loadAdapters = () => import('../formats/on-demand.js');
 
 /** An adapter whose tensors lie in files behind those of the model. */
 function behind(adapter: Adapter, files: number): Adapter {

@@ -5,7 +5,7 @@ import { mlcSignature } from './signature.js';
 import { type MlcTarget, mlcTargets } from './targets.js';
 
 /** Apps load the reader with its first model. */
-const code = () => import('./open.js');
+const code = () => import('../on-demand.js');
 
 export const mlc: Format<'mlc', MlcTarget, 'mlc', MlcOptions> = {
   ...mlcSignature,

@@ -9,8 +9,10 @@ import { safetensorsReasonText } from '../safetensors/reasons.js';
 import { safetensors } from '../safetensors/safetensors.js';
 import type { SafetensorsTarget } from '../safetensors/targets.js';
 import { plainTensor } from '../tensors.js';
-import { openNpy } from './header.js';
 import { npySignature } from './signature.js';
+
+/** Apps load the reader with its first file. */
+const code = () => import('../on-demand.js');
 
 const { targets, aliases, ruleTargets, options } = safetensors;
 
@@ -29,6 +31,7 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
 
   async open(files) {
     const [{ source }] = files as [OpenFile];
+    const { openNpy } = await code();
     const { tensor, verbatim, read, readInto } = await openNpy(source);
     // Rearranged elements have no offsets in the file. Read them through a derived source.
     const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto };

@@ -30,7 +30,7 @@ export const gptqLayout: CodedLayout = {
     stores: ['gptq'],
     reads: ['config.json'],
     async load() {
-      const { gptqPlanner } = await import('./gptq-plan.js');
+      const { gptqPlanner } = await import('../../on-demand.js');
       return gptqPlanner({
         codesOf: gptqCodesOf,
         keeperOf: keeperByName,

@@ -83,7 +83,7 @@ export const compressedTensorsLayout: CodedLayout = {
   async find(model) {
     const hasCodes = ({ dtype, name }: SourceTensor) => /^(I8|F8_E4M3)$/.test(dtype) || name.endsWith('_packed');
     if (!model.tensors.some(hasCodes)) return { weights: [] };
-    const { findCompressed } = await import('./find.js');
+    const { findCompressed } = await import('../../../on-demand.js');
     const tools = { codesPerUnit, spareBits, wordsOf, elementsIn: elementCount, bitsIn: statedBits };
     return findCompressed(model, tools);
   },

@@ -14,7 +14,7 @@ export const mlxLayout: CodedLayout = {
   quantMethods: ['mlx'],
   async find(model) {
     if (!model.tensors.some(({ dtype, name }) => dtype === 'U32' && name.endsWith('.weight'))) return { weights: [] };
-    const { findMlx } = await import('./find.js');
+    const { findMlx } = await import('../../../on-demand.js');
     return findMlx(model, {
       blockOf: microscaledBlock,
       widths: mlxWidths,
@@ -29,7 +29,7 @@ export const mlxLayout: CodedLayout = {
     forKnownModels: true,
     reads: ['config.json'],
     load: async () =>
-      (await import('./plan.js')).mlxPlanner({
+      (await import('../../../on-demand.js')).mlxPlanner({
         codesOf: mlxCodesOf,
         keeperOf: keeperByName,
         blockOf: microscaledBlock,
