@@ -6,7 +6,7 @@ import { formats } from '../formats/registry.js';
 import type { RunOptions, RunReport } from '../formats/run.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
-import { type CompareReport, compareOpen } from './compare.js';
+import type { CompareReport } from './compare.js';
 import { type Opened, withModel } from './open.js';
 import { modelCalls } from './options.js';
 import type { ModelInput } from './recognize.js';
@@ -83,10 +83,12 @@ export async function compareModels(
   checkWorkOptions(options);
   const { run = false } = options;
   options.signal?.throwIfAborted();
+  // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
+  const comparing = await import('./on-demand.js');
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
       withModel(b, own, async (second) => {
-        const report = await compareOpen(first, second, own);
+        const report = await comparing.compareOpen(first, second, own);
         if (run === false) return report;
         return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, own.signal)) };
       }),

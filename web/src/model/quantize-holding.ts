@@ -20,7 +20,7 @@ export async function quantizeHolding(
   if (minOutput === undefined) return quantizeOpen(opened, choices, options, called, check);
   check?.(await planFor(opened, choices, nameOf(output) ?? called));
   // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
-  const repairing = await import('./repair.js');
+  const repairing = await import('./on-demand.js');
   const { choices: raised, repair } = await repairing.repairOpen(opened, choices, options, outputBoundOf(minOutput));
   const made = await quantizeOpen(opened, raised, options, called);
   return { ...made, report: { ...made.report, repair } };

@@ -3,6 +3,7 @@ import { rangeError } from '../core/errors.js';
 import { mention, ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource } from '../files/bytes.js';
+import { makeFolder } from '../files/made-folder.js';
 import { openWithin } from '../files/open.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, isInFolder, type OutputFile } from '../formats/format.js';
@@ -123,7 +124,6 @@ function locationsOf(output: ModelOutput | undefined): LocationOf {
 async function folderFor({ files }: FilePlan, output: ModelOutput | undefined): Promise<() => Promise<void>> {
   const isPath = typeof output === 'string' || output instanceof URL;
   if (!isPath || !files.some(isInFolder)) return async () => {};
-  const { makeFolder } = await import('../files/made-folder.js');
   return makeFolder(output);
 }
 

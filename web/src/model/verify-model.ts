@@ -7,7 +7,7 @@ import type { WorkOptions } from '../pipeline/start.js';
 import { withModel } from './open.js';
 import { modelCalls, sidecarNames } from './options.js';
 import type { ModelInput } from './recognize.js';
-import { type VerifyReport, verifyOpen } from './verify.js';
+import type { VerifyReport } from './verify.js';
 import { checkOptions, checkWorkOptions } from './work-options.js';
 
 /** Options of `verifyModel`. */
@@ -28,5 +28,7 @@ export async function verifyModel(file: ModelInput, options: VerifyModelOptions 
     throw typeError(name, ofType('object of a JSON file'), value);
   }
   options.signal?.throwIfAborted();
-  return withCallbacks(options, (own) => withModel(file, own, (opened) => verifyOpen(opened, own, own)));
+  // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
+  const verifying = await import('./on-demand.js');
+  return withCallbacks(options, (own) => withModel(file, own, (opened) => verifying.verifyOpen(opened, own, own)));
 }
