@@ -60,7 +60,7 @@ export function convertedDecoder(
 }
 
 /** Expects the keys and tensors of a case. */
-export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
+async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
   const { architecture, table, keys, layers = decoderBase.layers } = one;
   const result = await convertedDecoder(one, weightsOfTable(table, layers));
   const got = result.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
@@ -74,7 +74,7 @@ export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
 }
 
 /** Expects the logits of a case, in llama.cpp and, if it computes them, in our own pass. */
-export async function expectLogits(one: DecoderCase): Promise<void> {
+async function expectLogits(one: DecoderCase): Promise<void> {
   const { table, layers = decoderBase.layers, model = {}, bound = nearLogits, own } = one;
   const weights = weightsOfTable(table, layers);
   const file = fileOf(await convertedDecoder(one, weights), weights);

@@ -423,7 +423,12 @@ describe('adapters that are refused', () => {
       undefined,
       'do not fit',
     ],
-    ['integers', { ...good, [`${key}.lora_up.weight`]: integers([8, 2]) }, undefined, 'is I64, which is not a float type'],
+    [
+      'integers',
+      { ...good, [`${key}.lora_up.weight`]: integers([8, 2]) },
+      undefined,
+      'is I64, which is not a float type',
+    ],
     [
       'an alpha that is NaN',
       { ...good, [`${key}.alpha`]: float32([], Float32Array.of(Number.NaN)) },
