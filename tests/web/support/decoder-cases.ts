@@ -74,7 +74,7 @@ export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
 }
 
 /** Expects the logits of a case, in llama.cpp and, if it computes them, in our own pass. */
-export async function expectLogits(one: DecoderCase): Promise<void> {
+async function expectLogits(one: DecoderCase): Promise<void> {
   const { table, layers = decoderBase.layers, model = {}, bound = nearLogits, own } = one;
   const weights = weightsOfTable(table, layers);
   const file = fileOf(await convertedDecoder(one, weights), weights);
