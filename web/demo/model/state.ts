@@ -35,7 +35,7 @@ export interface Offer {
 }
 
 /** The state of saving. */
-export type SavingState =
+type SavingState =
   | { readonly kind: 'none' | 'asking' | 'cancelled' }
   | {
       readonly kind: 'running';
