@@ -60,7 +60,7 @@ export function convertedDecoder(
 }
 
 /** Expects the keys and tensors of a case. */
-async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
+export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
   const { architecture, table, keys, layers = decoderBase.layers } = one;
   const result = await convertedDecoder(one, weightsOfTable(table, layers));
   const got = result.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
