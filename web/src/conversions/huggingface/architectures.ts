@@ -26,6 +26,7 @@ import {
   never,
   type Read,
   tiedIn,
+  withSharedExperts,
 } from './reading.js';
 import { recurrentReaders } from './recurrent.js';
 import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
@@ -117,14 +118,7 @@ function qwen2moe(read: Read): Model {
   config.only('norm_topk_prob', false);
   config.only('qkv_bias', true);
   const model = qwen(read, 'qwen2moe', qwen2moeTable(areStacked(read)));
-  const [experts, usedExperts] = qwenExpertCounts(read);
-  const expertFeedForward = config.whole('moe_intermediate_size');
-  const sharedFeedForward = config.whole('shared_expert_intermediate_size');
-  return {
-    ...model,
-    hyper: { ...model.hyper, experts, usedExperts, expertFeedForward, sharedFeedForward },
-    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward, sharedFeedForward) },
-  };
+  return withSharedExperts(read, model, qwenExpertCounts(read));
 }
 
 function qwen3moe(read: Read): Model {

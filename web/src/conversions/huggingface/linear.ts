@@ -12,11 +12,11 @@ import {
   checkSparse,
   decoder,
   expertCounts,
-  expertSizes,
   type Model,
   type Read,
   rotatedOf,
   tiedIn,
+  withSharedExperts,
 } from './reading.js';
 import { ropeKeys } from './rope.js';
 import * as tables from './tables-linear.js';
@@ -115,14 +115,7 @@ function withExperts(read: Read, model: Model): Model {
   const { config } = read;
   checkSparse(read);
   config.only('norm_topk_prob', true);
-  const [experts, usedExperts] = expertCounts(config, 'num_experts');
-  const expertFeedForward = config.whole('moe_intermediate_size');
-  const sharedFeedForward = config.whole('shared_expert_intermediate_size');
-  return {
-    ...model,
-    hyper: { ...model.hyper, experts, usedExperts, expertFeedForward, sharedFeedForward },
-    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward, sharedFeedForward) },
-  };
+  return withSharedExperts(read, model, expertCounts(config, 'num_experts'));
 }
 
 function qwen3next(read: Read): Model {

@@ -234,3 +234,18 @@ export function expertCounts(
   if (used > experts) badFolderFile(file, `${usedKey} ${used} is more than ${key} ${experts}`);
   return [experts, used];
 }
+
+/** A model with experts in each layer, and some that all tokens pass, as Qwen has them. */
+export function withSharedExperts(
+  { config }: Read,
+  model: Model,
+  [experts, usedExperts]: readonly [experts: number, used: number],
+): Model {
+  const expertFeedForward = config.whole('moe_intermediate_size');
+  const sharedFeedForward = config.whole('shared_expert_intermediate_size');
+  return {
+    ...model,
+    hyper: { ...model.hyper, experts, usedExperts, expertFeedForward, sharedFeedForward },
+    sizes: { ...model.sizes, ...expertSizes(experts, expertFeedForward, sharedFeedForward) },
+  };
+}
