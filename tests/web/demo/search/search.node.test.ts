@@ -66,7 +66,8 @@ describe('the page Search', () => {
           await page.fill('#factor', String(place));
           await settled(page);
           const recall = index.recall(vectors, queries, { k: 10, rerank: factor });
-          expect(await page.textContent('#recall'), `${bits} ${metric} ${factor}`).toBe(percent(recall));
+          const shown = () => page.textContent('#recall');
+          await expect.poll(shown, { message: `${bits} ${metric} ${factor}` }).toBe(percent(recall));
         }
       }
     }
