@@ -36,7 +36,8 @@ const status = () => page.textContent('#model-status');
 const planned = (before = 0) =>
   page.waitForFunction((old) => {
     const size = Number((document.querySelector('#model-size') as HTMLDataElement).value);
-    return size > 0 && size !== old;
+    const { hidden } = document.querySelector('#opened') as HTMLElement;
+    return size > 0 && size !== old && !hidden;
   }, before);
 /** Waits until everything is measured. */
 const measured = () =>
