@@ -215,6 +215,33 @@ describe('models', () => {
     expect(data[4096]).toBe(Math.fround(blocks[4096]! * scales[1]!));
   });
 
+  it('leaves weights whose name of a scale is taken, and rows that blocks do not divide', async () => {
+    const zeros = (name: string, ...ne: number[]) => {
+      const data = new Uint8Array(4 * ne.reduce((product, n) => product * n, 1));
+      return { name, dtype: 'F32' as const, ne, data };
+    };
+    // Gemma 4 has factors of its experts under this name.
+    const file = ggufFile({
+      pairs: [['general.architecture', 'string', 'gemma4']],
+      tensors: [
+        zeros('blk.0.ffn_down.weight', 96, 2),
+        zeros('blk.0.ffn_down_exps.weight', 64, 2, 3),
+        zeros('blk.0.ffn_down_exps.scale', 3),
+        zeros('blk.0.ffn_up.weight', 64, 2),
+      ],
+    }) as Uint8Array<ArrayBuffer>;
+    const made = await tensorsOf(await (await quantizeModel(file, { to: 'NVFP4', workers: 0 })).bytes());
+    expect([...made].map(([name, { dtype }]) => `${name} ${dtype}`)).toEqual([
+      'blk.0.ffn_down.weight Q8_0',
+      'blk.0.ffn_down_exps.scale F32',
+      'blk.0.ffn_down_exps.weight Q8_0',
+      'blk.0.ffn_up.weight NVFP4',
+      'blk.0.ffn_up.scale F32',
+    ]);
+    // Weights of zeros have a scale of 1.
+    expect([...floatsOf(made.get('blk.0.ffn_up.scale')!.bytes)]).toEqual([1]);
+  });
+
   it('is refused for architectures that ignore scales, by name, with another type', async () => {
     const file = (architecture: string) =>
       ggufFile({

@@ -54,6 +54,16 @@ function scaleBits(random: Random, n: number, type: 'F16' | 'BF16'): Uint16Array
   );
 }
 
+/** The group of each column, in order or shuffled. */
+function groupIndices(columns: number, groupSize: number, random: Random | undefined): Int32Array<ArrayBuffer> {
+  const index = Int32Array.from({ length: columns }, (_, i) => Math.floor(i / groupSize));
+  for (let i = columns - 1; i > 0 && random !== undefined; i--) {
+    const j = random.below(i + 1);
+    [index[i], index[j]] = [index[j]!, index[i]!];
+  }
+  return index;
+}
+
 export interface GptqChoices {
   readonly rows: number;
   readonly columns: number;
@@ -83,13 +93,7 @@ export function gptqWeight(choices: GptqChoices): ForeignWeight {
       zeros.along(group, row * bits, bits, zero - (v2 ? 0 : 1));
     }
   }
-  const index = Int32Array.from({ length: columns }, (_, i) => Math.floor(i / groupSize));
-  if (kind === 'shuffled') {
-    for (let i = columns - 1; i > 0; i--) {
-      const j = random.below(i + 1);
-      [index[i], index[j]] = [index[j]!, index[i]!];
-    }
-  }
+  const index = groupIndices(columns, groupSize, kind === 'shuffled' ? random : undefined);
   const values = new Float32Array(rows * columns);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
@@ -298,18 +302,13 @@ export function packedWeight(choices: PackedChoices): ForeignWeight {
     zeros.down(i % groups, bitOf(Math.floor(i / groups)), bits, zero);
   });
   // Sorting is stable, and each group has its size, so that the sorted columns of a group are those with its index.
-  const index = Int32Array.from({ length: columns }, (_, i) => (kind === 'unset' ? -1 : Math.floor(i / groupSize)));
-  for (let i = columns - 1; i > 0 && kind === 'shuffled'; i--) {
-    const j = random.below(i + 1);
-    [index[i], index[j]] = [index[j]!, index[i]!];
-  }
+  const index = groupIndices(columns, groupSize, kind === 'shuffled' ? random : undefined);
   const values = new Float32Array(rows * columns);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const code = random.below(2 ** bits);
       data.along(row, bitOf(column), bits, code);
-      const group = kind === 'unset' ? Math.floor(column / groupSize) : index[column]!;
-      const set = row * groups + group;
+      const set = row * groups + index[column]!;
       values[row * columns + column] = floatOf[scale](scales[set]!) * (code - zeroPoint[set]!);
     }
   }
@@ -319,7 +318,9 @@ export function packedWeight(choices: PackedChoices): ForeignWeight {
       '.weight_scale': { dtype: scale, shape: [rows, groups], data: scales },
       '.weight_shape': { dtype: 'I64', shape: [2], data: BigInt64Array.of(BigInt(rows), BigInt(columns)) },
       ...(symmetric ? {} : { '.weight_zero_point': zeros.tensor() }),
-      ...(kind === 'none' ? {} : { '.weight_g_idx': { dtype: 'I32', shape: [columns], data: index } }),
+      ...(kind === 'none'
+        ? {}
+        : { '.weight_g_idx': { dtype: 'I32', shape: [columns], data: kind === 'unset' ? index.fill(-1) : index } }),
     },
     shape: [rows, columns],
     values,

@@ -55,12 +55,22 @@ function startChoosing(): void {
   startDropping((files) => void open(files, 'drop'));
 }
 
+/** Says that the address carries settings, and forgets them if that is wanted. The panels say which settings these are. */
+function startLinked(): void {
+  const linked = byId('linked', HTMLElement);
+  linked.hidden = location.hash.length < 2;
+  byId('linked-forget', HTMLButtonElement).addEventListener('click', () => {
+    history.replaceState(history.state, '', location.pathname);
+    linked.hidden = true;
+    byId('choose', HTMLButtonElement).focus();
+  });
+}
+
 /** Loads the panels when the visitor begins to do something, so that they are there when a file comes. */
 function loadSoon(): void {
   const load = () => void loadPanels().catch(() => {});
   for (const event of ['pointermove', 'pointerdown', 'keydown', 'dragenter'])
     addEventListener(event, load, { once: true });
-  // The panels say which settings an address carries.
   if (location.hash.length > 1) load();
 }
 
@@ -68,6 +78,7 @@ function start(): void {
   startSite();
   void removeLeftovers();
   startChoosing();
+  startLinked();
   loadSoon();
   // Take files that another page handed over.
   const files = takeFiles();

@@ -76,15 +76,6 @@ function drawLinked({ model }: State, before: State | undefined): void {
   );
 }
 
-/** Forgets the settings of the address. */
-function startLinked(): void {
-  byId('linked-forget', HTMLButtonElement).addEventListener('click', () => {
-    history.replaceState(history.state, '', location.pathname);
-    byId('linked', HTMLElement).hidden = true;
-    byId('choose', HTMLButtonElement).focus();
-  });
-}
-
 function drawProblem({ problem, model }: State, before: State | undefined): void {
   if (problem === before?.problem) return;
   showProblem(model === undefined ? 'file' : 'settings', problem);
@@ -166,7 +157,6 @@ export function startPanels(): Opening {
     startLookView((change) => session.compare(change), store.get),
     outputs.draw,
   );
-  startLinked();
   byId('close', HTMLButtonElement).addEventListener('click', () => session.close());
   store.set({});
   return {

@@ -85,33 +85,34 @@ function drawFigures(): void {
   setText(byId('memory-note', HTMLElement), `as float32: ${formatBytes(data.count * data.dimension * 4)}`);
 }
 
-function drawTable(): void {
-  const { settings } = state;
+/** The cells of the table of recalls, by their settings. */
+const cells: { readonly bits: Settings['bits']; readonly factor: Settings['factor']; readonly cell: HTMLElement }[] =
+  [];
+
+/** Puts the table together, whose cells `drawTable` fills. */
+function startTable(): void {
   const headOf = (factor: number) => (factor === 0 ? 'once' : `best ${k * factor}`);
-  const row = (bits: Settings['bits']) =>
-    html(
-      'tr',
-      {},
-      html('th', { scope: 'row' }, bits === 1 ? '1 bit' : `${bits} bits`),
-      ...factors.map((factor) => {
-        const found = state.figures.get(figuresKey({ ...settled(), bits, factor }));
-        const isNow = settings.bits === bits && settings.factor === factor;
-        return html('td', { 'aria-current': isNow && 'true' }, found === undefined ? '·' : formatShare(found.recall));
-      }),
-    );
+  const row = (bits: Settings['bits']) => {
+    const own = factors.map((factor) => ({ bits, factor, cell: html('td', {}) }));
+    cells.push(...own);
+    const head = html('th', { scope: 'row' }, bits === 1 ? '1 bit' : `${bits} bits`);
+    return html('tr', {}, head, ...own.map(({ cell }) => cell));
+  };
+  const heads = ['Bits', ...factors.map(headOf)].map((text) => html('th', { scope: 'col' }, text));
   byId('recalls', HTMLTableElement).replaceChildren(
-    html(
-      'thead',
-      {},
-      html(
-        'tr',
-        {},
-        html('th', { scope: 'col' }, 'Bits'),
-        ...factors.map((f) => html('th', { scope: 'col' }, headOf(f))),
-      ),
-    ),
+    html('thead', {}, html('tr', {}, ...heads)),
     html('tbody', {}, ...widths.map(row)),
   );
+}
+
+function drawTable(): void {
+  const { settings } = state;
+  for (const { bits, factor, cell } of cells) {
+    const found = state.figures.get(figuresKey({ ...settled(), bits, factor }));
+    setText(cell, found === undefined ? '·' : formatShare(found.recall));
+    if (settings.bits === bits && settings.factor === factor) cell.setAttribute('aria-current', 'true');
+    else cell.removeAttribute('aria-current');
+  }
 }
 
 function drawStatus(): void {
@@ -137,11 +138,17 @@ function drawStatus(): void {
 const dataWords = ({ count, dimension, queries }: DataFacts) =>
   `${formatMany(count, 'vector')} of ${dimension} elements, ${formatMany(queries, 'query', 'queries')}.`;
 
+/** Size of the chart. */
+let size = { width: 0, height: 0 };
+/** The settings of the last picture. */
+let pictured = state.settings;
+
 function drawOnePicture(): void {
   const own = state.pictures.get(pictureKey(settled()));
   state.lastPicture = own ?? state.lastPicture;
   byId('picture', HTMLElement).classList.toggle('waiting', own === undefined);
-  drawPicture(own ?? state.lastPicture, settled(), state.data?.queries ?? 0);
+  if (own !== undefined) pictured = settled();
+  drawPicture(state.lastPicture, { ...pictured, factor: state.settings.factor }, state.data?.queries ?? 0, size);
 }
 
 let isDue = false;
@@ -211,9 +218,13 @@ function open(file?: File): void {
 
 // ----------------------------------------------------------------------------------------------------------------------- controls
 
+/** Puts the settings into the address: once a slider rests, because browsers limit how often pages do so. */
+function link(): void {
+  history.replaceState(history.state, '', linkOf(state.settings));
+}
+
 function change(part: Partial<Settings>): void {
   state.settings = { ...state.settings, ...part };
-  history.replaceState(history.state, '', linkOf(state.settings));
   send({ kind: 'want', settings: state.settings });
   const known = state.figures.get(figuresKey(settled()));
   if (known !== undefined) say(known);
@@ -232,12 +243,19 @@ function startControls(): void {
     const { name, value } = target as HTMLInputElement;
     const metric = metrics.find((one) => one === value);
     if (name === 'metric' && metric !== undefined) change({ metric });
+    link();
   });
   byId('settings', HTMLFormElement).addEventListener('submit', (event) => event.preventDefault());
   const onClick = (id: string, act: () => void) => byId(id, HTMLButtonElement).addEventListener('click', act);
-  onClick('reset', () => change(defaults));
+  onClick('reset', () => {
+    change(defaults);
+    link();
+  });
   onClick('copy-link', () => void copy(location.href, 'Link'));
-  onClick('next', () => change({ query: (settled().query + 1) % (state.data?.queries ?? 1) }));
+  onClick('next', () => {
+    change({ query: (settled().query + 1) % (state.data?.queries ?? 1) });
+    link();
+  });
   onClick('again', () => open());
   onClick('made', () => open());
   const file = byId('file', HTMLInputElement);
@@ -249,10 +267,14 @@ function startControls(): void {
   });
   startDropping(([first]) => first !== undefined && open(first));
   addEventListener('hashchange', () => change(readLink(location.hash)));
-  onResize(byId('picture', HTMLElement), redraw);
+  onResize(byId('picture', HTMLElement), () => {
+    size = byId('chart', SVGSVGElement).getBoundingClientRect();
+    redraw();
+  });
 }
 
 startSite();
+startTable();
 startControls();
 redraw();
 open();

@@ -1,4 +1,4 @@
-import { drawAxis, type Frame, place, ticks } from '../shared/axis.js';
+import { type AxisMap, drawAxis, type Frame, place, ticks } from '../shared/axis.js';
 import { byId, setText, svg } from '../shared/dom.js';
 import { formatLabel } from '../shared/format.js';
 import type { Picture } from './messages.js';
@@ -33,54 +33,52 @@ function pictureWords({ found, neighbors }: Landing, settings: Settings, queries
   return `Query ${query + 1} of ${queries}: ${found} of its ${neighbors} true neighbors are among ${where}.`;
 }
 
-/** Draws exact scores against those by codes. */
-export function drawPicture(picture: Picture | undefined, settings: Settings, queries: number): void {
-  const chart = byId('chart', SVGSVGElement);
-  const { width, height } = chart.getBoundingClientRect();
-  const words = byId('picture-words', HTMLElement);
-  if (picture === undefined || width === 0) {
-    setText(words, 'Where the true neighbors of a query land.');
-    chart.replaceChildren();
-    return;
+/** The part of the picture that does not depend on the factor, and where its scores are. */
+interface Base {
+  readonly picture: Picture;
+  readonly width: number;
+  readonly height: number;
+  readonly frame: Frame;
+  readonly x: AxisMap;
+  readonly y: AxisMap;
+}
+
+let drawn: Base | undefined;
+
+/** Lowest and highest value, with a margin. */
+function rangeOf(...lists: readonly Iterable<number>[]): readonly [number, number] {
+  let [low, high] = [Infinity, -Infinity];
+  for (const list of lists) {
+    for (const value of list) {
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
   }
+  const margin = 0.02 * (high - low || 1);
+  return [low - margin, high + margin];
+}
+
+/** Draws the axes and the cloud of scores, which takes several times as long as the rest. */
+function drawBase(
+  chart: SVGSVGElement,
+  picture: Picture,
+  metric: Settings['metric'],
+  width: number,
+  height: number,
+): Base {
   const frame: Frame = { width, height, left: 46, right: 12, top: 22, bottom: 36 };
   chart.setAttribute('viewBox', `0 0 ${width} ${height}`);
-  const { exact, estimates, neighbors } = picture;
-  const landing = landingOf(picture, settings);
-  setText(words, pictureWords(landing, settings, queries));
-
-  // Better scores are to the right and at the top.
-  const flip = landing.up ? 1 : -1;
-  const range = (values: Float32Array, more: readonly number[]) => {
-    let [low, high] = [Infinity, -Infinity];
-    for (const list of [values, more]) {
-      for (const value of list) {
-        if (value < low) low = value;
-        if (value > high) high = value;
-      }
-    }
-    const margin = 0.02 * (high - low || 1);
-    return [low - margin, high + margin] as const;
-  };
-  const [left, right] = range(exact, []);
-  const [low, high] = range(estimates, Number.isNaN(landing.cut) ? [] : [landing.cut]);
+  const { exact, estimates, neighbors, best } = picture;
+  const [left, right] = rangeOf(exact);
+  // All cuts lie among the best, so that the axis is the same for each factor.
+  const [low, high] = rangeOf(estimates, best.subarray(Math.min(k, best.length) - 1));
   const across = place(left, right, frame.left, width - frame.right);
   const up = place(low, high, height - frame.bottom, frame.top);
-  const x = landing.up ? across : (value: number) => width - frame.right + frame.left - across(value);
-  const y = landing.up ? up : (value: number) => height - frame.bottom + frame.top - up(value);
+  // Better scores are to the right and at the top.
+  const isUp = metric !== 'euclidean';
+  const x = isUp ? across : (value: number) => width - frame.right + frame.left - across(value);
+  const y = isUp ? up : (value: number) => height - frame.bottom + frame.top - up(value);
 
-  // One path for all dots of a kind is drawn in a fraction of the time of one element each.
-  const cloud: string[] = [];
-  const found: string[] = [];
-  const lost: SVGElement[] = [];
-  for (let i = 0; i < exact.length; i++) {
-    const [px, py] = [x(exact[i] as number), y(estimates[i] as number)];
-    if (!Number.isFinite(py)) continue;
-    const dot = `M${px.toFixed(1)} ${py.toFixed(1)}h0`;
-    if (i >= neighbors) cloud.push(dot);
-    else if (((estimates[i] as number) - landing.cut) * flip >= 0) found.push(dot);
-    else lost.push(svg('circle', { cx: px, cy: py, r: 5, class: 'lost' }));
-  }
   const grid = svg('g', { class: 'axis' });
   for (const value of ticks(low, high, (height - frame.top - frame.bottom) / 50)) {
     const at = y(value);
@@ -91,22 +89,64 @@ export function drawPicture(picture: Picture | undefined, settings: Settings, qu
   }
   grid.append(
     svg('line', { x1: frame.left - 0.5, x2: frame.left - 0.5, y1: frame.top, y2: height - frame.bottom }),
-    svg('text', { x: 0, y: 12 }, `${names[settings.metric]} by codes`),
-    svg('text', { x: width, y: height - 2, 'text-anchor': 'end' }, `exact ${names[settings.metric]}`),
+    svg('text', { x: 0, y: 12 }, `${names[metric]} by codes`),
+    svg('text', { x: width, y: height - 2, 'text-anchor': 'end' }, `exact ${names[metric]}`),
   );
   // The line on which both scores are equal, as far as it is in the picture.
   const [from, to] = [Math.max(left, low), Math.min(right, high)];
   const same = from < to ? [svg('line', { class: 'same', x1: x(from), y1: y(from), x2: x(to), y2: y(to) })] : [];
-  const cut = y(landing.cut);
+  // One path for all dots is drawn in a fraction of the time of one element each.
+  const cloud: string[] = [];
+  for (let i = neighbors; i < exact.length; i++) cloud.push(dotAt(x(exact[i] as number), y(estimates[i] as number)));
   chart.replaceChildren(
     ...same,
     svg('path', { class: 'cloud', d: cloud.join('') }),
-    svg('line', { class: 'cut', x1: frame.left, x2: width - frame.right, y1: cut, y2: cut }),
-    svg('path', { class: 'neighbors', d: found.join('') }),
-    ...lost,
     // Drawn as always, with the lower values on the left; a distance has them on the right.
     drawAxis(chart, frame, x, left, right),
     grid,
+    svg('g', { class: 'landing' }),
+  );
+  return { picture, width, height, frame, x, y };
+}
+
+const dotAt = (x: number, y: number) => (Number.isFinite(y) ? `M${x.toFixed(1)} ${y.toFixed(1)}h0` : '');
+
+/** Draws exact scores against those by codes. @param size of the chart, in pixels */
+export function drawPicture(
+  picture: Picture | undefined,
+  settings: Settings,
+  queries: number,
+  { width, height }: { readonly width: number; readonly height: number },
+): void {
+  const chart = byId('chart', SVGSVGElement);
+  const words = byId('picture-words', HTMLElement);
+  if (picture === undefined || width === 0) {
+    setText(words, 'Where the true neighbors of a query land.');
+    chart.replaceChildren();
+    drawn = undefined;
+    return;
+  }
+  const landing = landingOf(picture, settings);
+  setText(words, pictureWords(landing, settings, queries));
+  if (drawn?.picture !== picture || drawn.width !== width || drawn.height !== height) {
+    drawn = drawBase(chart, picture, settings.metric, width, height);
+  }
+  const { frame, x, y } = drawn;
+  const { exact, estimates, neighbors } = picture;
+  const flip = landing.up ? 1 : -1;
+  const found: string[] = [];
+  const lost: SVGElement[] = [];
+  for (let i = 0; i < neighbors; i++) {
+    const [px, py] = [x(exact[i] as number), y(estimates[i] as number)];
+    if (!Number.isFinite(py)) continue;
+    if (((estimates[i] as number) - landing.cut) * flip >= 0) found.push(dotAt(px, py));
+    else lost.push(svg('circle', { cx: px, cy: py, r: 5, class: 'lost' }));
+  }
+  const cut = y(landing.cut);
+  chart.lastElementChild?.replaceChildren(
+    svg('line', { class: 'cut', x1: frame.left, x2: width - frame.right, y1: cut, y2: cut }),
+    svg('path', { class: 'neighbors', d: found.join('') }),
+    ...lost,
     svg(
       'text',
       { class: 'cut-words', x: frame.left + 6, y: cut - 6 },

@@ -2,6 +2,7 @@
 import type { CastType } from './cast.js';
 import type { Codes, Role } from './codec.js';
 import { elementsOf, multipleOf } from './elements.js';
+import { floatsIn } from './floats-in.js';
 
 /** Bits of the codes of compressed-tensors. Those of 4 and 8 bits are written, too. */
 export type CodeWidth = 2 | 3 | 4 | 5 | 6 | 7 | 8;
@@ -45,21 +46,6 @@ interface CodeLayout extends Packing {
   readonly groupSize: number | undefined;
   readonly packed: boolean;
   readonly scale: CastType;
-}
-
-function halfAsFloat(bits: number): number {
-  const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
-  if (exponent === 31) return fraction === 0 ? sign * Infinity : Number.NaN;
-  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
-}
-
-/** Floats of 16 bits or of 32, exactly. */
-function floatsIn(bytes: Uint8Array, type: CastType): Float32Array<ArrayBuffer> {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (type === 'F32') return Float32Array.from({ length: bytes.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
-  const at = (i: number) => view.getUint16(2 * i, true);
-  if (type === 'F16') return Float32Array.from({ length: bytes.length / 2 }, (_, i) => halfAsFloat(at(i)));
-  return new Float32Array(Uint32Array.from({ length: bytes.length / 2 }, (_, i) => at(i) * 2 ** 16).buffer);
 }
 
 /** Reads the signed code i of a sequence. @param wordAt gives its words */

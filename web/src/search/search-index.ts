@@ -38,10 +38,11 @@ import type { Shares } from './shares.js';
 const metrics: readonly VectorMetric[] = ['dot', 'cosine', 'euclidean'];
 const widths = [8, 1, 2, 4] as const;
 
-/** Bytes of codes that the queries of a group pass, each for itself, before the thread yields: some 0.1 s. */
-const bytesAtOnce = 2 ** 32;
-/** Queries that pass the codes together. */
+/** Queries that pass the codes together, unless there are more bytes of codes. */
 const queriesAtOnce = 32;
+const bytesAtOnce = 2 ** 28;
+/** Bytes that the queries of a group pass one after the other over more codes. Both take some 0.15 s, and then the thread yields. */
+const bytesInTurn = 2 ** 31;
 /** Groups of queries that workers have at a time: one to work on and the next one. */
 const groupsAtOnce = 2;
 
@@ -562,7 +563,7 @@ export class SearchIndex implements VectorIndex {
       if (workers > 0) shares = await waiting.soon(this.#enterShares(workers, options), (late) => late.leave());
       this.#checkAlive();
       const codes = (this.#count * this.#store.vectorBytes) / Math.max(1, workers);
-      const step = Math.max(1, Math.min(queriesAtOnce, Math.floor(bytesAtOnce / Math.max(1, codes))));
+      const step = codes <= bytesAtOnce ? queriesAtOnce : Math.max(1, Math.floor(bytesInTurn / codes));
       const results: SearchResult[] = [];
       /** Groups that workers have at the moment, so that they need not wait for the next one. */
       const ahead: Promise<SearchResult[]>[] = [];

@@ -33,7 +33,7 @@ it('writes a model for WebLLM into a new folder of the one that the visitor choo
   // The presets are those of the usual format.
   expect(await page.textContent('#offers')).toContain('Q8_0');
   await page.click('#model-run');
-  expect(await page.textContent('#readers')).toContain('SmolLM2-360M-Instruct-q4f16_1-MLC');
+  await expect.poll(() => page.textContent('#readers')).toContain('SmolLM2-360M-Instruct-q4f16_1-MLC');
   const written = () =>
     page.evaluate(async () => {
       const namesOf = async (folder: FileSystemDirectoryHandle) => {

@@ -66,7 +66,8 @@ describe('the page Search', () => {
           await page.fill('#factor', String(place));
           await settled(page);
           const recall = index.recall(vectors, queries, { k: 10, rerank: factor });
-          expect(await page.textContent('#recall'), `${bits} ${metric} ${factor}`).toBe(percent(recall));
+          const shown = () => page.textContent('#recall');
+          await expect.poll(shown, { message: `${bits} ${metric} ${factor}` }).toBe(percent(recall));
         }
       }
     }
@@ -178,6 +179,12 @@ describe('the page Search', () => {
     await expect.poll(() => page.textContent('#bits-value')).toBe('4 bits');
     expect(await page.getAttribute('#result', 'aria-busy')).toBe('true');
     expect(await page.getAttribute('#figures', 'class')).toContain('waiting');
+    // The dots stay as they are while only the factor moves.
+    await page.evaluate(() => document.querySelector('.cloud')?.setAttribute('data-kept', ''));
+    await page.fill('#factor', '5');
+    await expect.poll(() => page.textContent('.cut-words')).toBe('the 320 best are scored again');
+    expect(await page.locator('.cloud[data-kept]').count()).toBe(1);
+    await page.fill('#factor', '2');
     // Results of settings that were left come too late, and change nothing on show.
     await page.fill('#bits', '0');
     await page.fill('#part', '2');

@@ -1,4 +1,5 @@
 /** Reads adapters (LoRA): pairs of narrow matrices whose products are added to weights. */
+import { floatsIn } from '../../codecs/floats-in.js';
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
@@ -110,18 +111,9 @@ const diffusersKey = 'lora_adapter_metadata';
 function floatAt(bytes: Uint8Array<ArrayBuffer>, dtype: string): number | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   if (dtype === 'F64') return view.getFloat64(0, true);
-  if (dtype === 'F32') return view.getFloat32(0, true);
   if (dtype === 'I64') return Number(view.getBigInt64(0, true));
   if (dtype === 'I32') return view.getInt32(0, true);
-  if (dtype !== 'BF16' && dtype !== 'F16') return undefined;
-  const bits = view.getUint16(0, true);
-  if (dtype === 'BF16') {
-    view.setUint16(0, 0, true);
-    return new Float32Array(new Uint32Array([bits * 2 ** 16]).buffer)[0];
-  }
-  const [sign, exponent, fraction] = [bits >> 15 === 1 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
-  if (exponent === 31) return undefined;
-  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
+  return dtype === 'F32' || dtype === 'BF16' || dtype === 'F16' ? floatsIn(bytes, dtype)[0] : undefined;
 }
 
 /** The tensors of a layer while they are collected. */

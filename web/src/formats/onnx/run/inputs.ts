@@ -1,4 +1,5 @@
 /** Inputs of models: given ones, and for others random ones that depend only on a seed. */
+import { fromHalf } from '../../../codecs/floats-in.js';
 import { rangeError } from '../../../core/errors.js';
 import { exactly, ofType, oneOf } from '../../../core/option-problem.js';
 import { type FileInput, quoted } from '../../../files/bytes.js';
@@ -191,14 +192,6 @@ function toHalf(value: number): number {
   const rest = steps - down;
   const rounded = down + (rest > 0.5 || (rest === 0.5 && down % 2 === 1) ? 1 : 0);
   return sign | (rounded + (exponent + 14) * 1024);
-}
-
-/** A float16 as a number. */
-export function fromHalf(word: number): number {
-  const [exponent, fraction] = [(word >>> 10) & 31, word & 1023];
-  const sign = word & 0x8000 ? -1 : 1;
-  if (exponent === 31) return fraction === 0 ? sign * Infinity : Number.NaN;
-  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
 }
 
 /** Ranges of integer types: the least number, and the count of numbers. */

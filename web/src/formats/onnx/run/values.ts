@@ -1,7 +1,8 @@
 /** Values of runs as numbers, and their comparison. */
+
+import { fromHalf } from '../../../codecs/floats-in.js';
 import { measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
 import type { ComparedOutput, RunReport, RunTensor, SkippedOutputReason } from '../../run.js';
-import { fromHalf } from './inputs.js';
 import { sumsOf } from './sums.js';
 
 export const onlyInA: SkippedOutputReason = { kind: 'onlyInA', text: 'only A has it' };

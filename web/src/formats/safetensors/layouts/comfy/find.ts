@@ -8,16 +8,13 @@ import { type ComfyForm, type ComfyFormat, comfyGroup, comfyLabel, mostRotated }
 import { show } from '../../../../core/show.js';
 import type { SourceTensor } from '../../../format.js';
 import { elementCount } from '../../../tensors.js';
+import { isFields } from '../../stored-model.js';
 import type { Fields, FoundWeight, FoundWeights, StoredModel } from '../layout.js';
 
 /** Largest marker that is read. */
 const mostMarkerBytes = 4096;
 
 const readFormats: readonly ComfyFormat[] = ['float8_e4m3fn', 'float8_e5m2', 'int8_tensorwise', 'mxfp8', 'nvfp4'];
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
 
 /** An object in JSON; undefined for other contents. */
 function parsed(text: string | Uint8Array): Fields | undefined {

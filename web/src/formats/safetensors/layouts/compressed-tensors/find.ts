@@ -147,8 +147,8 @@ const packings: readonly Packing[] = [
 ];
 
 /**
- * The packing of rows: it has as many words, and no bits where there are no codes. Short rows suit several widths. Then config.json decides,
- * and 4 and 8 bits come first.
+ * The packing of rows with as many words. Short rows suit several widths: config.json decides, then 4 and 8 bits come first, and bits where
+ * there are no codes rule a packing out.
  */
 async function packingOf(
   model: StoredModel,
@@ -157,18 +157,19 @@ async function packingOf(
   stated: number | undefined,
   tools: CompressedTools,
 ): Promise<Packing | undefined> {
-  const suits: Packing[] = [];
-  for (const packing of packings) {
-    if (tools.wordsOf(columns, packing) !== data.shape[1]) continue;
+  const suiting = packings.filter((packing) => tools.wordsOf(columns, packing) === data.shape[1]);
+  if (suiting.length === 1) return suiting[0];
+  suiting.sort((a, b) => Number(b.bits === stated) - Number(a.bits === stated));
+  for (const packing of suiting) {
     // Whole codes leave gaps in all words.
     const gaps = tools.spareBits(tools.codesPerUnit(packing), packing);
     const hasBits =
       (await sets(model, data, tools.spareBits(columns, packing), true)) ||
       (await sets(model, data, gaps, false)) ||
       (zeroPoint !== undefined && (await sets(model, zeroPoint, gaps, false)));
-    if (!hasBits) suits.push(packing);
+    if (!hasBits) return packing;
   }
-  return suits.find(({ bits }) => bits === stated) ?? suits[0];
+  return undefined;
 }
 
 /** Largest rank of a shape. */
