@@ -29,9 +29,9 @@ it('writes a model for WebLLM into a new folder of the one that the visitor choo
   await expect
     .poll(() => page.$eval('#model-size', (data) => Number((data as HTMLDataElement).value)))
     .toBe(totals.bytesAfter);
-  expect(await page.textContent('#model-command')).toContain('--to mlc-q4f16_1');
+  await expect.poll(() => page.textContent('#model-command')).toContain('--to mlc-q4f16_1');
   // The presets are those of the usual format.
-  expect(await page.textContent('#offers')).toContain('Q8_0');
+  await expect.poll(() => page.textContent('#offers')).toContain('Q8_0');
   await page.click('#model-run');
   await expect.poll(() => page.textContent('#readers')).toContain('SmolLM2-360M-Instruct-q4f16_1-MLC');
   const written = () =>
