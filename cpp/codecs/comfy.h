@@ -23,7 +23,7 @@ struct Comfy {
   /// kInt8, for decode: true if one scale stands for all rows.
   bool one_scale = false;
   /// kInt8, for decode: columns that were rotated together before they became codes, a power of 4 that divides the columns and is at most
-  /// 65536; 0 for none. Tiles begin and end with such columns.
+  /// 65536; 0 without rotation. Tiles begin and end with such columns.
   uint32_t rotation = 0;
 };
 

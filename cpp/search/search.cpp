@@ -244,7 +244,7 @@ void offer_block(BestList& best, uint32_t above, const float* scores, size_t fir
 
 /// Codes that stay in a cache while all queries pass.
 constexpr size_t kCachedBytes = 1 << 17;
-/// Fewest queries and blocks for which joined tables are worth making.
+/// Fewest queries and blocks for which joined tables pay.
 constexpr size_t kLeastJoined = 16, kLeastBlocks = 8;
 /// Blocks that pass one joined table after the other: more share the work of making them, and have more sums to keep in a cache.
 constexpr size_t kGroupBlocks = 128;

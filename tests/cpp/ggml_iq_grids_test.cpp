@@ -45,7 +45,7 @@ Levels levels_of(uint32_t point, size_t each) {
   return levels;
 }
 
-/// The points that a search chooses among: the one of these levels, or its neighbors in ggml's order. A search asks for the same levels often,
+/// Candidates of a search: the point with these levels, or its neighbors in ggml's order. Searches ask for the same levels often,
 /// so answers are kept.
 const std::vector<size_t>& choices(const Known& grid, const Levels& levels) {
   static std::map<std::pair<GridName, Levels>, std::vector<size_t>> known_choices;

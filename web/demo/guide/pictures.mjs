@@ -186,7 +186,7 @@ function searchPicture(markdown) {
   );
 }
 
-/** Recall of an axis: the distance to 1 on a logarithmic scale, so that the best indexes do not lie on one another. */
+/** Position of a recall on its axis: 1 - recall on a logarithmic scale, which keeps the best indexes apart. */
 const recallTicks = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 1];
 const missed = (/** @type {number} */ recall) => Math.log(Math.max(1 - recall, 0.002));
 
@@ -234,7 +234,7 @@ function recallPanel(title, lines, left, top, width, height, font) {
     for (const { x, y } of places) {
       nodes.push(`<circle class="${isOwn ? 'length' : 'other'}" cx="${x}" cy="${y}" r="4"/>`);
     }
-    // The letter goes beside the first point, where nothing else is.
+    // Put the letter beside the first point, where there is room.
     const { x = 0, y = 0 } = places[0] ?? {};
     const around = [12, 22, 34].flatMap((r) =>
       [270, 0, 180, 90, 315, 225, 45, 135].map((angle) => /** @type {const} */ ([r, (angle * Math.PI) / 180])),

@@ -40,12 +40,12 @@ export function infoOf(format: ModelFormat): FormatInfo {
 /** The formats of a model and of its results. */
 export type ModelFormats = Pick<ModelFile, 'format' | 'other' | 'folder'>;
 
-/** The formats whose targets a model can have, its own first. */
+/** Formats that a model can become, its own first. */
 export function formatsOf({ format, other, folder }: ModelFormats): readonly ModelFormat[] {
   return [format, ...(other === undefined ? [] : [other]), ...(folder === undefined ? [] : [folder])];
 }
 
-/** The format that has the target: that of the model, or one that it can be converted to. */
+/** Format of the target: the model's own, or one that it can be converted to. */
 export function formatFor(model: ModelFormats, to: string | null): ModelFormat {
   const has = (candidate: ModelFormat) => infoOf(candidate).targets.some(({ name }) => name === to);
   return formatsOf(model).find(has) ?? model.format;

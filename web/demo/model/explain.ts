@@ -30,7 +30,7 @@ const texts: Readonly<Record<string, string>> = {
   VERSION_MISMATCH: 'Parts of the page are of different versions. Load the page again.',
 };
 
-/** True for an error of writing to a disk that is full, or whose share for this page is. */
+/** True for a write error because the disk, or the quota of this page, is full. */
 const isFull = ({ cause }: Error) => cause instanceof DOMException && cause.name === 'QuotaExceededError';
 
 /** True for an error about weights that are codes already, which an option can start from. */

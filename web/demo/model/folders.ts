@@ -36,7 +36,7 @@ export async function chooseFolder(): Promise<FileSystemDirectoryHandle | null |
   }
 }
 
-/** A name that a folder does not have yet: `name`, or with a number. */
+/** An unused name in a folder: `name`, or `name` with a number. */
 async function freeName(folder: FileSystemDirectoryHandle, name: string): Promise<string> {
   const [, stem = name, extension = ''] = /^(.*?)(\.[^.]*)?$/.exec(name) ?? [];
   for (let i = 1; ; i++) {

@@ -89,7 +89,7 @@ function drawFigures(): void {
 const cells: { readonly bits: Settings['bits']; readonly factor: Settings['factor']; readonly cell: HTMLElement }[] =
   [];
 
-/** Puts the table together, whose cells `drawTable` fills. */
+/** Makes the table; `drawTable` fills its cells. */
 function startTable(): void {
   const headOf = (factor: number) => (factor === 0 ? 'once' : `best ${k * factor}`);
   const row = (bits: Settings['bits']) => {

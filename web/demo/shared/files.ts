@@ -10,7 +10,7 @@ export interface ModelFile {
   readonly format: ModelFormat;
   /** The other format that it can be converted to, if there is one. */
   readonly other?: ModelFormat;
-  /** A format of folders that it can be converted to, where the browser writes folders. */
+  /** Folder format that the model can be converted to, in browsers that write folders. */
   readonly folder?: ModelFormat;
   /** One file, or an index and all of its shards, or a model and its data. */
   readonly files: readonly File[];

@@ -34,7 +34,7 @@ export interface ComfyForm extends Form {
   readonly search?: boolean;
   /** True for int8 with one scale for all rows, which is only read. @defaultValue false */
   readonly hasOneScale?: boolean;
-  /** For int8 that is read: columns that were rotated together, a power of 4 that divides them. Undefined: none. */
+  /** Int8 sources only: columns rotated together, a power of 4 that divides their number; undefined without rotation. */
   readonly rotation?: number | undefined;
 }
 

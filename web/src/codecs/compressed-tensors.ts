@@ -72,12 +72,12 @@ function scaleBytes({ scale }: CompressedForm): number {
 
 // -------------------------------------------------------------------------------------------------------------------------- parts
 
-/** Rows whose zero points share words. */
+/** Number of rows that share a word of zero points. */
 export function rowsPerWord(form: CompressedForm): number {
   return form.packed && !form.symmetric ? codesPerUnit(packingOf(form)) : 1;
 }
 
-/** Columns at whose multiples rows can be cut: all of them if groups hold columns from anywhere. */
+/** Rows can be cut at multiples of this many columns: all columns if groups hold columns in any order. */
 function columnUnitOf(width: number, form: CompressedForm): number {
   if (form.grouped) return width;
   return multipleOf([form.groupSize ?? 1, form.packed ? codesPerUnit(packingOf(form)) : 1]);

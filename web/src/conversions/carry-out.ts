@@ -56,7 +56,7 @@ function rowsOf(weight: SourceWeight, window: RowWindow | undefined): SourceWeig
   return { ...weight, tensor: { ...tensor, shape, parts: [{ role, tensor: some }] } };
 }
 
-/** The form in which a weight is read. That of plain elements follows from their type. */
+/** Form of a weight to read; for plain elements it follows from their type. */
 const formOf = ({ tensor, dtype, isCoded }: SourceWeight): Form =>
   isCoded ? tensor.form : ({ codec: 'cast', to: dtype } as CastForm);
 

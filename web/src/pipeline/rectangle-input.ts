@@ -104,7 +104,7 @@ function codedRowParts(
   });
 }
 
-/** The parts of rows of elements with scales, all of whose places change. The rectangle holds whole rows. */
+/** Parts of rows of elements with scales that all move. The rectangle holds whole rows. */
 function blockedParts(
   { shape, form, parts }: LogicalTensor,
   blocked: BlockedView,

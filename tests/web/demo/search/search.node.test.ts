@@ -186,7 +186,7 @@ describe('the page Search', () => {
     await expect.poll(() => page.textContent('.cut-words')).toBe('the 320 best are scored again');
     expect(await page.locator('.cloud[data-kept]').count()).toBe(1);
     await page.fill('#factor', '2');
-    // Results of settings that were left come too late, and change nothing on show.
+    // Late results of earlier settings do not change the page.
     await page.fill('#bits', '0');
     await page.fill('#part', '2');
     await settled(page);

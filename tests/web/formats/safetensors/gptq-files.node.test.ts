@@ -123,7 +123,7 @@ describe('codes for loaders of GPTQ and AWQ', () => {
     expect(found(gptq.quantization, names)).toEqual([[4, 128], [4, 128], [8, 64], [8, 64], undefined]);
     const awq = await made(input, { to: 'awq', rules: [{ match: 'q_proj.weight', keep: true }] });
     expect(found(awq.quantization, names)).toEqual([undefined, [4, 64], [4, 64], [4, 64], undefined]);
-    // A layer has the settings that its tensors need, and layers of floats have none.
+    // Coded layers have the settings of their tensors; layers of floats have no settings.
     for (const { tensors: got, quantization } of [gptq, awq]) {
       for (const name of names) {
         const settings = layerSettings(quantization, `${layer}.${name}`);

@@ -200,7 +200,7 @@ const t5: Json = {
   layer_norm_epsilon: 1e-6,
 };
 
-/** Of mT5 and UMT5, whose sizes are their own. */
+/** Defaults of mT5 and UMT5; their sizes differ from those of T5. */
 const mt5: Json = {
   feed_forward_proj: 'gated-gelu',
   relative_attention_num_buckets: 32,

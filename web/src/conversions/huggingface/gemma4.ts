@@ -21,7 +21,7 @@ import * as tables from './tables-gemma4.js';
 
 const file = 'config.json';
 
-/** Factor that turns an element of a head by nothing that float32 could tell. */
+/** Frequency factor so large that the rotation rounds to 0 in float32. */
 const still = 1e30;
 
 /** Divisors of the frequencies of full attention: the first pairs of a head turn, and the others stay. */

@@ -63,7 +63,7 @@ const shownTokens: readonly string[] = [
   '<|"|>',
 ];
 
-/** The keys of Gemma 4, whose merges stand for themselves. Reference: conversion/gemma.py at 061b8c5. */
+/** Tokenizer keys of Gemma 4, with its merges as they are. Reference: conversion/gemma.py at 061b8c5. */
 function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, merges: readonly string[]): GgufKey[] {
   const types = vocabulary.types.map((type, id) => {
     if (shownTokens.includes(vocabulary.tokens[id] as string)) return kinds.user;

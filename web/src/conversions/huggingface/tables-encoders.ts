@@ -33,7 +33,7 @@ export const roberta = (offset: number, classifies: boolean): TensorTable => ({
   rename: named('roberta'),
 });
 
-/** Jina v2: BERT without positions, whose feed-forward part has its gates and ups in one matrix. */
+/** Jina v2: BERT without positions; one matrix holds gate and up of the feed-forward part. */
 export const jinaBert: TensorTable = {
   ...bert,
   outside: bert.outside.filter(({ to }) => to !== 'position_embd'),

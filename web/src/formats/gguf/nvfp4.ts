@@ -12,7 +12,7 @@ import type { LogicalTensor, SourceTensor } from '../format.js';
 import { partName, plainTensor } from '../tensors.js';
 import { type FileType, fileTypes } from './targets.js';
 
-/** Architectures whose graphs multiply with the scales. Others load them and ignore them. */
+/** Architectures with graphs that multiply by the scales; the others load and ignore them. */
 export const scaledArchitectures: readonly string[] = [
   'llama',
   'mistral3',

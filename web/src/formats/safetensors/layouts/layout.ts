@@ -122,7 +122,7 @@ export type PlanLayout = (start: LayoutStart) => LayoutPlan;
 interface LayoutWriter {
   /** Kinds of codes in the table of targets that it stores. */
   readonly stores: readonly StoredCodes['kind'][];
-  /** True for a layout with names and choices for models that it knows alone. Others, and bare arrays, are refused. @defaultValue false */
+  /** True for a layout that only takes known models; others, and bare arrays, are refused. @defaultValue false */
   readonly forKnownModels?: boolean;
   /** JSON files beside the model that plans need, such as `config.json`. */
   readonly reads?: readonly string[];

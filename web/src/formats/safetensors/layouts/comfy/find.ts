@@ -95,7 +95,7 @@ const types: Readonly<Record<ComfyFormat, readonly [data: string, scales: readon
   nvfp4: ['U8', ['F8_E4M3', 'U8']],
 };
 
-/** Columns that a marker says were rotated together, as it states them; undefined for none. */
+/** Number of columns rotated together, from a marker; undefined without rotation. */
 function rotationOf({ convrot, convrot_groupsize: size = 256 }: Fields): unknown {
   return convrot ? size : undefined;
 }

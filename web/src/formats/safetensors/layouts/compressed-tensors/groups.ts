@@ -38,7 +38,7 @@ export function groupsIn({ config_groups: groups }: Fields): readonly Fields[] {
   return isFields(groups) ? Object.values(groups).filter(isFields) : [];
 }
 
-/** The `num_bits` that a configuration states for a weight; undefined if there is none. */
+/** Looks up the `num_bits` of a weight in a configuration; undefined without an entry. */
 export type StatedBits = (name: string) => number | undefined;
 
 /** Looks up the bits of weights in config.json. */
