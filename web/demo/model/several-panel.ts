@@ -61,149 +61,199 @@ async function convert(
   }
 }
 
-/** Sets up the panel. */
-export function startSeveral(events: { open(files: readonly File[]): void; close(): void }, current: () => State) {
-  const section = byId('several', HTMLElement);
-  const body = byId('several-rows', HTMLElement);
-  const target = byId('several-target', HTMLSelectElement);
-  const run = byId('several-run', HTMLButtonElement);
-  const cancel = byId('several-cancel', HTMLButtonElement);
-  let models: readonly ModelFile[] = [];
-  let rows: SeveralRow[] = [];
-  let controller: AbortController | undefined;
-  let request = 0;
+/** The table: a row for each model, and the sum of all. */
+class Table {
+  readonly #body = byId('several-rows', HTMLElement);
+  #rows: SeveralRow[] = [];
 
-  /** The target of a model: a preset means another type in each format. */
-  const targetOf = (model: ModelFile): ModelTarget => {
-    const { value } = target;
-    const preset = presets.find((one) => one === value);
-    return (preset === undefined ? value : presetTarget(usualFormat(model), preset as Preset)) as ModelTarget;
-  };
-  const nameOf = (model: ModelFile) => {
-    const to = targetOf(model);
-    const format = formatFor(model, to);
-    return outputName(model.name, format, withTarget(format, initialChoice(format), to));
-  };
-  const set = (i: number, change: Partial<SeveralRow>) => {
-    rows[i] = { ...(rows[i] as SeveralRow), ...change };
-    drawRow(i);
-  };
-  const drawRow = (i: number) => {
-    const { after, state } = rows[i] as SeveralRow;
-    const cells = body.children[i]?.querySelectorAll('td');
-    if (cells === undefined) return;
-    setText(cells[1] as Element, after === undefined ? '' : formatBytes(after));
-    setText(cells[2] as Element, state);
-    const { before: all, after: sum } = totalOf(rows);
-    setText(
-      byId('several-total', HTMLElement),
-      sum === undefined ? '' : `${formatBytes(all)} become ${formatBytes(sum)}.`,
-    );
-  };
-  const plan = async () => {
-    const own = ++request;
-    for (const [i, model] of models.entries()) {
-      const planned = await planOf(model, targetOf(model)).catch((error: unknown) => asSentence(inPageWords(error)));
-      if (own !== request) return;
-      if (typeof planned === 'string') set(i, { after: undefined, state: planned });
-      else set(i, { after: planned, state: nameOf(model) });
-    }
-  };
-  if (writesFolders()) setText(run, 'Quantize all and save in one folder');
-  target.addEventListener('change', () => void plan());
-
-  const start = async () => {
-    // Without a dialog, files are downloaded.
-    const folder = await chooseFolder();
-    if (folder === null || controller !== undefined) return;
-    controller = new AbortController();
-    const { signal } = controller;
-    drawButtons();
-    let saved = 0;
-    for (const [i, model] of models.entries()) {
-      if (signal.aborted) break;
-      set(i, { state: 'Starting…' });
-      const onProgress = (share: number) => set(i, { state: `${Math.floor(share * 100)}\u00a0%` });
-      try {
-        const name = await convert(model, { to: targetOf(model), signal, onProgress }, nameOf(model), folder);
-        saved++;
-        set(i, { state: `Saved ${name}` });
-      } catch (error) {
-        // The others go on.
-        set(i, { state: signal.aborted ? 'Cancelled' : asSentence(inPageWords(error)) });
-      }
-    }
-    controller = undefined;
-    const words = `${saved} of ${formatMany(models.length, 'model')} saved.`;
-    setText(byId('several-status', HTMLElement), words);
-    announce(words, 0);
-    drawButtons();
-  };
-  const drawButtons = () => {
-    const works = controller !== undefined;
-    const focused = document.activeElement;
-    run.hidden = works;
-    cancel.hidden = !works;
-    target.disabled = works;
-    for (const button of body.querySelectorAll('button')) button.disabled = works;
-    byId('several-close', HTMLButtonElement).disabled = works;
-    if (works) setText(byId('several-status', HTMLElement), 'Quantizing one after the other…');
-    if (focused === run && works) cancel.focus();
-    if (focused === cancel && !works) run.focus();
-  };
-  run.addEventListener('click', () => void start());
-  cancel.addEventListener('click', () => controller?.abort(new DOMException('cancelled', 'AbortError')));
-  byId('several-close', HTMLButtonElement).addEventListener('click', events.close);
-
-  const show = (given: readonly ModelFile[]) => {
-    models = given;
-    rows = models.map(({ files }) => {
+  /** Shows models without sizes of results. */
+  show(models: readonly ModelFile[], open: (files: readonly File[]) => void): void {
+    this.#rows = models.map(({ files }) => {
       return { before: files.reduce((sum, { size }) => sum + size, 0), after: undefined, state: '' };
     });
-    setText(byId('several-title', HTMLElement), formatMany(models.length, 'model'));
-    setText(byId('several-status', HTMLElement), '');
-    body.replaceChildren(
+    this.#body.replaceChildren(
       ...models.map((model, i) => {
-        const open = html('button', { type: 'button', class: 'link name' }, html('bdi'));
-        setName(open.firstElementChild as Element, model.name);
-        open.addEventListener('click', () => events.open(model.files));
+        const name = html('button', { type: 'button', class: 'link name' }, html('bdi'));
+        setName(name.firstElementChild as Element, model.name);
+        name.addEventListener('click', () => open(model.files));
         return html(
           'tr',
           {},
-          html('th', { scope: 'row' }, open),
-          html('td', { class: 'number' }, formatBytes(rows[i]?.before ?? 0)),
+          html('th', { scope: 'row' }, name),
+          html('td', { class: 'number' }, formatBytes(this.#rows[i]?.before ?? 0)),
           html('td', { class: 'number' }),
           html('td'),
         );
       }),
     );
-    // Types that all of them have can be chosen by name.
+  }
+
+  /** Changes the row of model i. */
+  set(i: number, change: Partial<SeveralRow>): void {
+    const row = { ...(this.#rows[i] as SeveralRow), ...change };
+    this.#rows[i] = row;
+    const cells = this.#body.children[i]?.querySelectorAll('td');
+    if (cells === undefined) return;
+    setText(cells[1] as Element, row.after === undefined ? '' : formatBytes(row.after));
+    setText(cells[2] as Element, row.state);
+    const { before, after } = totalOf(this.#rows);
+    setText(
+      byId('several-total', HTMLElement),
+      after === undefined ? '' : `${formatBytes(before)} become ${formatBytes(after)}.`,
+    );
+  }
+
+  set disabled(value: boolean) {
+    for (const button of this.#body.querySelectorAll('button')) button.disabled = value;
+  }
+}
+
+/** The list of targets: presets, and the types that all of the models have. */
+class Targets {
+  readonly #list = byId('several-target', HTMLSelectElement);
+
+  constructor(onChange: () => void) {
+    this.#list.addEventListener('change', onChange);
+  }
+
+  offer(models: readonly ModelFile[]): void {
     const lists = models.map((model) => infoOf(usualFormat(model)).targets);
     const [first = []] = lists;
     const common = first.filter(
       ({ name, copies, needs }) =>
         !copies && needs === undefined && lists.every((list) => list.some((one) => one.name === name)),
     );
-    target.replaceChildren(
+    this.#list.replaceChildren(
       ...presets.map((preset) => html('option', { value: preset }, presetTitles[preset])),
       ...common.map(({ name, about }) =>
         html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
       ),
     );
-    target.value = 'balanced';
-    drawButtons();
-    byId('several-title', HTMLElement).focus({ preventScroll: true });
-    void plan();
-  };
+    this.#list.value = 'balanced';
+  }
 
-  return (state: State, before: State | undefined) => {
-    const { several } = state;
-    section.hidden = several === undefined;
-    if (several === before?.several) return;
-    if (several !== undefined) show(several);
-    else {
-      controller?.abort(new DOMException('cancelled', 'AbortError'));
-      if (before?.several !== undefined && current().model === undefined) byId('choose', HTMLButtonElement).focus();
+  /** The target of a model: a preset means another type in each format. */
+  of(model: ModelFile): ModelTarget {
+    const { value } = this.#list;
+    const preset = presets.find((one) => one === value);
+    return (preset === undefined ? value : presetTarget(usualFormat(model), preset as Preset)) as ModelTarget;
+  }
+
+  /** Name of the result of a model. */
+  nameFor(model: ModelFile): string {
+    const to = this.of(model);
+    const format = formatFor(model, to);
+    return outputName(model.name, format, withTarget(format, initialChoice(format), to));
+  }
+
+  set disabled(value: boolean) {
+    this.#list.disabled = value;
+  }
+}
+
+class SeveralPanel {
+  readonly #table = new Table();
+  readonly #targets = new Targets(() => void this.#plan());
+  readonly #run = byId('several-run', HTMLButtonElement);
+  readonly #cancel = byId('several-cancel', HTMLButtonElement);
+  readonly #close = byId('several-close', HTMLButtonElement);
+  readonly #open: (files: readonly File[]) => void;
+  #models: readonly ModelFile[] = [];
+  /** Set while models are being converted. */
+  #controller: AbortController | undefined;
+  #request = 0;
+
+  constructor(events: SeveralEvents) {
+    this.#open = events.open;
+    if (writesFolders()) setText(this.#run, 'Quantize all and save in one folder');
+    this.#run.addEventListener('click', () => void this.#start());
+    this.#cancel.addEventListener('click', () => this.stop());
+    this.#close.addEventListener('click', events.close);
+  }
+
+  stop(): void {
+    this.#controller?.abort(new DOMException('cancelled', 'AbortError'));
+  }
+
+  show(models: readonly ModelFile[]): void {
+    this.#models = models;
+    setText(byId('several-title', HTMLElement), formatMany(models.length, 'model'));
+    setText(byId('several-status', HTMLElement), '');
+    this.#table.show(models, this.#open);
+    this.#targets.offer(models);
+    this.#drawButtons();
+    byId('several-title', HTMLElement).focus({ preventScroll: true });
+    void this.#plan();
+  }
+
+  async #plan(): Promise<void> {
+    const own = ++this.#request;
+    for (const [i, model] of this.#models.entries()) {
+      const planned = await planOf(model, this.#targets.of(model)).catch((error: unknown) =>
+        asSentence(inPageWords(error)),
+      );
+      if (own !== this.#request) return;
+      if (typeof planned === 'string') this.#table.set(i, { after: undefined, state: planned });
+      else this.#table.set(i, { after: planned, state: this.#targets.nameFor(model) });
     }
+  }
+
+  async #start(): Promise<void> {
+    // Without a dialog, files are downloaded.
+    const folder = await chooseFolder();
+    if (folder === null || this.#controller !== undefined) return;
+    this.#controller = new AbortController();
+    const { signal } = this.#controller;
+    this.#drawButtons();
+    let saved = 0;
+    for (const [i, model] of this.#models.entries()) {
+      if (signal.aborted) break;
+      this.#table.set(i, { state: 'Starting…' });
+      const onProgress = (share: number) => this.#table.set(i, { state: `${Math.floor(share * 100)}\u00a0%` });
+      try {
+        const options = { to: this.#targets.of(model), signal, onProgress };
+        const name = await convert(model, options, this.#targets.nameFor(model), folder);
+        saved++;
+        this.#table.set(i, { state: `Saved ${name}` });
+      } catch (error) {
+        // The others go on.
+        this.#table.set(i, { state: signal.aborted ? 'Cancelled' : asSentence(inPageWords(error)) });
+      }
+    }
+    this.#controller = undefined;
+    const words = `${saved} of ${formatMany(this.#models.length, 'model')} saved.`;
+    setText(byId('several-status', HTMLElement), words);
+    announce(words, 0);
+    this.#drawButtons();
+  }
+
+  #drawButtons(): void {
+    const works = this.#controller !== undefined;
+    const focused = document.activeElement;
+    this.#run.hidden = works;
+    this.#cancel.hidden = !works;
+    this.#close.disabled = works;
+    this.#targets.disabled = works;
+    this.#table.disabled = works;
+    if (works) setText(byId('several-status', HTMLElement), 'Quantizing one after the other…');
+    if (focused === this.#run && works) this.#cancel.focus();
+    if (focused === this.#cancel && !works) this.#run.focus();
+  }
+}
+
+interface SeveralEvents {
+  open(files: readonly File[]): void;
+  close(): void;
+}
+
+/** Sets up the panel. */
+export function startSeveral(events: SeveralEvents, current: () => State) {
+  const panel = new SeveralPanel(events);
+  return ({ several }: State, before: State | undefined) => {
+    byId('several', HTMLElement).hidden = several === undefined;
+    if (several === before?.several) return;
+    if (several !== undefined) return panel.show(several);
+    panel.stop();
+    if (before?.several !== undefined && current().model === undefined) byId('choose', HTMLButtonElement).focus();
   };
 }

@@ -186,6 +186,80 @@ export function beginTexts(
   return texts;
 }
 
+/** Figures of each counted token. */
+interface TokenFigures {
+  /** Losses of the model, then of the reference. */
+  readonly losses: readonly Float64Array<ArrayBuffer>[];
+  readonly divergences: Float64Array<ArrayBuffer>;
+  /** 1 where both models predict the same token, 0 elsewhere. */
+  readonly same: Float64Array<ArrayBuffer>;
+}
+
+/** Judges tokens by the logits of one or two models, which it copies into memory of the core. */
+class TokenJudge {
+  readonly #core: Core;
+  readonly #vocabulary: number;
+  readonly #memory: number;
+
+  constructor({ core, vocabulary }: JudgedModel) {
+    this.#core = core;
+    this.#vocabulary = vocabulary;
+    this.#memory = core.allocate(8 * vocabulary);
+  }
+
+  release(): void {
+    this.#core.release(this.#memory);
+  }
+
+  /** @param logits a row of each model @param next the token that follows @throws ScalepointError `NON_FINITE` naming the token */
+  judge(figures: TokenFigures, index: number, logits: readonly Float32Array[], token: number, next: number): void {
+    const { losses, divergences, same } = figures;
+    const [own, other] = [this.#memory, this.#memory + 4 * this.#vocabulary];
+    for (const [i, row] of logits.entries()) this.#core.module.HEAPF32.set(row, own / 4 + i * this.#vocabulary);
+    const isCompared = logits.length > 1;
+    const { loss, divergence, sameTop } = this.#compare(own, isCompared ? other : 0, token, next);
+    (losses[0] as Float64Array)[index] = loss;
+    if (!isCompared) return;
+    divergences[index] = divergence;
+    same[index] = sameTop ? 1 : 0;
+    (losses[1] as Float64Array)[index] = this.#compare(other, 0, token, next).loss;
+  }
+
+  #compare(logits: number, reference: number, token: number, next: number): TokenJudgmentRecord {
+    const core = this.#core;
+    const record = core.pushRoom(TokenJudgmentRecord.bytes);
+    const status = core.models.judgeToken(logits, reference, this.#vocabulary, next, record);
+    const judgment = TokenJudgmentRecord.read(core.module, record);
+    core.popRecord(record);
+    if (status === StatusId.nonFinite) {
+      throw new ScalepointError('NON_FINITE', `the logits of token ${token} are not finite`);
+    }
+    checkStatus(status);
+    return judgment;
+  }
+}
+
+/** Sums up figures of tokens. */
+function summaryOf({ losses, divergences, same }: TokenFigures, tokens: number, chunks: number): LanguageEvaluation {
+  const [own, reference] = losses as readonly [Float64Array, Float64Array | undefined];
+  const figures = { tokens, counted: own.length, chunks, perplexity: perplexityOf(own) };
+  if (reference === undefined) return figures;
+  const sorted = divergences.slice().sort();
+  return {
+    ...figures,
+    referencePerplexity: perplexityOf(reference),
+    kl: {
+      ...meanOf(divergences),
+      median: quantileOf(sorted, 0.5),
+      percentile99: quantileOf(sorted, 0.99),
+      percentile999: quantileOf(sorted, 0.999),
+      max: sorted.at(-1) ?? 0,
+    },
+    sameTop: meanOf(same),
+    logDifference: meanOf(own.map((loss, i) => loss - (reference[i] as number))),
+  };
+}
+
 /**
  * Judges a model on a text.
  * @param ids the text; at least one chunk
@@ -238,66 +312,29 @@ export async function evaluateLanguage(
   const first = Math.floor(chunkSize / 2);
   const each = chunkSize - first - 1;
   const counted = chunks * each;
-  const losses = models.map(() => new Float64Array(counted));
-  const divergences = new Float64Array(counted);
-  const same = new Float64Array(counted);
+  const figures: TokenFigures = {
+    losses: models.map(() => new Float64Array(counted)),
+    divergences: new Float64Array(counted),
+    same: new Float64Array(counted),
+  };
   const step = Math.max(1, Math.min(each, Math.floor(logitBytes / (4 * vocabulary))));
-  const { core } = model;
-  const memory = core.allocate(8 * vocabulary);
+  const judge = new TokenJudge(model);
   try {
-    const [own, other] = [memory, reference === undefined ? 0 : memory + 4 * vocabulary];
     for (let chunk = 0; chunk < chunks; chunk++) {
       for (let at = 0; at < each; at += step) {
         const n = Math.min(step, each - at);
         const begin = chunk * chunkSize + first + at;
         const logits: Float32Array[] = [];
         for (const take of takes) logits.push(await take(begin, n));
-        for (let token = 0; token < n; token++) {
-          const row = (all: Float32Array) => all.subarray(token * vocabulary, (token + 1) * vocabulary);
-          const index = chunk * each + at + token;
-          const next = cut[begin + token + 1] as number;
-          const judge = (a: number, b: number): TokenJudgmentRecord => {
-            const record = core.pushRoom(TokenJudgmentRecord.bytes);
-            const status = core.models.judgeToken(a, b, vocabulary, next, record);
-            const judgment = TokenJudgmentRecord.read(core.module, record);
-            core.popRecord(record);
-            if (status === StatusId.nonFinite) {
-              throw new ScalepointError('NON_FINITE', `the logits of token ${begin + token} are not finite`);
-            }
-            checkStatus(status);
-            return judgment;
-          };
-          for (const [i, all] of logits.entries()) core.module.HEAPF32.set(row(all), memory / 4 + i * vocabulary);
-          const judgment = judge(own, other);
-          (losses[0] as Float64Array)[index] = judgment.loss;
-          if (reference === undefined) continue;
-          divergences[index] = judgment.divergence;
-          same[index] = judgment.sameTop ? 1 : 0;
-          (losses[1] as Float64Array)[index] = judge(other, 0).loss;
+        for (let i = 0; i < n; i++) {
+          const rows = logits.map((all) => all.subarray(i * vocabulary, (i + 1) * vocabulary));
+          judge.judge(figures, chunk * each + at + i, rows, begin + i, cut[begin + i + 1] as number);
         }
         await onProgress({ pass: passes, passes, done: begin + n + 1, total: cut.length });
       }
     }
   } finally {
-    core.release(memory);
+    judge.release();
   }
-
-  // Sum up.
-  const [ownLosses, referenceLosses] = losses as [Float64Array, Float64Array | undefined];
-  const figures = { tokens: cut.length, counted, chunks, perplexity: perplexityOf(ownLosses) };
-  if (referenceLosses === undefined) return figures;
-  const sorted = divergences.slice().sort();
-  return {
-    ...figures,
-    referencePerplexity: perplexityOf(referenceLosses),
-    kl: {
-      ...meanOf(divergences),
-      median: quantileOf(sorted, 0.5),
-      percentile99: quantileOf(sorted, 0.99),
-      percentile999: quantileOf(sorted, 0.999),
-      max: sorted.at(-1) ?? 0,
-    },
-    sameTop: meanOf(same),
-    logDifference: meanOf(ownLosses.map((loss, i) => loss - (referenceLosses[i] as number))),
-  };
+  return summaryOf(figures, cut.length, chunks);
 }
