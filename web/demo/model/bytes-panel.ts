@@ -188,45 +188,90 @@ interface BytesEvents {
   choose(choice: ModelChoice): void;
 }
 
-/** Sets up the section. */
-export function startBytes(events: BytesEvents, current: () => State) {
-  const section = byId('bytes', HTMLElement);
-  const pointed = byId('bytes-pointed', HTMLElement);
-  const take = byId('bytes-take', HTMLButtonElement);
-  const undo = byId('bytes-undo', HTMLButtonElement);
-  let slices: readonly ByteSlice[] = [];
-  let cells = new Map<Element, MapCell>();
-  let saving: Saving | undefined;
+function figuresOf({ slice, kind }: MapCell): string {
+  const { before, after } = slice.kinds[kind];
+  return `${slice.label}, ${kindTitles[kind]}: ${formatBytes(before)} become ${formatBytes(after)}.`;
+}
+
+/** Both maps, and the line of the block that the pointer is at. */
+class Maps {
+  readonly #pointed = byId('bytes-pointed', HTMLElement);
+  readonly #before = byId('bytes-before', SVGSVGElement);
+  #slices: readonly ByteSlice[] = [];
+  #cells = new Map<Element, MapCell>();
+
+  constructor(section: HTMLElement) {
+    section.addEventListener('pointermove', ({ target }) => {
+      this.#describe(target instanceof Element ? this.#cells.get(target) : undefined);
+    });
+    section.addEventListener('pointerleave', () => this.#describe(undefined));
+    onResize(this.#before, () => this.#draw());
+  }
+
+  show(slices: readonly ByteSlice[]): void {
+    this.#slices = slices;
+    this.#draw();
+  }
+
+  #draw(): void {
+    this.#cells = new Map();
+    const { width } = this.#before.getBoundingClientRect();
+    const shown = mergedSlices(this.#slices, width / leastWidth);
+    drawMap('before', shown, this.#cells);
+    drawMap('after', shown, this.#cells);
+    this.#describe(undefined);
+  }
+
+  #describe(cell: MapCell | undefined): void {
+    const usual = 'Both maps have one scale. Each column is a block; point at one for its figures.';
+    setText(this.#pointed, cell === undefined ? (this.#slices.length === 0 ? '' : usual) : figuresOf(cell));
+  }
+}
+
+/** The largest saving, with the buttons that take it and undo it. */
+class SavingOffer {
+  readonly #take = byId('bytes-take', HTMLButtonElement);
+  readonly #undo = byId('bytes-undo', HTMLButtonElement);
+  readonly #events: BytesEvents;
+  readonly #current: () => State;
+  #saving: Saving | undefined;
   /** The rule of the saving that was taken last. */
-  let taken: string | undefined;
-  let request = 0;
+  #taken: string | undefined;
+  #request = 0;
 
-  const usual = () =>
-    slices.length === 0 ? '' : 'Both maps have one scale. Each column is a block; point at one for its figures.';
-  const drawMaps = () => {
-    cells = new Map();
-    const { width } = byId('bytes-before', SVGSVGElement).getBoundingClientRect();
-    const shown = mergedSlices(slices, width / leastWidth);
-    drawMap('before', shown, cells);
-    drawMap('after', shown, cells);
-    setText(pointed, usual());
-  };
-  section.addEventListener('pointermove', ({ target }) => {
-    const cell = target instanceof Element ? cells.get(target) : undefined;
-    if (cell === undefined) return setText(pointed, usual());
-    const { before, after } = cell.slice.kinds[cell.kind];
-    setText(
-      pointed,
-      `${cell.slice.label}, ${kindTitles[cell.kind]}: ${formatBytes(before)} become ${formatBytes(after)}.`,
-    );
-  });
-  section.addEventListener('pointerleave', () => setText(pointed, usual()));
-  onResize(byId('bytes-before', SVGSVGElement), drawMaps);
+  constructor(events: BytesEvents, current: () => State) {
+    this.#events = events;
+    this.#current = current;
+    this.#take.addEventListener('click', () => this.#use());
+    this.#undo.addEventListener('click', () => {
+      const { choice } = this.#current();
+      if (choice === undefined) return;
+      events.choose({ ...choice, rules: choice.rules.filter((rule) => rule !== this.#taken) });
+    });
+  }
 
-  const drawSaving = () => {
-    const { model, choice, run } = current();
+  /** Finds the saving of a plan, and draws it. */
+  find(state: State): void {
+    const { plan, choice } = state;
+    this.#saving = undefined;
+    const own = ++this.#request;
+    if (plan === undefined || choice === undefined) return;
+    this.#events
+      .options(choice)
+      .then((options) => findSaving(state, options))
+      .then((found) => {
+        if (own !== this.#request) return;
+        this.#saving = found;
+        this.draw();
+      })
+      .catch(() => {});
+  }
+
+  draw(): void {
+    const { model, choice, run } = this.#current();
     if (model === undefined || choice === undefined) return;
-    const isTaken = taken !== undefined && choice.rules.includes(taken);
+    const [saving, take, undo] = [this.#saving, this.#take, this.#undo];
+    const isTaken = this.#taken !== undefined && choice.rules.includes(this.#taken);
     const works = run.kind === 'running' || run.kind === 'asking';
     const focused = document.activeElement;
     take.hidden = saving === undefined;
@@ -247,43 +292,35 @@ export function startBytes(events: BytesEvents, current: () => State) {
     if ((focused === take && take.hidden) || (focused === undo && undo.hidden)) {
       (take.hidden ? (undo.hidden ? byId('model-run', HTMLElement) : undo) : take).focus({ preventScroll: true });
     }
-  };
-  take.addEventListener('click', () => {
-    const { choice } = current();
-    if (saving === undefined || choice === undefined) return;
-    taken = saving.rule;
-    const { names } = saving.group;
-    events.choose({ ...choice, rules: [saving.rule, ...choice.rules] });
-    announce(`${formatMany(names.length, 'tensor')} will be ${saving.to}`, 0);
-  });
-  undo.addEventListener('click', () => {
-    const { choice } = current();
-    if (choice !== undefined) events.choose({ ...choice, rules: choice.rules.filter((rule) => rule !== taken) });
-  });
+  }
 
+  #use(): void {
+    const { choice } = this.#current();
+    if (this.#saving === undefined || choice === undefined) return;
+    const { rule, to, group } = this.#saving;
+    this.#taken = rule;
+    this.#events.choose({ ...choice, rules: [rule, ...choice.rules] });
+    announce(`${formatMany(group.names.length, 'tensor')} will be ${to}`, 0);
+  }
+}
+
+/** Sets up the section. */
+export function startBytes(events: BytesEvents, current: () => State) {
+  const section = byId('bytes', HTMLElement);
+  const maps = new Maps(section);
+  const offer = new SavingOffer(events, current);
   return (state: State, before: State | undefined) => {
-    const { plan, choice, run, model } = state;
+    const { plan, run, model } = state;
     if (model === undefined) return;
-    if (plan === before?.plan && model === before?.model && run.kind === before.run.kind) return;
+    const isNew = plan !== before?.plan || model !== before?.model;
+    if (!isNew && run.kind === before.run.kind) return;
     section.classList.toggle('empty', plan === undefined);
-    if (plan !== before?.plan || model !== before?.model) {
-      slices = plan === undefined ? [] : slicesOf(plan.tensors);
+    if (isNew) {
+      const slices = plan === undefined ? [] : slicesOf(plan.tensors);
       drawKinds(slices);
-      drawMaps();
-      saving = undefined;
-      const own = ++request;
-      if (plan !== undefined && choice !== undefined) {
-        events
-          .options(choice)
-          .then((options) => findSaving(state, options))
-          .then((found) => {
-            if (own !== request) return;
-            saving = found;
-            drawSaving();
-          })
-          .catch(() => {});
-      }
+      maps.show(slices);
+      offer.find(state);
     }
-    drawSaving();
+    offer.draw();
   };
 }

@@ -35,94 +35,114 @@ function wordsOf(statistics: ChosenStatistics | undefined, canMake: boolean): st
   return `${what} ${file.name} (${formatBytes(file.size)}).`;
 }
 
-/** Sets up the control. */
-export function startStatistics(choose: (choice: ModelChoice) => void, current: () => State) {
-  const picker = byId('data-file', HTMLInputElement);
-  const [pick, make, gptq, remove] = ['data-choose', 'data-make', 'data-gptq', 'data-remove'].map((id) =>
-    byId(id, HTMLButtonElement),
-  ) as [HTMLButtonElement, HTMLButtonElement, HTMLButtonElement, HTMLButtonElement];
-  const problem = byId('data-problem', HTMLElement);
-  let worker: Worker | undefined;
-  let share = 0;
+class StatisticsPanel {
+  readonly #picker = byId('data-file', HTMLInputElement);
+  readonly #pick = byId('data-choose', HTMLButtonElement);
+  readonly #make = byId('data-make', HTMLButtonElement);
+  readonly #gptq = byId('data-gptq', HTMLButtonElement);
+  readonly #remove = byId('data-remove', HTMLButtonElement);
+  readonly #problem = byId('data-problem', HTMLElement);
+  readonly #choose: (choice: ModelChoice) => void;
+  readonly #current: () => State;
+  /** Set while statistics are being made. */
+  #worker: Worker | undefined;
+  #share = 0;
 
-  const take = (statistics: ChosenStatistics | undefined) => {
-    const { choice } = current();
-    if (choice === undefined) return;
-    const { statistics: _, ...rest } = choice;
-    choose(statistics === undefined ? rest : { ...rest, statistics });
-  };
-  const stop = () => {
-    worker?.terminate();
-    worker = undefined;
-  };
-  const start = (wantsMoments: boolean) => {
-    const { model } = current();
-    if (model === undefined) return;
-    if (worker !== undefined) {
-      stop();
-      return draw(current());
-    }
-    setText(problem, '');
-    share = 0;
-    const made = new Worker(new URL('./statistics-worker.ts', import.meta.url), { type: 'module' });
-    worker = made;
-    const fail = (message: string) => {
-      stop();
-      setText(problem, sentence(message));
-      draw(current());
-    };
-    made.onerror = () => fail(lostWorker('runs the model'));
-    made.onmessage = ({ data }: MessageEvent<StatisticsAnswer>) => {
-      if (data.kind === 'failed') return fail(inPageWords(errorOf(data)));
-      if (data.kind === 'progress') share = data.share;
-      else {
-        stop();
-        const name = wantsMoments ? 'story.moments.safetensors' : 'story.imatrix.gguf';
-        take({ file: new File([data.blob], name), method: wantsMoments ? 'gptq' : 'importance' });
-        announce(`${name} is used`, 0);
-      }
-      draw(current());
-    };
-    const question: StatisticsQuestion = { files: model.files, tokenizer: [], text: undefined, tokens, wantsMoments };
-    made.postMessage(question);
-    draw(current());
-  };
-  pick.addEventListener('click', () => picker.click());
-  make.addEventListener('click', () => start(false));
-  gptq.addEventListener('click', () => start(true));
-  remove.addEventListener('click', () => {
-    take(undefined);
-    pick.focus();
-  });
-  picker.addEventListener('change', () => {
-    const [file] = picker.files ?? [];
-    picker.value = '';
-    if (file !== undefined) void methodOf(file).then((method) => take({ file, method }));
-  });
+  constructor(choose: (choice: ModelChoice) => void, current: () => State) {
+    this.#choose = choose;
+    this.#current = current;
+    this.#pick.addEventListener('click', () => this.#picker.click());
+    this.#make.addEventListener('click', () => this.#toggle(false));
+    this.#gptq.addEventListener('click', () => this.#toggle(true));
+    this.#remove.addEventListener('click', () => {
+      this.#take(undefined);
+      this.#pick.focus();
+    });
+    this.#picker.addEventListener('change', () => {
+      const [file] = this.#picker.files ?? [];
+      this.#picker.value = '';
+      if (file !== undefined) void methodOf(file).then((method) => this.#take({ file, method }));
+    });
+  }
 
-  function draw({ model, choice, outputs }: State): void {
+  /** Stops the work, and clears the message. */
+  reset(): void {
+    this.#stop();
+    setText(this.#problem, '');
+  }
+
+  draw({ model, choice, outputs }: State): void {
     if (model === undefined || choice === undefined) return;
     byId('data-field', HTMLElement).hidden = !takesStatistics(formatFor(model, choice.to), choice.to);
     // A model of ONNX would take the runtime as well.
     const isMakeable = outputs?.takesTexts === true && !outputs.takesArrays && hasTokenizer(model);
-    const works = worker !== undefined;
+    const works = this.#worker !== undefined;
     const words = works
-      ? `The model reads a story: ${Math.floor(share * 100)}\u00a0%`
+      ? `The model reads a story: ${Math.floor(this.#share * 100)}\u00a0%`
       : wordsOf(choice.statistics, isMakeable);
     setText(byId('data-words', HTMLElement), words);
     const isUsed = choice.statistics !== undefined;
-    pick.hidden = works;
-    make.hidden = !works && (isUsed || !isMakeable);
-    gptq.hidden = works || isUsed || !isMakeable;
-    remove.hidden = works || !isUsed;
-    setText(make, works ? 'Stop' : 'Make an importance matrix');
+    this.#pick.hidden = works;
+    this.#make.hidden = !works && (isUsed || !isMakeable);
+    this.#gptq.hidden = works || isUsed || !isMakeable;
+    this.#remove.hidden = works || !isUsed;
+    setText(this.#make, works ? 'Stop' : 'Make an importance matrix');
   }
 
+  /** Uses statistics, or those in use no longer. */
+  #take(statistics: ChosenStatistics | undefined): void {
+    const { choice } = this.#current();
+    if (choice === undefined) return;
+    const { statistics: _, ...rest } = choice;
+    this.#choose(statistics === undefined ? rest : { ...rest, statistics });
+  }
+
+  #stop(): void {
+    this.#worker?.terminate();
+    this.#worker = undefined;
+  }
+
+  /** Starts the work, or stops it. */
+  #toggle(wantsMoments: boolean): void {
+    const { model } = this.#current();
+    if (model === undefined) return;
+    if (this.#worker === undefined) this.#start(model, wantsMoments);
+    else this.#stop();
+    this.draw(this.#current());
+  }
+
+  #start({ files }: ModelFile, wantsMoments: boolean): void {
+    setText(this.#problem, '');
+    this.#share = 0;
+    const worker = new Worker(new URL('./statistics-worker.ts', import.meta.url), { type: 'module' });
+    this.#worker = worker;
+    const fail = (message: string) => {
+      this.#stop();
+      setText(this.#problem, sentence(message));
+      this.draw(this.#current());
+    };
+    worker.onerror = () => fail(lostWorker('runs the model'));
+    worker.onmessage = ({ data }: MessageEvent<StatisticsAnswer>) => {
+      if (data.kind === 'failed') return fail(inPageWords(errorOf(data)));
+      if (data.kind === 'progress') this.#share = data.share;
+      else {
+        this.#stop();
+        const name = wantsMoments ? 'story.moments.safetensors' : 'story.imatrix.gguf';
+        this.#take({ file: new File([data.blob], name), method: wantsMoments ? 'gptq' : 'importance' });
+        announce(`${name} is used`, 0);
+      }
+      this.draw(this.#current());
+    };
+    const question: StatisticsQuestion = { files, tokenizer: [], text: undefined, tokens, wantsMoments };
+    worker.postMessage(question);
+  }
+}
+
+/** Sets up the control. */
+export function startStatistics(choose: (choice: ModelChoice) => void, current: () => State) {
+  const panel = new StatisticsPanel(choose, current);
   return (state: State, before: State | undefined) => {
-    if (state.model !== before?.model) {
-      stop();
-      setText(problem, '');
-    }
-    if (state.choice !== before?.choice || state.model !== before?.model) draw(state);
+    if (state.model !== before?.model) panel.reset();
+    if (state.choice !== before?.choice || state.model !== before?.model) panel.draw(state);
   };
 }

@@ -5,7 +5,15 @@ import type { FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
 import type { ByteSink, ModelOutput } from '../files/sinks.js';
 import { tooFewToHoldBack } from '../formats/held-back.js';
-import type { CollectResume, ModelRuns, ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
+import type {
+  CollectHooks,
+  CollectResume,
+  ModelRuns,
+  ModelSamples,
+  RunOptions,
+  SummedInputs,
+  UnreachedWeight,
+} from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import { importanceOf } from '../language/collect.js';
 import { MomentsLayout } from '../language/moments-file.js';
@@ -13,7 +21,7 @@ import { rangesFile } from '../language/ranges-file.js';
 import type { LanguageData } from '../language/tokens.js';
 import type { Opened } from './open.js';
 import type { PassState } from './pass-state.js';
-import { momentsEnd, rangesEnd, withOutputFiles } from './statistics-output.js';
+import { momentsEnd, type OpenFile, rangesEnd, withOutputFiles } from './statistics-output.js';
 import type { TextOptions } from './text-options.js';
 import { isLanguageData, samplesOfTexts } from './text-samples.js';
 
@@ -68,6 +76,78 @@ function resumeOf(state: PassState, damaged: (path: string) => Error): CollectRe
   };
 }
 
+/** What a `SumsWriter` writes to, and whom it calls. */
+interface SumsPlaces {
+  /** File of moments. */
+  readonly output: Pick<OpenFile, 'sized'> | undefined;
+  /** Keeps the moments of an interrupted run. */
+  readonly state: PassState | undefined;
+  /** Throws if samples are too few. */
+  checkCount(count: number): void;
+  readonly onProgress: RunsOptions['onProgress'];
+}
+
+/** Milliseconds after which a run lets the page draw. */
+const drawEvery = 50;
+
+/** Takes what a run collects: reports samples, and writes moments. */
+class SumsWriter {
+  readonly #places: SumsPlaces;
+  #layout: MomentsLayout | undefined;
+  #sink: Pick<ByteSink, 'write'> | undefined;
+  #passed = 0;
+  #rested = performance.now();
+
+  constructor(places: SumsPlaces) {
+    this.#places = places;
+  }
+
+  hooks(): CollectHooks {
+    return {
+      onSample: (progress) => this.#report(progress),
+      onSums: (sums, isFirst) => this.#begin(sums, isFirst),
+      takeMoments: async ({ names }, means, isHeldBack) => {
+        if (this.#sink !== undefined) await this.#layout?.write(this.#sink, names[0] as string, means, isHeldBack);
+      },
+    };
+  }
+
+  /** Copies moments that the state kept. */
+  async finish(): Promise<void> {
+    const { output, state } = this.#places;
+    if (state === undefined || output === undefined || this.#layout === undefined) return;
+    await state.copyMoments(this.#layout.size, output.sized(this.#layout.size));
+  }
+
+  async #report({ pass, passes, done, total }: Parameters<CollectHooks['onSample']>[0]): Promise<void> {
+    this.#passed = done;
+    this.#places.onProgress?.({ phase: 'calibrate', unit: 'samples', pass, passes, done, total });
+    if (performance.now() - this.#rested < drawEvery) return;
+    await new Promise((resolve) => setTimeout(resolve));
+    this.#rested = performance.now();
+  }
+
+  async #begin(sums: readonly SummedInputs[], isFirst: boolean): Promise<void> {
+    const { output, state, checkCount } = this.#places;
+    // Leave no state of a run that cannot go on.
+    if (isFirst) {
+      try {
+        checkCount(this.#passed);
+      } catch (error) {
+        await state?.remove();
+        throw error;
+      }
+    }
+    if (output === undefined) return;
+    const held = sums.reduce((most, { heldBackRows }) => Math.max(most, heldBackRows), 0);
+    const inputs = sums.map(({ names, columns, heldBackRows }) => ({ names, columns, heldBack: heldBackRows > 0 }));
+    this.#layout = new MomentsLayout(inputs, { tokens: mostRows(sums) - held, heldBack: held });
+    const sink = output.sized(this.#layout.size);
+    this.#sink = (await state?.moments(isFirst)) ?? sink;
+    if (isFirst) await this.#sink.write(0, this.#layout.header);
+  }
+}
+
 /** Collects statistics of a model by running it. See `calibrateModel`. */
 export async function calibrateRuns(
   opened: Opened,
@@ -115,47 +195,9 @@ export async function calibrateRuns(
         };
 
         // Run the model.
-        let layout: MomentsLayout | undefined;
-        let momentsSink: Pick<ByteSink, 'write'> | undefined;
-        let passed = 0;
-        let rested = performance.now();
-        const found = await runs.collect(samples, options, {
-          async onSample({ pass, passes, done, total }) {
-            passed = done;
-            onProgress?.({ phase: 'calibrate', unit: 'samples', pass, passes, done, total });
-            if (performance.now() - rested < 50) return;
-            // Let the page draw.
-            await new Promise((resolve) => setTimeout(resolve));
-            rested = performance.now();
-          },
-          async onSums(sums, isFirst) {
-            // Leave no state of a run that cannot go on.
-            if (isFirst) {
-              try {
-                checkCount(passed);
-              } catch (error) {
-                await state?.remove();
-                throw error;
-              }
-            }
-            if (second === undefined) return;
-            const held = sums.reduce((most, { heldBackRows }) => Math.max(most, heldBackRows), 0);
-            const inputs = sums.map(({ names, columns, heldBackRows }) => ({
-              names,
-              columns,
-              heldBack: heldBackRows > 0,
-            }));
-            layout = new MomentsLayout(inputs, { tokens: mostRows(sums) - held, heldBack: held });
-            const sink = second.sized(layout.size);
-            momentsSink = (await state?.moments(isFirst)) ?? sink;
-            if (isFirst) await momentsSink.write(0, layout.header);
-          },
-          async takeMoments({ names }, means, isHeldBack) {
-            if (momentsSink !== undefined) await layout?.write(momentsSink, names[0] as string, means, isHeldBack);
-          },
-        });
-        if (state !== undefined && layout !== undefined)
-          await state.copyMoments(layout.size, (second as NonNullable<typeof second>).sized(layout.size));
+        const writer = new SumsWriter({ output: second, state, checkCount, onProgress });
+        const found = await runs.collect(samples, options, writer.hooks());
+        await writer.finish();
         if (found.sums.length === 0) {
           throw new ScalepointError(
             'RUNTIME',

@@ -11,7 +11,7 @@ function besideOutput(output: ModelOutput | undefined, end: string): string | UR
 }
 
 /** A file to be written: to a place, or to memory once its size is known. */
-class OpenFile {
+export class OpenFile {
   readonly #path: string | URL | undefined;
   #sink: ByteSink | undefined;
   #memory: MemorySink | undefined;
