@@ -1,6 +1,6 @@
 // Panel *What does it do to the outputs?*
 import type { PlanOptions } from 'scalepoint/model';
-import { languageArchitectures, type OutputsKind } from '../../src/tooling.js';
+import { languageArchitectures } from '../../src/tooling.js';
 import { byId, html, onResize, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
@@ -52,164 +52,149 @@ interface OutputsEvents {
   options(choice: ModelChoice): Promise<PlanOptions>;
 }
 
-/** Sets up the section. It is loaded with the first plan. */
-export function startOutputs(events: OutputsEvents, current: () => State) {
-  const section = byId('outputs', HTMLElement);
-  section.replaceChildren(...markup());
-  watchScrollBoxes(section);
-  const judges = new WeakMap<ModelFile, Judge>();
-  let active: Judge | undefined;
-  let frame = 0;
-  const redraw = () => {
-    if (frame !== 0) return;
-    frame = requestAnimationFrame(() => {
-      frame = 0;
-      if (section.isConnected) draw();
+class OutputsPanel {
+  readonly #section = byId('outputs', HTMLElement);
+  readonly #events: OutputsEvents;
+  readonly #current: () => State;
+  readonly #judges = new WeakMap<ModelFile, Judge>();
+  /** The judge of the model on the page, if its outputs can be compared. */
+  #active: Judge | undefined;
+  #frame = 0;
+  #drawn: JudgedType | undefined;
+
+  constructor(events: OutputsEvents, current: () => State) {
+    this.#events = events;
+    this.#current = current;
+    this.#section.replaceChildren(...markup());
+    watchScrollBoxes(this.#section);
+    this.#listenToButtons();
+    this.#listenToFiles();
+    this.#listenToChoices();
+    onResize(byId('outputs-picture', HTMLElement), () => this.redraw());
+  }
+
+  /** Draws the section in the next frame. */
+  redraw(): void {
+    if (this.#frame !== 0) return;
+    this.#frame = requestAnimationFrame(() => {
+      this.#frame = 0;
+      if (this.#section.isConnected) this.#draw();
     });
-  };
+  }
 
-  /** The judge of a model. */
-  const judgeOf = (model: ModelFile, kind: OutputsKind): Judge => {
-    const judge = judges.get(model) ?? new Judge(model, kind, events.options, redraw);
-    judges.set(model, judge);
-    return judge;
-  };
+  /** Uses files that were dropped, if they are data for this section. Returns whether they are. */
+  take(files: readonly File[]): boolean {
+    const judge = this.#active;
+    if (judge === undefined || files.length === 0) return false;
+    const isText = judge.state.data.kind === 'texts';
+    const all = (pattern: RegExp) => files.every(({ name }) => pattern.test(name));
+    const tokenizers = isText && all(/tokenizer.*\.json$/i);
+    const texts = isText && files.length === 1 && (all(/\.(txt|md)$/i) || files[0]?.type === 'text/plain');
+    const arrays = !isText && files.length === 1 && all(/\.npz$/i);
+    if (!tokenizers && !texts && !arrays) return false;
+    give(judge, files, tokenizers);
+    this.#section.scrollIntoView({ block: 'nearest' });
+    return true;
+  }
 
-  const now = () => {
-    const { choice } = current();
-    return active === undefined || choice === undefined ? undefined : { judge: active, choice };
-  };
-  const onClick = (id: string, act: (here: NonNullable<ReturnType<typeof now>>) => void) =>
+  /** Calls `act` on a click, if outputs can be compared. */
+  #onClick(id: string, act: (judge: Judge, choice: ModelChoice) => void): void {
     byId(id, HTMLButtonElement).addEventListener('click', () => {
-      const here = now();
-      if (here !== undefined) act(here);
-    });
-  const picker = byId('outputs-file', HTMLInputElement);
-  const tokenizer = byId('outputs-tokenizer', HTMLInputElement);
-  onClick('outputs-run', ({ judge, choice }) => {
-    if (judge.state.data.kind === 'texts' && !judge.hasTokenizer) return tokenizer.click();
-    if (judge.resultOf(choice) === undefined) judge.add(judge.wanted(choice));
-    else for (const one of judge.offered(choice)) judge.add(one);
-  });
-  onClick('outputs-cancel', ({ judge }) => {
-    judge.cancel();
-    announce('Stopped', 0);
-  });
-  onClick('outputs-choose', ({ judge }) => {
-    picker.accept = judge.state.data.kind === 'texts' ? '.txt,.md,text/plain' : '.npz,.npy';
-    picker.click();
-  });
-  onClick('outputs-usual', ({ judge }) => judge.use({ text: undefined, inputs: undefined }));
-  for (const input of [picker, tokenizer]) {
-    input.addEventListener('change', () => {
-      const files = [...(input.files ?? [])];
-      input.value = '';
-      if (active !== undefined && files.length > 0) give(active, files, input === tokenizer);
+      const { choice } = this.#current();
+      if (this.#active !== undefined && choice !== undefined) act(this.#active, choice);
     });
   }
-  for (const radio of section.querySelectorAll<HTMLInputElement>('input[type="radio"]')) {
-    radio.addEventListener('change', () =>
-      active?.use(
-        radio.name === 'outputs-kind' ? { kind: radio.value as Judgment['kind'] } : { tokens: Number(radio.value) },
-      ),
-    );
-  }
-  byId('outputs-types', HTMLElement).addEventListener('click', ({ target }) => {
-    const here = now();
-    const key = target instanceof Element ? target.closest('button')?.dataset.key : undefined;
-    const wanted = here?.judge.offered(here.choice).find((one) => one.key === key);
-    if (here === undefined || wanted === undefined) return;
-    const { shown, queue } = here.judge.state;
-    const isIn = shown.has(wanted.key) || queue.some((one) => one.key === wanted.key);
-    if (isIn) here.judge.remove(wanted);
-    else here.judge.add(wanted);
-  });
-  onResize(byId('outputs-picture', HTMLElement), () => redraw());
 
-  /** Uses files that were chosen or dropped. */
-  function give(judge: Judge, files: readonly File[], isTokenizer: boolean): void {
-    const [file] = files;
-    if (file === undefined) return;
-    if (isTokenizer) {
-      // A single file under another name is still meant as the tokenizer.
-      const named = files.length === 1 ? [new File([file], 'tokenizer.json')] : files;
-      judge.use({ tokenizer: named });
-    } else judge.use(judge.state.data.kind === 'texts' ? { text: file } : { inputs: file });
-    announce(`${file.name} is used`, 0);
+  #listenToButtons(): void {
+    this.#onClick('outputs-run', (judge, choice) => {
+      if (judge.state.data.kind === 'texts' && !judge.hasTokenizer) {
+        return byId('outputs-tokenizer', HTMLInputElement).click();
+      }
+      if (judge.resultOf(choice) === undefined) judge.add(judge.wanted(choice));
+      else for (const one of judge.offered(choice)) judge.add(one);
+    });
+    this.#onClick('outputs-cancel', (judge) => {
+      judge.cancel();
+      announce('Stopped', 0);
+    });
+    this.#onClick('outputs-choose', (judge) => {
+      const picker = byId('outputs-file', HTMLInputElement);
+      picker.accept = judge.state.data.kind === 'texts' ? '.txt,.md,text/plain' : '.npz,.npy';
+      picker.click();
+    });
+    this.#onClick('outputs-usual', (judge) => judge.use({ text: undefined, inputs: undefined }));
   }
 
-  let drawnVerdict: JudgedType | undefined;
+  #listenToFiles(): void {
+    for (const id of ['outputs-file', 'outputs-tokenizer']) {
+      const input = byId(id, HTMLInputElement);
+      input.addEventListener('change', () => {
+        const files = [...(input.files ?? [])];
+        input.value = '';
+        if (this.#active !== undefined && files.length > 0) give(this.#active, files, id === 'outputs-tokenizer');
+      });
+    }
+  }
 
-  /** Draws the section. */
-  function draw(): void {
-    const state = current();
-    const { model, plan, choice, run, outputs: kind } = state;
+  #listenToChoices(): void {
+    for (const radio of this.#section.querySelectorAll<HTMLInputElement>('input[type="radio"]')) {
+      radio.addEventListener('change', () =>
+        this.#active?.use(
+          radio.name === 'outputs-kind' ? { kind: radio.value as Judgment['kind'] } : { tokens: Number(radio.value) },
+        ),
+      );
+    }
+    byId('outputs-types', HTMLElement).addEventListener('click', ({ target }) => {
+      const { choice } = this.#current();
+      const judge = this.#active;
+      const key = target instanceof Element ? target.closest('button')?.dataset.key : undefined;
+      const wanted = choice && judge?.offered(choice).find((one) => one.key === key);
+      if (judge === undefined || wanted === undefined) return;
+      const { shown, queue } = judge.state;
+      const isIn = shown.has(wanted.key) || queue.some((one) => one.key === wanted.key);
+      if (isIn) judge.remove(wanted);
+      else judge.add(wanted);
+    });
+  }
+
+  /** Makes the judge of the model on the page the active one. Returns it if outputs can be compared. */
+  #activate({ model, outputs: kind }: State, why: string | undefined): Judge | undefined {
+    const before = this.#active;
+    this.#active = undefined;
+    if (why === undefined && model !== undefined && kind !== undefined) {
+      this.#active = this.#judges.get(model) ?? new Judge(model, kind, this.#events.options, () => this.redraw());
+      this.#judges.set(model, this.#active);
+    }
+    if (before !== this.#active) before?.cancel(false);
+    return this.#active;
+  }
+
+  #draw(): void {
+    const state = this.#current();
+    const { plan, choice, run } = state;
     const why = whyNot(state);
-    const before = active;
-    active = why === undefined && model !== undefined && kind !== undefined ? judgeOf(model, kind) : undefined;
-    if (before !== active) before?.cancel(false);
-    section.hidden = why === '';
+    const judge = this.#activate(state, why);
+    this.#section.hidden = why === '';
     const reason = byId('outputs-why', HTMLElement);
     reason.hidden = why === undefined;
     setText(reason, why ?? '');
-    byId('outputs-box', HTMLElement).hidden = active === undefined;
-    if (active === undefined || choice === undefined || plan === undefined) return;
+    byId('outputs-box', HTMLElement).hidden = judge === undefined;
+    if (judge === undefined || choice === undefined || plan === undefined) return;
 
-    const judge = active;
-    const { data, queue, ending, judged, shown } = judge.state;
+    const { data, queue, judged, shown } = judge.state;
     const wanted = judge.wanted(choice);
     const found = judged.get(wanted.key);
     const works = queue.length > 0;
     const saves = run.kind === 'running' || run.kind === 'asking';
     const isText = data.kind === 'texts';
-    const lacksTokenizer = isText && !judge.hasTokenizer;
-    const nothing = plan.totals.quantized + plan.totals.cast === 0;
-
-    // The sentence.
-    const running = works ? `Comparing ${queue[0]?.label} with the original…` : '';
-    setText(byId('outputs-verdict', HTMLElement), found === undefined ? running : verdictOf(found.judgment));
-    setText(
-      byId('outputs-basis', HTMLElement),
-      found === undefined ? introduction(isText, lacksTokenizer) : basisOf(found, data),
-    );
-    drawPlaces(found);
-    const figures = byId('outputs-figures', HTMLDetailsElement);
-    figures.hidden = found === undefined;
-    if (found !== undefined && found !== drawnVerdict) {
-      drawTable(found);
-      if (!isText && drawnVerdict === undefined) figures.open = true;
-    }
-    drawnVerdict = found;
-
-    // The data.
+    this.#drawVerdict(judge, found);
     drawData(judge, works);
-
-    // The work.
-    const [start, stop] = [byId('outputs-run', HTMLButtonElement), byId('outputs-cancel', HTMLButtonElement)];
     const focused = document.activeElement;
-    const others = found === undefined ? [] : judge.offered(choice).filter(({ key }) => !judged.has(key));
-    start.hidden = works;
-    const isWhole = found !== undefined && others.length === 0;
-    start.disabled = saves || nothing || isWhole;
-    const more = isWhole
-      ? 'Every type is compared'
-      : others.length === 1
-        ? 'Compare the other type'
-        : `Compare the other ${others.length} types`;
-    setText(start, lacksTokenizer ? 'Choose tokenizer.json…' : found === undefined ? 'Compare the outputs' : more);
-    stop.hidden = !works;
-    drawProgress(judge);
-    setText(
-      byId('outputs-status', HTMLElement),
-      nothing && !works
-        ? 'These settings change nothing.'
-        : statusOf(judge, lacksTokenizer ? 0 : found === undefined ? 1 : others.length, state.expectedSeconds),
-    );
-    const problem =
-      ending?.kind === 'failed' ? asSentence(`${ending.label} could not be compared: ${ending.message}`) : '';
-    setText(byId('outputs-problem', HTMLElement), problem);
+    const [start, stop] = [byId('outputs-run', HTMLButtonElement), byId('outputs-cancel', HTMLButtonElement)];
+    const changesNothing = plan.totals.quantized + plan.totals.cast === 0;
+    drawWork(judge, choice, { changesNothing, saves, quantizing: state.expectedSeconds });
 
-    // The picture.
+    // Draw the picture.
     const picture = byId('outputs-picture', HTMLElement);
     picture.hidden = !works && shown.size === 0;
     byId('outputs-box', HTMLElement).classList.toggle('drawn', !picture.hidden);
@@ -219,29 +204,90 @@ export function startOutputs(events: OutputsEvents, current: () => State) {
       drawChart(judge, wanted.key);
     }
     // A button that is gone hands its focus on.
-    if (focused === start && start.hidden) (works ? stop : firstType()).focus({ preventScroll: true });
-    if (focused === stop && stop.hidden) (start.disabled ? firstType() : start).focus({ preventScroll: true });
+    if (focused === start && start.hidden) (works ? stop : this.#firstType()).focus({ preventScroll: true });
+    if (focused === stop && stop.hidden) (start.disabled ? this.#firstType() : start).focus({ preventScroll: true });
   }
 
-  const firstType = () =>
-    section.querySelector<HTMLButtonElement>('.outputs-types button') ?? byId('outputs-choose', HTMLButtonElement);
+  #drawVerdict({ state: { data, queue }, hasTokenizer }: Judge, found: JudgedType | undefined): void {
+    const isText = data.kind === 'texts';
+    const running = queue.length > 0 ? `Comparing ${queue[0]?.label} with the original…` : '';
+    setText(byId('outputs-verdict', HTMLElement), found === undefined ? running : verdictOf(found.judgment));
+    setText(
+      byId('outputs-basis', HTMLElement),
+      found === undefined ? introduction(isText, isText && !hasTokenizer) : basisOf(found, data),
+    );
+    drawPlaces(found);
+    const figures = byId('outputs-figures', HTMLDetailsElement);
+    figures.hidden = found === undefined;
+    if (found !== undefined && found !== this.#drawn) {
+      drawTable(found);
+      if (!isText && this.#drawn === undefined) figures.open = true;
+    }
+    this.#drawn = found;
+  }
 
-  return {
-    draw: redraw,
-    /** Uses files that were dropped, if they are data for this section. Returns whether they are. */
-    take(files: readonly File[]): boolean {
-      if (active === undefined || files.length === 0) return false;
-      const isText = active.state.data.kind === 'texts';
-      const all = (pattern: RegExp) => files.every(({ name }) => pattern.test(name));
-      const tokenizers = isText && all(/tokenizer.*\.json$/i);
-      const texts = isText && files.length === 1 && (all(/\.(txt|md)$/i) || files[0]?.type === 'text/plain');
-      const arrays = !isText && files.length === 1 && all(/\.npz$/i);
-      if (!tokenizers && !texts && !arrays) return false;
-      give(active, files, tokenizers);
-      section.scrollIntoView({ block: 'nearest' });
-      return true;
-    },
-  };
+  #firstType(): HTMLElement {
+    return (
+      this.#section.querySelector<HTMLButtonElement>('.outputs-types button') ??
+      byId('outputs-choose', HTMLButtonElement)
+    );
+  }
+}
+
+/** Uses files that were chosen or dropped. */
+function give(judge: Judge, files: readonly File[], isTokenizer: boolean): void {
+  const [file] = files;
+  if (file === undefined) return;
+  if (isTokenizer) {
+    // A single file under another name is still meant as the tokenizer.
+    const named = files.length === 1 ? [new File([file], 'tokenizer.json')] : files;
+    judge.use({ tokenizer: named });
+  } else judge.use(judge.state.data.kind === 'texts' ? { text: file } : { inputs: file });
+  announce(`${file.name} is used`, 0);
+}
+
+/** Sets up the section. It is loaded with the first plan. */
+export function startOutputs(events: OutputsEvents, current: () => State) {
+  const panel = new OutputsPanel(events, current);
+  return { draw: () => panel.redraw(), take: (files: readonly File[]) => panel.take(files) };
+}
+
+/** State of the page that decides about the buttons. */
+interface WorkState {
+  readonly changesNothing: boolean;
+  /** True while a result is being saved. */
+  readonly saves: boolean;
+  /** Expected seconds of quantizing. */
+  readonly quantizing: number | undefined;
+}
+
+/** Draws the buttons that start and stop, the progress and the problem. */
+function drawWork(judge: Judge, choice: ModelChoice, { changesNothing, saves, quantizing }: WorkState): void {
+  const { data, queue, ending, judged } = judge.state;
+  const works = queue.length > 0;
+  const isDone = judged.has(judge.wanted(choice).key);
+  const lacksTokenizer = data.kind === 'texts' && !judge.hasTokenizer;
+  const others = isDone ? judge.offered(choice).filter(({ key }) => !judged.has(key)) : [];
+  const isWhole = isDone && others.length === 0;
+  const start = byId('outputs-run', HTMLButtonElement);
+  start.hidden = works;
+  start.disabled = saves || changesNothing || isWhole;
+  const more = isWhole
+    ? 'Every type is compared'
+    : others.length === 1
+      ? 'Compare the other type'
+      : `Compare the other ${others.length} types`;
+  setText(start, lacksTokenizer ? 'Choose tokenizer.json…' : isDone ? more : 'Compare the outputs');
+  byId('outputs-cancel', HTMLButtonElement).hidden = !works;
+  drawProgress(judge);
+  const count = lacksTokenizer ? 0 : isDone ? others.length : 1;
+  setText(
+    byId('outputs-status', HTMLElement),
+    changesNothing && !works ? 'These settings change nothing.' : statusOf(judge, count, quantizing),
+  );
+  const problem =
+    ending?.kind === 'failed' ? asSentence(`${ending.label} could not be compared: ${ending.message}`) : '';
+  setText(byId('outputs-problem', HTMLElement), problem);
 }
 
 /** The sentence before anything was compared. */
