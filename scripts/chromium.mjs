@@ -1,4 +1,4 @@
-// How tests, benchmarks and scripts start Chromium through Playwright.
+// Options by which tests, benchmarks and scripts start Chromium through Playwright.
 
 /** Options of `chromium.launch`. The variable CHROMIUM names another program than Debian's. */
 export const launchOptions = {

@@ -125,7 +125,7 @@ ${lines.join('')}    };
 `);
   }
   return `${interfaceText(door, record)}
-/** How the record lies in wasm memory. */
+/** Layout of the record in wasm memory. */
 export const ${name} = {
 ${parts.join('')}} as const;
 `;

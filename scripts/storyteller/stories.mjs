@@ -103,7 +103,7 @@ function castOf(random) {
 
 const upper = (text) => text[0].toUpperCase() + text.slice(1);
 
-/** How a story begins. @param {ReturnType<typeof castOf>} c @param {(list: string[]) => string} pick */
+/** Beginning of a story. @param {ReturnType<typeof castOf>} c @param {(list: string[]) => string} pick */
 function opening(c, pick) {
   const { hero: h, animal, pet, thing, place, weather } = c;
   const first = pick([
@@ -279,7 +279,7 @@ const plots = [
   },
 ];
 
-/** How a story ends. @param {ReturnType<typeof castOf>} c @param {(list: string[]) => string} pick */
+/** End of a story. @param {ReturnType<typeof castOf>} c @param {(list: string[]) => string} pick */
 function ending(c, pick) {
   const { hero: h, friend: f, animal, pet, place, weather } = c;
   return pick([

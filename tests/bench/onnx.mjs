@@ -1,4 +1,4 @@
-// How long ONNX results run in onnxruntime-web, in one thread, as a multiple of the float32 model. Contestants take turns, each round begins
+// Run times of ONNX results in onnxruntime-web, in one thread, as multiples of that of the float32 model. Contestants take turns, each round begins
 // with another one, and minima count. Rounds end when none of the last ones has lowered a minimum by more than 1 %, so that other work on
 // the machine makes this longer, not wrong.
 //   node tests/bench/onnx.mjs [--rounds N] [--only NAME]      at most N rounds

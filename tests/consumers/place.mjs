@@ -20,7 +20,7 @@ export const strictPolicy =
 /** The same for scalepoint/inline, whose workers have addresses of their own. */
 export const inlinePolicy = strictPolicy.replace("worker-src 'self'", 'worker-src blob:');
 
-/** How long a program or a page may take. */
+/** Longest time of a program or a page. */
 const limit = 180_000;
 
 /** @type {Record<string, string>} */

@@ -13,7 +13,7 @@ std::vector<uint8_t> store_elements(const std::vector<double>& values, ElementTy
 /// Their values.
 std::vector<double> load_elements(const std::vector<uint8_t>& bytes, ElementType type);
 
-/// What a tile of floats becomes in the layout of compressed-tensors.
+/// Result for a tile of floats in the layout of compressed-tensors.
 struct CompressedTile {
   std::vector<float> scale;
   std::vector<int32_t> zero_point;

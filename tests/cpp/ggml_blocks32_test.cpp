@@ -17,7 +17,7 @@ std::string name(BlockType type) { return "block type " + std::to_string(static_
 
 // ---------------------------------------------------------------------------------------------------------------- oracle
 
-/// What x86 makes of a float cast to 32 bits and then to 8: NaN and all that is too large become the smallest int32.
+/// Result of x86 for a float cast to 32 bits and then to 8: NaN and all that is too large become the smallest int32.
 uint8_t low_byte(float v) {
   const bool fits = v > -2147483648.0f && v < 2147483648.0f;
   return fits ? static_cast<uint8_t>(static_cast<int32_t>(v)) : uint8_t{0};
@@ -142,7 +142,7 @@ Floats dequantize(BlockType type, const uint8_t* p) {
   return x;
 }
 
-/// Whether a scale or minimum of the block is an infinity or NaN.
+/// True if a scale or minimum of the block is an infinity or NaN.
 bool overflows(BlockType type, const Bytes& block) {
   if (type == BlockType::kMXFP4) return false;
   const bool affine = type == BlockType::kQ4_1 || type == BlockType::kQ5_1;

@@ -73,7 +73,7 @@ const std::vector<size_t>& choices(const Known& grid, const Levels& levels) {
   return found;
 }
 
-/// What a search keeps of a candidate.
+/// Figures that a search keeps of a candidate.
 struct Fit {
   std::vector<size_t> points;
   std::vector<bool> rounded;

@@ -172,7 +172,7 @@ float rounded_float16(float x, Bytes& to) {
   return static_cast<float>(reference::decode(half, reference::kFloat16));
 }
 
-/// How a block lays out its parts, bit by bit.
+/// Layout of a block, bit by bit.
 struct Format {
   const char* name;
   size_t bytes, sub_block;

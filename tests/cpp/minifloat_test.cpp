@@ -35,7 +35,7 @@ std::vector<uint16_t> encoded(const Format& format, const std::vector<float>& x,
   return codes.values();
 }
 
-/// What x becomes, NaN included: the sign, all exponent bits, and at least the bit that makes it quiet.
+/// Result for x, NaN included: the sign, all exponent bits, and at least the bit that makes it quiet.
 testing::AssertionResult is_encoded(const Format& format, float x, uint16_t code) {
   if (!std::isnan(x)) {
     const uint16_t expected = reference::encode(x, format.format);

@@ -104,7 +104,7 @@ bool tiny_constant(float min, float max, const QuantizationSpec& spec) {
   return spec.scheme == Scheme::kAsymmetric && !spec.include_zero && min == max && min != 0 && std::fabs(min) < 0x1p-127f;
 }
 
-/// Whether the codes that values of the range can get stand for finite values: all of the type, but in a restricted symmetric
+/// True if all codes that values of the range can get stand for finite values: all of the type, but in a restricted symmetric
 /// range, whose values get no code below -qmax.
 bool all_finite(float scale, double zero_point, const QuantizationSpec& spec) {
   const bool restricted = spec.scheme == Scheme::kSymmetric && spec.symmetric_range == SymmetricRange::kRestricted;

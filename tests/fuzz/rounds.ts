@@ -1,4 +1,4 @@
-// How much the fuzz tests do. `npm test` runs round 0, which is short. `npm run fuzz` runs further rounds: ten times as many files each, from
+// Amount of work of the fuzz tests. `npm test` runs round 0, which is short. `npm run fuzz` runs further rounds: ten times as many files each, from
 // other seeds. SCALEPOINT_FUZZ=N runs round N alone, such as one that failed.
 
 import { xorshift } from '../web/support/xorshift.js';

@@ -356,12 +356,12 @@ describeBuilds('what notebooks print', (sp) => {
       c.given ? { ...options, range: { scale: c.scale!.values, zeroPoint: c.zeroPoint } } : options,
     );
     const largest = Math.max(...x.map(Math.abs));
-    // How far our x may be from theirs: half of the last digit printed, and the rounding to float32.
+    // Largest distance of our x from theirs: half of the last digit printed, and the rounding to float32.
     const inputError = c.input.halfUnit + epsilon * largest;
     const levels = c.scheme === 'symmetric' ? qmax : qmax - qmin;
     const ends = c.scheme === 'symmetric' ? 1 : 2;
     const { of } = parametersOf(c.shape, granularity);
-    /** How far our scale may be from theirs: one or two ends of the range over the levels, a rounding, and their last digit. */
+    /** Largest distance of our scale from theirs: one or two ends of the range over the levels, a rounding, and their last digit. */
     const scaleError = (scale: number) =>
       (c.given ? 0 : (ends * inputError) / levels) + epsilon * scale + (c.scale?.halfUnit ?? 0);
 
@@ -373,7 +373,7 @@ describeBuilds('what notebooks print', (sp) => {
 
     const y = sp.dequantize(q);
     const steps = Array.from(q.data as ArrayLike<number>, (code, i) => Math.abs(code - q.zeroPoint[of[i]!]!));
-    /** How far our restored values may be from theirs, before they print: the scale's error in each step, and a rounding on either side. */
+    /** Largest distance of our restored values from theirs before printing: the scale's error in each step, and a rounding on either side. */
     const restoredError = Array.from(y, (v, i) => steps[i]! * scaleError(q.scale[of[i]!]!) + 2 * epsilon * Math.abs(v));
     for (const [i, v] of (c.restored?.values ?? []).entries()) {
       expect(Math.abs(y[i]! - v), `restored ${i}`).toBeLessThanOrEqual(restoredError[i]! + c.restored!.halfUnit);

@@ -1,4 +1,4 @@
-// How many bytes are fetched from a server, where nothing can be read a second time at no cost.
+// Bytes that are fetched from a server, where a second read costs as much as the first.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { inspectModel, quantizeModel } from 'scalepoint/model';

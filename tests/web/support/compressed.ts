@@ -121,7 +121,7 @@ function bfloat(bits: number): number {
   return wide.getFloat32(0);
 }
 
-/** How the elements of a type lie in a file: their bytes, and the value of one. */
+/** Elements of a type in a file: their bytes, and the value of one. */
 const elements: Record<string, [size: number, read: (view: DataView, at: number) => number]> = {
   F64: [8, (view, at) => view.getFloat64(at, true)],
   F32: [4, (view, at) => view.getFloat32(at, true)],

@@ -1,4 +1,4 @@
-// How far models are apart in what they say: llama.cpp computes the logits (Node only). And models and texts to compute them for.
+// Divergence of the predictions of models by logits of llama.cpp (Node only), with models and texts for it.
 import { join } from 'node:path';
 import { load } from 'scalepoint';
 import { quantizeModel } from '../../../web/src/model.js';

@@ -20,7 +20,7 @@ export interface Decoder {
   readonly rotates?: (layer: number) => boolean;
   /** The base of a layer's frequencies, where it differs from `theta`, and the divisor of all of its frequencies. */
   readonly local?: (layer: number) => { readonly theta: number; readonly divisor: number };
-  /** How many tokens a layer looks back at. */
+  /** Count of tokens that a layer looks back at. */
   readonly window?: (layer: number) => number;
   readonly attentionCap?: number;
   readonly finalCap?: number;
@@ -30,7 +30,7 @@ export interface Decoder {
   readonly usedExperts?: number;
   /** Names of a layer's experts and their router. */
   readonly experts?: { readonly router: string; readonly expert: (e: number) => readonly [string, string, string] };
-  /** How the shares of experts are found, if not by the softmax over the scores of the chosen ones. */
+  /** Rule for the shares of experts, in place of the softmax over the scores of the chosen ones. */
   readonly shares?: {
     /** `chosen`: as above; `all`: by the softmax over all scores; `sigmoid`: each by itself. */
     readonly of: 'chosen' | 'all' | 'sigmoid';

@@ -1,4 +1,4 @@
-// Starts the page *Your model*. Before a model is open it is no more than a place to drop files.
+// Starts the page *Your model*. Before a model is open, the page only takes files.
 import { byId, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { takeFiles } from '../shared/handover.js';

@@ -223,7 +223,7 @@ function show(form: HTMLFormElement, settings: Settings, context: ControlsContex
   input('logCounts').checked = settings.logCounts;
 }
 
-/** The common name of an axis, followed by a comma, or nothing if it has none. */
+/** The common name of an axis and a comma; empty for an axis without one. */
 function axisName(dimensions: number, axis: number): string {
   if (dimensions === 2) return axis === 0 ? 'rows,' : 'columns,';
   return axis === dimensions - 1 ? 'last,' : '';

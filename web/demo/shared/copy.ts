@@ -2,7 +2,7 @@ import { byId, setText } from './dom.js';
 import { announce } from './live.js';
 
 const toastMilliseconds = 2500;
-/** How long the address of a download stays valid. A download that has begun no longer needs it. */
+/** Milliseconds that the address of a download stays valid. A download that has begun no longer needs it. */
 const downloadMilliseconds = 60_000;
 
 let flashing: ReturnType<typeof setTimeout> | undefined;

@@ -21,7 +21,7 @@ const calmSpread = 0.2;
 
 /** Figures of the headline. */
 export interface HeadlineFigures {
-  /** How many times as long plain JavaScript takes: the median of the turns. */
+  /** Time of plain JavaScript over that of Scalepoint: the median of the turns. */
   readonly ratio: number;
   /** The ends of the middle half of the turns. */
   readonly low: number;

@@ -216,7 +216,7 @@ export interface BackendOutput extends ComparedOutput {
 
 /** A node whose result is off by more than rounding explains. */
 export interface OffNode {
-  /** Its name; empty if it has none. */
+  /** Its name; empty if it is unnamed. */
   readonly node: string;
   /** Its operator. */
   readonly op: string;

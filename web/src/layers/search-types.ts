@@ -107,7 +107,7 @@ export interface SearchManyOptions extends SearchOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** How far a search, or the opening or saving of an index, is. */
+/** Progress of a search, or of the opening or saving of an index. */
 export interface SearchProgress {
   /** Queries or bytes that are done. */
   readonly done: number;

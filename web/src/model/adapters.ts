@@ -12,7 +12,7 @@ export interface LoraAdapter {
    */
   readonly file: ModelInput;
   /**
-   * How many times it is added.
+   * Factor by which it is multiplied before it is added.
    * @defaultValue 1
    */
   readonly strength?: number | undefined;

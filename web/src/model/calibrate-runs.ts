@@ -76,7 +76,7 @@ function resumeOf(state: PassState, damaged: (path: string) => Error): CollectRe
   };
 }
 
-/** What a `SumsWriter` writes to, and whom it calls. */
+/** Outputs and callbacks of a `SumsWriter`. */
 interface SumsPlaces {
   /** File of moments. */
   readonly output: Pick<OpenFile, 'sized'> | undefined;

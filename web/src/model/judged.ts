@@ -29,7 +29,7 @@ async function valueBeside({ beside }: Opened, file: string, key: string): Promi
   }
 }
 
-/** Id of the token in front of texts, by the files beside a model that has none in itself; undefined if it adds none. */
+/** Id of the token in front of texts, by the files beside a model without a tokenizer of its own; undefined if no token is added. */
 async function beginningBeside(opened: Opened): Promise<number | undefined> {
   if ((await valueBeside(opened, 'tokenizer_config.json', 'add_bos_token')) !== true) return undefined;
   const id = await valueBeside(opened, 'config.json', 'bos_token_id');

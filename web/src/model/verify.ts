@@ -20,7 +20,7 @@ export interface VerifyReport {
   readonly format: ModelFormat;
   /** Size of its files in bytes. All of them were read. */
   readonly bytes: number;
-  /** Names of its files; empty if a file has none. */
+  /** Names of its files; empty if a file is unnamed. */
   readonly files: readonly string[];
   /** Number of tensors. */
   readonly tensors: number;

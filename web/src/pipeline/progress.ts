@@ -1,6 +1,6 @@
 /** Progress, and when callers are notified. */
 
-/** How far a conversion is. */
+/** Progress of a conversion. */
 export interface Progress {
   /** The current work. */
   readonly phase: 'quantize' | 'copy' | 'verify';

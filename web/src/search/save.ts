@@ -14,7 +14,7 @@ import { type IndexFacts, indexKey, indexVersion, partsOfIndex } from './index-f
 const chunk = 1 << 22;
 
 /**
- * Writes an index. Returns the bytes if there is no output.
+ * Writes an index. Returns the bytes if no output is given.
  * @param check fails if the index was changed or disposed of
  */
 export async function saveIndex(

@@ -21,7 +21,7 @@ async function watchShifts(page: Page): Promise<void> {
 const moved = (page: Page) =>
   page.evaluate(() => (globalThis as unknown as { shifts: number[] }).shifts.reduce((sum, shift) => sum + shift, 0));
 
-/** What a sentence that takes a line more moves below it. */
+/** Moves of the content below a sentence that takes one line more. */
 const mostMoved = 0.02;
 
 const windows = [

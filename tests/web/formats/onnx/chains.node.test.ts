@@ -129,7 +129,7 @@ const permutations: Readonly<Record<number, readonly (readonly number[])[]>> = {
   ],
 };
 
-/** How far outputs may be off behind up to ten layers. What is wired wrong is not alike at all. */
+/** Least cosine of outputs behind up to ten layers. Wrongly wired graphs give unrelated outputs. */
 const limits = { fp16: 0.999, 'uint8-weights': 0.99, q8: 0.9, q4: 0.8 } as const;
 
 it('random graphs run, and give nearly what they gave', async ({ expect }) => {

@@ -14,7 +14,7 @@ import type { OnnxReason } from '../../../../web/src/formats/onnx/reasons.js';
 import * as onnx from './encoder.js';
 import { cosine, type Feeds, run, sileroFeeds } from './ort.js';
 
-/** How far outputs may be off: 0.999 for 8-bit weights, 0.99 with 8-bit activations, 0.98 for 4 bits. */
+/** Least cosine of outputs: 0.999 for 8-bit weights, 0.99 with 8-bit activations, 0.98 for 4 bits. */
 const limits: Partial<Record<ModelTarget, number>> = {
   'int8-weights': 0.999,
   'uint8-weights': 0.999,

@@ -61,7 +61,7 @@ export interface Hyper {
   denseLayers?: number;
   /** Each n-th layer has experts. */
   expertStep?: number;
-  /** How scores become shares: 1 by a softmax, 2 by a sigmoid. */
+  /** Function that turns scores into shares: 1 is a softmax, 2 a sigmoid. */
   gating?: number;
   /** The same, for architectures that state it before other keys. */
   earlyGating?: number;

@@ -112,12 +112,12 @@ const table = {
 /** The name of a form of chats in MLC-LLM. */
 export type TemplateName = keyof typeof table;
 
-/** System message of a chat that has none. */
+/** System message of a chat without one. */
 const systemMessage = 'You are a helpful assistant.';
 
 /**
  * The form that a tokenizer's chat template has: the usual one of the model, if it has the marker of that; else the first one whose marker it
- * has. Undefined if it has none.
+ * has; undefined without a match.
  */
 export function templateOf(chatTemplate: string, usual: TemplateName): TemplateName | undefined {
   const has = (name: TemplateName) => chatTemplate.includes(table[name].marker);

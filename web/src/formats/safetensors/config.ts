@@ -47,7 +47,7 @@ export function mergeConfig(
   return { ...rest, ...also, quantization_config: quantizationConfig };
 }
 
-/** A config.json without the `quantization_config`, or undefined if it has none. */
+/** A config.json without its `quantization_config`; undefined if it lacks that member. */
 function withoutEntry(config: unknown): Record<string, unknown> | undefined {
   const whole = config as Record<string, unknown>;
   const { quantization_config: before, ...rest } = whole;
