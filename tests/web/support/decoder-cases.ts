@@ -37,6 +37,8 @@ export interface DecoderCase {
   readonly config?: FolderJson;
   /** Keys behind general.name, without the architecture in their names. */
   readonly keys: Keys;
+  /** Those before general.type. */
+  readonly earlyKeys?: Keys;
   readonly table: HandTable;
   readonly model?: Partial<Decoder>;
   /** Largest distance of logits. @defaultValue nearLogits */
@@ -61,14 +63,16 @@ export function convertedDecoder(
 
 /** Expects the keys and tensors of a case. */
 export async function expectKeysAndTensors(one: DecoderCase): Promise<void> {
-  const { architecture, table, keys, layers = decoderBase.layers } = one;
+  const { architecture, table, keys, earlyKeys = [], layers = decoderBase.layers } = one;
   const result = await convertedDecoder(one, weightsOfTable(table, layers));
   const got = result.keys.filter(({ name }) => !name.startsWith('tokenizer.'));
+  const own = (list: Keys) => list.map(([name, value]) => [`${architecture}.${name}`, value]);
   expect(got.map(({ name, value }) => [name, value])).toEqual([
     ['general.architecture', architecture],
+    ...own(earlyKeys),
     ['general.type', 'model'],
     ['general.name', 'tiny'],
-    ...keys.map(([name, value]) => [`${architecture}.${name}`, value]),
+    ...own(keys),
   ]);
   expectTensors(result, table, layers);
 }

@@ -52,6 +52,8 @@ export interface Decoder {
   readonly headName?: string;
   /** True if norms subtract the mean. Their biases are read where the model has some. */
   readonly layerNorms?: boolean;
+  /** True if norms that do not subtract the mean have biases. */
+  readonly rmsBiases?: boolean;
   /** Added to the weights of norms; 1 for Gemma. */
   readonly normPlus?: number;
   /** Names of norms. `undefined` for those that the model lacks. */
@@ -405,7 +407,9 @@ export function decoderStates(weights: Weights, model: Decoder, tokens: readonly
       : all.map((one) =>
           model.layerNorms === true
             ? read.layerNorm(name, one, model.epsilon, plus)
-            : read.rms(name, one, model.epsilon, plus),
+            : model.rmsBiases === true
+              ? add(read.rms(name, one, model.epsilon, plus), Float64Array.from(read.get(`${name}.bias`).values))
+              : read.rms(name, one, model.epsilon, plus),
         );
   const names = { ...usualNorms(model.gemma === true), ...model.norms };
   let x = tokens.map((token) => read.row(model.embedding ?? 'model.embed_tokens.weight', token));
@@ -500,6 +504,8 @@ function bertBlock(read: Reader, { epsilon }: Encoder, i: number, x: Vector, mix
 function nomicBlock(read: Reader, { epsilon }: Encoder, i: number, x: Vector, mixed: Vector): Vector {
   const prefix = `encoder.layers.${i}.`;
   const y = read.layerNorm(`${prefix}norm1`, add(x, read.linear(`${prefix}attn.out_proj`, mixed)), epsilon);
-  const inner = multiply(read.linear(`${prefix}mlp.fc11`, y), silu(read.linear(`${prefix}mlp.fc12`, y)));
+  const inner = read.has(`${prefix}mlp.fc12.weight`)
+    ? multiply(read.linear(`${prefix}mlp.fc11`, y), silu(read.linear(`${prefix}mlp.fc12`, y)))
+    : gelu(read.linear(`${prefix}mlp.fc1`, y));
   return read.layerNorm(`${prefix}norm2`, add(y, read.linear(`${prefix}mlp.fc2`, inner)), epsilon);
 }

@@ -510,6 +510,93 @@ describe('Jina v2', () => {
   });
 });
 
+describe('Jina v3', () => {
+  needNative();
+
+  const table: HandTable = {
+    prefix: 'roberta.encoder.layers.',
+    outside: `
+      roberta.embeddings.word_embeddings.parametrizations.weight.original        token_embd.weight       12x64
+      roberta.embeddings.token_type_embeddings.parametrizations.weight.original  token_types.weight      1x64
+      roberta.emb_ln.weight                                                      token_embd_norm.weight  64
+      roberta.emb_ln.bias                                                        token_embd_norm.bias    64`,
+    layer: `
+      mixer.Wqkv.parametrizations.weight.original      attn_qkv.weight           192x64
+      mixer.Wqkv.bias                                  attn_qkv.bias             192
+      mixer.out_proj.parametrizations.weight.original  attn_output.weight        64x64
+      mixer.out_proj.bias                              attn_output.bias          64
+      norm1.weight                                     attn_output_norm.weight   64
+      norm1.bias                                       attn_output_norm.bias     64
+      mlp.fc1.parametrizations.weight.original         ffn_up.weight             96x64
+      mlp.fc1.bias                                     ffn_up.bias               96
+      mlp.fc2.parametrizations.weight.original         ffn_down.weight           64x96
+      mlp.fc2.bias                                     ffn_down.bias             64
+      norm2.weight                                     layer_output_norm.weight  64
+      norm2.bias                                       layer_output_norm.bias    64`,
+  };
+  const config = {
+    ...bertSizes,
+    architectures: ['XLMRobertaModel'],
+    position_embedding_type: 'rotary',
+    rotary_emb_base: 20000,
+    lora_adaptations: ['retrieval.query', 'text-matching'],
+    lora_alpha: 1,
+    lora_rank: 4,
+  };
+  /** Adapters of two tasks, and the pooler, which are left out. */
+  const leftOut = [
+    ['encoder.layers.0.mixer.Wqkv.parametrizations.weight.0.lora_A', [2, 4, 64]],
+    ['encoder.layers.0.mixer.Wqkv.parametrizations.weight.0.lora_B', [2, 192, 4]],
+    ['pooler.dense.parametrizations.weight.original', [64, 64]],
+    ['pooler.dense.parametrizations.weight.0.lora_A', [2, 4, 64]],
+    ['pooler.dense.bias', [64]],
+  ] as const;
+
+  it('has the keys, tensors and vectors of the definition, without its adapters', async () => {
+    const weights = weightsOfTable(table, 3);
+    const more = leftOut.map(([name, dims]): [string, Weight] => {
+      const values = new Float32Array(dims.reduce((a, b) => a * b, 1)).fill(1);
+      return [`roberta.${name}`, { shape: dims, values }];
+    });
+    const files = { ...pooling('mean'), 'tokenizer.json': unigram() };
+    const conversion = await convert(new Map([...weights, ...more]), { ...files, 'config.json': config });
+    expect(conversion.architecture).toBe('jina-bert-v3');
+    expect(keysOf(conversion)).toEqual([
+      ['block_count', 3],
+      ['context_length', 32],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['attention.head_count', 4],
+      ['rope.freq_base', 20000],
+      ['attention.layer_norm_epsilon', 1e-5],
+      ['attention.causal', false],
+      ['pooling_type', 1],
+    ]);
+    expectTensors(conversion, table, 3);
+    expect(conversion.notes).toMatchObject([
+      { kind: 'adaptersLeftOut', adapters: ['retrieval.query', 'text-matching'] },
+    ]);
+    // The names of Nomic's model, whose attention and norms are alike.
+    const plain = [...weights].map(([name, weight]): [string, Weight] => [
+      name.replace('roberta.', '').replace('.parametrizations.weight.original', '.weight').replace('mixer', 'attn'),
+      weight,
+    ]);
+    const states = encoderVectors(new Map(plain), { ...shape, theta: 20000 }, text);
+    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
+    using native = new NativeModel(fileOf(conversion, weights));
+    expect(furthest([native.pooled(text)], [mean])).toBeLessThan(nearGelu);
+  });
+
+  it.each<[string, Json, RegExp]>([
+    ['positions of its own', { position_embedding_type: 'absolute' }, /position_embedding_type is "absolute"/],
+    ['adapters without names', { lora_adaptations: 2 }, /lora_adaptations has to be an array of names/],
+    ['no position', { max_position_embeddings: 2 }, /leaves none of 2 positions/],
+  ])('is refused with %s', async (_what, more, words) => {
+    const files = { 'config.json': { ...config, ...more }, 'tokenizer.json': unigram() };
+    await expect(convert(weightsOfTable(table, 3), files)).rejects.toThrow(words);
+  });
+});
+
 describe('ModernBERT', () => {
   needNative();
 

@@ -6,6 +6,7 @@ import {
   gated,
   headNorms,
   type Keys,
+  normBiases,
   norms,
   outside,
   permuted,
@@ -88,6 +89,10 @@ const qwen2layer = `${norms}${attention}${biases}${router}
   mlp.shared_expert_gate.weight  ffn_gate_inp_shexp.weight  1x64
   ${shared('mlp.shared_expert', 80)}`;
 
+/** Factors of Phi's short contexts, and that of its attention. */
+const phiFactors = [1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7];
+const phiFactor = Math.sqrt(1 + Math.log(2) / Math.log(4096));
+
 const cases: readonly DecoderCase[] = [
   {
     name: 'Qwen2 with experts',
@@ -114,6 +119,68 @@ const cases: readonly DecoderCase[] = [
     keys: [...withExperts(heads, ...five), ['expert_feed_forward_length', 48]],
     table: { prefix, outside, layer: norms + attention + headNorms + router + stacked(48) },
     model: { ...routed, stacked: ['mlp.experts.gate_up_proj', 'mlp.experts.down_proj'] },
+  },
+  {
+    name: 'Phi with experts',
+    hugging: 'PhiMoEForCausalLM',
+    architecture: 'phimoe',
+    config: {
+      num_local_experts: 5,
+      num_experts_per_tok: 2,
+      attention_bias: true,
+      lm_head_bias: true,
+      max_position_embeddings: 8192,
+      original_max_position_embeddings: 4096,
+      tie_word_embeddings: false,
+      sliding_window: 8192,
+      rope_scaling: {
+        type: 'longrope',
+        long_factor: [4, 5, 6, 7, 8, 9, 10, 11],
+        short_factor: phiFactors,
+        long_mscale: 1.25,
+        short_mscale: 1.25,
+      },
+    },
+    earlyKeys: [['rope.scaling.attn_factor', phiFactor]],
+    keys: [
+      ['context_length', 8192],
+      ['rope.scaling.original_context_length', 4096],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['block_count', 3],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['rope.dimension_count', 16],
+      ['rope.freq_base', 10000],
+      ['attention.sliding_window', 8192],
+      ['expert_used_count', 2],
+      ['expert_count', 5],
+    ],
+    table: {
+      prefix,
+      outside: `${outside}
+        model.norm.bias  output_norm.bias  64
+        lm_head.bias     output.bias       264`,
+      layer: `${norms}${normBiases}${attention}${biases}
+        self_attn.o_proj.bias                   attn_output.bias      64
+        block_sparse_moe.gate.weight            ffn_gate_inp.weight   5x64
+        block_sparse_moe.experts.#.w1.weight    ffn_gate_exps.weight  96x64  stack=5
+        block_sparse_moe.experts.#.w2.weight    ffn_down_exps.weight  64x96  stack=5
+        block_sparse_moe.experts.#.w3.weight    ffn_up_exps.weight    96x64  stack=5`,
+    },
+    // By llama.cpp's definitions, which differ from Hugging Face's: norms subtract the mean there, each expert has a softmax of its own, and
+    // the rotary embedding has the factors that config.json states.
+    model: {
+      ...routed,
+      experts: {
+        router: 'block_sparse_moe.gate',
+        expert: (e) => [1, 3, 2].map((w) => `block_sparse_moe.experts.${e}.w${w}`) as [string, string, string],
+      },
+      rmsBiases: true,
+      frequencies: (f) => f.map((one, i) => one / phiFactors[i]!),
+      rotaryFactor: phiFactor,
+    },
   },
   {
     name: 'OLMoE',
@@ -337,6 +404,8 @@ const cases: readonly DecoderCase[] = [
 testDecoders(cases);
 
 testRefusals(cases, [
+  ['Phi with experts', { attention_bias: false }, /attention_bias is false/],
+  ['Phi with experts', { lm_head_bias: undefined }, /lm_head_bias is false/],
   ['Qwen2 with experts', { norm_topk_prob: true }, /norm_topk_prob is true/, 'UNKNOWN_FORMAT'],
   ['Qwen2 with experts', { mlp_only_layers: [1] }, /mlp_only_layers/, 'UNKNOWN_FORMAT'],
   ['Qwen2 with experts', { num_experts_per_tok: 6 }, /num_experts_per_tok 6/, 'BAD_FILE'],

@@ -32,7 +32,7 @@ import { recurrentReaders } from './recurrent.js';
 import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
 import * as tables from './tables.js';
 import { withoutModel } from './tables-dense.js';
-import { qwen2moe as qwen2moeTable } from './tables-experts.js';
+import { phimoe as phimoeTable, qwen2moe as qwen2moeTable } from './tables-experts.js';
 import type { Sizes, TensorTable } from './tensors.js';
 import { viewedReaders } from './views.js';
 
@@ -216,10 +216,11 @@ function embeddingGemma(read: Read): Model {
   return { ...model, architecture: 'gemma-embedding', table: withoutModel(model.table) };
 }
 
-function phi3(read: Read): Model {
+/** @param hasBiases true if the products of attention have biases */
+function phi3(read: Read, hasBiases = false): Model {
   const { config, rope, notes } = read;
   config.only('hidden_act', 'silu');
-  config.only('attention_bias', false);
+  config.only('attention_bias', hasBiases);
   const { hyper, sizes } = decoder(read);
   checkLayers(read, sizes.layers, never);
   if (rope.type !== undefined && !['su', 'longrope', 'yarn'].includes(rope.type))
@@ -249,6 +250,25 @@ function phi3(read: Read): Model {
   };
 }
 
+/** Phi with experts. */
+function phimoe(read: Read): Model {
+  const { config, notes } = read;
+  config.only('lm_head_bias', true);
+  const model = phi3(read, true);
+  const [experts, usedExperts] = expertCounts(config, 'num_local_experts');
+  const text =
+    'llama.cpp does not subtract the mean in the norms of this architecture, makes the shares of its experts by one softmax, and derives ' +
+    'the factor of long contexts, so that its logits differ from those of transformers';
+  notes.push(noteOf('computedOtherwise', { architecture: 'phimoe' }, text));
+  return {
+    ...model,
+    architecture: 'phimoe',
+    hyper: { ...model.hyper, lateExperts: experts, lateUsedExperts: usedExperts },
+    sizes: { ...model.sizes, experts },
+    table: phimoeTable,
+  };
+}
+
 /** Readers by the name that config.json has under `architectures`. */
 const readers: Readonly<Record<string, (read: Read) => Model>> = {
   LlamaForCausalLM: (read) => llama(read),
@@ -263,7 +283,8 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   Gemma3ForCausalLM: (read) => gemma3(read),
   Gemma3ForConditionalGeneration: (read) => gemma3(read),
   Gemma3TextModel: embeddingGemma,
-  Phi3ForCausalLM: phi3,
+  Phi3ForCausalLM: (read) => phi3(read),
+  PhiMoEForCausalLM: phimoe,
   ...encoderReaders,
   ...denseReaders,
   ...expertReaders,
@@ -282,10 +303,6 @@ const elsewhere = "make a GGUF file in F16 with llama.cpp's convert_hf_to_gguf.p
 /** Architectures that are missing, with the reason and with advice. */
 const missing: readonly (readonly [names: RegExp, reason: string])[] = [
   [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
-  [
-    /^PhiMoE/,
-    `llama.cpp computes its norms without the mean, and its experts with other shares; if you want that, ${elsewhere}`,
-  ],
   [/^Bit[Nn]etFor/, `its weights are rounded by the mean of each matrix, which is not done here; ${elsewhere}`],
   [/^FalconH1For/, `its multipliers become parts of its weights, which is not done here; ${elsewhere}`],
   [/^Gemma3nFor/, `its embeddings are filled up with rows of zeros, which is not done here; ${elsewhere}`],

@@ -135,15 +135,45 @@ function labelsOf(config: Config): { readonly names: readonly string[] | undefin
   return { names: isUsual ? undefined : (names as string[]), count: names.length };
 }
 
+/** Positions of RoBERTa that come before the first one: those up to the padding. */
+function positionOffset(config: Config, stored: number): number {
+  const offset = config.whole('pad_token_id', 1, 0) + 1;
+  if (offset >= stored) badFolderFile(file, `pad_token_id ${offset - 1} leaves none of ${stored} positions`);
+  return offset;
+}
+
+/** XLM-R, or Jina v3, whose config.json names adapters. */
+function xlmRoberta(read: Read): Model {
+  const { config, notes } = read;
+  const adapters = config.get('lora_adaptations');
+  if (adapters === undefined) return roberta(read, 'xlm-roberta', false);
+  if (!Array.isArray(adapters) || !adapters.every((name) => typeof name === 'string'))
+    badFolderFile(file, `lora_adaptations has to be an array of names, got ${show(adapters)}`);
+  const model = bert(read, 'rotary');
+  const stored = model.sizes.positions;
+  const text =
+    `the adapters ${(adapters as string[]).join(', ')} are left out: llama.cpp's convert_hf_to_gguf.py writes each as a file of its own, ` +
+    'and --lora of llama.cpp adds one to this model';
+  notes.push(noteOf('adaptersLeftOut', { adapters }, text));
+  return {
+    ...model,
+    architecture: 'jina-bert-v3',
+    hyper: {
+      ...model.hyper,
+      context: stored - positionOffset(config, stored),
+      theta: config.positive('rotary_emb_base', 10000),
+    },
+    table: encoders.jinaXlmRoberta,
+    encoder: 'xlm-roberta',
+  };
+}
+
 /** RoBERTa and XLM-R: BERT whose positions begin behind the padding. `classifies` is true for models with a classifier. */
 function roberta(read: Read, encoder: 'roberta' | 'xlm-roberta', classifies: boolean): Model {
   const { config, notes } = read;
-  if (config.get('lora_adaptations') !== undefined)
-    unsupported(file, 'lora_adaptations is set; Jina v3, whose adapters become files of their own, is not supported');
   const model = bert(read);
   const { positions: stored, hidden } = model.sizes;
-  const offset = config.whole('pad_token_id', 1, 0) + 1;
-  if (offset >= stored) badFolderFile(file, `pad_token_id ${offset - 1} leaves none of ${stored} positions`);
+  const offset = positionOffset(config, stored);
   const labels = labelsOf(config);
   if (classifies) {
     const text =
@@ -312,7 +342,7 @@ export const encoderReaders: Readonly<Record<string, (read: Read) => Model>> = {
   NomicBertModel: nomicBert,
   RobertaModel: (read) => roberta(read, 'roberta', false),
   RobertaForSequenceClassification: (read) => roberta(read, 'roberta', true),
-  XLMRobertaModel: (read) => roberta(read, 'xlm-roberta', false),
+  XLMRobertaModel: xlmRoberta,
   XLMRobertaForSequenceClassification: (read) => roberta(read, 'xlm-roberta', true),
   DistilBertModel: distilBert,
   DistilBertForMaskedLM: distilBert,

@@ -271,6 +271,21 @@ const mambaKeys: readonly HyperKey[] = [
   timeStepRank,
 ];
 
+/** Keys of Phi-3, which Phi with experts begins with. */
+const phiKeys: readonly HyperKey[] = [
+  contextLength,
+  ['rope.scaling.original_context_length', 'u32', 'ropeContext'],
+  embeddingLength,
+  feedForwardLength,
+  blockCount,
+  headCount,
+  headCountKv,
+  rmsEpsilon,
+  ropeDimensions,
+  ['rope.freq_base', 'f32', 'theta'],
+  window,
+];
+
 /** Keys of linear attention. */
 const linear: readonly HyperKey[] = [
   convKernel,
@@ -421,21 +436,11 @@ const entries = {
   nemotron: [...common, vocabulary, lateNormEpsilon, ropeDimensions, lateRopeType, lateRopeFactor],
   seed_oss: common,
   lfm2: [...common, vocabulary, ['shortconv.l_cache', 'u32', 'convolved']],
-  phi3: [
-    contextLength,
-    ['rope.scaling.original_context_length', 'u32', 'ropeContext'],
-    embeddingLength,
-    feedForwardLength,
-    blockCount,
-    headCount,
-    headCountKv,
-    rmsEpsilon,
-    ropeDimensions,
-    ['rope.freq_base', 'f32', 'theta'],
-    window,
-  ],
+  phi3: phiKeys,
+  phimoe: [...phiKeys, ['expert_used_count', 'u32', 'lateUsedExperts'], ['expert_count', 'u32', 'lateExperts']],
   bert: encoder,
   'jina-bert-v2': encoder,
+  'jina-bert-v3': encoder,
   'nomic-bert': encoder,
   'modern-bert': [
     ...encoder,

@@ -8,7 +8,16 @@ import { badFolderFile, unsupported } from './errors.js';
 import { isObject, member, parseJson, parseObject } from './json.js';
 
 /** Architectures whose converter reads the pooling. */
-const pooled = ['qwen2', 'qwen3', 'gemma-embedding', 'bert', 'jina-bert-v2', 'nomic-bert', 'modern-bert'];
+const pooled = [
+  'qwen2',
+  'qwen3',
+  'gemma-embedding',
+  'bert',
+  'jina-bert-v2',
+  'jina-bert-v3',
+  'nomic-bert',
+  'modern-bert',
+];
 
 /** Keys of a pooling's config.json with llama.cpp's numbers. The first that is true counts. */
 const flags: readonly (readonly [key: string, pooling: number])[] = [

@@ -159,7 +159,7 @@ export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array)
   model.pieces.forEach(({ text, score, type }, id) => {
     vocabulary.putOnce(file, id, text, type === kinds.user ? kinds.normal : type, score);
   });
-  const phi = files.architecture === 'phi3';
+  const phi = files.architecture === 'phi3' || files.architecture === 'phimoe';
   const kindOf = ({ special, content }: AddedToken) =>
     special || (!phi && looksSpecial(content)) ? kinds.control : kinds.user;
   putAdded(vocabulary, 'added_tokens.json', addedByText(files.added), () => kinds.user, 'kept');

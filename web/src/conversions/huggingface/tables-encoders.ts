@@ -45,6 +45,39 @@ export const jinaBert: TensorTable = {
   ],
 };
 
+/** Adapters of Jina v3 in a folder, after its parametrizations are unwrapped. */
+const adapterEnd = /\.0\.lora_[AB]$/;
+
+/** Unwraps parametrizations, of which `original` is the weight, and leaves adapters and the pooler out. */
+function jinaName(name: string): string | undefined {
+  const own = name
+    .replace(/^roberta\./, '')
+    .replace('.parametrizations.', '.')
+    .replace(/\.original$/, '');
+  return adapterEnd.test(own) ? undefined : bertName(own);
+}
+
+/** Jina v3: XLM-R with a rotary embedding in the place of positions. */
+export const jinaXlmRoberta: TensorTable = {
+  layerPrefix: 'encoder.layers.',
+  outside: [
+    ...bert.outside.filter(({ to }) => to === 'token_embd' || to === 'token_types'),
+    { from: 'emb_ln', to: 'token_embd_norm', shape: ['hidden'], bias: 'always' },
+  ],
+  layer: withBias(
+    [
+      { from: 'mixer.Wqkv', to: 'attn_qkv', shape: ['together', 'hidden'] },
+      { from: 'mixer.out_proj', to: 'attn_output', shape: ['hidden', 'hidden'] },
+      { from: 'norm1', to: 'attn_output_norm', shape: ['hidden'] },
+      { from: 'mlp.fc1', to: 'ffn_up', shape: ['feedForward', 'hidden'] },
+      { from: 'mlp.fc2', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+      { from: 'norm2', to: 'layer_output_norm', shape: ['hidden'] },
+    ],
+    'always',
+  ),
+  rename: jinaName,
+};
+
 /** Heads for training are left out. */
 function distilName(name: string): string | undefined {
   const own = name.replace(/^distilbert\./, '');

@@ -1,15 +1,19 @@
 /**
  * Tensors of mixtures of experts.
  * Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/tensor_mapping.py at 0024aa7, conversion/ qwen.py 03173d5, granite.py 010f22d,
- * olmo.py, glm.py, ernie.py 051139f.
+ * olmo.py, glm.py, phi.py, ernie.py 051139f.
  */
 import {
   attention,
+  embedding,
   feedForward,
+  finalNorm,
   gateUpShares,
+  head,
   headNorms,
   layerPrefix,
   llamaAttention,
+  mixtralExperts,
   norms,
   onlyIn,
   outsideDecoder,
@@ -17,6 +21,7 @@ import {
   separateExperts,
   sharedExperts,
   withBias,
+  withoutOptional,
   withPrefix,
 } from './tables.js';
 import { olmo2 } from './tables-dense.js';
@@ -40,6 +45,13 @@ export const olmoe: TensorTable = {
   layerPrefix,
   outside: outsideDecoder,
   layer: [...norms, ...olmo2.layer.filter(({ to }) => to.startsWith('attn_')), ...qwenExperts(false)],
+};
+
+/** Phi with experts, all of whose norms and products of attention have biases, and the head, too. */
+export const phimoe: TensorTable = {
+  layerPrefix,
+  outside: [embedding, { ...finalNorm, bias: 'always' }, { ...withoutOptional(head), bias: 'always' }],
+  layer: [...withBias([...norms, ...attention], 'always'), ...mixtralExperts],
 };
 
 /** Half of the rows of the experts that all tokens pass. */

@@ -56,17 +56,18 @@ export const llama: TensorTable = {
   layer: [...norms, ...llamaAttention, ...withBias(feedForward, 'optional')],
 };
 
+/** The router and the experts of Mixtral. */
+export const mixtralExperts: readonly Row[] = [
+  { from: 'block_sparse_moe.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+  { from: 'block_sparse_moe.experts.#.w1', to: 'ffn_gate_exps', shape: ['feedForward', 'hidden'] },
+  { from: 'block_sparse_moe.experts.#.w2', to: 'ffn_down_exps', shape: ['hidden', 'feedForward'] },
+  { from: 'block_sparse_moe.experts.#.w3', to: 'ffn_up_exps', shape: ['feedForward', 'hidden'] },
+];
+
 export const mixtral: TensorTable = {
   layerPrefix,
   outside: outsideDecoder,
-  layer: [
-    ...norms,
-    ...llamaAttention,
-    { from: 'block_sparse_moe.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
-    { from: 'block_sparse_moe.experts.#.w1', to: 'ffn_gate_exps', shape: ['feedForward', 'hidden'] },
-    { from: 'block_sparse_moe.experts.#.w2', to: 'ffn_down_exps', shape: ['hidden', 'feedForward'] },
-    { from: 'block_sparse_moe.experts.#.w3', to: 'ffn_up_exps', shape: ['feedForward', 'hidden'] },
-  ],
+  layer: [...norms, ...llamaAttention, ...mixtralExperts],
 };
 
 export const smollm3: TensorTable = {
@@ -74,6 +75,11 @@ export const smollm3: TensorTable = {
   outside: outsideDecoder,
   layer: [...norms, ...llamaAttention.map(withoutBias), ...feedForward],
 };
+
+/** A row that must not be missing. */
+export function withoutOptional({ optional: _, ...row }: Row): Row {
+  return row;
+}
 
 /** A row without a bias. */
 export function withoutBias({ bias: _, ...row }: Row): Row {
