@@ -849,6 +849,42 @@ describe('the configuration of integers', () => {
     expect(await readFile(config, 'utf8')).toBe('mine');
   });
 
+  it('has a file of its own for older loaders of GPTQ and AWQ, which never stays behind', async () => {
+    await put('model.safetensors', { 'layers.0.weight': [[32, 128], wave] });
+    await mkdir(path('out'));
+    const to = (target: string, output: string, ...more: string[]) =>
+      run(['model.safetensors', '--to', target, '-o', join('out', output), '--workers', '0', ...more]);
+    const files = async () => (await readdir(path('out'))).sort().filter((name) => name.includes('config'));
+    const gptq = await to('gptq', 'model.safetensors');
+    expect(gptq).toMatchObject({ code: 0, stderr: '' });
+    expect(gptq.stdout).toMatch(/\nwrote out\/config\.json\nwrote out\/quantize_config\.json\n$/);
+    const { quantizeConfig } = await planModel(path('model.safetensors'), { to: 'gptq' });
+    expect(JSON.parse(await readFile(path('out', 'quantize_config.json'), 'utf8'))).toEqual(quantizeConfig);
+    // Another name, JSON, and a plan.
+    expect((await to('gptq', 'small.safetensors', '--json')).stdout).toContain('"out/small.quantize_config.json"');
+    const plan = await run(['plan', 'model.safetensors', '--to', 'gptq', '--json']);
+    expect(JSON.parse(plan.stdout)).toMatchObject({ quantizeConfig });
+    expect((await to('int8', 'x.safetensors', '--json')).stdout).not.toContain('quantizeConfig');
+    await Promise.all((await files()).filter((name) => /small|x/.test(name)).map((name) => rm(path('out', name))));
+    // The next result in its place.
+    await rm(path('out', 'model.safetensors'));
+    await rm(path('out', 'config.json'));
+    expect(await to('awq', 'model.safetensors')).toMatchObject({
+      code: 1,
+      stderr:
+        'scalepoint: "out/quantize_config.json" exists already, with the quantize_config of another result; --force replaces it\n',
+    });
+    expect(await to('awq', 'model.safetensors', '--force')).toMatchObject({
+      code: 0,
+      stderr: 'scalepoint: removed out/quantize_config.json: the result has none\n',
+    });
+    expect(await files()).toEqual(['config.json', 'quant_config.json']);
+    // A file of another kind under the name stays.
+    await writeFile(path('out', 'quantize_config.json'), '{"mine": 1}');
+    expect(await to('int8', 'model.safetensors', '--force')).toMatchObject({ code: 0 });
+    expect(await files()).toEqual(['config.json', 'quantize_config.json']);
+  });
+
   it('never stays behind beside a copy of floats, and stays beside one of codes', async () => {
     await putModel();
     await mkdir(path('out'));

@@ -1,7 +1,8 @@
 // Restores weights as the loaders of GPTQ and AWQ do, one bit at a time. Written from their sources; it shares no code with web/src and cpp/.
-// Sources: github.com/AutoGPTQ/AutoGPTQ at 9f7d3707, auto_gptq/nn_modules/qlinear/qlinear_cuda.py; ModelCloud/GPTQModel at f4c327a1,
+// Sources: github.com/AutoGPTQ/AutoGPTQ at 9f7d3707, auto_gptq/nn_modules/qlinear/qlinear_cuda.py, and at c69ed3e2,
+// auto_gptq/quantization/config.py (BaseQuantizeConfig); ModelCloud/GPTQModel at f4c327a1,
 // gptqmodel/quantization/config.py (QuantizeConfig, dynamic_get) and utils/model.py (make_quant); casper-hansen/AutoAWQ at 88e4c76b,
-// awq/models/_config.py, awq/modules/linear/gemm.py and awq/utils/packing_utils.py (AWQ_ORDER, AWQ_REVERSE_ORDER).
+// awq/models/_config.py (and at 024d960c, for quant_config.json), awq/modules/linear/gemm.py and awq/utils/packing_utils.py (AWQ_ORDER, AWQ_REVERSE_ORDER).
 import { numbersOf, type StoredTensor } from './compressed.js';
 
 type Json = Readonly<Record<string, unknown>>;
@@ -58,6 +59,46 @@ export function layerSettings(quantization: Json, module: string): LayerSettings
   const { bits: ownBits = bits, group_size: ownGroup = groupSize } = own as { bits?: number; group_size?: number };
   need([2, 3, 4, 8].includes(ownBits), `${ownBits} bits`);
   return { words: 'gptq', bits: ownBits, groupSize: ownGroup, zeroAdd: format === 'gptq' ? 1 : 0, symmetric: sym };
+}
+
+/** Fields of BaseQuantizeConfig that all releases of AutoGPTQ have; early ones pass all keys of the file to its constructor. */
+const autoGptqFields = ['bits', 'group_size', 'damp_percent', 'desc_act', 'sym', 'true_sequential'];
+
+/** quantize_config.json as AutoGPTQ reads it. `dynamic`, which GPTQModel added, is refused by early releases. */
+export function autoGptqSettings(file: Json): { readonly bits: number; readonly groupSize: number } {
+  for (const key of Object.keys(file)) need(autoGptqFields.includes(key), `unexpected keyword argument ${key}`);
+  const {
+    bits = 4,
+    group_size: groupSize = -1,
+    damp_percent: damp = 0.01,
+    desc_act: ordered = true,
+    sym = true,
+  } = file;
+  need([2, 3, 4, 8].includes(bits as number), 'bits');
+  need(groupSize === -1 || (groupSize as number) > 0, 'group_size');
+  need(0 < (damp as number) && (damp as number) < 1, 'damp_percent');
+  // Codes are in the order of the model's columns, and zero points are the middle code.
+  need(ordered === false && sym === true, 'desc_act and sym');
+  return { bits: bits as number, groupSize: groupSize as number };
+}
+
+/** quantize_config.json, or the quant_config.json of AWQ, as GPTQModel reads it: other names of keys, and GPTQ unless a method is named. */
+export function gptqModelSettings(file: Json): Json {
+  const names: Readonly<Record<string, string>> = { w_bit: 'bits', q_group_size: 'group_size' };
+  const read = Object.fromEntries(Object.entries(file).map(([key, value]) => [names[key] ?? key, value]));
+  const usual = { quant_method: 'gptq', checkpoint_format: 'gptq', pack_dtype: 'int32', lm_head: false };
+  return { ...usual, modules_to_not_convert: null, ...read };
+}
+
+/** Fields of AutoAWQ's AwqConfig, which takes the keys of quant_config.json as arguments. The last came with version 0.2. */
+const autoAwqFields = ['quant_method', 'zero_point', 'q_group_size', 'w_bit', 'version', 'modules_to_not_convert'];
+
+/** quant_config.json as AutoAWQ reads it. */
+export function autoAwqSettings(file: Json): { readonly bits: number; readonly groupSize: number } {
+  for (const key of Object.keys(file)) need(autoAwqFields.includes(key), `unexpected keyword argument ${key}`);
+  const { zero_point: hasZeros = true, q_group_size: groupSize = 128, w_bit: bits = 4, version = 'GEMM' } = file;
+  need(hasZeros === true && version === 'GEMM', 'the version');
+  return { bits: bits as number, groupSize: groupSize as number };
 }
 
 /** A bit of a word of a matrix of int32 words. */

@@ -1,4 +1,5 @@
 // Panel of the buttons that save or stop, and of their progress.
+import type { QuantizeModelResult } from 'scalepoint/model';
 import { converters, noteText } from '../../src/tooling.js';
 import { copy, download } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
@@ -98,6 +99,12 @@ function drawKept({ choice, plan, run }: State): void {
   if (line.hidden && hadFocus) byId('model-run', HTMLElement).focus({ preventScroll: true });
 }
 
+/** The file with which older loaders of GPTQ and AWQ find the settings of codes. */
+function settingsFile({ quantizeConfig, quantConfig }: QuantizeModelResult) {
+  if (quantizeConfig !== undefined) return { name: 'quantize_config.json', content: quantizeConfig };
+  return quantConfig && { name: 'quant_config.json', content: quantConfig };
+}
+
 /** Sets up saving: the button, the progress, and the next steps. */
 export function startActions(
   events: { start(): void; cancel(): void; again(): void; undoKeep(): void },
@@ -117,6 +124,11 @@ export function startActions(
   byId('model-config', HTMLButtonElement).addEventListener('click', () => {
     const { run: state } = current();
     if (state.kind === 'saved') download(json(state.result.config), 'config.json');
+  });
+  byId('model-settings', HTMLButtonElement).addEventListener('click', () => {
+    const { run: state } = current();
+    const file = state.kind === 'saved' ? settingsFile(state.result) : undefined;
+    if (file !== undefined) download(json(file.content), file.name);
   });
   const onReport = (
     id: string,
@@ -140,6 +152,10 @@ export function startActions(
       : `How to use ${resultNameOf(state)}`;
     setText(byId('saved-title', HTMLElement), title);
     byId('model-config', HTMLElement).hidden = !isSaved || run.result.config === undefined;
+    const settings = isSaved ? settingsFile(run.result) : undefined;
+    const button = byId('model-settings', HTMLElement);
+    button.hidden = settings === undefined;
+    if (settings !== undefined) setText(button, `Save ${settings.name}`);
     byId('readers', HTMLElement).replaceChildren(...readersOf(state, resultNameOf(state)));
   };
 

@@ -145,11 +145,11 @@ export function sidecarsOf(words: Words, to: string): readonly SidecarOption[] {
   const found: SidecarOption[] = [];
   for (const [option, { sidecar, flags }] of entries(to)) {
     const [flag] = flags;
-    if (sidecar === undefined || flag === undefined) continue;
-    const path = words[flag.name];
+    if (sidecar === undefined) continue;
+    const path = flag && words[flag.name];
     const owners = formats().filter(({ options }) => Object.hasOwn(options.entries, option));
     if (path !== undefined && !owners.some((format) => acceptsTarget(format, to))) {
-      throw wrongFlag(flag.name, { kind: 'onlyFor', files: `${owners[0]?.label} files` });
+      throw wrongFlag(flag?.name ?? option, { kind: 'onlyFor', files: `${owners[0]?.label} files` });
     }
     found.push({ option, sidecar, path: path === undefined ? undefined : String(path) });
   }

@@ -300,7 +300,9 @@ async function writtenFiles(
   // The last part writes the index, so that all names of the whole result count.
   const isPart = (options as { readonly part?: string }).part !== undefined;
   const whole = isPart ? await planModel(input.file, { ...options, part: undefined } as PlanModelOptions) : planned;
-  const beside = sidecars.flatMap((sidecar) => sidecarPlace(output, sidecar, whole) ?? []);
+  const beside = sidecars.flatMap(
+    (one) => (one.sidecar.isWhole ? sidecarPath : sidecarPlace)(output, one, whole) ?? [],
+  );
   return [
     ...pathsOf(output, whole).map((path): WrittenFile => ({ flag: 'output', path })),
     ...beside.map((path): WrittenFile => ({ flag: 'output', path, isSidecar: true })),
@@ -385,8 +387,11 @@ async function showPlan(line: Line, request: ResultRequest): Promise<object[]> {
   const documents: object[] = [];
   if (values.json) {
     const members = planned as unknown as Readonly<Record<string, unknown>>;
-    // Absent members become null.
-    const additions = Object.fromEntries(sidecars.map(({ sidecar: { planned: key } }) => [key, members[key] ?? null]));
+    // Absent members become null, except those of a few targets.
+    const keys = sidecars.flatMap(({ sidecar: { planned: key, isWhole } }) =>
+      isWhole && !(key in members) ? [] : key,
+    );
+    const additions = Object.fromEntries(keys.map((key) => [key, members[key] ?? null]));
     const files = output === null ? planned.files : named(planned, output);
     const rest = { files, ...additions, ...fitJson(planned.fit), peakBytes: peakBytes() };
     documents.push({ file: input.name, output, ...planned, ...rest });
@@ -482,7 +487,9 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
         progress.clear();
         const request = requests[documents.length] ?? requests[0];
         if (error instanceof QualityError && request !== undefined) {
-          const none = Object.fromEntries(request.sidecars.map(({ option }) => [option, null]));
+          const none = Object.fromEntries(
+            request.sidecars.flatMap(({ option, sidecar }) => (sidecar.isWhole ? [] : [[option, null]])),
+          );
           documents.push(
             ...show(
               line,
@@ -631,7 +638,10 @@ async function carryOut(
   const isPart = plan.part !== undefined;
   const made = result.isWhole ? places : places.map(({ sidecar }): SidecarPlace => ({ sidecar, path: undefined }));
   for (const place of made) await write(place, result, output, force || isPart || run?.isResumed === true);
-  const written = Object.fromEntries(made.map(({ sidecar: { option }, path }) => [option, path ?? null]));
+  const shown = made.filter(
+    ({ sidecar: { sidecar }, path, cleared }) => !sidecar.isWhole || (path && cleared !== null),
+  );
+  const written = Object.fromEntries(shown.map(({ sidecar: { option }, path }) => [option, path ?? null]));
   // Print the report.
   const paths = pathsOf(output, planned);
   const { report, isWhole } = result;
@@ -652,7 +662,8 @@ async function carryOut(
   if (isPart) remark([partNote(plan.part, result)]);
   for (const { sidecar, path, cleared } of made) {
     if (path === undefined || cleared === undefined) continue;
-    const what = `took the ${sidecar.sidecar.entry} out of ${printable(path)}: the result has none`;
+    const removed = cleared === null ? 'removed' : `took the ${sidecar.sidecar.entry} out of`;
+    const what = `${removed} ${printable(path)}: the result has none`;
     process.stderr.write(`scalepoint: ${what}\n`);
   }
   remarkNotes(result.report.notes, rules);

@@ -1,5 +1,5 @@
 /** Files beside results, such as config.json, which loaders need to decode the integers of a model. */
-import { lstat, stat } from 'node:fs/promises';
+import { lstat, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { type ModelPlan, type QuantizeModelResult, ScalepointError } from '../model.js';
 import { formats, writeSidecar } from '../tooling.js';
@@ -69,18 +69,21 @@ export interface SidecarPlace {
   readonly sidecar: PreparedSidecar;
   /** Its path; undefined if nothing is written. */
   readonly path: string | undefined;
-  /** New text of an existing file, without the entry of another result. Set if this result has no entry of its own. */
-  readonly cleared?: string;
+  /**
+   * New text of an existing file, without the entry of another result; null to remove a file that has nothing else. Set if this result has no
+   * entry of its own.
+   */
+  readonly cleared?: string | null;
 }
 
-/** The text of a file without its entry. Undefined if the file is missing, cannot be read or has no entry. */
-async function withoutEntry(path: string, { sidecar }: SidecarOption): Promise<string | undefined> {
+/** The text of a file without its entry; null if nothing is left. Undefined if the file is missing, cannot be read or has no entry. */
+async function withoutEntry(path: string, { sidecar }: SidecarOption): Promise<string | null | undefined> {
   // A pipe that nobody named is not read.
   if (!(await stat(path).catch(() => undefined))?.isFile()) return undefined;
   try {
     const { value, print } = sidecar.parse(await readText(path));
     const rest = sidecar.without(value);
-    return rest && print(rest);
+    return rest && (sidecar.isWhole ? null : print(rest));
   } catch (error) {
     if (error instanceof ScalepointError) return undefined;
     throw error;
@@ -148,6 +151,7 @@ export async function write(
   overwrite: boolean,
 ): Promise<void> {
   if (path === undefined) return;
+  if (cleared === null) return rm(path, { force: true });
   const value = (result as unknown as Readonly<Record<string, unknown>>)[option];
   try {
     await writeSidecar(path, cleared ?? print(value), overwrite);

@@ -231,7 +231,7 @@ export function quantizeUsage(): string {
     ),
     ...tables().flatMap(({ table }) => tableLines(table, true)),
     '',
-    ...sidecarsIn().flatMap(({ about }) => wrapped(about)),
+    ...sidecarsIn().flatMap(({ about }) => (about === undefined ? [] : wrapped(about))),
     'OUT appears only when it is complete.',
     ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
     '',

@@ -180,8 +180,10 @@ export interface Sidecar {
   readonly planned: string;
   /** Key of the entry in the file. */
   readonly entry: string;
-  /** Its purpose and place, in a sentence or two. */
-  readonly about: string;
+  /** Its purpose and place, in a sentence or two, for the help. */
+  readonly about?: string;
+  /** True for a file that describes one result and has nothing else. It is removed with the result that it describes. */
+  readonly isWhole?: boolean;
   /** Its name in a model's folder. */
   readonly usualName: string;
   /**

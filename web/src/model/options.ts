@@ -20,8 +20,9 @@ function tables(): Map<OptionTable, Format> {
 }
 
 function namesIn(table: OptionTable, sidecars: boolean): string[] {
+  // Files that describe a result alone are made, not given.
   return Object.entries(table.entries).flatMap(([name, { sidecar }]) =>
-    (sidecar === undefined) === sidecars ? [] : [name],
+    (sidecar === undefined) === sidecars || sidecar?.isWhole ? [] : [name],
   );
 }
 

@@ -76,6 +76,10 @@ export interface ModelPlan {
   readonly totals: ModelTotals;
   /** safetensors with codes: the entry `quantization_config` for config.json. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** GPTQ: the content of quantize_config.json. */
+  readonly quantizeConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** AWQ: the content of quant_config.json. */
+  readonly quantConfig?: Readonly<Record<string, unknown>> | undefined;
   /** The files of the result, the main one first. */
   readonly files: readonly PlannedFile[];
   /**

@@ -41,6 +41,10 @@ export interface QuantizeModelResult {
    * its `quantization_config`, if it has one.
    */
   readonly config?: Readonly<Record<string, unknown>> | undefined;
+  /** GPTQ: the content of quantize_config.json, which AutoGPTQ and GPTQModel read before config.json. */
+  readonly quantizeConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** AWQ: the content of quant_config.json, which early releases of AutoAWQ read. */
+  readonly quantConfig?: Readonly<Record<string, unknown>> | undefined;
   /** The files that were made, the main one first. */
   readonly files: readonly PlannedFile[];
   /** With `targetSize` or `targetBitsPerWeight`: the rules that were found. */

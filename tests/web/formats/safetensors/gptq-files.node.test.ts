@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { calibrateModel, planModel, quantizeModel, readFloats, verifyModel } from '../../../../web/src/model.js';
 import { numbersOf, parseSafetensors, referenceQuantize } from '../../support/compressed.js';
 import { folder as folderOf, type Json, made as resultOf } from '../../support/folders.js';
-import { gptqLayer, layerSettings } from '../../support/gptq.js';
+import { autoAwqSettings, autoGptqSettings, gptqLayer, gptqModelSettings, layerSettings } from '../../support/gptq.js';
 import { chosen, expectBytes, rejectionOf, storedOf, type TestTensor, weights } from '../../support/models.js';
 import { expectSame } from '../../support/support.js';
 import { decoderConfig } from '../../support/tiny-huggingface.js';
@@ -133,6 +133,77 @@ describe('codes for loaders of GPTQ and AWQ', () => {
     }
   });
 
+  it('leave floats where loaders of AWQ would skip a layer for the name of another', async () => {
+    const more = {
+      // Its 4 rows fill no words of AWQ.
+      [`${layer}.mlp.gate.weight`]: weights('BF16', [4, 256], 8),
+      [`${layer}.mlp.gate_proj.weight`]: weights('BF16', [64, 256], 9),
+      // Contains the name above, which is not at the begin.
+      [`draft.${layer}.mlp.gate_proj.weight`]: weights('BF16', [64, 256], 10),
+      'model.layers.00.mlp.gate_proj.weight': weights('BF16', [64, 256], 11),
+    };
+    const input = folder({ ...tensors, ...more });
+    // A rule cannot override it, as the file would not load.
+    for (const rules of [[], [{ match: 'gate_proj', to: 'awq' }]] as const) {
+      const { tensors: got, result, quantization } = await made(input, { to: 'awq', rules });
+      const names = Object.keys({ ...tensors, ...more }).flatMap(
+        (name) => name.match(/^(.*_proj)\.weight$/)?.[1] ?? [],
+      );
+      // The oracle looks for names anywhere in those of layers, and each layer has to be in the form that it says.
+      for (const name of names) {
+        expect(got.has(`${name}.qweight`), name).toBe(layerSettings(quantization, name) !== undefined);
+      }
+      const kept = [`${layer}.mlp.gate_proj`, `draft.${layer}.mlp.gate_proj`];
+      for (const name of names) expect(got.has(`${name}.weight`), name).toBe(kept.includes(name));
+      const plan = await planModel(input, { to: 'awq', rules });
+      expect(plan.notes).toEqual(result.report.notes);
+      const tensorsKept = kept.map((name) => `${name}.weight`);
+      expect(plan.notes).toMatchObject([{ kind: 'skippedByLoaders', tensors: tensorsKept }]);
+      expect(plan.notes[0]?.text).toContain(`${kept[0]} contains ${layer}.mlp.gate;`);
+      const reasons = result.report.tensors.filter(({ name }) => tensorsKept.includes(name)).map((its) => its.kept);
+      expect(reasons).toMatchObject([1, 2].map(() => ({ kind: 'skippedWith', module: `${layer}.mlp.gate` })));
+    }
+    // Loaders of GPTQ match whole names, and a gate with enough rows becomes codes as well.
+    const gptq = await made(input, { to: 'gptq' });
+    expect(gptq.tensors.has(`${layer}.mlp.gate_proj.qweight`)).toBe(true);
+    expect(gptq.result.report.notes).toEqual([]);
+    const wide = folder({ ...tensors, ...more, [`${layer}.mlp.gate.weight`]: weights('BF16', [8, 256], 8) });
+    const awq = await made(wide, { to: 'awq' });
+    expect(awq.tensors.has(`${layer}.mlp.gate_proj.qweight`)).toBe(true);
+    expect(awq.result.report.notes).toEqual([]);
+  });
+
+  it('have the files of older loaders, which say the same', async () => {
+    const mixed = { rules: [{ match: 'q_proj.weight', keep: true }] };
+    for (const [to, bits] of Object.entries(targets) as [keyof typeof targets, number][]) {
+      for (const choices of [{}, mixed]) {
+        const all = { ...choices, to };
+        const { tensors: got, result, quantization } = await made(folder(tensors), all);
+        const { quantizeConfig, quantConfig } = result;
+        const file = quantizeConfig ?? quantConfig ?? {};
+        expect(quantizeConfig === undefined, to).toBe(to === 'awq');
+        expect(await planModel(folder(tensors), all)).toMatchObject(
+          to === 'awq' ? { quantConfig } : { quantizeConfig },
+        );
+        // GPTQModel reads these files before config.json.
+        for (const module of [...coded, 'lm_head']) {
+          const settings = layerSettings(quantization, module);
+          expect(layerSettings(gptqModelSettings(file), module), module).toEqual(settings);
+          if (settings) gptqLayer(got, module, settings);
+        }
+        const alone = to === 'awq' ? autoAwqSettings(file) : undefined;
+        const same = { bits, groupSize: quantization.group_size };
+        if (to === 'awq') expect(alone).toEqual(same);
+        else if (choices === mixed) expect(() => autoGptqSettings(file)).toThrow('dynamic');
+        else expect(autoGptqSettings(file)).toEqual(same);
+      }
+    }
+    const plain = await quantizeModel(folder(tensors), { to: 'int4', workers: 0 });
+    expect([plain.quantizeConfig, plain.quantConfig]).toEqual([undefined, undefined]);
+    const given = planModel(folder(tensors), { to: 'gptq', quantizeConfig: {} } as never);
+    expect(await rejectionOf(given)).toMatchObject({ name: 'TypeError' });
+  });
+
   it('are refused for wrong options, and keep rows that fill no words', async () => {
     const wrong = async (options: object, option: string) => {
       const error = await rejectionOf(planModel(folder(tensors), { to: 'gptq', ...options } as never));
@@ -165,6 +236,8 @@ describe.runIf(samples !== undefined && existsSync(stories))('by the method gptq
     const [a, b] = [await plain.bytes(), await fed.bytes()];
     expect(a.length).toBe(b.length);
     expect(fed.config).toMatchObject({ quantization_config: { damp_percent: 0.01 } });
+    expect(fed.quantizeConfig).toMatchObject({ damp_percent: 0.01, true_sequential: false });
+    expect(autoGptqSettings(fed.quantizeConfig!)).toEqual({ bits: 4, groupSize: 32 });
     const names = [...parseSafetensors(a).tensors.keys()].filter((name) => name.endsWith('.qweight'));
     expect(names.length).toBeGreaterThan(0);
     // The report measures the outputs of each layer by the moments, before and after.

@@ -101,6 +101,12 @@ function parse(text: string): ReturnType<Sidecar['parse']> {
   };
 }
 
+/** Names a file as loaders read it beside model.safetensors, and distinctly beside other files. */
+function nameBeside(usualName: string): Sidecar['nameFor'] {
+  return (output) =>
+    output === 'model.safetensors' ? usualName : `${output.replace(/\.safetensors$/i, '')}.${usualName}`;
+}
+
 /** config.json beside a safetensors file. */
 export const configSidecar: Sidecar = {
   planned: 'quantizationConfig',
@@ -112,10 +118,28 @@ export const configSidecar: Sidecar = {
   merge: mergeConfig,
   without: withoutEntry,
   fits: (types) => types.some((type) => /^([IU](8|16|32)|F4|F[68]_\w+)$/.test(type)),
-  // Use config.json, which loaders read, beside model.safetensors, and a distinct name beside other files.
-  nameFor(output) {
-    return output === 'model.safetensors' ? 'config.json' : `${output.replace(/\.safetensors$/i, '')}.config.json`;
-  },
+  nameFor: nameBeside('config.json'),
   parse,
   print,
 };
+
+/**
+ * A file beside a safetensors file with the settings of its codes alone, which older loaders read in place of config.json.
+ * @param planned the name of its option, and the member of a plan
+ */
+export function settingsSidecar(planned: string, usualName: string, about?: string): Sidecar {
+  return {
+    planned,
+    entry: usualName.replace('.json', ''),
+    ...(about && { about }),
+    isWhole: true,
+    usualName,
+    merge: (_before, value) => value,
+    // Both spellings of the number of bits, so that a file of another kind stays.
+    without: (content) => ('bits' in (content as object) || 'w_bit' in (content as object) ? {} : undefined),
+    fits: configSidecar.fits,
+    nameFor: nameBeside(usualName),
+    parse,
+    print,
+  };
+}

@@ -17,6 +17,7 @@ import {
   type RangeOptions,
   type RequantizeOptions,
   type Rule,
+  type Sidecar,
   searchedRange,
   toggle,
   type Words,
@@ -28,7 +29,7 @@ import {
   type StatisticsOptions,
   statisticsEntries,
 } from '../statistics-options.js';
-import { checkConfig, configSidecar } from './config.js';
+import { checkConfig, configSidecar, settingsSidecar } from './config.js';
 import { codesOf, integersOf, isTarget, knownGroupsOf, safetensorsTargets, takesOption } from './targets.js';
 
 /** Targets that take an option. */
@@ -91,6 +92,15 @@ export interface SafetensorsSidecars {
   /** safetensors, codes: the parsed config.json of the model. `result.config` is a copy with the `quantization_config`. */
   readonly config?: Readonly<Record<string, unknown>> | undefined;
 }
+
+/** Contents of further files beside a safetensors result, for loaders of codes that do not read config.json. */
+interface SafetensorsSettings {
+  readonly quantizeConfig?: Readonly<Record<string, unknown>> | undefined;
+  readonly quantConfig?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** Settings that a result brings and that cannot be given. */
+const settings = (sidecar: Sidecar): OptionInfo => ({ flags: [], check() {}, read: () => undefined, sidecar });
 
 /** Largest group size. A group is converted at once and must fit into a tile. */
 const maxGroupSize = 2 ** 18;
@@ -170,7 +180,7 @@ const configFlag: Flag = {
 };
 
 /** The options of safetensors and .npy files. */
-export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
+export const options = optionTable<SafetensorsOptions & SafetensorsSidecars & SafetensorsSettings>({
   title: 'safetensors, integers',
   entries: {
     scheme: choiceOption(['symmetric', 'asymmetric'], {
@@ -202,6 +212,14 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
       read: (words) => words.config,
       sidecar: configSidecar,
     },
+    quantizeConfig: settings(
+      settingsSidecar(
+        'quantizeConfig',
+        'quantize_config.json',
+        'GPTQ has a quantize_config.json there as well, and AWQ a quant_config.json, for older loaders.',
+      ),
+    ),
+    quantConfig: settings(settingsSidecar('quantConfig', 'quant_config.json')),
   },
   check(choices) {
     checkRules(choices.rules, checkRule);

@@ -92,6 +92,13 @@ interface PartsByShape {
   readonly byNumbers: Map<string, readonly Part[]>;
 }
 
+/** The decisions about all tensors. */
+interface Decided {
+  readonly planned: readonly PlannedTensor[];
+  /** Kept weights that an option would convert. */
+  readonly left: readonly Left[];
+}
+
 /** Decides about the tensors of a file. */
 class Planner {
   readonly #choices: SafetensorsChoices;
@@ -110,6 +117,8 @@ class Planner {
   /** Undefined without targets of codes. */
   readonly #layout: LayoutPlan | undefined;
   readonly #keptByName: (name: string) => Reason | undefined;
+  /** Weights that loaders would take for floats. */
+  readonly #taken = new Map<string, Reason>();
 
   readonly #inputs: SafetensorsInputStatistics | undefined;
 
@@ -131,7 +140,22 @@ class Planner {
     this.#keptByName = isModel ? (layout?.keptByName ?? keeperByName(tensors)) : () => undefined;
   }
 
-  decide(): { readonly planned: readonly PlannedTensor[]; readonly left: readonly Left[] } {
+  decide(): Decided {
+    let decided = this.#decideOnce();
+    // Keep weights that would be read wrongly. This may change the groups of others, and so which weights become codes.
+    for (;;) {
+      const found = this.#layout?.takenForFloats?.(decided.planned) ?? [];
+      const before = this.#taken.size;
+      for (const [name, reason] of found) this.#taken.set(name, reason);
+      if (this.#taken.size === before) break;
+      decided = this.#decideOnce();
+    }
+    const weigh = (tensor: PlannedTensor) =>
+      isCoded(tensor) ? this.#inputs?.weighed(tensor, this.#layout?.weighing) : undefined;
+    return { ...decided, planned: decided.planned.map((tensor) => weigh(tensor) ?? tensor) };
+  }
+
+  #decideOnce(): Decided {
     const wishes = this.#tensors.map((source) => this.#wish(source));
     const groupSizes = this.#groupSizes(wishes);
     const left: Left[] = [];
@@ -153,8 +177,7 @@ class Planner {
         left.push({ source, bytes, reason, by: 'groups', groups });
         return this.#keep(wish, reason);
       }
-      const converted = convertedLogical(source, form, this.#partsOf(source.shape, form));
-      return this.#inputs?.weighed(converted, this.#layout?.weighing) ?? converted;
+      return convertedLogical(source, form, this.#partsOf(source.shape, form));
     });
     return { planned, left };
   }
@@ -217,7 +240,7 @@ class Planner {
     if (shape.length === 0) wish.kept = rankReason(0);
     else if (bytes === 0) wish.kept = reasons.empty;
     else if (shape.length === 1) wish.kept = this.#keptByName(name) ?? rankReason(1);
-    else wish.kept = this.#layout?.obstacle?.(wish);
+    else wish.kept = this.#taken.get(name) ?? this.#layout?.obstacle?.(wish);
     if (wish.kept !== undefined || rule !== undefined) return;
     wish.kept = this.#keptByName(name);
     if (wish.kept !== undefined) {

@@ -29,6 +29,12 @@ export type SafetensorsReason =
       /** Elements of a row. */
       readonly elements: number;
     }
+  /** Loaders would skip it together with a layer of floats, whose name is part of its own. */
+  | {
+      readonly kind: 'skippedWith';
+      /** The layer of floats. */
+      readonly module: string;
+    }
   /** Another tensor has the name of one of its parts. */
   | {
       readonly kind: 'nameTaken';
@@ -59,6 +65,7 @@ const words: { readonly [Kind in SafetensorsReason['kind']]: WordsOf<Kind> } = {
   sensitive: 'sensitive layer',
   otherModel: 'part of another model',
   measured: 'sizes are read from it',
+  skippedWith: ({ module }) => `skipped with ${module}`,
   longRows: ({ elements }) => `rows of ${elements} elements`,
   nameTaken: ({ role }) => `${parts[role] ?? role} name taken`,
 };

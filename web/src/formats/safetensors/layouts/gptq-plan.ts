@@ -1,10 +1,12 @@
 /**
  * Plans results in the layouts of GPTQ and AWQ: which layers get codes, and the `quantization_config` that loaders read.
- * Reference: github.com/ModelCloud/GPTQModel at f4c327a1, gptqmodel/quantization/config.py; casper-hansen/AutoAWQ at 88e4c76b,
- * awq/models/_config.py.
+ * Reference: github.com/ModelCloud/GPTQModel at f4c327a1, gptqmodel/quantization/config.py; casper-hansen/AutoAWQ at 88e4c76b and 024d960c,
+ * awq/models/_config.py; AutoGPTQ/AutoGPTQ at c69ed3e2, auto_gptq/quantization/config.py.
  */
+
 import type { Form } from '../../../codecs/codec.js';
 import type { GptqForm, gptqRowUnit } from '../../../codecs/gptq.js';
+import { type Note, noteOf } from '../../../core/note.js';
 import type { PlannedTensor } from '../../format.js';
 import { type Reason, rankReason } from '../../reason.js';
 import type { keeperByName, linearOnly } from '../keep.js';
@@ -33,6 +35,66 @@ const moduleOf = (name: string) => name.slice(0, -'.weight'.length);
 
 /** An expression that matches a module's name alone. */
 const exactly = (module: string) => `^${module.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`;
+
+/**
+ * Layers with codes that loaders of AWQ skip, each with the layer of floats that makes them do so. Names in `modules_to_not_convert` are
+ * looked for anywhere in the names of layers by vLLM (is_layer_skipped with skip_with_substr, since release 0.11; is_layer_skipped_awq
+ * before), by SGLang, by AutoAWQ, and by transformers 4 (replace_with_awq_linear); at the begin and the end by transformers 5
+ * (should_convert_module). No name in the list selects `mlp.gate` without `mlp.gate_proj`, so the longer one has to keep its floats, too.
+ */
+function skippedLayers(coded: readonly string[], plain: readonly string[]): Map<string, string> {
+  const skipped = new Map<string, string>();
+  const entries = new Set(plain);
+  const lengths = new Set(plain.map(({ length }) => length));
+  const entryIn = (module: string): string | undefined => {
+    for (const length of lengths) {
+      for (let at = 0; at + length <= module.length; at++) {
+        const part = module.slice(at, at + length);
+        if (entries.has(part)) return part;
+      }
+    }
+    return undefined;
+  };
+  // A layer that keeps its floats is in the list itself. Names that contain it contain the first entry, too.
+  for (const module of coded) {
+    const entry = entryIn(module);
+    if (entry !== undefined) skipped.set(module, entry);
+  }
+  return skipped;
+}
+
+/** The note about layers that stay floats because of others. */
+function skippedNote(planned: readonly PlannedTensor[]): readonly Note[] {
+  const pairs = planned.flatMap(({ source: { name }, kept }) =>
+    kept?.kind === 'skippedWith' ? [{ name, module: kept.module }] : [],
+  );
+  const [first] = pairs;
+  if (first === undefined) return [];
+  const stay = pairs.length === 1 ? '1 weight keeps its floats' : `${pairs.length} weights keep their floats`;
+  const text =
+    `${stay}: loaders of AWQ skip each layer whose name contains that of a layer of floats, and ${moduleOf(first.name)} contains ` +
+    `${first.module}; such layers become codes together or not at all`;
+  return [noteOf('skippedByLoaders', { tensors: pairs.map(({ name }) => name) }, text)];
+}
+
+/**
+ * The content of quantize_config.json. AutoGPTQ wants it in local folders, even where config.json says the same, and GPTQModel reads it first.
+ * Early releases of AutoGPTQ fail at keys that they do not know, so only those that all have are written; the method and the checkpoint
+ * format are the defaults of later ones. `dynamic` is needed by GPTQModel, and no AutoGPTQ loads layers of several kinds.
+ */
+function gptqSettings({ bits, group_size, desc_act, sym, damp_percent, true_sequential, dynamic }: Fields): Fields {
+  const all = { bits, group_size, damp_percent, desc_act, sym, true_sequential, dynamic };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
+
+/**
+ * The content of quant_config.json, in the words of early releases of AutoAWQ. Names the method, because GPTQModel reads this file before config.json and
+ * takes GPTQ without it.
+ */
+function awqSettings({ bits, group_size, zero_point, modules_to_not_convert: kept }: Fields): Fields {
+  const shared = { quant_method: 'awq', zero_point, q_group_size: group_size, w_bit: bits, version: 'GEMM' };
+  return kept === null ? shared : { ...shared, modules_to_not_convert: kept };
+}
 
 function planGptq({ tensors, choices, beside, isModel }: LayoutStart, tools: GptqTools): LayoutPlan {
   const { codesOf, keeperOf, linear, rowUnit, weighs } = tools;
@@ -105,6 +167,15 @@ function planGptq({ tensors, choices, beside, isModel }: LayoutStart, tools: Gpt
         ? { kind: 'notDivisible', dimension: columns, by: unit }
         : undefined;
     },
+    takenForFloats(planned) {
+      if (main.words !== 'awq') return new Map();
+      const { coded, plain } = layersOf(planned);
+      const skipped = skippedLayers(
+        coded.map(({ module }) => module),
+        plain,
+      );
+      return new Map([...skipped].map(([name, module]) => [`${name}.weight`, { kind: 'skippedWith', module }]));
+    },
     groupSizes: () => usualGroups,
     formOf({ source: { shape }, to }, groupSize = 128) {
       const { words, bits } = codesFor(to);
@@ -132,8 +203,13 @@ function planGptq({ tensors, choices, beside, isModel }: LayoutStart, tools: Gpt
     },
     sidecars(planned) {
       const value = quantizationOf(planned);
-      return value === undefined ? [] : [{ option: 'config', value, base: beside.get('config.json') }];
+      if (value === undefined) return [];
+      const settings =
+        main.words === 'awq'
+          ? { option: 'quantConfig', value: awqSettings(value) }
+          : { option: 'quantizeConfig', value: gptqSettings(value) };
+      return [{ option: 'config', value, base: beside.get('config.json') }, settings];
     },
-    notes: () => [],
+    notes: skippedNote,
   };
 }

@@ -82,6 +82,8 @@ export interface LayoutPlan {
   notLinear?(name: string, shape: readonly number[]): Reason | undefined;
   /** Reason why a tensor cannot be stored in codes at all. */
   obstacle?(weight: WeightToStore): Reason | undefined;
+  /** Weights with codes that loaders would take for floats because of the other weights, and the reasons to keep them. */
+  takenForFloats?(planned: readonly PlannedTensor[]): ReadonlyMap<string, Reason>;
   /** Sizes of groups in a row that a target takes by default, the first that divides all rows. Empty if its form has no choice. */
   groupSizes(to: string): readonly number[];
   /** True if stacked matrices have groups as well; otherwise tensors of more than two dimensions have whole rows. */
