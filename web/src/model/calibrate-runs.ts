@@ -21,7 +21,7 @@ import { rangesFile } from '../language/ranges-file.js';
 import type { LanguageData } from '../language/tokens.js';
 import type { Opened } from './open.js';
 import type { PassState } from './pass-state.js';
-import { momentsEnd, type OutputFile, rangesEnd, withOutputFiles } from './statistics-output.js';
+import { momentsEnd, rangesEnd, type StatisticsFile, withOutputFiles } from './statistics-output.js';
 import type { TextOptions } from './text-options.js';
 import { isLanguageData, samplesOfTexts } from './text-samples.js';
 
@@ -79,7 +79,7 @@ function resumeOf(state: PassState, damaged: (path: string) => Error): CollectRe
 /** Outputs and callbacks of a `SumsWriter`. */
 interface SumsPlaces {
   /** File of moments. */
-  readonly output: Pick<OutputFile, 'sized'> | undefined;
+  readonly output: Pick<StatisticsFile, 'sized'> | undefined;
   /** Keeps the moments of an interrupted run. */
   readonly state: PassState | undefined;
   /** Throws if samples are too few. */

@@ -11,7 +11,7 @@ function besideOutput(output: ModelOutput | undefined, end: string): string | UR
 }
 
 /** A file to be written: to a place, or to memory once its size is known. */
-export class OutputFile {
+export class StatisticsFile {
   readonly #path: string | URL | undefined;
   #sink: ByteSink | undefined;
   #memory: MemorySink | undefined;
@@ -72,17 +72,17 @@ interface OutputOptions {
 export async function withOutputFiles<T>(
   { model }: Opened,
   { output, overwrite, signal, beside }: OutputOptions,
-  use: (files: readonly OutputFile[], waiting: Waiting) => Promise<T>,
+  use: (files: readonly StatisticsFile[], waiting: Waiting) => Promise<T>,
 ): Promise<T> {
   const waiting = waitingFor(signal);
-  const files: OutputFile[] = [];
+  const files: StatisticsFile[] = [];
   try {
     // Open the outputs first, so that a file that exists ends the call before the work.
     const options = { overwrite, waiting, inputs: model.files.flatMap(({ identity }) => identity ?? []) };
-    files.push(new OutputFile(output === undefined ? undefined : await openSink(output, options)));
+    files.push(new StatisticsFile(output === undefined ? undefined : await openSink(output, options)));
     for (const end of beside) {
       const path = besideOutput(output, end);
-      files.push(new OutputFile(path === undefined ? undefined : await openSink(path, options), path));
+      files.push(new StatisticsFile(path === undefined ? undefined : await openSink(path, options), path));
     }
     const result = await use(files, waiting);
     // The main file appears last.
