@@ -18,6 +18,12 @@ function joined(...parts: readonly (Bytes | readonly Bytes[])[]): Uint8Array<Arr
 
 export function varint(value: number | bigint): number[] {
   const bytes: number[] = [];
+  if (typeof value === 'number' && value >= 0 && value < 2 ** 31) {
+    let small = value;
+    for (; small > 127; small >>>= 7) bytes.push((small & 127) + 128);
+    bytes.push(small);
+    return bytes;
+  }
   let rest = BigInt.asUintN(64, BigInt(value));
   for (; rest > 127n; rest >>= 7n) bytes.push(Number(rest & 127n) + 128);
   return [...bytes, Number(rest)];
@@ -56,7 +62,9 @@ export function weights(n: number, seed = 1, spread = 0.1): Float32Array<ArrayBu
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
     return state / 2 ** 32;
   };
-  return Float32Array.from({ length: n }, () => spread * (uniform() + uniform() + uniform() - 1.5));
+  const values = new Float32Array(n);
+  for (let i = 0; i < n; i++) values[i] = spread * (uniform() + uniform() + uniform() - 1.5);
+  return values;
 }
 export const rawOf = (values: Float32Array<ArrayBuffer>) => new Uint8Array(values.buffer);
 export function floatTensor(name: string, dims: readonly number[], seed = 1, spread = 0.1): Bytes {
