@@ -328,6 +328,23 @@ function oneOf(read: Reader, name: string, index: number, x: Vector): Vector {
   });
 }
 
+/** A matrix [inputs, outputs] among those of a tensor, times a vector; of the outputs, each `step`-th from `first` on. */
+export function turnedOf(
+  read: Reader,
+  name: string,
+  e: number,
+  x: Vector,
+  first = 0,
+  step = 1,
+  count?: number,
+): Vector {
+  const { shape, values } = read.get(name);
+  const [inputs, outputs] = shape.slice(-2) as [number, number];
+  return Float64Array.from({ length: count ?? outputs }, (_, o) =>
+    x.reduce((sum, v, i) => sum + v * values[(e * inputs + i) * outputs + first + o * step]!, 0),
+  );
+}
+
 /** The output of an expert. */
 function expertOf(read: Reader, { experts, stacked, reached }: Decoder, prefix: string, e: number, x: Vector): Vector {
   if (stacked !== undefined) {

@@ -45,6 +45,8 @@ export interface Conversion {
   readonly tensors: readonly Recipe[];
   /** Notes for the user about the result. */
   readonly notes: readonly Note[];
+  /** The type of each tensor by its name, if the target alone decides about the types. Undefined if llama-quantize's rules do. */
+  readonly types?: ReadonlyMap<string, string>;
 }
 
 /** A tensor that a folder holds. */

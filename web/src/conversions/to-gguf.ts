@@ -15,6 +15,8 @@ import type { Beside, Converted, Converter } from './converter.js';
 import { detectDiffusion, diffusersLayout, diffusionReaders, isDiffusion } from './diffusion/detect.js';
 import { diffusionReasonText } from './diffusion/reasons.js';
 import type { ConvertOptions } from './huggingface/convert.js';
+import { towerArchitecture, towerReaders } from './huggingface/vision/readers.js';
+import type { TowerTarget } from './on-demand.js';
 import type { Folder } from './recipe.js';
 
 /** The conversions, loaded when one is needed first. */
@@ -73,23 +75,25 @@ async function carriedOut(
   name: string | undefined,
   requantize: boolean,
   options: ConvertOptions,
+  tower: TowerTarget | undefined,
 ) {
-  const { carryOutAll, convertHuggingface } = await loadConversions();
+  const { carryOutAll, convertHuggingface, convertTower } = await loadConversions();
   const weights = await weightsOf(model, requantize);
-  const conversion = await convertHuggingface(folderOf(model, weights, beside, name), options);
-  const { architecture, notes } = conversion;
+  const folder = folderOf(model, weights, beside, name);
+  const conversion = await (tower === undefined ? convertHuggingface(folder, options) : convertTower(folder, tower));
+  const { architecture, notes, types } = conversion;
   const before = sourceNotes(weights.map(({ tensor }) => tensor));
-  return { architecture, notes: [...before, ...notes], ...carryOutAll(weights, conversion) };
+  return { architecture, types, notes: [...before, ...notes], ...carryOutAll(weights, conversion) };
 }
 
 /** Conversions of open models, by their names and options. Plans for a size are made of one model with each type. */
 const known = new WeakMap<OpenModel, Map<string, ReturnType<typeof carriedOut>>>();
 
-/** A language model, as its config.json and its tokenizer describe it. */
+/** A language model or its vision tower, as config.json and the files beside it describe them. */
 async function convertFolder(
   model: OpenModel,
   beside: Beside,
-  choices: ConvertOptions & Pick<GgufChoices, 'metadata' | 'requantize'>,
+  choices: ConvertOptions & Partial<Pick<GgufChoices, 'to' | 'metadata' | 'requantize' | 'mmproj'>>,
 ): Promise<Converted | undefined> {
   if ((await beside.file('config.json')) === undefined) return undefined;
   const { missingBytes = 'refuse', metadata = {}, requantize = false } = choices;
@@ -99,18 +103,20 @@ async function convertFolder(
   const name = isNamed ? given : beside.folder;
   const conversions = known.get(model) ?? new Map<string, ReturnType<typeof carriedOut>>();
   known.set(model, conversions);
-  const key = JSON.stringify([name ?? null, missingBytes, requantize]);
-  const carried = conversions.get(key) ?? carriedOut(model, beside, name, requantize, { missingBytes });
+  const tower = choices.mmproj === true ? ((choices.to ?? 'F32') as TowerTarget) : undefined;
+  const key = JSON.stringify([name ?? null, missingBytes, requantize, tower]);
+  const carried = conversions.get(key) ?? carriedOut(model, beside, name, requantize, { missingBytes }, tower);
   conversions.set(key, carried);
-  const { architecture, notes, view, sources } = await carried;
+  const { architecture, notes, types, view, sources } = await carried;
   return {
     architecture,
     contents: { view, sources },
     tensors: sources.flatMap((source) => (source instanceof Uint8Array ? [] : [source])),
     async plan(given, partsOf, readOptionFile) {
       const gguf = given as GgufChoices;
-      const statistics = await readStatistics(gguf, readOptionFile);
       const own = isNamed ? { ...gguf, metadata: others } : gguf;
+      if (types !== undefined) return (await loadConversions()).planTower({ view, sources }, types, own, partsOf);
+      const statistics = await readStatistics(gguf, readOptionFile);
       const plan = planGguf(view, own, partsOf, sources, statistics);
       return { ...plan, notes: [...notes, ...plan.notes] };
     },
@@ -128,7 +134,10 @@ export const toGguf: Converter = {
 
   reasonText: diffusionReasonText,
 
-  readers: (architecture, file) => (isDiffusion(architecture) ? diffusionReaders(file) : undefined),
+  readers(architecture, file) {
+    if (architecture === towerArchitecture) return towerReaders(file);
+    return isDiffusion(architecture) ? diffusionReaders(file) : undefined;
+  },
 
   async weightNames(model, beside) {
     if ((await beside.file('config.json')) === undefined) return undefined;
@@ -151,6 +160,7 @@ export const toGguf: Converter = {
 
   async convert(model, beside, choices) {
     checkKind(model);
+    if ((choices as GgufChoices).mmproj === true) return convertFolder(model, beside, choices);
     const diffusion = detectDiffusion(model.tensors);
     if (diffusion !== undefined) {
       const { convertDiffusion } = await loadConversions();

@@ -96,9 +96,13 @@ function obstacle(pair: TensorPair): Omit<SkippedTensor, 'name'> | undefined {
 }
 
 /** The converted model; undefined if it cannot be converted. Its tensors are then compared by their own names. */
-async function convertedIfPossible(converter: Converter, { model, beside }: Opened): Promise<Converted | undefined> {
+async function convertedIfPossible(
+  converter: Converter,
+  { model, beside }: Opened,
+  mmproj: boolean,
+): Promise<Converted | undefined> {
   try {
-    return await converter.convert(model, beside, { missingBytes: 'keep', requantize: true });
+    return await converter.convert(model, beside, { missingBytes: 'keep', requantize: true, mmproj });
   } catch (error) {
     if (error instanceof ScalepointError && error.code !== 'IO') return undefined;
     throw error;
@@ -106,10 +110,14 @@ async function convertedIfPossible(converter: Converter, { model, beside }: Open
 }
 
 /** The tensors of a model by name; in the format of the other model, if it can be converted to that. */
-async function tensorsOf(opened: Opened, { format: other }: Opened): Promise<Map<string, LogicalTensor>> {
+async function tensorsOf(
+  opened: Opened,
+  { format: other, model: { metadata } }: Opened,
+): Promise<Map<string, LogicalTensor>> {
   const { format, model } = opened;
   const maker = makersFor(format).find((known) => known.converter?.result === other.name);
-  const converted = maker?.converter && (await convertedIfPossible(maker.converter, opened));
+  const converted =
+    maker?.converter && (await convertedIfPossible(maker.converter, opened, metadata['general.type'] === 'mmproj'));
   const tensors = converted?.tensors ?? (await format.tensors(model));
   return new Map(tensors.map((tensor) => [tensor.name, tensor]));
 }

@@ -63,8 +63,8 @@ export async function quantizeSeveral(
   for (const to of targets) {
     const report = onProgress && ((progress: Progress) => onProgress({ ...progress, to }));
     const choices = { ...optionsFor(options, to, targets), to, ...(report && { onProgress: report }) };
-    const { format } = await planFor(opened, choices);
-    const name = resultName(source, { to, format });
+    const { format, architecture } = await planFor(opened, choices);
+    const name = resultName(source, { to, format, architecture });
     const output = placeIn(options.output, name);
     wanted.push({ choices: output === undefined ? choices : { ...choices, output }, name });
   }

@@ -1,4 +1,5 @@
 /** Names of results. */
+import { towerArchitecture } from '../conversions/huggingface/vision/readers.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
 import { signatureNamed, signatures } from '../formats/signatures.js';
@@ -7,16 +8,20 @@ import { signatureNamed, signatures } from '../formats/signatures.js';
  * The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. A copy has the name of the whole model, without
  * the number of a file.
  * @param name the name of the input
- * @param options the target, and the format of the result as reports call it
+ * @param options the target, and the format of the result as reports call it; `architecture` of its plan, for the name that llama.cpp's
+ *   converter gives a vision tower
  * @example resultName('model.onnx', { to: 'q4', format: 'onnx' }); // model_q4.onnx
  * @throws TypeError or RangeError naming the argument
  */
-export function resultName(name: string, options: { readonly to: string; readonly format: string }): string {
+export function resultName(
+  name: string,
+  options: { readonly to: string; readonly format: string; readonly architecture?: string | undefined },
+): string {
   if (typeof name !== 'string') throw typeError('name', { kind: 'text', examples: ['model.safetensors'] }, name);
   if (typeof options !== 'object' || options === null) {
     throw typeError('options', { kind: 'object', keys: ['to', 'format'] }, options);
   }
-  const { to, format } = options;
+  const { to, format, architecture } = options;
   if (typeof to !== 'string') throw typeError('to', { kind: 'text', examples: ['int8'] }, to);
   if (to === '') throw rangeError('to', { kind: 'required' }, to);
   const formats = signatures().map((signature) => signature.name);
@@ -27,5 +32,6 @@ export function resultName(name: string, options: { readonly to: string; readonl
   const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
   const { resultEnd, extensions } = signatureNamed(format);
   const stem = name.slice(0, name.length - end.length).replace(/-\d{5,}-of-\d{5,}$/, '');
+  if (architecture === towerArchitecture) return `mmproj-${stem}-${to}${extensions[0]}`;
   return stem + (to === 'copy' ? extensions[0] : (resultEnd?.(to) ?? `.${to}${extensions[0]}`));
 }

@@ -2,6 +2,7 @@
 import { expect, it } from 'vitest';
 import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import { filesBeside } from '../../../../web/src/conversions/huggingface/files.js';
+import { convertTower } from '../../../../web/src/conversions/huggingface/vision/convert.js';
 import { folderOf, type Weights } from '../../support/recipes.js';
 import { bytePieces, sentencePieceFile } from '../../support/sentencepiece.js';
 import { weightsOfTable } from '../../support/tensor-table.js';
@@ -22,6 +23,19 @@ async function readOf(weights: Weights, files: Readonly<Record<string, unknown>>
     return folder.file(name);
   };
   await convertHuggingface({ ...folder, file });
+  return names;
+}
+
+/** The same of a vision tower, which lacks settings of pictures here. */
+async function towerFiles(): Promise<Set<string>> {
+  const config = { architectures: ['Gemma3ForConditionalGeneration'], vision_config: {} };
+  const names = new Set<string>();
+  const { file, ...folder } = folderOf(decoderWeights(), { 'config.json': config });
+  const noted = (name: string) => {
+    names.add(name);
+    return file(name);
+  };
+  await expect(convertTower({ ...folder, file: noted }, 'F16')).rejects.toThrow();
   return names;
 }
 
@@ -69,6 +83,7 @@ it('names each file that is read, and no other', async () => {
     await readOf(bertWeights(12), bert),
     await readOf(bertWeights(12), xlmRoberta),
     await readOf(t5Weights, t5),
+    await towerFiles(),
   ].flatMap((names) => [...names]);
   expect([...new Set(all)].sort()).toEqual([...filesBeside].sort());
 });

@@ -16,12 +16,12 @@ import {
   gelu,
   joined,
   multiply,
-  type Reader,
   rotaryFrequencies,
   rotate,
   silu,
   slices,
   softmax,
+  turnedOf,
   type Vector,
 } from '../../support/forward.js';
 
@@ -34,15 +34,6 @@ const dot = (a: Vector, b: Vector) => a.reduce((sum, v, i) => sum + v * b[i]!, 0
 /** The indices of the largest numbers. */
 const best = (all: readonly number[], count: number) =>
   [...all.keys()].sort((a, b) => all[b]! - all[a]!).slice(0, count);
-
-/** A matrix [inputs, outputs] among those of a tensor, times a vector; of the outputs, each `step`-th from `first` on. */
-function turnedOf(read: Reader, name: string, e: number, x: Vector, first = 0, step = 1, count?: number): Vector {
-  const { shape, values } = read.get(name);
-  const [inputs, outputs] = shape.slice(-2) as [number, number];
-  return Float64Array.from({ length: count ?? outputs }, (_, o) =>
-    x.reduce((sum, v, i) => sum + v * values[(e * inputs + i) * outputs + first + o * step]!, 0),
-  );
-}
 
 /** Attention of each head by itself. `sinks`: scores without values, one for each head. */
 function heads(

@@ -12,6 +12,7 @@ import { badFolderFile, unsupported } from './errors.js';
 import { expertReaders } from './experts.js';
 import { gemma4Readers } from './gemma4.js';
 import { linearReaders } from './linear.js';
+import { multimodalReaders } from './multimodal.js';
 import {
   areStacked,
   biased,
@@ -292,6 +293,7 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   ...linearReaders,
   ...recurrentReaders,
   ...gemma4Readers,
+  ...multimodalReaders(llama),
 };
 
 /** The names that config.json may have under `architectures`. */

@@ -13,12 +13,18 @@ const largest = 2 ** 31 - 1;
 export class Config {
   readonly #keys: Json;
   readonly #defaults: Json;
+  readonly #within: string;
   readonly #assumed = new Set<string>();
 
-  constructor(keys: Json) {
+  /**
+   * @param defaults values of missing keys, in place of those of the architecture
+   * @param within object of the file that `keys` is, for errors
+   */
+  constructor(keys: Json, defaults?: Json, within?: string) {
     const text = Object.entries(objectMember(keys, 'text_config') ?? {}).filter(([, value]) => value !== null);
     this.#keys = { ...keys, ...Object.fromEntries(text) };
-    this.#defaults = defaultsOf(arrayMember(this.#keys, 'architectures')[0]);
+    this.#defaults = defaults ?? defaultsOf(arrayMember(this.#keys, 'architectures')[0]);
+    this.#within = within === undefined ? '' : `${within}.`;
   }
 
   /** The value that the file states; undefined if it is missing or null. */
@@ -37,7 +43,7 @@ export class Config {
 
   /** Keys that were read as their defaults, with these. */
   get assumed(): readonly string[] {
-    return [...this.#assumed].map((name) => `${name} ${show(this.#defaults[name])}`);
+    return [...this.#assumed].map((name) => `${this.#within}${name} ${show(this.#defaults[name])}`);
   }
 
   /** A whole number of at least `least`; undefined if it is missing. */
@@ -45,37 +51,40 @@ export class Config {
     const value = this.get(name);
     if (value === undefined) return undefined;
     if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > largest)
-      badFolderFile(file, `${name} has to be a whole number of at least ${least}, got ${show(value)}`);
+      badFolderFile(file, `${this.#within}${name} has to be a whole number of at least ${least}, got ${show(value)}`);
     return value;
   }
 
   /** A whole number of at least `least`. */
   whole(name: string, otherwise?: number, least = 1): number {
-    return this.maybeWhole(name, least) ?? otherwise ?? badFolderFile(file, `${name} is missing`);
+    return this.maybeWhole(name, least) ?? otherwise ?? badFolderFile(file, `${this.#within}${name} is missing`);
   }
 
   /** A finite number above 0; undefined if it is missing. */
   maybePositive(name: string): number | undefined {
-    return positive(file, name, this.get(name));
+    return positive(file, this.#within + name, this.get(name));
   }
 
   /** A finite number above 0. */
   positive(name: string, otherwise?: number): number {
-    return this.maybePositive(name) ?? otherwise ?? badFolderFile(file, `${name} is missing`);
+    return this.maybePositive(name) ?? otherwise ?? badFolderFile(file, `${this.#within}${name} is missing`);
   }
 
   /** True or false; undefined if it is missing. */
   maybeFlag(name: string): boolean | undefined {
     const value = this.get(name);
     if (value === undefined || typeof value === 'boolean') return value;
-    return badFolderFile(file, `${name} has to be true or false, got ${show(value)}`);
+    return badFolderFile(file, `${this.#within}${name} has to be true or false, got ${show(value)}`);
   }
 
   /** Fails if a key has a value other than `values`, the ones that the runtime supports. */
   only(name: string, ...values: readonly unknown[]): void {
     const value = this.get(name);
     if (value !== undefined && !values.includes(value))
-      unsupported(file, `${name} is ${show(value)}; llama.cpp computes this architecture with ${listed(values)} only`);
+      unsupported(
+        file,
+        `${this.#within}${name} is ${show(value)}; llama.cpp computes this architecture with ${listed(values)} only`,
+      );
   }
 }
 

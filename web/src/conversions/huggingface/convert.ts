@@ -4,6 +4,7 @@
  */
 
 import { type Note, noteOf } from '../../core/note.js';
+import { mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { WeightName, WeightNames } from '../../formats/weight-names.js';
@@ -12,11 +13,12 @@ import { readModel } from './architectures.js';
 import { Config } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { modelKeys } from './hyper.js';
-import { type Json, member, objectMember, parseObject } from './json.js';
+import { arrayMember, type Json, member, objectMember, parseObject } from './json.js';
 import { readPooling } from './pooling.js';
 import type { Model } from './reading.js';
-import { recipes } from './tensors.js';
+import { isOfTower, recipes } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
+import { towerKinds } from './vision/towers.js';
 
 export { carryOutAll } from '../carry-out.js';
 export { architectureNames } from './architectures.js';
@@ -33,13 +35,13 @@ export interface ConvertOptions {
 
 /** Names of the token embedding, with the prefixes that folders have. */
 const embeddingName =
-  /^((model|ernie)\.)?(language_model\.)?(model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$|^(model\.)?backbone\.embeddings\.weight$/;
+  /^((model|ernie)\.)?(language_model\.)?(model\.)?(text_model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$|^(model\.)?backbone\.embeddings\.weight$/;
 const bertEmbeddingName =
   /^((bert|roberta|distilbert)\.)?embeddings\.word_embeddings\.weight$|^(model\.)?embeddings\.tok_embeddings\.weight$|^(shared|encoder\.embed_tokens)\.weight$/;
 const headName = /^(language_model\.)?lm_head\.weight$/;
 
 /** Fails unless the folder holds a whole model with plain weights. */
-async function checkKind(folder: Folder, keys: Json): Promise<void> {
+export async function checkKind(folder: Folder, keys: Json): Promise<void> {
   if ((await folder.file('adapter_config.json')) !== undefined)
     unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
   for (const [where, from] of [
@@ -132,7 +134,26 @@ async function modelOf(folder: Folder) {
   const names = folder.tensors.map(({ name }) => name);
   const isCoded = folder.isCoded === true;
   const model = readModel(config, { names, embeddingRows: embeddingRows(folder), isCoded });
-  return { config, model, tensors: tensorsOf(folder, model, config) };
+  return { config, model, tensors: tensorsOf(folder, model, config), notes: towerNotes(folder, keys) };
+}
+
+/** The note about towers for pictures and sound, which are left out. */
+function towerNotes({ tensors }: Folder, keys: Json): Note[] {
+  const count = tensors.filter(({ name }) => isOfTower(name)).length;
+  const vision = objectMember(keys, 'vision_config');
+  if (count === 0 || (vision === undefined && objectMember(keys, 'audio_config') === undefined)) return [];
+  const what = `left out (${count} tensor${count === 1 ? '' : 's'})`;
+  const architecture = arrayMember(keys, 'architectures')[0];
+  const isKnown = typeof architecture === 'string' && Object.hasOwn(towerKinds, architecture);
+  if (!isKnown || vision === undefined) {
+    const text = `towers for pictures or sound are ${what}; llama.cpp's convert_hf_to_gguf.py --mmproj knows some of them`;
+    return [noteOf('towersLeftOut', { count, isKnown: false }, text)];
+  }
+  const [first, middle] = [`the vision tower is ${what}; `, ' with '];
+  const last = " makes the second file, for llama.cpp's --mmproj";
+  return [
+    noteOf('towersLeftOut', { count, isKnown }, first, mention('mmproj', true), middle, mention('to', 'F16'), last),
+  ];
 }
 
 /** llama.cpp's names of the tensors of a folder, for statistics. Experts are matrices of one tensor there. */
@@ -155,7 +176,7 @@ export async function weightNames(folder: Folder): Promise<WeightNames> {
  * refused.
  */
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
-  const { config, model, tensors } = await modelOf(folder);
+  const { config, model, tensors, notes } = await modelOf(folder);
   const pooling = await readPooling(folder, model.architecture);
   const tokenizer = await readTokenizer(folder, {
     config,
@@ -171,6 +192,6 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
       ...tokenizer.keys,
     ],
     tensors,
-    notes: [...model.notes, ...tokenizer.notes, ...nameNotes(folder, tokenizer.keys)],
+    notes: [...model.notes, ...notes, ...tokenizer.notes, ...nameNotes(folder, tokenizer.keys)],
   };
 }

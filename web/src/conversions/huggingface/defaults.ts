@@ -49,6 +49,19 @@ const qwen2: Json = {
   max_position_embeddings: 32768,
 };
 
+const llama: Json = { ...decoder, hidden_size: 4096, intermediate_size: 11008, max_position_embeddings: 2048 };
+
+const qwen2vl: Json = {
+  hidden_size: 8192,
+  intermediate_size: 29568,
+  num_hidden_layers: 80,
+  num_attention_heads: 64,
+  num_key_value_heads: 8,
+  max_position_embeddings: 32768,
+  rms_norm_eps: 1e-5,
+  rope_theta: 1e6,
+};
+
 const gemma: Json = {
   ...decoder,
   hidden_size: 2304,
@@ -210,7 +223,11 @@ const mt5: Json = {
 
 /** Defaults by the name that config.json has under `architectures`. */
 const byArchitecture: Readonly<Record<string, Json>> = {
-  LlamaForCausalLM: { ...decoder, hidden_size: 4096, intermediate_size: 11008, max_position_embeddings: 2048 },
+  LlamaForCausalLM: llama,
+  VLlama3ForCausalLM: llama,
+  Idefics3ForConditionalGeneration: llama,
+  SmolVLMForConditionalGeneration: llama,
+  LlavaForConditionalGeneration: llama,
   MistralForCausalLM: { ...mistral, sliding_window: 4096 },
   MixtralForCausalLM: {
     ...mistral,
@@ -447,6 +464,27 @@ const byArchitecture: Readonly<Record<string, Json>> = {
   Qwen3_5ForConditionalGeneration: qwen35,
   Qwen3_5MoeForCausalLM: qwen35moe,
   Qwen3_5MoeForConditionalGeneration: qwen35moe,
+  Qwen2VLForConditionalGeneration: qwen2vl,
+  Qwen2_5_VLForConditionalGeneration: qwen2vl,
+  Qwen3VLForConditionalGeneration: {
+    ...qwen2,
+    head_dim: 128,
+    max_position_embeddings: 128000,
+    rope_theta: 5e5,
+  },
+  Qwen3VLMoeForConditionalGeneration: {
+    ...qwen2,
+    hidden_size: 2048,
+    intermediate_size: 5632,
+    num_hidden_layers: 24,
+    num_attention_heads: 16,
+    num_key_value_heads: 16,
+    max_position_embeddings: 128000,
+    moe_intermediate_size: 1408,
+    num_experts: 60,
+    num_experts_per_tok: 4,
+    rope_theta: 5e5,
+  },
   GPT2LMHeadModel: { n_embd: 768, n_layer: 12, n_head: 12, n_positions: 1024, layer_norm_epsilon: 1e-5 },
   Llama4ForCausalLM: llama4,
   Llama4ForConditionalGeneration: llama4,

@@ -12,6 +12,8 @@ export const filesBeside: readonly string[] = [
   'chat_template.jinja',
   'chat_template.json',
   'modules.json',
+  'preprocessor_config.json',
+  'processor_config.json',
   // The usual place of a pooling; modules.json names it.
   '1_Pooling/config.json',
 ];

@@ -35,6 +35,8 @@ export interface Hyper {
   /** Elements of a head that turn by each coordinate of a position. */
   ropeSections?: readonly number[];
   lateRopeSections?: readonly number[];
+  /** Layers that also add what a layer of the vision tower has found. */
+  deepstackLayers?: number;
   ropeType?: string;
   ropeFactor?: number;
   ropeContext?: number;
@@ -173,6 +175,7 @@ const expertFeedForward: HyperKey = ['expert_feed_forward_length', 'u32', 'exper
 const sharedFeedForward: HyperKey = ['expert_shared_feed_forward_length', 'u32', 'sharedFeedForward'];
 const sharedExperts: HyperKey = ['expert_shared_count', 'u32', 'sharedExperts'];
 const denseLayers: HyperKey = ['leading_dense_block_count', 'u32', 'denseLayers'];
+const deepstackLayers: HyperKey = ['n_deepstack_layers', 'u32', 'deepstackLayers'];
 
 const rope: readonly HyperKey[] = [
   ['rope.scaling.type', 'string', 'ropeType'],
@@ -321,6 +324,9 @@ const entries = {
   qwen2: pooled,
   qwen3: pooled,
   qwen3moe: [...common, expertFeedForward],
+  qwen2vl: common,
+  qwen3vl: [...common, deepstackLayers],
+  qwen3vlmoe: [...common, expertFeedForward, deepstackLayers],
   gemma: gemmaKeys,
   gemma2: [...gemmaKeys, ['attn_logit_softcapping', 'f32', 'attentionCap'], finalCap, window],
   gemma3: gemma3Keys,

@@ -18,7 +18,7 @@ import {
   tiedIn,
   withSharedExpert,
 } from './reading.js';
-import { ropeKeys } from './rope.js';
+import { ropeKeys, ropeSections } from './rope.js';
 import * as tables from './tables-linear.js';
 import type { TensorTable } from './tensors.js';
 
@@ -60,18 +60,11 @@ function linearLayers({ config }: Read, layers: number, step: number): boolean[]
   return usual;
 }
 
-/** Pairs of a head that turn by each coordinate of a position. llama.cpp ends the process if they are more than the head has. */
+/** Pairs of a head that turn by each coordinate of a position. The usual ones are written behind the other keys. */
 function sectionsOf({ rope }: Read, rotated: number): Partial<Hyper> {
-  const list = member(rope.settings, 'mrope_section');
-  if (
-    list !== undefined &&
-    (!Array.isArray(list) || list.length > 4 || !list.every((n) => Number.isInteger(n) && n >= 0))
-  )
-    return badFolderFile(file, `${rope.where}.mrope_section has to be up to 4 whole numbers, got ${show(list)}`);
-  const sections = [...((list as number[] | undefined) ?? [11, 11, 10]), 0, 0, 0, 0].slice(0, 4);
-  if (2 * sections.reduce((sum, n) => sum + n, 0) > rotated)
-    return badFolderFile(file, `mrope_section ${sections.join(', ')} turns more than ${rotated} elements of a head`);
-  return list === undefined ? { lateRopeSections: sections } : { ropeSections: sections };
+  const sections = ropeSections(rope, rotated, [11, 11, 10]);
+  const isStated = member(rope.settings, 'mrope_section') !== undefined;
+  return isStated ? { ropeSections: sections } : { lateRopeSections: sections };
 }
 
 type TableOf = (linear: tables.Linear, isLinear: (layer: number) => boolean) => TensorTable;

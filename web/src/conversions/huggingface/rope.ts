@@ -51,6 +51,22 @@ export function wholeSetting(rope: Rope, name: string): number | undefined {
   return badFolderFile(file, `${rope.where}.${name} has to be a whole number, got ${value}`);
 }
 
+/**
+ * Pairs of a head that turn by each of up to 4 coordinates of a position: time, height and width of a picture. llama.cpp ends the process if
+ * they are more than the head has.
+ * @param rotated elements of a head that turn
+ * @param usual the pairs if config.json states none
+ */
+export function ropeSections(rope: Rope, rotated: number, usual?: readonly number[]): readonly number[] {
+  const list = member(rope.settings, 'mrope_section') ?? usual;
+  if (!Array.isArray(list) || list.length > 4 || !list.every((n) => Number.isInteger(n) && n >= 0))
+    return badFolderFile(file, `${rope.where}.mrope_section has to be up to 4 whole numbers, got ${show(list)}`);
+  const sections = [...(list as number[]), 0, 0, 0, 0].slice(0, 4);
+  if (2 * sections.reduce((sum, n) => sum + n, 0) > rotated)
+    return badFolderFile(file, `mrope_section ${sections.join(', ')} turns more than ${rotated} elements of a head`);
+  return sections;
+}
+
 /** A computed tensor. */
 export function madeTensor(name: string, values: readonly number[]): Recipe {
   return { name, shape: [values.length], sources: [], values: Float32Array.from(values), float32: true };

@@ -8,6 +8,7 @@ import {
   attention,
   feedForward,
   finalNorm,
+  headNorms,
   layerPrefix,
   norms,
   onlyIn,
@@ -101,6 +102,23 @@ const turnedExperts = (name: string, gate: ViewOf, up: ViewOf): Row[] => [
     view: downOfExperts,
   },
 ];
+
+/** Qwen3-VL with experts, which are stored with their inputs as rows. */
+export const qwen3vlmoe: TensorTable = {
+  layerPrefix,
+  outside: outsideDecoder,
+  layer: [
+    ...norms,
+    ...attention,
+    ...headNorms,
+    { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+    ...turnedExperts(
+      'mlp.experts',
+      columnsOfExperts(() => 0, 1),
+      columnsOfExperts((outputs) => outputs, 1),
+    ),
+  ],
+};
 
 /** @param hasExperts true for layers with experts in the place of a dense part */
 export const llama4 = (hasExperts: (layer: number) => boolean): TensorTable => ({

@@ -102,6 +102,8 @@ export interface Row {
 
 /** Layers of one kind. */
 interface LayerTable {
+  /** Key of config.json with the number of layers, for errors. @defaultValue 'num_hidden_layers' */
+  readonly layersKey?: string;
   /** Prefix before the number of a layer. */
   readonly layerPrefix: string;
   /** Prefix of the number of a layer in GGUF. @defaultValue 'blk.' */
@@ -116,16 +118,24 @@ export interface TensorTable extends LayerTable {
   readonly second?: LayerTable & { readonly layers: number };
   /** Maps a name in the folder to the name in the table; undefined if the tensor is left out. */
   readonly rename?: (name: string) => string | undefined;
+  /** For a tower in place of the language model: maps each name in the folder, as `rename` does. */
+  readonly towerName?: (name: string) => string | undefined;
 }
 
 /** Tensors that no model needs: buffers of old files. */
 const bufferEnds = ['.attention.masked_bias', '.attention.bias', '.rotary_emb.inv_freq'];
 
 /** Parts of the names of towers for pictures and sound. The language model runs without them. */
-const towers = /visual\.|vision\.|vision_|audio\.|audio_|projector\.|image_newline|patch_embed|^mlp1?\./;
+const towers = /visual\.|vision\.|vision_|audio\.|audio_|projector\.|connector\.|image_newline|patch_embed|^mlp1?\./;
+
+/** True for a tensor of a tower for pictures or sound. */
+export function isOfTower(name: string): boolean {
+  return towers.test(name);
+}
 
 /** Name of a tensor in the tables; undefined if it is left out. */
 function canonical(name: string, table: TensorTable): string | undefined {
+  if (table.towerName !== undefined) return table.towerName(name);
   if (bufferEnds.some((end) => name.endsWith(end)) || towers.test(name)) return undefined;
   const own = name.replace('language_model.', '');
   return table.rename === undefined ? own : table.rename(own);
@@ -260,6 +270,8 @@ function check(tensor: FolderTensor, place: ExpectedTensor, assumed: string): vo
     );
 }
 
+const usualLayersKey = 'num_hidden_layers';
+
 /** Fails for an unexpected tensor, with a reason derived from its name. */
 function misplaced(name: string, own: string, table: TensorTable, { layers }: Sizes, architecture: string): never {
   if (/\.lora_[AB]\.|\.lora_embedding_|\.lora_magnitude_/.test(name))
@@ -272,7 +284,11 @@ function misplaced(name: string, own: string, table: TensorTable, { layers }: Si
     );
   const digits = own.startsWith(table.layerPrefix) ? /^\d+/.exec(own.slice(table.layerPrefix.length)) : null;
   if (digits !== null && Number(digits[0]) >= layers)
-    badFolderFile('config.json', `num_hidden_layers is ${layers}, but there is a tensor ${quoted(name)}`, name);
+    badFolderFile(
+      'config.json',
+      `${table.layersKey ?? usualLayersKey} is ${layers}, but there is a tensor ${quoted(name)}`,
+      name,
+    );
   return badFolderFile(
     'safetensors',
     `tensor ${quoted(name)} has no place in a model of the architecture ${architecture}`,
@@ -280,8 +296,8 @@ function misplaced(name: string, own: string, table: TensorTable, { layers }: Si
   );
 }
 
-function plural(layers: number, experts: number): string {
-  return `num_hidden_layers ${layers}${experts === 0 ? '' : ` with ${experts} tensors of experts each`}`;
+function plural({ layersKey = usualLayersKey }: TensorTable, layers: number, experts: number): string {
+  return `${layersKey} ${layers}${experts === 0 ? '' : ` with ${experts} tensors of experts each`}`;
 }
 
 /** Tensors of all stacks of a model. */
@@ -315,7 +331,7 @@ export function recipes(
   if (layers > tensors.length || stackedTensors(stacks, sizes) + layers > tensors.length)
     badFolderFile(
       'config.json',
-      `there are only ${tensors.length} tensors, too few for ${plural(sizes.layers, experts)}${assumed}`,
+      `there are only ${tensors.length} tensors, too few for ${plural(table, sizes.layers, experts)}${assumed}`,
     );
   // Match each tensor with its place in the table.
   const all = places(table, sizes);

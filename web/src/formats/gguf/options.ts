@@ -17,7 +17,16 @@ import { checkCopy, part, type ShardOptions, shardSize } from '../shards.js';
 import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
 import { type MetadataEdits, metadata } from './edits.js';
 import { pruneLayers } from './prune.js';
-import { aliases, type FileType, fileTypes, type GgufTarget, isCastType, isSearched, ruleTargets } from './targets.js';
+import {
+  aliases,
+  type FileType,
+  fileTypes,
+  type GgufTarget,
+  isCastType,
+  isSearched,
+  ruleTargets,
+  towerTargets,
+} from './targets.js';
 
 /** Options of a GGUF result. */
 export interface GgufOptions extends ShardOptions, StatisticsOptions, RequantizeOptions, BlockSearchOptions {
@@ -46,6 +55,12 @@ export interface GgufOptions extends ShardOptions, StatisticsOptions, Requantize
    * @defaultValue 'refuse'
    */
   readonly missingBytes?: 'refuse' | 'keep' | undefined;
+  /**
+   * GGUF from a folder: the vision tower in place of the language model, as llama.cpp takes it with `--mmproj`. F32, F16, BF16 and Q8_0 are
+   * those of llama.cpp's converter.
+   * @defaultValue false
+   */
+  readonly mmproj?: boolean | undefined;
   /**
    * GGUF: splits the result into files with at most this many tensors.
    * @defaultValue one file
@@ -114,6 +129,21 @@ function checkSearch({ to, search }: PlanChoices<GgufOptions>): void {
   if (!isSearched(base)) checkSearched(base, 'to');
 }
 
+/** Options without a meaning for a vision tower: its types are those of the converter, and llama.cpp reads it from one file. */
+const notOfTowers = [
+  ...['pure', 'leaveOutputTensor', 'pruneLayers', 'importance', 'data', 'search', 'missingBytes', 'rules'],
+  ...['keepSplit', 'splitTensors', 'shardSize', 'part'],
+] as const satisfies readonly (keyof PlanChoices<GgufOptions>)[];
+
+/** Checks the options of a vision tower. */
+function checkTower(choices: PlanChoices<GgufOptions>): void {
+  const { to, mmproj } = choices;
+  if (mmproj !== true) return;
+  if (!towerTargets.includes(to as FileType)) throw rangeError('to', oneOf(towerTargets), to);
+  const given = notOfTowers.find((name) => choices[name] !== undefined);
+  if (given !== undefined) throw rangeError(given, without('mmproj', true));
+}
+
 /** Checks for options that exclude each other. */
 function checkFiles(choices: PlanChoices<GgufOptions>): void {
   const {
@@ -171,6 +201,7 @@ export const options = optionTable<GgufOptions>({
       value: 'HOW',
       about: 'refuse or keep tokenizers without byte tokens, on which llama.cpp may crash (default refuse)',
     }),
+    mmproj: toggle({ name: 'mmproj', about: "the vision tower of a folder, for llama.cpp's --mmproj" }),
     keepSplit: toggle({ name: 'keep-split', about: 'as many files as FILE is in, with the same tensors in each' }),
     shardSize,
     splitTensors,
@@ -180,6 +211,7 @@ export const options = optionTable<GgufOptions>({
   check(choices) {
     checkCopy(choices);
     checkFiles(choices);
+    checkTower(choices);
     checkStatistics(choices);
     checkImportance(choices);
     checkSearch(choices);

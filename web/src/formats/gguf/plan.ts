@@ -236,6 +236,8 @@ export function planGguf(
   statistics: Statistics = {},
 ): FilePlan {
   const { to, metadata } = choices;
+  if (sources === undefined && choices.mmproj === true)
+    throw rangeError('mmproj', { kind: 'onlyFor', files: 'folders with a vision tower' }, true);
   if (sources !== undefined && choices.keepSplit === true)
     throw rangeError('keepSplit', { kind: 'onlyFor', files: 'GGUF files' }, true);
   let read = 0;

@@ -105,6 +105,9 @@ const presets: Readonly<Partial<Record<FileType, NonNullable<Target['preset']>>>
   Q8_0: 'safe',
 };
 
+/** Targets of vision towers, which are those of llama.cpp's converter. */
+export const towerTargets: readonly FileType[] = ['F16', 'BF16', 'F32', 'Q8_0'];
+
 /** Common choices besides the presets. */
 const usual: readonly FileType[] = ['Q2_K', 'Q4_K_S', 'Q5_K_S', 'Q5_K_M', 'Q6_K', 'IQ4_XS', 'F16'];
 
@@ -122,6 +125,7 @@ export const targets: readonly Target[] = [
         'requantize',
         'fixAlignment',
         'missingBytes',
+        ...(towerTargets.includes(name) ? ['mmproj'] : []),
         'leaveOutputTensor',
         'pruneLayers',
         ...statisticsNames,
