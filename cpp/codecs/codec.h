@@ -67,7 +67,9 @@ struct Tile {
   uint32_t wanted = 1;                 ///< the parts to make, a bit for each: 1 << Role
   bool measure = false;                ///< true: adds up the errors of the data
   float add = 0;                       ///< addend of each element that is read
-  bool negative_exp = false;           ///< true: -exp(x) in place of each element x, before the addend
+  bool negative_exp = false;           ///< true: -exp(x) in place of each element x, before the factors and the addend
+  float factor = 1;                    ///< factor of each element that is read, before the addend
+  const float* row_factors = nullptr;  ///< a second factor of the elements of each row, by which their product is multiplied; null: 1
   Bytes source;                        ///< at an address that suits the elements
   const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
   /// Weights of the squared errors of each column, or of each row if the rows are the inputs of a product: finite and not negative. Null:
@@ -75,6 +77,7 @@ struct Tile {
   const float* importance = nullptr;
 
   [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
+  [[nodiscard]] bool changes_elements() const { return add != 0 || negative_exp || factor != 1 || row_factors != nullptr; }
   [[nodiscard]] bool wants(Role role) const { return (wanted >> static_cast<int32_t>(role) & 1) != 0; }
 };
 

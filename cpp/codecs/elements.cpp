@@ -39,8 +39,7 @@ Status check(const Tile& tile) noexcept {
 }
 
 Floats::Floats(const Tile& tile, uint64_t most, Arena& arena) : tile_(tile), most_(std::min(most, tile.size())) {
-  const bool changes = tile.add != 0 || tile.negative_exp;
-  if (static_cast<ElementType>(tile.type) != ElementType::kF32 || changes) room_ = arena.take<float>(most_);
+  if (static_cast<ElementType>(tile.type) != ElementType::kF32 || tile.changes_elements()) room_ = arena.take<float>(most_);
 }
 
 const float* Floats::read(uint64_t first, size_t n) {
@@ -74,6 +73,16 @@ const float* Floats::read(uint64_t first, size_t n) {
   if (tile_.negative_exp) {
     // Rounded once: float64 has bits to spare.
     for (size_t i = 0; i < n; i++) room_[i] = -static_cast<float>(std::exp(static_cast<double>(room_[i])));
+  }
+  if (tile_.factor != 1) {
+    for (size_t i = 0; i < n; i++) room_[i] *= tile_.factor;
+  }
+  if (tile_.row_factors != nullptr) {
+    for (size_t i = 0; i < n;) {
+      const uint64_t row = (first + i) / tile_.columns;
+      const auto end = static_cast<size_t>(std::min<uint64_t>(n, (row + 1) * tile_.columns - first));
+      for (; i < end; i++) room_[i] *= tile_.row_factors[row];
+    }
   }
   if (tile_.add != 0) {
     for (size_t i = 0; i < n; i++) room_[i] += tile_.add;

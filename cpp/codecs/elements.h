@@ -22,8 +22,8 @@ enum class ElementType : int32_t {
 /// kBadDType for other types; kSizeMismatch unless the source has as many bytes as the tile has elements.
 [[nodiscard]] Status check(const Tile& tile) noexcept;
 
-/// Converts the elements of a tile to floats, one piece at a time. Exact, except for float64, which is rounded half to even. Adds the
-/// addend of the tile in float32.
+/// Converts the elements of a tile to floats, one piece at a time. Exact, except for float64, which is rounded half to even. Factors
+/// of the tile and its addend follow in float32, each rounded.
 class Floats {
  public:
   /// For pieces of at most `most` elements.

@@ -163,6 +163,48 @@ TEST(Decode, takes_negative_exponentials_before_it_adds) {
   }
 }
 
+TEST(Decode, multiplies_by_two_factors_one_after_the_other_before_it_adds) {
+  Random random(7);
+  for (const ElementType type : kElementTypes) {
+    // More elements than a piece, in rows that pieces cut.
+    for (const size_t columns : {size_t{1}, size_t{7}, size_t{3000}}) {
+      const size_t rows = 9000 / columns;
+      std::vector<double> x(rows * columns);
+      for (double& value : x) value = random.uniform(-1, 1);
+      std::vector<float> factors(rows);
+      for (float& factor : factors) factor = static_cast<float>(random.uniform(0.1, 2));
+      const std::vector<uint8_t> source = reference::store_elements(x, type);
+      for (const float factor : {1.0f, 0.7f}) {
+        for (const bool by_rows : {false, true}) {
+          std::vector<float> expected = floats_of(source, type);
+          for (size_t i = 0; i < expected.size(); i++) {
+            // The product of two float32 is exact in float64.
+            expected[i] = static_cast<float>(static_cast<double>(expected[i]) * factor);
+            if (by_rows) expected[i] = static_cast<float>(static_cast<double>(expected[i]) * factors[i / columns]);
+            expected[i] += 1;
+          }
+          Tile tile = tile_of(source, rows, columns, type);
+          tile.factor = factor;
+          tile.row_factors = by_rows ? factors.data() : nullptr;
+          tile.add = 1;
+          EXPECT_TRUE(same(expected, decoded(tile)));
+          // In pieces, as codecs read them.
+          Arena counted;
+          static_cast<void>(Floats(tile, 1000, counted));
+          std::vector<std::byte> memory(counted.used());
+          Arena arena({memory.data(), memory.size()});
+          Floats floats(tile, 1000, arena);
+          for (size_t at = 0; at < expected.size(); at += 1000) {
+            const size_t n = std::min<size_t>(1000, expected.size() - at);
+            const float* const y = floats.read(at, n);
+            EXPECT_TRUE(same({expected.data() + at, expected.data() + at + n}, {y, y + n}));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Decode, gives_what_blocks_stand_for) {
   Random random(2);
   for (const Block& block : kBlocks) {

@@ -171,6 +171,25 @@ export const multiply = (a: Vector, b: Vector) => a.map((v, i) => v * b[i]!);
 export const silu = (x: Vector) => x.map((v) => v / (1 + Math.exp(-v)));
 export const gelu = (x: Vector) =>
   x.map((v) => 0.5 * v * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (v + 0.044715 * v ** 3))));
+/** The nearest float16, of two equally near ones the even one, for numbers within its range. */
+function half(v: number): number {
+  const unit = 2 ** (Math.max(-14, Math.floor(Math.log2(Math.abs(v) || 1))) - 10);
+  const floor = Math.floor(v / unit);
+  const rest = v / unit - floor;
+  return (rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor) * unit;
+}
+
+/** The GELU, which ggml looks up in a table of float16. */
+export const tableGelu = (x: Float64Array) => gelu(x.map(half)).map(half);
+
+export const scaled = (x: Float64Array, factor: number) => x.map((v) => v * factor);
+
+/** A norm without weights. */
+export function bareNorm(x: Float64Array, epsilon: number): Float64Array {
+  const mean = x.reduce((sum, v) => sum + v * v, 0) / x.length;
+  return scaled(x, 1 / Math.sqrt(mean + epsilon));
+}
+
 /** The square of what is above 0. */
 export const relu2 = (x: Vector) => x.map((v) => Math.max(0, v) ** 2);
 const cap = (v: number, limit: number | undefined) => (limit === undefined ? v : limit * Math.tanh(v / limit));

@@ -60,6 +60,15 @@ export function elements(recipe: Recipe, weights: Weights): Float32Array {
   const row = recipe.shape.length === 1 ? 1 : (recipe.shape.at(-1) as number);
   if (recipe.permuteHeads !== undefined) all = permuted(all, row, recipe.permuteHeads);
   if (recipe.negativeExp === true) all = all.map((value) => -Math.exp(value));
+  const { factor, rowFactors, zeroRows = 0 } = recipe;
+  // Each product is rounded to float32.
+  if (factor !== undefined) all = all.map((value) => value * Math.fround(factor));
+  if (rowFactors !== undefined) all = all.map((value, i) => value * (rowFactors[Math.floor(i / row)] as number));
+  if (zeroRows > 0) {
+    const filled = new Float32Array(all.length + zeroRows * row);
+    filled.set(all);
+    all = filled;
+  }
   return recipe.add === undefined ? all : all.map((value) => value + (recipe.add as number));
 }
 

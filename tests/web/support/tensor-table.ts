@@ -11,6 +11,7 @@ interface TableLine {
   readonly shape: readonly number[];
   /**
    * `+1` adds 1, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `rows=0+64` takes rows, `as=3x32x64` is the result's shape.
+   * `fill=264` adds rows of zeros up to this number, `times=0.5` multiplies, `byrows=64*0.5,32*2` multiplies rows besides.
    * `-exp` takes -exp(x), and `columns=16:0,2,1,3` puts columns in blocks of 16 into another order.
    * `np=3x64x64[:,:,0::2]T` is NumPy's way to take elements: a shape, slices, and perhaps the transpose of the last two dimensions.
    */
@@ -81,6 +82,16 @@ function windowsOf(text: string) {
   return text.split(',').map((one) => one.split('+').map(Number));
 }
 
+/** `64*0.5,32*2` as a factor for each row. */
+function factorsOf(text: string): Float32Array {
+  return Float32Array.from(
+    text.split(',').flatMap((one) => {
+      const [rows = 0, factor = 1] = one.split('*').map(Number);
+      return new Array<number>(rows).fill(factor);
+    }),
+  );
+}
+
 /** Elements of an array by NumPy's rules. */
 function sliced(text: string, values: Float32Array): Float32Array {
   const [, shape = '', slices, turn] = /^([\dx]+)(?:\[(.*)\])?(T?)$/.exec(text) as RegExpExecArray;
@@ -120,11 +131,16 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
     const as = changes.get('as');
     const whole = as === undefined ? [...(stack === undefined ? [] : [Number(stack)]), ...shape] : sizes(as);
     const heads = changes.get('heads');
+    const fill = changes.get('fill');
+    if (fill !== undefined) whole[0] = Number(fill);
+    const [times, byRows] = [changes.get('times'), changes.get('byrows')];
     const isFloat =
       whole.length === 1 ||
       !to.endsWith('.weight') ||
       /_norm\.weight$/.test(to) ||
-      /(^|\.)(position_embd|token_types|ffn_gate_inp|ffn_gate_inp_shexp|shortconv\.conv|ssm_conv1d)\.weight$/.test(to);
+      /(^|\.)(position_embd|token_types|ffn_gate_inp|ffn_gate_inp_shexp|shortconv\.conv|ssm_conv1d|altup_correct_coef|altup_predict_coef)\.weight$/.test(
+        to,
+      );
     return {
       name: to,
       shape: whole,
@@ -133,6 +149,9 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
       ...(heads === undefined ? {} : { permuteHeads: Number(heads) }),
       ...(changes.has('+1') ? { add: 1 } : {}),
       ...(changes.has('-exp') ? { negativeExp: true } : {}),
+      ...(fill === undefined ? {} : { zeroRows: Number(fill) - (shape[0] as number) }),
+      ...(times === undefined ? {} : { factor: Number(times) }),
+      ...(byRows === undefined ? {} : { rowFactors: factorsOf(byRows) }),
       ...(isFloat ? { float32: true } : {}),
     };
   });

@@ -20,7 +20,7 @@ import { addSums, type Sums } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import type { Bytes, Encoded, Observed, Problem, Role, Tile, ValueRange } from './codec.js';
-import { bytesOfElements } from './elements.js';
+import { bytesOfElements, type ElementChange } from './elements.js';
 
 /** A call, with the addresses of the arena of the core and of its result. */
 type CoreCall = (arena: number, result: number) => StatusId;
@@ -97,22 +97,15 @@ function bitsOf(roles: readonly string[]): number {
   return bits;
 }
 
-/** A change of elements that are read. */
-export interface ElementChange {
-  /** A number that is added in float32 to each. @defaultValue 0 */
-  readonly add?: number | undefined;
-  /** True: -exp(x) in place of each x, before the addend. @defaultValue false */
-  readonly negativeExp?: boolean | undefined;
-}
-
 /** Calls f with the address of a tile whose ranges are at an address. */
 function withTile<T>(
   core: Core,
   tile: Tile,
   ranges: number,
   f: (tile: number) => T,
-  { add = 0, negativeExp = false }: ElementChange = {},
+  { add = 0, negativeExp = false, factor = 1 }: ElementChange = {},
   importance = 0,
+  rowFactors = 0,
 ): T {
   const { rows, columns, type, source, roles, measures } = tile;
   const reads = readsElements(tile);
@@ -124,6 +117,8 @@ function withTile<T>(
     measure: measures,
     add,
     negativeExp,
+    factor,
+    rowFactors,
     source: { data: source, size: reads ? bytesOfElements(type, rows * columns) : 0 },
     ranges,
     importance,
@@ -222,7 +217,8 @@ export function floats(
 ): number {
   const decode = (tile: number) =>
     decodeTile(core, arena, (...addresses) => core.models.decodeElements(tile, ...addresses));
-  return withTile(core, elements(type, rows, columns, source), 0, decode, change);
+  const rowFactors = change?.rowFactors === undefined ? 0 : placeFloats(core, change.rowFactors, arena);
+  return withTile(core, elements(type, rows, columns, source), 0, decode, change, 0, rowFactors);
 }
 
 /** The range of elements, or the problem of one of them. */

@@ -1,9 +1,17 @@
 /** Casts floats to another type. The arithmetic is in cpp/codecs/cast.cpp. */
 import { CastRecord, ElementTypeId } from '../core/door.js';
-import { type ElementChange, encodeTile, floats } from './calls.js';
+import { encodeTile, floats } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOfElements, cutLike, cutWeighted, elementRuns, elementsOf } from './elements.js';
+import {
+  bytesOfElements,
+  changesElements,
+  cutLike,
+  cutWeighted,
+  type ElementChange,
+  elementRuns,
+  elementsOf,
+} from './elements.js';
 
 /** Float types that tensors are cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
@@ -48,7 +56,7 @@ export const cast: Codec<CastForm> = {
       : cutWeighted(shape, form.importance, form, roles, source),
 
   // Elements that change cannot be used as they are stored.
-  elementType: ({ to, add = 0, negativeExp = false }) => (add === 0 && !negativeExp ? to : undefined),
+  elementType: (form) => (changesElements(form) ? undefined : form.to),
 
   checks: (_shape, { to }) => floatsFinite(to, 'element'),
 

@@ -139,3 +139,20 @@ export function* cutFlat(elements: number, roles: readonly Role[], most = tileEl
     yield { kind: 'tile', rectangle: { row: 0, rows: 1, column, columns, width: elements }, roles };
   }
 }
+
+/** A change of elements that are read. */
+export interface ElementChange {
+  /** A number that is added in float32 to each. @defaultValue 0 */
+  readonly add?: number | undefined;
+  /** True: -exp(x) in place of each x, before the factors and the addend. @defaultValue false */
+  readonly negativeExp?: boolean | undefined;
+  /** A number by which each is multiplied in float32, before the addend. @defaultValue 1 */
+  readonly factor?: number | undefined;
+  /** A second factor of the elements of each row, by which their product is multiplied. */
+  readonly rowFactors?: Float32Array<ArrayBuffer> | undefined;
+}
+
+/** True if a change is more than none. */
+export function changesElements({ add = 0, negativeExp = false, factor = 1, rowFactors }: ElementChange): boolean {
+  return add !== 0 || negativeExp || factor !== 1 || rowFactors !== undefined;
+}

@@ -1,7 +1,7 @@
 /** Carries out recipes: finds the tensors that they name, and checks them. Loaded with the first folder. */
 import type { CastForm } from '../codecs/cast.js';
 import type { Form } from '../codecs/codec.js';
-import { elementsOf } from '../codecs/elements.js';
+import { changesElements, elementsOf } from '../codecs/elements.js';
 import type { LowRankForm } from '../codecs/low-rank.js';
 import { codecOf } from '../codecs/registry.js';
 import type { ScaledForm } from '../codecs/scaled-elements.js';
@@ -118,7 +118,7 @@ function checkView({ offset, dims }: ElementView, { name, shape }: Recipe, from:
 
 /** Finds the sources of a recipe, and checks their types and shapes. */
 function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): LogicalTensor {
-  const { name, shape, sources, windows, permuteHeads, view, add } = recipe;
+  const { name, shape, sources, windows, permuteHeads, view, zeroRows = 0 } = recipe;
   const weights = sources.map((source, i) => {
     const weight = byName.get(source);
     return weight === undefined ? fail(source, `it is missing; ${name} is made of it`) : rowsOf(weight, windows?.[i]);
@@ -137,7 +137,7 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
     fail(other.tensor.name, `it is ${its}, and ${first.tensor.name} is ${that}`);
   }
   if (view !== undefined) checkView(view, recipe, first.tensor, weights.length);
-  else if (elementsOf(shape) !== weights.length * elementsOf(from)) {
+  else if (elementsOf(shape) !== weights.length * elementsOf(from) + zeroRows * elementsOf(shape.slice(1))) {
     fail(first.tensor.name, `its shape is ${text(from)}, and ${name} is to be ${text(shape)}`);
   }
   if (permuteHeads !== undefined && ((from[0] ?? 1) / permuteHeads) % 2 !== 0) {
@@ -158,7 +158,11 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
     const gathered = { width: shape.at(-1) ?? 1, codedRows, blocked: blocked?.blocked };
     return { name, shape, type, form: blocked?.form ?? first.tensor.form, parts, isRenamed: true, gathered };
   }
-  if (add !== undefined || recipe.negativeExp === true) fail(first.tensor.name, 'its elements change, which are codes');
+  if (changesElements(recipe)) fail(first.tensor.name, 'its elements change, which are codes');
+  if (zeroRows > 0) {
+    const message = `tensor ${quoted(first.tensor.name)}: quantized weights cannot be filled up with rows of zeros`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });
+  }
   return gatheredCodes(recipe, weights);
 }
 

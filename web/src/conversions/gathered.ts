@@ -20,19 +20,36 @@ export function plainType({ name, dtype, byteOffset }: Pick<SourceTensor, 'name'
 }
 
 /** A tensor of a result that is read from stored tensors. */
-interface Gathering extends Pick<Recipe, 'name' | 'shape' | 'permuteHeads' | 'view' | 'add' | 'negativeExp'> {
+type Gathered =
+  | 'name'
+  | 'shape'
+  | 'permuteHeads'
+  | 'view'
+  | 'add'
+  | 'negativeExp'
+  | 'factor'
+  | 'rowFactors'
+  | 'zeroRows';
+interface Gathering extends Pick<Recipe, Gathered> {
   /** Sources, all of one type and shape. */
   readonly stored: readonly SourceTensor[];
 }
 
 /** Describes how such a tensor is read. */
-export function gathered({ name, shape, permuteHeads, view, add, negativeExp, stored }: Gathering): LogicalTensor {
+export function gathered(wish: Gathering): LogicalTensor {
+  const { name, shape, permuteHeads, view, add, negativeExp, factor, rowFactors, zeroRows, stored } = wish;
   const [{ dtype, shape: from }] = stored as [SourceTensor];
-  const changes = { ...(add === undefined ? {} : { add }), ...(negativeExp === true ? { negativeExp } : {}) };
+  const changes = {
+    ...(add === undefined ? {} : { add }),
+    ...(negativeExp === true ? { negativeExp } : {}),
+    ...(factor === undefined ? {} : { factor }),
+  };
   const form = { codec: 'cast', to: dtype, ...changes } as CastForm;
   const parts = stored.map((tensor) => ({ role: 'data', tensor }));
   const tensor: LogicalTensor = { name, shape, type: dtype, form, parts, isRenamed: true };
   if (view !== undefined) return { ...tensor, gathered: { view, width: shape.at(-1) ?? 1 } };
+  if ((rowFactors ?? zeroRows) !== undefined)
+    return { ...tensor, gathered: { width: elementsOf(from.slice(1)), rowFactors, zeroRows } };
   if (stored.length === 1 && permuteHeads === undefined) return tensor;
   const width = elementsOf(from.slice(1));
   if (permuteHeads === undefined) return { ...tensor, gathered: { width } };

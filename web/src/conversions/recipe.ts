@@ -28,6 +28,12 @@ export interface Recipe {
   readonly view?: ElementView;
   /** Rows to take of each source, as many of each. All by default. */
   readonly windows?: readonly RowWindow[];
+  /** Rows of zeros behind those of the source. @defaultValue 0 */
+  readonly zeroRows?: number;
+  /** Number that each element is multiplied by, in float32, before anything is added. */
+  readonly factor?: number;
+  /** A second factor for each row, by which these products are multiplied. Only with one source, and without windows or a view. */
+  readonly rowFactors?: Float32Array<ArrayBuffer>;
   /** Number added to each element, in float32. */
   readonly add?: number;
   /** True: -exp(x) in place of each element x, as with logarithms of decays. @defaultValue false */

@@ -160,6 +160,10 @@ export interface Gathered {
   readonly codedRows?: CodedRows | undefined;
   /** The elements and the scales that are taken of such a weight, in place of `view`. */
   readonly blocked?: BlockedView | undefined;
+  /** A factor for each row. Only with one stored tensor. */
+  readonly rowFactors?: Float32Array<ArrayBuffer> | undefined;
+  /** Rows of zeros behind those of the only stored tensor. @defaultValue 0 */
+  readonly zeroRows?: number | undefined;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- plans

@@ -66,13 +66,13 @@ function middleOf(
 /** The same for the stored tensor in the middle, where cutWeighted looks for its importance. */
 function sampleOfGathered(
   whole: LogicalTensor,
-  { width, view, members, codedRows, blocked }: Gathered,
+  { width, view, members, codedRows, blocked, rowFactors, zeroRows = 0 }: Gathered,
   most: number,
 ): LogicalTensor {
   if ((codedRows ?? blocked) !== undefined) return whole;
   const { parts, ...source } = whole;
   const inMiddle = <T>(list: readonly T[]) => list[Math.floor((list.length - 1) / 2)] as T;
-  const rows = elementsOf(source.shape) / (members ?? parts).length / width;
+  const rows = elementsOf(source.shape) / (members ?? parts).length / width - zeroRows;
   if (members !== undefined) {
     const { name, type } = source;
     return sampleOf({ name, type, shape: [rows, width], ...inMiddle(members) }, most);
@@ -84,7 +84,11 @@ function sampleOfGathered(
     const some = middleOf(view, width, Math.min(rows, matrix, Math.max(1, Math.floor(most / Math.max(1, width)))));
     return some === undefined ? whole : { ...whole, ...some, parts: [part] };
   }
-  return sampleOf({ name, type, form, shape: [rows, width], parts: [part] }, most);
+  const some = sampleOf({ name, type, form, shape: [rows, width], parts: [part] }, most);
+  if (rowFactors === undefined) return some;
+  const taken = some.shape[0] as number;
+  const first = Math.floor((rows - taken) / 2);
+  return { ...some, gathered: { width, rowFactors: rowFactors.slice(first, first + taken) } };
 }
 
 /** Estimates the result of an open model. See `estimateModel`. */

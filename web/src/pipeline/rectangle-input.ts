@@ -1,9 +1,9 @@
 /** The bytes of a rectangle of a tensor in its files. */
-import type { Grid, Rectangle } from '../codecs/codec.js';
+import type { Form, Grid, Rectangle } from '../codecs/codec.js';
 import { elementsOf, multipleOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { BlockedView, CodedRows, ElementView, Gathered, LogicalTensor } from '../formats/format.js';
-import type { InputPart, MovedElements, TileInput } from '../runner/task.js';
+import { type InputPart, type MovedElements, type TileInput, zerosFile } from '../runner/task.js';
 
 /** Elements of one row. */
 function inRow(column: number, columns: number, width: number): Rectangle {
@@ -26,19 +26,29 @@ function runsOf(view: ElementView, element: number): Pick<MovedElements, 'unit' 
   return runs;
 }
 
+/** A part of zeros. @param share its elements, as a share of those of the stored tensor */
+function zeroPart({ role, tensor }: LogicalTensor['parts'][number], share: number): InputPart {
+  const bytes = Math.round(tensor.bytes * share);
+  return { role, file: zerosFile, begin: 0, bytes, count: 1, stride: bytes };
+}
+
 /** The input of a gathered tensor: a part for each stored tensor that has elements of the rectangle. These stand in one row. */
 function gatheredParts(
   { shape, form, parts }: LogicalTensor,
-  { view }: Gathered,
+  { view, width, zeroRows = 0 }: Gathered,
   { row, rows, column, columns, width: total }: Rectangle,
   firstFile: number,
 ): InputPart[] {
-  const each = elementsOf(shape) / parts.length;
+  const each = elementsOf(shape) / parts.length - zeroRows * width;
   const { runs } = codecOf(form);
   const inputs: InputPart[] = [];
   const end = row * total + column + rows * columns;
   for (let at = row * total + column; at < end; ) {
     const index = Math.floor(at / each);
+    if (index >= parts.length) {
+      inputs.push(zeroPart(parts[0] as (typeof parts)[number], (end - at) / each));
+      break;
+    }
     const { role, tensor } = parts[index] as (typeof parts)[number];
     const count = Math.min(end, (index + 1) * each) - at;
     const { offset, bytes } = runs([each], form, role, inRow(at - index * each, count, each));
@@ -69,6 +79,8 @@ export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
   const [grid] = grids as [Grid];
   // Tiles of whole rows: the elements of a row of a transpose are far apart.
   if (gathered?.view !== undefined && gathered.view.dims.at(-1)?.[1] !== 1) return { ...grid, rows };
+  // Factors of rows belong to whole rows, or to parts of one.
+  if (gathered?.rowFactors !== undefined) return { ...grid, rows };
   if (stacked === 1 && form.headRows === undefined) return grid;
   return {
     ...grid,
@@ -155,7 +167,12 @@ export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firs
   if (gathered?.blocked !== undefined)
     return { form, parts: blockedParts(source, gathered.blocked, rectangle, firstFile) };
   if (gathered?.members !== undefined) return stackedInput(shape, gathered.members, rectangle, firstFile);
-  if (gathered !== undefined) return { form, parts: gatheredParts(source, gathered, rectangle, firstFile) };
+  if (gathered !== undefined) {
+    const { row, rows } = rectangle;
+    const factors = gathered.rowFactors?.slice(row, row + rows);
+    const own = factors === undefined ? form : ({ ...form, rowFactors: factors } as Form);
+    return { form: own, parts: gatheredParts(source, gathered, rectangle, firstFile) };
+  }
   const codec = codecOf(form);
   const inputs = parts.map(({ role, tensor }) => {
     // Written out because object spread is the slowest part of this function.

@@ -12,9 +12,11 @@ import {
   type CacheRequest,
   type CompareTask,
   type EncodeTask,
+  type InputPart,
   isSameForm,
   type OutputPart,
   type TileInput,
+  zerosFile,
 } from '../runner/task.js';
 import { CachedRectangles } from './cached-rectangles.js';
 import { gridOf, rectangleInput } from './rectangle-input.js';
@@ -78,6 +80,11 @@ interface TilePattern extends Pick<TileCut, 'rectangle' | 'pieceRows'> {
   readonly outputs: readonly (ByteRuns & { readonly role: Role })[];
 }
 
+/** Bytes that an input part takes of a file. */
+function storedBytes({ bytes, count, file }: Pick<InputPart, 'bytes' | 'count'> & { readonly file?: number }): number {
+  return file === zerosFile ? 0 : bytes * count;
+}
+
 function patternOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut): TilePattern {
   const { rectangle, roles, ranges, reads, pieceRows, form = whole } = cut;
   const { runs } = codecOf(source.form);
@@ -86,7 +93,7 @@ function patternOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut):
   const outputs = roles.map((role) => ({ role, ...codecOf(form).runs(source.shape, form, role, rectangle) }));
   const measures = roles.includes(parts[0]?.role as Role);
   const read = source.gathered === undefined ? inputs : rectangleInput(source, rectangle).parts;
-  const sourceBytes = measures ? read.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
+  const sourceBytes = measures ? read.reduce((sum, part) => sum + storedBytes(part), 0) : 0;
   return { rectangle, pieceRows, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 

@@ -1,7 +1,15 @@
 /** Reads the inputs of batches. Small inputs that lie close together in a file are read at once. */
 import type { ByteSource } from '../files/bytes.js';
 import { type ReadInto, readMoved } from './moved-bytes.js';
-import { type InputPart, inputPartsOf, pieceBytes, piecesOf, type TilePiece, type TileTask } from './task.js';
+import {
+  type InputPart,
+  inputPartsOf,
+  pieceBytes,
+  piecesOf,
+  type TilePiece,
+  type TileTask,
+  zerosFile,
+} from './task.js';
 
 /** Inputs up to this size are read together. Larger ones go straight into their target. */
 const smallInput = 1 << 16;
@@ -33,7 +41,9 @@ interface InputGroup {
 
 /** Groups of small inputs that lie close to each other. */
 function groupsOf(parts: readonly InputPart[]): InputGroup[] {
-  const small = parts.filter(({ bytes, count, moved }) => moved === undefined && count === 1 && bytes <= smallInput);
+  const small = parts.filter(
+    ({ bytes, count, moved, file }) => moved === undefined && count === 1 && bytes <= smallInput && file !== zerosFile,
+  );
   small.sort((a, b) => a.file - b.file || a.begin - b.begin);
   const groups: InputGroup[] = [];
   let last: InputGroup | undefined;
@@ -101,7 +111,7 @@ export function* slicesInTurn(
   for (const [i, task] of tasks.entries()) {
     for (const piece of piecesOf(task)) {
       for (const part of inputPartsOf(task)) {
-        if (!isWanted(part.file)) continue;
+        if (part.file === zerosFile || !isWanted(part.file)) continue;
         const rows = piece.rows === task.rows ? part : sliceOf(task, part, piece);
         for (const slice of cut(rows, most)) yield { task: i, part: slice };
       }
@@ -179,6 +189,10 @@ export class InputReader {
   }
 
   #fillOne(task: TileTask, part: InputPart, target: Uint8Array, piece: TilePiece): void | Promise<void> {
+    if (part.file === zerosFile) {
+      target.fill(0);
+      return;
+    }
     if (this.#given?.areOf(part.file)) return this.#given.take(target);
     const found = this.#found.get(part);
     if (found === undefined) return this.put(piece.rows === task.rows ? part : sliceOf(task, part, piece), target);

@@ -5,11 +5,14 @@
 import { type ByteRuns, type Form, type Problem, type Role, tileElements, type ValueRange } from '../codecs/codec.js';
 import type { ColumnOrder } from '../formats/format.js';
 
+/** The file of input parts that hold zeros. */
+export const zerosFile = -1;
+
 /** The bytes of one part of a stored tensor that a tile takes. */
 export interface InputPart extends Omit<ByteRuns, 'offset'> {
   /** Which part of the stored tensor it is. */
   readonly role: Role;
-  /** Index of the file. */
+  /** Index of the file, or `zerosFile`. */
   readonly file: number;
   /** Where the first run begins in the file. */
   readonly begin: number;

@@ -11,11 +11,13 @@ import {
 import { furthest, gated, largest, prefix, tiedOutside } from '../../support/decoder-tables.js';
 import {
   add,
-  gelu as exactGelu,
+  bareNorm,
+  tableGelu as gelu,
   joined,
   multiply,
   Reader,
   rotate,
+  scaled,
   slices,
   softmax,
   type Vector,
@@ -181,23 +183,7 @@ const mixture: DecoderCase = {
 
 const epsilon = 1e-6;
 
-/** The nearest float16, of two equally near ones the even one, for numbers within its range. */
-function half(v: number): number {
-  const unit = 2 ** (Math.max(-14, Math.floor(Math.log2(Math.abs(v) || 1))) - 10);
-  const floor = Math.floor(v / unit);
-  const rest = v / unit - floor;
-  return (rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor) * unit;
-}
-
-/** The GELU, which ggml looks up in a table of float16. */
-const gelu = (x: Vector) => exactGelu(x.map(half)).map(half);
-const scaled = (x: Vector, factor: number) => x.map((v) => v * factor);
-
-/** A norm without weights. */
-function bare(x: Vector): Vector {
-  const mean = x.reduce((sum, v) => sum + v * v, 0) / x.length;
-  return scaled(x, 1 / Math.sqrt(mean + epsilon));
-}
+const bare = (x: Vector) => bareNorm(x, epsilon);
 
 /** A matrix of one of several experts, times a vector. */
 function ofExpert(read: Reader, name: string, e: number, x: Vector): Vector {

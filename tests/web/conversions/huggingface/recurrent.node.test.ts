@@ -6,6 +6,9 @@ import {
   joined,
   multiply,
   type Reader,
+  rotaryFrequencies,
+  rotate,
+  scaled as scaledBy,
   silu,
   slices,
   softmax,
@@ -57,13 +60,16 @@ const mamba: NonNullable<Decoder['attend']> = (read, p, _layer, x) => {
   });
 };
 
-/** Mamba 2: 128 channels in heads, two groups, states of 16 elements. */
+/**
+ * Mamba 2: 128 channels in heads, two groups, states of 16 elements.
+ * @param factorOf a factor of each row of what goes in
+ */
 const mamba2 =
-  (name: string, heads: number): NonNullable<Decoder['attend']> =>
+  (name: string, heads: number, factorOf: (row: number) => number = () => 1): NonNullable<Decoder['attend']> =>
   (read, p, _layer, x) => {
     const own = p + name;
     const size = 128 / heads;
-    const all = x.map((one) => read.linear(`${own}in_proj`, one));
+    const all = x.map((one) => read.linear(`${own}in_proj`, one).map((v, row) => v * factorOf(row)));
     const inputs = convolved(
       read,
       `${own}conv1d`,
@@ -74,7 +80,7 @@ const mamba2 =
       Float32Array,
       Float32Array,
     ];
-    const weight = read.get(`${own}norm.weight`).values;
+    const weight = read.has(`${own}norm.weight`) ? read.get(`${own}norm.weight`).values : undefined;
     const states = Array.from({ length: 128 }, () => new Float64Array(16));
     return inputs.map((input, t) => {
       const groups = (from: number) => slices(input.slice(from, from + 32), 16);
@@ -89,6 +95,7 @@ const mamba2 =
         return dot(state, c[g]!) + skips[h]! * v;
       });
       const gated = multiply(output, silu(all[t]!.slice(0, 128)));
+      if (weight === undefined) return read.linear(`${own}out_proj`, gated);
       const normed = slices(gated, 64).map((part) => part.map((v) => v / Math.sqrt(dot(part, part) / 64 + 1e-5)));
       return read.linear(
         `${own}out_proj`,
@@ -97,10 +104,18 @@ const mamba2 =
     });
   };
 
-/** Attention without positions; scores have a factor. */
-function attention(read: Reader, own: string, x: readonly Vector[], factor: number): Vector[] {
+/** Attention whose scores have a factor. @param turn turns heads by their positions */
+function attention(
+  read: Reader,
+  own: string,
+  x: readonly Vector[],
+  factor: number,
+  turn: (head: Vector, position: number) => Vector = (head) => head,
+): Vector[] {
   const [q, k, v] = ['q', 'k', 'v'].map((name) =>
-    x.map((one) => slices(read.linear(`${own}${name}_proj`, one), 16)),
+    x.map((one, t) =>
+      slices(read.linear(`${own}${name}_proj`, one), 16).map((head) => (name === 'v' ? head : turn(head, t))),
+    ),
   ) as [Vector[][], Vector[][], Vector[][]];
   return q.map((heads, t) => {
     const mixed = heads.map((query, h) => {
@@ -115,6 +130,50 @@ function attention(read: Reader, own: string, x: readonly Vector[], factor: numb
 /** Mamba 2 in the first and third layer of Granite. */
 const hybrid: NonNullable<Decoder['attend']> = (read, p, layer, x) =>
   layer === 1 ? attention(read, `${p}self_attn.`, x, 0.125) : mamba2('mamba.', 4)(read, p, layer, x);
+
+/** Factors of Falcon-H1. */
+const falcon = {
+  lm_head_multiplier: 0.4,
+  embedding_multiplier: 3.5,
+  mlp_multipliers: [0.9, 0.3],
+  key_multiplier: 0.8,
+  attention_in_multiplier: 1.2,
+  attention_out_multiplier: 0.7,
+  ssm_in_multiplier: 1.25,
+  ssm_out_multiplier: 0.6,
+  ssm_multipliers: [0.9, 1.1, 0.8, 1.3, 0.5],
+};
+/** Rows of the gate, the channels, the inputs and the outputs of states, and the steps. */
+const falconRows = [128, 128, 32, 32, 4];
+
+/** Attention and Mamba 2 side by side. Keys have a factor, by which scores grow. */
+const falconLayer: NonNullable<Decoder['attend']> = (read, p, layer, x) => {
+  const times = falconRows.flatMap((rows, i) => new Array<number>(rows).fill(falcon.ssm_multipliers[i]!));
+  const states = mamba2('mamba.', 4, (row) => times[row]!)(
+    read,
+    p,
+    layer,
+    x.map((one) => scaledBy(one, falcon.ssm_in_multiplier)),
+  );
+  const frequencies = rotaryFrequencies(1e11, 16);
+  const attended = attention(
+    read,
+    `${p}self_attn.`,
+    x.map((one) => scaledBy(one, falcon.attention_in_multiplier)),
+    falcon.key_multiplier / 4,
+    (head, t) => rotate(head, t, frequencies, 1),
+  );
+  return states.map((one, t) =>
+    add(scaledBy(one, falcon.ssm_out_multiplier), scaledBy(attended[t]!, falcon.attention_out_multiplier)),
+  );
+};
+
+const falconGrow: NonNullable<Decoder['grow']> = (read, p, x) => {
+  const own = `${p}feed_forward.`;
+  const [gate, down] = falcon.mlp_multipliers as [number, number];
+  const inner = multiply(silu(scaledBy(read.linear(`${own}gate_proj`, x), gate)), read.linear(`${own}up_proj`, x));
+  return scaledBy(read.linear(`${own}down_proj`, inner), down);
+};
 
 const start: Keys = [
   ['context_length', 2 ** 20],
@@ -206,6 +265,79 @@ const scaled: Partial<Decoder> = {
   fusedName: 'shared_mlp.input_linear',
   fusedDown: 'shared_mlp.output_linear',
 };
+/** Falcon-H1. @param norm the norm of the outputs of states, if it has one */
+function falconCase(name: string, norm: string, config: FolderJson): DecoderCase {
+  return {
+    name,
+    hugging: 'FalconH1ForCausalLM',
+    architecture: 'falcon-h1',
+    config: {
+      ...falcon,
+      ...config,
+      head_dim: 16,
+      rope_theta: 1e11,
+      mamba_d_ssm: 128,
+      mamba_n_heads: 4,
+      mamba_d_head: 32,
+      mamba_n_groups: 2,
+      mamba_d_state: 16,
+      mamba_d_conv: 4,
+      tie_word_embeddings: false,
+    },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['attention.head_count', 4],
+      ['block_count', 3],
+      ['ssm.conv_kernel', 4],
+      ['ssm.inner_size', 128],
+      ['ssm.state_size', 16],
+      ['ssm.time_step_rank', 4],
+      ['ssm.group_count', 2],
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['vocab_size', 264],
+      ['attention.head_count_kv', 2],
+      ['attention.key_length', 16],
+      ['attention.value_length', 16],
+      ['rope.freq_base', 1e11],
+    ],
+    table: {
+      prefix,
+      outside: `
+        model.embed_tokens.weight     token_embd.weight   264x64  times=3.5
+        model.final_layernorm.weight  output_norm.weight  64
+        lm_head.weight                output.weight       264x64  times=0.4`,
+      layer: `
+        input_layernorm.weight         attn_norm.weight    64
+        pre_ff_layernorm.weight        ffn_norm            64
+        self_attn.q_proj.weight        attn_q.weight       64x64   times=1.2
+        self_attn.k_proj.weight        attn_k.weight       32x64   times=0.8  byrows=32*1.2
+        self_attn.v_proj.weight        attn_v.weight       32x64   times=1.2
+        self_attn.o_proj.weight        attn_output.weight  64x64   times=0.7
+        mamba.A_log                    ssm_a               4  as=4x1  -exp
+        mamba.D                        ssm_d               4  as=4x1
+        mamba.dt_bias                  ssm_dt.bias         4
+        mamba.conv1d.weight            ssm_conv1d.weight   192x1x4  as=192x4
+        mamba.conv1d.bias              ssm_conv1d.bias     192
+        mamba.in_proj.weight           ssm_in.weight       324x64  times=1.25  byrows=128*0.9,128*1.1,32*0.8,32*1.3,4*0.5
+        ${norm}
+        mamba.out_proj.weight          ssm_out.weight      64x128  times=0.6
+        feed_forward.gate_proj.weight  ffn_gate.weight     96x64   times=0.9
+        feed_forward.up_proj.weight    ffn_up.weight       96x64
+        feed_forward.down_proj.weight  ffn_down.weight     64x96   times=0.3`,
+    },
+    model: {
+      headName: 'lm_head.weight',
+      embeddingFactor: falcon.embedding_multiplier,
+      logitFactor: falcon.lm_head_multiplier,
+      norms: { feedForward: 'pre_ff_layernorm', final: 'model.final_layernorm' },
+      attend: falconLayer,
+      grow: falconGrow,
+    },
+  };
+}
+
 const some = [
   { layers: [0, 2], lines: space('mamba', 4) },
   { layers: [1], lines: permuted },
@@ -258,6 +390,11 @@ const cases: readonly DecoderCase[] = [
     },
     model: { ...pure, attend: mamba2('mixer.', 4) },
   },
+  falconCase('Falcon-H1', '', { mamba_rms_norm: false }),
+  falconCase('Falcon-H1 with norms of states', 'mamba.norm.weight  ssm_norm.weight  128  as=2x64', {
+    mamba_rms_norm: true,
+    mamba_norm_before_gate: false,
+  }),
   {
     name: 'Granite with Mamba 2 and experts',
     hugging: 'GraniteMoeHybridForCausalLM',
@@ -336,6 +473,13 @@ testRefusals(cases, [
   ['Mamba', { use_bias: true }, /use_bias is true/, 'UNKNOWN_FORMAT'],
   ['Mamba 2', { head_dim: 48 }, /128 channels are not a multiple of head_dim 48/, 'BAD_FILE'],
   ['Mamba 2', { n_groups: 3 }, /not divided evenly/, 'BAD_FILE'],
+  ['Falcon-H1', { mamba_n_groups: 3 }, /not divided evenly/, 'BAD_FILE'],
+  ['Falcon-H1', { mamba_d_head: 16 }, /mamba_d_head is 16/],
+  ['Falcon-H1', { mlp_multipliers: [1] }, /mlp_multipliers has to be an array of 2 numbers/, 'BAD_FILE'],
+  ['Falcon-H1', { ssm_multipliers: [1, 1, 1, 1, '1'] }, /ssm_multipliers has to be an array of 5/, 'BAD_FILE'],
+  ['Falcon-H1', { projectors_bias: true }, /projectors_bias is true/],
+  ['Falcon-H1', { tie_word_embeddings: true }, /one tensor for both/],
+  ['Falcon-H1 with norms of states', { mamba_norm_before_gate: undefined }, /mamba_norm_before_gate is true/],
   ['Granite with Mamba 2', { position_embedding_type: 'rope' }, /position_embedding_type is "rope"/, 'UNKNOWN_FORMAT'],
   ['Granite with Mamba 2', { shared_intermediate_size: 80 }, /shared_intermediate_size is 80/, 'UNKNOWN_FORMAT'],
   ['Granite with Mamba 2', { layer_types: ['mamba', 'other', 'mamba'] }, /layer_types\[1\]/, 'UNKNOWN_FORMAT'],

@@ -95,11 +95,11 @@ describe('config.json', () => {
   });
 
   it('names architectures that are not known, and what has the name of a property of all objects', async () => {
-    for (const name of ['BitnetForCausalLM', 'FalconH1ForCausalLM', 'constructor', '__proto__'])
+    for (const name of ['BitnetForCausalLM', 'JambaForCausalLM', 'constructor', '__proto__'])
       await refused({ architecture: name }, 'UNKNOWN_FORMAT', 'config.json', `"${name}"`, 'LlamaForCausalLM');
     for (const [name, advice] of [
       ['MPNetModel', 'ONNX'],
-      ['Gemma3nForConditionalGeneration', 'rows of zeros'],
+      ['BitNetForCausalLM', 'mean of each matrix'],
     ] as const)
       await refused({ architecture: name }, 'UNKNOWN_FORMAT', `"${name}" is not supported: `, advice);
     await refused({ config: { architectures: [] } }, 'BAD_FILE', 'architectures');

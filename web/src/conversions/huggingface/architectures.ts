@@ -10,6 +10,7 @@ import { denseReaders } from './dense.js';
 import { encoderReaders } from './encoders.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { expertReaders } from './experts.js';
+import { gemma3nReaders } from './gemma3n.js';
 import { gemma4Readers } from './gemma4.js';
 import { linearReaders } from './linear.js';
 import { multimodalReaders } from './multimodal.js';
@@ -292,6 +293,7 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
   ...viewedReaders,
   ...linearReaders,
   ...recurrentReaders,
+  ...gemma3nReaders,
   ...gemma4Readers,
   ...multimodalReaders(llama),
 };
@@ -306,8 +308,6 @@ const elsewhere = "make a GGUF file in F16 with llama.cpp's convert_hf_to_gguf.p
 const missing: readonly (readonly [names: RegExp, reason: string])[] = [
   [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
   [/^Bit[Nn]etFor/, `its weights are rounded by the mean of each matrix, which is not done here; ${elsewhere}`],
-  [/^FalconH1For/, `its multipliers become parts of its weights, which is not done here; ${elsewhere}`],
-  [/^Gemma3nFor/, `its embeddings are filled up with rows of zeros, which is not done here; ${elsewhere}`],
 ];
 
 /** Reads a model of a known architecture. */

@@ -60,7 +60,7 @@ function checkNormalizer(normalizer: unknown, notes: Note[]): void {
 }
 
 /** Pre-tokenizers for which the runtime adds the BOS token unless a key forbids it. */
-const addBos = ['llama-bpe', 'tekken', 'lfm2'];
+const addBos = ['llama-bpe', 'tekken', 'lfm2', 'falcon-h1'];
 
 /** Reads a byte-level BPE tokenizer. */
 export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer {

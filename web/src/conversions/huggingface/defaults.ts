@@ -90,6 +90,23 @@ const gemma4: Json = {
   rope_local_base_freq: 10000,
 };
 
+const gemma3n: Json = {
+  ...decoder,
+  hidden_size: 2048,
+  intermediate_size: 16384,
+  num_hidden_layers: 35,
+  num_attention_heads: 8,
+  num_key_value_heads: 2,
+  head_dim: 256,
+  max_position_embeddings: 32768,
+  sliding_window: 512,
+  vocab_size_per_layer_input: 262144,
+  num_kv_shared_layers: 15,
+  rope_theta: 1e6,
+  rope_local_base_freq: 10000,
+  tie_word_embeddings: true,
+};
+
 const mistral3: Json = {
   ...decoder,
   hidden_size: 4096,
@@ -279,6 +296,8 @@ const byArchitecture: Readonly<Record<string, Json>> = {
   },
   Gemma3ForCausalLM: gemma3,
   Gemma3ForConditionalGeneration: gemma3,
+  Gemma3nForCausalLM: gemma3n,
+  Gemma3nForConditionalGeneration: gemma3n,
   Gemma4ForCausalLM: gemma4,
   Gemma4ForConditionalGeneration: gemma4,
   Phi3ForCausalLM: {
@@ -458,6 +477,22 @@ const byArchitecture: Readonly<Record<string, Json>> = {
     hidden_size: 4096,
     intermediate_size: 11008,
     max_position_embeddings: 2048,
+  },
+  FalconH1ForCausalLM: {
+    ...decoder,
+    hidden_size: 4096,
+    intermediate_size: 14336,
+    num_key_value_heads: 8,
+    max_position_embeddings: 8192,
+    rms_norm_eps: 1e-5,
+    mamba_d_ssm: 1024,
+    mamba_n_heads: 128,
+    mamba_n_groups: 1,
+    mamba_d_state: 256,
+    mamba_d_conv: 4,
+    mamba_expand: 2,
+    mamba_norm_before_gate: true,
+    mamba_rms_norm: false,
   },
   Qwen3NextForCausalLM: { ...qwen3next, num_hidden_layers: 48 },
   Qwen3_5ForCausalLM: qwen35,

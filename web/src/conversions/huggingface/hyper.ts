@@ -87,6 +87,11 @@ export interface Hyper {
   sharedLayers?: number;
   /** Elements of each token's inputs of a layer. */
   perLayer?: number;
+  /** States of a token, and the one that passes a layer. */
+  altupInputs?: number;
+  activeInput?: number;
+  /** For each layer, standard deviations above the mean that a gate has to reach; -Infinity for all gates. */
+  sparsity?: readonly number[];
   /** Elements of a head's key and value, as the cache holds them. */
   keyLength?: number;
   valueLength?: number;
@@ -138,7 +143,7 @@ export interface Hyper {
 /** A key of an architecture: its name without the architecture, its type, and the hyperparameter. */
 type HyperKey = readonly [
   name: string,
-  type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]' | 'i32[]' | 'string[]',
+  type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]' | 'i32[]' | 'f32[]' | 'string[]',
   from: keyof Hyper,
 ];
 
@@ -170,6 +175,8 @@ const window: HyperKey = ['attention.sliding_window', 'u32', 'window'];
 const windowLayers: HyperKey = ['attention.sliding_window_pattern', 'bool[]', 'windowLayers'];
 const lateRopeType: HyperKey = ['rope.scaling.type', 'string', 'lateRopeType'];
 const lateRopeFactor: HyperKey = ['rope.scaling.factor', 'f32', 'lateRopeFactor'];
+const sharedLayers: HyperKey = ['attention.shared_kv_layers', 'u32', 'sharedLayers'];
+const perLayer: HyperKey = ['embedding_length_per_layer_input', 'u32', 'perLayer'];
 const logitScale: HyperKey = ['logit_scale', 'f32', 'logitScale'];
 const expertFeedForward: HyperKey = ['expert_feed_forward_length', 'u32', 'expertFeedForward'];
 const sharedFeedForward: HyperKey = ['expert_shared_feed_forward_length', 'u32', 'sharedFeedForward'];
@@ -331,10 +338,19 @@ const entries = {
   gemma2: [...gemmaKeys, ['attn_logit_softcapping', 'f32', 'attentionCap'], finalCap, window],
   gemma3: gemma3Keys,
   'gemma-embedding': [...gemma3Keys, pooling],
+  gemma3n: [
+    ...gemma3Keys,
+    ['altup.active_idx', 'u32', 'activeInput'],
+    ['altup.num_inputs', 'u32', 'altupInputs'],
+    perLayer,
+    sharedLayers,
+    ['activation_sparsity_scale', 'f32[]', 'sparsity'],
+    windowLayers,
+  ],
   gemma4: [
     ...gemma3Keys,
-    ['attention.shared_kv_layers', 'u32', 'sharedLayers'],
-    ['embedding_length_per_layer_input', 'u32', 'perLayer'],
+    sharedLayers,
+    perLayer,
     windowLayers,
     ['attention.key_length_swa', 'u32', 'windowHead'],
     ['attention.value_length_swa', 'u32', 'windowHead'],
@@ -348,6 +364,15 @@ const entries = {
   granitehybrid: [...graniteKeys, ...graniteStates],
   mamba: [...mambaKeys, rmsEpsilon, ['ssm.dt_b_c_rms', 'bool', 'normsSteps']],
   mamba2: [...mambaKeys, groupCount, rmsEpsilon],
+  'falcon-h1': [
+    ...mambaKeys,
+    groupCount,
+    rmsEpsilon,
+    vocabulary,
+    headCountKv,
+    ...headLengths,
+    ['rope.freq_base', 'f32', 'theta'],
+  ],
   qwen2moe: [...common, expertFeedForward, sharedFeedForward],
   qwen3next: [...common, expertFeedForward, sharedFeedForward, ...linear],
   qwen35: [...common, ...linear],

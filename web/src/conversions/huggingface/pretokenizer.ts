@@ -73,6 +73,7 @@ const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   olmo2: { 'smaug-bpe': 'dbrx' },
   starcoder2: { smollm: 'starcoder' },
   lfm2: { 'llama-bpe': 'lfm2' },
+  'falcon-h1': { 'llama-bpe': 'falcon-h1' },
   glm4: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
   glm4moe: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
   // RoBERTa, whose architecture in llama.cpp is that of BERT.

@@ -1,11 +1,23 @@
 /**
  * Models with selective state spaces: the keys that each reads, and the settings that llama.cpp supports for each.
- * Reference: github.com/Tippach/Franken-Llama 1774451, conversion/ mamba.py and granite.py. Tests compare with llama.cpp v0.5.0.
+ * Reference: github.com/Tippach/Franken-Llama 1774451, conversion/ mamba.py, falcon_h1.py and granite.py. Tests compare with llama.cpp v0.5.0.
  */
 import { show } from '../../core/show.js';
 import { granite } from './dense.js';
 import { badFolderFile, unsupported } from './errors.js';
-import { biased, expertCounts, expertSizes, type Model, none, type Read, tiedIn, vocabularyOf } from './reading.js';
+import {
+  biased,
+  checkDecoder,
+  decoder,
+  expertCounts,
+  expertSizes,
+  type Model,
+  none,
+  type Read,
+  tiedIn,
+  vocabularyOf,
+} from './reading.js';
+import { ropeKeys } from './rope.js';
 import * as tables from './tables-recurrent.js';
 import type { Sizes } from './tensors.js';
 
@@ -183,9 +195,101 @@ function graniteHybrid(read: Read): Model {
   };
 }
 
+/** A list of factors, which is 1 for each where config.json has none. */
+function factorsOf({ config }: Read, name: string, count: number): readonly number[] {
+  const list = config.get(name) ?? new Array<number>(count).fill(1);
+  if (!Array.isArray(list) || list.length !== count || !list.every((one) => Number.isFinite(one)))
+    return badFolderFile(file, `${name} has to be an array of ${count} numbers, got ${show(list)}`);
+  return list as number[];
+}
+
+/** The factors of Falcon-H1. */
+function falconFactors(read: Read): tables.FalconFactors {
+  const { config } = read;
+  const one = (name: string) => config.positive(name, 1);
+  const [gate = 1, down = 1] = factorsOf(read, 'mlp_multipliers', 2);
+  return {
+    embedding: one('embedding_multiplier'),
+    head: one('lm_head_multiplier'),
+    gate,
+    down,
+    key: one('key_multiplier'),
+    attentionIn: one('attention_in_multiplier'),
+    attentionOut: one('attention_out_multiplier'),
+    stateIn: one('ssm_in_multiplier'),
+    stateOut: one('ssm_out_multiplier'),
+    states: factorsOf(read, 'ssm_multipliers', 5),
+  };
+}
+
+/** The state space of Falcon-H1. */
+function falconSpace({ config }: Read, hidden: number): tables.StateSpace {
+  const inner = config.maybeWhole('mamba_d_ssm') ?? config.whole('mamba_expand') * hidden;
+  const steps = config.whole('mamba_n_heads');
+  const space = checked({
+    inner,
+    state: config.whole('mamba_d_state'),
+    convolved: config.whole('mamba_d_conv'),
+    steps,
+    groups: config.whole('mamba_n_groups'),
+  });
+  config.only('mamba_d_head', 'auto', inner / steps);
+  return space;
+}
+
+/** Falcon-H1: attention and Mamba 2 side by side in each layer. */
+function falconH1(read: Read): Model {
+  const { config, rope, notes } = read;
+  checkDecoder(read);
+  config.only('hidden_act', 'silu');
+  for (const key of ['attention_bias', 'mlp_bias', 'projectors_bias', 'mamba_proj_bias']) config.only(key, false);
+  config.only('mamba_conv_bias', true);
+  const { hyper, sizes } = decoder(read);
+  const { layers, heads, keyHeads, head, hidden, feedForward, vocabulary } = sizes;
+  const space = falconSpace(read, hidden);
+  const factors = falconFactors(read);
+  const normed = config.maybeFlag('mamba_rms_norm') ?? false;
+  // llama.cpp multiplies by the gate before it norms.
+  if (normed) config.only('mamba_norm_before_gate', false);
+  ropeKeys(rope, []);
+  const tied = tiedIn(config) ?? false;
+  if (tied && factors.embedding !== factors.head)
+    unsupported(
+      file,
+      `tie_word_embeddings is true, embedding_multiplier ${factors.embedding} and lm_head_multiplier ${factors.head}; llama.cpp has one ` +
+        'tensor for both, which cannot hold two factors',
+    );
+  return {
+    architecture: 'falcon-h1',
+    hyper: {
+      layers,
+      hidden,
+      context: hyper.context,
+      feedForward,
+      heads,
+      keyHeads,
+      stateConvolved: space.convolved,
+      stateInner: space.inner,
+      stateSize: space.state,
+      stateHeads: space.steps,
+      stateGroups: space.groups,
+      rmsEpsilon: hyper.rmsEpsilon as number,
+      vocabulary,
+      head,
+      theta: hyper.theta as number,
+    },
+    sizes,
+    table: tables.falconH1(space, keyHeads * head, factors, normed),
+    made: () => [],
+    tied,
+    notes,
+  };
+}
+
 /** Readers by the name that config.json has under `architectures`. */
 export const recurrentReaders: Readonly<Record<string, (read: Read) => Model>> = {
   MambaForCausalLM: mamba,
   Mamba2ForCausalLM: mamba2,
   GraniteMoeHybridForCausalLM: graniteHybrid,
+  FalconH1ForCausalLM: falconH1,
 };

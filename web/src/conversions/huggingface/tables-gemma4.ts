@@ -14,17 +14,21 @@ export interface Attention {
   readonly keysAreValues: boolean;
 }
 
-export interface Gemma4 {
+/** Inputs of each layer for each token. */
+export interface PerLayer {
   readonly layers: number;
+  /** Elements of each token's inputs of a layer; 0 without them. */
+  readonly perLayer: number;
+  readonly perLayerVocabulary: number;
+}
+
+export interface Gemma4 extends PerLayer {
   readonly isLocal: (layer: number) => boolean;
   readonly local: Attention;
   readonly full: Attention;
   /** The first layer that has no keys and values of its own. */
   readonly firstShared: number;
   readonly feedForwardOf: (layer: number) => number;
-  /** Elements of each token's inputs of a layer; 0 without them. */
-  readonly perLayer: number;
-  readonly perLayerVocabulary: number;
   readonly hasExperts: boolean;
 }
 
@@ -69,8 +73,8 @@ const expertRows: readonly Row[] = [
   { from: 'post_feedforward_layernorm_2', to: 'post_ffw_norm_2', shape: ['hidden'] },
 ];
 
-/** Inputs of each layer for each token. */
-function perLayerRows(width: number): Row[] {
+/** Inputs of a layer for each token. */
+export function perLayerRows(width: number): Row[] {
   return [
     { from: 'per_layer_input_gate', to: 'inp_gate', shape: [width, 'hidden'] },
     { from: 'per_layer_projection', to: 'proj', shape: ['hidden', width] },
@@ -78,7 +82,7 @@ function perLayerRows(width: number): Row[] {
   ];
 }
 
-function perLayerOutside({ perLayer, layers, perLayerVocabulary }: Gemma4): Row[] {
+export function perLayerOutside({ perLayer, layers, perLayerVocabulary }: PerLayer): Row[] {
   const all = perLayer * layers;
   return [
     { from: 'model.embed_tokens_per_layer', to: 'per_layer_token_embd', shape: [perLayerVocabulary, all] },

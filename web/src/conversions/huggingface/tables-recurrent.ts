@@ -1,8 +1,19 @@
 /**
- * Tensors of models with selective state spaces: Mamba, Mamba 2, and Granite with layers of Mamba 2.
- * Reference: github.com/Tippach/Franken-Llama 1774451, conversion/ mamba.py and granite.py.
+ * Tensors of models with selective state spaces: Mamba, Mamba 2, Falcon-H1, and Granite with layers of Mamba 2.
+ * Reference: github.com/Tippach/Franken-Llama 1774451, conversion/ mamba.py, falcon_h1.py and granite.py.
  */
-import { finalNorm, llamaAttention, norms, onlyIn, outsideDecoder } from './tables.js';
+import {
+  attention,
+  embedding,
+  feedForward,
+  finalNorm,
+  head,
+  layerPrefix,
+  llamaAttention,
+  norms,
+  onlyIn,
+  outsideDecoder,
+} from './tables.js';
 import { graniteMoe } from './tables-experts.js';
 import type { Row, TensorTable } from './tensors.js';
 
@@ -76,6 +87,69 @@ function mamba2Rows(prefix: string, { inner, state, convolved, steps: heads, gro
 
 export const mamba2 = (space: StateSpace, tied: boolean): TensorTable =>
   table([layerNorm, ...mamba2Rows('mixer.', space)], tied);
+
+/** Factors of Falcon-H1, which become parts of its weights. */
+export interface FalconFactors {
+  readonly embedding: number;
+  readonly head: number;
+  readonly gate: number;
+  readonly down: number;
+  readonly key: number;
+  readonly attentionIn: number;
+  readonly attentionOut: number;
+  readonly stateIn: number;
+  readonly stateOut: number;
+  /** Of the gate, the channels, the inputs and the outputs of states, and the steps. */
+  readonly states: readonly number[];
+}
+
+/** One number for each of some rows; undefined if it is 1. */
+function rowsOf(rows: readonly (readonly [count: number, factor: number])[]): Float32Array<ArrayBuffer> | undefined {
+  if (rows.every(([, factor]) => factor === 1)) return undefined;
+  return Float32Array.from(rows.flatMap(([count, factor]) => new Array<number>(count).fill(factor)));
+}
+
+/** Falcon-H1, whose layers add what attention and Mamba 2 make of the same states. @param keys rows of all keys. @param normed true if the outputs of states have norms */
+export const falconH1 = (space: StateSpace, keys: number, factors: FalconFactors, normed: boolean): TensorTable => {
+  const { inner, state, steps, groups } = space;
+  const [gate, channels, ins, outs, step] = factors.states as [number, number, number, number, number];
+  const times: Readonly<Record<string, Partial<Row>>> = {
+    token_embd: { factor: factors.embedding },
+    output: { factor: factors.head },
+    ffn_gate: { factor: factors.gate },
+    ffn_down: { factor: factors.down },
+    attn_q: { factor: factors.attentionIn },
+    attn_k: { factor: factors.key, rowFactors: rowsOf([[keys, factors.attentionIn]]) },
+    attn_v: { factor: factors.attentionIn },
+    attn_output: { factor: factors.attentionOut },
+    ssm_out: { factor: factors.stateOut },
+    ssm_in: {
+      factor: factors.stateIn,
+      rowFactors: rowsOf([
+        [inner, gate],
+        [inner, channels],
+        [groups * state, ins],
+        [groups * state, outs],
+        [steps, step],
+      ]),
+    },
+  };
+  const withFactors = (row: Row): Row => ({ ...row, ...times[row.to] });
+  return {
+    layerPrefix,
+    outside: [embedding, { ...finalNorm, from: 'model.final_layernorm' }, head].map(withFactors),
+    layer: [
+      { from: 'input_layernorm', to: 'attn_norm', shape: ['hidden'] },
+      // llama.cpp reads this norm under a name without an ending.
+      { from: 'pre_ff_layernorm.weight', to: 'ffn_norm', whole: '', shape: ['hidden'] },
+      ...attention.map(withFactors),
+      ...mamba2Rows('mamba.', space)
+        .filter(({ to }) => normed || to !== 'ssm_norm')
+        .map(withFactors),
+      ...feedForward.map((row) => withFactors({ ...row, from: row.from.replace('mlp.', 'feed_forward.') })),
+    ],
+  };
+};
 
 /** Gate and up in one matrix, and down, of a part that all tokens pass. */
 const denseTogether: readonly Row[] = [

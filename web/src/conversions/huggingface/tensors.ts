@@ -81,7 +81,7 @@ export interface Row {
   /** Set if its rows are divided between tensors. All windows of a share have the same number of rows. */
   readonly shares?: readonly Share[];
   /** The size that `#` counts up to. @defaultValue 'experts' */
-  readonly count?: keyof Sizes;
+  readonly count?: Size;
   /** Layers that have it. All by default. */
   readonly only?: (layer: number) => boolean;
   /** Set if the elements of its weight are in another order in GGUF. */
@@ -98,6 +98,11 @@ export interface Row {
   readonly plusOne?: true;
   /** True if it holds logarithms of decays, of which llama.cpp wants -exp(x). */
   readonly negativeExp?: true;
+  /** The factor of its weight in GGUF, and a second one for each row, by which products are multiplied. */
+  readonly factor?: number | undefined;
+  readonly rowFactors?: Float32Array<ArrayBuffer> | undefined;
+  /** Rows in GGUF, if these are more than the folder's, of zeros. */
+  readonly filledTo?: Size;
 }
 
 /** Layers of one kind. */
@@ -157,7 +162,7 @@ function sizeOf(size: Size, sizes: Sizes): number {
 
 /** Tensors that are stacked to one. */
 function stackOf({ count = 'experts' }: Row, sizes: Sizes): number {
-  return sizes[count];
+  return sizeOf(count, sizes);
 }
 
 /** All expected tensors of a model, by name. */
@@ -180,14 +185,16 @@ function places(table: TensorTable, sizes: Sizes): Map<string, ExpectedTensor> {
         isBias: true,
       });
   };
-  for (const row of table.outside) put(row, row.from, row.to);
+  const putAll = (row: Row, from: string, to: string) => {
+    if (!row.from.includes('#')) put(row, from, to);
+    else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
+  };
+  for (const row of table.outside) putAll(row, row.from, row.to);
   const putLayers = ({ layerPrefix, layerTarget = 'blk.', layer }: LayerTable, layers: number) => {
     for (let i = 0; i < layers; i++)
       for (const row of layer) {
         if (row.only?.(i) === false) continue;
-        const [from, to] = [`${layerPrefix}${i}.${row.from}`, `${layerTarget}${i}.${row.to}`];
-        if (!row.from.includes('#')) put(row, from, to);
-        else for (let e = 0; e < stackOf(row, sizes); e++) put(row, from.replace('#', String(e)), to, e);
+        putAll(row, `${layerPrefix}${i}.${row.from}`, `${layerTarget}${i}.${row.to}`);
       }
   };
   putLayers(table, sizes.layers);
@@ -201,6 +208,8 @@ const floatEnds = [
   '.ffn_gate_inp_shexp.weight',
   '.shortconv.conv.weight',
   '.ssm_conv1d.weight',
+  '.altup_correct_coef.weight',
+  '.altup_predict_coef.weight',
 ];
 
 /** True if a tensor is stored as F32 in every file. */
@@ -216,7 +225,11 @@ function alwaysFloat32(name: string, shape: readonly number[]): boolean {
 }
 
 function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes, sources: readonly string[]): Recipe {
-  const own = row.as === undefined || isBias === true ? shape : row.as.map((size) => sizeOf(size, sizes));
+  const own = row.as === undefined || isBias === true ? [...shape] : row.as.map((size) => sizeOf(size, sizes));
+  const [rows = 0] = shape;
+  const zeroRows = row.filledTo === undefined ? 0 : sizeOf(row.filledTo, sizes) - rows;
+  if (zeroRows > 0) own[0] = rows + zeroRows;
+  const { factor = 1, rowFactors } = row;
   const whole = expert === undefined ? own : [stackOf(row, sizes), ...own];
   return {
     name: to,
@@ -226,6 +239,9 @@ function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes
     ...(row.permute === undefined ? {} : { permuteHeads: sizes[row.permute] }),
     ...(row.plusOne === true && isBias !== true ? { add: 1 } : {}),
     ...(row.negativeExp === true ? { negativeExp: true } : {}),
+    ...(factor === 1 || isBias === true ? {} : { factor }),
+    ...(rowFactors === undefined || isBias === true ? {} : { rowFactors }),
+    ...(zeroRows > 0 ? { zeroRows } : {}),
     ...(alwaysFloat32(to, whole) ? { float32: true } : {}),
   };
 }
