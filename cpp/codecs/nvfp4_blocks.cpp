@@ -141,10 +141,13 @@ Status recode(const Stored& stored, const Microscaled& codes, bool measures, Are
 Status decode(const Stored& stored, const Nvfp4Blocks& /*blocks*/, Arena& arena, const float*& x) noexcept {
   const uint64_t size = uint64_t{stored.rows} * stored.columns;
   if (size == 0 || size % kNvfp4Elements != 0) return Status::kBadLayout;
-  if (stored.data.size != size / kNvfp4Elements * kNvfp4Bytes || stored.global_scale.size != sizeof(float))
+  // Some converters write no scale of the matrix.
+  const bool has_scale = stored.global_scale.size != 0;
+  if (stored.data.size != size / kNvfp4Elements * kNvfp4Bytes ||
+      (has_scale && stored.global_scale.size != sizeof(float)))
     return Status::kSizeMismatch;
   GlobalScale global;
-  std::memcpy(&global.value, stored.global_scale.data, sizeof(float));
+  if (has_scale) std::memcpy(&global.value, stored.global_scale.data, sizeof(float));
   if (!is_usable(global.value)) return Status::kBadScale;
   auto* const out = arena.take<float>(size);
   if (arena.status() != Status::kOk) return arena.status();

@@ -225,6 +225,16 @@ TEST(Nvfp4Blocks, refuse_what_does_not_fit) {
   EXPECT_EQ(recode(stored, {{}, GlobalScaleForm::kDivides}, false, arena, result), Status::kBadScale);
   const float* restored_x = nullptr;
   EXPECT_EQ(decode(stored, Nvfp4Blocks{}, arena, restored_x), Status::kSizeMismatch);
+
+  // A block alone, without a scale of the matrix: scales of 1, and codes of 1.
+  std::vector<uint8_t> block(36, 0x22);
+  std::fill_n(block.begin(), 4, uint8_t{56});
+  stored.data = part_of(block);
+  stored.global_scale = {};
+  ASSERT_EQ(decode(stored, Nvfp4Blocks{}, arena, restored_x), Status::kOk);
+  for (size_t i = 0; i < 64; i++) EXPECT_EQ(restored_x[i], 1.0f);
+  stored.global_scale = {part_of(global).data, 2};
+  EXPECT_EQ(decode(stored, Nvfp4Blocks{}, arena, restored_x), Status::kSizeMismatch);
 }
 
 }  // namespace

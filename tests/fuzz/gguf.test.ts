@@ -36,6 +36,14 @@ const files = [
     pairs: everyPair.filter(([key]) => key !== 'test.template'),
     tensors: [{ name: '', dtype: 'I8', ne: [] }],
   }),
+  ggufFile({
+    pairs: [['general.architecture', 'string', 'llama']],
+    tensors: [
+      { name: 'blk.0.ffn_up_exps.weight', dtype: 'NVFP4', ne: [64, 1, 2] },
+      { name: 'blk.0.ffn_up_exps.scale', dtype: 'F32', ne: [2] },
+      { name: 'blk.0.ffn_up_exps.input_scale', dtype: 'F32', ne: [2] },
+    ],
+  }),
   tinyLlama({ layers: 1, rows: 2, vocabulary: 4, embedding: 32, feedForward: 32, attention: 32 }),
   ggufFile({ pairs: [], tensors: [] }),
 ];
@@ -94,7 +102,7 @@ async function checkPlan(header: GgufHeader, pick: (n: number) => number): Promi
     plan = planGguf(header, to, { requantize: pick(2) === 0, pure: pick(4) === 0, fixAlignment: true });
   } catch (error) {
     // Some targets take an importance matrix, which counts as a refusal like the others.
-    if (error instanceof RangeError && /takes an importance matrix/.test(error.message)) return 'UNSUPPORTED_DTYPE';
+    if (error instanceof RangeError && /takes an importance matrix|^importance: required/.test(error.message)) return 'UNSUPPORTED_DTYPE';
     if (!(error instanceof ScalepointError)) throw error;
     return error.code;
   }

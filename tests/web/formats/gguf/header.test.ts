@@ -458,7 +458,7 @@ describe('planning a GGUF result', () => {
 
   it('refuses to quantize again unless asked to, and what it cannot decode', async () => {
     const quantized: Stored = { name: 'q.weight', dtype: 'Q8_0', ne: [256, 2] };
-    const listed: Stored = { name: 'i.weight', dtype: 'NVFP4', ne: [256, 2] };
+    const listed: Stored = { name: 'i.weight', dtype: 'I8', ne: [256, 2] };
     const index: Stored = { name: 'n.weight', dtype: 'I32', ne: [256, 2] };
     const planWith = async (
       tensor: Stored,

@@ -126,7 +126,10 @@ export class Mixture {
     private readonly hasImportance: boolean,
   ) {
     this.model = modelOf(header);
-    this.names = new Set(fileType === 'NVFP4' ? header.tensors.map(({ name }) => name) : []);
+    const names = new Set(fileType === 'NVFP4' ? header.tensors.map(({ name }) => name) : []);
+    // Weights in NVFP4 already have scales of their own.
+    for (const { name, dtype } of header.tensors) if (dtype === 'NVFP4') names.delete(partName(name, scalePart));
+    this.names = names;
     this.fileType = fileType;
     this.base = fileTypes[fileType].base;
   }

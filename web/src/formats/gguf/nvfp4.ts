@@ -54,27 +54,45 @@ export const scalePart = { suffix: '.scale', replaces: '.weight' } as const;
 
 const form: Nvfp4BlocksForm = { codec: 'nvfp4-blocks' };
 
-/** Tensors as a whole: weights in NVFP4 together with their scales. */
-export function withScales(tensors: readonly SourceTensor[]): LogicalTensor[] {
+/** A weight in NVFP4, and the tensors that mean nothing without it. */
+export interface ScaledWeight {
+  /** The weight with its scale. Without a scale, in files of converters that write none, the blocks alone are the values. */
+  readonly weight: LogicalTensor;
+  /** The tensors of its scale and of the scale of its inputs. */
+  readonly beside: readonly SourceTensor[];
+}
+
+/** Names of the tensor with the scale of a weight: that of llama.cpp, and one that some other converters write. */
+const scaleNames = (name: string) => [partName(name, scalePart), `${name}.scale`];
+
+/** The weights in NVFP4, by their stored tensors. Left out are those whose scale has another type or shape. */
+export function scaledWeights(tensors: readonly SourceTensor[]): ReadonlyMap<SourceTensor, ScaledWeight> {
+  const found = new Map<SourceTensor, ScaledWeight>();
+  const coded = tensors.filter(({ dtype }) => dtype === 'NVFP4');
+  if (coded.length === 0) return found;
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
-  const scales = new Set<SourceTensor>();
-  const scaleOf = ({ name, dtype, shape }: SourceTensor) => {
-    if (dtype !== 'NVFP4') return undefined;
-    const scale = byName.get(partName(name, scalePart));
+  for (const tensor of coded) {
+    const { name, shape, dtype } = tensor;
+    const scale = scaleNames(name).flatMap((one) => (one === name ? [] : (byName.get(one) ?? [])))[0];
     const matrices = shape.slice(0, -2).reduce((product, n) => product * n, 1);
     const fits = scale?.dtype === 'F32' && scale.shape.length === 1 && scale.shape[0] === matrices;
-    if (fits) scales.add(scale);
-    return fits ? scale : undefined;
-  };
-  const found = tensors.map((tensor) => ({ tensor, scale: scaleOf(tensor) }));
-  return found.flatMap(({ tensor, scale }): LogicalTensor[] => {
-    if (scales.has(tensor)) return [];
-    if (scale === undefined) return [plainTensor(tensor)];
-    const { name, shape, dtype } = tensor;
-    const parts = [
+    if (scale !== undefined && !fits) continue;
+    const input = byName.get(partName(name, { suffix: '.input_scale', replaces: '.weight' }));
+    const parts: LogicalTensor['parts'] = [
       { role: 'data', tensor },
-      { role: 'globalScale', tensor: scale },
+      ...(scale === undefined ? [] : [{ role: 'globalScale' as const, tensor: scale }]),
     ];
-    return [{ name, shape, type: dtype, form, parts }];
-  });
+    const beside = [scale, input].flatMap((one) => (one === undefined || one === tensor ? [] : one));
+    found.set(tensor, { weight: { name, shape, type: dtype, form, parts }, beside });
+  }
+  return found;
+}
+
+/** Tensors as a whole: weights in NVFP4 together with their scales. */
+export function withScales(tensors: readonly SourceTensor[]): LogicalTensor[] {
+  const weights = scaledWeights(tensors);
+  const scales = new Set(
+    [...weights.values()].flatMap(({ weight: { parts } }) => parts.slice(1).map((one) => one.tensor)),
+  );
+  return tensors.flatMap((tensor) => (scales.has(tensor) ? [] : (weights.get(tensor)?.weight ?? plainTensor(tensor))));
 }

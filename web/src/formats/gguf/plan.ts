@@ -6,9 +6,10 @@ import { blockTypeInfo, hasFeedback, isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
 import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
-import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
+import type { FilePlan, LogicalTensor, PartsOf, SourceTensor } from '../format.js';
 import { keepHint, ruleFor } from '../options.js';
 import { type Reason, rankReason, reasons } from '../reason.js';
+import { quantizedBefore } from '../source-note.js';
 import type { Statistics } from '../statistics.js';
 import { compareNames, partName, plainTensor } from '../tensors.js';
 import { WeightStatistics } from '../weight-statistics.js';
@@ -17,7 +18,7 @@ import { edited } from './edits.js';
 import type { GgufHeader } from './header.js';
 import { measuredWeight, withImportance } from './importance.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
-import { checkScaled, scalePart } from './nvfp4.js';
+import { checkScaled, type ScaledWeight, scaledWeights, scalePart } from './nvfp4.js';
 import type { GgufChoices } from './options.js';
 import { u32Pair } from './pairs.js';
 import { pruned, withLayers } from './prune.js';
@@ -40,16 +41,30 @@ function keptReason({ name, shape }: GgufTensor): Reason | undefined {
 
 // -------------------------------------------------------------------------------------------------------------------------- plan
 
-/** Fails if a tensor cannot be converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
-function checkConvertible({ name, dtype, byteOffset }: GgufTensor, type: string, requantize: boolean): void {
+/** True for weights that are codes and can be restored. */
+const isCoded = (dtype: string) => isBlockType(dtype) || dtype === 'NVFP4';
+
+/**
+ * Fails if a tensor cannot be converted. @param scaled the weight, if it is in NVFP4 and its scale fits
+ * @throws ScalepointError `UNSUPPORTED_DTYPE`
+ */
+function checkConvertible(
+  { name, dtype, byteOffset }: GgufTensor,
+  type: string,
+  requantize: boolean,
+  scaled: ScaledWeight | undefined,
+): void {
   const fail = (message: string, hint: Hint): never => {
     const place = { tensor: name, byteOffset, hint };
     throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, place);
   };
-  if (!isCastType(dtype) && !isBlockType(dtype)) {
+  if (dtype === 'NVFP4' && scaled === undefined) {
+    fail('its scale is not a float32 for each matrix', keepHint);
+  }
+  if (!isCastType(dtype) && !isCoded(dtype)) {
     fail(`${dtype} cannot be converted to ${type}`, keepHint);
   }
-  if (!isCastType(type) && isBlockType(dtype) && !requantize) {
+  if (!isCastType(type) && isCoded(dtype) && !requantize) {
     fail(`it is quantized already, as ${dtype}`, {
       kind: 'try',
       option: mention('requantize', true),
@@ -166,18 +181,18 @@ function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
     .sort(choices.keepSplit === true ? byPlace : byName);
   const origins = new Map(inOrder.map(({ one }) => [one.tensor, one.from]));
   const { tensors: left, layers, notes } = pruned([...origins.keys()], choices.pruneLayers);
-  // Plan the remaining tensors, in the order of the input.
-  const indexes = left.flatMap(({ source }) => {
-    const from = origins.get(source);
-    return from === undefined || from instanceof Uint8Array ? [] : [from.index];
+  const results = left.map(({ tensor, source }) => ({ tensor, source, from: origins.get(source) as Sourced['from'] }));
+  return { results: renumbered(results), layers, notes };
+}
+
+/** Tensors with consecutive indexes in the plan, in the order of the input, after some were left out. */
+function renumbered<T extends { readonly from: Sourced['from'] }>(tensors: readonly T[]): T[] {
+  const indexes = new Set(tensors.flatMap(({ from }) => (from instanceof Uint8Array ? [] : [from.index])));
+  const places = new Map([...indexes].sort((a, b) => a - b).map((index, place) => [index, place]));
+  return tensors.map((one) => {
+    const { from } = one;
+    return from instanceof Uint8Array ? one : { ...one, from: { ...from, index: places.get(from.index) as number } };
   });
-  const places = new Map(indexes.sort((a, b) => a - b).map((index, place) => [index, place]));
-  const results = left.map(({ tensor, source }) => {
-    const from = origins.get(source) as Sourced['from'];
-    const moved = from instanceof Uint8Array ? from : { ...from, index: places.get(from.index) as number };
-    return { tensor, source, from: moved };
-  });
-  return { results, layers, notes };
 }
 
 /** The tensor with the scales of a weight in NVFP4, one for each matrix. */
@@ -186,24 +201,46 @@ function scaleOf({ name, shape, from }: ResultTensor): ResultTensor {
   return { name: partName(name, scalePart), shape: [matrices], type: 'F32', from, role: 'globalScale' };
 }
 
-/** Chooses a type for each tensor. */
+/** The stored tensor of a source that is one alone. */
+function storedTensor(from: ResultTensor['from']): SourceTensor | undefined {
+  return from instanceof Uint8Array ? undefined : from.source.parts[0]?.tensor;
+}
+
+/** Results without the scales of weights that had them and are stored in another type, which readers would apply once more. */
+function withoutScales(results: readonly ResultTensor[], scaled: ReadonlyMap<SourceTensor, ScaledWeight>) {
+  const weights = results.flatMap(({ from, kept }) => {
+    const weight = kept === undefined ? scaled.get(storedTensor(from) as SourceTensor) : undefined;
+    return weight === undefined ? [] : [weight];
+  });
+  if (weights.length === 0) return { results, notes: [] };
+  const left = new Set(weights.flatMap(({ beside }) => beside));
+  const rest = results.filter(({ from }) => !left.has(storedTensor(from) as SourceTensor));
+  const notes = quantizedBefore(weights.map(({ weight: { name } }) => ({ name, words: 'NVFP4' })));
+  return { results: renumbered(rest), notes };
+}
+
+/** Chooses a type for each tensor. @param weights those in NVFP4 */
 function converted(
   view: GgufView,
   tensors: ReturnType<typeof sorted>['results'],
   fileType: FileType,
   choices: GgufChoices,
   statistics: Statistics,
+  weights: ReadonlyMap<SourceTensor, ScaledWeight>,
 ) {
   const { requantize = false } = choices;
   const hasImportance = statistics.importance !== undefined;
   const rest = { ...view, tensors: tensors.map(({ tensor }) => tensor) };
   const chooser = new Chooser(rest, fileType, choices, hasImportance);
   const known = new WeightStatistics(statistics, choices);
-  const results = tensors.map(({ tensor, source, from }): ResultTensor => {
+  const all = tensors.map(({ tensor, source, from: stored }): ResultTensor => {
     const { name, shape } = tensor;
     const choice = chooser.choose(tensor);
-    if (choice.kept !== undefined) return { name, shape, ...choice, from };
-    checkConvertible(source, choice.type, requantize);
+    if (choice.kept !== undefined) return { name, shape, ...choice, from: stored };
+    const scaled = weights.get(storedTensor(stored) as SourceTensor);
+    checkConvertible(source, choice.type, requantize, scaled);
+    // Read it with its scale.
+    const from = scaled === undefined || stored instanceof Uint8Array ? stored : { ...stored, source: scaled.weight };
     const { type } = choice;
     const weight = measuredWeight(source);
     // Casts do not depend on importance, but their errors are weighted by it.
@@ -216,10 +253,11 @@ function converted(
     checkImportance(result, fileType, hasImportance);
     return result;
   });
+  const { results, notes } = withoutScales(all, weights);
   const scaled = results.flatMap((result) =>
     result.type === 'NVFP4' && result.kept === undefined ? [result, scaleOf(result)] : [result],
   );
-  return { results: scaled, notes: known.notes() };
+  return { results: scaled, notes: [...notes, ...known.notes()] };
 }
 
 /**
@@ -241,8 +279,9 @@ export function planGguf(
   if (sources !== undefined && choices.keepSplit === true)
     throw rangeError('keepSplit', { kind: 'onlyFor', files: 'GGUF files' }, true);
   let read = 0;
+  const own = sources === undefined ? view.tensors.map((tensor): SourceTensor => ({ file: 0, ...tensor })) : [];
   const tensors = view.tensors.map((tensor, i): Sourced => {
-    const source = sources === undefined ? plainTensor({ file: 0, ...tensor }) : sources[i];
+    const source = sources === undefined ? plainTensor(own[i] as SourceTensor) : sources[i];
     return { tensor, from: source instanceof Uint8Array ? source : { source: source as LogicalTensor, index: read++ } };
   });
   // llama-quantize pads to 32 regardless of the file. Copies keep the file's alignment.
@@ -255,7 +294,7 @@ export function planGguf(
   const { results: left, layers, notes: missing } = sorted(tensors, choices);
   const set = edited(pairsOf(view, fileType), view, metadata);
   const pairs = withLayers(withImportance(set, statistics.importance), view, layers);
-  const { results, notes } = converted(view, left, fileType, choices, statistics);
+  const { results, notes } = converted(view, left, fileType, choices, statistics, scaledWeights(own));
   const plan = planResult(pairs, results, partsOf, { choices });
   const data = results.some(({ moments }) => moments !== undefined) ? { data: statistics.moments?.file } : {};
   return { ...plan, ...data, notes: [...plan.notes, ...missing, ...notes] };
