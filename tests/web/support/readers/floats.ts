@@ -56,7 +56,7 @@ export function nearest(x: number, format: FloatFormat): number {
 const clampTo = (x: number, { largest }: FloatFormat) => (x > 0 ? largest : -largest);
 
 /** Bits of a value that the format has. */
-export function bitsOf(value: number, format: FloatFormat): number {
+function bitsOf(value: number, format: FloatFormat): number {
   const { fraction, smallest, bits } = format;
   const size = Math.abs(value);
   const sign = value < 0 || Object.is(value, -0) ? 2 ** (bits - 1) : 0;
