@@ -102,7 +102,8 @@ async function checkPlan(header: GgufHeader, pick: (n: number) => number): Promi
     plan = planGguf(header, to, { requantize: pick(2) === 0, pure: pick(4) === 0, fixAlignment: true });
   } catch (error) {
     // Some targets take an importance matrix, which counts as a refusal like the others.
-    if (error instanceof RangeError && /takes an importance matrix|^importance: required/.test(error.message)) return 'UNSUPPORTED_DTYPE';
+    if (error instanceof RangeError && /takes an importance matrix|^importance: required/.test(error.message))
+      return 'UNSUPPORTED_DTYPE';
     if (!(error instanceof ScalepointError)) throw error;
     return error.code;
   }
