@@ -3,6 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { safetensors, weights } from '../support/models.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../support/tiny-huggingface.js';
+import { type TowerCase, towerCases, towerTensors } from '../support/towers.js';
 import { path, run, useFolder } from './support.js';
 
 const tensors = Object.fromEntries(
@@ -60,6 +61,34 @@ describe('the command line', () => {
     expect(await run(['tiny', '--to', 'int8', '--missing-bytes', 'keep'])).toMatchObject({
       code: 2,
       stderr: expect.stringMatching(/--missing-bytes: only for GGUF files;/),
+    });
+  });
+
+  it('makes the file of a vision tower, and says in the other one that it is left out', async () => {
+    const tower = towerCases.find(({ name }) => name === 'LLaVA') as TowerCase;
+    const language = Object.fromEntries(Object.entries(tensors).map(([name, own]) => [`language_model.${name}`, own]));
+    writeFileSync(path('tiny/model.safetensors'), safetensors({ ...towerTensors(tower), ...language }));
+    const text = { ...decoderConfig('LlamaForCausalLM'), model_type: 'llama' };
+    writeFileSync(path('tiny/config.json'), JSON.stringify({ ...tower.config, text_config: text }));
+    writeFileSync(path('tiny/preprocessor_config.json'), JSON.stringify(tower.preprocessor));
+    const whole = await run(['tiny', '--to', 'Q8_0']);
+    expect(whole).toMatchObject({ code: 0, stdout: expect.stringContaining('wrote tiny/model.Q8_0.gguf') });
+    expect(whole.stderr).toMatch(
+      /the vision tower is left out \(45 tensors\); --mmproj with --to F16 makes a second file of it/,
+    );
+    const second = await run(['tiny', '--to', 'F16', '--mmproj']);
+    expect(second.stderr).toBe('');
+    expect(second).toMatchObject({ code: 0, stdout: expect.stringContaining('wrote tiny/mmproj-model-F16.gguf') });
+    expect(await run(['compare', 'tiny', 'tiny/mmproj-model-F16.gguf'])).toMatchObject({ code: 0 });
+    const planned = await run(['plan', 'tiny', '--to', 'Q8_0', '--mmproj', '--json']);
+    expect(JSON.parse(planned.stdout)).toMatchObject({ format: 'gguf', architecture: 'clip' });
+    expect(await run(['tiny', '--to', 'Q4_K_M', '--mmproj'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/--to: .*F16.*BF16.*Q8_0/),
+    });
+    expect(await run(['tiny', '--to', 'F16', '--mmproj', '--rule', 'x=keep'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/--rule "x=keep": not together with --mmproj/),
     });
   });
 

@@ -2,7 +2,9 @@
 // conversion/ base.py at 720d7fa (MmprojModel), smolvlm.py 32e9e04, gemma.py 061b8c5, qwen3vl.py 06e514f and gguf-py/gguf/tensor_mapping.py
 // at 0024aa7 of ggml-org/llama.cpp; conversion/qwenvl.py of Tippach/Franken-Llama 1774451. The converter does not take LLaVA with CLIP, whose
 // keys are those of tools/mtmd/legacy-models/convert_image_encoder_to_gguf.py at 51eff66, under the names of tensor_mapping.py.
+import type { TestTensor } from './models.js';
 import type { Pair } from './tiny-llama.js';
+import { xorshift } from './xorshift.js';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -369,3 +371,56 @@ const qwen35: TowerCase = {
 
 /** The six kinds, and variants. */
 export const towerCases: readonly TowerCase[] = [gemma3, smolvlm, smolvlm2, llava, qwen2vl, qwen25vl, qwen3vl, qwen35];
+
+/** A line of a table. */
+export interface TowerLine {
+  readonly from: string;
+  readonly to: string;
+  readonly shape: readonly number[];
+  readonly type: string;
+  readonly change: string;
+}
+
+/** The lines of a table, with those of each layer. */
+export function linesOf({ table, layers }: TowerCase): TowerLine[] {
+  return table.split('\n').flatMap((text) => {
+    const [from = '', to = '', shape = '', type = '', change = ''] = text.trim().split(/\s+/);
+    if (from === '') return [];
+    const count = from.includes('.N.') ? layers : 1;
+    return Array.from({ length: count }, (_, i) => {
+      const named = (name: string) => name.replace('.N.', `.${i}.`);
+      return { from: named(from), to: named(to), shape: shape.split('x').map(Number), type, change };
+    });
+  });
+}
+
+/** Multiples of 1/64 with at most 7 bits, which every float type holds exactly. */
+export function weightsOf(lines: readonly TowerLine[]): Map<string, Float32Array> {
+  const next = xorshift(7);
+  const weights = new Map<string, Float32Array>();
+  for (const { from, shape } of lines) {
+    const length = shape.reduce((a, b) => a * b, 1);
+    if (!weights.has(from))
+      weights.set(
+        from,
+        Float32Array.from({ length }, () => ((next() % 127) - 63) / 64),
+      );
+  }
+  return weights;
+}
+
+/** Floats as bfloat16, which holds them exactly. */
+export const top = (values: Float32Array) =>
+  Uint16Array.from(new Uint32Array(values.slice().buffer), (bits) => bits >>> 16);
+
+/** The tensors of a folder, in bfloat16. */
+export function towerTensors(one: TowerCase): Record<string, TestTensor> {
+  const lines = linesOf(one);
+  const shapes = new Map(lines.map(({ from, shape }) => [from, shape]));
+  return Object.fromEntries(
+    [...weightsOf(lines)].map(([name, values]) => [
+      name,
+      { dtype: 'BF16', shape: shapes.get(name) ?? [], data: top(values) },
+    ]),
+  );
+}

@@ -1,6 +1,6 @@
 // The choice of a target and its options, as data: what a format offers, what applies, and the names of results.
 import { type ModelFormat, type PlanOptions, presetTarget, resultName } from 'scalepoint/model';
-import { type FormatInfo, formats, ruleFrom, type TypeFit } from '../../src/tooling.js';
+import { type FormatInfo, formats, ruleFrom, type TypeFit, towerArchitecture } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
 import { bytesIn } from './sizes.js';
@@ -161,8 +161,14 @@ export function optionsOf(format: ModelFormat, choice: ModelChoice, fit?: Fit): 
 }
 
 /** Name of the output: `model.safetensors` becomes `model.int4.safetensors`, or `model.60kB.safetensors`. */
-export function outputName(name: string, format: ModelFormat, { to, size }: ModelChoice): string {
-  return resultName(name.replace(/\.index\.json$/i, ''), { to: size ?? to, format: infoOf(format).result });
+export function outputName(name: string, format: ModelFormat, choice: ModelChoice): string {
+  const { to, size } = choice;
+  const architecture = valuesOf(format, choice).mmproj === true ? towerArchitecture : undefined;
+  return resultName(name.replace(/\.index\.json$/i, ''), {
+    to: size ?? to,
+    format: infoOf(format).result,
+    architecture,
+  });
 }
 
 const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);

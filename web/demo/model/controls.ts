@@ -67,18 +67,30 @@ const controls: readonly Control[] = [
   flag('missingBytes', 'Also with a vocabulary that lacks bytes, which can crash llama.cpp', {
     'missing-bytes': 'keep',
   }),
+  flag('mmproj', 'The vision tower in place of the language model, for --mmproj of llama.cpp', { mmproj: true }),
 ];
 
 /** Options that the page cannot carry out: they write a second file, or are about one. */
 const notHere = ['externalData', 'config'];
 
 /** Options that apply only to models that become another format, and those that apply only to models that do not. */
-const [whenConverted, whenNot] = [['missingBytes'], ['requantize', 'fixAlignment']];
+const [whenConverted, whenNot] = [
+  ['missingBytes', 'mmproj'],
+  ['requantize', 'fixAlignment'],
+];
 
-/** The controls for a target. @param isConverted true if the model has another format */
-export function controlsFor(format: ModelFormat, to: string, isConverted = false): Control[] {
+/** Matches names of tensors of vision towers. */
+const towers = /(^|\.)(visual|vision_tower|vision_model)\./;
+
+/** True for a model with a vision tower beside a language model. */
+export function hasTower({ tensors }: { readonly tensors: readonly { readonly name: string }[] }): boolean {
+  return tensors.some(({ name }) => towers.test(name));
+}
+
+/** The controls for a target. @param isConverted true if the model has another format. @param tower true if it has a vision tower */
+export function controlsFor(format: ModelFormat, to: string, isConverted = false, tower = false): Control[] {
   const { entries } = infoOf(format).options;
-  const without = isConverted ? whenNot : whenConverted;
+  const without = isConverted ? [...whenNot, ...(tower ? [] : ['mmproj'])] : whenConverted;
   return optionNames(format, to).flatMap((option) => {
     if (without.includes(option)) return [];
     const known = controls.find((control) => control.option === option);

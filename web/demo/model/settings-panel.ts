@@ -17,7 +17,7 @@ import {
   usualFormat,
   withTarget,
 } from './choice.js';
-import { type Control, controlsFor, valueAt, withValue } from './controls.js';
+import { type Control, controlsFor, hasTower, valueAt, withValue } from './controls.js';
 import type { State } from './state.js';
 
 /** A control for an option, at its value. */
@@ -141,7 +141,7 @@ export function startMore(session: { choose(choice: ModelChoice): void }, curren
     const focused = document.activeElement?.id;
     const format = formatFor(model, choice.to);
     options.replaceChildren(
-      ...controlsFor(format, choice.to, format !== model.format).map((control) =>
+      ...controlsFor(format, choice.to, format !== model.format, hasTower(model)).map((control) =>
         controlNode(control, choice, session.choose),
       ),
     );

@@ -174,7 +174,7 @@ describe('names and notes', () => {
         kind: 'towersLeftOut',
         count: 1,
         isKnown: true,
-        text: "the vision tower is left out (1 tensor); mmproj: true with to: 'F16' makes the second file, for llama.cpp's --mmproj",
+        text: "the vision tower is left out (1 tensor); mmproj: true with to: 'F16' makes a second file of it",
       }),
     ]);
   });

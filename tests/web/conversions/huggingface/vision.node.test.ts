@@ -12,50 +12,20 @@ import {
 import { describe, expect, it } from 'vitest';
 import { chosen, rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
 import { ggufFile, type Pair } from '../../support/tiny-llama.js';
-import { type TowerCase, towerCases } from '../../support/towers.js';
-import { xorshift } from '../../support/xorshift.js';
+import {
+  linesOf,
+  type TowerCase,
+  type TowerLine,
+  top,
+  towerCases,
+  towerTensors,
+  weightsOf,
+} from '../../support/towers.js';
 
 type To = 'F32' | 'F16' | 'BF16' | 'Q8_0';
 const targets: readonly To[] = ['F32', 'F16', 'BF16', 'Q8_0'];
 
 // ----------------------------------------------------------------------------------------------------------------------- the folder
-
-interface Line {
-  readonly from: string;
-  readonly to: string;
-  readonly shape: readonly number[];
-  readonly type: string;
-  readonly change: string;
-}
-
-function linesOf({ table, layers }: TowerCase): Line[] {
-  return table.split('\n').flatMap((text) => {
-    const [from = '', to = '', shape = '', type = '', change = ''] = text.trim().split(/\s+/);
-    if (from === '') return [];
-    const count = from.includes('.N.') ? layers : 1;
-    return Array.from({ length: count }, (_, i) => {
-      const named = (name: string) => name.replace('.N.', `.${i}.`);
-      return { from: named(from), to: named(to), shape: shape.split('x').map(Number), type, change };
-    });
-  });
-}
-
-/** Multiples of 1/64 with at most 7 bits, which every float type holds exactly. */
-function weightsOf(lines: readonly Line[]): Map<string, Float32Array> {
-  const next = xorshift(7);
-  const weights = new Map<string, Float32Array>();
-  for (const { from, shape } of lines) {
-    const length = shape.reduce((a, b) => a * b, 1);
-    if (!weights.has(from))
-      weights.set(
-        from,
-        Float32Array.from({ length }, () => ((next() % 127) - 63) / 64),
-      );
-  }
-  return weights;
-}
-
-const top = (values: Float32Array) => Uint16Array.from(new Uint32Array(values.slice().buffer), (bits) => bits >>> 16);
 
 interface FolderChange {
   readonly config?: object;
@@ -66,12 +36,7 @@ interface FolderChange {
 
 /** The folder of a case, in bfloat16. */
 function folderOf(one: TowerCase, { config, vision, files = {}, tensors }: FolderChange = {}): FileInput[] {
-  const lines = linesOf(one);
-  const weights = weightsOf(lines);
-  const shapes = new Map(lines.map(({ from, shape }) => [from, shape]));
-  const all: Record<string, TestTensor> = Object.fromEntries(
-    [...weights].map(([name, values]) => [name, { dtype: 'BF16', shape: shapes.get(name)!, data: top(values) }]),
-  );
+  const all = towerTensors(one);
   tensors?.(all);
   const own = one.config.vision_config as object;
   const beside: Readonly<Record<string, object | undefined>> = {
@@ -134,7 +99,10 @@ function typeOf(type: string, shape: readonly number[], to: To): string {
 }
 
 /** A tensor of the result. */
-function changed({ shape, change }: Line, values: Float32Array): { shape: readonly number[]; values: Float32Array } {
+function changed(
+  { shape, change }: TowerLine,
+  values: Float32Array,
+): { shape: readonly number[]; values: Float32Array } {
   if (change === '+1') return { shape, values: values.map((value) => value + 1) };
   const [what, arguments_ = ''] = change.split('=');
   if (what === 'rows') {
@@ -480,7 +448,7 @@ describe('refused by name', () => {
       [{ to: 'copy' }, 'mmproj'],
       [{ to: 'auto', targetSize: 100_000 }, 'mmproj'],
       [{ to: 'F16', mmproj: 'yes' }, 'mmproj'],
-      [{ to: 'F16', rules: [{ match: /x/, keep: true }] }, 'rules'],
+      [{ to: 'F16', rules: [{ match: /x/, keep: true }] }, 'rules[0]'],
       [{ to: 'F16', splitTensors: 4 }, 'splitTensors'],
       [{ to: 'Q8_0', pruneLayers: [1] }, 'pruneLayers'],
     ];

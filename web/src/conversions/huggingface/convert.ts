@@ -150,7 +150,7 @@ function towerNotes({ tensors }: Folder, keys: Json): Note[] {
     return [noteOf('towersLeftOut', { count, isKnown: false }, text)];
   }
   const [first, middle] = [`the vision tower is ${what}; `, ' with '];
-  const last = " makes the second file, for llama.cpp's --mmproj";
+  const last = ' makes a second file of it';
   return [
     noteOf('towersLeftOut', { count, isKnown }, first, mention('mmproj', true), middle, mention('to', 'F16'), last),
   ];

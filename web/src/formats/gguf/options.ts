@@ -131,7 +131,7 @@ function checkSearch({ to, search }: PlanChoices<GgufOptions>): void {
 
 /** Options without a meaning for a vision tower: its types are those of the converter, and llama.cpp reads it from one file. */
 const notOfTowers = [
-  ...['pure', 'leaveOutputTensor', 'pruneLayers', 'importance', 'data', 'search', 'missingBytes', 'rules'],
+  ...['pure', 'leaveOutputTensor', 'pruneLayers', 'importance', 'data', 'search', 'missingBytes'],
   ...['keepSplit', 'splitTensors', 'shardSize', 'part'],
 ] as const satisfies readonly (keyof PlanChoices<GgufOptions>)[];
 
@@ -140,7 +140,7 @@ function checkTower(choices: PlanChoices<GgufOptions>): void {
   const { to, mmproj } = choices;
   if (mmproj !== true) return;
   if (!towerTargets.includes(to as FileType)) throw rangeError('to', oneOf(towerTargets), to);
-  const given = notOfTowers.find((name) => choices[name] !== undefined);
+  const given = (choices.rules?.length ?? 0) > 0 ? 'rules[0]' : notOfTowers.find((name) => choices[name] !== undefined);
   if (given !== undefined) throw rangeError(given, without('mmproj', true));
 }
 
