@@ -2,7 +2,8 @@
  * NVFP4: the weights that llama.cpp multiplies with a scale of the whole matrix, and the architectures whose graphs do so.
  * Reference: github.com/ggml-org/llama.cpp, src/llama-model.cpp (load_tensors) of the year 2026, which loads `.scale` tensors for every
  * architecture, and src/models, such as qwen3.cpp at 069be0a and gemma4.cpp at 06e514f, which pass them to the products. The list is that of
- * v0.5.0: there, logits stay the same to the last bit if the scales are doubled and all blocks halved.
+ * v0.5.0: there, logits stay the same to the last bit if the scales are doubled and all blocks halved. Measured and left out: smollm3, gemma2,
+ * gemma3 and nomic-bert, whose graphs multiply attention by the scales and the feed-forward part without them.
  */
 import type { Nvfp4BlocksForm } from '../../codecs/nvfp4-blocks.js';
 import { ScalepointError } from '../../core/errors.js';
@@ -12,7 +13,7 @@ import type { LogicalTensor, SourceTensor } from '../format.js';
 import { partName, plainTensor } from '../tensors.js';
 import { type FileType, fileTypes } from './targets.js';
 
-/** Architectures with graphs that multiply by the scales; the others load and ignore them. */
+/** Architectures with graphs that multiply all weights by their scales; the others ignore some of them or all. */
 export const scaledArchitectures: readonly string[] = [
   'llama',
   'mistral3',
@@ -41,7 +42,7 @@ export function checkScaled(fileType: FileType, architecture: unknown): void {
   if (fileTypes[fileType].base !== 'NVFP4') return;
   if (typeof architecture === 'string' && scaledArchitectures.includes(architecture)) return;
   const message =
-    `NVFP4 has a scale for each weight, which llama.cpp does not apply in models of the architecture ${show(architecture)}; ` +
+    `NVFP4 has a scale for each weight, which llama.cpp does not apply to all weights of the architecture ${show(architecture)}; ` +
     `it does for ${scaledArchitectures.join(', ')}`;
   const effect = 'has no such scale, so that every architecture computes with it';
   throw new ScalepointError('UNSUPPORTED_DTYPE', message, {
