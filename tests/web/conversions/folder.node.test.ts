@@ -253,6 +253,45 @@ const divided: readonly (readonly [what: string, Files, HandTable])[] = [
     },
   ],
   [
+    'Falcon-H1, whose weights are multiplied, some by a factor for each row',
+    filesOf('FalconH1ForCausalLM', {
+      head_dim: 16,
+      mamba_d_ssm: 128,
+      mamba_n_heads: 4,
+      mamba_n_groups: 2,
+      mamba_d_state: 16,
+      key_multiplier: 0.8,
+      attention_in_multiplier: 1.2,
+      embedding_multiplier: 3.5,
+      ssm_in_multiplier: 1.25,
+      ssm_multipliers: [0.9, 1.1, 0.8, 1.3, 0.5],
+    }),
+    {
+      prefix,
+      outside: `
+        model.embed_tokens.weight     x  264x64
+        model.final_layernorm.weight  x  64
+        lm_head.weight                x  264x64`,
+      layer: `
+        input_layernorm.weight         x  64
+        pre_ff_layernorm.weight        x  64
+        self_attn.q_proj.weight        x  64x64
+        self_attn.k_proj.weight        x  32x64
+        self_attn.v_proj.weight        x  32x64
+        self_attn.o_proj.weight        x  64x64
+        mamba.A_log                    x  4
+        mamba.D                        x  4
+        mamba.dt_bias                  x  4
+        mamba.conv1d.weight            x  192x1x4
+        mamba.conv1d.bias              x  192
+        mamba.in_proj.weight           x  324x64
+        mamba.out_proj.weight          x  64x128
+        feed_forward.gate_proj.weight  x  96x64
+        feed_forward.up_proj.weight    x  96x64
+        feed_forward.down_proj.weight  x  64x96`,
+    },
+  ],
+  [
     'gpt-oss, whose experts are transposed and have gates and ups in turn',
     filesOf('GptOssForCausalLM', { head_dim: 16, num_local_experts: 5, num_experts_per_tok: 2 }),
     {

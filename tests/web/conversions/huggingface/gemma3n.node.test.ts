@@ -1,6 +1,7 @@
 // Gemma 3n: its keys and tensors beside a table that was written by hand from llama.cpp's converter (conversion/gemma.py of
 // Tippach/Franken-Llama at 1774451), and its logits in llama.cpp beside a forward pass in float64 that knows Hugging Face's definitions only
 // (transformers, models/gemma3n/modular_gemma3n.py at 004edfe).
+import { estimateModel, inspectModel, planModel, quantizeModel, readFloats } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import {
   convertedDecoder,
@@ -24,9 +25,11 @@ import {
   type Vector,
 } from '../../support/forward.js';
 import { NativeModel } from '../../support/llama-run.js';
+import { bytesOf, safetensors } from '../../support/models.js';
 import { needNative } from '../../support/native.js';
 import { fileOf, type Weights } from '../../support/recipes.js';
 import { weightsOfTable } from '../../support/tensor-table.js';
+import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
 
 // llama.cpp has keys in the first 20 layers, and 256 inputs of each layer, whatever the file says. Layers 20 to 23 have a window, 24 has none.
 const [layers, ownLayers, width, rank] = [25, 20, 256, 64];
@@ -272,6 +275,61 @@ describe('Gemma 3n', () => {
   ])('is refused with %j', async (config, words, code = 'UNKNOWN_FORMAT') => {
     const changed = convertedDecoder({ ...model, config: { ...model.config, ...config } }, weights);
     await expect(changed).rejects.toMatchObject({ code, message: expect.stringMatching(words) });
+  });
+});
+
+describe('rows of zeros', () => {
+  const folder = [
+    new File(
+      [
+        safetensors(
+          Object.fromEntries(
+            [...weights].map(([name, { shape, values }]) => [name, { dtype: 'F32', shape, data: values }]),
+          ),
+        ),
+      ],
+      'model.safetensors',
+    ),
+    new File(
+      [JSON.stringify(decoderConfig(model.hugging, { ...model.config, num_hidden_layers: layers }))],
+      'config.json',
+    ),
+    new File([JSON.stringify(plainTokenizer())], 'tokenizer.json'),
+  ];
+
+  const embeddings = [
+    ['token_embd.weight', 'model.embed_tokens.weight'],
+    ['per_layer_token_embd.weight', 'model.embed_tokens_per_layer.weight'],
+  ] as const;
+
+  // The embedding of the inputs of layers is larger than a tile, and its second tile holds zeros alone.
+  it('are behind those of the folder, in a result of the planned size', async () => {
+    const plan = await planModel(folder, { to: 'F32' });
+    const file = await (await quantizeModel(folder, { to: 'F32', workers: 1 })).bytes();
+    expect(file.length).toBe(plan.totals.bytesAfter);
+    const { tensors } = await inspectModel(file);
+    for (const [to, from] of embeddings) {
+      const { shape, byteOffset, bytes } = tensors.find(({ name }) => name === to)!;
+      const { values } = weights.get(from)!;
+      const got = file.subarray(byteOffset, byteOffset! + bytes);
+      expect(shape[0]).toBe(264);
+      expect(Buffer.compare(got.subarray(0, values.byteLength), bytesOf(values))).toBe(0);
+      expect(Buffer.compare(got.subarray(values.byteLength), new Uint8Array(bytes - values.byteLength))).toBe(0);
+    }
+  });
+
+  it('are quantized as the rows before them, and left out of an estimate by samples', async () => {
+    const choices = { to: 'Q8_0', workers: 0 } as const;
+    const result = await quantizeModel(folder, choices);
+    const sampled = await estimateModel(folder, { ...choices, sample: 4096 });
+    for (const [to] of embeddings) {
+      const [whole, some] = [result.report, sampled].map(
+        ({ tensors }) => tensors.find(({ name }) => name === to)!.error!.sqnrDb,
+      ) as [number, number];
+      expect(Math.abs(whole - some)).toBeLessThan(1);
+    }
+    const { data } = await readFloats(await result.bytes(), 'per_layer_token_embd.weight', { workers: 0 });
+    expect(data.subarray(40 * 6400).every((v) => v === 0)).toBe(true);
   });
 });
 

@@ -16,6 +16,86 @@ const small = ({ keys }: Conversion) =>
     .filter(({ type }) => !type.endsWith('[]'))
     .map(({ name, value }) => [name.replace('tokenizer.', ''), value]);
 
+describe('Gemma 4', () => {
+  // Written from conversion/gemma.py and LlamaHfVocab of gguf-py/gguf/vocab.py in Tippach/Franken-Llama at 1774451. Special are the tokens
+  // that tokenizer_config.json names under keys that end in _token, or lists, as in version 5 of transformers; the names are those of the
+  // published models.
+  const settings = {
+    bos_token: '<bos>',
+    eos_token: '<eos>',
+    sot_token: '<|turn>',
+    soc_token: '<|channel>',
+    escape_token: '<|"|>',
+    extra_special_tokens: ['<|video|>'],
+    chat_template: 'template',
+    tokenizer_class: 'GemmaTokenizer',
+  };
+  const base: readonly (readonly [string, number])[] = [
+    ['<pad>', 3],
+    ['<eos>', 3],
+    ['<bos>', 3],
+    ['<unk>', 3],
+    ['<mask>', 3],
+    ['<0x0a>', 6],
+    ['<|channel>', 4],
+    ['<|"|>', 4],
+    ['<|turn>', 3],
+    ['<table>', 1],
+    ['<unused0>', 1],
+    ['▁a', 1],
+  ];
+  const added: readonly (readonly [string, number])[] = [
+    ['<|video|>', 3],
+    ['<later>', 4],
+  ];
+  const bytes = Array.from({ length: 256 }, (_, i) => `<0x${i.toString(16).toUpperCase().padStart(2, '0')}>`);
+  const vocabulary = [...bytes, ...base.map(([token]) => token)];
+  const merges = [
+    ['▁', 'a'],
+    [' ', 'a'],
+  ];
+  const tokenizer = {
+    added_tokens: [...base.slice(0, -1), ...added].map(([content], i) => ({
+      id: 256 + (i < base.length - 1 ? i : i + 1),
+      content,
+      // These do not count.
+      special: content !== '<|turn>' && content !== '<table>',
+    })),
+    post_processor: {
+      type: 'TemplateProcessing',
+      single: [{ SpecialToken: { id: '<bos>', type_id: 0 } }, { Sequence: { id: 'A', type_id: 0 } }],
+    },
+    model: {
+      type: 'BPE',
+      byte_fallback: true,
+      unk_token: '<unk>',
+      vocab: Object.fromEntries(vocabulary.map((token, id) => [token, id])),
+      merges,
+    },
+  };
+
+  it('has types by what tokenizer_config.json names, and tokens that programs read', async () => {
+    const files = { 'tokenizer.json': tokenizer, 'tokenizer_config.json': settings };
+    const result = await convertTokenizer(files, { size: 270, architecture: 'gemma4' });
+    expect(valueFor(result, 'ggml.tokens')).toEqual([...vocabulary, '<|video|>', '<later>']);
+    expect(valueFor(result, 'ggml.token_type')).toEqual([
+      ...bytes.map(() => 6),
+      ...[...base, ...added].map(([, type]) => type),
+    ]);
+    expect(valueFor(result, 'ggml.scores')).toEqual(new Array(270).fill(-1000));
+    expect(valueFor(result, 'ggml.merges')).toEqual(['▁ a', 'Ġ a']);
+    expect(small(result)).toEqual([
+      ['ggml.model', 'gemma4'],
+      ['ggml.bos_token_id', 258],
+      ['ggml.eos_token_id', 257],
+      // Set by the template, and set again, which keeps its place.
+      ['ggml.add_bos_token', true],
+      ['chat_template', 'template'],
+      ['ggml.add_space_prefix', false],
+    ]);
+  });
+});
+
 describe('tokenizer.model', () => {
   const pieces: readonly Piece[] = [
     ['<unk>', 0, 2],

@@ -7,7 +7,7 @@ import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFolderFile, unsupported } from './errors.js';
-import { type Json, member, objectMember } from './json.js';
+import { isObject, type Json, member, objectMember } from './json.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
 import { flatSteps } from './steps.js';
@@ -63,25 +63,60 @@ const shownTokens: readonly string[] = [
   '<|"|>',
 ];
 
-/** Tokenizer keys of Gemma 4, with its merges as they are. Reference: conversion/gemma.py at 061b8c5. */
-function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, merges: readonly string[]): GgufKey[] {
+/** Roles that Gemma's tokenizer has unless tokenizer_config.json names others. */
+const gemmaRoles: Json = {
+  bos_token: '<bos>',
+  eos_token: '<eos>',
+  unk_token: '<unk>',
+  pad_token: '<pad>',
+  mask_token: '<mask>',
+};
+
+/**
+ * Texts of the tokens that transformers counts as special: those that a key ending in _token names, and further ones. `special` of
+ * tokenizer.json does not count. Reference: github.com/huggingface/transformers, tokenization_utils_base.py of its version 5.
+ */
+function specialTexts(settings: Json | undefined): Set<string> {
+  const all: Json = { ...gemmaRoles, ...settings };
+  const extra = member(all, 'extra_special_tokens') ?? member(all, 'additional_special_tokens');
+  const named = Object.entries(all).flatMap(([key, entry]) => (key.endsWith('_token') ? [entry] : []));
+  const lists = [extra, member(all, 'model_specific_special_tokens')];
+  const more = lists.flatMap((list): unknown[] =>
+    typeof list === 'object' && list !== null ? Object.values(list) : [],
+  );
+  const texts = [...named, ...more].map((entry) => (isObject(entry) ? member(entry, 'content') : entry));
+  return new Set(texts.filter((text): text is string => typeof text === 'string'));
+}
+
+/**
+ * Tokenizer keys of Gemma 4, with its merges as they are.
+ * Reference: github.com/Tippach/Franken-Llama 1774451, conversion/gemma.py, and LlamaHfVocab in gguf-py/gguf/vocab.py.
+ * @param base tokens of the model; those behind them were added
+ */
+function gemma4Keys(files: TokenizerFiles, vocabulary: Vocabulary, base: number, merges: readonly string[]): GgufKey[] {
+  const special = specialTexts(files.settings);
   const types = vocabulary.types.map((type, id) => {
-    if (shownTokens.includes(vocabulary.tokens[id] as string)) return kinds.user;
-    return type === kinds.unknown ? kinds.control : type;
+    const text = vocabulary.tokens[id] as string;
+    if (shownTokens.includes(text)) return kinds.user;
+    if (type === kinds.unused) return type;
+    if (id < base && /^<0x[0-9A-Fa-f]{2}>$/.test(text)) return kinds.byte;
+    if (special.has(text)) return kinds.control;
+    return id < base ? kinds.normal : kinds.user;
   });
   const last: readonly GgufKey[] = [
     { name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: false },
     { name: 'tokenizer.ggml.add_bos_token', type: 'bool', value: true },
   ];
-  const names = new Set(last.map(({ name }) => name));
+  // A key that is set again keeps its place.
+  const roles = specialKeys(files, vocabulary).map((key) => last.find(({ name }) => name === key.name) ?? key);
   return [
     { name: 'tokenizer.ggml.model', type: 'string', value: 'gemma4' },
     { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
     { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores.map(() => addedScore) },
     { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: types },
     { name: 'tokenizer.ggml.merges', type: 'string[]', value: merges },
-    ...specialKeys(files, vocabulary).filter(({ name }) => !names.has(name)),
-    ...last,
+    ...roles,
+    ...last.filter((key) => !roles.includes(key)),
   ];
 }
 
@@ -210,9 +245,8 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
   });
   const unknown = member(model, 'unk_token');
   const isGemma4 = files.architecture === 'gemma4';
-  const known = new Set<string>();
-  for (const [token, id] of vocabularyEntries(model)) {
-    if (isGemma4) known.add(token);
+  const entries = vocabularyEntries(model);
+  for (const [token, id] of entries) {
     const kind = bytePattern.test(token) ? kinds.byte : kinds.normal;
     vocabulary.putOnce(file, id, token, token === unknown ? kinds.unknown : kind, 0 - (ranks.get(token) ?? 0));
   }
@@ -222,14 +256,16 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
     addedTokens(tokenizer),
     ({ content, special }) => {
       if (content === unknown) return kinds.unknown;
-      if (special) return kinds.control;
-      return known.has(content) ? kinds.normal : kinds.user;
+      return special ? kinds.control : kinds.user;
     },
     isGemma4 ? 'kept' : 'blanks',
   );
   const addsBlank = readsBlank(tokenizer);
   vocabulary.check(file);
   checkBytes(file, vocabulary, files.missingBytes);
-  const keys = isGemma4 ? gemma4Keys(files, vocabulary, mergeTexts(model, ' ')) : keysOf(files, vocabulary, addsBlank);
+  // Blanks inside of merged tokens become the letter that byte-level vocabularies have for them, as in the converter.
+  const keys = isGemma4
+    ? gemma4Keys(files, vocabulary, entries.length, mergeTexts(model, 'Ġ'))
+    : keysOf(files, vocabulary, addsBlank);
   return { keys, notes: vocabulary.notes };
 }
