@@ -25,6 +25,7 @@ export interface GptqTools {
 
 /** Sizes of groups by default: the first that divides all rows. */
 const usualGroups = [128, 64, 32];
+const smallestGroup = 32;
 
 /** Plans results. */
 export function gptqPlanner(tools: GptqTools): PlanLayout {
@@ -163,9 +164,10 @@ function planGptq({ tensors, choices, beside, isModel }: LayoutStart, tools: Gpt
       // Words hold codes of neighbors: of rows in AWQ; of columns in GPTQ, and its zero points those of rows.
       const unit = words === 'awq' ? rowUnit({ words, bits }) : 32;
       if (rows % unit !== 0) return { kind: 'notDivisible', dimension: rows, by: unit };
-      return words === 'gptq' && columns % unit !== 0
-        ? { kind: 'notDivisible', dimension: columns, by: unit }
-        : undefined;
+      // The smallest group has to divide rows in both, or no default size would fit the model.
+      return columns % smallestGroup === 0
+        ? undefined
+        : { kind: 'notDivisible', dimension: columns, by: smallestGroup };
     },
     takenForFloats(planned) {
       if (main.words !== 'awq') return new Map();
