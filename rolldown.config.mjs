@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 
 // How the JavaScript of the package is bundled. Emscripten's glue is a chunk of its own, so that code that only reads headers does not load it.
-// The code of arrays and layers is one chunk. Bundlers of apps leave out the parts that an app does not call, but they cut an app between
+// The code of arrays and layers is one chunk, and so is the code that opens files and tells formats apart, which files on demand share. Bundlers of apps leave out the parts that an app does not call, but they cut an app between
 // the chunks that its files on demand share and those that they do not share.
 const output = {
   dir: 'dist',
@@ -14,6 +14,7 @@ const output = {
     groups: [
       { name: 'core', test: /core\.mjs$/ },
       { name: 'arrays', test: /web\/src\/(arrays\/(?!hessian)|core\/(?!factor|load\.|own-wasm)|layers\/)/ },
+      { name: 'opening', test: /web\/src\/(files\/(bytes|handle|url|open)|formats\/(tensors|statistics|signatures|\w+\/signature|onnx\/targets))\./ },
     ],
   },
 };

@@ -9,7 +9,7 @@ import { type GgufOptions, options } from './options.js';
 import { planGguf } from './plan.js';
 import { ggufReasonText } from './reasons.js';
 import { ggufSignature } from './signature.js';
-import { openSplits, splitCount } from './splits.js';
+import { splitCount } from './splits.js';
 import { aliases, type GgufTarget, ruleTargets, targets } from './targets.js';
 
 /** An open model in one or several GGUF files. */
@@ -63,7 +63,9 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
       files: sources,
       header,
       close,
-    } = isSplit ? await openSplits(files, own, open) : { files: [source], header: own, close: async () => {} };
+    } = isSplit
+      ? await (await import('./open-splits.js')).openSplits(files, own, open)
+      : { files: [source], header: own, close: async () => {} };
     return {
       bytes: sources.reduce((sum, { size }) => sum + size, 0),
       files: sources,
