@@ -38,7 +38,9 @@ class Writer {
     let view = array;
     // The bits of a NaN may depend on the processor, so every NaN becomes the same one.
     if (array instanceof Float32Array || array instanceof Float64Array) {
-      if (array.some(Number.isNaN)) view = array.map((v) => (Number.isNaN(v) ? Number.NaN : v));
+      let hasNaN = false;
+      for (let i = 0; i < array.length && !hasNaN; i++) hasNaN = Number.isNaN(array[i]);
+      if (hasNaN) view = array.map((v) => (Number.isNaN(v) ? Number.NaN : v));
     }
     const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
     this.#text(`${bytes.length}`);

@@ -155,9 +155,13 @@ const nf4 = [
 ];
 const fp4 = [0, 0.005208333333, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25];
 
+const float = new Float32Array(1);
+const word = new Uint32Array(float.buffer);
+
 /** A float32, rounded half to even to the upper 16 bits. */
 function toBfloat16(value: number): number {
-  const [bits = 0] = new Uint32Array(Float32Array.of(value).buffer);
+  float[0] = value;
+  const bits = word[0]!;
   const kept = (bits >>> 16) & 1;
   return bfloat16Value((bits + 0x7fff + kept) >>> 16);
 }

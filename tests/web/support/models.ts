@@ -179,6 +179,7 @@ export const ways: readonly Pick<
 
 /** True if two arrays hold the same bytes. */
 function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (typeof Buffer !== 'undefined') return Buffer.compare(a, b) === 0;
   if (a.length !== b.length) return false;
   const [left, right] = [a, b].map((bytes) => new DataView(bytes.buffer, bytes.byteOffset, bytes.length)) as [
     DataView,

@@ -101,12 +101,14 @@ class StoryText {
 
   #turn(/** @type {Float64Array} */ x, /** @type {number} */ position) {
     const half = head / 2;
-    for (let at = 0; at < x.length; at += head) {
-      for (let i = 0; i < half; i++) {
-        const angle = position * theta ** (-i / half);
-        const [a, b] = [x[at + i], x[at + half + i]];
-        x[at + i] = a * Math.cos(angle) - b * Math.sin(angle);
-        x[at + half + i] = b * Math.cos(angle) + a * Math.sin(angle);
+    for (let i = 0; i < half; i++) {
+      const angle = position * theta ** (-i / half);
+      const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
+      for (let at = 0; at < x.length; at += head) {
+        const a = x[at + i];
+        const b = x[at + half + i];
+        x[at + i] = a * cos - b * sin;
+        x[at + half + i] = b * cos + a * sin;
       }
     }
     return x;
@@ -134,8 +136,10 @@ class StoryText {
         const most = Math.max(...scores);
         const shares = scores.map((score) => Math.exp(score - most));
         const all = shares.reduce((sum, share) => sum + share, 0);
-        for (const [t, share] of shares.entries()) {
-          for (let j = 0; j < head; j++) mixed[to + j] += (share / all) * v[t][from + j];
+        for (let t = 0; t < shares.length; t++) {
+          const part = shares[t] / all;
+          const values = v[t];
+          for (let j = 0; j < head; j++) mixed[to + j] += part * values[from + j];
         }
       }
       x = add(x, this.#product(`${layer}.self_attn.o_proj.weight`, mixed));
@@ -194,7 +198,10 @@ export class StoryMoments {
     if (shared === undefined) return;
     const n = x.length;
     const { sums } = this.#sums.get(name) ?? { sums: new Float64Array(n * n) };
-    for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) sums[i * n + j] += x[i] * x[j];
+    for (let i = 0; i < n; i++) {
+      const [row, one] = [i * n, x[i]];
+      for (let j = 0; j < n; j++) sums[row + j] += one * x[j];
+    }
     this.#sums.set(name, { sums, columns: n });
     if (name === sharedInputs[0][0]) this.#tokens++;
   }

@@ -128,7 +128,7 @@ export class Random {
 }
 
 /** The value of a float16, by the definition of IEEE 754. */
-export function float16Value(bits: number): number {
+function halfValue(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 31;
   const fraction = bits & 1023;
@@ -136,9 +136,22 @@ export function float16Value(bits: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
+/** The values of all float16, once one is needed. */
+let halves: Float64Array | undefined;
+
+/** The value of a float16. */
+export function float16Value(bits: number): number {
+  halves ??= Float64Array.from({ length: 2 ** 16 }, (_, word) => halfValue(word));
+  return halves[bits & 0xffff]!;
+}
+
+const word = new Uint32Array(1);
+const float = new Float32Array(word.buffer);
+
 /** The value of a bfloat16. */
 export function bfloat16Value(bits: number): number {
-  return new Float32Array(new Uint32Array([bits << 16]).buffer)[0]!;
+  word[0] = bits << 16;
+  return float[0]!;
 }
 
 // -------------------------------------------------------------------------------------------------------------------- oracle
@@ -305,6 +318,7 @@ export function expected(
 function haveSameBytes(a: unknown, b: unknown): boolean {
   if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.byteLength !== b.byteLength) return false;
   const [x, y] = [a, b].map((v) => new Uint8Array(v.buffer, v.byteOffset, v.byteLength)) as [Uint8Array, Uint8Array];
+  if (typeof Buffer !== 'undefined') return Buffer.compare(x, y) === 0;
   for (let i = 0; i < x.length; i++) if (x[i] !== y[i]) return false;
   return true;
 }

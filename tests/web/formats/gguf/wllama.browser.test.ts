@@ -59,6 +59,8 @@ function runnableLlama(): Uint8Array<ArrayBuffer> {
   });
 }
 
+const runnable = runnableLlama();
+
 const targets: GgufTarget[] = [
   'Q8_0',
   'Q4_0',
@@ -76,7 +78,7 @@ const targets: GgufTarget[] = [
 test.each(targets)(
   'wllama loads and runs %s',
   async (to) => {
-    const result = await quantizeModel(runnableLlama(), { to, workers: 1 });
+    const result = await quantizeModel(runnable, { to, workers: 1 });
     const wllama = new Wllama({ default: wasm }, { suppressNativeLog: true, logger: LoggerWithoutDebug });
     try {
       await wllama.loadModel([await result.blob()], { n_ctx: 64, n_threads: 1 });
@@ -109,8 +111,8 @@ async function answerOf(
 }
 
 test('wllama loads and runs a result in several files', async () => {
-  const whole = await quantizeModel(runnableLlama(), { to: 'Q8_0', workers: 1 });
-  const split = await quantizeModel(runnableLlama(), { to: 'Q8_0', shardSize: '0.3MB', workers: 1 });
+  const whole = await quantizeModel(runnable, { to: 'Q8_0', workers: 1 });
+  const split = await quantizeModel(runnable, { to: 'Q8_0', shardSize: '0.3MB', workers: 1 });
   expect(split.files.length).toBeGreaterThan(2);
   const files: File[] = [];
   for (const { name } of split.files) files.push(new File([await split.blob(name)], name));
