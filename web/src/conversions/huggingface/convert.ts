@@ -20,7 +20,6 @@ import { isOfTower, recipes } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
 import { towerKinds } from './vision/towers.js';
 
-export { carryOutAll } from '../carry-out.js';
 export { architectureNames } from './architectures.js';
 
 /** Choices of a conversion. */

@@ -129,19 +129,19 @@ function checkSearch({ to, search }: PlanChoices<GgufOptions>): void {
   if (!isSearched(base)) checkSearched(base, 'to');
 }
 
-/** Options without a meaning for a vision tower: its types are those of the converter, and llama.cpp reads it from one file. */
-const notOfTowers = [
-  ...['pure', 'leaveOutputTensor', 'pruneLayers', 'importance', 'data', 'search', 'missingBytes'],
-  ...['keepSplit', 'splitTensors', 'shardSize', 'part'],
-] as const satisfies readonly (keyof PlanChoices<GgufOptions>)[];
+/** Options of vision towers. Their types are those of the converter, and llama.cpp reads them from one file. */
+const ofTowers = ['mmproj', 'metadata', 'requantize', 'fixAlignment'];
 
 /** Checks the options of a vision tower. */
 function checkTower(choices: PlanChoices<GgufOptions>): void {
-  const { to, mmproj } = choices;
+  const { to, mmproj, rules = [] } = choices;
   if (mmproj !== true) return;
   if (!towerTargets.includes(to as FileType)) throw rangeError('to', oneOf(towerTargets), to);
-  const given = (choices.rules?.length ?? 0) > 0 ? 'rules[0]' : notOfTowers.find((name) => choices[name] !== undefined);
-  if (given !== undefined) throw rangeError(given, without('mmproj', true));
+  const given = Object.keys(options.entries).find(
+    (name) => !ofTowers.includes(name) && choices[name as keyof GgufOptions] !== undefined,
+  );
+  const other = rules.length > 0 ? 'rules[0]' : given;
+  if (other !== undefined) throw rangeError(other, without('mmproj', true));
 }
 
 /** Checks for options that exclude each other. */

@@ -4,15 +4,8 @@ import type { Reader } from '../../../formats/format.js';
 /** Name of the architecture of each vision tower in llama.cpp. */
 export const towerArchitecture = 'clip';
 
-/** Programs that read such a file. */
+/** Programs that read such a file, beside the language model of its folder. */
 export function towerReaders(file: string): readonly Reader[] {
-  const needs = 'model.gguf is the language model of the same folder, converted without mmproj.';
-  return [
-    {
-      program: 'llama.cpp',
-      code: `llama-mtmd-cli -m model.gguf --mmproj ${file} --image picture.jpg -p "Describe it."`,
-      needs,
-    },
-    { program: 'its server', code: `llama-server -m model.gguf --mmproj ${file}`, needs },
-  ];
+  const files = `-m model.gguf --mmproj ${file}`;
+  return [{ program: 'llama.cpp', code: `llama-mtmd-cli ${files} --image picture.jpg\nllama-server ${files}` }];
 }
