@@ -221,6 +221,11 @@ Status observe_tile(const codecs::Tile& tile, codecs::Arena* arena, ObservedTile
   return observe(tile, *arena, result.range, result.problem);
 }
 
+/// The sum of magnitudes, in two floats.
+Status sum_magnitudes_of_tile(const codecs::Tile& tile, codecs::Arena* arena, ObservedTile& result) {
+  return codecs::sum_magnitudes(tile, *arena, result.range, result.problem);
+}
+
 /// The errors of outputs that rows y of a matrix make in place of rows x, without feedback: only these sums are set.
 /// moments: columns * columns floats, symmetric.
 Status sum_output_errors(const float* x, const float* y, uint32_t rows, uint32_t columns, const float* moments,

@@ -68,6 +68,9 @@ struct Tile {
   bool measure = false;                ///< true: adds up the errors of the data
   float add = 0;                       ///< addend of each element that is read
   bool negative_exp = false;           ///< true: -exp(x) in place of each element x, before the factors and the addend
+  /// Above 0: in place of each element x, round_half_even(x * (1 / ternary)) within [-1, 1], divided by 1 / ternary, before all else.
+  /// Rounded to float16 where the elements are.
+  float ternary = 0;
   float factor = 1;                    ///< factor of each element that is read, before the addend
   const float* row_factors = nullptr;  ///< a second factor of the elements of each row, by which their product is multiplied; null: 1
   Bytes source;                        ///< at an address that suits the elements
@@ -77,7 +80,9 @@ struct Tile {
   const float* importance = nullptr;
 
   [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
-  [[nodiscard]] bool changes_elements() const { return add != 0 || negative_exp || factor != 1 || row_factors != nullptr; }
+  [[nodiscard]] bool changes_elements() const {
+    return add != 0 || negative_exp || ternary > 0 || factor != 1 || row_factors != nullptr;
+  }
   [[nodiscard]] bool wants(Role role) const { return (wanted >> static_cast<int32_t>(role) & 1) != 0; }
 };
 

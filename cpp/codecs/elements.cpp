@@ -70,6 +70,15 @@ const float* Floats::read(uint64_t first, size_t n) {
       // Ignore the status, because the type and the sizes were checked.
       static_cast<void>(dequantize_blocks({from, n / elements * bytes}, static_cast<BlockType>(tile_.type), {room_, n}));
   }
+  if (tile_.ternary > 0) {
+    const float inverse = 1 / tile_.ternary;
+    float size = 1 / inverse;
+    if (static_cast<ElementType>(tile_.type) == ElementType::kF16) {
+      uint16_t bits;
+      loops::round_to_float16(&size, 1, &bits, &size);
+    }
+    for (size_t i = 0; i < n; i++) room_[i] = clamp(round_half_even(room_[i] * inverse), -1.0f, 1.0f) * size;
+  }
   if (tile_.negative_exp) {
     // Rounded once: float64 has bits to spare.
     for (size_t i = 0; i < n; i++) room_[i] = -static_cast<float>(std::exp(static_cast<double>(room_[i])));
@@ -130,6 +139,24 @@ Status observe(const Tile& tile, Arena& arena, ValueRange& range, Problem& probl
     if (status == Status::kNonFinite) problem = floats.first_problem(at);
     if (status != Status::kOk) return status == Status::kNonFinite ? Status::kOk : status;
   }
+  return Status::kOk;
+}
+
+Status sum_magnitudes(const Tile& tile, Arena& arena, ValueRange& sum, Problem& problem) noexcept {
+  if (const Status status = check(tile); status != Status::kOk) return status;
+  const uint64_t size = tile.size();
+  Floats floats(tile, kStepSize, arena);
+  if (arena.status() != Status::kOk) return arena.status();
+  problem = {};
+  double total = 0;
+  for (uint64_t at = 0; at < size; at += kStepSize) {
+    const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
+    const float* const x = floats.read(at, n);
+    for (size_t i = 0; i < n; i++) total += std::fabs(static_cast<double>(x[i]));
+  }
+  if (total - total != 0) problem = floats.first_problem(0);
+  sum.min = static_cast<float>(total);
+  sum.max = static_cast<float>(total - static_cast<double>(sum.min));
   return Status::kOk;
 }
 

@@ -53,4 +53,9 @@ class Floats {
 /// Status:  those of check and Arena; kBadLayout if the tile is empty.
 [[nodiscard]] Status observe(const Tile& tile, Arena& arena, ValueRange& range, Problem& problem) noexcept;
 
+/// The sum of the magnitudes of a tile, added up in float64: in `min` the nearest float32, in `max` what it lacks.
+/// Special: NaN, infinities and elements beyond float32 are problems.
+/// Status:  those of check and Arena.
+[[nodiscard]] Status sum_magnitudes(const Tile& tile, Arena& arena, ValueRange& sum, Problem& problem) noexcept;
+
 }  // namespace scalepoint::codecs

@@ -205,6 +205,54 @@ TEST(Decode, multiplies_by_two_factors_one_after_the_other_before_it_adds) {
   }
 }
 
+TEST(Decode, rounds_to_three_values_as_float32_and_as_float16) {
+  // 1 / 0.3 = 3.3333333: ties of x * (1 / 0.3) at 0.5 go to 0.
+  const std::vector<double> x = {0, 0.1, 0.14999, 0.15001, 0.3, 0.9, -0.1, -0.15001, -5};
+  const float inverse = 1 / 0.3f;
+  for (const ElementType type : {ElementType::kF32, ElementType::kF16}) {
+    const std::vector<uint8_t> source = reference::store_elements(x, type);
+    std::vector<float> expected = floats_of(source, type);
+    // 1 / (1 / 0.3f) is 0.3f, and the nearest float16 is 1229 / 4096.
+    const float size = type == ElementType::kF16 ? 1229.0f / 4096 : 1 / inverse;
+    for (float& value : expected) {
+      const float code = std::nearbyint(value * inverse);
+      value = std::min(1.0f, std::max(-1.0f, code)) * size;
+    }
+    Tile tile = tile_of(source, 1, x.size(), type);
+    tile.ternary = 0.3f;
+    EXPECT_TRUE(same(expected, decoded(tile)));
+    EXPECT_EQ(expected.back(), -size);
+  }
+}
+
+TEST(SumMagnitudes, adds_up_in_float64_and_finds_what_is_not_finite) {
+  Random random(8);
+  for (const size_t n : {size_t{0}, size_t{1}, size_t{5000}}) {
+    std::vector<double> x(n);
+    double expected = 0;
+    for (double& value : x) {
+      value = static_cast<float>(random.uniform(-1, 1));
+      expected += std::fabs(value);
+    }
+    const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+    const Tile tile = tile_of(source, 1, n, ElementType::kF32);
+    ValueRange sum;
+    Problem problem;
+    const auto memory = run_in_memory([&](Arena& arena) { return sum_magnitudes(tile, arena, sum, problem); });
+    EXPECT_EQ(problem.kind, ProblemKind::kNone);
+    EXPECT_EQ(sum.min, static_cast<float>(expected));
+    // 48 bits of the sum.
+    EXPECT_NEAR(static_cast<double>(sum.min) + sum.max, expected, expected * 0x1p-46);
+  }
+  const std::vector<uint8_t> source = reference::store_elements({1, -INFINITY, 2}, ElementType::kF32);
+  ValueRange sum;
+  Problem problem;
+  const Tile tile = tile_of(source, 1, 3, ElementType::kF32);
+  const auto memory = run_in_memory([&](Arena& arena) { return sum_magnitudes(tile, arena, sum, problem); });
+  EXPECT_EQ(problem.kind, ProblemKind::kNonFinite);
+  EXPECT_EQ(problem.index, 1U);
+}
+
 TEST(Decode, gives_what_blocks_stand_for) {
   Random random(2);
   for (const Block& block : kBlocks) {

@@ -246,6 +246,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       decodeMatmulBnb4: true,
       decodeElements: true,
       observeTile: true,
+      sumMagnitudesOfTile: true,
       momentsScratchBytes: true,
       factorScratchBytes: true,
       addMoments: true,

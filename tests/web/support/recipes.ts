@@ -40,6 +40,18 @@ function viewed(values: Float32Array, { offset, dims }: NonNullable<Recipe['view
   });
 }
 
+/** The nearest of -1, 0 and 1 times the mean magnitude, as PyTorch computes them in float32 (weight_quant of llama.cpp's converter). */
+export function ternary(values: Float32Array): Float32Array<ArrayBuffer> {
+  const mean = Math.fround(values.reduce((sum, v) => sum + Math.abs(v), 0) / values.length);
+  const inverse = Math.fround(1 / Math.max(mean, Math.fround(1e-5)));
+  const size = Math.fround(1 / inverse);
+  return Float32Array.from(values, (v) => {
+    const code = Math.fround(v * inverse);
+    // Ties go to 0.
+    return code > 0.5 ? size : code < -0.5 ? -size : 0 * code;
+  });
+}
+
 /** The elements of a tensor of the result. */
 export function elements(recipe: Recipe, weights: Weights): Float32Array {
   if (recipe.values !== undefined) return recipe.values;
@@ -60,6 +72,7 @@ export function elements(recipe: Recipe, weights: Weights): Float32Array {
   const row = recipe.shape.length === 1 ? 1 : (recipe.shape.at(-1) as number);
   if (recipe.permuteHeads !== undefined) all = permuted(all, row, recipe.permuteHeads);
   if (recipe.negativeExp === true) all = all.map((value) => -Math.exp(value));
+  if (recipe.ternary === true) all = ternary(all);
   const { factor, rowFactors, zeroRows = 0 } = recipe;
   // Each product is rounded to float32.
   if (factor !== undefined) all = all.map((value) => value * Math.fround(factor));

@@ -11,6 +11,7 @@ interface TableLine {
   readonly shape: readonly number[];
   /**
    * `+1` adds 1, `heads=4` moves rows of 4 heads, `stack=3` counts `#` up to 3, `rows=0+64` takes rows, `as=3x32x64` is the result's shape.
+   * `ternary` rounds to three values.
    * `fill=264` adds rows of zeros up to this number, `times=0.5` multiplies, `byrows=64*0.5,32*2` multiplies rows besides.
    * `-exp` takes -exp(x), and `columns=16:0,2,1,3` puts columns in blocks of 16 into another order.
    * `np=3x64x64[:,:,0::2]T` is NumPy's way to take elements: a shape, slices, and perhaps the transpose of the last two dimensions.
@@ -150,6 +151,7 @@ export function expectTensors({ tensors }: Conversion, table: HandTable, layers:
       ...(changes.has('+1') ? { add: 1 } : {}),
       ...(changes.has('-exp') ? { negativeExp: true } : {}),
       ...(fill === undefined ? {} : { zeroRows: Number(fill) - (shape[0] as number) }),
+      ...(changes.has('ternary') ? { ternary: true } : {}),
       ...(times === undefined ? {} : { factor: Number(times) }),
       ...(byRows === undefined ? {} : { rowFactors: factorsOf(byRows) }),
       ...(isFloat ? { float32: true } : {}),

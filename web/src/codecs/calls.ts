@@ -103,7 +103,7 @@ function withTile<T>(
   tile: Tile,
   ranges: number,
   f: (tile: number) => T,
-  { add = 0, negativeExp = false, factor = 1 }: ElementChange = {},
+  { add = 0, negativeExp = false, ternary = 0, factor = 1 }: ElementChange = {},
   importance = 0,
   rowFactors = 0,
 ): T {
@@ -117,6 +117,7 @@ function withTile<T>(
     measure: measures,
     add,
     negativeExp,
+    ternary,
     factor,
     rowFactors,
     source: { data: source, size: reads ? bytesOfElements(type, rows * columns) : 0 },
@@ -219,6 +220,16 @@ export function floats(
     decodeTile(core, arena, (...addresses) => core.models.decodeElements(tile, ...addresses));
   const rowFactors = change?.rowFactors === undefined ? 0 : placeFloats(core, change.rowFactors, arena);
   return withTile(core, elements(type, rows, columns, source), 0, decode, change, 0, rowFactors);
+}
+
+/** The sum of the magnitudes of elements, in two floats whose sum it is, or the problem of one of them. */
+export function sumMagnitudes(core: Core, arena: Arena, { type, rows, columns, source }: Tile): Observed {
+  const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
+    inArena(core, arena, ObservedTileRecord, (...addresses) => core.models.sumMagnitudesOfTile(tile, ...addresses)),
+  );
+  const { range, problem } = result;
+  if (problem.kind !== ProblemKindId.none) return problemOf(problem);
+  return { sets: Float32Array.of(range.min, range.max) };
 }
 
 /** The range of elements, or the problem of one of them. */

@@ -1,6 +1,6 @@
 /** Casts floats to another type. The arithmetic is in cpp/codecs/cast.cpp. */
 import { CastRecord, ElementTypeId } from '../core/door.js';
-import { encodeTile, floats } from './calls.js';
+import { encodeTile, floats, sumMagnitudes } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import {
@@ -67,6 +67,9 @@ export const cast: Codec<CastForm> = {
       encodeTile(core, tile, arena, (at, ...addresses) => core.models.encodeCast(at, cast, ...addresses), importance),
     );
   },
+
+  // Each tile of a SetsCut is a set, and its pair of numbers the sum of its magnitudes.
+  observe: (core, tile, _form, arena) => sumMagnitudes(core, arena, tile),
 
   decode(core, { rows, columns, parts }, form, arena) {
     return floats(core, arena, form.to, rows, columns, parts.data as number, form);

@@ -146,6 +146,10 @@ export interface ElementChange {
   readonly add?: number | undefined;
   /** True: -exp(x) in place of each x, before the factors and the addend. @defaultValue false */
   readonly negativeExp?: boolean | undefined;
+  /**
+   * A scale: each x becomes the nearest of -1, 0 and 1 times it, before all else. @defaultValue 0: none
+   */
+  readonly ternary?: number | undefined;
   /** A number by which each is multiplied in float32, before the addend. @defaultValue 1 */
   readonly factor?: number | undefined;
   /** A second factor of the elements of each row, by which their product is multiplied. */
@@ -153,6 +157,12 @@ export interface ElementChange {
 }
 
 /** True if a change is more than none. */
-export function changesElements({ add = 0, negativeExp = false, factor = 1, rowFactors }: ElementChange): boolean {
-  return add !== 0 || negativeExp || factor !== 1 || rowFactors !== undefined;
+export function changesElements({
+  add = 0,
+  negativeExp = false,
+  ternary = 0,
+  factor = 1,
+  rowFactors,
+}: ElementChange): boolean {
+  return add !== 0 || negativeExp || ternary !== 0 || factor !== 1 || rowFactors !== undefined;
 }

@@ -158,7 +158,8 @@ function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceWeight>): Lo
     const gathered = { width: shape.at(-1) ?? 1, codedRows, blocked: blocked?.blocked };
     return { name, shape, type, form: blocked?.form ?? first.tensor.form, parts, isRenamed: true, gathered };
   }
-  if (changesElements(recipe)) fail(first.tensor.name, 'its elements change, which are codes');
+  if (recipe.ternary === true || changesElements({ ...recipe, ternary: 0 }))
+    fail(first.tensor.name, 'its elements change, which are codes');
   if (zeroRows > 0) {
     const message = `tensor ${quoted(first.tensor.name)}: quantized weights cannot be filled up with rows of zeros`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: first.tensor.name });

@@ -1,9 +1,10 @@
 /** Tensors of a result that are read from stored tensors. */
 import { type CastForm, castTypeOf } from '../codecs/cast.js';
-import { elementsOf } from '../codecs/elements.js';
+import { elementsOf, rectanglesOf } from '../codecs/elements.js';
+import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
-import type { ElementView, LogicalTensor, SourceTensor } from '../formats/format.js';
+import type { ElementView, LogicalTensor, Preparation, SourceTensor } from '../formats/format.js';
 import type { Recipe } from './recipe.js';
 
 /**
@@ -27,6 +28,7 @@ type Gathered =
   | 'view'
   | 'add'
   | 'negativeExp'
+  | 'ternary'
   | 'factor'
   | 'rowFactors'
   | 'zeroRows';
@@ -37,7 +39,7 @@ interface Gathering extends Pick<Recipe, Gathered> {
 
 /** Describes how such a tensor is read. */
 export function gathered(wish: Gathering): LogicalTensor {
-  const { name, shape, permuteHeads, view, add, negativeExp, factor, rowFactors, zeroRows, stored } = wish;
+  const { name, shape, permuteHeads, view, add, negativeExp, ternary, factor, rowFactors, zeroRows, stored } = wish;
   const [{ dtype, shape: from }] = stored as [SourceTensor];
   const changes = {
     ...(add === undefined ? {} : { add }),
@@ -48,12 +50,31 @@ export function gathered(wish: Gathering): LogicalTensor {
   const parts = stored.map((tensor) => ({ role: 'data', tensor }));
   const tensor: LogicalTensor = { name, shape, type: dtype, form, parts, isRenamed: true };
   if (view !== undefined) return { ...tensor, gathered: { view, width: shape.at(-1) ?? 1 } };
+  if (ternary === true) return { ...tensor, gathered: { width: elementsOf(from.slice(1)) }, prepare: byMean };
   if ((rowFactors ?? zeroRows) !== undefined)
     return { ...tensor, gathered: { width: elementsOf(from.slice(1)), rowFactors, zeroRows } };
   if (stored.length === 1 && permuteHeads === undefined) return tensor;
   const width = elementsOf(from.slice(1));
   if (permuteHeads === undefined) return { ...tensor, gathered: { width } };
   return { ...tensor, gathered: { width, view: headsView(permuteHeads, (from[0] ?? 1) / permuteHeads, width) } };
+}
+
+/** Smallest scale of weights that are rounded to three values. */
+const leastScale = Math.fround(1e-5);
+
+/** Asks for the magnitudes of a weight, whose mean is the scale by which it is rounded to three values. */
+function byMean(source: LogicalTensor): Preparation {
+  const elements = elementsOf(source.shape);
+  const grid = codecOf(source.form).grid(source.shape, source.form);
+  const observed = [...rectanglesOf(elements, [grid])].map((rectangle, first) => ({ rectangle, first }));
+  return {
+    source,
+    cut: { kind: 'sets', count: observed.length, observed },
+    known(sums) {
+      const mean = Math.fround(sums.reduce((sum, part) => sum + part, 0) / elements);
+      return { ...source, form: { ...source.form, ternary: Math.max(mean, leastScale) } as CastForm };
+    },
+  };
 }
 
 /** The view of heads of d rows in Llama's rotary layout. */

@@ -30,6 +30,8 @@ export interface Recipe {
   readonly windows?: readonly RowWindow[];
   /** Rows of zeros behind those of the source. @defaultValue 0 */
   readonly zeroRows?: number;
+  /** True: elements become -1, 0 or 1 times the mean magnitude of all, whichever is nearest. @defaultValue false */
+  readonly ternary?: boolean;
   /** Number that each element is multiplied by, in float32, before anything is added. */
   readonly factor?: number;
   /** A second factor for each row, by which these products are multiplied. Only with one source, and without windows or a view. */

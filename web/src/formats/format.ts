@@ -3,7 +3,7 @@
  * help of the command line, lists of the page and error messages all read its description from here.
  */
 import type { CastType } from '../codecs/cast.js';
-import type { Form, Part, Role } from '../codecs/codec.js';
+import type { Form, Part, Role, SetsCut } from '../codecs/codec.js';
 import type { Note } from '../core/note.js';
 import type { ByteSource, FileInput, OptionFile } from '../files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
@@ -124,6 +124,18 @@ export interface LogicalTensor {
   readonly isTurned?: boolean;
   /** Assembly of a tensor of single elements that are not contiguous in a file. */
   readonly gathered?: Gathered;
+  /** Question about all of it, whose answer decides how it is read. */
+  readonly prepare?: (source: LogicalTensor) => Preparation;
+}
+
+/** A question about a tensor before it is read. */
+export interface Preparation {
+  /** The tensor as it is read for the question. */
+  readonly source: LogicalTensor;
+  /** Rectangles, each with the sum of its magnitudes, in two numbers. */
+  readonly cut: SetsCut;
+  /** Gives the tensor by the answer. */
+  known(sums: Float32Array<ArrayBuffer>): LogicalTensor;
 }
 
 /** Elements of a stored tensor in another order: a strided view, as in NumPy. The result has them one after the other. */

@@ -78,13 +78,14 @@ function sampleOfGathered(
     return sampleOf({ name, type, shape: [rows, width], ...inMiddle(members) }, most);
   }
   const part = inMiddle(parts);
-  const { name, type, form } = source;
+  const { name, type, form, prepare } = source;
   if (view !== undefined) {
     const matrix = elementsOf(source.shape.slice(-2)) / width;
     const some = middleOf(view, width, Math.min(rows, matrix, Math.max(1, Math.floor(most / Math.max(1, width)))));
     return some === undefined ? whole : { ...whole, ...some, parts: [part] };
   }
-  const some = sampleOf({ name, type, form, shape: [rows, width], parts: [part] }, most);
+  const own = prepare === undefined ? {} : { prepare };
+  const some = sampleOf({ name, type, form, shape: [rows, width], parts: [part], ...own }, most);
   if (rowFactors === undefined) return some;
   const taken = some.shape[0] as number;
   const first = Math.floor((rows - taken) / 2);

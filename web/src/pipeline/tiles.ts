@@ -150,6 +150,16 @@ function tileOf(
   return { kind: 'tile', tensor, index, task, destinations, sourceBytes, rectangle };
 }
 
+/** A tensor whose reading depends on all of it, once that is known. Others as they are. */
+function* prepared(tensor: PlannedTensor): Generator<QuestionStep, PlannedTensor, Reply | undefined> {
+  const { source } = tensor;
+  const before = source.prepare?.(source);
+  if (before === undefined) return tensor;
+  const asked = { ...tensor, source: before.source, form: float32Form };
+  const answer = yield { kind: 'question', tensor: asked, cut: before.cut, requests: undefined };
+  return { ...tensor, source: before.known(answer as Float32Array<ArrayBuffer>) };
+}
+
 const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.length && a.every((x, i) => x === b[i]);
 
 /** True if a file is far away, so that each separate read is slow. */
@@ -238,9 +248,10 @@ export class TileCutter {
   }
 
   /** The tiles of a tensor that make the parts of some roles. */
-  *tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: readonly OutputPlace[]): TileSteps {
+  *tilesOf(given: PlannedTensor, index: number, roles: readonly Role[], places: readonly OutputPlace[]): TileSteps {
+    if (elementsOf(given.source.shape) === 0) return;
+    const tensor = yield* prepared(given);
     const { source, form } = tensor;
-    if (elementsOf(source.shape) === 0) return;
     const prefersWide = source.parts.some(({ tensor: { file } }) => this.#isFar(file));
     const stored = { ...gridOf(source), prefersWide };
     const cuts = codecOf(form).cuts(source.shape, form, roles, stored);

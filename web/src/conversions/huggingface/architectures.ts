@@ -301,13 +301,9 @@ const readers: Readonly<Record<string, (read: Read) => Model>> = {
 /** The names that config.json may have under `architectures`. */
 export const architectureNames: readonly string[] = Object.keys(readers);
 
-/** Advice for architectures that llama.cpp's converter knows. */
-const elsewhere = "make a GGUF file in F16 with llama.cpp's convert_hf_to_gguf.py, and quantize that file here";
-
 /** Architectures that are missing, with the reason and with advice. */
 const missing: readonly (readonly [names: RegExp, reason: string])[] = [
   [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
-  [/^Bit[Nn]etFor/, `its weights are rounded by the mean of each matrix, which is not done here; ${elsewhere}`],
 ];
 
 /** Reads a model of a known architecture. */

@@ -207,6 +207,28 @@ function glm4(read: Read): Model {
   };
 }
 
+function bitnet(read: Read): Model {
+  const { config, rope, notes } = read;
+  checkDecoder(read);
+  // The converter states no activation, and llama.cpp takes this one then.
+  config.only('hidden_act', 'silu');
+  config.only('attention_bias', false);
+  config.only('tie_word_embeddings', true);
+  const { hyper, sizes } = decoder(read, { plainHeads: true });
+  ropeKeys(rope, []);
+  const text =
+    'BitNet rounds the inputs of its products to 8 bits, which llama.cpp does for blocks of some types only, so that logits differ from those ' +
+    'of transformers';
+  notes.push(noteOf('computedOtherwise', { architecture: 'bitnet' }, text));
+  return {
+    architecture: 'bitnet',
+    hyper: { ...hyper, lateRopeType: 'linear', lateRopeFactor: 1 },
+    sizes,
+    table: dense.bitnet,
+    ...whole(read),
+  };
+}
+
 function starcoder2(read: Read): Model {
   const { config, rope } = read;
   checkDecoder(read);
@@ -521,6 +543,8 @@ export const denseReaders: Readonly<Record<string, (read: Read) => Model>> = {
   Olmo2ForCausalLM: olmo2,
   Olmo3ForCausalLM: olmo2,
   Glm4ForCausalLM: glm4,
+  BitnetForCausalLM: bitnet,
+  BitNetForCausalLM: bitnet,
   Starcoder2ForCausalLM: starcoder2,
   StableLmForCausalLM: stablelm,
   GPTNeoXForCausalLM: gptneox,

@@ -423,6 +423,7 @@ const entries = {
   olmo2: [...common, window, windowLayers],
   glm4: [...common, ropeDimensions],
   starcoder2: common,
+  bitnet: [...common, lateRopeType, lateRopeFactor],
   stablelm: [
     contextLength,
     embeddingLength,

@@ -90,6 +90,28 @@ export const glm4: TensorTable = {
   ],
 };
 
+/** Names of norms in the first models of BitNet. */
+const bitnetNames: Readonly<Record<string, string>> = {
+  'self_attn.inner_attn_ln': 'self_attn.attn_sub_norm',
+  'mlp.ffn_layernorm': 'mlp.ffn_sub_norm',
+};
+
+/** BitNet, whose products are rounded to three values, and have a norm before the last one of each part. The head is the embedding. */
+export const bitnet: TensorTable = {
+  layerPrefix,
+  outside: [embedding, finalNorm],
+  layer: [
+    ...norms,
+    ...[...attention, ...feedForward].map((row): Row => ({ ...row, ternary: true })),
+    { from: 'self_attn.attn_sub_norm', to: 'attn_sub_norm', shape: ['hidden'] },
+    { from: 'mlp.ffn_sub_norm', to: 'ffn_sub_norm', shape: ['feedForward'] },
+  ],
+  rename: (name) => {
+    const old = Object.keys(bitnetNames).find((part) => name.endsWith(`.${part}.weight`));
+    return withoutHead(old === undefined ? name : name.replace(old, bitnetNames[old] as string));
+  },
+};
+
 export const starcoder2: TensorTable = {
   layerPrefix,
   outside: [embedding, { ...finalNorm, bias: 'always' }, head],

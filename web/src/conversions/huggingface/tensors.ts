@@ -98,6 +98,8 @@ export interface Row {
   readonly plusOne?: true;
   /** True if it holds logarithms of decays, of which llama.cpp wants -exp(x). */
   readonly negativeExp?: true;
+  /** True if its weight is rounded to three values. */
+  readonly ternary?: true;
   /** The factor of its weight in GGUF, and a second one for each row, by which products are multiplied. */
   readonly factor?: number | undefined;
   readonly rowFactors?: Float32Array<ArrayBuffer> | undefined;
@@ -239,6 +241,7 @@ function recipe({ to, shape, row, expert, isBias }: ExpectedTensor, sizes: Sizes
     ...(row.permute === undefined ? {} : { permuteHeads: sizes[row.permute] }),
     ...(row.plusOne === true && isBias !== true ? { add: 1 } : {}),
     ...(row.negativeExp === true ? { negativeExp: true } : {}),
+    ...(row.ternary === true && isBias !== true ? { ternary: true } : {}),
     ...(factor === 1 || isBias === true ? {} : { factor }),
     ...(rowFactors === undefined || isBias === true ? {} : { rowFactors }),
     ...(zeroRows > 0 ? { zeroRows } : {}),
