@@ -17,8 +17,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { findEmscripten } from './emscripten.mjs';
 
+/** The folder of Binaryen's programs. Found once, because em-config takes longer than they do. */
+const binaries = findEmscripten()?.binaries ?? '';
 /** The path of a program of Binaryen. @param {string} program */
-const binaryen = (program) => join(findEmscripten()?.binaries ?? '', program);
+const binaryen = (program) => join(binaries, program);
 
 /** @typedef {string | Node[]} Node an atom, or a list in parentheses */
 /** @typedef {{ rule: 'conversion' | 'lane', functionName: string, text: string }} Finding */
