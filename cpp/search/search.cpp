@@ -248,24 +248,29 @@ constexpr size_t kCachedBytes = 1 << 17;
 constexpr size_t kLeastJoined = 16, kLeastBlocks = 8;
 /// Blocks that pass one joined table after the other: more share the work of making them, and have more sums to keep in a cache.
 constexpr size_t kGroupBlocks = 128;
+/// Blocks whose codes are gathered at a time, 6 kB, so that they do not push the joined tables out of the innermost cache.
+constexpr size_t kGatheredBlocks = 32;
 
 /// The parts of the scratch memory of scan_joined.
 struct JoinedScratch {
   uint8_t* spread;  ///< a table of kJoinedQueries entries for each entry of a query's tables
   uint8_t* joined;  ///< kBytesJoined tables
+  uint8_t* codes;   ///< kBytesJoined bytes of each vector of some blocks
   int16_t* sums;    ///< kJoinedQueries for each vector of a group
   int32_t* totals;  ///< kJoinedQueries for each vector of a group
 
   static constexpr size_t kVectors = kGroupBlocks * kBlockVectors;
+  static constexpr size_t kCodes = kGatheredBlocks * kBlockVectors * loops::kBytesJoined;
   static size_t spread_bytes(size_t vector_bytes) { return vector_bytes * 2 * loops::kTableSize * loops::kJoinedQueries; }
   static size_t bytes(size_t vector_bytes) {
-    return spread_bytes(vector_bytes) + loops::kBytesJoined * loops::kJoinedTable +
+    return spread_bytes(vector_bytes) + loops::kBytesJoined * loops::kJoinedTable + kCodes +
            kVectors * loops::kJoinedQueries * (sizeof(int16_t) + sizeof(int32_t));
   }
   JoinedScratch(std::byte* scratch, size_t vector_bytes)
       : spread(reinterpret_cast<uint8_t*>(scratch)),
         joined(spread + spread_bytes(vector_bytes)),
-        sums(reinterpret_cast<int16_t*>(joined + loops::kBytesJoined * loops::kJoinedTable)),
+        codes(joined + loops::kBytesJoined * loops::kJoinedTable),
+        sums(reinterpret_cast<int16_t*>(codes + kCodes)),
         totals(reinterpret_cast<int32_t*>(sums + kVectors * loops::kJoinedQueries)) {}
 };
 
@@ -291,10 +296,15 @@ void scan_joined(const SearchSpec& spec, const SearchPart& part, std::span<const
       for (size_t b = start; b < end; b += loops::kBytesJoined) {
         const size_t count = std::min(loops::kBytesJoined, end - b);
         loops::join_tables(scratch.spread + b * 2 * loops::kTableSize * loops::kJoinedQueries, count, scratch.joined);
-        for (size_t i = 0; i < blocks; i++) {
-          if (allowed[group + i] == 0) continue;
-          const auto* const codes = reinterpret_cast<const uint8_t*>(part.codes) + ((group + i) * bytes + b) * kBlockVectors;
-          loops::add_joined(codes, count, scratch.joined, scratch.sums + i * kBlockVectors * loops::kJoinedQueries);
+        for (size_t first = 0; first < blocks; first += kGatheredBlocks) {
+          const size_t some = std::min(kGatheredBlocks, blocks - first);
+          const auto* const from = reinterpret_cast<const uint8_t*>(part.codes) + ((group + first) * bytes + b) * kBlockVectors;
+          loops::gather_codes(from, bytes * kBlockVectors, count, some, scratch.codes);
+          for (size_t i = 0; i < some; i++) {
+            if (allowed[group + first + i] == 0) continue;
+            loops::add_joined(scratch.codes + i * count * kBlockVectors, count, scratch.joined,
+                              scratch.sums + (first + i) * kBlockVectors * loops::kJoinedQueries);
+          }
         }
       }
       for (size_t v = 0; v < blocks * kBlockVectors; v++) {

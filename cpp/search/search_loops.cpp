@@ -366,6 +366,13 @@ void add_to_totals(const int16_t* sums, int32_t* totals) {
 
 #endif
 
+void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks, uint8_t* to) {
+  for (size_t block = 0; block < blocks; block++, codes += step) {
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < bytes * kSearchBlock; i += 16, to += 16) store(to, load(codes + i));
+  }
+}
+
 void spread_tables(const uint8_t* tables, size_t entries, size_t query, uint8_t* spread) {
   spread += place_of(query);
   for (size_t i = 0; i < entries; i++) spread[i * kJoinedQueries] = tables[i];

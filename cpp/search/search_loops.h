@@ -57,6 +57,9 @@ void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, siz
 void spread_tables(const uint8_t* tables, size_t entries, size_t query, uint8_t* spread);
 /// Makes the joined tables of some bytes of a vector, kJoinedTable each, from the spread ones of their halves.
 void join_tables(const uint8_t* spread, size_t bytes, uint8_t* joined);
+/// Copies `bytes` rows of 32 codes of each block, `step` bytes from one block to the next. Loads of codes that lie far from each other wait
+/// together here; in add_joined they would wait one after the other, which takes 1.3 times as long.
+void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks, uint8_t* to);
 /// Adds entries for `bytes` rows of 32 codes to the sums of 32 vectors, kJoinedQueries for each. bytes is even, and at most kBytesJoined.
 /// Sums hold the entries of kBytesInSums bytes.
 void add_joined(const uint8_t* codes, size_t bytes, const uint8_t* joined, int16_t* sums);
