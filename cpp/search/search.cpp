@@ -150,13 +150,14 @@ void push(BestList& best, float score, uint32_t index) {
   best.indices[at] = index;
 }
 
-/// The score that a further vector has to exceed.
+/// The score that a further vector needs. A lower index decides between equal ones.
 float threshold_of(const BestList& best) { return best.size < best.k ? -HUGE_VALF : best.scores[0]; }
 
+/// Offers a vector to a list that has room for at least one.
 void offer(BestList& best, float score, uint32_t index) {
   if (best.size < best.k)
     push(best, score, index);
-  else if (score > best.scores[0])
+  else if (is_worse(best.scores[0], best.indices[0], score, index))
     sift_down(best, best.size, 0, score, index);
 }
 
@@ -175,6 +176,10 @@ NibbleRange nibble_range(const float* u, size_t count, std::span<const float> le
   return range;
 }
 
+/// Half bytes of a vector whose entries are added in 8 bits: with few bits, entries may be rougher than with many, because the error of
+/// the codes is far larger than that of the entries.
+size_t nibbles_together(const SearchSpec& spec) { return 16 / static_cast<size_t>(spec.bits); }
+
 /// Makes the lookup tables of a rotated query.
 void make_tables(const SearchSpec& spec, const float* u, SearchQuery& query, uint8_t* tables) {
   const std::span<const float> levels = levels_of(spec.bits);
@@ -184,30 +189,38 @@ void make_tables(const SearchSpec& spec, const float* u, SearchQuery& query, uin
     const size_t start = nibble * in_nibble;
     return start >= n ? NibbleRange{} : nibble_range(u + start, std::min(in_nibble, n - start), levels);
   };
-  // Four entries may each round up by a half.
+  const size_t together = nibbles_together(spec);
   double widest = 0, bias = 0;
-  for (size_t first = 0; first < nibbles; first += loops::kNibblesTogether) {
+  for (size_t first = 0; first < nibbles; first += together) {
     double sum = 0;
-    for (size_t i = first; i < first + loops::kNibblesTogether; i++) {
+    for (size_t i = first; i < std::min(nibbles, first + together); i++) {
       const NibbleRange range = range_of(i);
       sum += range.high - range.low;
       bias += range.low;
     }
     widest = std::max(widest, sum);
   }
-  const double step = widest / 253;
+  // Each entry may round up by a half.
+  const double step = widest / (255 - static_cast<double>(together) / 2);
   query.step = static_cast<float>(step);
   query.bias = static_cast<float>(bias);
   const double inverse = step > 0 ? 1 / step : 0;
   for (size_t i = 0; i < nibbles; i++, tables += loops::kTableSize) {
     const size_t start = i * in_nibble;
-    const double low = range_of(i).low;
-    for (size_t value = 0; value < loops::kTableSize; value++) {
-      double sum = -low;
-      for (size_t j = 0; j < in_nibble && start + j < n; j++) {
-        sum += static_cast<double>(u[start + j]) * levels[value >> j * bits & (levels.size() - 1)];
+    if (start >= n) {
+      std::memset(tables, 0, loops::kTableSize);
+      continue;
+    }
+    // Sums for all codes of the first coordinates, from which those with one more coordinate are made.
+    double sums[loops::kTableSize] = {-range_of(i).low};
+    for (size_t j = 0, count = 1; count < loops::kTableSize; j++, count *= levels.size()) {
+      const double value = start + j < n ? static_cast<double>(u[start + j]) : 0;
+      for (size_t level = levels.size(); level-- > 0;) {
+        for (size_t k = 0; k < count; k++) sums[level * count + k] = sums[k] + value * levels[level];
       }
-      tables[value] = start < n ? static_cast<uint8_t>(round_half_even(std::max(0.0, sum * inverse))) : uint8_t{0};
+    }
+    for (size_t value = 0; value < loops::kTableSize; value++) {
+      tables[value] = static_cast<uint8_t>(round_half_even(std::max(0.0, sums[value] * inverse)));
     }
   }
 }
@@ -352,18 +365,31 @@ void scan_one(const SearchSpec& spec, const SearchPart& part, std::span<const ui
   const size_t bytes = spec.vector_bytes();
   const loops::ScoreRule rule = rule_of(query);
   if (best.k == 0) return;
-  for (size_t block = start; block < end; block++) {
-    if (allowed[block] == 0) continue;
-    const size_t first = block * kBlockVectors;
-    const std::byte* const codes = part.codes + first * bytes;
-    alignas(16) int32_t sums[kBlockVectors];
-    alignas(16) float scores[kBlockVectors];
-    if (spec.bits == 8)
-      loops::dot_rows(reinterpret_cast<const int8_t*>(codes), bytes, integers_of(query), sums);
-    else
-      loops::sum_tables(reinterpret_cast<const uint8_t*>(codes), bytes, tables_of(query), sums);
-    const uint32_t above = loops::score_block(sums, part.factors + first, part.extras + first, rule, threshold_of(best), scores);
-    offer_block(best, above & allowed[block], scores, first_index + first);
+  // Streams are runs of blocks of the same length, which lie one after the other.
+  const size_t run = (end - start + loops::kStreams - 1) / loops::kStreams;
+  for (size_t i = start; i < start + run; i++) {
+    size_t firsts[loops::kStreams], count = 0;
+    const std::byte* codes[loops::kStreams];
+    for (size_t block = i; block < end; block += run) {
+      if (allowed[block] == 0) continue;
+      firsts[count] = block * kBlockVectors;
+      codes[count] = part.codes + firsts[count] * bytes;
+      count++;
+    }
+    alignas(16) int32_t sums[loops::kStreams * kBlockVectors];
+    if (spec.bits == 8) {
+      loops::dot_rows(reinterpret_cast<const int8_t* const*>(codes), count, bytes, integers_of(query), sums);
+    } else {
+      loops::sum_tables(reinterpret_cast<const uint8_t* const*>(codes), count, bytes, tables_of(query), nibbles_together(spec),
+                        sums);
+    }
+    for (size_t c = 0; c < count; c++) {
+      alignas(16) float scores[kBlockVectors];
+      const size_t first = firsts[c];
+      const uint32_t above = loops::score_block(sums + c * kBlockVectors, part.factors + first, part.extras + first, rule,
+                                                threshold_of(best), scores);
+      offer_block(best, above & allowed[first / kBlockVectors], scores, first_index + first);
+    }
   }
 }
 
@@ -520,13 +546,8 @@ Status scan_part(const SearchSpec& spec, const SearchPart& part, std::span<const
 }
 
 void merge_best(std::span<const float> scores, std::span<const uint32_t> indices, BestList& best) noexcept {
-  for (size_t i = 0; i < scores.size(); i++) {
-    if (best.size < best.k)
-      push(best, scores[i], indices[i]);
-    else if (best.k > 0 && is_worse(best.scores[0], best.indices[0], scores[i], indices[i])) {
-      sift_down(best, best.size, 0, scores[i], indices[i]);
-    }
-  }
+  if (best.k == 0) return;
+  for (size_t i = 0; i < scores.size(); i++) offer(best, scores[i], indices[i]);
 }
 
 void finish_best(const SearchSpec& spec, const SearchQuery& query, BestList& best) noexcept {

@@ -158,7 +158,9 @@ void find_levels(const float* x, float factor, size_t n, const float* thresholds
 
 namespace {
 
-/// 16 bits hold this many sums of up to 255.
+/// Two bytes of each vector of a block, and the tables of their halves.
+constexpr size_t kPairBytes = 2 * kSearchBlock, kPairTables = 4 * kTableSize;
+/// 16 bits hold the sums of this many pairs, each of up to 255.
 constexpr size_t kPairsAtOnce = 256;
 
 /// Adds the sums of 16 vectors: `all` holds those of even vectors plus 256 times those of odd ones, which are in `odd`.
@@ -171,60 +173,120 @@ void add_sums(I16x8 all, I16x8 odd, int32_t* sums) {
   for (int i = 0; i < 4; i++) store(sums + 4 * i, add(load(sums + 4 * i), wide[i]));
 }
 
-}  // namespace
+/// Sums of table entries of 32 vectors in 8 bits.
+struct EntrySums {
+  U8x16 first, second;
+};
 
-// Loading codes ahead of their use (lanes/fetch.h) makes this slower, by up to 90 %: the processor fetches lines in a row by itself.
-void sum_tables(const uint8_t* codes, size_t bytes, const uint8_t* tables, int32_t* sums) {
+/// The entries of a pair of bytes of each vector.
+EntrySums entries_of(const uint8_t* codes, const uint8_t* tables) {
   const U8x16 low_half = splat(static_cast<uint8_t>(15));
   // Shifts 16 bits and masks, which is what x86 does for a shift of bytes, and the mask is the one that is here already.
   const auto upper = [&](U8x16 x) { return bit_and(as_bytes(shift_right<4>(as_int16s(x))), low_half); };
-  for (size_t i = 0; i < kSearchBlock; i += 4) store(sums + i, splat(0));
-  for (size_t start = 0; start < bytes; start += 2 * kPairsAtOnce) {
-    const size_t pairs = (bytes - start < 2 * kPairsAtOnce ? bytes - start : 2 * kPairsAtOnce) / 2;
-    I16x8 first_all = splat(static_cast<int16_t>(0)), first_odd = first_all, second_all = first_all, second_odd = first_all;
-    const uint8_t* const end = codes + pairs * 2 * kSearchBlock;
-    SCALEPOINT_NO_UNROLL
-    for (; codes != end; codes += 2 * kSearchBlock, tables += kNibblesTogether * kTableSize) {
-      const U8x16 table0 = load(tables), table1 = load(tables + 16), table2 = load(tables + 32), table3 = load(tables + 48);
-      const U8x16 a = load(codes), b = load(codes + 16), c = load(codes + 32), d = load(codes + 48);
-      const U8x16 first = add(add(lookup(table0, bit_and(a, low_half)), lookup(table1, upper(a))),
-                              add(lookup(table2, bit_and(c, low_half)), lookup(table3, upper(c))));
-      const U8x16 second = add(add(lookup(table0, bit_and(b, low_half)), lookup(table1, upper(b))),
-                               add(lookup(table2, bit_and(d, low_half)), lookup(table3, upper(d))));
-      first_all = add(first_all, as_int16s(first));
-      first_odd = add(first_odd, shift_right<8>(as_int16s(first)));
-      second_all = add(second_all, as_int16s(second));
-      second_odd = add(second_odd, shift_right<8>(as_int16s(second)));
+  const U8x16 table0 = load(tables), table1 = load(tables + 16), table2 = load(tables + 32), table3 = load(tables + 48);
+  const U8x16 a = load(codes), b = load(codes + 16), c = load(codes + 32), d = load(codes + 48);
+  return {add(add(lookup(table0, bit_and(a, low_half)), lookup(table1, upper(a))),
+              add(lookup(table2, bit_and(c, low_half)), lookup(table3, upper(c)))),
+          add(add(lookup(table0, bit_and(b, low_half)), lookup(table1, upper(b))),
+              add(lookup(table2, bit_and(d, low_half)), lookup(table3, upper(d))))};
+}
+
+/// Adds the entries for `pairs` pairs of bytes of a block to `parts`: for the first and for the second 16 vectors, all sums and those of
+/// odd vectors, as add_sums takes them. Adds the entries of `together` pairs in 8 bits before; kOne says that this is 1.
+template <bool kOne>
+void add_entries(const uint8_t* codes, size_t pairs, const uint8_t* tables, [[maybe_unused]] size_t together, int16_t* parts) {
+  I16x8 first_all = load(parts), first_odd = load(parts + 8), second_all = load(parts + 16), second_odd = load(parts + 24);
+  const uint8_t* const end = codes + pairs * kPairBytes;
+  SCALEPOINT_NO_UNROLL
+  while (codes != end) {
+    EntrySums sums;
+    if constexpr (kOne) {
+      sums = entries_of(codes, tables);
+      codes += kPairBytes, tables += kPairTables;
+    } else {
+      sums = {splat(static_cast<uint8_t>(0)), splat(static_cast<uint8_t>(0))};
+      const size_t left = static_cast<size_t>(end - codes), step = together * kPairBytes;
+      const uint8_t* const stop = codes + (left < step ? left : step);
+      SCALEPOINT_NO_UNROLL
+      for (; codes != stop; codes += kPairBytes, tables += kPairTables) {
+        const EntrySums more = entries_of(codes, tables);
+        sums = {add(sums.first, more.first), add(sums.second, more.second)};
+      }
     }
-    add_sums(first_all, first_odd, sums);
-    add_sums(second_all, second_odd, sums + 16);
+    first_all = add(first_all, as_int16s(sums.first));
+    first_odd = add(first_odd, shift_right<8>(as_int16s(sums.first)));
+    second_all = add(second_all, as_int16s(sums.second));
+    second_odd = add(second_odd, shift_right<8>(as_int16s(sums.second)));
+  }
+  store(parts, first_all), store(parts + 8, first_odd), store(parts + 16, second_all), store(parts + 24, second_odd);
+}
+
+/// Adds the products of n codes of a row to eight sums. n is a multiple of 16.
+void add_products(const int8_t* row, const int16_t* query, size_t n, int32_t* sums) {
+  const int16_t* const end = query + n;
+  I32x4 low = load(sums), high = load(sums + 4);
+  const auto step = [&] {
+    low = add(low, dot(widen(row), load(query)));
+    high = add(high, dot(widen(row + 8), load(query + 8)));
+    query += 16, row += 16;
+  };
+  // Two steps at a time take .8 of the time of one, for codes in a cache.
+  if (n / 16 % 2 == 1) step();
+  SCALEPOINT_NO_UNROLL
+  while (query != end) {
+    step();
+    step();
+  }
+  store(sums, low), store(sums + 4, high);
+}
+
+/// Bytes of a block that a query passes before it goes on with the next one.
+constexpr size_t kTurnBytes = 1024;
+
+}  // namespace
+
+void sum_tables(const uint8_t* const* codes, size_t blocks, size_t bytes, const uint8_t* tables, size_t together, int32_t* sums) {
+  constexpr size_t kTurnPairs = kTurnBytes / kPairBytes;
+  for (size_t i = 0; i < blocks * kSearchBlock; i += 4) store(sums + i, splat(0));
+  for (size_t start = 0; start < bytes / 2; start += kPairsAtOnce) {
+    const size_t end = bytes / 2 - start < kPairsAtOnce ? bytes / 2 : start + kPairsAtOnce;
+    alignas(16) int16_t parts[kStreams * kSearchBlock];
+    for (size_t i = 0; i < blocks * kSearchBlock; i += 8) store(parts + i, splat(static_cast<int16_t>(0)));
+    for (size_t pair = start; pair < end; pair += kTurnPairs) {
+      const size_t pairs = end - pair < kTurnPairs ? end - pair : kTurnPairs;
+      for (size_t block = 0; block < blocks; block++) {
+        const uint8_t* const from = codes[block] + pair * kPairBytes;
+        const uint8_t* const table = tables + pair * kPairTables;
+        int16_t* const to = parts + block * kSearchBlock;
+        if (together == 4)
+          add_entries<true>(from, pairs, table, 1, to);
+        else
+          add_entries<false>(from, pairs, table, together / 4, to);
+      }
+    }
+    for (size_t i = 0; i < blocks * kSearchBlock; i += 16) {
+      add_sums(load(parts + i), load(parts + i + 8), sums + i);
+    }
   }
 }
 
-void dot_rows(const int8_t* rows, size_t n, const int16_t* query, int32_t* sums) {
-  const int16_t* const end = query + n;
+void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t* query, int32_t* sums) {
   for (size_t row = 0; row < kSearchBlock; row += 4) {
-    F32x4 lanes[4];
-    // One row after the other: memory is read in its order, which is faster than to share the loads of the query.
-    for (F32x4& one : lanes) {
-      I32x4 low = splat(0), high = low;
-      const int16_t* q = query;
-      const auto step = [&] {
-        low = add(low, dot(widen(rows), load(q)));
-        high = add(high, dot(widen(rows + 8), load(q + 8)));
-        q += 16, rows += 16;
-      };
-      // Two steps at a time take .8 of the time of one, for codes in a cache.
-      if (n / 16 % 2 == 1) step();
-      SCALEPOINT_NO_UNROLL
-      while (q != end) {
-        step();
-        step();
+    alignas(16) int32_t parts[4][kStreams][8] = {};
+    for (size_t r = 0; r < 4; r++) {
+      for (size_t start = 0; start < n; start += kTurnBytes) {
+        const size_t count = n - start < kTurnBytes ? n - start : kTurnBytes;
+        for (size_t block = 0; block < blocks; block++) {
+          add_products(rows[block] + (row + r) * n + start, query + start, count, parts[r][block]);
+        }
       }
-      one = from_bits(add(low, high));
     }
-    transpose(lanes[0], lanes[1], lanes[2], lanes[3]);
-    store(sums + row, add(add(bits(lanes[0]), bits(lanes[1])), add(bits(lanes[2]), bits(lanes[3]))));
+    for (size_t block = 0; block < blocks; block++) {
+      F32x4 lanes[4];
+      for (size_t r = 0; r < 4; r++) lanes[r] = from_bits(add(load(parts[r][block]), load(parts[r][block] + 4)));
+      transpose(lanes[0], lanes[1], lanes[2], lanes[3]);
+      store(sums + block * kSearchBlock + row, add(add(bits(lanes[0]), bits(lanes[1])), add(bits(lanes[2]), bits(lanes[3]))));
+    }
   }
 }
 
@@ -317,23 +379,28 @@ void add_to_totals(const int16_t* sums, int32_t* totals) {
 
 #else
 
-void sum_tables(const uint8_t* codes, size_t bytes, const uint8_t* tables, int32_t* sums) {
-  for (size_t v = 0; v < kSearchBlock; v++) sums[v] = 0;
-  for (size_t b = 0; b < bytes; b++, codes += kSearchBlock, tables += 2 * kTableSize) {
-    for (size_t v = 0; v < kSearchBlock; v++) sums[v] += tables[codes[v] & 15] + tables[kTableSize + (codes[v] >> 4)];
+void sum_tables(const uint8_t* const* codes, size_t blocks, size_t bytes, const uint8_t* tables, size_t, int32_t* sums) {
+  for (size_t block = 0; block < blocks; block++, sums += kSearchBlock) {
+    const uint8_t* c = codes[block];
+    const uint8_t* table = tables;
+    for (size_t v = 0; v < kSearchBlock; v++) sums[v] = 0;
+    for (size_t b = 0; b < bytes; b++, c += kSearchBlock, table += 2 * kTableSize) {
+      for (size_t v = 0; v < kSearchBlock; v++) sums[v] += table[c[v] & 15] + table[kTableSize + (c[v] >> 4)];
+    }
   }
 }
 
-void dot_rows(const int8_t* rows, size_t n, const int16_t* query, int32_t* sums) {
-  for (size_t row = 0; row < kSearchBlock; row++, rows += n) {
+void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t* query, int32_t* sums) {
+  for (size_t i = 0; i < blocks * kSearchBlock; i++) {
+    const int8_t* const row = rows[i / kSearchBlock] + i % kSearchBlock * n;
     int32_t sum = 0;
-    for (size_t i = 0; i < n; i++) sum += rows[i] * query[i];
-    sums[row] = sum;
+    for (size_t j = 0; j < n; j++) sum += row[j] * query[j];
+    sums[i] = sum;
   }
 }
 
 void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, size_t step, int32_t* sums) {
-  for (size_t q = 0; q < kDotQueries; q++) dot_rows(rows, n, queries + q * step, sums + q * kSearchBlock);
+  for (size_t q = 0; q < kDotQueries; q++) dot_rows(&rows, 1, n, queries + q * step, sums + q * kSearchBlock);
 }
 
 namespace {
@@ -387,7 +454,7 @@ uint32_t score_block(const int32_t* sums, const float* factors, const float* ext
     const F32x4 product = add(mul(to_float(load(sums + i)), step), bias);
     const F32x4 score = add(mul(load(factors + i), product), mul(weight, load(extras + i)));
     store(scores + i, score);
-    above |= top_bits(greater(score, least)) << i;
+    above |= (top_bits(greater(least, score)) ^ 15) << i;
   }
   return above;
 }

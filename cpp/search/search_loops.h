@@ -8,8 +8,9 @@ namespace scalepoint::loops {
 
 /// Vectors whose codes lie interleaved, and whose scores are compared together.
 inline constexpr size_t kSearchBlock = 32;
-/// Half bytes of each vector whose entries are added in 8 bits.
-inline constexpr size_t kNibblesTogether = 4;
+/// Blocks that a query passes together, in turns of a few cache lines. The processor fetches ahead in each of them, so that more lines
+/// are on their way while others are used. With one block after the other, 100,000 vectors of 1536 dimensions take up to 1.6 times as long.
+inline constexpr size_t kStreams = 8;
 /// Entries of a lookup table: one for each value of half a byte.
 inline constexpr size_t kTableSize = 16;
 /// Queries whose dot products are made together.
@@ -41,12 +42,13 @@ void add_vector(const float* x, float factor, size_t n, double* sums);
 /// codes[i] = number of thresholds below x[i] * factor.
 void find_levels(const float* x, float factor, size_t n, const float* thresholds, size_t count, uint8_t* codes);
 
-/// The sums of table entries of 32 vectors. Byte b of vector v lies at codes[b * 32 + v]; its lower half is nibble 2 b, its upper
-/// half nibble 2 b + 1. Nibble i has the table at tables + 16 i. The entries of four nibbles from a multiple of four on are at most
-/// 255 together. bytes is even.
-void sum_tables(const uint8_t* codes, size_t bytes, const uint8_t* tables, int32_t* sums);
-/// Dot products of 32 rows of int8 with n integers of 16 bits. n is a multiple of 16, and rows lie `n` bytes apart.
-void dot_rows(const int8_t* rows, size_t n, const int16_t* query, int32_t* sums);
+/// The sums of table entries of the 32 vectors of each block, at most kStreams blocks. Byte b of vector v of block i lies at
+/// codes[i][b * 32 + v]; its lower half is nibble 2 b, its upper half nibble 2 b + 1. Nibble i has the table at tables + 16 i. The
+/// entries of `together` nibbles from a multiple of `together` on are at most 255. together is 4, 8 or 16; bytes is even.
+void sum_tables(const uint8_t* const* codes, size_t blocks, size_t bytes, const uint8_t* tables, size_t together, int32_t* sums);
+/// Dot products of the 32 rows of each block with n integers of 16 bits. n is a multiple of 16, and the rows of a block lie `n` bytes
+/// apart.
+void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t* query, int32_t* sums);
 /// The same for kDotQueries queries that lie `step` integers apart: 32 sums for each, one query after the other.
 void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, size_t step, int32_t* sums);
 
@@ -74,7 +76,7 @@ struct ScoreRule {
 };
 
 /// scores[i] = factors[i] * (sums[i] * step + bias) + weight * extras[i], for 32 vectors, in float32. Returns the vectors whose scores
-/// are above a threshold as bits.
+/// are at least a threshold as bits.
 uint32_t score_block(const int32_t* sums, const float* factors, const float* extras, const ScoreRule& rule, float threshold,
                      float* scores);
 

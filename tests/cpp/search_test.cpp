@@ -228,8 +228,10 @@ TEST(search, scores_are_the_estimates_and_the_list_is_their_order) {
         const Doubles turned = rotated(u, index.signs);
         const Doubles& levels = levels_for(bits);
 
-        // Table entries round by half a step. A step is the widest range of four halves of a byte over 253.
-        const uint32_t group = 16 / static_cast<uint32_t>(bits);
+        // Table entries round by half a step. 16 / bits halves of a byte have entries of at most 255 together, so a step is their widest
+        // range over 255 less a half for each of them.
+        const uint32_t together = 16 / static_cast<uint32_t>(bits), group = together * 4 / static_cast<uint32_t>(bits);
+        const double steps = 255 - together / 2.0;
         double widest = 0;
         for (uint32_t first = 0; first < n; first += group) {
           double range = 0;
@@ -242,7 +244,7 @@ TEST(search, scores_are_the_estimates_and_the_list_is_their_order) {
           double sum = 0;
           for (uint32_t i = 0; i < n; i++) sum += turned[i] * levels[static_cast<size_t>(index.code(v, i))];
           const double value = index.factors[v] * sum + weight * index.extras[v];
-          const double off = index.factors[v] * (nibbles / 2 * widest / 253 + 1e-4 * n) + 1e-4;
+          const double off = index.factors[v] * (nibbles / 2 * widest / steps + 1e-4 * n) + 1e-4;
           if (metric == Metric::kEuclidean) {
             const double base = dot(u, u);
             EXPECT_NEAR(score * score, std::max(0.0, base - 2 * value), 2 * off + 1e-4 * base);
@@ -403,13 +405,15 @@ TEST(search, many_queries_find_what_each_finds) {
 
 TEST(search, equal_vectors_keep_their_order) {
   for (const int32_t bits : {1, 2, 4, 8}) {
-    Index index(20, bits, Metric::kDot, 200);
+    // More blocks than pass together, which come in another order than their indices.
+    constexpr uint32_t kCount = 600;
+    Index index(20, bits, Metric::kDot, kCount);
     std::mt19937 random(7);
     const std::vector<float> one = normal(random, 20);
     std::vector<float> x;
-    for (int i = 0; i < 200; i++) x.insert(x.end(), one.begin(), one.end());
+    for (uint32_t i = 0; i < kCount; i++) x.insert(x.end(), one.begin(), one.end());
     ASSERT_EQ(index.fill(x), Status::kOk);
-    for (const uint32_t k : {1u, 7u, 64u, 200u}) {
+    for (const uint32_t k : {1u, 7u, 64u, kCount}) {
       const auto found = index.search(one, k);
       ASSERT_EQ(found.size(), k);
       for (uint32_t i = 0; i < k; i++) EXPECT_EQ(found[i].second, i);
