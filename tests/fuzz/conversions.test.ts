@@ -28,6 +28,18 @@ const flux = {
   }),
 };
 
+const diffusers = {
+  'diffusion_pytorch_model.safetensors': safetensors({
+    'transformer_blocks.0.attn.to_out.0.weight': weights('BF16', [2, 256], 1),
+    'transformer_blocks.0.attn.to_q.weight': weights('BF16', [2, 256], 2),
+    'transformer_blocks.0.attn.to_k.weight': weights('BF16', [2, 256], 3),
+    'transformer_blocks.0.attn.to_v.weight': weights('BF16', [2, 256], 4),
+    'single_transformer_blocks.0.attn.norm_k.weight': weights('F32', [4], 5),
+    'norm_out.linear.weight': weights('F16', [4, 256], 6),
+  }),
+};
+const models = [flux, diffusers, folder, folder];
+
 /** Bytes that mean something in JSON. */
 const marks = [...new TextEncoder().encode('{}[]",:0-9e.\\tfnu')];
 
@@ -35,7 +47,7 @@ describe('damaged models that become GGUF', () => {
   it('are converted or refused', { timeout }, async () => {
     for (let round = 0; round < mutations; round++) {
       const below = random(seedOf(1000 + round));
-      const files = Object.entries(round % 4 === 0 ? flux : folder).map(([name, bytes]) => ({
+      const files = Object.entries(models[round % models.length]!).map(([name, bytes]) => ({
         name,
         bytes: bytes.slice(),
       }));

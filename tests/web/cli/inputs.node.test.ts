@@ -52,6 +52,26 @@ class FileList extends Array<File> {
   readonly [Symbol.toStringTag] = 'FileList';
 }
 
+describe('a pipeline of diffusers', () => {
+  it('is its transformer or unet, and the command says so', async () => {
+    for (const part of ['unet', 'transformer']) {
+      await mkdir(path('pipe', part), { recursive: true });
+      await writeFile(path('pipe', 'model_index.json'), '{"_class_name":"FluxPipeline"}');
+      await writeFile(path('pipe', part, 'diffusion_pytorch_model.safetensors'), model);
+      await writeFile(path('pipe', part, 'diffusion_pytorch_model.fp16.safetensors'), 'another spelling');
+      expect((await inspectModel(path('pipe'))).tensors).toHaveLength(2);
+      const said = `scalepoint: pipe is a pipeline of diffusers; ${part} is read, and its other models are folders to give on their own\n`;
+      const plan = await run(['plan', 'pipe', '--to', 'float16']);
+      expect(plan).toMatchObject({ code: 0, stderr: said });
+      expect(plan.stdout).toContain(`would write pipe/${part}/diffusion_pytorch_model.float16.safetensors`);
+      expect((await run(['pipe', '--to', 'float16', '-o', 'out.safetensors', '--force', '--quiet'])).stderr).toBe('');
+    }
+    await mkdir(path('bare'));
+    await writeFile(path('bare', 'model_index.json'), '{}');
+    expect((await run(['plan', 'bare', '--to', 'float16'])).stderr).toMatch(/the folder "bare" holds no/);
+  });
+});
+
 describe('in code, a model is', () => {
   const names = async (input: unknown) => (await inspectModel(input as ModelInput)).tensors.map(({ name }) => name);
   const wanted = ['a.weight', 'a.bias'];

@@ -1,4 +1,4 @@
-import { folderRank } from '../../src/tooling.js';
+import { folderRank, pipelineIndex, pipelinePart } from '../../src/tooling.js';
 
 /** Folders inside of a model's folder whose files belong to it. */
 const inner: readonly string[] = ['1_Pooling'];
@@ -11,6 +11,15 @@ const index = /\.index\.json$/i;
 export interface FolderFile {
   readonly path: string;
   readonly file: File;
+}
+
+/** The files of the main model of a pipeline of diffusers, as those of a folder; undefined for other folders. */
+function pipelineFiles(files: readonly FolderFile[], top: readonly FolderFile[]): readonly FolderFile[] | undefined {
+  if (!top.some(({ file }) => file.name === pipelineIndex)) return undefined;
+  const part = pipelinePart(files.map(({ path }) => path.split('/')[1] ?? ''));
+  if (part === undefined) return undefined;
+  const inPart = files.filter(({ path }) => path.split('/').length > 2 && path.split('/')[1] === part);
+  return inPart.map(({ path, file }) => ({ path: path.slice(path.indexOf('/') + 1), file }));
 }
 
 /**
@@ -30,6 +39,11 @@ export function modelInFolder(files: readonly FolderFile[]): readonly FolderFile
   // An index, which is among the files below, comes with all files of its format.
   if (first.some(({ file }) => index.test(file.name))) {
     main = ranked.flatMap(({ one, rank }) => (rank <= best + 2 && models.includes(one) ? [one] : []));
+  }
+  const pipeline = ranked.length === 0 ? pipelineFiles(files, top) : undefined;
+  if (pipeline !== undefined) {
+    const chosen = modelInFolder(pipeline).map(({ file }) => file);
+    return files.filter(({ file }) => chosen.includes(file));
   }
   // Opening this file explains the problem.
   if (main.length === 0) return models.length > 0 ? models : top.slice(0, 1);
@@ -62,7 +76,7 @@ async function filesIn(folder: FileSystemDirectoryEntry, depth: number): Promise
       const file = await new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject));
       const path = entry.fullPath.slice(1);
       found.push({ path, file: withPath(file, path) });
-    } else if (depth > 0 && inner.includes(entry.name)) {
+    } else if (depth > 0 && (inner.includes(entry.name) || pipelinePart([entry.name]) !== undefined)) {
       for (const one of await filesIn(entry as FileSystemDirectoryEntry, depth - 1)) found.push(one);
     }
   }

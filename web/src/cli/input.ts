@@ -2,7 +2,7 @@
 import { fstat, read } from 'node:fs';
 import { type FileHandle, mkdtemp, open, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type FileInput, ScalepointError } from '../model.js';
@@ -19,6 +19,8 @@ export interface Input {
   readonly isPath: boolean;
   /** Name of the file, for the name of a result; undefined for standard input. */
   readonly fileName: string | undefined;
+  /** A remark on the choice of the file in a folder. */
+  readonly remark?: string;
   close(): Promise<void>;
 }
 
@@ -86,7 +88,12 @@ async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
     () => false,
   );
   const path = isFolder ? await modelInFolder(given) : given;
-  return { name: path, file: path, isPath: true, fileName: basename(path), close };
+  // A model in a folder of the folder is one of several.
+  const part = isFolder && resolve(dirname(path)) !== resolve(given) ? basename(dirname(path)) : undefined;
+  const remark =
+    part &&
+    `${given} is a pipeline of diffusers; ${part} is read, and its other models are folders to give on their own`;
+  return { name: path, file: path, isPath: true, fileName: basename(path), close, ...(remark && { remark }) };
 }
 
 /** Calls `use` with a FILE of the command line, then closes it. */

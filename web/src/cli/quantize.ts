@@ -405,7 +405,10 @@ async function showPlan(line: Line, request: ResultRequest): Promise<object[]> {
     if (values.verbose) lines.push(effort());
     printLines(lines);
   }
-  if (!values.quiet) remarkNotes(planned.notes, planned.options.rules);
+  if (!values.quiet) {
+    remark(input.remark === undefined ? [] : [input.remark]);
+    remarkNotes(planned.notes, planned.options.rules);
+  }
   return documents;
 }
 
@@ -666,6 +669,7 @@ async function carryOut(
     const what = `${removed} ${printable(path)}: the result has none`;
     process.stderr.write(`scalepoint: ${what}\n`);
   }
+  remark(input.remark === undefined ? [] : [input.remark]);
   remarkNotes(result.report.notes, rules);
   remarkOnSidecars(places, output, planned);
   return documents;

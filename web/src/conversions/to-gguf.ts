@@ -50,7 +50,7 @@ export const toGguf: Converter = {
   },
 
   async detect({ tensors }, beside) {
-    const diffusion = detectDiffusion(tensors)?.name;
+    const diffusion = (detectDiffusion(tensors) ?? diffusersLayout(tensors))?.name;
     if (diffusion !== undefined || tensors.some(({ name }) => adapter.test(name))) return diffusion;
     const config = await beside.file('config.json');
     return config === undefined ? undefined : (await loadConversions()).architectureIn(config);
@@ -59,25 +59,20 @@ export const toGguf: Converter = {
   async convert(model, beside, choices) {
     checkKind(model);
     const isTower = (choices as GgufChoices).mmproj === true;
-    const diffusion = isTower ? undefined : detectDiffusion(model.tensors);
+    const original = isTower ? undefined : detectDiffusion(model.tensors);
+    const diffusion = isTower ? undefined : (original ?? diffusersLayout(model.tensors));
     if (diffusion !== undefined) {
       const { convertDiffusion } = await loadConversions();
+      const isDiffusers = original === undefined;
       const tools = {
         codedLayoutOf,
         quantizedLayoutOf,
         adapted: lowRankLayout,
         notesOn: sourceNotes,
         asFloats: tensorsAsFloats,
+        original: isDiffusers ? (await import('../formats/on-demand.js')).originalModel : undefined,
       };
       return convertDiffusion(model, diffusion, tools);
-    }
-    const diffusers = diffusersLayout(model.tensors);
-    if (diffusers !== undefined) {
-      throw new ScalepointError(
-        'UNKNOWN_FORMAT',
-        `the file holds ${diffusers} in the layout of diffusers, which no program reads from GGUF; ` +
-          'load it in ComfyUI and save it with the node ModelSave first',
-      );
     }
     if ((await beside.file('config.json')) === undefined) return undefined;
     return (await loadConversions()).convertFolder(model, beside, choices);

@@ -463,8 +463,8 @@ export interface Format<
   resembles?(head: Uint8Array): boolean;
   /** The file that names all files of a model, if there can be several. */
   readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
-  /** The name of its models in folders, without the extension; `model` by default. */
-  readonly folderName?: string;
+  /** Usual names of its models in folders, without the extension; `model` by default. */
+  readonly folderNames?: readonly string[];
   /** True if models of other formats in the same folder come first. */
   readonly isLastChoice?: boolean;
   /** True if other files may hold data of a model. The model names them; they have no format themselves. */

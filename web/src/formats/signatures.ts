@@ -22,7 +22,7 @@ export type FormatSignature = Pick<
   | 'index'
   | 'takesData'
   | 'takesSplits'
-  | 'folderName'
+  | 'folderNames'
   | 'isLastChoice'
 >;
 

@@ -24,11 +24,11 @@ const ranks = 3;
 export function folderRank(name: string): number | undefined {
   const extension = extensionOf(name);
   if (extension === undefined) return undefined;
-  const { isLastChoice = false, folderName = 'model' } =
+  const { isLastChoice = false, folderNames = ['model'] } =
     signatures().find(({ extensions }) => extensions.includes(extension)) ?? {};
   const first = isLastChoice ? ranks : 0;
   if (extension.endsWith('.json')) return first;
-  return first + (name.toLowerCase() === `${folderName}${extension}` ? 1 : 2);
+  return first + (folderNames.some((usual) => name.toLowerCase() === usual + extension) ? 1 : 2);
 }
 
 /** True if a file belongs to a split model, after its first file. */
@@ -37,6 +37,14 @@ function isFurther(name: string): boolean {
   const takesSplits = signatures().some((format) => format.takesSplits && format.extensions.includes(extension));
   const [, number] = /-(\d{5,})-of-\d{5,}\.\w+$/.exec(name) ?? [];
   return takesSplits && number !== undefined && Number(number) !== 1;
+}
+
+/** The file that tells a pipeline of diffusers: a folder with a folder for each of its models. */
+export const pipelineIndex = 'model_index.json';
+
+/** The folder of a pipeline with the model that makes images or videos; the others hold its encoders, for example. */
+export function pipelinePart(folders: readonly string[]): string | undefined {
+  return ['transformer', 'unet'].find((part) => folders.includes(part));
 }
 
 /** Path of the model in a folder of the system. @throws ScalepointError `IO`, or `NOT_FOUND` unless there is one */
@@ -57,6 +65,8 @@ export async function modelInFolder(folder: string): Promise<string> {
   const best = models.reduce((least, model) => Math.min(least, model.rank), Infinity);
   const found = models.filter((model) => model.rank === best).map(({ name }) => name);
   const [first] = found;
+  const part = first === undefined && names.includes(pipelineIndex) ? pipelinePart(names) : undefined;
+  if (part !== undefined && paths !== undefined) return modelInFolder(paths.join(folder, part));
   if (first === undefined || paths === undefined) {
     const ends = signatures()
       .flatMap(({ extensions }) => extensions)

@@ -127,6 +127,19 @@ describe('the model in a folder', () => {
     ]);
   });
 
+  it('is the transformer or the unet of a pipeline of diffusers', () => {
+    const file = 'diffusion_pytorch_model.safetensors';
+    const pipeline = ['model_index.json', 'README.md', `vae/${file}`, 'text_encoder/model.safetensors'];
+    for (const part of ['transformer', 'unet']) {
+      const own = [`${part}/${file}`, `${part}/config.json`];
+      expect(chosen(...pipeline, ...own, `${part}/diffusion_pytorch_model.fp16.safetensors`)).toEqual(own);
+    }
+    const shards = [1, 2].map((n) => `transformer/diffusion_pytorch_model-0000${n}-of-00002.safetensors`);
+    const sharded = [...shards, `transformer/${file}.index.json`];
+    expect(chosen(...pipeline, ...sharded, `unet/${file}`)).toEqual(sharded);
+    expect(chosen(...pipeline)).toEqual(['model_index.json']);
+  });
+
   it('is one of PyTorch if there is no other', () => {
     expect(chosen('pytorch_model.bin', 'training_args.bin', 'config.json')).toEqual([
       'pytorch_model.bin',

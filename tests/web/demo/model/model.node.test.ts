@@ -140,6 +140,27 @@ it('saves the same bytes as the package, in the planned size, and says what to d
   expect(csv.text).toContain('"fc1.weight","128x256",F32,I4,131072,17424,');
 });
 
+it('saves the settings that older loaders of GPTQ and AWQ read', async () => {
+  await open();
+  await openFile(sample);
+  await planned();
+  expect(await page.isVisible('#model-settings')).toBe(false);
+  await page.click('.settings > summary');
+  for (const [to, file] of [
+    ['gptq', 'quantize_config.json'],
+    ['awq', 'quant_config.json'],
+  ] as const) {
+    await page.selectOption('#model-target', to);
+    await expect.poll(() => page.textContent('#model-command')).toContain(`--to ${to}`);
+    await save();
+    await expect.poll(() => page.textContent('#model-settings')).toBe(`Save ${file}`);
+    const [download] = await Promise.all([page.waitForEvent('download'), page.click('#model-settings')]);
+    expect(download.suggestedFilename()).toBe(file);
+    const { quantizeConfig, quantConfig } = await quantizeModel(sample, { to, workers: 0 });
+    expect(JSON.parse(readFileSync(await download.path(), 'utf8'))).toEqual(quantizeConfig ?? quantConfig);
+  }
+});
+
 it('opens .gguf, .onnx and .npy by their content, and quantizes each', async () => {
   await open();
   const gguf = tinyLlama({ layers: 2 });

@@ -176,7 +176,7 @@ describe('files for ComfyUI', () => {
     expect(await refused('text_model.encoder.layers.0.self_attn.q_proj.weight')).toMatch(
       /encoder of CLIP.*--to float16/,
     );
-    expect(await refused('transformer_blocks.0.attn.norm_added_k.weight')).toMatch(/flux in the layout of diffusers/);
+    expect(await refused('single_transformer_blocks.0.attn.norm_k.weight')).toMatch(/flux in the layout of diffusers/);
   });
 });
 

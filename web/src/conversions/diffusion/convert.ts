@@ -19,6 +19,7 @@ import { planResult, type ResultTensor } from '../../formats/gguf/result.js';
 import { type FileType, fileTypes, isCastType, type TargetType } from '../../formats/gguf/targets.js';
 import { ruleFor } from '../../formats/options.js';
 import { type Reason, rankReason, reasons } from '../../formats/reason.js';
+import type { originalModel } from '../../formats/safetensors/diffusers.js';
 import { type Architecture, staysFloat } from '../../formats/safetensors/diffusion.js';
 import type { lowRankLayout } from '../../formats/safetensors/layouts/low-rank.js';
 import type { codedLayoutOf, quantizedLayoutOf } from '../../formats/safetensors/layouts/registry.js';
@@ -38,6 +39,8 @@ export interface DiffusionTools {
   readonly adapted: typeof lowRankLayout;
   readonly notesOn: typeof sourceNotes;
   readonly asFloats: typeof tensorsAsFloats;
+  /** Reads models in the layout of diffusers. */
+  readonly original?: typeof originalModel | undefined;
 }
 
 // --------------------------------------------------------------------------------------------------------------------- the checks
@@ -244,7 +247,7 @@ function itemOf(
   const first = firstPart(tensor);
   if (layout === undefined) {
     plainType(first);
-    const source = gathered({ name, shape, stored: [first] });
+    const source = tensor.gathered === undefined ? gathered({ name, shape, stored: [first] }) : tensor;
     return { name, shape, stored: tensor.shape, dtype: first.dtype, isCoded: false, source };
   }
   const isReshaped = shape !== tensor.shape;
@@ -279,7 +282,9 @@ export async function convertDiffusion(
 ): Promise<Converted> {
   const { dropped = [] } = architecture;
   const isRestored = isQuantized(model) || model.adapters !== undefined;
-  const all = isRestored ? await tools.asFloats(model, true) : model.tensors.map(plainTensor);
+  const stored = isRestored ? await tools.asFloats(model, true) : model.tensors.map(plainTensor);
+  const original = tools.original?.(stored);
+  const all = original?.tensors ?? stored;
   const named = withoutPrefix(all).filter(({ name }) => !dropped.some((part) => name.includes(part)));
   check(named);
   const items = named.map((one) => itemOf(architecture, one, tools));
@@ -304,7 +309,8 @@ export async function convertDiffusion(
         keepDimensions: true,
       });
       const sources = items.map(({ source }) => source);
-      return { ...plan, notes: [...tools.notesOn(sources), ...notesOf(architecture, droppedNames()), ...plan.notes] };
+      const before = [...tools.notesOn(sources), ...(original ? [original.note] : [])];
+      return { ...plan, notes: [...before, ...notesOf(architecture, droppedNames()), ...plan.notes] };
     },
   };
 }

@@ -29,9 +29,10 @@ export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture 
   return architectureWith(namesIn(tensors));
 }
 
-/** Architecture of a checkpoint in the layout of diffusers. */
-export function diffusersLayout(tensors: readonly SourceTensor[]): string | undefined {
-  return diffusersArchitecture(namesIn(tensors));
+/** Architecture of a checkpoint in the layout of diffusers that gets other names in GGUF. UNets keep theirs, as ComfyUI-GGUF does. */
+export function diffusersLayout(tensors: readonly SourceTensor[]): Architecture | undefined {
+  const name = diffusersArchitecture(namesIn(tensors));
+  return diffusionArchitectures.find((architecture) => architecture.name === name);
 }
 
 /** True for names of diffusion architectures. */

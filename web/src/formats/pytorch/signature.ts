@@ -42,7 +42,7 @@ export const pytorchSignature = {
   label: 'PyTorch',
   files: 'PyTorch',
   extensions: ['.pth', '.pt', '.bin', '.ckpt', '.bin.index.json'],
-  folderName: 'pytorch_model',
+  folderNames: ['pytorch_model', 'diffusion_pytorch_model'],
   isLastChoice: true,
   sniff: isFile,
   resembles: isSimilar,

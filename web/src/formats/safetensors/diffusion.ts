@@ -9,7 +9,7 @@ export interface Architecture {
   readonly name: string;
   /** Sets of tensor names. A model has this architecture if it has all names of one set. */
   readonly keys: readonly (readonly string[])[];
-  /** Tensors of the same model in the layout of diffusers, which no program loads from GGUF. */
+  /** Tensors of the same model in the layout of diffusers. */
   readonly diffusers?: readonly string[];
   /** Parts of the names of tensors that are stored as F32. */
   readonly precise?: readonly string[];
@@ -40,7 +40,7 @@ export const diffusionArchitectures: readonly Architecture[] = [
   {
     name: 'flux',
     keys: [['double_blocks.0.img_attn.proj.weight']],
-    diffusers: ['single_transformer_blocks.0.attn.norm_k.weight', 'transformer_blocks.0.attn.norm_added_k.weight'],
+    diffusers: ['single_transformer_blocks.0.attn.norm_k.weight'],
     kept: [
       'txt_in.',
       'img_in.',
@@ -171,6 +171,7 @@ export const diffusionArchitectures: readonly Architecture[] = [
   {
     name: 'lumina2',
     keys: [['cap_embedder.1.weight', 'context_refiner.0.attention.qkv.weight']],
+    diffusers: ['noise_refiner.0.attention.norm_k.weight'],
     precise: ['x_pad_token', 'cap_pad_token'],
     kept: [
       't_embedder.',

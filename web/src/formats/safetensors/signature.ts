@@ -26,6 +26,7 @@ export const safetensorsSignature = {
   label: 'safetensors',
   files: 'safetensors',
   extensions: ['.safetensors', '.safetensors.index.json'],
+  folderNames: ['model', 'diffusion_pytorch_model'],
   sniff: isFile,
   resembles: isDamaged,
   index: { name: 'index.json', sniff: isIndex },

@@ -10,12 +10,10 @@ import { type Reason, reasons } from '../../../reason.js';
 import {
   type Architecture,
   architectureWith,
-  diffusersArchitecture,
   diffusionArchitectures,
   diffusionPrefix,
   staysFloat,
 } from '../../diffusion.js';
-import { own } from '../../reasons.js';
 
 type Known = Pick<Architecture, 'name' | 'kept' | 'keptNames' | 'measured'>;
 
@@ -37,15 +35,9 @@ function refuse(message: string): never {
 function findModel(tensors: readonly { readonly name: string }[]): { readonly prefix: string; readonly known: Known } {
   const prefix = diffusionPrefix(tensors);
   const names = new Set(tensors.flatMap(({ name }) => (name.startsWith(prefix) ? [name.slice(prefix.length)] : [])));
+  // Models of diffusers have the names of the original by now.
   const known = architectureWith(names);
   if (known !== undefined) return { prefix, known };
-  const diffusers = diffusersArchitecture(names);
-  if (diffusers !== undefined) {
-    refuse(
-      `the file holds ${diffusers} in the layout of diffusers, whose names ComfyUI rearranges when it loads floats; load it in ` +
-        'ComfyUI and save it with the node ModelSave first',
-    );
-  }
   if (tensors.some(({ name }) => name === t5.key)) return { prefix: '', known: t5 };
   if (tensors.some(({ name }) => clip.test(name))) {
     refuse('the file is a text encoder of CLIP, for which ComfyUI reads floats only; cast it with --to float16');
@@ -66,8 +58,8 @@ export interface ComfyModel {
   isMeasured(name: string, format: ComfyFormat): boolean;
 }
 
-const sensitive = own({ kind: 'sensitive' });
-const otherModel = own({ kind: 'otherModel' });
+const sensitive: Reason = { kind: 'sensitive' };
+const otherModel: Reason = { kind: 'otherModel' };
 
 /** The model in a checkpoint. @throws ScalepointError `UNKNOWN_FORMAT` for models that are not known */
 export function comfyModel(tensors: readonly { readonly name: string }[]): ComfyModel {

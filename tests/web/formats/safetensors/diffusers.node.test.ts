@@ -1,0 +1,412 @@
+// Models in the layout of diffusers beside the same models as original checkpoints. The tables below are those of ComfyUI at 09708eae,
+// comfy/utils.py (flux_to_diffusers, mmdit_to_diffusers, auraflow_to_diffusers, z_image_to_diffusers, unet_to_diffusers), written line by line:
+// the module of diffusers, that of the original, the first row in it, rows, columns. Rows and columns are multiples of 32.
+import { describe, expect, it } from 'vitest';
+import { inspectModel, planModel, quantizeModel } from '../../../../web/src/model.js';
+import { parseSafetensors } from '../../support/compressed.js';
+import { expectBytes, rejectionOf, safetensors, storedOf, type TestTensor, weights } from '../../support/models.js';
+
+const unit = 32;
+
+interface Line {
+  readonly from: string;
+  readonly to: string;
+  /** First row; undefined for a tensor of its own, and `swap` for one whose halves change places. */
+  readonly at: number | 'swap' | undefined;
+  readonly shape: readonly number[];
+}
+
+/** Lines of a table: both names with their ends, the place, and the shape. `#` is the number of a block. */
+const parsed = (table: string, blocks = 1): Line[] =>
+  table
+    .trim()
+    .split('\n')
+    .flatMap((line) => {
+      const [from = '', to = '', at = '', shape = ''] = line.trim().split(/\s+/);
+      const sizes = shape.split('x').map((n) => unit * Number(n));
+      const place = at === '-' ? undefined : at === 'swap' ? at : unit * Number(at);
+      return Array.from({ length: from.includes('#') ? blocks : 1 }, (_, i) => {
+        const name = (text: string) => text.replace('#', String(i));
+        return { from: name(from), to: name(to), at: place, shape: sizes };
+      });
+    });
+
+type Tensors = Record<string, TestTensor>;
+
+/** A model in the names of diffusers, and as the original. */
+function both(lines: readonly Line[], dtype: 'F32' | 'BF16' | 'F16'): { diffusers: Tensors; original: Tensors } {
+  const diffusers: Tensors = {};
+  const rows = new Map<string, { shape: number[]; pieces: { at: number; tensor: TestTensor }[] }>();
+  const original: Tensors = {};
+  for (const [i, { from, to, at, shape }] of lines.entries()) {
+    const tensor = weights(dtype, shape, i + 1);
+    diffusers[from] = tensor;
+    const data = tensor.data as Float32Array<ArrayBuffer>;
+    if (at === undefined) original[to] = tensor;
+    else if (at === 'swap') {
+      const half = data.length / 2;
+      const swapped = data.slice();
+      swapped.set(data.subarray(half), 0);
+      swapped.set(data.subarray(0, half), half);
+      original[to] = { ...tensor, data: swapped };
+    } else {
+      const whole = rows.get(to) ?? { shape: [0, ...shape.slice(1)], pieces: [] };
+      whole.shape[0]! += shape[0]!;
+      whole.pieces.push({ at, tensor });
+      rows.set(to, whole);
+    }
+  }
+  for (const [to, { shape, pieces }] of rows) {
+    const width = shape.slice(1).reduce((product, n) => product * n, 1);
+    const first = pieces[0]!.tensor.data as Float32Array<ArrayBuffer>;
+    const data = new (first.constructor as Float32ArrayConstructor)(shape[0]! * width);
+    for (const { at, tensor } of pieces) data.set(tensor.data as Float32Array, at * width);
+    original[to] = { dtype, shape, data };
+  }
+  return { diffusers, original };
+}
+
+const flux = `
+  x_embedder.weight img_in.weight - 1x2
+  x_embedder.bias img_in.bias - 1
+  context_embedder.weight txt_in.weight - 1x2
+  time_text_embed.timestep_embedder.linear_1.weight time_in.in_layer.weight - 1x1
+  time_text_embed.timestep_embedder.linear_2.weight time_in.out_layer.weight - 1x1
+  time_text_embed.text_embedder.linear_1.weight vector_in.in_layer.weight - 1x1
+  time_text_embed.text_embedder.linear_2.bias vector_in.out_layer.bias - 1
+  time_text_embed.guidance_embedder.linear_1.weight guidance_in.in_layer.weight - 1x1
+  time_text_embed.guidance_embedder.linear_2.weight guidance_in.out_layer.weight - 1x1
+  transformer_blocks.#.attn.to_q.weight double_blocks.#.img_attn.qkv.weight 0 1x1
+  transformer_blocks.#.attn.to_k.weight double_blocks.#.img_attn.qkv.weight 1 1x1
+  transformer_blocks.#.attn.to_v.weight double_blocks.#.img_attn.qkv.weight 2 1x1
+  transformer_blocks.#.attn.to_v.bias double_blocks.#.img_attn.qkv.bias 2 1
+  transformer_blocks.#.attn.to_q.bias double_blocks.#.img_attn.qkv.bias 0 1
+  transformer_blocks.#.attn.to_k.bias double_blocks.#.img_attn.qkv.bias 1 1
+  transformer_blocks.#.attn.add_k_proj.weight double_blocks.#.txt_attn.qkv.weight 1 1x1
+  transformer_blocks.#.attn.add_q_proj.weight double_blocks.#.txt_attn.qkv.weight 0 1x1
+  transformer_blocks.#.attn.add_v_proj.weight double_blocks.#.txt_attn.qkv.weight 2 1x1
+  transformer_blocks.#.attn.to_out.0.weight double_blocks.#.img_attn.proj.weight - 1x1
+  transformer_blocks.#.attn.to_out.0.bias double_blocks.#.img_attn.proj.bias - 1
+  transformer_blocks.#.attn.to_add_out.weight double_blocks.#.txt_attn.proj.weight - 1x1
+  transformer_blocks.#.norm1.linear.weight double_blocks.#.img_mod.lin.weight - 6x1
+  transformer_blocks.#.norm1_context.linear.weight double_blocks.#.txt_mod.lin.weight - 6x1
+  transformer_blocks.#.ff.net.0.proj.weight double_blocks.#.img_mlp.0.weight - 4x1
+  transformer_blocks.#.ff.net.2.weight double_blocks.#.img_mlp.2.weight - 1x4
+  transformer_blocks.#.ff_context.net.0.proj.weight double_blocks.#.txt_mlp.0.weight - 4x1
+  transformer_blocks.#.ff_context.net.2.weight double_blocks.#.txt_mlp.2.weight - 1x4
+  transformer_blocks.#.attn.norm_q.weight double_blocks.#.img_attn.norm.query_norm.scale - 1
+  transformer_blocks.#.attn.norm_k.weight double_blocks.#.img_attn.norm.key_norm.scale - 1
+  transformer_blocks.#.attn.norm_added_q.weight double_blocks.#.txt_attn.norm.query_norm.scale - 1
+  transformer_blocks.#.attn.norm_added_k.weight double_blocks.#.txt_attn.norm.key_norm.scale - 1
+  single_transformer_blocks.#.attn.to_q.weight single_blocks.#.linear1.weight 0 1x1
+  single_transformer_blocks.#.attn.to_k.weight single_blocks.#.linear1.weight 1 1x1
+  single_transformer_blocks.#.attn.to_v.weight single_blocks.#.linear1.weight 2 1x1
+  single_transformer_blocks.#.proj_mlp.weight single_blocks.#.linear1.weight 3 4x1
+  single_transformer_blocks.#.attn.to_q.bias single_blocks.#.linear1.bias 0 1
+  single_transformer_blocks.#.attn.to_k.bias single_blocks.#.linear1.bias 1 1
+  single_transformer_blocks.#.attn.to_v.bias single_blocks.#.linear1.bias 2 1
+  single_transformer_blocks.#.proj_mlp.bias single_blocks.#.linear1.bias 3 4
+  single_transformer_blocks.#.proj_out.weight single_blocks.#.linear2.weight - 1x5
+  single_transformer_blocks.#.norm.linear.weight single_blocks.#.modulation.lin.weight - 3x1
+  single_transformer_blocks.#.attn.norm_q.weight single_blocks.#.norm.query_norm.scale - 1
+  single_transformer_blocks.#.attn.norm_k.weight single_blocks.#.norm.key_norm.scale - 1
+  norm_out.linear.weight final_layer.adaLN_modulation.1.weight swap 2x1
+  norm_out.linear.bias final_layer.adaLN_modulation.1.bias swap 2
+  proj_out.weight final_layer.linear.weight - 2x1
+  proj_out.bias final_layer.linear.bias - 2`;
+
+const sd3 = `
+  pos_embed.proj.weight x_embedder.proj.weight - 1x2
+  pos_embed.pos_embed pos_embed - 1x1
+  context_embedder.weight context_embedder.weight - 1x2
+  time_text_embed.timestep_embedder.linear_1.weight t_embedder.mlp.0.weight - 1x1
+  time_text_embed.timestep_embedder.linear_2.weight t_embedder.mlp.2.weight - 1x1
+  time_text_embed.text_embedder.linear_1.weight y_embedder.mlp.0.weight - 1x1
+  time_text_embed.text_embedder.linear_2.weight y_embedder.mlp.2.weight - 1x1
+  transformer_blocks.#.attn.to_q.weight joint_blocks.#.x_block.attn.qkv.weight 0 1x1
+  transformer_blocks.#.attn.to_k.weight joint_blocks.#.x_block.attn.qkv.weight 1 1x1
+  transformer_blocks.#.attn.to_v.weight joint_blocks.#.x_block.attn.qkv.weight 2 1x1
+  transformer_blocks.#.attn.add_q_proj.weight joint_blocks.#.context_block.attn.qkv.weight 0 1x1
+  transformer_blocks.#.attn.add_k_proj.weight joint_blocks.#.context_block.attn.qkv.weight 1 1x1
+  transformer_blocks.#.attn.add_v_proj.weight joint_blocks.#.context_block.attn.qkv.weight 2 1x1
+  transformer_blocks.#.attn2.to_q.weight joint_blocks.#.x_block.attn2.qkv.weight 0 1x1
+  transformer_blocks.#.attn2.to_k.weight joint_blocks.#.x_block.attn2.qkv.weight 1 1x1
+  transformer_blocks.#.attn2.to_v.weight joint_blocks.#.x_block.attn2.qkv.weight 2 1x1
+  transformer_blocks.#.attn2.to_out.0.weight joint_blocks.#.x_block.attn2.proj.weight - 1x1
+  transformer_blocks.#.attn.to_out.0.weight joint_blocks.#.x_block.attn.proj.weight - 1x1
+  transformer_blocks.#.attn.norm_q.weight joint_blocks.#.x_block.attn.ln_q.weight - 1
+  transformer_blocks.#.attn.norm_added_k.weight joint_blocks.#.context_block.attn.ln_k.weight - 1
+  transformer_blocks.#.norm1.linear.weight joint_blocks.#.x_block.adaLN_modulation.1.weight - 6x1
+  transformer_blocks.#.ff.net.0.proj.weight joint_blocks.#.x_block.mlp.fc1.weight - 4x1
+  transformer_blocks.#.ff.net.2.weight joint_blocks.#.x_block.mlp.fc2.weight - 1x4
+  transformer_blocks.0.attn.to_add_out.weight joint_blocks.0.context_block.attn.proj.weight - 1x1
+  transformer_blocks.0.ff_context.net.0.proj.weight joint_blocks.0.context_block.mlp.fc1.weight - 4x1
+  transformer_blocks.0.ff_context.net.2.weight joint_blocks.0.context_block.mlp.fc2.weight - 1x4
+  transformer_blocks.0.norm1_context.linear.weight joint_blocks.0.context_block.adaLN_modulation.1.weight - 6x1
+  transformer_blocks.1.norm1_context.linear.weight joint_blocks.1.context_block.adaLN_modulation.1.weight swap 2x1
+  transformer_blocks.1.norm1_context.linear.bias joint_blocks.1.context_block.adaLN_modulation.1.bias swap 2
+  norm_out.linear.weight final_layer.adaLN_modulation.1.weight swap 2x1
+  proj_out.weight final_layer.linear.weight - 2x1`;
+
+const aura = `
+  pos_embed.pos_embed positional_encoding - 1x1
+  pos_embed.proj.weight init_x_linear.weight - 1x1
+  register_tokens register_tokens - 1x1
+  time_step_proj.linear_1.weight t_embedder.mlp.0.weight - 1x1
+  time_step_proj.linear_2.bias t_embedder.mlp.2.bias - 1
+  context_embedder.weight cond_seq_linear.weight - 1x2
+  joint_transformer_blocks.#.attn.to_q.weight double_layers.#.attn.w2q.weight - 1x1
+  joint_transformer_blocks.#.attn.to_out.0.weight double_layers.#.attn.w2o.weight - 1x1
+  joint_transformer_blocks.#.attn.add_k_proj.weight double_layers.#.attn.w1k.weight - 1x1
+  joint_transformer_blocks.#.attn.to_add_out.weight double_layers.#.attn.w1o.weight - 1x1
+  joint_transformer_blocks.#.ff.out_projection.weight double_layers.#.mlpX.c_proj.weight - 1x4
+  joint_transformer_blocks.#.ff_context.out_projection.weight double_layers.#.mlpC.c_proj.weight - 1x4
+  joint_transformer_blocks.#.ff_context.linear_1.weight double_layers.#.mlpC.c_fc1.weight - 4x1
+  joint_transformer_blocks.#.norm1.linear.weight double_layers.#.modX.1.weight - 6x1
+  joint_transformer_blocks.#.norm1_context.linear.weight double_layers.#.modC.1.weight - 6x1
+  single_transformer_blocks.#.attn.to_v.weight single_layers.#.attn.w1v.weight - 1x1
+  single_transformer_blocks.#.norm1.linear.weight single_layers.#.modCX.1.weight - 6x1
+  single_transformer_blocks.#.ff.linear_2.weight single_layers.#.mlp.c_fc2.weight - 4x1
+  norm_out.linear.weight modF.1.weight swap 2x1
+  proj_out.weight final_linear.weight - 2x1`;
+
+const zImage = `
+  all_x_embedder.2-1.weight x_embedder.weight - 1x2
+  all_final_layer.2-1.linear.weight final_layer.linear.weight - 2x1
+  all_final_layer.2-1.adaLN_modulation.1.weight final_layer.adaLN_modulation.1.weight - 1x1
+  x_pad_token x_pad_token - 1x1
+  cap_embedder.0.weight cap_embedder.0.weight - 1
+  cap_embedder.1.weight cap_embedder.1.weight - 1x2
+  t_embedder.mlp.0.weight t_embedder.mlp.0.weight - 1x1
+  ${['layers', 'context_refiner', 'noise_refiner']
+    .map(
+      (list) => `${list}.#.attention.to_q.weight ${list}.#.attention.qkv.weight 0 1x1
+  ${list}.#.attention.to_k.weight ${list}.#.attention.qkv.weight 1 1x1
+  ${list}.#.attention.to_v.weight ${list}.#.attention.qkv.weight 2 1x1
+  ${list}.#.attention.to_out.0.weight ${list}.#.attention.out.weight - 1x1
+  ${list}.#.attention.norm_q.weight ${list}.#.attention.q_norm.weight - 1
+  ${list}.#.attention.norm_k.weight ${list}.#.attention.k_norm.weight - 1
+  ${list}.#.attention_norm1.weight ${list}.#.attention_norm1.weight - 1
+  ${list}.#.adaLN_modulation.0.weight ${list}.#.adaLN_modulation.0.weight - 4x1
+  ${list}.#.feed_forward.w2.weight ${list}.#.feed_forward.w2.weight - 1x4`,
+    )
+    .join('\n  ')}`;
+
+/** A UNet with 3 or 4 levels of 2 residual blocks, as SDXL and Stable Diffusion 1 have them. `attends` says which levels have attention. */
+function unet(levels: number, attends: (level: number) => boolean, hasLabels: boolean): Line[] {
+  const lines: Line[] = [];
+  const add = (from: string, to: string, ...shape: number[]) => lines.push({ from, to, at: undefined, shape });
+  const resnet = (from: string, to: string) => {
+    add(`${from}.norm1.weight`, `${to}.in_layers.0.weight`, 32);
+    add(`${from}.conv1.weight`, `${to}.in_layers.2.weight`, 32, 32, 3, 3);
+    add(`${from}.time_emb_proj.weight`, `${to}.emb_layers.1.weight`, 32, 64);
+    add(`${from}.norm2.bias`, `${to}.out_layers.0.bias`, 32);
+    add(`${from}.conv2.weight`, `${to}.out_layers.3.weight`, 32, 32, 3, 3);
+    add(`${from}.conv_shortcut.weight`, `${to}.skip_connection.weight`, 32, 32, 1, 1);
+  };
+  const attention = (from: string, to: string) => {
+    add(`${from}.norm.weight`, `${to}.norm.weight`, 32);
+    add(`${from}.proj_in.weight`, `${to}.proj_in.weight`, 32, 32);
+    for (const end of ['attn1.to_q', 'attn2.to_k', 'attn1.to_out.0', 'ff.net.0.proj', 'ff.net.2'])
+      add(`${from}.transformer_blocks.0.${end}.weight`, `${to}.transformer_blocks.0.${end}.weight`, 32, 64);
+    add(`${from}.transformer_blocks.0.norm3.weight`, `${to}.transformer_blocks.0.norm3.weight`, 32);
+  };
+  add('conv_in.weight', 'input_blocks.0.0.weight', 32, 4, 3, 3);
+  add('time_embedding.linear_1.weight', 'time_embed.0.weight', 64, 32);
+  add('time_embedding.linear_2.weight', 'time_embed.2.weight', 64, 64);
+  if (hasLabels) add('add_embedding.linear_1.weight', 'label_emb.0.0.weight', 64, 64);
+  if (hasLabels) add('add_embedding.linear_2.weight', 'label_emb.0.2.weight', 64, 64);
+  for (let level = 0; level < levels; level++) {
+    for (let i = 0; i < 2; i++) {
+      const block = 1 + 3 * level + i;
+      resnet(`down_blocks.${level}.resnets.${i}`, `input_blocks.${block}.0`);
+      if (attends(level)) attention(`down_blocks.${level}.attentions.${i}`, `input_blocks.${block}.1`);
+    }
+    if (level < levels - 1)
+      add(`down_blocks.${level}.downsamplers.0.conv.weight`, `input_blocks.${3 * level + 3}.0.op.weight`, 32, 32, 3, 3);
+    const up = levels - 1 - level;
+    for (let i = 0; i < 3; i++) {
+      const block = 3 * level + i;
+      resnet(`up_blocks.${level}.resnets.${i}`, `output_blocks.${block}.0`);
+      if (attends(up)) attention(`up_blocks.${level}.attentions.${i}`, `output_blocks.${block}.1`);
+    }
+    const last = `output_blocks.${3 * level + 2}.${attends(up) ? 2 : 1}.conv.weight`;
+    if (up > 0) add(`up_blocks.${level}.upsamplers.0.conv.weight`, last, 32, 32, 3, 3);
+  }
+  resnet('mid_block.resnets.0', 'middle_block.0');
+  attention('mid_block.attentions.0', 'middle_block.1');
+  resnet('mid_block.resnets.1', 'middle_block.2');
+  add('conv_norm_out.weight', 'out.0.weight', 32);
+  add('conv_out.weight', 'out.2.weight', 4, 32, 3, 3);
+  return lines;
+}
+
+const models: Readonly<Record<string, readonly Line[]>> = {
+  flux: parsed(flux, 2),
+  sd3: parsed(sd3, 2),
+  aura: parsed(aura, 4),
+  lumina2: parsed(zImage, 2),
+  sdxl: unet(3, (level) => level > 0, true),
+  sd1: unet(4, (level) => level < 3, false),
+};
+
+type Stored = ReadonlyMap<
+  string,
+  { readonly dtype: string; readonly shape: readonly number[]; readonly bytes: Uint8Array }
+>;
+
+/** The stored tensors of a GGUF file, by their names. */
+async function ggufTensors(file: Uint8Array<ArrayBuffer>): Promise<Stored> {
+  const { tensors } = await inspectModel(file);
+  return new Map(
+    tensors.map(({ name, dtype, shape, byteOffset = 0, bytes }) => [
+      name,
+      { dtype, shape, bytes: file.subarray(byteOffset, byteOffset + bytes) },
+    ]),
+  );
+}
+
+/** Fails unless two files hold the same tensors, in any order. */
+function expectSameTensors(got: Stored, want: Stored): void {
+  expect([...got.keys()].sort()).toEqual([...want.keys()].sort());
+  for (const [name, { dtype, shape, bytes }] of want) {
+    expect([got.get(name)?.dtype, got.get(name)?.shape], name).toEqual([dtype, shape]);
+    expectBytes(got.get(name)!.bytes, bytes, name);
+  }
+}
+
+describe.each(Object.entries(models))('%s in the layout of diffusers', (architecture, lines) => {
+  const isUnet = architecture === 'sdxl' || architecture === 'sd1';
+
+  it('becomes a file for ComfyUI with the tensors of the original', async () => {
+    for (const dtype of ['F32', 'BF16'] as const) {
+      const { diffusers, original } = both(lines, dtype);
+      const [from, to] = [safetensors(diffusers), safetensors(original)];
+      const keep = { to: 'comfy-fp8', rules: [{ match: '.', keep: true }], workers: 0 } as const;
+      const kept = parseSafetensors(await (await quantizeModel(from, keep)).bytes()).tensors;
+      expectSameTensors(kept, new Map(Object.entries(original).map(([name, tensor]) => [name, storedOf(tensor)])));
+      for (const target of isUnet ? (['comfy-fp8'] as const) : (['comfy-fp8', 'comfy-int8', 'comfy-nvfp4'] as const)) {
+        const workers = dtype === 'BF16' && !isUnet ? 1 : 0;
+        const result = await quantizeModel(from, { to: target, workers });
+        const same = await quantizeModel(to, { to: target, workers });
+        expectSameTensors(parseSafetensors(await result.bytes()).tensors, parseSafetensors(await same.bytes()).tensors);
+        expect(result.report.totals.quantized).toBe(same.report.totals.quantized);
+        expect(same.report.totals.quantized).toBeGreaterThan(3);
+        expect(result.report.notes[0]).toMatchObject({ kind: 'diffusersLayout', architecture });
+      }
+    }
+  });
+
+  it('becomes GGUF', async () => {
+    const { diffusers, original } = both(lines, 'BF16');
+    const from = safetensors(diffusers);
+    expect((await planModel(from, { to: 'Q8_0' })).architecture).toBe(architecture);
+    // UNets keep their names, as with the tools of ComfyUI-GGUF.
+    if (isUnet) return;
+    for (const to of ['Q8_0', 'F16'] as const) {
+      const result = await quantizeModel(from, { to, workers: 0 });
+      const same = await quantizeModel(safetensors(original), { to, workers: 0 });
+      expectSameTensors(await ggufTensors(await result.bytes()), await ggufTensors(await same.bytes()));
+    }
+  });
+});
+
+describe('a model of diffusers is refused by name', () => {
+  const { diffusers } = both(models.flux!, 'BF16');
+  const without = (name: string): Tensors =>
+    Object.fromEntries(Object.entries(diffusers).filter(([key]) => key !== name));
+  const one = (shape: number[], dtype: 'BF16' | 'F16' = 'BF16') => weights(dtype, shape);
+  const q = 'transformer_blocks.0.attn.to_q.weight';
+  const mlp = 'single_transformer_blocks.1.proj_mlp.bias';
+  const cases: readonly (readonly [what: string, tensors: Tensors, message: RegExp])[] = [
+    [
+      'an unknown tensor',
+      { ...diffusers, 'distilled_guidance_layer.in_proj.weight': one([32]) },
+      /"distilled_guidance_layer\.in_proj\.weight": the original flux has no place/,
+    ],
+    [
+      'an unknown module of a block',
+      { ...diffusers, 'transformer_blocks.0.attn.to_x.weight': one([32, 32]) },
+      /to_x\.weight": .*no place/,
+    ],
+    ['a block without a number', { ...diffusers, 'transformer_blocks.x.attn.to_q.weight': one([32, 32]) }, /no place/],
+    [
+      'a block with a long number',
+      { ...diffusers, 'transformer_blocks.12345678.attn.to_q.weight': one([32, 32]) },
+      /no place/,
+    ],
+    [
+      'a name of Object',
+      { ...diffusers, 'transformer_blocks.0.constructor.weight': one([32, 32]) },
+      /constructor\.weight": .*no place/,
+    ],
+    ['another name of Object', { ...diffusers, toString: one([32, 32]) }, /"toString": .*no place/],
+    [
+      'a bias of a norm',
+      { ...diffusers, 'transformer_blocks.0.attn.norm_q.bias': one([32]) },
+      /norm_q\.bias": .*no place/,
+    ],
+    ['a lack of to_q', without(q), /to_q\.weight": it is missing, and .* is joined with it/],
+    ['a lack of to_v', without(q.replace('to_q', 'to_v')), /to_v\.weight": it is missing/],
+    ['a lack of proj_mlp', without(mlp), /proj_mlp\.bias": it is missing/],
+    [
+      'another width',
+      { ...diffusers, [q]: one([32, 64]) },
+      /to_k\.weight": it is BF16 \[32, 32\], and .*to_q\.weight is BF16 \[32, 64\]/,
+    ],
+    ['another type', { ...diffusers, [q]: one([32, 32], 'F16') }, /it is BF16 \[32, 32\], and .* is F16/],
+    ['another rank', { ...diffusers, [q]: one([32]) }, /it is BF16/],
+    [
+      'rows of odd numbers',
+      { ...diffusers, [q]: one([31, 32]) },
+      /rows are not those of double_blocks\.0\.img_attn\.qkv\.weight/,
+    ],
+    ['too many rows', { ...diffusers, [mlp]: one([32 * 99]) }, /rows are not those of single_blocks\.1\.linear1\.bias/],
+    [
+      'no rows',
+      {
+        ...diffusers,
+        ...Object.fromEntries(['q', 'k', 'v'].map((x) => [`transformer_blocks.0.attn.to_${x}.weight`, one([0, 32])])),
+      },
+      /rows are not those/,
+    ],
+    ['a scalar', { ...diffusers, [q]: one([]) }, /it is BF16 \[\]/],
+    [
+      'an odd number of rows to swap',
+      { ...diffusers, 'norm_out.linear.weight': one([63, 32]) },
+      /rows are not those of final_layer/,
+    ],
+    [
+      'the same place twice',
+      { ...both(models.sdxl!, 'BF16').diffusers, 'class_embedding.linear_1.weight': one([64, 64]) },
+      /has the same place, label_emb\.0\.0\.weight/,
+    ],
+    [
+      'uneven blocks of a UNet',
+      Object.fromEntries(
+        Object.entries(both(models.sd1!, 'BF16').diffusers).filter(
+          ([key]) => !key.startsWith('down_blocks.1.resnets.1.'),
+        ),
+      ),
+      /UNet in the layout of diffusers, with other numbers/,
+    ],
+    [
+      'missing parts',
+      {
+        [q]: one([32, 32]),
+        [q.replace('to_q', 'to_k')]: one([32, 32]),
+        [q.replace('to_q', 'to_v')]: one([32, 32]),
+        'single_transformer_blocks.0.attn.norm_k.weight': one([32]),
+      },
+      /flux in the layout of diffusers without all/,
+    ],
+  ];
+  it.each(cases)('%s', async (_what, tensors, message) => {
+    for (const to of ['comfy-fp8', 'Q8_0'] as const) {
+      const isUnet = 'conv_in.weight' in tensors;
+      if (isUnet && to === 'Q8_0') continue;
+      const error = await rejectionOf(planModel(safetensors(tensors), { to }));
+      expect(error).toMatchObject({ name: 'ScalepointError', message: expect.stringMatching(message) });
+    }
+  });
+});
