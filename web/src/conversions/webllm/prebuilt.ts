@@ -2,7 +2,8 @@
  * The models for which WebLLM has prebuilt libraries, with the numbers that a library was compiled with: fine-tunes have to have the same ones.
  * A library is called by the model of `prebuiltAppConfig` that uses it; names of files change with each version of WebLLM.
  * Reference: github.com/mlc-ai/web-llm at 0251bb4a, src/config.ts (prebuiltAppConfig); the numbers are those of MODEL_PRESETS in
- * mlc-ai/mlc-llm at 01ced331, python/mlc_llm/model/model_preset.py, which libraries are compiled for.
+ * mlc-ai/mlc-llm at 01ced331, python/mlc_llm/model/model_preset.py, which libraries are compiled for, and for Phi those of the config.json of
+ * microsoft/Phi-3-mini-4k-instruct with the defaults of Phi3Config in python/mlc_llm/model/phi3/phi3_model.py.
  */
 import type { MlcTarget } from '../../formats/mlc/targets.js';
 import type { FamilyName } from './families.js';
