@@ -1,7 +1,8 @@
 // ComfyUI's own kind of safetensors: how a layer is loaded and restored, and the rules that make codes. Written without knowledge of the
 // encoder under test.
-//   Comfy-Org/ComfyUI 0271a469 (comfy/quant_ops.py; `comfy_quant` and scales as `_load_quantized_module` of comfy/ops.py takes them);
-//   Comfy-Org/comfy-kitchen 0935c34b (backends/eager/quantization.py), 12b8bdd6 (tensor/int8.py)
+//   Comfy-Org/ComfyUI 0271a469 (comfy/quant_ops.py); Comfy-Org/comfy-kitchen 0935c34b (backends/eager/quantization.py), 12b8bdd6
+//   (tensor/int8.py). Markers and scales are taken as `_load_quantized_module` does, of which a copy of unknown version was read. Its
+//   `e8m0_to_f32` was not: that byte 0 stands for 0 is as other readers of these scales have it.
 import { codeOf, e2m1, e4m3, evenRound, numberOf, powerOf } from './floats.js';
 import { floatsOf, must, type Stored } from './safetensors.js';
 

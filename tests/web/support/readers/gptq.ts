@@ -1,6 +1,7 @@
 // The layouts of GPTQ and AWQ as their loaders unpack them. Written without knowledge of the encoder under test.
 //   AutoGPTQ/AutoGPTQ 179776bd (nn_modules/qlinear/qlinear_cuda_old.py: shapes, unpacking, zero points minus 1), 3ef391f3
-//   (quantization/quantizer.py); casper-hansen/AutoAWQ 030fe2a1 (modules/linear/gemm.py), 7ee28736 (utils/packing_utils.py), quantize/quantizer.py
+//   (quantization/quantizer.py); casper-hansen/AutoAWQ 030fe2a1 (modules/linear/gemm.py), 7ee28736 (utils/packing_utils.py); `pseudo_quantize_tensor` in a copy of
+//   unknown version
 import { evenRound, float16, nearest } from './floats.js';
 import { floatsOf, must, type Stored, wordsOf } from './safetensors.js';
 
