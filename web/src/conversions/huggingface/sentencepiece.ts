@@ -74,7 +74,7 @@ const gemmaRoles: Json = {
 
 /**
  * Texts of the tokens that transformers counts as special: those that a key ending in _token names, and further ones. `special` of
- * tokenizer.json does not count. Reference: github.com/huggingface/transformers, tokenization_utils_base.py of its version 5.
+ * tokenizer.json does not count. So does PreTrainedTokenizerBase in version 5 of transformers.
  */
 function specialTexts(settings: Json | undefined): Set<string> {
   const all: Json = { ...gemmaRoles, ...settings };
