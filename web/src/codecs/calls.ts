@@ -222,17 +222,10 @@ export function floats(
   return withTile(core, elements(type, rows, columns, source), 0, decode, change, 0, rowFactors);
 }
 
-/** The sum of the magnitudes of elements, in two floats whose sum it is, or the problem of one of them. */
-export function sumMagnitudes(core: Core, arena: Arena, { type, rows, columns, source }: Tile): Observed {
-  const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
-    inArena(core, arena, ObservedTileRecord, (...addresses) => core.models.sumMagnitudesOfTile(tile, ...addresses)),
-  );
-  const { range, problem } = result;
-  if (problem.kind !== ProblemKindId.none) return problemOf(problem);
-  return { sets: Float32Array.of(range.min, range.max) };
-}
-
-/** The range of elements, or the problem of one of them. */
+/**
+ * The range of elements, or the problem of one of them.
+ * @param call `sumMagnitudesOfTile` gives two floats in place of the range, whose sum is that of all magnitudes
+ */
 export function observe(
   core: Core,
   arena: Arena,
@@ -240,9 +233,10 @@ export function observe(
   rows: number,
   columns: number,
   source: number,
-): { readonly range?: ValueRange; readonly problem?: Problem } {
+  call: 'observeTile' | 'sumMagnitudesOfTile' = 'observeTile',
+): { readonly range: ValueRange; readonly problem?: Problem } {
   const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
-    inArena(core, arena, ObservedTileRecord, (...addresses) => core.models.observeTile(tile, ...addresses)),
+    inArena(core, arena, ObservedTileRecord, (...addresses) => core.models[call](tile, ...addresses)),
   );
   const { range, problem } = result;
   return { range: [range.min, range.max], ...problemOf(problem) };

@@ -1,10 +1,10 @@
 /** Tensors of a result that are read from stored tensors. */
 import { type CastForm, castTypeOf } from '../codecs/cast.js';
 import { elementsOf, rectanglesOf } from '../codecs/elements.js';
-import { codecOf } from '../codecs/registry.js';
+import { codecOf, float32Form } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
-import type { ElementView, LogicalTensor, Preparation, SourceTensor } from '../formats/format.js';
+import type { ElementView, LogicalTensor, PlannedTensor, Preparation, SourceTensor } from '../formats/format.js';
 import type { Recipe } from './recipe.js';
 
 /**
@@ -53,7 +53,8 @@ export function gathered(wish: Gathering): LogicalTensor {
   if (ternary === true) return { ...tensor, gathered: { width: elementsOf(from.slice(1)) }, prepare: byMean };
   if ((rowFactors ?? zeroRows) !== undefined)
     return { ...tensor, gathered: { width: elementsOf(from.slice(1)), rowFactors, zeroRows } };
-  if (stored.length === 1 && permuteHeads === undefined) return tensor;
+  const isAsStored = Object.keys(changes).length === 0;
+  if (stored.length === 1 && permuteHeads === undefined && isAsStored) return tensor;
   const width = elementsOf(from.slice(1));
   if (permuteHeads === undefined) return { ...tensor, gathered: { width } };
   return { ...tensor, gathered: { width, view: headsView(permuteHeads, (from[0] ?? 1) / permuteHeads, width) } };
@@ -63,17 +64,19 @@ export function gathered(wish: Gathering): LogicalTensor {
 const leastScale = Math.fround(1e-5);
 
 /** Asks for the magnitudes of a weight, whose mean is the scale by which it is rounded to three values. */
-function byMean(source: LogicalTensor): Preparation {
+function* byMean(tensor: PlannedTensor): Preparation {
+  const { source } = tensor;
   const elements = elementsOf(source.shape);
   const grid = codecOf(source.form).grid(source.shape, source.form);
+  // Each rectangle is a set, whose two numbers are the sum of its magnitudes.
   const observed = [...rectanglesOf(elements, [grid])].map((rectangle, first) => ({ rectangle, first }));
+  const cut = { kind: 'sets', count: observed.length, observed } as const;
+  const asked = { ...tensor, form: float32Form };
+  const sums = (yield { kind: 'question', tensor: asked, cut, requests: undefined }) as Float32Array;
+  const mean = Math.fround(sums.reduce((sum, part) => sum + part, 0) / elements);
   return {
-    source,
-    cut: { kind: 'sets', count: observed.length, observed },
-    known(sums) {
-      const mean = Math.fround(sums.reduce((sum, part) => sum + part, 0) / elements);
-      return { ...source, form: { ...source.form, ternary: Math.max(mean, leastScale) } as CastForm };
-    },
+    ...tensor,
+    source: { ...source, form: { ...source.form, ternary: Math.max(mean, leastScale) } as CastForm },
   };
 }
 

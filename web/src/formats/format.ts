@@ -124,19 +124,16 @@ export interface LogicalTensor {
   readonly isTurned?: boolean;
   /** Assembly of a tensor of single elements that are not contiguous in a file. */
   readonly gathered?: Gathered;
-  /** Question about all of it, whose answer decides how it is read. */
-  readonly prepare?: (source: LogicalTensor) => Preparation;
+  /** Asks questions about all of it, whose answers decide how it is read. */
+  readonly prepare?: ((tensor: PlannedTensor) => Preparation) | undefined;
 }
 
-/** A question about a tensor before it is read. */
-export interface Preparation {
-  /** The tensor as it is read for the question. */
-  readonly source: LogicalTensor;
-  /** Rectangles, each with the sum of its magnitudes, in two numbers. */
-  readonly cut: SetsCut;
-  /** Gives the tensor by the answer. */
-  known(sums: Float32Array<ArrayBuffer>): LogicalTensor;
-}
+/** Questions about a tensor before it is read. Returns the tensor as it is read then. */
+export type Preparation = Generator<
+  { readonly kind: 'question'; readonly tensor: PlannedTensor; readonly cut: SetsCut; readonly requests: undefined },
+  PlannedTensor,
+  unknown
+>;
 
 /** Elements of a stored tensor in another order: a strided view, as in NumPy. The result has them one after the other. */
 export interface ElementView {

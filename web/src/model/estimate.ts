@@ -69,7 +69,7 @@ function sampleOfGathered(
   { width, view, members, codedRows, blocked, rowFactors, zeroRows = 0 }: Gathered,
   most: number,
 ): LogicalTensor {
-  if ((codedRows ?? blocked) !== undefined) return whole;
+  if ((codedRows ?? blocked ?? rowFactors) !== undefined) return whole;
   const { parts, ...source } = whole;
   const inMiddle = <T>(list: readonly T[]) => list[Math.floor((list.length - 1) / 2)] as T;
   const rows = elementsOf(source.shape) / (members ?? parts).length / width - zeroRows;
@@ -84,12 +84,7 @@ function sampleOfGathered(
     const some = middleOf(view, width, Math.min(rows, matrix, Math.max(1, Math.floor(most / Math.max(1, width)))));
     return some === undefined ? whole : { ...whole, ...some, parts: [part] };
   }
-  const own = prepare === undefined ? {} : { prepare };
-  const some = sampleOf({ name, type, form, shape: [rows, width], parts: [part], ...own }, most);
-  if (rowFactors === undefined) return some;
-  const taken = some.shape[0] as number;
-  const first = Math.floor((rows - taken) / 2);
-  return { ...some, gathered: { width, rowFactors: rowFactors.slice(first, first + taken) } };
+  return sampleOf({ name, type, form, shape: [rows, width], parts: [part], prepare }, most);
 }
 
 /** Estimates the result of an open model. See `estimateModel`. */

@@ -78,9 +78,9 @@ export function gridOf({ shape, form, gathered }: LogicalTensor): Grid {
   const grids = members.map((member) => codecOf(member.form).grid(one, member.form));
   const [grid] = grids as [Grid];
   // Tiles of whole rows: the elements of a row of a transpose are far apart.
-  if (gathered?.view !== undefined && gathered.view.dims.at(-1)?.[1] !== 1) return { ...grid, rows };
-  // Factors of rows belong to whole rows, or to parts of one.
-  if (gathered?.rowFactors !== undefined) return { ...grid, rows };
+  // Factors of rows belong to whole rows, too.
+  const { view, rowFactors } = gathered ?? {};
+  if (rowFactors !== undefined || (view !== undefined && view.dims.at(-1)?.[1] !== 1)) return { ...grid, rows };
   if (stacked === 1 && form.headRows === undefined) return grid;
   return {
     ...grid,
@@ -168,9 +168,9 @@ export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firs
     return { form, parts: blockedParts(source, gathered.blocked, rectangle, firstFile) };
   if (gathered?.members !== undefined) return stackedInput(shape, gathered.members, rectangle, firstFile);
   if (gathered !== undefined) {
+    const { rowFactors } = gathered;
     const { row, rows } = rectangle;
-    const factors = gathered.rowFactors?.slice(row, row + rows);
-    const own = factors === undefined ? form : ({ ...form, rowFactors: factors } as Form);
+    const own = rowFactors ? ({ ...form, rowFactors: rowFactors.slice(row, row + rows) } as Form) : form;
     return { form: own, parts: gatheredParts(source, gathered, rectangle, firstFile) };
   }
   const codec = codecOf(form);

@@ -12,11 +12,9 @@ import {
   type CacheRequest,
   type CompareTask,
   type EncodeTask,
-  type InputPart,
   isSameForm,
   type OutputPart,
   type TileInput,
-  zerosFile,
 } from '../runner/task.js';
 import { CachedRectangles } from './cached-rectangles.js';
 import { gridOf, rectangleInput } from './rectangle-input.js';
@@ -80,11 +78,6 @@ interface TilePattern extends Pick<TileCut, 'rectangle' | 'pieceRows'> {
   readonly outputs: readonly (ByteRuns & { readonly role: Role })[];
 }
 
-/** Bytes that an input part takes of a file. */
-function storedBytes({ bytes, count, file }: Pick<InputPart, 'bytes' | 'count'> & { readonly file?: number }): number {
-  return file === zerosFile ? 0 : bytes * count;
-}
-
 function patternOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut): TilePattern {
   const { rectangle, roles, ranges, reads, pieceRows, form = whole } = cut;
   const { runs } = codecOf(source.form);
@@ -92,8 +85,10 @@ function patternOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut):
   const inputs = stored.map(({ role }) => ({ role, ...runs(source.shape, source.form, role, rectangle) }));
   const outputs = roles.map((role) => ({ role, ...codecOf(form).runs(source.shape, form, role, rectangle) }));
   const measures = roles.includes(parts[0]?.role as Role);
-  const read = source.gathered === undefined ? inputs : rectangleInput(source, rectangle).parts;
-  const sourceBytes = measures ? read.reduce((sum, part) => sum + storedBytes(part), 0) : 0;
+  // Zeros are of no file.
+  const read =
+    source.gathered === undefined ? inputs : rectangleInput(source, rectangle).parts.filter(({ file }) => file >= 0);
+  const sourceBytes = measures ? read.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
   return { rectangle, pieceRows, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 
@@ -148,16 +143,6 @@ function tileOf(
     return { role, file: place.file, position: place.at + offset, bytes, count, stride, into: place.into };
   });
   return { kind: 'tile', tensor, index, task, destinations, sourceBytes, rectangle };
-}
-
-/** A tensor whose reading depends on all of it, once that is known. Others as they are. */
-function* prepared(tensor: PlannedTensor): Generator<QuestionStep, PlannedTensor, Reply | undefined> {
-  const { source } = tensor;
-  const before = source.prepare?.(source);
-  if (before === undefined) return tensor;
-  const asked = { ...tensor, source: before.source, form: float32Form };
-  const answer = yield { kind: 'question', tensor: asked, cut: before.cut, requests: undefined };
-  return { ...tensor, source: before.known(answer as Float32Array<ArrayBuffer>) };
 }
 
 const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.length && a.every((x, i) => x === b[i]);
@@ -250,7 +235,8 @@ export class TileCutter {
   /** The tiles of a tensor that make the parts of some roles. */
   *tilesOf(given: PlannedTensor, index: number, roles: readonly Role[], places: readonly OutputPlace[]): TileSteps {
     if (elementsOf(given.source.shape) === 0) return;
-    const tensor = yield* prepared(given);
+    const { prepare } = given.source;
+    const tensor = prepare === undefined ? given : yield* prepare(given);
     const { source, form } = tensor;
     const prefersWide = source.parts.some(({ tensor: { file } }) => this.#isFar(file));
     const stored = { ...gridOf(source), prefersWide };

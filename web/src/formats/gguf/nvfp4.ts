@@ -42,7 +42,7 @@ export function checkScaled(fileType: FileType, architecture: unknown): void {
   if (fileTypes[fileType].base !== 'NVFP4') return;
   if (typeof architecture === 'string' && scaledArchitectures.includes(architecture)) return;
   const message =
-    `NVFP4 has a scale for each weight, which llama.cpp does not apply to all weights of the architecture ${show(architecture)}; ` +
+    `NVFP4 has a scale for each weight, which llama.cpp does not always apply in models of the architecture ${show(architecture)}; ` +
     `it does for ${scaledArchitectures.join(', ')}`;
   const effect = 'has no such scale, so that every architecture computes with it';
   throw new ScalepointError('UNSUPPORTED_DTYPE', message, {

@@ -1,7 +1,6 @@
 /** Lays out GGUF results, after types have been chosen. */
 import type { CastForm } from '../../codecs/cast.js';
 import type { Role } from '../../codecs/codec.js';
-import { changesElements } from '../../codecs/elements.js';
 import type { GgmlForm } from '../../codecs/ggml.js';
 import type { MicroscaledForm } from '../../codecs/microscaled.js';
 import type { Nvfp4BlocksForm } from '../../codecs/nvfp4-blocks.js';
@@ -95,9 +94,8 @@ function searchNote(results: readonly ResultTensor[], search: BlockSearch | unde
 }
 
 /** True if a tensor can be copied: its elements are contiguous and have that type. */
-function isAsStored({ form, gathered, parts }: LogicalTensor, type: string): boolean {
-  const isPlain = gathered === undefined && !changesElements(form as Partial<CastForm>);
-  return isPlain && parts.length === 1 && parts[0]?.tensor.dtype === type;
+function isAsStored({ gathered, parts }: LogicalTensor, type: string): boolean {
+  return gathered === undefined && parts.length === 1 && parts[0]?.tensor.dtype === type;
 }
 
 /** Options of a result's layout. */
