@@ -155,13 +155,14 @@ it('remembers settings for the next visit, until they are reset', async () => {
   page = await site.open('model/');
   const chosen = () => page.$eval('input[name="preset"]:checked', (radio) => (radio as HTMLInputElement).value);
   await page.click('#sample');
+  await expect.poll(() => page.isVisible('#opened')).toBe(true);
   await expect.poll(chosen).toBe('balanced');
   await page.check('input[value="small"]', { force: true });
   await expect.poll(() => new URL(page.url()).hash).toBe('#to=int4');
   await page.goto(`${site.url}model/`);
   await page.click('#sample');
   await expect.poll(() => page.isVisible('#opened')).toBe(true);
-  expect(await chosen()).toBe('small');
+  await expect.poll(chosen).toBe('small');
 });
 
 it('works when storage is refused', async () => {
