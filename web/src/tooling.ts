@@ -5,7 +5,6 @@
 import type { ModelPlan } from './model.js';
 
 export { filesBeside } from './conversions/huggingface/files.js';
-export { towerArchitecture } from './conversions/huggingface/vision/readers.js';
 export { converters } from './conversions/registry.js';
 export { maxWorkers } from './core/check-workers.js';
 export { problemOf } from './core/errors.js';
@@ -34,6 +33,7 @@ export {
 } from './core/option-problem.js';
 export { show } from './core/show.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
+export { towerArchitecture } from './formats/gguf/signature.js';
 export { mostHeldBack } from './formats/held-back.js';
 export { NamePattern } from './formats/name-pattern.js';
 export type { HostReady } from './formats/onnx/run/host.js';

@@ -67,7 +67,7 @@ const controls: readonly Control[] = [
   flag('missingBytes', 'Also with a vocabulary that lacks bytes, which can crash llama.cpp', {
     'missing-bytes': 'keep',
   }),
-  flag('mmproj', 'The vision tower in place of the language model, for --mmproj of llama.cpp', { mmproj: true }),
+  flag('mmproj', 'The vision tower alone, for --mmproj of llama.cpp', { mmproj: true }),
 ];
 
 /** Options that the page cannot carry out: they write a second file, or are about one. */

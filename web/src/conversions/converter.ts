@@ -61,6 +61,8 @@ export interface Converter extends ConverterInfo {
    * know the model.
    */
   weightNames?(model: OpenModel, beside: Beside): Promise<WeightNames | undefined>;
+  /** Choices that make a result of the kind of this model of the other format, to compare them. */
+  choicesLike?(result: OpenModel): object;
   /** Architecture that a model seems to have, such as `flux`; undefined if nothing marks it as a model of the other format's kind. */
   detect(model: OpenModel, beside: Beside): Promise<string | undefined>;
   /**

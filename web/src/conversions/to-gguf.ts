@@ -3,6 +3,7 @@ import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
+import { towerArchitecture } from '../formats/gguf/signature.js';
 import { lowRankLayout } from '../formats/safetensors/layouts/low-rank.js';
 import { codedLayoutOf, quantizedLayoutOf } from '../formats/safetensors/layouts/registry.js';
 import { sourceNotes } from '../formats/safetensors/layouts/source-note.js';
@@ -10,7 +11,7 @@ import { tensorsAsFloats } from '../formats/safetensors/quantized.js';
 import type { Converter } from './converter.js';
 import { detectDiffusion, diffusersLayout, diffusionReaders, isDiffusion } from './diffusion/detect.js';
 import { diffusionReasonText } from './diffusion/reasons.js';
-import { towerArchitecture, towerReaders } from './huggingface/vision/readers.js';
+import { towerReaders } from './huggingface/vision/readers.js';
 
 /** The conversions, loaded when one is needed first. */
 const loadConversions = () => import('./on-demand.js');
@@ -43,6 +44,8 @@ export const toGguf: Converter = {
     if (architecture === towerArchitecture) return towerReaders(file);
     return isDiffusion(architecture) ? diffusionReaders(file) : undefined;
   },
+
+  choicesLike: ({ metadata }) => ({ mmproj: metadata['general.type'] === 'mmproj' }),
 
   async weightNames(model, beside) {
     if ((await beside.file('config.json')) === undefined) return undefined;

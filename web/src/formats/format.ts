@@ -407,6 +407,8 @@ export interface FormatInfo<
   readonly unit: 'element' | 'parameter';
   /** Ending of a result's name in place of the input's extension, where programs expect one. */
   resultEnd?(to: string): string;
+  /** Name of a result of an architecture whose files have names of their own; undefined for others. */
+  ownName?(stem: string, to: string, architecture: string): string | undefined;
   /** True if a result is a folder, whose files have fixed names. */
   readonly isFolder?: boolean;
   /** True if a model may be split into files without an index, whose names end like `-00001-of-00003`. */

@@ -15,6 +15,7 @@ export type FormatSignature = Pick<
   | 'files'
   | 'extensions'
   | 'resultEnd'
+  | 'ownName'
   | 'isFolder'
   | 'magic'
   | 'sniff'

@@ -99,10 +99,11 @@ function obstacle(pair: TensorPair): Omit<SkippedTensor, 'name'> | undefined {
 async function convertedIfPossible(
   converter: Converter,
   { model, beside }: Opened,
-  mmproj: boolean,
+  { model: other }: Opened,
 ): Promise<Converted | undefined> {
   try {
-    return await converter.convert(model, beside, { missingBytes: 'keep', requantize: true, mmproj });
+    const choices = { missingBytes: 'keep', requantize: true, ...converter.choicesLike?.(other) };
+    return await converter.convert(model, beside, choices);
   } catch (error) {
     if (error instanceof ScalepointError && error.code !== 'IO') return undefined;
     throw error;
@@ -110,14 +111,10 @@ async function convertedIfPossible(
 }
 
 /** The tensors of a model by name; in the format of the other model, if it can be converted to that. */
-async function tensorsOf(
-  opened: Opened,
-  { format: other, model: { metadata } }: Opened,
-): Promise<Map<string, LogicalTensor>> {
+async function tensorsOf(opened: Opened, other: Opened): Promise<Map<string, LogicalTensor>> {
   const { format, model } = opened;
-  const maker = makersFor(format).find((known) => known.converter?.result === other.name);
-  const converted =
-    maker?.converter && (await convertedIfPossible(maker.converter, opened, metadata['general.type'] === 'mmproj'));
+  const maker = makersFor(format).find((known) => known.converter?.result === other.format.name);
+  const converted = maker?.converter && (await convertedIfPossible(maker.converter, opened, other));
   const tensors = converted?.tensors ?? (await format.tensors(model));
   return new Map(tensors.map((tensor) => [tensor.name, tensor]));
 }

@@ -1,5 +1,4 @@
 /** Names of results. */
-import { towerArchitecture } from '../conversions/huggingface/vision/readers.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
 import { signatureNamed, signatures } from '../formats/signatures.js';
@@ -30,8 +29,8 @@ export function resultName(
     .flatMap(({ extensions }) => extensions)
     .sort((a, b) => b.length - a.length);
   const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
-  const { resultEnd, extensions } = signatureNamed(format);
+  const { resultEnd, ownName, extensions } = signatureNamed(format);
   const stem = name.slice(0, name.length - end.length).replace(/-\d{5,}-of-\d{5,}$/, '');
-  if (architecture === towerArchitecture) return `mmproj-${stem}-${to}${extensions[0]}`;
-  return stem + (to === 'copy' ? extensions[0] : (resultEnd?.(to) ?? `.${to}${extensions[0]}`));
+  const own = architecture === undefined ? undefined : ownName?.(stem, to, architecture);
+  return own ?? stem + (to === 'copy' ? extensions[0] : (resultEnd?.(to) ?? `.${to}${extensions[0]}`));
 }

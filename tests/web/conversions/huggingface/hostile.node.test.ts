@@ -1,7 +1,8 @@
 // Folders whose files hold values that nobody expects: each conversion works or fails with a typed error.
 import { describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
-import type { Conversion } from '../../../../web/src/conversions/recipe.js';
+import { convertTower } from '../../../../web/src/conversions/huggingface/vision/convert.js';
+import type { Conversion, Folder } from '../../../../web/src/conversions/recipe.js';
 import { folderOf, type Weights } from '../../support/recipes.js';
 import {
   bertFiles,
@@ -10,6 +11,7 @@ import {
   decoderWeights,
   plainTokenizer,
 } from '../../support/tiny-huggingface.js';
+import { linesOf, towerCases, weightsOf } from '../../support/towers.js';
 
 type Files = Readonly<Record<string, unknown>>;
 
@@ -140,20 +142,41 @@ async function expectTyped(what: string, conversion: Promise<Conversion>): Promi
   expect((message as string).length).toBeLessThan(3000);
 }
 
+/** Converts a folder with each value in each place of its files. */
+async function expectAllTyped(convert: (folder: Folder) => Promise<Conversion>, weights: Weights, files: Files) {
+  await expect(convert(folderOf(weights, files))).resolves.toMatchObject({});
+  for (const [name, content] of Object.entries(files))
+    for (const { copy, isList } of slotted(content))
+      for (const [what, json] of Object.entries(isList ? { ...values, ...longValues } : values)) {
+        const text = JSON.stringify(copy).replace(`"${slot}"`, () => json);
+        await expectTyped(`${what} in ${name}`, convert(folderOf(weights, { ...files, [name]: text })));
+      }
+}
+
 describe('a strange value in any place', () => {
   it.each(folders)(
     'of a folder with %s',
-    async (_, weights, files) => {
-      await expect(convertHuggingface(folderOf(weights, files))).resolves.toMatchObject({});
-      for (const [name, content] of Object.entries(files))
-        for (const { copy, isList } of slotted(content))
-          for (const [what, json] of Object.entries(isList ? { ...values, ...longValues } : values)) {
-            const text = JSON.stringify(copy).replace(`"${slot}"`, () => json);
-            await expectTyped(`${what} in ${name}`, convertHuggingface(folderOf(weights, { ...files, [name]: text })));
-          }
-    },
+    (_, weights, files) => expectAllTyped(convertHuggingface, weights, files),
     60_000,
   );
+
+  it.each(towerCases)('of a folder with the tower of $name', async (one) => {
+    const lines = linesOf(one);
+    const shapes = new Map(lines.map(({ from, shape }) => [from, shape]));
+    const weights = new Map(
+      [...weightsOf(lines)].map(([name, own]) => [name, { shape: shapes.get(name) ?? [], values: own }]),
+    );
+    const files = {
+      'config.json': one.config,
+      'preprocessor_config.json': one.preprocessor ?? {},
+      'processor_config.json': {
+        image_processor: { size: { longest_edge: 64 } },
+        image_seq_length: 16,
+        ...one.processor,
+      },
+    };
+    await expectAllTyped((folder) => convertTower(folder, 'F16'), weights, files);
+  });
 });
 
 describe('long lists', () => {

@@ -40,7 +40,7 @@ const bertEmbeddingName =
 const headName = /^(language_model\.)?lm_head\.weight$/;
 
 /** Fails unless the folder holds a whole model with plain weights. */
-export async function checkKind(folder: Folder, keys: Json): Promise<void> {
+export async function checkFolder(folder: Folder, keys: Json): Promise<void> {
   if ((await folder.file('adapter_config.json')) !== undefined)
     unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
   for (const [where, from] of [
@@ -128,7 +128,7 @@ async function modelOf(folder: Folder) {
   const bytes = await folder.file('config.json');
   if (bytes === undefined) return badFolderFile('config.json', 'the folder has none');
   const keys = parseObject('config.json', bytes);
-  await checkKind(folder, keys);
+  await checkFolder(folder, keys);
   const config = new Config(keys);
   const names = folder.tensors.map(({ name }) => name);
   const isCoded = folder.isCoded === true;

@@ -51,6 +51,19 @@ const qwen2: Json = {
 
 const llama: Json = { ...decoder, hidden_size: 4096, intermediate_size: 11008, max_position_embeddings: 2048 };
 
+const qwen2moe: Json = {
+  ...qwen2,
+  hidden_size: 2048,
+  intermediate_size: 5632,
+  num_hidden_layers: 24,
+  num_attention_heads: 16,
+  num_key_value_heads: 16,
+  moe_intermediate_size: 1408,
+  shared_expert_intermediate_size: 5632,
+  num_experts: 60,
+  num_experts_per_tok: 4,
+};
+
 const qwen2vl: Json = {
   hidden_size: 8192,
   intermediate_size: 29568,
@@ -266,18 +279,7 @@ const byArchitecture: Readonly<Record<string, Json>> = {
   },
   Qwen2ForCausalLM: qwen2,
   Qwen3ForCausalLM: { ...qwen2, head_dim: 128 },
-  Qwen2MoeForCausalLM: {
-    ...qwen2,
-    hidden_size: 2048,
-    intermediate_size: 5632,
-    num_hidden_layers: 24,
-    num_attention_heads: 16,
-    num_key_value_heads: 16,
-    moe_intermediate_size: 1408,
-    shared_expert_intermediate_size: 5632,
-    num_experts: 60,
-    num_experts_per_tok: 4,
-  },
+  Qwen2MoeForCausalLM: qwen2moe,
   Qwen3MoeForCausalLM: {
     ...qwen2,
     hidden_size: 2048,
@@ -507,19 +509,7 @@ const byArchitecture: Readonly<Record<string, Json>> = {
     max_position_embeddings: 128000,
     rope_theta: 5e5,
   },
-  Qwen3VLMoeForConditionalGeneration: {
-    ...qwen2,
-    hidden_size: 2048,
-    intermediate_size: 5632,
-    num_hidden_layers: 24,
-    num_attention_heads: 16,
-    num_key_value_heads: 16,
-    max_position_embeddings: 128000,
-    moe_intermediate_size: 1408,
-    num_experts: 60,
-    num_experts_per_tok: 4,
-    rope_theta: 5e5,
-  },
+  Qwen3VLMoeForConditionalGeneration: { ...qwen2moe, max_position_embeddings: 128000, rope_theta: 5e5 },
   GPT2LMHeadModel: { n_embd: 768, n_layer: 12, n_head: 12, n_positions: 1024, layer_norm_epsilon: 1e-5 },
   Llama4ForCausalLM: llama4,
   Llama4ForConditionalGeneration: llama4,

@@ -1,4 +1,8 @@
-/** Recognizes GGUF files. */
+/** Recognizes GGUF files, and names those of vision towers as llama.cpp's converter does. */
+
+/** Name of the architecture of each vision tower in llama.cpp. */
+export const towerArchitecture = 'clip';
+
 export const ggufSignature = {
   name: 'gguf',
   label: 'GGUF',
@@ -6,4 +10,6 @@ export const ggufSignature = {
   extensions: ['.gguf'],
   magic: [0x47, 0x47, 0x55, 0x46],
   takesSplits: true,
+  ownName: (stem: string, to: string, architecture: string) =>
+    architecture === towerArchitecture ? `mmproj-${stem}-${to}.gguf` : undefined,
 } as const;

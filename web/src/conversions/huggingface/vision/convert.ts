@@ -4,16 +4,16 @@
  */
 import { show } from '../../../core/show.js';
 import type { GgufKey } from '../../../formats/gguf/pairs.js';
+import { towerArchitecture } from '../../../formats/gguf/signature.js';
 import { fileTypes } from '../../../formats/gguf/targets.js';
 import type { Conversion, Folder, Recipe } from '../../recipe.js';
 import { Config } from '../config.js';
-import { checkKind } from '../convert.js';
+import { checkFolder } from '../convert.js';
 import { badFolderFile, unsupported } from '../errors.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from '../json.js';
 import { none } from '../reading.js';
 import { recipes, type Sizes } from '../tensors.js';
 import { needed, type Pictures, readPictures } from './pictures.js';
-import { towerArchitecture } from './readers.js';
 import { type Tower, type TowerKind, towerKinds } from './towers.js';
 
 const file = 'config.json';
@@ -96,7 +96,7 @@ export async function convertTower(folder: Folder, to: TowerTarget): Promise<Tow
   const bytes = await folder.file(file);
   if (bytes === undefined) return badFolderFile(file, 'the folder has none');
   const keys = parseObject(file, bytes);
-  await checkKind(folder, keys);
+  await checkFolder(folder, keys);
   const kind = kindOf(keys);
   const pictures = await readPictures(folder);
   const { text_config: _, ...others } = keys;

@@ -79,7 +79,7 @@ const siglip = (sizes: TowerSizes, projector: readonly Row[]): TensorTable => ({
   towerName: partName((name) => name.startsWith('vision_model.head.')),
 });
 
-export const gemma3 = (sizes: TowerSizes): TensorTable => {
+export const gemma3Tower = (sizes: TowerSizes): TensorTable => {
   const projection = 'multi_modal_projector.mm_input_projection_weight';
   return siglip(sizes, [
     // Stored with its inputs as rows. llama.cpp transposes it when it runs.
@@ -89,13 +89,13 @@ export const gemma3 = (sizes: TowerSizes): TensorTable => {
 };
 
 /** @param scale patches on each side that become one token */
-export const idefics3 = (sizes: TowerSizes, scale: number): TensorTable =>
+export const idefics3Tower = (sizes: TowerSizes, scale: number): TensorTable =>
   siglip(sizes, [
     { from: 'connector.modality_projection.proj', to: 'mm.model.fc', shape: [sizes.text, sizes.hidden * scale ** 2] },
   ]);
 
 /** CLIP up to the layer whose outputs LLaVA takes. @param all layers in the folder */
-export const llava = (sizes: TowerSizes, all: number): TensorTable => {
+export const llavaTower = (sizes: TowerSizes, all: number): TensorTable => {
   const { hidden, text, layers } = sizes;
   const later = Array.from({ length: all - layers }, (_, i) => `${layerPrefix}${layers + i}.`);
   const isLeftOut = (name: string) =>
@@ -180,7 +180,7 @@ function merger({ hidden, text }: TowerSizes, norm: Row['bias']): Row[] {
   ];
 }
 
-export const qwen2vl = (sizes: TowerSizes): TensorTable => {
+export const qwen2vlTower = (sizes: TowerSizes): TensorTable => {
   const { hidden, feedForward } = sizes;
   return qwenTable(
     [framesOf(sizes), ...merger(sizes, 'always')],
@@ -195,7 +195,7 @@ export const qwen2vl = (sizes: TowerSizes): TensorTable => {
   );
 };
 
-export const qwen25vl = (sizes: TowerSizes): TensorTable => {
+export const qwen25vlTower = (sizes: TowerSizes): TensorTable => {
   const { hidden, feedForward } = sizes;
   return qwenTable(
     [framesOf(sizes), ...merger(sizes, 'never')],
@@ -214,7 +214,7 @@ export const qwen25vl = (sizes: TowerSizes): TensorTable => {
 };
 
 /** @param deepstack layers whose outputs have projectors of their own */
-export const qwen3vl = (sizes: TowerSizes, deepstack: readonly number[]): TensorTable => {
+export const qwen3vlTower = (sizes: TowerSizes, deepstack: readonly number[]): TensorTable => {
   const { hidden, feedForward, text } = sizes;
   const merged = hidden * qwenMerge ** 2;
   const projector = (from: string, norm: string, width: number, first: string, second: string): Row[] =>

@@ -18,7 +18,7 @@ import * as tables from './tables.js';
 const file = 'config.json';
 
 /** Inputs of each reader. */
-export interface TowerRead {
+interface TowerRead {
   /** `vision_config`. Missing keys have the defaults of the tower. */
   readonly vision: Config;
   /** Keys of config.json outside of `vision_config` and `text_config`. */
@@ -29,7 +29,7 @@ export interface TowerRead {
 }
 
 /** Type of a tensor that does not follow the target. @param from its name in the folder */
-export type ForcedType = (from: string) => 'F16' | 'F32' | undefined;
+type ForcedType = (from: string) => 'F16' | 'F32' | undefined;
 
 /** A tower as config.json describes it. */
 export interface Tower {
@@ -110,7 +110,7 @@ function gemma3(read: TowerRead): Tower {
   const scale = Math.floor(side / Math.floor(Math.sqrt(pictures.tokens ?? 256)));
   return {
     ...tower,
-    table: tables.gemma3(tower.sizes),
+    table: tables.gemma3Tower(tower.sizes),
     keys: [
       projectorType('gemma3'),
       epsilon(vision.positive('layer_norm_eps')),
@@ -130,7 +130,7 @@ function idefics3(read: TowerRead): Tower {
     badFolderFile(file, `${side} patches on each side are not a multiple of scale_factor ${scale}`);
   return {
     ...tower,
-    table: tables.idefics3(tower.sizes, scale),
+    table: tables.idefics3Tower(tower.sizes, scale),
     keys: [
       projectorType('idefics3'),
       epsilon(vision.positive('layer_norm_eps')),
@@ -167,7 +167,7 @@ function llava(read: TowerRead): Tower {
   return {
     ...whole,
     sizes,
-    table: tables.llava(sizes, all),
+    table: tables.llavaTower(sizes, all),
     keys: [
       projectorType('mlp'),
       epsilon(vision.positive('layer_norm_eps')),
@@ -190,7 +190,7 @@ function qwen2vl(read: TowerRead): Tower {
     ...tower,
     image: vision.whole('image_size', qwenImage),
     statedFeedForward: vision.whole('hidden_size'),
-    table: tables.qwen2vl(tower.sizes),
+    table: tables.qwen2vlTower(tower.sizes),
     keys: [projectorType('qwen2vl_merger'), epsilon(top.positive('rms_norm_eps', 1e-6))],
   };
 }
@@ -214,7 +214,7 @@ function qwen25vl(read: TowerRead): Tower {
   return {
     ...tower,
     image: vision.whole('image_size', qwenImage),
-    table: tables.qwen25vl(tower.sizes),
+    table: tables.qwen25vlTower(tower.sizes),
     keys: [
       projectorType('qwen2.5vl_merger'),
       silu,
@@ -248,7 +248,7 @@ function qwen3vl(read: TowerRead): Tower {
   return {
     ...tower,
     image: vision.whole('image_size', side * patch),
-    table: tables.qwen3vl(tower.sizes, deepstack),
+    table: tables.qwen3vlTower(tower.sizes, deepstack),
     keys: [
       projectorType('qwen3vl_merger'),
       gelu(),

@@ -1,0 +1,50 @@
+// Models with a vision tower, on the page for models.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { planModel } from '../../../../web/src/model.js';
+import { safetensors } from '../../support/models.js';
+import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
+import { type TowerCase, towerCases, towerTensors } from '../../support/towers.js';
+import { startSite } from '../site.js';
+
+const site = startSite();
+const folder = mkdtempSync(join(tmpdir(), 'scalepoint-towers-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+it('offers the file of the tower where llama.cpp has its types, and says so elsewhere', async () => {
+  const tower = towerCases.find(({ name }) => name === 'LLaVA') as TowerCase;
+  const language = [...decoderWeights()].map(([name, { shape, values }]) => {
+    return [`language_model.${name}`, { dtype: 'F32', shape, data: values }] as const;
+  });
+  const text = { ...decoderConfig('LlamaForCausalLM'), model_type: 'llama' };
+  const contents = {
+    'model.safetensors': safetensors({ ...towerTensors(tower), ...Object.fromEntries(language) }),
+    'config.json': JSON.stringify({ ...tower.config, text_config: text }),
+    'tokenizer.json': JSON.stringify(plainTokenizer()),
+    'preprocessor_config.json': JSON.stringify(tower.preprocessor),
+  };
+  const files = Object.entries(contents).map(([name, content]) => {
+    writeFileSync(join(folder, name), content);
+    return join(folder, name);
+  });
+  const page = await site.open('model/');
+  await page.setInputFiles('#file', files);
+  await page.click('.settings > summary');
+  await expect.poll(() => page.textContent('#model-command')).toContain('--to Q4_K_M');
+  await expect.poll(() => page.textContent('main')).toMatch(/The vision tower is left out \(45 tensors\)/);
+  expect(await page.$('#option-mmproj')).toBeNull();
+  await page.selectOption('#model-target', 'F16');
+  await page.click('#option-mmproj');
+  const { totals } = await planModel(folder, { to: 'F16', mmproj: true });
+  await expect
+    .poll(() => page.$eval('#model-size', (data) => Number((data as HTMLDataElement).value)))
+    .toBe(totals.bytesAfter);
+  await expect.poll(() => page.textContent('#model-command')).toContain('--to F16 --mmproj');
+  await expect.poll(() => page.textContent('#model-status')).toContain('mmproj-model-F16.gguf');
+  await expect
+    .poll(() => page.textContent('#readers'))
+    .toContain('llama-mtmd-cli -m model.gguf --mmproj mmproj-model-F16.gguf');
+  if (process.env.SHOT !== undefined) await page.screenshot({ path: process.env.SHOT, fullPage: true });
+});
