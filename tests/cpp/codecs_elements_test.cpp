@@ -189,16 +189,16 @@ TEST(Decode, multiplies_by_two_factors_one_after_the_other_before_it_adds) {
           tile.add = 1;
           EXPECT_TRUE(same(expected, decoded(tile)));
           // In pieces, as codecs read them.
-          Arena counted;
-          static_cast<void>(Floats(tile, 1000, counted));
-          std::vector<std::byte> memory(counted.used());
-          Arena arena({memory.data(), memory.size()});
-          Floats floats(tile, 1000, arena);
-          for (size_t at = 0; at < expected.size(); at += 1000) {
-            const size_t n = std::min<size_t>(1000, expected.size() - at);
-            const float* const y = floats.read(at, n);
-            EXPECT_TRUE(same({expected.data() + at, expected.data() + at + n}, {y, y + n}));
-          }
+          const auto memory = run_in_memory([&](Arena& arena) {
+            codecs::Floats floats(tile, 1000, arena);
+            if (arena.status() != Status::kOk) return arena.status();
+            for (size_t at = 0; at < expected.size(); at += 1000) {
+              const size_t n = std::min<size_t>(1000, expected.size() - at);
+              const float* const y = floats.read(at, n);
+              EXPECT_TRUE(same(std::vector<float>(&expected[at], &expected[at] + n), std::vector<float>(y, y + n)));
+            }
+            return Status::kOk;
+          });
         }
       }
     }
