@@ -1,3 +1,5 @@
+import { quantizeModel, readFloats } from 'scalepoint/model';
+import { expect, it } from 'vitest';
 import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '../../support/decoder-cases.js';
 import { common, type Keys, norms, outside, permuted, prefix } from '../../support/decoder-tables.js';
 import {
@@ -14,6 +16,9 @@ import {
   softmax,
   type Vector,
 } from '../../support/forward.js';
+import { bytesOf, safetensors } from '../../support/models.js';
+import { weightsOfTable } from '../../support/tensor-table.js';
+import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
 
 const softplus = (v: number) => Math.log1p(Math.exp(v));
 const dot = (a: Vector, b: Vector) => a.reduce((sum, v, i) => sum + v * b[i]!, 0);
@@ -484,3 +489,37 @@ testRefusals(cases, [
   ['Granite with Mamba 2', { shared_intermediate_size: 80 }, /shared_intermediate_size is 80/, 'UNKNOWN_FORMAT'],
   ['Granite with Mamba 2', { layer_types: ['mamba', 'other', 'mamba'] }, /layer_types\[1\]/, 'UNKNOWN_FORMAT'],
 ]);
+
+// The weight of the states' inputs is larger than a tile, and the rows of its second tile have factors of their own.
+it('multiplies rows by their own factors in every tile', async () => {
+  const { config, table, hugging } = cases.find(({ name }) => name === 'Falcon-H1')!;
+  const groups = 2 * 4096;
+  const [channels, rows] = [128 + 2 * groups, 2 * 128 + 2 * groups + 4];
+  const layer = table.layer.replace(/324x64/, `${rows}x64`).replaceAll(/\b192(?=x|$)/gm, String(channels));
+  const name = 'model.layers.0.mamba.in_proj.weight';
+  const weights = weightsOfTable({ ...table, layer }, 1);
+  const folder = [
+    new File(
+      [
+        safetensors(
+          Object.fromEntries(
+            [...weights].map(([key, { shape, values }]) => [key, { dtype: 'F32', shape, data: values }]),
+          ),
+        ),
+      ],
+      'model.safetensors',
+    ),
+    new File(
+      [JSON.stringify(decoderConfig(hugging, { ...config, mamba_d_state: 4096, num_hidden_layers: 1 }))],
+      'config.json',
+    ),
+    new File([JSON.stringify(plainTokenizer())], 'tokenizer.json'),
+  ];
+  const file = await (await quantizeModel(folder, { to: 'F32', workers: 0 })).bytes();
+  const { data } = await readFloats(file, 'blk.0.ssm_in.weight', { workers: 0 });
+  const parts = [128, 128, groups, groups, 4].flatMap((n, i) => new Array<number>(n).fill(falcon.ssm_multipliers[i]!));
+  const factors = Float32Array.from(parts);
+  const expected = weights.get(name)!.values.map((v, i) => Math.fround(v * 1.25) * factors[Math.floor(i / 64)]!);
+  expect(data.length).toBeGreaterThan(1 << 20);
+  expect(Buffer.compare(bytesOf(data), bytesOf(expected))).toBe(0);
+});
