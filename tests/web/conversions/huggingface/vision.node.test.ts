@@ -10,6 +10,7 @@ import {
   resultName,
 } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { toGguf } from '../../../../web/src/conversions/to-gguf.js';
 import { chosen, rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
 import { ggufFile, type Pair } from '../../support/tiny-llama.js';
 import {
@@ -488,6 +489,11 @@ describe('elsewhere', () => {
       'mmproj-model-F16.gguf',
       'mmproj-model-BF16.gguf',
     ]);
+  });
+
+  it('the programs that read the result take it beside the language model', () => {
+    const [reader] = toGguf.readers?.('clip', 'mmproj.gguf') ?? [];
+    expect(reader?.code).toMatch(/^llama-mtmd-cli -m model.gguf --mmproj mmproj.gguf --image .*\nllama-server /);
   });
 
   it('each tensor of the report is named, and those of the same type are kept', async () => {

@@ -37,14 +37,12 @@ it('offers the file of the tower where llama.cpp has its types, and says so else
   expect(await page.$('#option-mmproj')).toBeNull();
   await page.selectOption('#model-target', 'F16');
   await page.click('#option-mmproj');
-  const { totals } = await planModel(folder, { to: 'F16', mmproj: true });
+  // As on the page, without the name of a folder.
+  const loose = Object.entries(contents).map(([name, content]) => new File([content], name));
+  const { totals } = await planModel(loose, { to: 'F16', mmproj: true });
   await expect
     .poll(() => page.$eval('#model-size', (data) => Number((data as HTMLDataElement).value)))
     .toBe(totals.bytesAfter);
   await expect.poll(() => page.textContent('#model-command')).toContain('--to F16 --mmproj');
   await expect.poll(() => page.textContent('#model-status')).toContain('mmproj-model-F16.gguf');
-  await expect
-    .poll(() => page.textContent('#readers'))
-    .toContain('llama-mtmd-cli -m model.gguf --mmproj mmproj-model-F16.gguf');
-  if (process.env.SHOT !== undefined) await page.screenshot({ path: process.env.SHOT, fullPage: true });
 });
