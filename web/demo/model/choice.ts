@@ -1,6 +1,6 @@
 // The choice of a target and its options, as data: what a format offers, what applies, and the names of results.
 import { type ModelFormat, type PlanOptions, presetTarget, resultName } from 'scalepoint/model';
-import { type FormatInfo, formats, ruleFrom, type TypeFit, towerArchitecture } from '../../src/tooling.js';
+import { type FormatInfo, formats, type Preset, ruleFrom, type TypeFit, towerArchitecture } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatMany } from '../shared/format.js';
 import { bytesIn } from './sizes.js';
@@ -91,6 +91,17 @@ export function withTarget(
   return isSame ? { ...choice, to, words } : { to, words, kept: new Set(), rules: [] };
 }
 
+/** The settings for the language model of a folder. */
+function withoutTower(choice: ModelChoice): ModelChoice {
+  const { mmproj: _, ...words } = choice.words;
+  return { ...choice, words };
+}
+
+/** The settings for a preset. Presets are for language models, not for vision towers. */
+export function withPreset(format: ModelFormat, choice: ModelChoice, preset: Preset): ModelChoice {
+  return withTarget(format, withoutTower(choice), presetTarget(format, preset));
+}
+
 /**
  * The choice with a size. A conversion to another format needs a target of that format. Any will do, since targets of a format share their
  * types.
@@ -99,7 +110,7 @@ export function withSize(model: ModelFormats, choice: ModelChoice, size: string)
   if (choice.size !== undefined) return { ...choice, size };
   const now = presetFormat(model, choice.to);
   const to = now === model.format ? 'auto' : presetTarget(now, 'balanced');
-  return { ...withTarget(now, choice, to), size };
+  return { ...withTarget(now, withoutTower(choice), to), size };
 }
 
 /** A name as a regular expression. */
@@ -160,10 +171,15 @@ export function optionsOf(format: ModelFormat, choice: ModelChoice, fit?: Fit): 
   return rules.length === 0 ? base : { ...base, rules };
 }
 
+/** True if the result is the vision tower of a folder. */
+export function isTower(format: ModelFormat, choice: ModelChoice): boolean {
+  return valuesOf(format, choice).mmproj === true;
+}
+
 /** Name of the output: `model.safetensors` becomes `model.int4.safetensors`, or `model.60kB.safetensors`. */
 export function outputName(name: string, format: ModelFormat, choice: ModelChoice): string {
   const { to, size } = choice;
-  const architecture = valuesOf(format, choice).mmproj === true ? towerArchitecture : undefined;
+  const architecture = isTower(format, choice) ? towerArchitecture : undefined;
   return resultName(name.replace(/\.index\.json$/i, ''), {
     to: size ?? to,
     format: infoOf(format).result,

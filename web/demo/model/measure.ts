@@ -4,14 +4,13 @@ import {
   type ModelPlan,
   type PlanOptions,
   planModel,
-  presetTarget,
   type Rule,
   ScalepointError,
 } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { sentence } from '../shared/problems.js';
-import { escaped, formatFor, type ModelChoice, optionsOf, presetFormat, statisticsKey, withTarget } from './choice.js';
+import { escaped, formatFor, type ModelChoice, optionsOf, presetFormat, statisticsKey, withPreset } from './choice.js';
 import { inPageWords, isAboutCodes } from './explain.js';
 import type { Sizer } from './sizer.js';
 import type { Errors, MeasuredError, Offer } from './state.js';
@@ -155,7 +154,7 @@ export class Measurer {
   /** Result of a preset with the other choices: sizes at once, errors as far as they are known. */
   async offer(preset: Preset, current: ModelChoice): Promise<{ offer: Offer; choice: ModelChoice; plan?: ModelPlan }> {
     const format = presetFormat(this.#model, current.to);
-    const choice = withTarget(format, current, presetTarget(format, preset));
+    const choice = withPreset(format, current, preset);
     try {
       const plan = await this.plan(choice);
       return { offer: this.#offerOf(choice, plan), choice, plan };

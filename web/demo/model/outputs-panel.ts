@@ -7,7 +7,7 @@ import { formatBytes, formatMany } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { asSentence } from '../shared/problems.js';
 import { watchScrollBoxes } from '../shared/scroll.js';
-import { formatFor, infoOf, type ModelChoice } from './choice.js';
+import { formatFor, infoOf, isTower, type ModelChoice } from './choice.js';
 import { Judge, type WantedType } from './judge.js';
 import { type JudgedType, type Judgment, verdictOf } from './outputs.js';
 import { basisOf, captionOf, drawChart, drawPlaces, drawTable } from './outputs-figures.js';
@@ -36,7 +36,9 @@ function whyNot({ model, plan, choice, outputs: kind }: State): string | undefin
       ? 'To see what a type does to the outputs, drop the whole folder of the model, with config.json and tokenizer.json.'
       : '';
   }
-  const { isFolder, label } = infoOf(formatFor(model, choice.to));
+  const format = formatFor(model, choice.to);
+  if (isTower(format, choice)) return 'The outputs of a vision tower are not compared here.';
+  const { isFolder, label } = infoOf(format);
   if (isFolder) return `The outputs of ${label} folders are not compared here. Those of the other types are.`;
   if (plan.totals.bytesAfter <= mostBytes) return undefined;
   const [size, name] = [formatBytes(plan.totals.bytesAfter), model.name];

@@ -1,5 +1,4 @@
 // The panels of the page *Your model*, and what opens models. Loaded when a visitor is about to open one.
-import { presetTarget } from 'scalepoint/model';
 import { byId, html, setName, setText } from '../shared/dom.js';
 import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
@@ -7,7 +6,7 @@ import { showProblem } from '../shared/problems.js';
 import { createStore } from '../shared/store.js';
 import { startActions } from './actions-panel.js';
 import { startBytes } from './bytes-panel.js';
-import { infoOf, presetFormat, settingsIn, withTarget } from './choice.js';
+import { infoOf, presetFormat, settingsIn, withPreset } from './choice.js';
 import { startLookView } from './look-panel.js';
 import { startOffers } from './offers-panel.js';
 import { startOutputs } from './outputs-panel.js';
@@ -123,7 +122,7 @@ export function startPanels(): Opening {
     const { model, choice } = store.get();
     if (model === undefined || choice === undefined) return;
     const format = presetFormat(model, choice.to);
-    session.choose(withTarget(format, choice, presetTarget(format, preset)));
+    session.choose(withPreset(format, choice, preset));
   });
   // Start the panels.
   parts.push(

@@ -1,5 +1,5 @@
 // The open model: reads it, plans it anew after each choice, and keeps its state.
-import { type ModelPlan, type PlanOptions, presetTarget } from 'scalepoint/model';
+import type { ModelPlan, PlanOptions } from 'scalepoint/model';
 import { type OutputsKind, outputsKind, type Preset, presets } from '../../src/tooling.js';
 import {
   FileError,
@@ -23,8 +23,8 @@ import {
   type ModelChoice,
   presetFormat,
   usualFormat,
+  withPreset,
   withSize,
-  withTarget,
 } from './choice.js';
 import { explain, isAboutCodes } from './explain.js';
 import { withFolder } from './folders.js';
@@ -191,7 +191,7 @@ export class ModelSession {
     if (opened === undefined) return;
     const { model, choice, sizer } = opened;
     const format = presetFormat(model, choice.to);
-    if (choice.size !== undefined) this.choose(withTarget(format, choice, presetTarget(format, 'balanced')));
+    if (choice.size !== undefined) this.choose(withPreset(format, choice, 'balanced'));
     sizer.cancel();
   }
 

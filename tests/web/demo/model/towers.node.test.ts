@@ -45,4 +45,15 @@ it('offers the file of the tower where llama.cpp has its types, and says so else
     .toBe(totals.bytesAfter);
   await expect.poll(() => page.textContent('#model-command')).toContain('--to F16 --mmproj');
   await expect.poll(() => page.textContent('#model-status')).toContain('mmproj-model-F16.gguf');
+  // Presets are for the language model.
+  await expect
+    .poll(() => page.textContent('#outputs-why'))
+    .toContain('The outputs of a vision tower are not compared here.');
+  const safe = await planModel(loose, { to: 'Q8_0' });
+  await page.check('input[name="preset"][value="safe"]', { force: true });
+  await expect.poll(() => page.textContent('#model-command')).toContain('--to Q8_0');
+  expect(await page.textContent('#model-command')).not.toContain('--mmproj');
+  await expect
+    .poll(() => page.$eval('#model-size', (data) => Number((data as HTMLDataElement).value)))
+    .toBe(safe.totals.bytesAfter);
 });
