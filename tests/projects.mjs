@@ -80,15 +80,14 @@ const apart = [
     ],
   },
   {
-    // The command line has streams, an exit code and signals; koffi, which calls llama.cpp, was seen to refuse structs in a process that
-    // had run other files; some files measure the memory of their process; and one loads the package anew, with a module of its own.
+    // The command line has streams, an exit code and signals; some files measure the memory of a process or take long; and one loads the
+    // package anew, with a module of its own.
     name: 'alone',
     include: [
       'tests/web/cli/*.test.ts',
-      'tests/web/conversions/**/*.node.test.ts',
-      'tests/web/formats/gguf/*.node.test.ts',
-      'tests/web/arrays/{blocks,grids,small-blocks,superblocks,weights}.node.test.ts',
-      'tests/web/**/{big,fit-logits,given-wasm,gptq,header-memory}.node.test.ts',
+      'tests/web/formats/gguf/plan.node.test.ts',
+      'tests/web/model/gptq.node.test.ts',
+      'tests/web/**/{big,given-wasm,header-memory}.node.test.ts',
     ],
     reads: library,
     isolate: true,

@@ -28,21 +28,21 @@ describeBuilds('observer', (sp) => {
   });
 
   /**
-   * 2^17 values, four times over, and a few of their own: more than four fall in the bins of most of them, and few in those of the tails, where
+   * 2^16 values, four times over, and a few of their own: more than four fall in the bins of most of them, and few in those of the tails, where
    * the percentile of 99.999 lies.
    */
   const times = 4;
   const many: [string, Float32Array, number[]][] = [
-    ['weights', random.bell(1 << 17), []],
-    ['one outlier', random.bell(1 << 17), [-1000]],
-    ['two outliers', random.bell(1 << 17), [60, -20]],
+    ['weights', random.bell(1 << 16), []],
+    ['one outlier', random.bell(1 << 16), [-1000]],
+    ['two outliers', random.bell(1 << 16), [60, -20]],
     [
       'heavy tails',
-      random.bell(1 << 17).map((v) => v / Math.max(0.01, Math.abs(random.uniform(1)[0] as number))),
+      random.bell(1 << 16).map((v) => v / Math.max(0.01, Math.abs(random.uniform(1)[0] as number))),
       [5000],
     ],
-    ['activations', random.bell(1 << 17).map((v) => Math.max(0, v)), [100]],
-    ['far from zero', random.uniform(1 << 17, 0.9, 1), []],
+    ['activations', random.bell(1 << 16).map((v) => Math.max(0, v)), [100]],
+    ['far from zero', random.uniform(1 << 16, 0.9, 1), []],
   ];
 
   it.each(many)('chooses as quantize does for all values at once: %s', (name, batch, rest) => {

@@ -10,12 +10,12 @@ import { fileOf, folderOf, type Weight } from '../support/recipes.js';
 import { decoderConfig, Maker, plainTokenizer, tiny } from '../support/tiny-huggingface.js';
 
 /** Rows of whole super-blocks. */
-const [hidden, inner, heads, head, layers] = [256, 512, 4, 64, 2];
+const [hidden, inner, heads, head, layers] = [256, 512, 4, 64, 1];
 const tokens = [1, 17, 200, 33, 4, 99, 250, 8, 17, 121];
 
 /**
  * Sums of at most 512 products in float32, of restored weights that are exact in both passes: at most 512 * 2^-24 = 3e-5 of the sum of
- * magnitudes if all roundings agree, and some 2^-24 * sqrt(512) = 1.3e-6 as they come. Fifteen products in a row, and norms that divide by
+ * magnitudes if all roundings agree, and some 2^-24 * sqrt(512) = 1.3e-6 as they come. Eight products in a row, and norms that divide by
  * less than 1, make some ten times as much.
  */
 const near = 2e-5;

@@ -8,7 +8,6 @@ import {
   distributions,
   divergence,
   importanceOf,
-  madeUp,
   otherStory,
   story,
   type TokensOf,
@@ -16,6 +15,7 @@ import {
 } from '../support/divergence.js';
 import { fileTypes, ggmlTypes, llamaQuantize } from '../support/llama.js';
 import type { NativeModel } from '../support/llama-run.js';
+import { madeUpLlama } from '../support/made-up-llama.js';
 import { needNative } from '../support/native.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 
@@ -69,7 +69,7 @@ const someTokens = (count: number, factor: number, range: number) =>
 
 it('diverges less than the mixtures of llama-quantize: made up', async () => {
   await compare(
-    madeUp(),
+    madeUpLlama(),
     () => someTokens(24, 7919, 500),
     () => someTokens(60, 6007, 500),
   );

@@ -18,9 +18,8 @@ import {
   type Rule,
   readFloats,
 } from '../../../web/src/model.js';
-import { tinyStories } from '../support/divergence.js';
+import { madeUp, tinyStories } from '../support/divergence.js';
 import { NativeModel } from '../support/llama-run.js';
-import { madeUpLlama } from '../support/made-up-llama.js';
 import { needNative } from '../support/native.js';
 import { drawn } from '../support/tokens.js';
 
@@ -39,8 +38,7 @@ const caseOf = (name: string) => cases.get(name) as Case;
 
 beforeAll(async () => {
   for (const [name, file] of [
-    // With three layers, the mixtures have each of their types.
-    ['made up', madeUpLlama({ layers: 3 })],
+    ['made up', madeUp()],
     ['TinyStories', await tinyStories()],
   ] as const) {
     const statistics = await calibrateModel(file, drawn(4096, 5), { chunkSize, moments: true });

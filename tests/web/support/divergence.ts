@@ -36,8 +36,8 @@ export function divergence(p: readonly Float64Array[], q: readonly Float64Array[
   return sums.reduce((a, b) => a + b) / p.length;
 }
 
-/** A model of random weights that llama.cpp can run. */
-export const madeUp = () => madeUpLlama();
+/** A model of random weights that llama.cpp can run. With three layers, mixtures have each of their types. */
+export const madeUp = () => madeUpLlama({ layers: 3 });
 
 const samples = process.env.SCALEPOINT_SAMPLES;
 

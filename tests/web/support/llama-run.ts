@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { native, once } from './native.js';
+import { native, once, structName } from './native.js';
 
 type Pointer = object | null;
 /** A struct of parameters that is changed by offsets, because its fields differ between versions. */
@@ -14,12 +14,15 @@ const library = once(() => {
   const { koffi, folder } = native();
   const load = (name: string) => koffi.load(join(folder, name));
   const ggml = load('libggml.v0.5.0.so');
-  // Without backends nothing can be computed.
-  (ggml.func('ggml_backend_load_all_from_path', 'void', ['str']) as (path: string) => void)(folder);
+  // Without backends nothing can be computed. Files of tests share processes, and each call would add all of them.
+  const shared = globalThis as { hasBackends?: boolean };
+  if (shared.hasBackends !== true)
+    (ggml.func('ggml_backend_load_all_from_path', 'void', ['str']) as (path: string) => void)(folder);
+  shared.hasBackends = true;
   const llama = load('libllama.v0.5.0.so');
   const array = (koffi as unknown as { array(type: string, length: number): unknown }).array('uint8', 256);
-  const Blob = koffi.struct({ bytes: array });
-  const Batch = koffi.struct({
+  const Blob = koffi.struct(structName('blob'), { bytes: array });
+  const Batch = koffi.struct(structName('batch'), {
     n_tokens: 'int32',
     token: 'void *',
     embd: 'void *',

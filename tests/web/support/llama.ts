@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ggufTargets } from '../../../web/src/formats/gguf/targets.js';
-import { native, once } from './native.js';
+import { native, once, structName } from './native.js';
 
 let log = '';
 
@@ -11,9 +11,13 @@ const library = once(() => {
   const { koffi, folder } = native();
   const ggml = koffi.load(join(folder, 'libggml-base.so'));
   const llama = koffi.load(join(folder, 'libllama.v0.5.0.so'));
-  const Override = koffi.struct({ pattern: 'const char *', type: 'int' });
-  const Importance = koffi.struct({ name: 'const char *', data: koffi.pointer('float'), size: 'size_t' });
-  const Parameters = koffi.struct({
+  const Override = koffi.struct(structName('override'), { pattern: 'const char *', type: 'int' });
+  const Importance = koffi.struct(structName('importance'), {
+    name: 'const char *',
+    data: koffi.pointer('float'),
+    size: 'size_t',
+  });
+  const Parameters = koffi.struct(structName('parameters'), {
     nthread: 'int32',
     ftype: 'int',
     output_tensor_type: 'int',
@@ -219,7 +223,7 @@ export function splitHeaders(path: string, most: number): Uint8Array[] {
   const find = call('ggml_get_tensor', pointer, pointer, 'str');
   const bytesOf = call('ggml_nbytes', 'size_t', pointer);
   const place = new BigUint64Array(1);
-  const parameters = koffi.struct({ no_alloc: 'bool', ctx: pointer });
+  const parameters = koffi.struct(structName('init'), { no_alloc: 'bool', ctx: pointer });
   const model = call('gguf_init_from_file', pointer, 'str', parameters)(path, { no_alloc: true, ctx: place });
   const count = Number(call('gguf_get_n_tensors', 'int64', pointer)(model));
   const files: unknown[] = [];

@@ -6,7 +6,7 @@ import { beforeEach } from 'vitest';
 /** The part of koffi that tests use. */
 interface Koffi {
   load(path: string): { func(name: string, result?: unknown, parameters?: readonly unknown[]): unknown };
-  struct(fields: Record<string, unknown>): unknown;
+  struct(name: string, fields: Record<string, unknown>): unknown;
   pointer(type: unknown): unknown;
   proto(signature: string): unknown;
   register(call: (...values: never[]) => void, type: unknown): unknown;
@@ -30,6 +30,12 @@ export function native(): NonNullable<typeof found> {
   if (found === undefined) throw new Error('llama.cpp is not installed');
   return found;
 }
+
+/**
+ * A name of a struct that no other file of tests in this process has. koffi looks types up by name, and gives names of its own twice once
+ * functions were declared.
+ */
+export const structName = (name: string) => `${name}_${crypto.randomUUID().replaceAll('-', '')}`;
 
 /** Skips the tests of a file where llama.cpp's libraries are not installed. */
 export function needNative(): void {
