@@ -2,7 +2,8 @@
 // conversion/ base.py at 720d7fa (MmprojModel), smolvlm.py 32e9e04, gemma.py 061b8c5, qwen3vl.py 06e514f and gguf-py/gguf/tensor_mapping.py
 // at 0024aa7 of ggml-org/llama.cpp; conversion/qwenvl.py of Tippach/Franken-Llama 1774451. The converter does not take LLaVA with CLIP, whose
 // keys are those of tools/mtmd/legacy-models/convert_image_encoder_to_gguf.py at 51eff66, under the names of tensor_mapping.py.
-import type { TestTensor } from './models.js';
+import { safetensors, type TestTensor } from './models.js';
+import { decoderConfig, decoderWeights, plainTokenizer } from './tiny-huggingface.js';
 import type { Pair } from './tiny-llama.js';
 import { xorshift } from './xorshift.js';
 
@@ -423,4 +424,18 @@ export function towerTensors(one: TowerCase): Record<string, TestTensor> {
       { dtype: 'BF16', shape: shapes.get(name) ?? [], data: top(values) },
     ]),
   );
+}
+
+/** The files of a folder of LLaVA with a language model of the Llama architecture, by name. */
+export function visionFolder(): Record<string, string | Uint8Array<ArrayBuffer>> {
+  const language = [...decoderWeights()].map(
+    ([name, { shape, values }]) => [`language_model.${name}`, { dtype: 'F32', shape, data: values }] as const,
+  );
+  const text = { ...decoderConfig('LlamaForCausalLM'), model_type: 'llama' };
+  return {
+    'model.safetensors': safetensors({ ...towerTensors(llava), ...Object.fromEntries(language) }),
+    'config.json': JSON.stringify({ ...llava.config, text_config: text }),
+    'tokenizer.json': JSON.stringify(plainTokenizer()),
+    'preprocessor_config.json': JSON.stringify(llava.preprocessor),
+  };
 }

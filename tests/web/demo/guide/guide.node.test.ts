@@ -22,6 +22,7 @@ import { pair, spellings } from '../../support/lora.js';
 import { safetensors, weights } from '../../support/models.js';
 import { decoderConfig, decoderWeights, plainTokenizer, tiny } from '../../support/tiny-huggingface.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
+import { visionFolder } from '../../support/towers.js';
 import { path as root, type Served, servePages } from '../served.js';
 
 const sample = root('web/demo/public/samples/digits.safetensors');
@@ -46,6 +47,9 @@ const languageModel: Readonly<Record<string, Uint8Array>> = {
 async function putModels(): Promise<void> {
   mkdirSync(inFolder('my-model'), { recursive: true });
   for (const [name, bytes] of Object.entries(languageModel)) writeFileSync(inFolder(`my-model/${name}`), bytes);
+  mkdirSync(inFolder('my-vision-model'), { recursive: true });
+  for (const [name, content] of Object.entries(visionFolder()))
+    writeFileSync(inFolder(`my-vision-model/${name}`), content);
   mkdirSync(inFolder('my-adapter'), { recursive: true });
   const { hidden, feedForward } = tiny;
   const adapter = spellings.peft('model.layers.0.mlp.up_proj', pair(feedForward, hidden, 4, 1), hidden, 8);

@@ -4,9 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { planModel } from '../../../../web/src/model.js';
-import { safetensors } from '../../support/models.js';
-import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
-import { type TowerCase, towerCases, towerTensors } from '../../support/towers.js';
+import { visionFolder } from '../../support/towers.js';
 import { startSite } from '../site.js';
 
 const site = startSite();
@@ -14,17 +12,7 @@ const folder = mkdtempSync(join(tmpdir(), 'scalepoint-towers-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 it('offers the file of the tower where llama.cpp has its types, and says so elsewhere', async () => {
-  const tower = towerCases.find(({ name }) => name === 'LLaVA') as TowerCase;
-  const language = [...decoderWeights()].map(([name, { shape, values }]) => {
-    return [`language_model.${name}`, { dtype: 'F32', shape, data: values }] as const;
-  });
-  const text = { ...decoderConfig('LlamaForCausalLM'), model_type: 'llama' };
-  const contents = {
-    'model.safetensors': safetensors({ ...towerTensors(tower), ...Object.fromEntries(language) }),
-    'config.json': JSON.stringify({ ...tower.config, text_config: text }),
-    'tokenizer.json': JSON.stringify(plainTokenizer()),
-    'preprocessor_config.json': JSON.stringify(tower.preprocessor),
-  };
+  const contents = visionFolder();
   const files = Object.entries(contents).map(([name, content]) => {
     writeFileSync(join(folder, name), content);
     return join(folder, name);
