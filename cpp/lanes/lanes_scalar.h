@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "lanes/round.h"
 
@@ -29,11 +30,15 @@ struct U8x16 {
   uint8_t v[16];
 };
 
+template <class R, class F, int... kLane>
+inline R each_of(F f, std::integer_sequence<int, kLane...>) {
+  return {{f(kLane)...}};
+}
+
+/// A vector of f(0), f(1), ... Written without a loop, because the checks of sanitizers would make up most of it.
 template <class R, class F>
 inline R each(F f) {
-  R r;
-  for (int i = 0; i < static_cast<int>(sizeof(r.v) / sizeof(r.v[0])); i++) r.v[i] = f(i);
-  return r;
+  return each_of<R>(f, std::make_integer_sequence<int, sizeof(R::v) / sizeof(R::v[0])>());
 }
 
 inline I32x4 opaque(I32x4 a) { return a; }
@@ -233,7 +238,10 @@ inline U8x16 shift_right(U8x16 a) {
   return each<U8x16>([&](int i) { return static_cast<uint8_t>(a.v[i] >> kBits); });
 }
 inline U8x16 lookup(const U8x16& table, U8x16 index) {
-  return each<U8x16>([&](int i) { return static_cast<uint8_t>(index.v[i] < 16 ? table.v[index.v[i]] : 0); });
+  // A loop: without one, the search of IQ4_NL takes a sixth longer.
+  U8x16 r;
+  for (int i = 0; i < 16; i++) r.v[i] = index.v[i] < 16 ? table.v[index.v[i]] : 0;
+  return r;
 }
 inline uint32_t top_bits(U8x16 a) {
   uint32_t mask = 0;
