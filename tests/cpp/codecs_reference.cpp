@@ -28,7 +28,10 @@ T take(const std::vector<uint8_t>& bytes, size_t index) {
 size_t run_size(size_t columns, const CompressedTensors& codes) { return codes.group_size == 0 ? columns : codes.group_size; }
 
 /// A scale as it is stored, as a float.
-float rounded(float scale, ElementType type) { return static_cast<float>(load_elements(store_elements({scale}, type), type)[0]); }
+float rounded(float scale, ElementType type) {
+  if (type == ElementType::kF32) return scale;
+  return static_cast<float>(decode(encode(scale, format_of(type)), format_of(type)));
+}
 
 /// A matrix of codes of `bits` bits in words of 32, packed along the rows; rows are filled up with zeros.
 std::vector<uint8_t> pack_rows(const std::vector<uint32_t>& values, size_t rows, size_t columns, int bits) {

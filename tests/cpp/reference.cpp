@@ -138,29 +138,44 @@ double least_squared_error(const std::vector<float>& x, const QuantizationSpec& 
     farthest = std::max({farthest, -w.low, w.high});
   }
   // Smaller scales move values away from 0, one level after the other: |x| leaves level k for k + 1 at 1 / scale = (k + 1/2) / |x|.
+  // Equal values move together: levels that only some of them have are no better at any scale.
   struct Step {
     double at;
-    float value;
+    uint32_t which;
     int32_t from;
   };
-  std::vector<Step> steps;
-  for (const float v : x) {
-    for (int32_t k = 0; v != 0 && k < farthest; k++) steps.push_back({(k + 0.5) / std::fabs(static_cast<double>(v)), v, k});
+  struct Equals {
+    float value;
+    int32_t times;
+  };
+  std::vector<float> sorted = x;
+  std::sort(sorted.begin(), sorted.end());
+  std::vector<Equals> distinct;
+  for (const float v : sorted) {
+    if (distinct.empty() || v != distinct.back().value) distinct.push_back({v, 0});
+    distinct.back().times++;
   }
-  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.at < b.at; });
+  std::vector<Step> steps;
+  for (uint32_t which = 0; which < distinct.size(); which++) {
+    const double size = std::fabs(static_cast<double>(distinct[which].value));
+    for (int32_t k = 0; size != 0 && k < farthest; k++) steps.push_back({(k + 0.5) / size, which, k});
+  }
+  // By pointers, which sanitizers check faster than iterators.
+  std::sort(steps.data(), steps.data() + steps.size(), [](const Step& a, const Step& b) { return a.at < b.at; });
   const auto measure = [&](const Window& w) {
     if (w.products > 0) least = std::min(least, all - w.products * w.products / w.squares);
   };
   for (const Window& w : windows) measure(w);
   for (const Step& step : steps) {
-    const int32_t sign = step.value < 0 ? -1 : 1, from = sign * step.from, to = from + sign;
+    const auto [value, times] = distinct[step.which];
+    const int32_t sign = value < 0 ? -1 : 1, from = sign * step.from, to = from + sign;
     // Windows that hold both levels: low <= min(from, to) and max(from, to) <= high, where low falls as the zero point rises.
     const int32_t below = std::min(from, to), above = std::max(from, to);
     const int32_t begin = std::max(first_zero, qmin - below), end = std::min(last_zero, qmax - above);
     for (int32_t zero = begin; zero <= end; zero++) {
       Window& w = windows[static_cast<size_t>(zero - first_zero)];
-      w.products += std::fabs(static_cast<double>(step.value));
-      w.squares += 2 * step.from + 1;
+      w.products += times * std::fabs(static_cast<double>(value));
+      w.squares += times * (2.0 * step.from + 1);
       measure(w);
     }
   }
