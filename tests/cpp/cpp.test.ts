@@ -36,7 +36,9 @@ for (const { command } of list.tests) {
   const [program] = command;
   const path = `${root}/build/test/${basename(program)}.json`;
   rmSync(path, { force: true });
-  const variables = { GTEST_OUTPUT: `json:${path}`, GTEST_COLOR: 'no', GTEST_BRIEF: '1' };
+  // The tests allocate often. Keeping longer stacks of all allocations takes a fifth of the time.
+  const stacks = `malloc_context_size=4:${process.env.ASAN_OPTIONS ?? ''}`;
+  const variables = { GTEST_OUTPUT: `json:${path}`, GTEST_COLOR: 'no', GTEST_BRIEF: '1', ASAN_OPTIONS: stacks };
   const error = await run(program, [], variables).then(
     () => undefined,
     (reason: Error) => reason,
