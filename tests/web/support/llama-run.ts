@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { native, once, structName } from './native.js';
+import { native, once, ownName } from './native.js';
 
 type Pointer = object | null;
 /** A struct of parameters that is changed by offsets, because its fields differ between versions. */
@@ -21,8 +21,8 @@ const library = once(() => {
   shared.hasBackends = true;
   const llama = load('libllama.v0.5.0.so');
   const array = (koffi as unknown as { array(type: string, length: number): unknown }).array('uint8', 256);
-  const Blob = koffi.struct(structName('blob'), { bytes: array });
-  const Batch = koffi.struct(structName('batch'), {
+  const Blob = koffi.struct(ownName('blob'), { bytes: array });
+  const Batch = koffi.struct(ownName('batch'), {
     n_tokens: 'int32',
     token: 'void *',
     embd: 'void *',
@@ -31,7 +31,7 @@ const library = once(() => {
     seq_id: 'void *',
     logits: 'void *',
   });
-  const Log = koffi.pointer(koffi.proto('void (int level, const char *text, void *data)'));
+  const Log = koffi.pointer(koffi.proto(`void ${ownName('log')}(int level, const char *text, void *data)`));
   let log = '';
   (llama.func('llama_log_set', 'void', [Log, 'void *']) as (call: unknown, data: null) => void)(
     koffi.register((level: number, text: string) => {
@@ -51,7 +51,7 @@ const library = once(() => {
       address(pointer: object): bigint;
     },
     /** True if a computed tensor is wanted; else takes it. */
-    Evaluate: koffi.pointer(koffi.proto('bool (void *tensor, bool ask, void *data)')),
+    Evaluate: koffi.pointer(koffi.proto(`bool ${ownName('evaluate')}(void *tensor, bool ask, void *data)`)),
     takeLog: () => {
       const text = log;
       log = '';

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ggufTargets } from '../../../web/src/formats/gguf/targets.js';
-import { native, once, structName } from './native.js';
+import { native, once, ownName } from './native.js';
 
 let log = '';
 
@@ -11,13 +11,13 @@ const library = once(() => {
   const { koffi, folder } = native();
   const ggml = koffi.load(join(folder, 'libggml-base.so'));
   const llama = koffi.load(join(folder, 'libllama.v0.5.0.so'));
-  const Override = koffi.struct(structName('override'), { pattern: 'const char *', type: 'int' });
-  const Importance = koffi.struct(structName('importance'), {
+  const Override = koffi.struct(ownName('override'), { pattern: 'const char *', type: 'int' });
+  const Importance = koffi.struct(ownName('importance'), {
     name: 'const char *',
     data: koffi.pointer('float'),
     size: 'size_t',
   });
-  const Parameters = koffi.struct(structName('parameters'), {
+  const Parameters = koffi.struct(ownName('parameters'), {
     nthread: 'int32',
     ftype: 'int',
     output_tensor_type: 'int',
@@ -34,7 +34,7 @@ const library = once(() => {
     prune_layers: koffi.pointer('int32'),
     max_buffer_size: 'size_t',
   });
-  const Log = koffi.pointer(koffi.proto('void (int level, const char *text, void *data)'));
+  const Log = koffi.pointer(koffi.proto(`void ${ownName('log')}(int level, const char *text, void *data)`));
   const setLog = llama.func('llama_log_set', 'void', [Log, 'void *']) as (call: unknown, data: null) => void;
   setLog(
     koffi.register((level: number, text: string) => {
@@ -223,7 +223,7 @@ export function splitHeaders(path: string, most: number): Uint8Array[] {
   const find = call('ggml_get_tensor', pointer, pointer, 'str');
   const bytesOf = call('ggml_nbytes', 'size_t', pointer);
   const place = new BigUint64Array(1);
-  const parameters = koffi.struct(structName('init'), { no_alloc: 'bool', ctx: pointer });
+  const parameters = koffi.struct(ownName('init'), { no_alloc: 'bool', ctx: pointer });
   const model = call('gguf_init_from_file', pointer, 'str', parameters)(path, { no_alloc: true, ctx: place });
   const count = Number(call('gguf_get_n_tensors', 'int64', pointer)(model));
   const files: unknown[] = [];

@@ -32,10 +32,10 @@ export function native(): NonNullable<typeof found> {
 }
 
 /**
- * A name of a struct that no other file of tests in this process has. koffi looks types up by name, and gives names of its own twice once
- * functions were declared.
+ * A name of a struct or a function's type that no other file of tests in this process has. koffi looks pointers up by the names of their
+ * types, and may give the same name to two types that have none.
  */
-export const structName = (name: string) => `${name}_${crypto.randomUUID().replaceAll('-', '')}`;
+export const ownName = (name: string) => `${name}_${crypto.randomUUID().replaceAll('-', '')}`;
 
 /** Skips the tests of a file where llama.cpp's libraries are not installed. */
 export function needNative(): void {
