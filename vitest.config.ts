@@ -35,8 +35,8 @@ export default defineConfig({
   },
   test: {
     // One file more at a time than there are processors, and at least three, since many tests wait for a page, a process or a timer.
-    // Chromium runs another one. CI runs fewer, so that pages answer sooner.
-    maxWorkers: process.env.CI ? Math.max(2, availableParallelism()) : Math.max(3, availableParallelism() + 1),
+    // Chromium runs another one.
+    maxWorkers: Math.max(3, availableParallelism() + 1),
     // These limits only end a hang. A test of a duration has a bound of its own.
     testTimeout: 60_000,
     hookTimeout: 60_000,
