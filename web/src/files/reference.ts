@@ -17,43 +17,26 @@ export type WriteBytes = (position: number, bytes: Uint8Array) => void;
 
 // -------------------------------------------------------------------------------------------------------------------------- Blobs
 
-/** Memory for the bytes of Blobs, reused for each read. */
-let bucket = new ArrayBuffer(0);
+/** Bytes of a Blob that are in memory twice. */
+const blobChunk = 1 << 22;
 
-/** Reads a Blob into memory. Returns the number of bytes, and stops early if they exceed the memory. */
-async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
-  let reader: ReadableStreamBYOBReader;
-  try {
-    reader = blob.stream().getReader({ mode: 'byob' });
-  } catch {
-    // Some engines cannot read a Blob into existing memory.
-    const bytes = new Uint8Array(await blob.arrayBuffer());
-    view.set(bytes.subarray(0, view.length));
-    return bytes.length;
-  }
-  if (bucket.byteLength === 0) bucket = new ArrayBuffer(2 ** 20);
-  for (let done = 0; ; ) {
-    const { value, done: ended } = await reader.read(new Uint8Array(bucket));
-    if (value !== undefined) bucket = value.buffer;
-    if (ended || value === undefined) return done;
-    if (value.length > view.length - done) {
-      reader.cancel().catch(() => {});
-      return done + value.length;
-    }
-    view.set(value, done);
-    done += value.length;
-  }
-}
-
-/** Reads bytes of a Blob into memory. */
+/**
+ * Reads bytes of a Blob into memory. `arrayBuffer` allocates, but reads of a stream into existing memory (BYOB) sometimes never end in
+ * Chromium 156, some hundred megabytes into a file.
+ */
 async function readPart(blob: Blob, begin: number, target: Uint8Array): Promise<void> {
-  let done = 0;
-  try {
-    done = await readBlob(target, blob.slice(begin, begin + target.length));
-  } catch (cause) {
-    throw ioError('cannot read the file', cause);
+  for (let done = 0; done < target.length; ) {
+    const end = Math.min(target.length, done + blobChunk);
+    let bytes: Uint8Array;
+    try {
+      bytes = new Uint8Array(await blob.slice(begin + done, begin + end).arrayBuffer());
+    } catch (cause) {
+      throw ioError('cannot read the file', cause);
+    }
+    checkLength(bytes.length, end - done, 'the file', begin + done);
+    target.set(bytes, done);
+    done = end;
   }
-  checkLength(done, target.length, 'the file', begin);
 }
 
 // ------------------------------------------------------------------------------------------------------------ files of the system
