@@ -1,8 +1,9 @@
 import { fileURLToPath } from 'node:url';
 
-// How the JavaScript of the package is bundled. Emscripten's glue is a chunk of its own, so that code that only reads headers does not load it.
-// The code of arrays and layers is one chunk, and so is the code that opens files and tells formats apart, which files on demand share. Bundlers of apps leave out the parts that an app does not call, but they cut an app between
-// the chunks that its files on demand share and those that they do not share.
+// Bundles of the JavaScript of the package. Emscripten's glue is a chunk of its own, so that code that only reads headers does not load it.
+// The code of arrays and layers is one chunk. The code that opens files and tells formats apart is another, which files on demand share.
+// Bundlers of apps leave out the parts that an app does not call, but they cut an app between the chunks that its files on demand share and
+// those that they do not share.
 const output = {
   dir: 'dist',
   format: 'esm',

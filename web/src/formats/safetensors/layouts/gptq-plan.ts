@@ -89,8 +89,8 @@ function gptqSettings({ bits, group_size, desc_act, sym, damp_percent, true_sequ
 }
 
 /**
- * The content of quant_config.json, in the words of early releases of AutoAWQ. Names the method, because GPTQModel reads this file before config.json and
- * takes GPTQ without it.
+ * The content of quant_config.json, in the words of early releases of AutoAWQ. Names the method, because GPTQModel reads this file before
+ * config.json and takes GPTQ without it.
  */
 function awqSettings({ bits, group_size, zero_point, modules_to_not_convert: kept }: Fields): Fields {
   const shared = { quant_method: 'awq', zero_point, q_group_size: group_size, w_bit: bits, version: 'GEMM' };
