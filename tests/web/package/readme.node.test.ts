@@ -10,6 +10,7 @@ import { describe, expect, it } from 'vitest';
 import { budgets } from '../../../scripts/check_size.mjs';
 import { anchorOf } from '../../../web/demo/guide/build.mjs';
 import { isReleased } from '../../../web/demo/shared/install.mjs';
+import { architectureNames } from '../../../web/src/conversions/huggingface/architectures.js';
 import { bestTable } from '../../bench/tables.mjs';
 import { environments } from '../../consumers/matrix.mjs';
 
@@ -143,4 +144,10 @@ describe('the README', () => {
     expect(names.length).toBeGreaterThan(15);
     for (const name of names) expect(table.toLowerCase()).toContain((others[name] ?? name).toLowerCase());
   });
+});
+
+it('the changelog counts the architectures', () => {
+  const changelog = readFileSync(new URL('../../../CHANGELOG.md', import.meta.url), 'utf8');
+  const counts = [...changelog.matchAll(/(\d+) architectures of language models/g)].map(([, count]) => Number(count));
+  expect(counts).toEqual([architectureNames.length]);
 });
