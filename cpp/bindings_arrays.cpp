@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "door.h"
+#include "lanes/tier.h"
 
 namespace scalepoint::door {
 namespace {
@@ -15,13 +16,7 @@ namespace {
 /// Ties a wasm file to the TypeScript that was built with it.
 uint32_t build_id() { return SCALEPOINT_BUILD_ID; }
 
-bool is_simd() {
-#ifdef __wasm_simd128__
-  return true;
-#else
-  return false;
-#endif
-}
+bool is_simd() { return scalepoint::is_simd(); }
 
 /// Allocates `bytes`. Returns their address, or 0 if memory is full.
 std::byte* allocate(size_t bytes) { return static_cast<std::byte*>(std::malloc(bytes)); }

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import { inline, packages, runner, worker } from '../rolldown.config.mjs';
-import { findEmscripten } from './emscripten.mjs';
+import { environment, findEmscripten } from './emscripten.mjs';
 import { makeDoor } from './make_door.mjs';
 import { setup } from './setup.mjs';
 import { digestOf, filesAt, keepStamp, stampOf } from './stamps.mjs';
@@ -17,10 +17,10 @@ import { finishTypes } from './types.mjs';
 
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
-/** Runs a program and returns its output. @param {string} command @param {string[]} args */
-async function run(command, args) {
+/** Runs a program and returns its output. @param {string} command @param {string[]} args @param {NodeJS.ProcessEnv} [env] */
+async function run(command, args, env = process.env) {
   try {
-    const { stdout, stderr } = await promisify(execFile)(command, args, { cwd: root, maxBuffer: 1 << 26 });
+    const { stdout, stderr } = await promisify(execFile)(command, args, { cwd: root, maxBuffer: 1 << 26, env });
     return stdout + stderr;
   } catch (error) {
     throw new StepError(`${[command, ...args].join(' ')} failed`, `${error.stdout ?? ''}${error.stderr ?? ''}`);
@@ -130,7 +130,7 @@ const wasm = {
       `-DCMAKE_TOOLCHAIN_FILE=${emscripten.toolchain}`,
       `-DCMAKE_CXX_LINKER_LAUNCHER=${variables.length === 0 ? '' : ['env', ...variables].join(';')}`,
     ]);
-    await run('cmake', ['--build', 'build/wasm']);
+    await run('cmake', ['--build', 'build/wasm'], environment());
     const out = join(root, 'build/wasm');
     const glue = wasmModules.map((name) => readFileSync(join(out, `${name}.mjs`), 'utf8').replaceAll(name, 'core'));
     if (new Set(glue).size !== 1)

@@ -25,6 +25,16 @@ export function findProgram(program) {
   return undefined;
 }
 
+/**
+ * The environment of emcc. It starts Python for each file. Where python3 is a shim that looks for the interpreter (pyenv, asdf), a variable
+ * names the interpreter itself, which saves .1 s of processor time a file.
+ */
+export function environment() {
+  if (process.env.EMSDK_PYTHON !== undefined || findProgram('python3') === undefined) return process.env;
+  const shim = ['-c', 'import sys; print(sys.executable)'];
+  return { ...process.env, EMSDK_PYTHON: execFileSync('python3', shim, { encoding: 'utf8' }).trim() };
+}
+
 /** @param {string} folder */
 const toolchainIn = (folder) => join(folder, 'cmake/Modules/Platform/Emscripten.cmake');
 

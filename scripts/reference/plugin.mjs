@@ -44,12 +44,12 @@ function pathOf(reflection) {
 /** Gives each name an address that stays when others come: `#Scalepoint.quantize`. */
 class Router extends ModuleRouter {
   buildAnchors(target, page) {
+    // Calls this method for each part of the target.
     super.buildAnchors(target, page);
-    for (const [reflection] of this.anchors) {
-      const anchor = pathOf(reflection);
-      this.anchors.set(reflection, anchor);
-      this.fullUrls.set(reflection, this.fullUrls.get(reflection).replace(/#.*/, `#${anchor}`));
-    }
+    if (!this.anchors.has(target)) return;
+    const anchor = pathOf(target);
+    this.anchors.set(target, anchor);
+    this.fullUrls.set(target, this.fullUrls.get(target).replace(/#.*/, `#${anchor}`));
   }
 }
 
