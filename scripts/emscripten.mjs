@@ -35,6 +35,27 @@ export function environment() {
   return { ...process.env, EMSDK_PYTHON: execFileSync('python3', shim, { encoding: 'utf8' }).trim() };
 }
 
+/**
+ * The command by which em++ compiles a file, with its flags, or '' if that is not known. em++ itself would start Python for each file.
+ * @param {Emscripten} emscripten
+ */
+export function compileCommand({ folder }) {
+  const ask = (/** @type {string} */ program, /** @type {string[]} */ ...args) => {
+    const beside = join(folder, program);
+    const options = { encoding: /** @type {const} */ ('utf8'), stdio: /** @type {const} */ ('pipe'), env: environment() };
+    return execFileSync(existsSync(beside) ? beside : program, args, options).trim();
+  };
+  try {
+    const clang = join(ask('em-config', 'LLVM_ROOT'), 'clang++');
+    // Debian has several versions in one folder.
+    const version = process.platform === 'linux' && existsSync('/etc/debian_version') ? ask('em-config', 'LLVM_ADD_VERSION') : '';
+    const path = version === '' ? clang : `${clang}-${version}`;
+    return existsSync(path) ? `${path} ${ask('em++', '--cflags')}` : '';
+  } catch {
+    return '';
+  }
+}
+
 /** @param {string} folder */
 const toolchainIn = (folder) => join(folder, 'cmake/Modules/Platform/Emscripten.cmake');
 

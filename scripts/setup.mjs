@@ -110,11 +110,14 @@ async function installDebianPackages(names) {
 
 /**
  * Installs what is missing. Prints a line for each kind of package that it installs, or a line that nothing is missing.
- * @param {{ test: boolean, build?: boolean }} options test: whether to include what only the tests need; build: whether to include what is
- *   not from npm
+ * @param {object} options
+ * @param {boolean} options.test whether to include what only the tests need
+ * @param {boolean} [options.build] whether to include what is not from npm
+ * @param {(programs: Promise<unknown>, packages: Promise<unknown>) => Promise<unknown>} [options.early] work to begin as soon as the
+ *   programs, or the npm packages, are there
  * @throws StepError saying what is missing
  */
-export async function setup({ test, build = true }) {
+export async function setup({ test, build = true, early = async () => {} }) {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   if (major < 20 || (major === 20 && minor < 19)) {
     throw new StepError(`Node 20.19 or newer is needed; this is ${process.versions.node}`);
@@ -140,25 +143,23 @@ export async function setup({ test, build = true }) {
     });
   };
   const npm = async () => {
-    if (needNodeModules) {
-      await step('setup', async (say) => {
-        say('installing the npm packages');
-        await mustRun('npm', ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund']);
-        say('installed the npm packages');
-      });
-    }
-    for (const { folder, forTests } of wanted) {
-      await step('setup', async (say) => {
-        say(`installing the npm packages of ${folder}`);
-        const flags = ['--ignore-scripts', '--no-audit', '--no-fund'];
+    await step('setup', async (say) => {
+      const names = [...(needNodeModules ? ['the project'] : []), ...wanted.map(({ folder }) => folder)];
+      say(`installing the npm packages of ${names.join(', ')}`);
+      const flags = ['--ignore-scripts', '--no-audit', '--no-fund'];
+      if (needNodeModules) await mustRun('npm', ['ci', '--include=dev', ...flags]);
+      for (const { folder, forTests } of wanted) {
         const { code, output } = await run('npm', ['ci', '--prefix', folder, ...flags]);
         if (code !== 0 && !forTests) throw new StepError(`could not install the npm packages of ${folder}`, output);
-        say(`${code === 0 ? 'installed' : 'could not install'} the npm packages of ${folder}`);
-      });
-    }
+        if (code !== 0) say(`could not install the npm packages of ${folder}`);
+      }
+      say('installed the npm packages');
+    });
   };
   // Both mostly wait for the network. One that fails does not leave the other halfway.
-  const results = await Promise.allSettled([...(missing.length > 0 ? [debian()] : []), npm()]);
+  const programs = missing.length > 0 ? debian() : Promise.resolve();
+  const packages = needNodeModules || wanted.length > 0 ? npm() : Promise.resolve();
+  const results = await Promise.allSettled([programs, packages, early(programs, packages)]);
   for (const result of results) if (result.status === 'rejected') throw result.reason;
 }
 

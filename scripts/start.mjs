@@ -6,6 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { buildEarly } from './build.mjs';
 import { parsePort, serve } from './serve.mjs';
 import { setup } from './setup.mjs';
 import { explain, mustRun, paint, root, StepError, step } from './steps.mjs';
@@ -27,7 +28,7 @@ function wantedPort() {
 const port = wantedPort();
 try {
   console.log(`${paint('bold', 'Scalepoint')}\n`);
-  await setup({ test: false });
+  await setup({ test: false, early: buildEarly });
   await step('build', async (say) => {
     say('WebAssembly core, package, page');
     await mustRun(process.execPath, ['scripts/build.mjs']);

@@ -13,6 +13,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node
 import { availableParallelism } from 'node:os';
 import { join, relative } from 'node:path';
 import { chromium, inNode, testsOf } from '../tests/projects.mjs';
+import { buildEarly } from './build.mjs';
 import { Outcome, sumOf, unfinished } from './counts.mjs';
 import { reached } from './reach.mjs';
 import { setup } from './setup.mjs';
@@ -228,9 +229,12 @@ setTimeout(() => {
   process.exit();
 }, timeLimit).unref();
 try {
-  await setup({ test: true });
-  const build = step('build', () => mustRun(process.execPath, ['scripts/build.mjs']));
-  await Promise.all([build, compileTests()]);
+  await setup({
+    test: true,
+    early: (programs, packages) => Promise.all([buildEarly(programs, packages), programs.then(compileTests)]),
+  });
+  const build = mustRun(process.execPath, ['scripts/build.mjs']);
+  await step('build', () => Promise.all([build, compileTests()]));
   mkdirSync(join(root, 'build/test'), { recursive: true });
   outcome.finish(filter === undefined ? await runAll() : await runSome(filter));
 } catch (error) {
