@@ -1,11 +1,13 @@
 // Vector search beside other libraries, in one process and in turns: bytes, time to build, time of a query, recall at 10.
 //
 //   npm ci --prefix tests/vectors
-//   node tests/bench/vectors.mjs [--count 20000] [--dimension 384] [--only 'usearch|8 bits'] [--rounds 5] [--json]
+//   node tests/bench/vectors.mjs [--count 20000] [--dimension 384] [--per-cluster 20] [--rounds 5] [--json]
+//     [--only 'usearch|8 bits'] [--without 'hnswlib|edgevec']
 //
-// The vectors are `clustered` (vector-kinds.mjs), divided by their length. 100 more of the same kind are the queries. Scores are
-// cosines. Each contestant builds its index once, and searches with several settings. All of them search in turns, in rounds, and
-// the least time of each query counts, because other work on the machine can only make it longer.
+// The vectors are those of 1,000 random clusters, or with `--per-cluster` of clusters of one size (vector-kinds.mjs), divided by their
+// length. 100 more of the same kind are the queries. Scores are cosines. Each contestant builds its index once, and searches with several
+// settings. All of them search in turns, in rounds, and the least time of each query counts. Times are those of the processor, without
+// waits for other work on the machine. Graphs of hnswlib-wasm and edgevec take minutes to build.
 
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -14,13 +16,15 @@ import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { load } from '../../dist/index.js';
-import { kinds, rows } from './vector-kinds.mjs';
+import { bestOf, clustersOf, kinds, meanOf, rows } from './vector-kinds.mjs';
 
 const { values } = parseArgs({
   options: {
     count: { type: 'string', default: '20000' },
     dimension: { type: 'string', default: '384' },
+    'per-cluster': { type: 'string' },
     only: { type: 'string', default: '' },
+    without: { type: 'string', default: '(?!)' },
     rounds: { type: 'string', default: '5' },
     json: { type: 'boolean', default: false },
   },
@@ -31,9 +35,11 @@ const asked = 100;
 const k = 10;
 const rounds = Number(values.rounds);
 const only = new RegExp(values.only);
+const without = new RegExp(values.without);
 const packages = fileURLToPath(new URL('../vectors/node_modules/', import.meta.url));
 
-const make = kinds.clustered(dimension);
+const size = values['per-cluster'];
+const make = (size === undefined ? kinds['random clusters'] : clustersOf(Number(size)))(dimension, count);
 /** Vectors of length 1, so that all metrics have one order. @param {number} n */
 function made(n) {
   const x = rows(make, n, dimension);
@@ -48,21 +54,6 @@ const x = made(count);
 const all = made(asked);
 const queries = Array.from({ length: asked }, (_, i) => all.slice(i * dimension, (i + 1) * dimension));
 const rowOf = (/** @type {number} */ i) => x.subarray(i * dimension, (i + 1) * dimension);
-
-/** Keeps the best k of scores. @param {ArrayLike<number>} scores */
-function best(scores) {
-  /** @type {number[]} */
-  const list = [];
-  for (let i = 0; i < scores.length; i++) {
-    const score = /** @type {number} */ (scores[i]);
-    if (list.length === k && score <= /** @type {number} */ (scores[/** @type {number} */ (list[k - 1])])) continue;
-    let at = list.length;
-    while (at > 0 && /** @type {number} */ (scores[/** @type {number} */ (list[at - 1])]) < score) at--;
-    list.splice(at, 0, i);
-    if (list.length > k) list.pop();
-  }
-  return list;
-}
 
 /** @typedef {(query: Float32Array) => ArrayLike<number>} Search */
 /** An index, and searches of it by what is added to its name. @typedef {{ searches: Record<string, Search>, bytes: number | undefined }} Built */
@@ -105,7 +96,7 @@ contestants['plain JavaScript, float32'] = () => {
             sum += /** @type {number} */ (x[from + i]) * /** @type {number} */ (query[i]);
           scores[row] = sum;
         }
-        return best(scores);
+        return bestOf(scores, k);
       },
     },
   };
@@ -136,7 +127,7 @@ contestants['plain JavaScript, int8'] = () => {
           }
           scores[row] = sum * /** @type {number} */ (scales[row]);
         }
-        return best(scores);
+        return bestOf(scores, k);
       },
     },
   };
@@ -226,15 +217,22 @@ contestants.edgevec = () => {
 
 const truth = queries.map((query) => new Set(Array.from(exact().searches['']?.(query) ?? [])));
 
-/** @type {{ name: string, search: Search, bytes: number | undefined, build: number, times: number[], recall: number }[]} */
+/** Time of the processor that this process has taken, in ms. */
+function processorTime() {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
+
+/** @type {{ name: string, search: Search, bytes: number | undefined, build: number, times: number[], hits: number[] }[]} */
 const runs = [];
-for (const [name, build] of Object.entries(contestants).filter(([name]) => only.test(name))) {
-  const start = performance.now();
+const asks = (/** @type {string} */ name) => only.test(name) && !without.test(name);
+for (const [name, build] of Object.entries(contestants).filter(([name]) => asks(name))) {
+  const start = processorTime();
   try {
     const { searches, bytes } = build();
-    const built = performance.now() - start;
+    const built = processorTime() - start;
     for (const [setting, search] of Object.entries(searches)) {
-      runs.push({ name: name + setting, search, bytes, build: built, times: [], recall: 0 });
+      runs.push({ name: name + setting, search, bytes, build: built, times: [], hits: [] });
     }
   } catch (error) {
     console.error(`${name}: ${error instanceof Error ? error.message : error}`);
@@ -242,33 +240,31 @@ for (const [name, build] of Object.entries(contestants).filter(([name]) => only.
 }
 for (let round = 0; round < rounds; round++) {
   for (const run of runs) {
-    let hits = 0;
     for (const [i, query] of queries.entries()) {
-      const start = performance.now();
+      const start = processorTime();
       const found = run.search(query);
-      run.times[i] = Math.min(run.times[i] ?? Infinity, performance.now() - start);
-      for (const index of Array.from(found)) if (truth[i]?.has(index)) hits++;
+      run.times[i] = Math.min(run.times[i] ?? Infinity, processorTime() - start);
+      run.hits[i] = Array.from(found).filter((index) => truth[i]?.has(index)).length;
     }
-    run.recall = hits / (asked * k);
   }
 }
 rmSync(folder, { recursive: true });
 
-/** The mean time of a query. @param {readonly number[]} times */
-const mean = (times) => times.reduce((sum, time) => sum + time, 0) / times.length;
-
+const found = runs.map(({ name, bytes, build, times, hits }) => {
+  const { mean: recall, error } = meanOf(hits.map((n) => n / k));
+  return { name, bytes, build, milliseconds: meanOf(times).mean, recall, error };
+});
 if (values.json) {
-  const plain = runs.map(({ name, bytes, build, times, recall }) => {
-    return { name, bytes, build, milliseconds: mean(times), recall };
-  });
-  console.log(JSON.stringify(plain, null, 2));
+  console.log(JSON.stringify(found, null, 2));
 } else {
-  console.log(`${count} vectors of ${dimension}, ${asked} queries, cosine, ${k} results; ${cpus()[0]?.model}\n`);
+  const kind = size === undefined ? 'in 1,000 random clusters' : `in clusters of ${size}`;
+  console.log(`${count} vectors of ${dimension} ${kind}, ${asked} queries, cosine, ${k} results; ${cpus()[0]?.model}`);
+  console.log(`standard error of recall: at most ${Math.max(...found.map(({ error }) => error)).toFixed(3)}\n`);
   console.log('| index | MB | built in s | ms a query | recall at 10 |\n| --- | --- | --- | --- | --- |');
-  for (const { name, bytes, build, times, recall } of runs) {
-    const size = bytes === undefined ? '–' : (bytes / 1e6).toFixed(1);
+  for (const { name, bytes, build, milliseconds, recall } of found) {
+    const mb = bytes === undefined ? '–' : (bytes / 1e6).toFixed(1);
     const built = build < 1 ? 0 : Number((build / 1000).toPrecision(2));
-    console.log(`| ${name} | ${size} | ${built} | ${mean(times).toPrecision(2)} | ${recall.toFixed(3)} |`);
+    console.log(`| ${name} | ${mb} | ${built} | ${milliseconds.toPrecision(2)} | ${recall.toFixed(3)} |`);
   }
 }
 process.exit();
