@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { configDefaults, defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
-import { launchOptions } from './scripts/chromium.mjs';
+import { pageOptions } from './scripts/chromium.mjs';
 import { chromium, inNode } from './tests/projects.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -70,9 +70,7 @@ export default defineConfig({
             headless: true,
             fileParallelism: availableParallelism() > 2,
             screenshotFailures: false,
-            provider: playwright({
-              launchOptions,
-            }),
+            provider: playwright({ launchOptions: pageOptions }),
             instances: [{ browser: 'chromium' }],
           },
         },

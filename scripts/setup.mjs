@@ -7,7 +7,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { shell } from './chromium.mjs';
 import { findEmscripten, findProgram } from './emscripten.mjs';
+import { keepStamp, stampOf } from './stamps.mjs';
 import { explain, mustRun, root, run, StepError, step } from './steps.mjs';
 
 const chromium = process.env.CHROMIUM ?? '/usr/bin/chromium';
@@ -37,6 +39,12 @@ const debianPackages = [
     present: () => !existsSync(fonts) || existsSync(join(fonts, font)),
   })),
 ];
+
+/** A Debian package that makes the tests faster. They run without it, too. The stamp remembers that apt-get could not install it. */
+const faster = {
+  name: 'chromium-headless-shell',
+  present: () => process.env.CHROMIUM !== undefined || existsSync(shell) || stampOf('no-shell') !== undefined,
+};
 
 /**
  * Folders with packages of their own. TypeDoc needs another TypeScript than the project. Those of tests are large or not there for every
@@ -83,6 +91,12 @@ async function rightsForApt() {
 /** Names of Debian's packages in Homebrew, where they differ. @type {Record<string, string>} */
 const homebrewNames = { 'ninja-build': 'ninja', 'g++': 'gcc', 'libgtest-dev': 'googletest', 'libsimde-dev': 'simde' };
 
+/** @param {string[]} rights the prefix @param {string[]} args @returns {[program: string, args: string[]]} */
+function aptGet(rights, args) {
+  const [program = '', ...rest] = [...rights, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', '-q', '-y', ...args];
+  return [program, rest];
+}
+
 /**
  * Installs Debian packages.
  * @param {string[]} names
@@ -100,12 +114,16 @@ async function installDebianPackages(names) {
       `Install them, then try again. Any Emscripten on PATH will do, that of emsdk too.\n\n  ${command}\n`,
     );
   }
-  const apt = async (/** @type {string[]} */ args) => {
-    const [program, ...rest] = [...rights, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', '-q', '-y', ...args];
-    return mustRun(/** @type {string} */ (program), rest);
-  };
-  await apt(['update']);
-  await apt(['install', '--no-install-recommends', ...names]);
+  await mustRun(...aptGet(rights, ['update']));
+  await mustRun(...aptGet(rights, ['install', '--no-install-recommends', ...names]));
+}
+
+/** Installs the package that makes the tests faster, if that is possible. @param {boolean} updated true if the lists of packages are new */
+async function installFaster(updated) {
+  const rights = await rightsForApt();
+  const isDone = async (/** @type {string[]} */ ...args) =>
+    rights !== undefined && (await run(...aptGet(rights, args))).code === 0;
+  return (updated || (await isDone('update'))) && isDone('install', '--no-install-recommends', faster.name);
 }
 
 /**
@@ -128,7 +146,8 @@ export async function setup({ test, build = true, early = async () => {} }) {
   const missing = debianPackages.filter((entry) => build && (test || !entry.forTests) && !entry.present());
   const needNodeModules = !nodeModulesFit();
   const wanted = folders.filter(({ folder, forTests }) => (forTests ? test : build) && !nodeModulesFit(folder));
-  if (missing.length === 0 && !needNodeModules && wanted.length === 0) {
+  const wantsFaster = test && !faster.present();
+  if (missing.length === 0 && !wantsFaster && !needNodeModules && wanted.length === 0) {
     await step('setup', async (say) => say('nothing missing'));
     return;
   }
@@ -140,6 +159,14 @@ export async function setup({ test, build = true, early = async () => {} }) {
       const absent = missing.filter((entry) => !entry.present()).map((entry) => entry.name);
       if (absent.length > 0) throw new StepError(`still missing after installation: ${absent.join(', ')}`);
       say(`installed ${names.join(', ')}`);
+    });
+  };
+  const optional = async () => {
+    await step('setup', async (say) => {
+      say(`installing ${faster.name}`);
+      const installed = await installFaster(missing.length > 0);
+      if (!installed) keepStamp('no-shell', '');
+      say(`${installed ? 'installed' : 'could not install'} ${faster.name}`);
     });
   };
   const npm = async () => {
@@ -159,7 +186,8 @@ export async function setup({ test, build = true, early = async () => {} }) {
   // Both mostly wait for the network. One that fails does not leave the other halfway.
   const programs = missing.length > 0 ? debian() : Promise.resolve();
   const packages = needNodeModules || wanted.length > 0 ? npm() : Promise.resolve();
-  const results = await Promise.allSettled([programs, packages, early(programs, packages)]);
+  const others = programs.then(() => (wantsFaster ? optional() : undefined));
+  const results = await Promise.allSettled([programs, others, packages, early(programs, packages)]);
   for (const result of results) if (result.status === 'rejected') throw result.reason;
 }
 

@@ -8,7 +8,7 @@ import { dirname, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright';
-import { launchOptions } from '../../scripts/chromium.mjs';
+import { pageOptions } from '../../scripts/chromium.mjs';
 
 const app = fileURLToPath(new URL('app', import.meta.url));
 
@@ -66,7 +66,7 @@ let browser;
 
 /** Opens a page and waits for what its app says. @param {string} url @returns {Promise<Results>} */
 export async function open(url) {
-  browser ??= await chromium.launch(launchOptions);
+  browser ??= await chromium.launch(pageOptions);
   const tab = await browser.newPage();
   /** @type {string[]} */
   const problems = [];

@@ -1,10 +1,10 @@
-// The flows of the Firefox run, in Chromium.
+// The flows of the Firefox run, in the whole Chromium. Other files open their pages in its headless shell if there is one.
 import { expect, it } from 'vitest';
 import { findFirefox } from '../../../scripts/firefox.mjs';
 import { flows } from './flows.mjs';
 import { startSite } from './site.js';
 
-const site = startSite();
+const site = startSite({ whole: true });
 
 it.each(flows)('$name', async ({ run }) => {
   const page = await site.open('guide/');

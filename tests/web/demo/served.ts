@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright';
-import { launchOptions } from '../../../scripts/chromium.mjs';
+import { launchOptions, pageOptions } from '../../../scripts/chromium.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 
 /** A path from the root of the project. */
@@ -15,14 +15,17 @@ export interface Served {
   close(): Promise<void>;
 }
 
-/** Builds the pages if they are not there, serves them, and starts a browser. */
-export async function servePages(): Promise<Served> {
+/**
+ * Builds the pages if they are not there, serves them, and starts a browser.
+ * @param whole true: the whole browser, even if the headless shell is there
+ */
+export async function servePages({ whole = false } = {}): Promise<Served> {
   if (!existsSync(path('build/demo/index.html'))) {
     const { build } = await import('vite');
     await build({ configFile: path('vite.config.ts'), logLevel: 'warn' });
   }
   const server = await serve({ folder: path('build/demo'), port: 0 });
-  const browser = await chromium.launch(launchOptions);
+  const browser = await chromium.launch(whole ? launchOptions : pageOptions);
   const close = async () => {
     await browser.close();
     await server.close();

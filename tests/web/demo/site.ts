@@ -59,7 +59,7 @@ async function readNumbers(page: Page): Promise<void> {
 }
 
 /** Starts a server and a browser for the tests of a file. */
-export function startSite(): Site {
+export function startSite(options?: Parameters<typeof servePages>[0]): Site {
   let served: Served | undefined;
   let server: Served['server'];
   let browser: Browser;
@@ -148,7 +148,7 @@ export function startSite(): Site {
     await page.mouse.move(0, 0);
   }
   beforeAll(async () => {
-    served = await servePages();
+    served = await servePages(options);
     ({ server, browser } = served);
   }, 120_000);
   afterAll(() => served?.close());

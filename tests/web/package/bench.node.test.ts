@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright';
 import { type BenchRow, benchParts, race, runBench } from 'scalepoint/bench';
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { launchOptions } from '../../../scripts/chromium.mjs';
+import { pageOptions } from '../../../scripts/chromium.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 
 const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
@@ -187,7 +187,7 @@ describe('the page of the benchmark', () => {
 
   it('measures in a worker, stops, copies, and has no accessibility faults', async () => {
     const server = await serve({ folder: path('build/demo'), port: 0 });
-    const browser = await chromium.launch(launchOptions);
+    const browser = await chromium.launch(pageOptions);
     try {
       const context = await browser.newContext({
         viewport: { width: 360, height: 800 },

@@ -9,7 +9,7 @@ import { type Browser, chromium } from 'playwright';
 import { rolldown } from 'rolldown';
 import { quantizeModel } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { launchOptions } from '../../../scripts/chromium.mjs';
+import { pageOptions } from '../../../scripts/chromium.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 import { safetensors, weights } from '../support/models.js';
 
@@ -76,7 +76,7 @@ describe('bundled as a classic script, in a page', () => {
       join(folder, 'iife/index.html'),
       '<!doctype html><title>page</title><script src="bundle.js"></script>',
     );
-    browser = await chromium.launch(launchOptions);
+    browser = await chromium.launch(pageOptions);
   }, 60_000);
   afterAll(() => browser?.close());
 

@@ -10,7 +10,7 @@ import { publint } from 'publint';
 import { quantizeModel } from 'scalepoint/model';
 import { build, createServer } from 'vite';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { launchOptions } from '../../../scripts/chromium.mjs';
+import { pageOptions } from '../../../scripts/chromium.mjs';
 import { samplePath } from '../../../scripts/make_sample.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 import { anchorOf } from '../../../web/demo/guide/build.mjs';
@@ -357,7 +357,7 @@ describe('in a page, the installed package', () => {
   beforeAll(async () => {
     writePage('page', 'scalepoint', 'scalepoint/model');
     await build({ root: page, configFile: false, logLevel: 'error', build: { outDir: 'built' } });
-    browser = await chromium.launch(launchOptions);
+    browser = await chromium.launch(pageOptions);
   }, 60_000);
 
   afterAll(() => browser?.close());
