@@ -97,9 +97,11 @@ export function startSite(options?: Parameters<typeof servePages>[0]): Site {
       await site.page.evaluate(`if (!globalThis.axe) { ${axeSource} }`);
       return site.page.evaluate(async (selector) => {
         const { axe } = globalThis as unknown as {
-          axe: { run(context: string): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+          axe: {
+            run(context: string, options: object): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }>;
+          };
         };
-        const { violations } = await axe.run(selector);
+        const { violations } = await axe.run(selector, { resultTypes: ['violations'], preload: false });
         return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
       }, selector);
     },
