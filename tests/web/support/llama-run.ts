@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { native, once, ownName } from './native.js';
+import { keepLog, native, once, ownName, takeLog } from './native.js';
 
 type Pointer = object | null;
 /** A struct of parameters that is changed by offsets, because its fields differ between versions. */
@@ -31,14 +31,7 @@ const library = once(() => {
     seq_id: 'void *',
     logits: 'void *',
   });
-  const Log = koffi.pointer(koffi.proto(`void ${ownName('log')}(int level, const char *text, void *data)`));
-  let log = '';
-  (llama.func('llama_log_set', 'void', [Log, 'void *']) as (call: unknown, data: null) => void)(
-    koffi.register((level: number, text: string) => {
-      if (level >= 3) log += text;
-    }, Log),
-    null,
-  );
+  keepLog(llama);
   const call = <T>(name: string, result: unknown, parameters: readonly unknown[]) =>
     llama.func(name, result, parameters) as T;
   return {
@@ -52,11 +45,6 @@ const library = once(() => {
     },
     /** True if a computed tensor is wanted; else takes it. */
     Evaluate: koffi.pointer(koffi.proto(`bool ${ownName('evaluate')}(void *tensor, bool ask, void *data)`)),
-    takeLog: () => {
-      const text = log;
-      log = '';
-      return text;
-    },
     modelDefaults: call<() => Blob>('llama_model_default_params', Blob, []),
     contextDefaults: call<() => Blob>('llama_context_default_params', Blob, []),
     load: call<(path: string, parameters: Blob) => Pointer>('llama_model_load_from_file', 'void *', ['str', Blob]),
@@ -116,14 +104,14 @@ export class NativeModel {
     this.#folder = mkdtempSync(join(tmpdir(), 'scalepoint-llama-'));
     const path = join(this.#folder, 'model.gguf');
     writeFileSync(path, file);
-    const { modelDefaults, load, takeLog } = library();
+    const { modelDefaults, load } = library();
     const parameters = modelDefaults();
     if (vocabularyOnly) parameters.bytes[at.vocabularyOnly] = 1;
-    takeLog();
+    takeLog(3);
     this.#model = load(path, parameters);
     if (this.#model === null) {
       rmSync(this.#folder, { recursive: true });
-      throw new Error(takeLog());
+      throw new Error(takeLog(3));
     }
   }
 
@@ -206,13 +194,13 @@ export class NativeModel {
     set32(parameters, at.evaluate, Number(evaluate & 0xffffffffn));
     set32(parameters, at.evaluate + 4, Number(evaluate >> 32n));
     const context = make(this.#model, parameters);
-    if (context === null) throw new Error(library().takeLog());
+    if (context === null) throw new Error(takeLog(3));
     try {
       if (!everywhere) library().setEmbeddings(context, true);
-      if (encoded !== undefined && encode(context, batchOf(encoded, false)) !== 0) throw new Error(library().takeLog());
+      if (encoded !== undefined && encode(context, batchOf(encoded, false)) !== 0) throw new Error(takeLog(3));
       const batch = batchOf(tokens, everywhere);
       const status = decode(context, batch);
-      if (status !== 0) throw new Error(`llama_decode returned ${status}: ${library().takeLog()}`);
+      if (status !== 0) throw new Error(`llama_decode returned ${status}: ${takeLog(3)}`);
       return read(context);
     } finally {
       freeContext(context);

@@ -3,9 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ggufTargets } from '../../../web/src/formats/gguf/targets.js';
-import { native, once, ownName } from './native.js';
-
-let log = '';
+import { keepLog, native, once, ownName, takeLog } from './native.js';
 
 const library = once(() => {
   const { koffi, folder } = native();
@@ -34,15 +32,7 @@ const library = once(() => {
     prune_layers: koffi.pointer('int32'),
     max_buffer_size: 'size_t',
   });
-  const Log = koffi.pointer(koffi.proto(`void ${ownName('log')}(int level, const char *text, void *data)`));
-  const setLog = llama.func('llama_log_set', 'void', [Log, 'void *']) as (call: unknown, data: null) => void;
-  setLog(
-    koffi.register((level: number, text: string) => {
-      // Level 4 is an error, and level 5 continues the message before it.
-      if (level >= 4) log += text;
-    }, Log),
-    null,
-  );
+  keepLog(llama);
   return {
     defaults: llama.func('llama_model_quantize_default_params', Parameters, []) as () => Record<string, unknown>,
     quantize: llama.func('llama_model_quantize', 'uint32', ['str', 'str', koffi.pointer(Parameters)]) as (
@@ -158,7 +148,7 @@ export function llamaQuantize(
     const end = (i: number) => (splits.length === 0 ? '' : `-${digits(i + 1)}-of-${digits(splits.length + 1)}`);
     const [input, output] = [join(work, `in${end(0)}.gguf`), join(work, 'out.gguf')];
     for (const [i, one] of [file, ...splits].entries()) writeFileSync(join(work, `in${end(i)}.gguf`), one);
-    log = '';
+    takeLog(4);
     const parameters = {
       ...defaults(),
       // koffi calls the log callback on this thread only, so there must be no other threads.
@@ -182,7 +172,7 @@ export function llamaQuantize(
           ? null
           : [...overrides.map(([pattern, type]) => ({ pattern, type })), { pattern: null, type: 0 }],
     };
-    if (quantize(input, output, parameters) !== 0) return log;
+    if (quantize(input, output, parameters) !== 0) return takeLog(4);
     const made = readdirSync(work)
       .filter((name) => name.startsWith('out'))
       .sort();

@@ -53,3 +53,28 @@ export function once<T>(make: () => T): () => T {
     return made.value;
   };
 }
+
+/** Messages of llama.cpp since the last look, with their levels. The library has one function for them, which all files of tests share. */
+let messages: { readonly level: number; readonly text: string }[] | undefined;
+
+/** Collects what llama.cpp says. @param llama the loaded library */
+export function keepLog(llama: ReturnType<Koffi['load']>): void {
+  if (messages !== undefined) return;
+  messages = [];
+  const { koffi } = native();
+  const Log = koffi.pointer(koffi.proto(`void ${ownName('log')}(int level, const char *text, void *data)`));
+  const setLog = llama.func('llama_log_set', 'void', [Log, 'void *']) as (call: unknown, data: null) => void;
+  setLog(
+    koffi.register((level: number, text: string) => void messages?.push({ level, text }), Log),
+    null,
+  );
+}
+
+/** Takes the messages from a level on: 3 is a warning, 4 an error, and 5 continues the message before it. */
+export function takeLog(least: 3 | 4): string {
+  const taken = messages?.splice(0) ?? [];
+  return taken
+    .filter(({ level }) => level >= least)
+    .map(({ text }) => text)
+    .join('');
+}
