@@ -11,7 +11,7 @@ import { systemText } from './system-text.js';
 /** Largest size in bytes of most files. A larger file must be something else. */
 const mostBytes = 16 * 2 ** 20;
 /** Bytes of a read. */
-const chunkBytes = 1 << 16;
+const chunkBytes = 1 << 18;
 /** Time in ms between two attempts to read from a pipe that has nothing to give yet. */
 const pauseMilliseconds = 10;
 
@@ -27,16 +27,18 @@ async function readSome(file: FileHandle, target: Uint8Array): Promise<number> {
   }
 }
 
-/** Reads to the end. The size that the system states says nothing about pipes and devices. */
+/** Reads to the end. The size that the system states is 0 for pipes and devices. */
 async function readAll(file: FileHandle, most: number): Promise<Uint8Array> {
   const pieces: Uint8Array[] = [];
+  const { size } = await file.stat();
   for (let done = 0; ; ) {
+    if (Math.max(done, size) > most)
+      throw new ScalepointError('BAD_FILE', `the file has more than the ${most} bytes allowed`);
     const piece = new Uint8Array(chunkBytes);
     const count = await readSome(file, piece);
     if (count === 0) return Buffer.concat(pieces);
     pieces.push(piece.subarray(0, count));
     done += count;
-    if (done > most) throw new ScalepointError('BAD_FILE', `the file has more than the ${most} bytes allowed`);
   }
 }
 
