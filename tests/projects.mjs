@@ -80,13 +80,10 @@ const apart = [
     ],
   },
   {
-    // The command line has streams, an exit code and signals; what llama_model_quantize says goes to one function of the process; some files
-    // measure the memory of a process or take long; and one loads the package anew, with a module of its own.
+    // Files that measure the memory of a process or take long, and one that loads the package anew, with a module of its own.
     name: 'alone',
     include: [
-      'tests/web/cli/*.test.ts',
-      'tests/web/formats/gguf/*.node.test.ts',
-      'tests/web/conversions/folder.node.test.ts',
+      'tests/web/formats/gguf/plan.node.test.ts',
       'tests/web/model/{fit-logits,gptq}.node.test.ts',
       'tests/web/**/{big,given-wasm,header-memory}.node.test.ts',
     ],

@@ -761,8 +761,8 @@ describe('scalepoint quantize', () => {
   it.runIf(process.platform === 'linux')(
     'shows on a terminal how far it is',
     async () => {
-      await putZeros('big.safetensors', 2 ** 29);
-      const command = `stty cols 70; '${process.execPath}' '${await programFile()}' quantize big.safetensors --to int8 --workers 0`;
+      await putZeros('big.safetensors', 2 ** 28);
+      const command = `stty cols 70; '${process.execPath}' '${programFile()}' quantize big.safetensors --to int8 --workers 0`;
       const child = spawn('script', ['-qec', command, '/dev/null'], {
         cwd: path(),
         stdio: ['ignore', 'pipe', 'inherit'],
@@ -777,12 +777,12 @@ describe('scalepoint quantize', () => {
       // Drawn while it worked, and taken away at the end.
       expect(lines.length).toBeGreaterThan(2);
       const percents = lines.slice(0, -1).map((line) => {
-        expect(line).toMatch(/^ *\d+% [█░]{20} (\d|\d\d|\d\d\d|\d\.\d\d|\d\d\.\d) ([kMG]?B) of 537 MB /);
+        expect(line).toMatch(/^ *\d+% [█░]{20} (\d|\d\d|\d\d\d|\d\.\d\d|\d\d\.\d) ([kMG]?B) of 268 MB /);
         expect(line.length).toBeLessThan(70);
         return Number.parseInt(line, 10);
       });
       expect(percents).toEqual([...percents].sort((a, b) => a - b));
-      expect(lines.at(-1)).toMatch(/^\S*tensor +dtype/);
+      expect(lines.at(-1)).toMatch(/^\S*tensor/);
     },
     30_000,
   );
@@ -1066,10 +1066,10 @@ describe('scalepoint plan', () => {
   it('needs neither wasm nor workers, nor does inspect', async () => {
     await putModel();
     const bare = path('bare');
-    const place = await program();
     await mkdir(bare);
-    for (const name of await readdir(place)) {
-      if (name.endsWith('.mjs')) await copyFile(join(place, name), join(bare, name));
+    await writeFile(join(bare, 'package.json'), '{"type":"module"}');
+    for (const name of await readdir(program)) {
+      if (/^(cli|chunk-.*)\.js$/.test(name)) await copyFile(join(program, name), join(bare, name));
     }
     for (const args of [
       ['inspect', 'model.safetensors'],

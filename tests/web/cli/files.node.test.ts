@@ -222,7 +222,7 @@ describe('standard input and output', () => {
   it('are read by position where they are a file, and told as broken where nobody reads', async () => {
     await putModel();
     const descriptor = openSync(path('model.safetensors'), 'r');
-    const file = await programFile();
+    const file = programFile();
     const child = (args: string[]) =>
       spawn(process.execPath, [file, ...args], { cwd: path(), stdio: [descriptor, 'pipe', 'pipe'] });
     const ended = (one: ReturnType<typeof child>) => new Promise((resolve) => one.on('close', resolve));

@@ -124,7 +124,7 @@ describe('--save-rules', () => {
     const args = ['-', ...fit, '-o', 'out.gguf', '--force', '--save-rules', 'tiny.gguf'];
     const { spawn } = await import('node:child_process');
     const { openSync, closeSync } = await import('node:fs');
-    const file = await programFile();
+    const file = programFile();
     const [input, output] = [openSync(path('tiny.gguf'), 'r'), openSync(path('copy.gguf'), 'w')];
     const ended = (words: readonly string[], stdin: number, stdout: number | 'pipe') =>
       new Promise<[unknown, string]>((resolve) => {

@@ -161,7 +161,7 @@ it('a chat template keeps its text', async () => {
 });
 
 it.skipIf(!existsSync('/dev/zero'))('stops reading standard input that is not a model', async () => {
-  const child = spawn('sh', ['-c', `cat /dev/zero | "${process.execPath}" "${await programFile()}" inspect -`]);
+  const child = spawn('sh', ['-c', `cat /dev/zero | "${process.execPath}" "${programFile()}" inspect -`]);
   let stderr = '';
   child.stderr.on('data', (text) => {
     stderr += text;

@@ -1,11 +1,10 @@
 /** Runs command lines: in this process, or as a process of their own where the process itself is what is tested. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { rolldown } from 'rolldown';
-import { afterAll, afterEach, beforeEach } from 'vitest';
+import { afterEach, beforeEach } from 'vitest';
 import { explainFailure, run as runCommand } from '../../../web/src/cli/main.js';
 
 export interface Outcome {
@@ -95,32 +94,11 @@ export function run(
 
 // ------------------------------------------------------------------------------------------------------------------ as a process
 
-const source = fileURLToPath(new URL('../../../web/src/', import.meta.url));
-
-let built: Promise<string> | undefined;
-
-/** Bundles the program, once for a file of tests. Returns its folder. */
-export function program(): Promise<string> {
-  built ??= (async () => {
-    const place = await mkdtemp(join(tmpdir(), 'scalepoint-cli-'));
-    const bundle = await rolldown({ input: { cli: join(source, 'cli.ts') }, platform: 'node', logLevel: 'silent' });
-    await bundle.write({ dir: place, format: 'esm', entryFileNames: '[name].mjs', chunkFileNames: '[name].mjs' });
-    await bundle.close();
-    for (const tier of ['simd', 'scalar']) {
-      await copyFile(join(source, `core/core-${tier}.wasm`), join(place, `core-${tier}.wasm`));
-    }
-    await copyFile(join(source, 'runner/scalepoint-worker.js'), join(place, 'scalepoint-worker.js'));
-    await copyFile(join(source, 'cli/scalepoint-run.js'), join(place, 'scalepoint-run.js'));
-    return place;
-  })();
-  return built;
-}
-afterAll(async () => {
-  if (built !== undefined) await rm(await built, { recursive: true, force: true });
-});
+/** The folder of the built program. */
+export const program = fileURLToPath(new URL('../../../dist/', import.meta.url));
 
 /** The file that Node runs. */
-export const programFile = async (place?: string) => join(place ?? (await program()), 'cli.mjs');
+export const programFile = (place = program) => join(place, 'cli.js');
 
 export interface ProcessOutcome extends Outcome {
   /** The text on stdout. */
@@ -133,7 +111,7 @@ export async function start(
   { env = {}, place, stdin }: { env?: Record<string, string>; place?: string; stdin?: Uint8Array } = {},
 ): Promise<{ child: ChildProcess; outcome: Promise<ProcessOutcome> }> {
   const { PATH = '' } = process.env;
-  const child = spawn(process.execPath, [await programFile(place), ...args], { cwd: folder, env: { PATH, ...env } });
+  const child = spawn(process.execPath, [programFile(place), ...args], { cwd: folder, env: { PATH, ...env } });
   const chunks = { stdout: [] as Uint8Array[], stderr: [] as Uint8Array[] };
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].on('data', (chunk: Uint8Array) => void chunks[name].push(chunk));

@@ -59,11 +59,13 @@ describe('commands', () => {
   });
 
   it('starts nothing else for its version', async () => {
-    const place = await program();
     // The bundler may add a helper of a few lines.
-    const names = ['cli.mjs', 'core.mjs', 'rolldown-runtime.mjs'].filter((name) => existsSync(join(place, name)));
-    for (const name of names) await copyFile(join(place, name), path(name));
-    const { stdout, stderr } = spawnSync(process.execPath, [path('cli.mjs'), '--version'], { encoding: 'utf8' });
+    const names = ['cli.js', 'chunk-core.js', 'chunk-rolldown-runtime.js'].filter((name) =>
+      existsSync(join(program, name)),
+    );
+    for (const name of names) await copyFile(join(program, name), path(name));
+    await writeFile(path('package.json'), '{"type":"module"}');
+    const { stdout, stderr } = spawnSync(process.execPath, [path('cli.js'), '--version'], { encoding: 'utf8' });
     expect({ stdout, stderr }).toEqual({ stdout: expect.stringMatching(/^scalepoint \d[^\n]*\n$/), stderr: '' });
   });
 
@@ -198,7 +200,7 @@ describe.runIf(process.platform === 'linux')('standard output on a full disk', (
   it('is an error on one line and exit code 1, while the model stays', async () => {
     await putModel();
     const full = openSync('/dev/full', 'w');
-    const file = await programFile();
+    const file = programFile();
     const lines = [
       'inspect model.safetensors',
       'model.safetensors --to int8 -o out',
