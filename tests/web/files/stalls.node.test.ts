@@ -195,7 +195,7 @@ const calls: Readonly<Record<string, (options: Signal) => Promise<unknown>>> = {
   measureTypes: (o) => measureTypes(at('/model.onnx'), { to: 'auto', ...one, ...o }),
   estimateModel: (o) => estimateModel(at('/llama.gguf'), { ...q4, importance: at('/matrix.dat'), ...o }),
   quantizeModel: (o) => quantizeModel(at('/llama.gguf'), { ...q4, importance: at('/matrix.dat'), ...o }),
-  'quantizeModel with workers': (o) => quantizeModel(at('/model.safetensors'), { to: 'int8', workers: 2, ...o }),
+  'quantizeModel with workers': (o) => quantizeModel(at('/model.safetensors'), { to: 'int8', workers: 1, ...o }),
   'quantizeModel to several': (o) => quantizeModel(at('/model.safetensors'), { to: ['int8', 'int4'], ...one, ...o }),
   'quantizeModel of a folder': (o) => quantizeModel(at('/folder/model.safetensors'), { to: 'Q8_0', ...one, ...o }),
   'load with its wasm': (o) => load({ wasm: at('/core.wasm'), blocks: true, ...o }),

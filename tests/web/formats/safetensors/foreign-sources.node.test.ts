@@ -143,12 +143,13 @@ describe('weights of other tools', () => {
     const { weight, files } = cases[name]!;
     const plain: TestTensor = { dtype: 'F32', shape: weight.shape, data: weight.values };
     const floats = [chosen('model.safetensors', safetensors({ 'a.weight': plain }))];
-    for (const workers of [0, 2]) {
-      for (const to of ['bfloat16', 'float16'] as const) {
-        const options = { to, workers, requantize: true } as const;
-        const got = await quantizeModel(folder(tensorsOf({ a: weight }), files), options);
-        const want = await quantizeModel(floats, options);
-        const [mine, theirs] = [await got.bytes(), await want.bytes()].map((bytes) => parseSafetensors(bytes).tensors);
+    for (const to of ['bfloat16', 'float16'] as const) {
+      const options = { to, workers: 0, requantize: true } as const;
+      const want = await (await quantizeModel(floats, options)).bytes();
+      // Starting workers takes most of the time.
+      for (const workers of to === 'float16' ? [0, 1] : [0]) {
+        const got = await quantizeModel(folder(tensorsOf({ a: weight }), files), { ...options, workers });
+        const [mine, theirs] = [await got.bytes(), want].map((bytes) => parseSafetensors(bytes).tensors);
         expectSame(mine!.get('a.weight')!.bytes, theirs!.get('a.weight')!.bytes, `${name} to ${to}`);
         expect(got.report.notes.map(({ kind }) => kind)).toContain('sourceQuantized');
       }
@@ -263,11 +264,11 @@ describe('folders of quantized language models', () => {
         'tokenizer.json': plainTokenizer(),
       });
       for (const to of ['Q8_0', 'Q4_0'] as const) {
-        for (const workers of [0, 2]) {
-          const options = { to, workers, requantize: true } as const;
-          const got = await quantizeModel(folder(stored, files(quantization[layout]!)), options);
-          const want = await quantizeModel(folder(plain, files({})), options);
-          expectSame(await got.bytes(), await want.bytes(), to);
+        const options = { to, workers: 0, requantize: true } as const;
+        const want = await (await quantizeModel(folder(plain, files({})), options)).bytes();
+        for (const workers of to === 'Q8_0' ? [0, 2] : [0]) {
+          const got = await quantizeModel(folder(stored, files(quantization[layout]!)), { ...options, workers });
+          expectSame(await got.bytes(), want, to);
           expect(got.report.notes.map(({ kind }) => kind)).toContain('sourceQuantized');
         }
       }
