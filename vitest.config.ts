@@ -49,6 +49,8 @@ export default defineConfig({
     // The engine collects garbage on the thread that makes it: helpers take a sixth more of the processors, which other files need.
     execArgv: ['--single-threaded-gc'],
     sequence: { sequencer: ProjectOrder },
+    // Projects load the same modules, each by a server of its own. Files that did not change are compiled once for all of them and all runs.
+    experimental: { fsModuleCache: true, fsModuleCachePath: file('./build/test/modules') },
     projects: [
       ...inNode.map(({ name, include, exclude = [], isolate = false }) => ({
         extends: true as const,
