@@ -23,7 +23,8 @@ async function run(command, args, env = process.env) {
   try {
     const started = promisify(execFile)(command, args, { cwd: root, maxBuffer: 1 << 26, env });
     // Compilers keep all processors busy. What npm and TypeDoc do beside them takes one, and ends earlier if it goes first.
-    if (command === 'cmake' && started.child.pid !== undefined) setPriority(started.child.pid, constants.priority.PRIORITY_BELOW_NORMAL);
+    if (command === 'cmake' && started.child.pid !== undefined)
+      setPriority(started.child.pid, constants.priority.PRIORITY_BELOW_NORMAL);
     const { stdout, stderr } = await started;
     return stdout + stderr;
   } catch (error) {

@@ -42,13 +42,18 @@ export function environment() {
 export function compileCommand({ folder }) {
   const ask = (/** @type {string} */ program, /** @type {string[]} */ ...args) => {
     const beside = join(folder, program);
-    const options = { encoding: /** @type {const} */ ('utf8'), stdio: /** @type {const} */ ('pipe'), env: environment() };
+    const options = {
+      encoding: /** @type {const} */ ('utf8'),
+      stdio: /** @type {const} */ ('pipe'),
+      env: environment(),
+    };
     return execFileSync(existsSync(beside) ? beside : program, args, options).trim();
   };
   try {
     const clang = join(ask('em-config', 'LLVM_ROOT'), 'clang++');
     // Debian has several versions in one folder.
-    const version = process.platform === 'linux' && existsSync('/etc/debian_version') ? ask('em-config', 'LLVM_ADD_VERSION') : '';
+    const version =
+      process.platform === 'linux' && existsSync('/etc/debian_version') ? ask('em-config', 'LLVM_ADD_VERSION') : '';
     const path = version === '' ? clang : `${clang}-${version}`;
     return existsSync(path) ? `${path} ${ask('em++', '--cflags')}` : '';
   } catch {
