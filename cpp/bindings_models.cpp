@@ -434,6 +434,9 @@ Status take_codes(const SearchSpec& spec, const int8_t* codes, const float* scal
   return scalepoint::take_codes(spec, {codes, rows * spec.dimension}, {scales, rows}, first, part);
 }
 
+/// Finds the bounds of blocks whose factors or extras were written.
+Status bound_blocks(const SearchPart& part, uint32_t first, uint32_t rows) { return scalepoint::bound_blocks(part, first, rows); }
+
 /// The reverse of take_codes.
 Status read_codes(const SearchSpec& spec, const SearchPart& part, uint32_t first, size_t rows, int8_t* codes, float* scales) {
   return scalepoint::read_codes(spec, part, first, {codes, rows * spec.dimension}, {scales, rows});

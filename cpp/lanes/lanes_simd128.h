@@ -367,6 +367,7 @@ inline I16x8 shift_left(I16x8 a) {
   return {wasm_i16x8_shl(a.v, kBits)};
 }
 inline I16x8 add(I16x8 a, I16x8 b) { return {wasm_i16x8_add(a.v, b.v)}; }
+inline I16x8 max_unsigned(I16x8 a, I16x8 b) { return {wasm_u16x8_max(a.v, b.v)}; }
 /// a[0] b[0] a[1] b[1] and so on: the first four pairs, and the others.
 inline I16x8 interleave_low(I16x8 a, I16x8 b) { return {wasm_i16x8_shuffle(a.v, b.v, 0, 8, 1, 9, 2, 10, 3, 11)}; }
 inline I16x8 interleave_high(I16x8 a, I16x8 b) { return {wasm_i16x8_shuffle(a.v, b.v, 4, 12, 5, 13, 6, 14, 7, 15)}; }

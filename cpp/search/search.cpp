@@ -66,6 +66,20 @@ void set_int8_facts(Metric metric, const int8_t* codes, size_t n, float scale, f
   }
 }
 
+void find_bounds(const SearchPart& part, size_t first, size_t rows) {
+  for (size_t block = first / kBlockVectors; block * kBlockVectors < first + rows; block++) {
+    const size_t start = block * kBlockVectors;
+    const auto [factor, low, high] = loops::bound_block(part.factors + start, part.extras + start);
+    float* const to = part.bounds + block * kBoundFloats;
+    to[0] = factor, to[1] = low, to[2] = high;
+  }
+}
+
+loops::BlockBounds bounds_of(const SearchPart& part, size_t block) {
+  const float* const from = part.bounds + block * kBoundFloats;
+  return {from[0], from[1], from[2]};
+}
+
 bool fits(const SearchSpec& spec, const SearchPart& part, uint64_t first, uint64_t rows) {
   return spec.valid() && part.capacity % kBlockVectors == 0 && first + rows <= part.capacity;
 }
@@ -247,11 +261,15 @@ const uint8_t* tables_of(const SearchQuery& query) { return reinterpret_cast<con
 const int16_t* integers_of(const SearchQuery& query) { return reinterpret_cast<const int16_t*>(&query + 1); }
 loops::ScoreRule rule_of(const SearchQuery& query) { return {query.step, query.bias, query.weight}; }
 
-/// Offers vectors of a block, given as bits, to a list.
-void offer_block(BestList& best, uint32_t above, const float* scores, size_t first) {
-  for (; above != 0; above &= above - 1) {
+/// Offers the allowed vectors of a block to a list.
+void offer_block(const SearchPart& part, size_t block, uint32_t allowed, uint32_t first_index, const int32_t* sums,
+                 const loops::ScoreRule& rule, BestList& best) {
+  alignas(16) float scores[kBlockVectors];
+  const size_t first = block * kBlockVectors;
+  uint32_t above = loops::score_block(sums, part.factors + first, part.extras + first, rule, threshold_of(best), scores);
+  for (above &= allowed; above != 0; above &= above - 1) {
     const auto i = static_cast<uint32_t>(__builtin_ctz(above));
-    offer(best, scores[i], static_cast<uint32_t>(first + i));
+    offer(best, scores[i], first_index + static_cast<uint32_t>(first) + i);
   }
 }
 
@@ -266,74 +284,94 @@ constexpr size_t kGatheredBlocks = 32;
 
 /// The parts of the scratch memory of scan_joined.
 struct JoinedScratch {
-  uint8_t* spread;  ///< a table of kJoinedQueries entries for each entry of a query's tables
-  uint8_t* joined;  ///< kBytesJoined tables
-  uint8_t* codes;   ///< kBytesJoined bytes of each vector of some blocks
-  int16_t* sums;    ///< kJoinedQueries for each vector of a group
-  int32_t* totals;  ///< kJoinedQueries for each vector of a group
+  uint8_t* spread;   ///< a table of kJoinedQueries entries for each entry of a query's tables
+  uint16_t* places;  ///< kBytesJoined codes of each vector of some blocks
+  uint8_t* parts;    ///< kJoinedQueries sums in 8 bits for each vector of a group
+  int16_t* sums;     ///< kJoinedQueries for each vector of a group
+  int32_t* totals;   ///< kJoinedQueries for each vector of a group, if 16 bits do not hold the sums
 
-  static constexpr size_t kVectors = kGroupBlocks * kBlockVectors;
-  static constexpr size_t kCodes = kGatheredBlocks * kBlockVectors * loops::kBytesJoined;
+  static constexpr size_t kSums = kGroupBlocks * kBlockVectors * loops::kJoinedQueries;
+  static constexpr size_t kPlaces = kGatheredBlocks * kBlockVectors * loops::kBytesJoined;
   static size_t spread_bytes(size_t vector_bytes) { return vector_bytes * 2 * loops::kTableSize * loops::kJoinedQueries; }
+  static bool has_totals(size_t vector_bytes) { return vector_bytes > loops::kBytesInSums; }
   static size_t bytes(size_t vector_bytes) {
-    return spread_bytes(vector_bytes) + loops::kBytesJoined * loops::kJoinedTable + kCodes +
-           kVectors * loops::kJoinedQueries * (sizeof(int16_t) + sizeof(int32_t));
+    const size_t sum_bytes = 1 + sizeof(int16_t) + (has_totals(vector_bytes) ? sizeof(int32_t) : 0);
+    return spread_bytes(vector_bytes) + kPlaces * sizeof(uint16_t) + kSums * sum_bytes;
   }
   JoinedScratch(std::byte* scratch, size_t vector_bytes)
       : spread(reinterpret_cast<uint8_t*>(scratch)),
-        joined(spread + spread_bytes(vector_bytes)),
-        codes(joined + loops::kBytesJoined * loops::kJoinedTable),
-        sums(reinterpret_cast<int16_t*>(codes + kCodes)),
-        totals(reinterpret_cast<int32_t*>(sums + kVectors * loops::kJoinedQueries)) {}
+        places(reinterpret_cast<uint16_t*>(spread + spread_bytes(vector_bytes))),
+        parts(reinterpret_cast<uint8_t*>(places + kPlaces)),
+        sums(reinterpret_cast<int16_t*>(parts + kSums)),
+        totals(has_totals(vector_bytes) ? reinterpret_cast<int32_t*>(sums + kSums) : nullptr) {}
 };
+
+/// Adds up the entries of the blocks of a group.
+void sum_group(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, size_t group,
+               const JoinedScratch& scratch) {
+  constexpr size_t kBlockSums = kBlockVectors * loops::kJoinedQueries;
+  const size_t bytes = spec.vector_bytes(), blocks = allowed.size();
+  if (scratch.totals != nullptr) std::memset(scratch.totals, 0, blocks * kBlockSums * sizeof(int32_t));
+  for (size_t start = 0; start < bytes; start += loops::kBytesInSums) {
+    const size_t end = std::min(bytes, start + loops::kBytesInSums);
+    std::memset(scratch.sums, 0, blocks * kBlockSums * sizeof(int16_t));
+    for (size_t b = start; b < end; b += loops::kBytesJoined) {
+      const size_t count = std::min(loops::kBytesJoined, end - b);
+      loops::join_tables(scratch.spread + b * 2 * loops::kTableSize * loops::kJoinedQueries, count);
+      for (size_t first = 0; first < blocks; first += kGatheredBlocks) {
+        const size_t some = std::min(kGatheredBlocks, blocks - first);
+        const auto* const from = reinterpret_cast<const uint8_t*>(part.codes) + ((group + first) * bytes + b) * kBlockVectors;
+        loops::gather_codes(from, bytes * kBlockVectors, count, some, scratch.places);
+        for (size_t i = 0; i < some; i++) {
+          if (allowed[first + i] == 0) continue;
+          const size_t at = (first + i) * kBlockSums;
+          loops::add_joined(scratch.places + i * count * kBlockVectors, count, b, b + count == bytes, nibbles_together(spec),
+                            scratch.parts + at, scratch.sums + at);
+        }
+      }
+    }
+    if (scratch.totals == nullptr) continue;
+    for (size_t i = 0; i < blocks * kBlockSums; i += loops::kJoinedQueries) {
+      loops::add_to_totals(scratch.sums + i, scratch.totals + i);
+    }
+  }
+}
 
 /// scan_part for at most kJoinedQueries queries, by tables that are joined for all of them.
 void scan_joined(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, uint32_t first_index,
                  std::span<const std::byte> queries, std::span<BestList> best, const JoinedScratch& scratch) {
-  const size_t bytes = spec.vector_bytes(), entries = bytes * 2 * loops::kTableSize, each = query_bytes(spec);
-  loops::JoinedRules rules;
+  const size_t entries = static_cast<size_t>(spec.vector_bytes()) * 2 * loops::kTableSize, each = query_bytes(spec);
+  loops::JoinedRules rules{};
+  uint32_t asked = 0;
   std::memset(scratch.spread, 0, entries * loops::kJoinedQueries);
-  for (size_t q = 0; q < loops::kJoinedQueries; q++) {
-    const bool is_asked = q < best.size() && best[q].k > 0;
-    const loops::ScoreRule rule = is_asked ? rule_of(facts_of(queries, each, q)) : loops::ScoreRule{};
+  for (size_t q = 0; q < best.size(); q++) {
+    if (best[q].k == 0) continue;
+    const SearchQuery& query = facts_of(queries, each, q);
+    const loops::ScoreRule rule = loops::bound_rule(rule_of(query));
     rules.step[q] = rule.step, rules.bias[q] = rule.bias, rules.weight[q] = rule.weight;
-    rules.threshold[q] = is_asked ? threshold_of(best[q]) : HUGE_VALF;
-    if (is_asked) loops::spread_tables(tables_of(facts_of(queries, each, q)), entries, q, scratch.spread);
+    rules.threshold[q] = threshold_of(best[q]);
+    asked |= 1u << q;
+    loops::spread_tables(tables_of(query), entries, q, scratch.spread);
   }
   for (size_t group = 0; group < allowed.size(); group += kGroupBlocks) {
-    const size_t blocks = std::min(kGroupBlocks, allowed.size() - group);
-    std::memset(scratch.totals, 0, blocks * kBlockVectors * loops::kJoinedQueries * sizeof(int32_t));
-    for (size_t start = 0; start < bytes; start += loops::kBytesInSums) {
-      const size_t end = std::min(bytes, start + loops::kBytesInSums);
-      std::memset(scratch.sums, 0, blocks * kBlockVectors * loops::kJoinedQueries * sizeof(int16_t));
-      for (size_t b = start; b < end; b += loops::kBytesJoined) {
-        const size_t count = std::min(loops::kBytesJoined, end - b);
-        loops::join_tables(scratch.spread + b * 2 * loops::kTableSize * loops::kJoinedQueries, count, scratch.joined);
-        for (size_t first = 0; first < blocks; first += kGatheredBlocks) {
-          const size_t some = std::min(kGatheredBlocks, blocks - first);
-          const auto* const from = reinterpret_cast<const uint8_t*>(part.codes) + ((group + first) * bytes + b) * kBlockVectors;
-          loops::gather_codes(from, bytes * kBlockVectors, count, some, scratch.codes);
-          for (size_t i = 0; i < some; i++) {
-            if (allowed[group + first + i] == 0) continue;
-            loops::add_joined(scratch.codes + i * count * kBlockVectors, count, scratch.joined,
-                              scratch.sums + (first + i) * kBlockVectors * loops::kJoinedQueries);
-          }
-        }
-      }
-      for (size_t v = 0; v < blocks * kBlockVectors; v++) {
-        loops::add_to_totals(scratch.sums + v * loops::kJoinedQueries, scratch.totals + v * loops::kJoinedQueries);
-      }
-    }
-    // Score each vector for all queries.
-    for (size_t v = 0; v < blocks * kBlockVectors; v++) {
-      const size_t vector = group * kBlockVectors + v;
-      if ((allowed[vector / kBlockVectors] >> vector % kBlockVectors & 1) == 0) continue;
-      alignas(16) float scores[loops::kJoinedQueries];
-      uint32_t above = loops::score_queries(scratch.totals + v * loops::kJoinedQueries, part.factors[vector], part.extras[vector],
-                                            rules, scores);
-      for (; above != 0; above &= above - 1) {
-        const auto q = static_cast<size_t>(__builtin_ctz(above));
-        offer(best[q], scores[q], static_cast<uint32_t>(first_index + vector));
+    const std::span<const uint32_t> some = allowed.subspan(group, std::min(kGroupBlocks, allowed.size() - group));
+    sum_group(spec, part, some, group, scratch);
+    for (size_t i = 0; i < some.size(); i++) {
+      if (some[i] == 0) continue;
+      const size_t at = i * kBlockVectors * loops::kJoinedQueries, block = group + i;
+      alignas(16) int32_t largest[loops::kJoinedQueries], sums[kBlockVectors];
+      if (scratch.totals == nullptr)
+        loops::largest_joined(scratch.sums + at, largest);
+      else
+        loops::largest_totals(scratch.totals + at, largest);
+      for (uint32_t rest = loops::queries_that_reach(largest, bounds_of(part, block), rules) & asked; rest != 0;
+           rest &= rest - 1) {
+        const auto q = static_cast<size_t>(__builtin_ctz(rest));
+        if (scratch.totals == nullptr)
+          loops::sums_of_query(scratch.sums + at, q, sums);
+        else
+          for (size_t v = 0; v < kBlockVectors; v++) sums[v] = scratch.totals[at + v * loops::kJoinedQueries + q];
+        offer_block(part, block, some[i], first_index, sums, rule_of(facts_of(queries, each, q)), best[q]);
         rules.threshold[q] = threshold_of(best[q]);
       }
     }
@@ -345,16 +383,14 @@ void scan_dots(const SearchPart& part, size_t bytes, std::span<const uint32_t> a
                uint32_t first_index, std::span<const std::byte> queries, size_t each, std::span<BestList> best) {
   for (size_t block = start; block < end; block++) {
     if (allowed[block] == 0) continue;
-    const size_t first = block * kBlockVectors;
-    alignas(16) int32_t sums[loops::kDotQueries * kBlockVectors];
-    loops::dot_rows_together(reinterpret_cast<const int8_t*>(part.codes) + first * bytes, bytes,
+    loops::SearchSums sums;
+    loops::dot_rows_together(reinterpret_cast<const int8_t*>(part.codes) + block * kBlockVectors * bytes, bytes,
                              integers_of(facts_of(queries, each, 0)), each / sizeof(int16_t), sums);
     for (size_t q = 0; q < best.size(); q++) {
+      const loops::ScoreRule rule = rule_of(facts_of(queries, each, q));
       if (best[q].k == 0) continue;
-      alignas(16) float scores[kBlockVectors];
-      const uint32_t above = loops::score_block(sums + q * kBlockVectors, part.factors + first, part.extras + first,
-                                                rule_of(facts_of(queries, each, q)), threshold_of(best[q]), scores);
-      offer_block(best[q], above & allowed[block], scores, first_index + first);
+      if (!loops::may_reach(sums.largest[q], bounds_of(part, block), loops::bound_rule(rule), threshold_of(best[q]))) continue;
+      offer_block(part, block, allowed[block], first_index, loops::widen_sums(sums, q), rule, best[q]);
     }
   }
 }
@@ -363,20 +399,21 @@ void scan_dots(const SearchPart& part, size_t bytes, std::span<const uint32_t> a
 void scan_one(const SearchSpec& spec, const SearchPart& part, std::span<const uint32_t> allowed, size_t start, size_t end,
               uint32_t first_index, const SearchQuery& query, BestList& best) {
   const size_t bytes = spec.vector_bytes();
-  const loops::ScoreRule rule = rule_of(query);
+  const loops::ScoreRule rule = rule_of(query), bound = loops::bound_rule(rule);
   if (best.k == 0) return;
   // Streams are runs of blocks of the same length, which lie one after the other.
   const size_t run = (end - start + loops::kStreams - 1) / loops::kStreams;
+  loops::SearchSums sums;
   for (size_t i = start; i < start + run; i++) {
-    size_t firsts[loops::kStreams], count = 0;
+    size_t among[loops::kStreams], count = 0;
     const std::byte* codes[loops::kStreams];
     for (size_t block = i; block < end; block += run) {
       if (allowed[block] == 0) continue;
-      firsts[count] = block * kBlockVectors;
-      codes[count] = part.codes + firsts[count] * bytes;
+      among[count] = block;
+      codes[count] = part.codes + block * kBlockVectors * bytes;
       count++;
     }
-    alignas(16) int32_t sums[loops::kStreams * kBlockVectors];
+    if (count == 0) continue;
     if (spec.bits == 8) {
       loops::dot_rows(reinterpret_cast<const int8_t* const*>(codes), count, bytes, integers_of(query), sums);
     } else {
@@ -384,11 +421,9 @@ void scan_one(const SearchSpec& spec, const SearchPart& part, std::span<const ui
                         sums);
     }
     for (size_t c = 0; c < count; c++) {
-      alignas(16) float scores[kBlockVectors];
-      const size_t first = firsts[c];
-      const uint32_t above = loops::score_block(sums + c * kBlockVectors, part.factors + first, part.extras + first, rule,
-                                                threshold_of(best), scores);
-      offer_block(best, above & allowed[first / kBlockVectors], scores, first_index + first);
+      const size_t block = among[c];
+      if (!loops::may_reach(sums.largest[c], bounds_of(part, block), bound, threshold_of(best))) continue;
+      offer_block(part, block, allowed[block], first_index, loops::widen_sums(sums, c), rule, best);
     }
   }
 }
@@ -421,22 +456,24 @@ Status encode_vectors(const SearchSpec& spec, const SearchFrame& frame, std::spa
   if (!spec.valid() || x.size() % n != 0) return Status::kBadLayout;
   const size_t rows = x.size() / n;
   if (!fits(spec, part, first, rows) || scratch.size() < search_scratch_size(spec)) return Status::kSizeMismatch;
-  for (size_t row = 0; row < rows; row++) {
+  Status status = Status::kOk;
+  for (size_t row = 0; row < rows && status == Status::kOk; row++) {
     const auto slot = static_cast<uint32_t>(first + row);
     const float* const from = x.data() + row * n;
     if (spec.bits != 8) {
-      const Status status = encode_row(spec, frame, from, slot, part, scratch.data());
-      if (status != Status::kOk) return status;
+      status = encode_row(spec, frame, from, slot, part, scratch.data());
       continue;
     }
     auto* const to = reinterpret_cast<int8_t*>(part.codes) + static_cast<size_t>(slot) * spec.vector_bytes();
     float scale;
-    if (const Status status = quantize_row({from, n}, to, scale); status != Status::kOk) return status;
+    status = quantize_row({from, n}, to, scale);
+    if (status != Status::kOk) continue;
     std::memset(to + n, 0, spec.vector_bytes() - n);
     set_int8_facts(spec.metric, to, n, scale, part.factors[slot], part.extras[slot]);
-    if (!is_finite(part.extras[slot])) return Status::kOverflow;
+    if (!is_finite(part.extras[slot])) status = Status::kOverflow;
   }
-  return Status::kOk;
+  find_bounds(part, first, rows);
+  return status;
 }
 
 Status take_codes(const SearchSpec& spec, std::span<const int8_t> codes, std::span<const float> scales, uint32_t first,
@@ -447,15 +484,17 @@ Status take_codes(const SearchSpec& spec, std::span<const int8_t> codes, std::sp
   auto* const to = reinterpret_cast<int8_t*>(part.codes) + first * bytes;
   // Codes that lie in place already need no copy.
   if (bytes == n && to != codes.data()) std::memcpy(to, codes.data(), codes.size());
-  for (size_t row = 0; row < scales.size(); row++) {
+  Status status = Status::kOk;
+  for (size_t row = 0; row < scales.size() && status == Status::kOk; row++) {
     if (bytes != n) {
       std::memcpy(to + row * bytes, codes.data() + row * n, n);
       std::memset(to + row * bytes + n, 0, bytes - n);
     }
     set_int8_facts(spec.metric, to + row * bytes, n, scales[row], part.factors[first + row], part.extras[first + row]);
-    if (!is_finite(part.extras[first + row])) return Status::kOverflow;
+    if (!is_finite(part.extras[first + row])) status = Status::kOverflow;
   }
-  return Status::kOk;
+  find_bounds(part, first, scales.size());
+  return status;
 }
 
 Status read_codes(const SearchSpec& spec, const SearchPart& part, uint32_t first, std::span<int8_t> codes,
@@ -470,6 +509,12 @@ Status read_codes(const SearchSpec& spec, const SearchPart& part, uint32_t first
     for (size_t row = 0; row < scales.size(); row++) std::memcpy(codes.data() + row * n, from + row * bytes, n);
   const float* const scale = spec.metric == Metric::kCosine ? part.extras : part.factors;
   std::copy(scale + first, scale + first + scales.size(), scales.begin());
+  return Status::kOk;
+}
+
+Status bound_blocks(const SearchPart& part, uint32_t first, uint32_t rows) noexcept {
+  if (part.capacity % kBlockVectors != 0 || uint64_t{first} + rows > part.capacity) return Status::kBadLayout;
+  find_bounds(part, first, rows);
   return Status::kOk;
 }
 

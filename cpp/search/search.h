@@ -23,6 +23,8 @@ enum class Metric : int32_t { kDot = 0, kCosine = 1, kEuclidean = 2 };
 
 /// Vectors of a block.
 inline constexpr uint32_t kBlockVectors = 32;
+/// Numbers of a block that bound the scores of its vectors.
+inline constexpr uint32_t kBoundFloats = 3;
 /// The most coordinates of a vector.
 inline constexpr uint32_t kMaxDimension = 65536;
 
@@ -52,6 +54,7 @@ struct SearchPart {
   std::byte* codes;   ///< kBlockVectors * vector_bytes() for each block, at a multiple of 16
   float* factors;     ///< one for each vector
   float* extras;      ///< a second number of each vector
+  float* bounds;      ///< kBoundFloats for each block, of bound_blocks
   uint32_t capacity;  ///< in vectors, a multiple of kBlockVectors
 };
 
@@ -92,6 +95,10 @@ void finish_center(std::span<const double> sums, double rows, std::span<float> c
 /// The scale of vectors of 8 bits is their factor, unless that is the reciprocal of their length, where it is their extra number.
 [[nodiscard]] Status read_codes(const SearchSpec& spec, const SearchPart& part, uint32_t first, std::span<int8_t> codes,
                                 std::span<float> scales) noexcept;
+
+/// Finds the bounds of the blocks of the vectors [first, first + rows). encode_vectors and take_codes do so for theirs; others who write
+/// factors or extras have to call it before a scan.
+[[nodiscard]] Status bound_blocks(const SearchPart& part, uint32_t first, uint32_t rows) noexcept;
 
 /// Bytes of a query with what follows it: a multiple of 16.
 [[nodiscard]] size_t query_bytes(const SearchSpec& spec) noexcept;

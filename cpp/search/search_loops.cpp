@@ -1,5 +1,7 @@
 #include "search/search_loops.h"
 
+#include <cmath>
+
 #include "lanes/lanes.h"
 
 namespace scalepoint::loops {
@@ -154,6 +156,13 @@ void find_levels(const float* x, float factor, size_t n, const float* thresholds
   }
 }
 
+namespace {
+
+/// The joined tables of join_tables.
+alignas(64) uint8_t joined_tables[kBytesJoined * kJoinedTable];
+
+}  // namespace
+
 #ifdef SCALEPOINT_SIMD_LANES
 
 namespace {
@@ -163,14 +172,57 @@ constexpr size_t kPairBytes = 2 * kSearchBlock, kPairTables = 4 * kTableSize;
 /// 16 bits hold the sums of this many pairs, each of up to 255.
 constexpr size_t kPairsAtOnce = 256;
 
-/// Adds the sums of 16 vectors: `all` holds those of even vectors plus 256 times those of odd ones, which are in `odd`.
-void add_sums(I16x8 all, I16x8 odd, int32_t* sums) {
-  const I16x8 even = sub(all, shift_left<8>(odd));
-  const I16x8 low = interleave_low(even, odd), high = interleave_high(even, odd);
+/// The sums of 16 vectors. The first eight integers of 16 bits hold those of even vectors plus 256 times those of odd ones, which follow.
+struct NarrowSums {
+  I16x8 even, odd;
+  explicit NarrowSums(const int16_t* parts) : odd(load(parts + 8)) { even = sub(load(parts), shift_left<8>(odd)); }
+};
+
+/// Adds the sums of 16 vectors to others, or to zeros.
+void widen_parts(const int16_t* parts, bool is_first, int32_t* sums) {
+  const NarrowSums narrow(parts);
+  const I16x8 low = interleave_low(narrow.even, narrow.odd), high = interleave_high(narrow.even, narrow.odd);
   I32x4 wide[4];
   widen_unsigned(low, wide[0], wide[1]);
   widen_unsigned(high, wide[2], wide[3]);
-  for (int i = 0; i < 4; i++) store(sums + 4 * i, add(load(sums + 4 * i), wide[i]));
+  for (int i = 0; i < 4; i++) store(sums + 4 * i, is_first ? wide[i] : add(load(sums + 4 * i), wide[i]));
+}
+
+/// Eight lanes, each the larger of two lanes of a or of b.
+I16x8 larger_lanes(I16x8 a, I16x8 b) { return max_unsigned(interleave_low(a, b), interleave_high(a, b)); }
+
+/// The largest of the 32 sums of each of eight blocks.
+void largest_narrow(const int16_t* parts, size_t blocks, int32_t* largest) {
+  static_assert(kStreams == 8);
+  I16x8 lanes[kStreams];
+  for (size_t i = 0; i < kStreams; i++) {
+    const int16_t* const from = parts + (i < blocks ? i : 0) * kSearchBlock;
+    const NarrowSums first(from), second(from + 16);
+    lanes[i] = max_unsigned(max_unsigned(first.even, first.odd), max_unsigned(second.even, second.odd));
+  }
+  // Each step halves the lanes of a block. In the end, lane i is that of block i.
+  for (size_t i = 0; i < 4; i++) lanes[i] = larger_lanes(lanes[i], lanes[i + 4]);
+  for (size_t i = 0; i < 2; i++) lanes[i] = larger_lanes(lanes[i], lanes[i + 2]);
+  I32x4 wide[2];
+  widen_unsigned(larger_lanes(lanes[0], lanes[1]), wide[0], wide[1]);
+  store(largest, wide[0]), store(largest + 4, wide[1]);
+}
+
+/// The largest of four lanes of each of four vectors.
+I32x4 largest_of_four(const I32x4* of) {
+  F32x4 a = from_bits(of[0]), b = from_bits(of[1]), c = from_bits(of[2]), d = from_bits(of[3]);
+  transpose(a, b, c, d);
+  return max_signed(max_signed(bits(a), bits(b)), max_signed(bits(c), bits(d)));
+}
+
+/// The largest of 32 sums of each of four blocks.
+void largest_wide(const int32_t* sums, int32_t* largest) {
+  I32x4 lanes[4];
+  for (size_t block = 0; block < 4; block++) {
+    lanes[block] = load(sums + block * kSearchBlock);
+    for (size_t i = 4; i < kSearchBlock; i += 4) lanes[block] = max_signed(lanes[block], load(sums + block * kSearchBlock + i));
+  }
+  store(largest, largest_of_four(lanes));
 }
 
 /// Sums of table entries of 32 vectors in 8 bits.
@@ -245,32 +297,46 @@ constexpr size_t kTurnBytes = 1024;
 
 }  // namespace
 
-void sum_tables(const uint8_t* const* codes, size_t blocks, size_t bytes, const uint8_t* tables, size_t together, int32_t* sums) {
+void sum_tables(const uint8_t* const* codes, size_t blocks, size_t bytes, const uint8_t* tables, size_t together,
+                SearchSums& sums) {
   constexpr size_t kTurnPairs = kTurnBytes / kPairBytes;
-  for (size_t i = 0; i < blocks * kSearchBlock; i += 4) store(sums + i, splat(0));
+  sums.is_narrow = bytes / 2 <= kPairsAtOnce;
   for (size_t start = 0; start < bytes / 2; start += kPairsAtOnce) {
     const size_t end = bytes / 2 - start < kPairsAtOnce ? bytes / 2 : start + kPairsAtOnce;
-    alignas(16) int16_t parts[kStreams * kSearchBlock];
-    for (size_t i = 0; i < blocks * kSearchBlock; i += 8) store(parts + i, splat(static_cast<int16_t>(0)));
+    for (size_t i = 0; i < blocks * kSearchBlock; i += 8) store(sums.narrow + i, splat(static_cast<int16_t>(0)));
     for (size_t pair = start; pair < end; pair += kTurnPairs) {
       const size_t pairs = end - pair < kTurnPairs ? end - pair : kTurnPairs;
       for (size_t block = 0; block < blocks; block++) {
         const uint8_t* const from = codes[block] + pair * kPairBytes;
         const uint8_t* const table = tables + pair * kPairTables;
-        int16_t* const to = parts + block * kSearchBlock;
+        int16_t* const to = sums.narrow + block * kSearchBlock;
         if (together == 4)
           add_entries<true>(from, pairs, table, 1, to);
         else
           add_entries<false>(from, pairs, table, together / 4, to);
       }
     }
-    for (size_t i = 0; i < blocks * kSearchBlock; i += 16) {
-      add_sums(load(parts + i), load(parts + i + 8), sums + i);
-    }
+    if (sums.is_narrow) break;
+    for (size_t i = 0; i < blocks * kSearchBlock; i += 16) widen_parts(sums.narrow + i, start == 0, sums.wide + i);
+  }
+  if (sums.is_narrow) {
+    largest_narrow(sums.narrow, blocks, sums.largest);
+  } else {
+    for (size_t i = 0; i < blocks; i += 4) largest_wide(sums.wide + i * kSearchBlock, sums.largest + i);
   }
 }
 
-void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t* query, int32_t* sums) {
+const int32_t* widen_sums(SearchSums& sums, size_t block) {
+  int32_t* const wide = sums.wide + block * kSearchBlock;
+  if (sums.is_narrow) {
+    const int16_t* const narrow = sums.narrow + block * kSearchBlock;
+    for (size_t i = 0; i < kSearchBlock; i += 16) widen_parts(narrow + i, true, wide + i);
+  }
+  return wide;
+}
+
+void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t* query, SearchSums& sums) {
+  sums.is_narrow = false;
   for (size_t row = 0; row < kSearchBlock; row += 4) {
     alignas(16) int32_t parts[4][kStreams][8] = {};
     for (size_t r = 0; r < 4; r++) {
@@ -285,13 +351,16 @@ void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t*
       F32x4 lanes[4];
       for (size_t r = 0; r < 4; r++) lanes[r] = from_bits(add(load(parts[r][block]), load(parts[r][block] + 4)));
       transpose(lanes[0], lanes[1], lanes[2], lanes[3]);
-      store(sums + block * kSearchBlock + row, add(add(bits(lanes[0]), bits(lanes[1])), add(bits(lanes[2]), bits(lanes[3]))));
+      const I32x4 sum = add(add(bits(lanes[0]), bits(lanes[1])), add(bits(lanes[2]), bits(lanes[3])));
+      store(sums.wide + block * kSearchBlock + row, sum);
     }
   }
+  for (size_t i = 0; i < blocks; i += 4) largest_wide(sums.wide + i * kSearchBlock, sums.largest + i);
 }
 
-void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, size_t step, int32_t* sums) {
+void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, size_t step, SearchSums& sums) {
   static_assert(kDotQueries == 4);
+  sums.is_narrow = false;
   const int16_t* const end = queries + n;
   for (size_t row = 0; row < kSearchBlock; row += 2, rows += 2 * n) {
     // Two rows by four queries: eight sums stay in registers, and a load serves two or four products.
@@ -313,9 +382,10 @@ void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, siz
       store(sum, add(add(bits(lanes[0]), bits(lanes[1])), add(bits(lanes[2]), bits(lanes[3]))));
       for (size_t q = 0; q < kDotQueries; q++) to[q * kSearchBlock] = sum[q];
     };
-    put(a0, a1, a2, a3, sums + row);
-    put(b0, b1, b2, b3, sums + row + 1);
+    put(a0, a1, a2, a3, sums.wide + row);
+    put(b0, b1, b2, b3, sums.wide + row + 1);
   }
+  largest_wide(sums.wide, sums.largest);
 }
 
 namespace {
@@ -323,27 +393,44 @@ namespace {
 /// The place of a query among 16 bytes, so that even and odd bytes have queries that follow each other.
 size_t place_of(size_t query) { return query / 16 * 16 + query % 8 * 2 + query % 16 / 8; }
 
-/// Adds entries for kBytes rows of codes.
-template <size_t kBytes>
-void add_joined_rows(const uint8_t* codes, const uint8_t* joined, int16_t* sums) {
+/// Adds entries for kBytes rows of codes: those of kTogether rows in 8 bits, and with those of `parts` if kGoesOn. They stay there if
+/// kStays.
+template <size_t kBytes, size_t kTogether, bool kGoesOn = false, bool kStays = false>
+void add_joined_rows(const uint16_t* places, uint8_t* parts, int16_t* sums) {
   SCALEPOINT_NO_UNROLL
-  for (size_t v = 0; v < kSearchBlock; v++, codes++, sums += kJoinedQueries) {
-    I16x8 first_all = load(sums), first_odd = load(sums + 8), second_all = load(sums + 16), second_odd = load(sums + 24);
-    for (size_t b = 0; b < kBytes; b += 2) {
-      const uint8_t* const even = joined + b * kJoinedTable + codes[b * kSearchBlock] * kJoinedQueries;
-      const uint8_t* const odd = joined + (b + 1) * kJoinedTable + codes[(b + 1) * kSearchBlock] * kJoinedQueries;
-      const I16x8 first = as_int16s(add(load(even), load(odd))), second = as_int16s(add(load(even + 16), load(odd + 16)));
-      first_all = add(first_all, first), first_odd = add(first_odd, shift_right<8>(first));
-      second_all = add(second_all, second), second_odd = add(second_odd, shift_right<8>(second));
+  for (size_t v = 0; v < kSearchBlock; v++, places++, parts += kJoinedQueries, sums += kJoinedQueries) {
+    for (size_t b = 0; b < kBytes; b += kTogether) {
+      U8x16 first, second;
+      for (size_t i = 0; i < kTogether; i++) {
+        const uint8_t* const entries = joined_tables + (b + i) * kJoinedTable + places[(b + i) * kSearchBlock];
+        first = i == 0 ? load(entries) : add(first, load(entries));
+        second = i == 0 ? load(entries + 16) : add(second, load(entries + 16));
+      }
+      if constexpr (kGoesOn) first = add(first, load(parts)), second = add(second, load(parts + 16));
+      if constexpr (kStays) {
+        store(parts, first), store(parts + 16, second);
+      } else {
+        store(sums, add(load(sums), as_int16s(first)));
+        store(sums + 8, add(load(sums + 8), shift_right<8>(as_int16s(first))));
+        store(sums + 16, add(load(sums + 16), as_int16s(second)));
+        store(sums + 24, add(load(sums + 24), shift_right<8>(as_int16s(second))));
+      }
     }
-    store(sums, first_all), store(sums + 8, first_odd), store(sums + 16, second_all), store(sums + 24, second_odd);
   }
+}
+
+/// The sums for 16 queries: of the first eight, and of the other eight.
+void widen_joined(const int16_t* sums, I32x4 (&wide)[4]) {
+  const NarrowSums narrow(sums);
+  widen_unsigned(narrow.even, wide[0], wide[1]);
+  widen_unsigned(narrow.odd, wide[2], wide[3]);
 }
 
 }  // namespace
 
-void join_tables(const uint8_t* spread, size_t bytes, uint8_t* joined) {
+void join_tables(const uint8_t* spread, size_t bytes) {
   constexpr size_t kHalf = kTableSize * kJoinedQueries;
+  uint8_t* joined = joined_tables;
   for (size_t b = 0; b < bytes; b++, spread += 2 * kHalf) {
     for (size_t high = 0; high < kTableSize; high++) {
       const uint8_t* const upper = spread + kHalf + high * kJoinedQueries;
@@ -356,51 +443,114 @@ void join_tables(const uint8_t* spread, size_t bytes, uint8_t* joined) {
   }
 }
 
-void add_joined(const uint8_t* codes, size_t bytes, const uint8_t* joined, int16_t* sums) {
-  static_assert(kBytesJoined == 6);
-  if (bytes == 6) {
-    add_joined_rows<6>(codes, joined, sums);
-  } else if (bytes == 4) {
-    add_joined_rows<4>(codes, joined, sums);
+void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks, uint16_t* places) {
+  for (size_t block = 0; block < blocks; block++, codes += step) {
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < bytes * kSearchBlock; i += 8, places += 8) {
+      static_assert(kJoinedQueries == 32);
+      store(reinterpret_cast<int16_t*>(places), shift_left<5>(widen(codes + i)));
+    }
+  }
+}
+
+void add_joined(const uint16_t* places, size_t bytes, size_t first, bool is_last, size_t together, uint8_t* parts,
+                int16_t* sums) {
+  static_assert(kBytesJoined == 4);
+  // The entries of eight bytes of 1 bit are added in 8 bits: those of the first four stay for the others.
+  const bool goes_on = together == 16 && first % 8 != 0, stays = together == 16 && first % 8 == 0 && !is_last;
+  if (goes_on) {
+    bytes == 4 ? add_joined_rows<4, 4, true>(places, parts, sums) : add_joined_rows<2, 2, true>(places, parts, sums);
+  } else if (stays) {
+    add_joined_rows<4, 4, false, true>(places, parts, sums);
+  } else if (bytes == 2) {
+    add_joined_rows<2, 2>(places, parts, sums);
+  } else if (together == 4) {
+    add_joined_rows<4, 2>(places, parts, sums);
   } else {
-    add_joined_rows<2>(codes, joined, sums);
+    add_joined_rows<4, 4>(places, parts, sums);
   }
 }
 
 void add_to_totals(const int16_t* sums, int32_t* totals) {
   for (size_t half = 0; half < 2; half++, sums += 16, totals += 16) {
-    const I16x8 odd = load(sums + 8), even = sub(load(sums), shift_left<8>(odd));
+    I32x4 wide[4];
+    widen_joined(sums, wide);
+    for (size_t i = 0; i < 4; i++) store(totals + 4 * i, add(load(totals + 4 * i), wide[i]));
+  }
+}
+
+void largest_joined(const int16_t* sums, int32_t* largest) {
+  for (size_t half = 0; half < 2; half++, sums += 16, largest += 16) {
+    I16x8 even = splat(static_cast<int16_t>(0)), odd = even;
+    SCALEPOINT_NO_UNROLL
+    for (size_t v = 0; v < kSearchBlock; v++) {
+      const NarrowSums narrow(sums + v * kJoinedQueries);
+      even = max_unsigned(even, narrow.even), odd = max_unsigned(odd, narrow.odd);
+    }
     I32x4 wide[4];
     widen_unsigned(even, wide[0], wide[1]);
     widen_unsigned(odd, wide[2], wide[3]);
-    for (size_t i = 0; i < 4; i++) store(totals + 4 * i, add(load(totals + 4 * i), wide[i]));
+    for (size_t i = 0; i < 4; i++) store(largest + 4 * i, wide[i]);
+  }
+}
+
+void sums_of_query(const int16_t* sums, size_t query, int32_t* to) {
+  // The layout of NarrowSums.
+  const int16_t* const all = sums + query / 16 * 16 + query % 8;
+  const bool is_odd = query % 16 >= 8;
+  for (size_t v = 0; v < kSearchBlock; v++, sums += kJoinedQueries) {
+    const auto odd = static_cast<uint32_t>(static_cast<uint16_t>(all[v * kJoinedQueries + 8]));
+    const auto both = static_cast<uint32_t>(static_cast<uint16_t>(all[v * kJoinedQueries]));
+    to[v] = static_cast<int32_t>(is_odd ? odd : (both - (odd << 8)) & 0xFFFF);
   }
 }
 
 #else
 
-void sum_tables(const uint8_t* const* codes, size_t blocks, size_t bytes, const uint8_t* tables, size_t, int32_t* sums) {
-  for (size_t block = 0; block < blocks; block++, sums += kSearchBlock) {
+namespace {
+
+int32_t largest_of(const int32_t* sums) {
+  int32_t largest = sums[0];
+  for (size_t v = 1; v < kSearchBlock; v++) largest = sums[v] > largest ? sums[v] : largest;
+  return largest;
+}
+
+}  // namespace
+
+void sum_tables(const uint8_t* const* codes, size_t blocks, size_t bytes, const uint8_t* tables, size_t, SearchSums& sums) {
+  for (size_t block = 0; block < blocks; block++) {
+    int32_t* const to = sums.wide + block * kSearchBlock;
     const uint8_t* c = codes[block];
     const uint8_t* table = tables;
-    for (size_t v = 0; v < kSearchBlock; v++) sums[v] = 0;
+    for (size_t v = 0; v < kSearchBlock; v++) to[v] = 0;
     for (size_t b = 0; b < bytes; b++, c += kSearchBlock, table += 2 * kTableSize) {
-      for (size_t v = 0; v < kSearchBlock; v++) sums[v] += table[c[v] & 15] + table[kTableSize + (c[v] >> 4)];
+      for (size_t v = 0; v < kSearchBlock; v++) to[v] += table[c[v] & 15] + table[kTableSize + (c[v] >> 4)];
     }
+    sums.largest[block] = largest_of(to);
   }
 }
 
-void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t* query, int32_t* sums) {
-  for (size_t i = 0; i < blocks * kSearchBlock; i++) {
-    const int8_t* const row = rows[i / kSearchBlock] + i % kSearchBlock * n;
-    int32_t sum = 0;
-    for (size_t j = 0; j < n; j++) sum += row[j] * query[j];
-    sums[i] = sum;
+const int32_t* widen_sums(SearchSums& sums, size_t block) { return sums.wide + block * kSearchBlock; }
+
+namespace {
+
+void dot_block(const int8_t* row, size_t n, const int16_t* query, size_t place, SearchSums& sums) {
+  int32_t* const to = sums.wide + place * kSearchBlock;
+  for (size_t v = 0; v < kSearchBlock; v++, row += n) {
+    to[v] = 0;
+    for (size_t j = 0; j < n; j++) to[v] += row[j] * query[j];
   }
+  sums.largest[place] = largest_of(to);
 }
 
-void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, size_t step, int32_t* sums) {
-  for (size_t q = 0; q < kDotQueries; q++) dot_rows(&rows, 1, n, queries + q * step, sums + q * kSearchBlock);
+}  // namespace
+
+void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t* query, SearchSums& sums) {
+  for (size_t block = 0; block < blocks; block++) dot_block(rows[block], n, query, block, sums);
+}
+
+void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, size_t step, SearchSums& sums) {
+  for (size_t q = 0; q < kDotQueries; q++) dot_block(rows, n, queries + q * step, q, sums);
 }
 
 namespace {
@@ -409,19 +559,25 @@ size_t place_of(size_t query) { return query; }
 
 }  // namespace
 
-void join_tables(const uint8_t* spread, size_t bytes, uint8_t* joined) {
+void join_tables(const uint8_t* spread, size_t bytes) {
   constexpr size_t kHalf = kTableSize * kJoinedQueries;
   for (size_t i = 0; i < bytes * kJoinedTable; i++) {
     const size_t byte = i / kJoinedTable, value = i / kJoinedQueries % 256, query = i % kJoinedQueries;
     const uint8_t* const lower = spread + byte * 2 * kHalf + query;
-    joined[i] = static_cast<uint8_t>(lower[value % 16 * kJoinedQueries] + lower[kHalf + value / 16 * kJoinedQueries]);
+    joined_tables[i] = static_cast<uint8_t>(lower[value % 16 * kJoinedQueries] + lower[kHalf + value / 16 * kJoinedQueries]);
   }
 }
 
-void add_joined(const uint8_t* codes, size_t bytes, const uint8_t* joined, int16_t* sums) {
+void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks, uint16_t* places) {
+  for (size_t block = 0; block < blocks; block++, codes += step) {
+    for (size_t i = 0; i < bytes * kSearchBlock; i++) *places++ = static_cast<uint16_t>(codes[i] * kJoinedQueries);
+  }
+}
+
+void add_joined(const uint16_t* places, size_t bytes, size_t, bool, size_t, uint8_t*, int16_t* sums) {
   for (size_t v = 0; v < kSearchBlock; v++, sums += kJoinedQueries) {
     for (size_t b = 0; b < bytes; b++) {
-      const uint8_t* const entries = joined + b * kJoinedTable + codes[b * kSearchBlock + v] * kJoinedQueries;
+      const uint8_t* const entries = joined_tables + b * kJoinedTable + places[b * kSearchBlock + v];
       for (size_t q = 0; q < kJoinedQueries; q++) sums[q] = static_cast<int16_t>(sums[q] + entries[q]);
     }
   }
@@ -431,12 +587,26 @@ void add_to_totals(const int16_t* sums, int32_t* totals) {
   for (size_t q = 0; q < kJoinedQueries; q++) totals[q] += static_cast<uint16_t>(sums[q]);
 }
 
+void largest_joined(const int16_t* sums, int32_t* largest) {
+  for (size_t q = 0; q < kJoinedQueries; q++) largest[q] = 0;
+  for (size_t i = 0; i < kSearchBlock * kJoinedQueries; i++) {
+    const int32_t sum = static_cast<uint16_t>(sums[i]);
+    int32_t& most = largest[i % kJoinedQueries];
+    most = sum > most ? sum : most;
+  }
+}
+
+void sums_of_query(const int16_t* sums, size_t query, int32_t* to) {
+  for (size_t v = 0; v < kSearchBlock; v++) to[v] = static_cast<uint16_t>(sums[v * kJoinedQueries + query]);
+}
+
 #endif
 
-void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks, uint8_t* to) {
-  for (size_t block = 0; block < blocks; block++, codes += step) {
-    SCALEPOINT_NO_UNROLL
-    for (size_t i = 0; i < bytes * kSearchBlock; i += 16, to += 16) store(to, load(codes + i));
+void largest_totals(const int32_t* totals, int32_t* largest) {
+  for (size_t q = 0; q < kJoinedQueries; q += 4) {
+    I32x4 most = load(totals + q);
+    for (size_t v = 1; v < kSearchBlock; v++) most = max_signed(most, load(totals + v * kJoinedQueries + q));
+    store(largest + q, most);
   }
 }
 
@@ -459,15 +629,39 @@ uint32_t score_block(const int32_t* sums, const float* factors, const float* ext
   return above;
 }
 
-uint32_t score_queries(const int32_t* totals, float factor, float extra, const JoinedRules& rules, float* scores) {
-  const F32x4 factors = splat(factor), extras = splat(extra);
+BlockBounds bound_block(const float* factors, const float* extras) {
+  BlockBounds bounds{0, extras[0], extras[0]};
+  bool is_bounded = true;
+  for (size_t i = 0; i < kSearchBlock; i++) {
+    is_bounded = is_bounded && factors[i] >= 0 && is_finite(factors[i]) && is_finite(extras[i]);
+    if (factors[i] > bounds.factor) bounds.factor = factors[i];
+    if (extras[i] < bounds.low) bounds.low = extras[i];
+    if (extras[i] > bounds.high) bounds.high = extras[i];
+  }
+  if (!is_bounded) bounds.factor = NAN;
+  return bounds;
+}
+
+ScoreRule bound_rule(const ScoreRule& rule) {
+  const bool is_bounded = rule.step >= 0 && is_finite(rule.step) && is_finite(rule.bias) && is_finite(rule.weight);
+  return {is_bounded ? rule.step : NAN, rule.bias, rule.weight};
+}
+
+bool may_reach(int32_t largest, const BlockBounds& bounds, const ScoreRule& rule, float threshold) {
+  const float product = static_cast<float>(largest) * rule.step + rule.bias;
+  const float low = rule.weight * bounds.low, high = rule.weight * bounds.high;
+  return !((product < 0 ? 0 : product) * bounds.factor + (low < high ? high : low) < threshold);
+}
+
+uint32_t queries_that_reach(const int32_t* largest, const BlockBounds& bounds, const JoinedRules& rules) {
+  const F32x4 factor = splat(bounds.factor), lows = splat(bounds.low), highs = splat(bounds.high), zero = splat(0.0f);
   uint32_t above = 0;
   SCALEPOINT_PER_VECTOR
   for (size_t q = 0; q < kJoinedQueries; q += 4) {
-    const F32x4 product = add(mul(to_float(load(totals + q)), load(rules.step + q)), load(rules.bias + q));
-    const F32x4 score = add(mul(factors, product), mul(load(rules.weight + q), extras));
-    store(scores + q, score);
-    above |= top_bits(greater(score, load(rules.threshold + q))) << q;
+    const F32x4 product = pmax(add(mul(to_float(load(largest + q)), load(rules.step + q)), load(rules.bias + q)), zero);
+    const F32x4 weight = load(rules.weight + q);
+    const F32x4 bound = add(mul(product, factor), pmax(mul(weight, lows), mul(weight, highs)));
+    above |= (top_bits(greater(load(rules.threshold + q), bound)) ^ 15) << q;
   }
   return above;
 }

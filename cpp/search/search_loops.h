@@ -19,8 +19,8 @@ inline constexpr size_t kDotQueries = 4;
 inline constexpr size_t kJoinedQueries = 32;
 /// Bytes of a joined table.
 inline constexpr size_t kJoinedTable = 256 * kJoinedQueries;
-/// Joined tables in use at a time, 48 kB: with fewer, sums are loaded and stored more often; with more, tables leave the innermost cache.
-inline constexpr size_t kBytesJoined = 6;
+/// Joined tables in use at a time, 32 kB: with more, tables and codes leave the innermost cache.
+inline constexpr size_t kBytesJoined = 4;
 /// Bytes of a vector whose entries 16 bits hold: 256 times four halves of a byte, of at most 255 together.
 inline constexpr size_t kBytesInSums = 512;
 
@@ -42,31 +42,49 @@ void add_vector(const float* x, float factor, size_t n, double* sums);
 /// codes[i] = number of thresholds below x[i] * factor.
 void find_levels(const float* x, float factor, size_t n, const float* thresholds, size_t count, uint8_t* codes);
 
+/// Sums of 32 vectors for each of some blocks, or for each of some queries.
+struct SearchSums {
+  alignas(16) int32_t wide[kStreams * kSearchBlock];    ///< the sums, unless is_narrow
+  alignas(16) int16_t narrow[kStreams * kSearchBlock];  ///< the sums in 16 bits, for widen_sums
+  int32_t largest[kStreams];                            ///< the largest of each 32 sums
+  bool is_narrow;
+};
+
 /// The sums of table entries of the 32 vectors of each block, at most kStreams blocks. Byte b of vector v of block i lies at
 /// codes[i][b * 32 + v]; its lower half is nibble 2 b, its upper half nibble 2 b + 1. Nibble i has the table at tables + 16 i. The
 /// entries of `together` nibbles from a multiple of `together` on are at most 255. together is 4, 8 or 16; bytes is even.
-void sum_tables(const uint8_t* const* codes, size_t blocks, size_t bytes, const uint8_t* tables, size_t together, int32_t* sums);
+void sum_tables(const uint8_t* const* codes, size_t blocks, size_t bytes, const uint8_t* tables, size_t together,
+                SearchSums& sums);
 /// Dot products of the 32 rows of each block with n integers of 16 bits. n is a multiple of 16, and the rows of a block lie `n` bytes
 /// apart.
-void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t* query, int32_t* sums);
-/// The same for kDotQueries queries that lie `step` integers apart: 32 sums for each, one query after the other.
-void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, size_t step, int32_t* sums);
+void dot_rows(const int8_t* const* rows, size_t blocks, size_t n, const int16_t* query, SearchSums& sums);
+/// The same for one block and kDotQueries queries that lie `step` integers apart.
+void dot_rows_together(const int8_t* rows, size_t n, const int16_t* queries, size_t step, SearchSums& sums);
+/// The 32 sums of a block or query. Most blocks are skipped by their largest sum, so the others are widened here one by one.
+const int32_t* widen_sums(SearchSums& sums, size_t block);
 
 // Many queries together. A joined table has 32 entries for each value of a byte, one for each query: an entry is the sum of those of
 // both halves of the byte. A vector costs one load for 16 queries, where sum_tables needs two lookups for each of them.
 
 /// Puts the tables of a query between those of others: entry i goes to spread[i * 32 + a place that the query decides].
 void spread_tables(const uint8_t* tables, size_t entries, size_t query, uint8_t* spread);
-/// Makes the joined tables of some bytes of a vector, kJoinedTable each, from the spread ones of their halves.
-void join_tables(const uint8_t* spread, size_t bytes, uint8_t* joined);
-/// Copies `bytes` rows of 32 codes of each block, `step` bytes from one block to the next. Loads of codes that lie far from each other wait
-/// together here; in add_joined they would wait one after the other, which takes 1.3 times as long.
-void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks, uint8_t* to);
+/// Makes the joined tables of at most kBytesJoined bytes of a vector from the spread ones of their halves. add_joined reads them: they lie
+/// in one place of the module, because the address of an entry is then a code and a constant.
+void join_tables(const uint8_t* spread, size_t bytes);
+/// Copies `bytes` rows of 32 codes of each block, `step` bytes from one block to the next, as places in a joined table. Loads of codes that
+/// lie far from each other wait together here; in add_joined they would wait one after the other, which takes 1.3 times as long.
+void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks, uint16_t* places);
 /// Adds entries for `bytes` rows of 32 codes to the sums of 32 vectors, kJoinedQueries for each. bytes is even, and at most kBytesJoined.
-/// Sums hold the entries of kBytesInSums bytes.
-void add_joined(const uint8_t* codes, size_t bytes, const uint8_t* joined, int16_t* sums);
+/// Sums hold the entries of kBytesInSums bytes. `first` is the place of these rows among all bytes of a vector, `is_last` says that no more
+/// follow. together as for sum_tables. parts: kJoinedQueries bytes for each vector, which keep entries between calls.
+void add_joined(const uint16_t* places, size_t bytes, size_t first, bool is_last, size_t together, uint8_t* parts, int16_t* sums);
 /// totals[q] += the sum for query q, for a vector.
 void add_to_totals(const int16_t* sums, int32_t* totals);
+/// The largest sum of 32 vectors for each query.
+void largest_joined(const int16_t* sums, int32_t* largest);
+void largest_totals(const int32_t* totals, int32_t* largest);
+/// The sums of 32 vectors for one query.
+void sums_of_query(const int16_t* sums, size_t query, int32_t* to);
 
 /// Turns the sums of a block into scores.
 struct ScoreRule {
@@ -80,7 +98,30 @@ struct ScoreRule {
 uint32_t score_block(const int32_t* sums, const float* factors, const float* extras, const ScoreRule& rule, float threshold,
                      float* scores);
 
-/// The rules of all queries, and the score that each has to exceed.
+// Most blocks hold no vector that gets into a list, which a bound of their scores shows. With largest for the largest sum of a block, each
+// of its scores is, as score_block computes it, at most
+//
+//   max(largest * step + bias, 0) * factor + max(weight * low, weight * high).
+//
+// The bound needs no margin for rounding: a sum or product of floats grows with each operand (for a product, if the other is not negative),
+// its rounded value too, and all of step and factors are at least 0. An infinity of the bound's terms exceeds all thresholds, or the bound
+// is NaN. Blocks are skipped only if the bound is below the threshold, and NaN never is.
+
+/// Numbers of a block that bound its scores.
+struct BlockBounds {
+  float factor;  ///< the largest factor; NaN if a number is not finite or a factor is negative
+  float low;     ///< the smallest extra number
+  float high;    ///< the largest extra number
+};
+
+BlockBounds bound_block(const float* factors, const float* extras);
+
+/// The rule for bounds. Its step is NaN, and so are all bounds, unless the numbers of the rule are finite and step is not negative.
+ScoreRule bound_rule(const ScoreRule& rule);
+/// False if the scores of a block with this largest sum are all below the threshold. rule: of bound_rule.
+bool may_reach(int32_t largest, const BlockBounds& bounds, const ScoreRule& rule, float threshold);
+
+/// The rules for bounds of all queries, and the thresholds of their lists.
 struct JoinedRules {
   alignas(16) float step[kJoinedQueries];
   alignas(16) float bias[kJoinedQueries];
@@ -88,7 +129,7 @@ struct JoinedRules {
   alignas(16) float threshold[kJoinedQueries];
 };
 
-/// The same for a vector and all queries: scores[q], and the queries whose thresholds they exceed as bits.
-uint32_t score_queries(const int32_t* totals, float factor, float extra, const JoinedRules& rules, float* scores);
+/// may_reach for all queries, as bits.
+uint32_t queries_that_reach(const int32_t* largest, const BlockBounds& bounds, const JoinedRules& rules);
 
 }  // namespace scalepoint::loops

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -86,7 +87,7 @@ struct Index {
   std::vector<uint32_t> signs;
   std::vector<float> center;
   std::vector<std::byte> codes;
-  std::vector<float> factors, extras;
+  std::vector<float> factors, extras, bounds;
   std::vector<uint32_t> allowed;
   SearchPart part;
   std::vector<float> scratch;
@@ -101,7 +102,8 @@ struct Index {
     extras.resize(capacity);
     allowed.resize(capacity / 32);
     for (uint32_t i = 0; i < count; i++) allowed[i / 32] |= 1u << i % 32;
-    part = {codes.data(), factors.data(), extras.data(), capacity};
+    bounds.resize(capacity / 32 * kBoundFloats);
+    part = {codes.data(), factors.data(), extras.data(), bounds.data(), capacity};
     scratch.resize(search_scratch_size(spec));
   }
   [[nodiscard]] SearchFrame frame() const { return {signs.data(), center.data()}; }
@@ -417,6 +419,112 @@ TEST(search, equal_vectors_keep_their_order) {
       const auto found = index.search(one, k);
       ASSERT_EQ(found.size(), k);
       for (uint32_t i = 0; i < k; i++) EXPECT_EQ(found[i].second, i);
+    }
+  }
+}
+
+/// The sums of a prepared query over the codes of all vectors.
+std::vector<int32_t> plain_sums(const Index& index, std::span<const std::byte> made) {
+  const size_t bytes = index.spec.vector_bytes();
+  const auto* const tables = reinterpret_cast<const uint8_t*>(made.data() + sizeof(SearchQuery));
+  const auto* const integers = reinterpret_cast<const int16_t*>(tables);
+  std::vector<int32_t> sums(index.part.capacity);
+  for (size_t vector = 0; vector < sums.size(); vector++) {
+    for (size_t b = 0; b < bytes; b++) {
+      if (index.spec.bits == 8) {
+        sums[vector] += static_cast<int8_t>(index.codes[vector * bytes + b]) * integers[b];
+      } else {
+        const auto byte = static_cast<unsigned>(index.codes[vector / 32 * 32 * bytes + b * 32 + vector % 32]);
+        sums[vector] += tables[b * 32 + (byte & 15)] + tables[b * 32 + 16 + (byte >> 4)];
+      }
+    }
+  }
+  return sums;
+}
+
+/// The score of a vector in float32, in the order of search_loops.h.
+float plain_score(const Index& index, const SearchQuery& query, int32_t sum, uint32_t vector) {
+  const float scaled = static_cast<float>(sum) * query.step;
+  const float product = scaled + query.bias;
+  const float first = index.factors[vector] * product, second = query.weight * index.extras[vector];
+  return first + second;
+}
+
+TEST(search, blocks_are_skipped_only_if_no_vector_gets_into_the_list) {
+  constexpr uint32_t kCount = 700, kQueries = 17;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  // Numbers of vectors and queries of which many scores are equal, or lie at the edge of what bounds hold for.
+  struct Case {
+    const char* name;
+    std::vector<float> factors, extras;
+    float step, bias, weight;
+  };
+  const Case cases[] = {
+      {"equal scores, and bounds that they reach", {1}, {0}, 0.25f, 0, 0},
+      {"scores below zero", {1, 2, 3}, {0}, 0.25f, -1e6f, 0},
+      {"few scores", {0.5, 1, 1, 1.5}, {-2, 0, 0, 1}, 0.25f, -30, 1},
+      {"an extra number that counts against a vector", {1, 1, 2}, {3, -300, 0}, 0.25f, -30, -4},
+      {"negative factors", {-1, 1, 1, 1, -2}, {0, 0.5, 0}, 0.25f, -30, 1},
+      {"a negative step", {1, 2}, {0}, -0.25f, 0, 0},
+      {"extra numbers alone", {0}, {-7, -6, -6}, 0.25f, 0, 1},
+      {"infinite factors", {1, 1, 1, 1, 1, kInfinity, 1, 1, 1}, {0}, 0.25f, -0.1f, 1},
+      {"infinite extra numbers", {1}, {0, 0, 0, 0, 0, 0, -kInfinity}, 0.25f, 0, 1},
+      {"an infinite bias", {1, 2}, {0}, 0.25f, -kInfinity, 1},
+      {"sums beyond float32", {3e38f, 1, 2}, {0, 1}, 0.25f, -0.1f, 1},
+  };
+  std::mt19937 random(12);
+  for (const uint32_t n : {24u, 1100u}) {
+    for (const int32_t bits : {1, 2, 4, 8}) {
+      // Only with 4 bits do these have more bytes than sums of 16 bits hold.
+      if (n == 1100 && bits != 4) continue;
+      Index index(n, bits, Metric::kDot, kCount);
+      ASSERT_EQ(index.fill(normal(random, size_t{kCount} * n)), Status::kOk);
+      const size_t each = query_bytes(index.spec);
+      std::vector<std::byte> all;
+      std::vector<std::vector<int32_t>> sums;
+      for (uint32_t q = 0; q < kQueries; q++) {
+        const std::vector<std::byte> made = index.query(normal(random, n));
+        all.insert(all.end(), made.begin(), made.end());
+        sums.push_back(q % 8 == 0 ? plain_sums(index, made) : std::vector<int32_t>());
+      }
+      for (const Case& one : cases) {
+        SCOPED_TRACE(one.name);
+        // Change numbers at random places, so that blocks have them in different mixtures.
+        for (uint32_t i = 0; i < kCount; i++) {
+          const bool is_plain = random() % 4 != 0;
+          index.factors[i] = one.factors[is_plain ? 0 : random() % one.factors.size()];
+          index.extras[i] = one.extras[is_plain ? 0 : random() % one.extras.size()];
+        }
+        ASSERT_EQ(bound_blocks(index.part, 0, index.part.capacity), Status::kOk);
+        std::vector<std::vector<std::pair<float, uint32_t>>> expected(kQueries);
+        for (uint32_t q = 0; q < kQueries; q++) {
+          auto& query = *reinterpret_cast<SearchQuery*>(all.data() + q * each);
+          query.step = one.step, query.bias = one.bias, query.weight = one.weight;
+          for (uint32_t i = 0; i < (q % 8 == 0 ? kCount : 0); i++) {
+            expected[q].emplace_back(-plain_score(index, query, sums[q][i], i), i);
+          }
+          std::sort(expected[q].begin(), expected[q].end());
+        }
+        for (const uint32_t k : {1u, 10u, kCount + 50}) {
+          // Alone, four together with 8 bits, and all by joined tables with fewer.
+          for (const uint32_t count : {1u, kQueries}) {
+            std::vector<float> scores(size_t{count} * k);
+            std::vector<uint32_t> indices(scores.size());
+            std::vector<BestList> best;
+            for (uint32_t q = 0; q < count; q++) best.push_back({scores.data() + q * k, indices.data() + q * k, k, 0});
+            std::vector<std::byte> scratch(scan_scratch_bytes(index.spec, count));
+            ASSERT_EQ(scan_part(index.spec, index.part, index.allowed, 0, std::span(all).first(count * each), best, scratch),
+                      Status::kOk);
+            for (uint32_t q = 0; q < count; q += 8) {
+              std::vector<std::pair<float, uint32_t>> found;
+              for (uint32_t i = 0; i < best[q].size; i++) found.emplace_back(-best[q].scores[i], best[q].indices[i]);
+              std::sort(found.begin(), found.end());
+              ASSERT_EQ(found.size(), std::min(k, kCount));
+              for (size_t i = 0; i < found.size(); i++) ASSERT_EQ(found[i], expected[q][i]);
+            }
+          }
+        }
+      }
     }
   }
 }

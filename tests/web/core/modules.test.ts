@@ -276,6 +276,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       finishCenter: true,
       encodeVectors: true,
       takeCodes: true,
+      boundBlocks: true,
       readCodes: true,
       prepareQuery: true,
       startBest: true,

@@ -2,6 +2,7 @@
 import {
   BestListRecord,
   blockVectors,
+  boundFloats,
   type MetricId,
   SearchFrameRecord,
   SearchPartRecord,
@@ -48,6 +49,9 @@ interface Part {
 
 /** Bytes that are read or written at a time: a multiple of all alignments. */
 const align = (address: number) => Math.ceil(address / 16) * 16;
+
+/** Bytes of the bounds of a block. */
+const boundBytes = boundFloats * 4;
 
 /** The codes of vectors, by their indices. */
 export class VectorStore {
@@ -127,7 +131,7 @@ export class VectorStore {
     const blocks = Math.ceil(Math.max(count - this.#capacity, least) / blockVectors);
     const capacity = blocks * blockVectors;
     const codes = capacity * this.vectorBytes;
-    const rest = capacity * 8 + blocks * 4 + align(SearchPartRecord.bytes) + capacity * this.rowBytes;
+    const rest = capacity * (8 + this.rowBytes) + blocks * (4 + boundBytes) + align(SearchPartRecord.bytes);
     const bytes = codes + rest + 64;
     if (!(bytes < 2 ** 32)) throw outOfMemory(`${bytes} more bytes`);
     const memory = core.allocate(bytes);
@@ -138,8 +142,9 @@ export class VectorStore {
     const factors = at + codes;
     const extras = factors + capacity * 4;
     const alive = extras + capacity * 4;
-    const rows = align(alive + blocks * 4);
-    SearchPartRecord.write(core.module, record, { codes: at, factors, extras, capacity });
+    const bounds = alive + blocks * 4;
+    const rows = align(bounds + blocks * boundBytes);
+    SearchPartRecord.write(core.module, record, { codes: at, factors, extras, bounds, capacity });
     const first = this.#capacity;
     this.#parts.push({ memory, bytes, record, codes: at, factors, extras, alive, rows, first, capacity });
     this.#capacity += capacity;
@@ -372,6 +377,14 @@ export class VectorStore {
     this.onChange?.(first * blockVectors, count * blockVectors);
     this.#eachBlockRun(first, count, (address, length, at) => {
       this.#core.module.HEAPU8.set(bytes.subarray(at, at + length), address);
+    });
+    this.findBounds(first * blockVectors, count * blockVectors);
+  }
+
+  /** Finds the bounds of scores, after factors or extras of the vectors [first, first + count) were written from outside. */
+  findBounds(first: number, count: number): void {
+    this.#eachRun(first, count, ({ record }, local, n) => {
+      checkStatus(this.#core.models.boundBlocks(record, local, n));
     });
   }
 

@@ -175,6 +175,7 @@ async function fill(
       if (name === 'factors' || name === 'extras') checkFinite(core, address, bytes, tensor);
     }
   }
+  store.findBounds(0, count);
   // Find the vectors that are there.
   let alive = 0;
   for (const [i, word] of store.aliveWords().entries()) {
