@@ -203,6 +203,9 @@ describe('blocks', () => {
     const file = onnx.product('MatMul', [300, 48], [3, 300], [3, 48])();
     const { report } = await check(file, { to, zeroPoints: 'float', range: 'mse' }, to.startsWith('q2') ? 0.85 : 0.98);
     const whole = await make(file, { to, zeroPoints: true, range: 'mse' });
+    const kinds = (notes: ModelReport['notes']) => notes.map(({ kind }) => kind);
+    expect(kinds(report.notes)).toContain('floatZeroPoints');
+    expect(kinds(whole.report.notes)).not.toContain('floatZeroPoints');
     const plain = await make(file, { to, zeroPoints: 'float' });
     const error = ({ tensors }: ModelReport) => tensors[0]?.error?.sqnrDb ?? 0;
     expect(error(report)).toBeGreaterThan(error(whole.report));
@@ -221,7 +224,8 @@ describe('blocks', () => {
       inputs: [['i', [2, 3], 7]],
       outputs: [['y', ['a', 'b', 'c']]],
     });
-    await check(file, { to: 'q4', zeroPoints: 'float' });
+    const { report } = await check(file, { to: 'q4', zeroPoints: 'float' });
+    expect(report.notes.map(({ kind }) => kind)).toEqual(['blockCost', 'runsOn']);
   });
 
   const table = (columns: number, more: readonly onnx.TestNode[] = []) => {

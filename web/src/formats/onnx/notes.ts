@@ -158,13 +158,22 @@ const onWebGpuWords: Readonly<Record<OnWebGpu, string>> = {
   integersOnCpu:
     'and on WebGPU, where products and convolutions of integers stay on the CPU; those of q8-blocks do not',
   activationsOnCpu: 'and on WebGPU, where activations become integers on the CPU',
-  needsFloat16: 'and on WebGPU if the GPU has 16-bit floats (shader-f16)',
+  needsFloat16: 'and on WebGPU if the GPU has 16-bit floats (shader-f16), in which products also add up there',
 };
 
 /** Backends of onnxruntime on which a result runs, and gives what it gives in WebAssembly. */
 export function runsOnNote(webgpu: OnWebGpu): Note {
   const data = { wasm: 'right', node: 'right', webgpu };
   return noteOf('runsOn', data, `runs in WebAssembly, natively, ${onWebGpuWords[webgpu]}`);
+}
+
+/** Products whose zero points are floats, which MatMulNBits takes in WebAssembly and natively alone (tests/bench/webgpu.mjs). */
+export function floatZeroPointsNote(): Note {
+  return noteOf(
+    'floatZeroPoints',
+    {},
+    'on WebGPU, products with zero points in float stay on the CPU, with copies before and behind; those with zeroPoints: true do not',
+  );
 }
 
 // Run-time costs of a result, measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs).

@@ -15,6 +15,7 @@ import {
   castCostNote,
   dequantizeCostNote,
   floatNodesNote,
+  floatZeroPointsNote,
   integerCostNote,
   noHalfNote,
   noInputsNote,
@@ -106,6 +107,9 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
   );
   const without = made.statics.filter(isWithoutRange).map(({ product }) => product.weight.source.name);
   const signed = countSigned(made);
+  const hasFloatZeroPoints = decisions.some(
+    (one) => one.kind === 'blocks' && one.form.codec === 'matmul-nbits' && one.form.floatZeroPoint === true,
+  );
   const codecs = new Set(tensors.flatMap(({ kept, form }) => (kept === undefined ? [form.codec] : [])));
   return [
     ...made.notes,
@@ -115,6 +119,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
     ...(signed === 0 ? [] : [signedNote(signed, choices.reduceRange === false ? 8 : 7)]),
     ...(without.length === 0 ? [] : [noRangesNote(without)]),
+    ...(hasFloatZeroPoints ? [floatZeroPointsNote()] : []),
     ...(codecs.size === 0
       ? [nothingNote(whyNothing(model, made, target))]
       : [...costNotes(target, choices, codecs), runsOnNote(target.onWebGpu)]),

@@ -4,8 +4,8 @@ import { statisticsNames } from '../statistics.js';
 
 /**
  * Where onnxruntime-web (1.30) computes a result with WebGPU: on the GPU; integer products and convolutions, or codes of activations, on the
- * CPU, with copies between them; or on a GPU with 16-bit floats (shader-f16) alone. Outputs are right in each case, and in WebAssembly and natively for all targets
- * (tests/bench/backends.mjs).
+ * CPU, with copies between them; or on a GPU with 16-bit floats (shader-f16) alone, where sums in float16 are less exact than elsewhere.
+ * Otherwise outputs are those in WebAssembly, for all targets natively too (tests/bench/backends.mjs, webgpu.mjs).
  */
 export type OnWebGpu = 'gpu' | 'integersOnCpu' | 'activationsOnCpu' | 'needsFloat16';
 
