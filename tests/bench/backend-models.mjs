@@ -147,3 +147,12 @@ export const samples = {
   GRU: () => recurrent('GRU'),
   encoder: () => encoder(),
 };
+
+/** Of useful sizes. @type {Record<string, () => Sample>} */
+export const largeSamples = {
+  '4 MatMul 2048×2048, 1 row': () => products(1, 1, [2048, 4]),
+  '4 MatMul 2048×2048, 128 rows': () => products(128, 1, [2048, 4]),
+  '4 Conv 128×128×3×3, 56×56': () => convolutions(1, [128, 56, 4]),
+  'encoder, 4 layers of 768, 1 token': () => encoder(1, [4, 768, 12, 1000, 1]),
+  'encoder, 4 layers of 768, 128 tokens': () => encoder(1, [4, 768, 12, 1000, 128]),
+};
