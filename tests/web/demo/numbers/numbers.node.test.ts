@@ -788,17 +788,25 @@ describe('the demo page', { timeout: 60_000 }, () => {
       { colorScheme: 'light', width: 1280 },
       { colorScheme: 'dark', width: 360 },
     ] as const;
-    for (const { colorScheme, width } of looks) {
-      await open('granularity=per-group', { colorScheme, width, sections: 'all' });
-      await page.click('#twin summary');
-      await rested();
-      await check(`${colorScheme} ${width} groups`);
-      await paste('1 2 nan');
-      await check(`${colorScheme} ${width} problem`);
-      await page.click('text=Saturate them');
-      await drop('tiny.safetensors', safetensors({ w: { dtype: 'F32', shape: [2, 2], data: noise(4) } }));
-      await check(`${colorScheme} ${width} file`);
-    }
+    const checkLooks = async (what: string) => {
+      for (const { colorScheme, width } of looks) {
+        await page.setViewportSize({ width, height: 900 });
+        await page.emulateMedia({ colorScheme });
+        // Charts follow in the next frames.
+        await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+        await rested();
+        await check(`${colorScheme} ${width} ${what}`);
+      }
+    };
+    await open('granularity=per-group', { sections: 'all' });
+    await page.click('#twin summary');
+    await rested();
+    await checkLooks('groups');
+    await paste('1 2 nan');
+    await checkLooks('problem');
+    await page.click('text=Saturate them');
+    await drop('tiny.safetensors', safetensors({ w: { dtype: 'F32', shape: [2, 2], data: noise(4) } }));
+    await checkLooks('file');
   });
 
   it('does not scroll horizontally at widths from 320 pixels', async () => {
