@@ -148,7 +148,7 @@ struct RuleAndSearch {
 
 template <class Codes>
 RuleAndSearch rule_and_search(Random& random, const Codes& rule) {
-  const Shape shape = {16, 1024};
+  const Shape shape = {6, 1024};
   std::vector<double> values(shape.rows * shape.columns);
   for (double& value : values) value = (random.uniform(-1, 1) + random.uniform(-1, 1) + random.uniform(-1, 1)) * 0.02;
   const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kBF16);

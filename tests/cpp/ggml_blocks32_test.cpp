@@ -330,6 +330,14 @@ TEST(Blocks, refuse_other_types_and_sizes) {
   }
 }
 
+/// Up to 20 blocks of which one has values, and its place. The search for the others, whose elements are all 0, takes no time.
+std::pair<Floats, size_t> one_block_of_many(Random& random, size_t elements) {
+  Floats x(elements * (1 + random.below(20)));
+  const size_t first = random.below(x.size() / elements) * elements;
+  for (size_t i = first; i < first + elements; i++) x[i] = random.uniform(-1, 1);
+  return {x, first};
+}
+
 TEST(Blocks, refuse_what_is_not_finite) {
   Random random(11);
   for (const BlockFacts& facts : kBlockTypes) {
@@ -337,8 +345,8 @@ TEST(Blocks, refuse_what_is_not_finite) {
     const size_t elements = facts.size.elements;
     for (const float bad : kNonFinites) {
       for (int i = 0; i < 40; i++) {
-        Floats x = random.uniform_values(elements * (1 + random.below(20)), -1, 1);
-        x[random.below(x.size())] = bad;
+        auto [x, first] = one_block_of_many(random, elements);
+        x[first + random.below(elements)] = bad;
         quantize_all(type, x, Status::kNonFinite);
       }
       quantize_all(type, Floats(elements * 5, bad), Status::kNonFinite);
@@ -352,9 +360,9 @@ TEST(Blocks, refuse_scales_beyond_float16) {
     const BlockType type = facts.type;
     const size_t elements = facts.size.elements;
     for (int i = 0; i < 40; i++) {
-      Floats x = random.uniform_values(elements * (1 + random.below(20)), -1, 1);
+      auto [x, first] = one_block_of_many(random, elements);
       // Beyond 65504 * 127 * 32, the largest scales and level of Q6_K; the other types reach less far.
-      x[random.below(x.size())] = random.coin() ? 0x1p30f : -0x1p30f;
+      x[first + random.below(elements)] = random.coin() ? 0x1p30f : -0x1p30f;
       quantize_all(type, x, type == BlockType::kMXFP4 ? Status::kOk : Status::kOverflow);
     }
   }

@@ -32,7 +32,7 @@ struct Bounds {
 };
 
 /// Ranges around zero, beside it, of zero width and of every size that float32 has.
-std::vector<Bounds> ranges() {
+std::vector<Bounds> make_ranges() {
   std::vector<Bounds> ranges = {
       {0, 0},
       {-0.0f, 0},
@@ -99,6 +99,11 @@ std::vector<Bounds> ranges() {
   return ranges;
 }
 
+const std::vector<Bounds>& ranges() {
+  static const std::vector<Bounds> all = make_ranges();
+  return all;
+}
+
 /// A range that holds one value, not 0, which is too small to be a scale.
 bool tiny_constant(float min, float max, const QuantizationSpec& spec) {
   return spec.scheme == Scheme::kAsymmetric && !spec.include_zero && min == max && min != 0 && std::fabs(min) < 0x1p-127f;
@@ -124,14 +129,15 @@ TEST(ChooseQparams, follows_the_formulas_for_every_type_scheme_and_range) {
       // Values near the limit of zero points, and tiny constants, have tests of their own.
       if (std::fabs(expected.zero_point) > kMaxZeroPoint - 0x1p18 || tiny_constant(min, max, spec)) continue;
       const Chosen chosen = choose(min, max, spec);
-      const std::string about = name(spec) + ", range " + exact(min) + " to " + exact(max);
+      // Only failures need words, which take longer than all the rest.
+      const auto about = [&, low = min, high = max] { return name(spec) + ", range " + exact(low) + " to " + exact(high); };
       const auto scale = static_cast<float>(expected.scale);
-      ASSERT_EQ(chosen.status, Status::kOk) << about;
+      ASSERT_EQ(chosen.status, Status::kOk) << about();
       if (all_finite(scale, expected.zero_point, spec)) {
         ASSERT_EQ(float_bits(chosen.scale), float_bits(scale))
-            << about << ": expected " << exact(scale) << ", got " << exact(chosen.scale);
+            << about() << ": expected " << exact(scale) << ", got " << exact(chosen.scale);
       }
-      ASSERT_EQ(chosen.zero_point, static_cast<int32_t>(expected.zero_point)) << about;
+      ASSERT_EQ(chosen.zero_point, static_cast<int32_t>(expected.zero_point)) << about();
     }
   }
 }
@@ -186,7 +192,7 @@ TEST(ChooseQparams, gives_the_values_worked_out_by_hand) {
 }
 
 TEST(ChooseQparams, gives_many_ranges_the_same_as_one_at_a_time) {
-  const std::vector<Bounds> all = ranges();
+  const std::vector<Bounds>& all = ranges();
   for (const QuantizationSpec& spec : all_specs()) {
     for (const size_t length : {size_t{0}, size_t{3}, size_t{17}, all.size()}) {
       std::vector<float> min(length), max(length);
