@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "door.h"
-#include "lanes/tier.h"
 
 namespace scalepoint::door {
 namespace {

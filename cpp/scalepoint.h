@@ -21,6 +21,7 @@
 #include "codebooks/codebook_learning.h"
 #include "ggml/ggml_blocks.h"
 #include "lanes/round.h"
+#include "lanes/tier.h"
 #include "layers/layer.h"
 #include "ranges/histogram.h"
 #include "ranges/range_search.h"
