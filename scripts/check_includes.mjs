@@ -57,6 +57,7 @@ const plain = [
   'ggml/iq_grids.h',
   'lanes/float16.h',
   'lanes/round.h',
+  'lanes/tier.h',
 ];
 
 /** Files that define the same names, of which a program has one. */
