@@ -55,6 +55,6 @@ it('writes a model for WebLLM into a new folder of the one that the visitor choo
   expect((await written()).folders).toEqual([]);
   // Save all of it: 724 MB become 204.
   await page.click('#model-run');
-  await expect.poll(() => page.textContent('#model-status'), { timeout: 50_000 }).toContain('Saved model-q4f16_1-MLC');
+  await expect.poll(() => page.textContent('#model-status'), { timeout: 120_000 }).toContain('Saved model-q4f16_1-MLC');
   expect((await written()).files.sort()).toEqual(names.sort());
 });

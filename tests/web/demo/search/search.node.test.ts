@@ -178,7 +178,7 @@ describe('the page Search', () => {
     await page.fill('#bits', '2');
     await page.fill('#part', '0');
     await expect.poll(() => page.textContent('#bits-value')).toBe('4 bits');
-    expect(await page.getAttribute('#result', 'aria-busy')).toBe('true');
+    await expect.poll(() => page.getAttribute('#result', 'aria-busy')).toBe('true');
     expect(await page.getAttribute('#figures', 'class')).toContain('waiting');
     // The dots stay as they are while only the factor moves.
     await page.evaluate(() => document.querySelector('.cloud')?.setAttribute('data-kept', ''));
