@@ -55,7 +55,8 @@ describe.each(Object.keys(compilers))('in TypeScript %s', (version) => {
     if (!existsSync(compilers[version] as string)) skip(howToInstall);
   });
 
-  it('the types are right without the DOM library', async () => {
+  // Those in between have the declarations of one of these, and less to complain about.
+  it.runIf(['5.4', '7.0'].includes(version))('the types are right without the DOM library', async () => {
     expect(await check(version, version, { ...nodenext, lib: ['es2022'] })).toBe('');
   });
 
@@ -133,7 +134,7 @@ it('would find a missing doc comment', { timeout: 180_000 }, async () => {
   const config = join(folder, 'bare.json');
   writeFileSync(
     config,
-    JSON.stringify({ compilerOptions: { strict: true, target: 'es2022', types: [] }, files: [file] }),
+    JSON.stringify({ compilerOptions: { strict: true, target: 'es2022', lib: ['es2022'], types: [] }, files: [file] }),
   );
   const missing = ['Documented.bare', 'Documented.bare.inner', 'Documented.c', 'Some.method', 'Union.alone', 'f'];
   expect(undocumented(await warningsFor({ entryPoints: [file], tsconfig: config }))).toEqual(missing);

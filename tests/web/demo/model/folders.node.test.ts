@@ -11,7 +11,9 @@ const site = startSite();
 const folder = mkdtempSync(join(tmpdir(), 'scalepoint-folders-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-it('writes a model for WebLLM into a new folder of the one that the visitor chooses', async () => {
+it('writes a model for WebLLM into a new folder of the one that the visitor chooses', {
+  timeout: 180_000,
+}, async () => {
   const page = await site.open('model/', {}, async (page) => {
     await page.addInitScript(() => {
       Object.assign(globalThis, {

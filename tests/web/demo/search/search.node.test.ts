@@ -229,7 +229,7 @@ describe('the page Search', () => {
     await page.fill('#factor', '0');
     await settled(page);
     expect(await page.textContent('#memory-note')).toMatch(/^as float32: 102\sMB$/);
-    expect(Number.parseFloat((await page.textContent('#memory')) ?? '')).toBeLessThan(22);
+    await expect.poll(async () => Number.parseFloat((await page.textContent('#memory')) ?? '')).toBeLessThan(22);
     await expect.poll(async () => Number.parseFloat((await page.textContent('#recall')) ?? '')).toBeGreaterThan(80);
   });
 });
