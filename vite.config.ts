@@ -97,6 +97,9 @@ const withoutPolicy: Plugin = {
   transformIndexHtml: (html) => html.replace(/<meta http-equiv="Content-Security-Policy"[^>]*>/, ''),
 };
 
+/** Says nothing of plugins that take long on a busy machine. */
+const checks = { pluginTimings: false };
+
 /** Builds the site as static files that work in any folder of any server. */
 export default defineConfig({
   root: site,
@@ -109,7 +112,7 @@ export default defineConfig({
     ],
   },
   plugins: [pages, shell, stylesFirst, notices, offline, withoutPolicy],
-  worker: { format: 'es' },
+  worker: { format: 'es', rolldownOptions: { checks } },
   build: {
     outDir: file('./build/demo'),
     emptyOutDir: true,
@@ -117,6 +120,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: {
+      checks,
       input: ['', 'model/', 'numbers/', 'search/', 'speed/', ...made.keys()].map((page) => `${site}/${page}index.html`),
       output: {
         // Small modules that pages need at once would else share a file with the library, which pages load later.

@@ -26,13 +26,14 @@ export function findProgram(program) {
 }
 
 /**
- * The environment of emcc. It starts Python for each file. Where python3 is a shim that looks for the interpreter (pyenv, asdf), a variable
- * names the interpreter itself, which saves .1 s of processor time a file.
+ * The environment of emcc. Each of its starts would look for its programs and try them, which takes .7 s of processor time. It runs in
+ * Python. Where python3 is a shim that looks for the interpreter (pyenv, asdf), a variable names the interpreter itself, which saves .1 s.
  */
 export function environment() {
-  if (process.env.EMSDK_PYTHON !== undefined || findProgram('python3') === undefined) return process.env;
+  const variables = { EM_IGNORE_SANITY: '1', ...process.env };
+  if (process.env.EMSDK_PYTHON !== undefined || findProgram('python3') === undefined) return variables;
   const shim = ['-c', 'import sys; print(sys.executable)'];
-  return { ...process.env, EMSDK_PYTHON: execFileSync('python3', shim, { encoding: 'utf8' }).trim() };
+  return { ...variables, EMSDK_PYTHON: execFileSync('python3', shim, { encoding: 'utf8' }).trim() };
 }
 
 /**

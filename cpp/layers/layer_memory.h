@@ -26,7 +26,7 @@ struct LayerHead {
 /// Allocates consecutive parts of a block of memory, each at a multiple of 16.
 class Parts {
  public:
-  explicit Parts(std::byte* base) : base_(base) {}
+  explicit Parts(std::byte* base) : base_(reinterpret_cast<uintptr_t>(base)) {}
   template <class T>
   T* take(uint64_t n) {
     auto* const part = reinterpret_cast<T*>(base_ + used_);
@@ -36,7 +36,7 @@ class Parts {
   [[nodiscard]] uint64_t used() const { return used_; }
 
  private:
-  std::byte* base_;
+  uintptr_t base_;  ///< a number, because it is 0 where only `used` counts, and an offset to a null pointer is undefined behavior
   uint64_t used_ = 0;
 };
 

@@ -212,7 +212,7 @@ TEST(EncodeComfy, makes_codes_and_scales) {
         Tile tile = tile_of(source, rows, columns, from);
         tile.wanted = all_roles_of(kind);
         const Result result = comfy(tile, {.kind = kind});
-        const auto shown = [&] {
+        const auto shown = [&, rows = rows, columns = columns] {
           return "kind " + std::to_string(static_cast<int>(kind)) + " from " + std::to_string(static_cast<int>(from)) + " " +
                  std::to_string(rows) + " x " + std::to_string(columns);
         };

@@ -95,7 +95,7 @@ TEST(EncodeCompressedTensors, makes_codes_scales_and_zero_points) {
         Tile tile = tile_of(source, rows, columns, from);
         tile.wanted = kAllRoles;
         const Result result = compressed(tile, codes);
-        const auto shown = [&] {
+        const auto shown = [&, rows = rows, columns = columns] {
           return name(codes) + " from " + std::to_string(static_cast<int>(from)) + " " + std::to_string(rows) + " x " +
                  std::to_string(columns);
         };
