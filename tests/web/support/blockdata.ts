@@ -18,11 +18,13 @@ function power(random: Random, low: number, high: number): number {
   return 2 ** (low + random.below(high - low + 1));
 }
 
+const float = new Float32Array(1);
+const bits = new Int32Array(float.buffer);
+
 /** The float32 next to v. A step of 1 goes up, -1 goes down. */
 export function nextFloat(v: number, step: -1 | 1): number {
-  const float = new Float32Array([v]);
-  const bits = new Int32Array(float.buffer);
   if (v === 0) return step * 2 ** -149;
+  float[0] = v;
   bits[0]! += v > 0 ? step : -step;
   return float[0]!;
 }

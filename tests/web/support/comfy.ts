@@ -2,11 +2,14 @@
 // time in float32, as comfy-kitchen's eager backend does. Written from the description of the layout; it shares no code with web/src.
 import type { StoredTensor } from './compressed.js';
 
-function float8(code: number): number {
+function float8Value(code: number): number {
   const [exponent, fraction] = [(code >> 3) & 15, code & 7];
   const magnitude = exponent === 0 ? fraction * 2 ** -9 : (1 + fraction / 8) * 2 ** (exponent - 7);
   return (exponent === 15 && fraction === 7 ? Number.NaN : magnitude) * (code & 128 ? -1 : 1);
 }
+
+const float8Values = Float64Array.from({ length: 256 }, (_, code) => float8Value(code));
+const float8 = (code: number) => float8Values[code] as number;
 
 const float4 = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
 

@@ -113,35 +113,48 @@ function float8(bits: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -9 : sign * (8 + fraction) * 2 ** (exponent - 10);
 }
 
-const wide = new DataView(new ArrayBuffer(4));
-
-/** The value of a bfloat16: the upper half of a float32. */
-function bfloat(bits: number): number {
-  wide.setUint16(0, bits);
-  return wide.getFloat32(0);
+/** The values of all codes of a type, once one is needed. */
+const tables = new Map<(bits: number) => number, Float64Array>();
+function tableOf(value: (bits: number) => number, bits: number): Float64Array {
+  const table = tables.get(value) ?? Float64Array.from({ length: 2 ** bits }, (_, code) => value(code));
+  tables.set(value, table);
+  return table;
 }
 
-/** Elements of a type in a file: their bytes, and the value of one. */
-const elements: Record<string, [size: number, read: (view: DataView, at: number) => number]> = {
-  F64: [8, (view, at) => view.getFloat64(at, true)],
-  F32: [4, (view, at) => view.getFloat32(at, true)],
-  F16: [2, (view, at) => half(view.getUint16(at, true))],
-  BF16: [2, (view, at) => bfloat(view.getUint16(at, true))],
-  F8_E4M3: [1, (view, at) => float8(view.getUint8(at))],
-  I8: [1, (view, at) => view.getInt8(at)],
-  I32: [4, (view, at) => view.getInt32(at, true)],
-  I64: [8, (view, at) => Number(view.getBigInt64(at, true))],
+/** The numbers of a table for codes. */
+function looked(table: Float64Array, codes: Uint8Array | Uint16Array): Float64Array {
+  const values = new Float64Array(codes.length);
+  for (let i = 0; i < values.length; i++) values[i] = table[codes[i]!]!;
+  return values;
+}
+
+/** Float32 numbers by their upper halves. */
+function widened(codes: Uint16Array): Float64Array {
+  const words = new Uint32Array(codes.length);
+  for (let i = 0; i < words.length; i++) words[i] = codes[i]! << 16;
+  return new Float64Array(new Float32Array(words.buffer));
+}
+
+/** Elements of a type in a file: their bytes, and the values of all in a buffer. */
+const elements: Record<string, [size: number, read: (...part: [ArrayBuffer, number, number]) => Float64Array]> = {
+  F64: [8, (...part) => new Float64Array(...part)],
+  F32: [4, (...part) => new Float64Array(new Float32Array(...part))],
+  F16: [2, (...part) => looked(tableOf(half, 16), new Uint16Array(...part))],
+  BF16: [2, (...part) => widened(new Uint16Array(...part))],
+  F8_E4M3: [1, (...part) => looked(tableOf(float8, 8), new Uint8Array(...part))],
+  I8: [1, (...part) => new Float64Array(new Int8Array(...part))],
+  I32: [4, (...part) => new Float64Array(new Int32Array(...part))],
+  I64: [8, (...part) => Float64Array.from(new BigInt64Array(...part), Number)],
 };
 
 /** The values of a tensor of floats or integers. */
 export function numbersOf({ dtype, bytes }: StoredTensor): Float64Array {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const reader = elements[dtype];
   check(reader !== undefined, `${dtype} can be read`);
   const [size, read] = reader;
-  const values = new Float64Array(bytes.length / size);
-  for (let i = 0; i < values.length; i++) values[i] = read(view, i * size);
-  return values;
+  check(bytes.length % size === 0, `${dtype}: whole elements`);
+  // Arrays of wide elements have to begin at a multiple of their size, as the copy does.
+  return read(new Uint8Array(bytes).buffer, 0, bytes.length / size);
 }
 
 /**

@@ -28,6 +28,23 @@ class Writer {
   }
 
   #text(text: string): void {
+    // Most texts are short and plain: an encoder takes longer to start than they do.
+    const count = `${text.length}:`;
+    const at = this.#reserve(count.length + text.length);
+    for (let i = 0; i < count.length; i++) this.#bytes[at + i] = count.charCodeAt(i);
+    for (let i = 0; i < text.length; i++) {
+      const code = text.charCodeAt(i);
+      if (code > 127) {
+        this.#length = at;
+        this.#encoded(text);
+        return;
+      }
+      this.#bytes[at + count.length + i] = code;
+    }
+  }
+
+  /** A text of any characters. */
+  #encoded(text: string): void {
     const bytes = utf8.encode(text);
     this.#raw(utf8.encode(`${bytes.length}:`));
     this.#raw(bytes);

@@ -101,24 +101,33 @@ export function autoAwqSettings(file: Json): { readonly bits: number; readonly g
   return { bits: bits as number, groupSize: groupSize as number };
 }
 
-/** A bit of a word of a matrix of int32 words. */
-function bitAt({ bytes, shape: [, width = 0] }: StoredTensor, row: number, column: number, bit: number): number {
-  return (bytes[4 * (row * width + column) + (bit >> 3)]! >> (bit & 7)) & 1;
+/** A matrix of int32 words. */
+interface Words {
+  readonly words: Uint32Array;
+  readonly width: number;
+}
+
+const wordsOf = ({ bytes, shape: [, width = 0] }: StoredTensor): Words => ({
+  words: new Uint32Array(new Uint8Array(bytes).buffer),
+  width,
+});
+
+/** A number whose bits follow each other in words that are a stride apart, the first of which is the one at `at`. */
+function bitsOf(words: Uint32Array, at: number, stride: number, first: number, bits: number): number {
+  const from = at + Math.floor(first / 32) * stride;
+  const shift = first % 32;
+  const low = words[from]! >>> shift;
+  const all = shift + bits > 32 ? low | (words[from + stride]! << (32 - shift)) : low;
+  return all & (2 ** bits - 1);
 }
 
 /** A number whose bits follow each other along a row of words. */
-function along(words: StoredTensor, row: number, first: number, bits: number): number {
-  let value = 0;
-  for (let i = 0; i < bits; i++) value += bitAt(words, row, Math.floor((first + i) / 32), (first + i) % 32) << i;
-  return value;
-}
+const along = ({ words, width }: Words, row: number, first: number, bits: number) =>
+  bitsOf(words, row * width, 1, first, bits);
 
 /** The same down a column of words. */
-function down(words: StoredTensor, column: number, first: number, bits: number): number {
-  let value = 0;
-  for (let i = 0; i < bits; i++) value += bitAt(words, Math.floor((first + i) / 32), column, (first + i) % 32) << i;
-  return value;
-}
+const down = ({ words, width }: Words, column: number, first: number, bits: number) =>
+  bitsOf(words, column, width, first, bits);
 
 /** Where AWQ puts each of eight neighbors in a word, counted in nibbles from the lowest. */
 const awqPlaces = [0, 4, 1, 5, 2, 6, 3, 7];
@@ -149,18 +158,21 @@ export function gptqLayer(
       ? Float64Array.from({ length: columns }, (_, column) => Math.floor(column / groupSize))
       : numbersOf(index);
   const scales = numbersOf(scale);
+  const zeroWords = wordsOf(qzeros);
   const zeros = new Int32Array(groups * rows);
   for (let group = 0; group < groups; group++) {
     for (let row = 0; row < rows; row++) {
       zeros[group * rows + row] =
-        words === 'awq' ? along(qzeros, group, place(row), 4) : along(qzeros, group, row * bits, bits) + zeroAdd;
+        words === 'awq' ? along(zeroWords, group, place(row), 4) : along(zeroWords, group, row * bits, bits) + zeroAdd;
     }
   }
+  const weightWords = wordsOf(qweight);
   const codes = new Int32Array(rows * columns);
   const values = new Float32Array(rows * columns);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
-      const code = words === 'awq' ? along(qweight, column, place(row), 4) : down(qweight, row, column * bits, bits);
+      const code =
+        words === 'awq' ? along(weightWords, column, place(row), 4) : down(weightWords, row, column * bits, bits);
       const set = groupOf[column]! * rows + row;
       codes[row * columns + column] = code;
       values[row * columns + column] = scales[set]! * (code - zeros[set]!);

@@ -1,9 +1,8 @@
 // llama.cpp's own llama_model_quantize and ggml's table of types, from its shared libraries (Node only).
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { closeSync, openSync, readdirSync, readSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ggufTargets } from '../../../web/src/formats/gguf/targets.js';
-import { keepLog, native, once, ownName, takeLog } from './native.js';
+import { keepLog, native, nativeFolder, once, ownName, takeLog } from './native.js';
 
 const library = once(() => {
   const { koffi, folder } = native();
@@ -125,6 +124,46 @@ function overrideBytes(metadata: NonNullable<NativeOptions['metadata']>): Uint8A
   return bytes;
 }
 
+/** The model in the folder: its first file, and the bytes of all. */
+let written: { readonly folder: string; readonly input: string; readonly files: readonly Uint8Array[] } | undefined;
+
+/** Writes the files of a model, unless they are there, as for a model that is quantized to several types. Gives the path of the first one. */
+function inputOf(files: readonly Uint8Array[]): string {
+  const folder = nativeFolder();
+  const old = written?.folder === folder ? written : undefined;
+  if (old?.files.length === files.length && files.every((file, i) => Buffer.compare(file, old.files[i]!) === 0))
+    return old.input;
+  written = undefined;
+  for (const name of readdirSync(folder)) unlinkSync(join(folder, name));
+  const digits = (n: number) => String(n).padStart(5, '0');
+  const paths = files.map((_, i) => {
+    const end = files.length === 1 ? '' : `-${digits(i + 1)}-of-${digits(files.length)}`;
+    return join(folder, `in${end}.gguf`);
+  });
+  for (const [i, path] of paths.entries()) writeFileSync(path, files[i]!);
+  written = { folder, input: paths[0]!, files: files.map((file) => new Uint8Array(file)) };
+  return written.input;
+}
+
+const outputsIn = (folder: string) =>
+  readdirSync(folder)
+    .filter((name) => name.startsWith('out'))
+    .map((name) => join(folder, name));
+
+/** The bytes of files, one after the other. */
+function joined(paths: readonly string[]): Uint8Array<ArrayBuffer> {
+  const sizes = paths.map((path) => statSync(path).size);
+  const all = new Uint8Array(sizes.reduce((a, b) => a + b, 0));
+  let at = 0;
+  for (const [i, path] of paths.entries()) {
+    const file = openSync(path, 'r');
+    const end = at + sizes[i]!;
+    while (at < end) at += readSync(file, all, at, end - at, null);
+    closeSync(file);
+  }
+  return all;
+}
+
 /** Quantizes a file with llama.cpp. `fileType` is a number of llama_ftype. Returns the new file, or the error message. */
 export function llamaQuantize(
   file: Uint8Array,
@@ -142,12 +181,10 @@ export function llamaQuantize(
   }: NativeOptions = {},
 ): Uint8Array<ArrayBuffer> | string {
   const { defaults, quantize } = library();
-  const work = mkdtempSync(join(tmpdir(), 'scalepoint-llama-'));
+  const input = inputOf([file, ...splits]);
+  const work = nativeFolder();
+  const output = join(work, 'out.gguf');
   try {
-    const digits = (n: number) => String(n).padStart(5, '0');
-    const end = (i: number) => (splits.length === 0 ? '' : `-${digits(i + 1)}-of-${digits(splits.length + 1)}`);
-    const [input, output] = [join(work, `in${end(0)}.gguf`), join(work, 'out.gguf')];
-    for (const [i, one] of [file, ...splits].entries()) writeFileSync(join(work, `in${end(i)}.gguf`), one);
     takeLog(4);
     const parameters = {
       ...defaults(),
@@ -173,12 +210,9 @@ export function llamaQuantize(
           : [...overrides.map(([pattern, type]) => ({ pattern, type })), { pattern: null, type: 0 }],
     };
     if (quantize(input, output, parameters) !== 0) return takeLog(4);
-    const made = readdirSync(work)
-      .filter((name) => name.startsWith('out'))
-      .sort();
-    return new Uint8Array(Buffer.concat(made.map((name) => readFileSync(join(work, name)))));
+    return joined(outputsIn(work).sort());
   } finally {
-    rmSync(work, { recursive: true });
+    for (const path of outputsIn(work)) unlinkSync(path);
   }
 }
 

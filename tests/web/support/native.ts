@@ -1,7 +1,9 @@
 // llama.cpp's shared libraries, from the packages in tests/llama (Node only). They are there for Linux on x64 alone.
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { beforeEach } from 'vitest';
+import { afterAll, beforeEach } from 'vitest';
 
 /** The part of koffi that tests use. */
 interface Koffi {
@@ -37,8 +39,20 @@ export function native(): NonNullable<typeof found> {
  */
 export const ownName = (name: string) => `${name}_${crypto.randomUUID().replaceAll('-', '')}`;
 
+let ownFolder: string | undefined;
+
+/** A folder for files of the libraries. It is there until the tests of the file end, which `needNative`. */
+export function nativeFolder(): string {
+  ownFolder ??= mkdtempSync(join(tmpdir(), 'scalepoint-llama-'));
+  return ownFolder;
+}
+
 /** Skips the tests of a file where llama.cpp's libraries are not installed. */
 export function needNative(): void {
+  afterAll(() => {
+    if (ownFolder !== undefined) rmSync(ownFolder, { recursive: true });
+    ownFolder = undefined;
+  });
   beforeEach(({ skip }) => {
     if (found === undefined)
       skip('llama.cpp is not installed: npm ci --prefix tests/llama, which works on Linux on x64 alone');

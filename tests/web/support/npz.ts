@@ -19,18 +19,30 @@ export function zip(
   entries: readonly (readonly [name: string, content: Uint8Array, method: number, promise?: number])[],
   deflate: (bytes: Uint8Array) => Uint8Array,
 ) {
-  const file: number[] = [];
+  const parts: (Uint8Array | readonly number[])[] = [];
+  let size = 0;
+  const push = (part: Uint8Array | readonly number[]) => {
+    parts.push(part);
+    size += part.length;
+  };
   const list: number[] = [];
   for (const [name, content, method, promise = content.length] of entries) {
     const packed = method === 8 ? deflate(content) : content;
     const text = [...new TextEncoder().encode(name)];
     const same = [...le(2, 0), ...le(2, method), ...le(4, 0), ...le(4, 0), ...le(4, packed.length), ...le(4, promise)];
-    const at = file.length;
-    file.push(...le(4, 0x04034b50), ...le(2, 20), ...same, ...le(2, text.length), ...le(2, 0), ...text);
-    for (const byte of packed) file.push(byte);
+    const at = size;
+    push([...le(4, 0x04034b50), ...le(2, 20), ...same, ...le(2, text.length), ...le(2, 0), ...text]);
+    push(packed);
     const more = [...le(2, text.length), ...le(2, 0), ...le(2, 0), ...le(2, 0), ...le(2, 0), ...le(4, 0), ...le(4, at)];
     list.push(...le(4, 0x02014b50), ...le(2, 20), ...le(2, 20), ...same, ...more, ...text);
   }
-  const end = [...le(8, 0), ...le(2, entries.length), ...le(4, list.length), ...le(4, file.length), ...le(2, 0)];
-  return Uint8Array.from([...file, ...list, ...le(4, 0x06054b50), ...end.slice(2)]);
+  const end = [...le(8, 0), ...le(2, entries.length), ...le(4, list.length), ...le(4, size), ...le(2, 0)];
+  push([...list, ...le(4, 0x06054b50), ...end.slice(2)]);
+  const file = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    file.set(part, at);
+    at += part.length;
+  }
+  return file;
 }

@@ -155,14 +155,19 @@ export function ggufFile({ version = 3, pairs, tensors, alignment = 32 }: File):
 
 // ----------------------------------------------------------------------------------------------------------------------- numbers
 
+const double = new Float64Array(1);
+const doubleWords = new Uint32Array(double.buffer);
+/** 2^24 to 2^-5: the numbers by which values of the exponents from -14 to 15 become whole. */
+const inverseUnits = Float64Array.from({ length: 30 }, (_, i) => 2 ** (24 - i));
+
 /** The bits of the float16 nearest to x, ties to even. x must not exceed the largest float16. */
 function float16Bits(x: number): number {
   const sign = x < 0 || Object.is(x, -0) ? 0x8000 : 0;
   const size = Math.abs(x);
   if (size < 2 ** -25) return sign;
-  const exponent = Math.max(Math.floor(Math.log2(size)), -14);
-  const unit = 2 ** (exponent - 10);
-  const whole = size / unit;
+  double[0] = size;
+  const exponent = Math.max((doubleWords[1]! >> 20) - 1023, -14);
+  const whole = size * inverseUnits[exponent + 14]!;
   let steps = Math.floor(whole);
   if (whole - steps > 0.5 || (whole - steps === 0.5 && steps % 2 === 1)) steps++;
   // The exponent bits are those of the number before, and steps >= 1024 carries into them.

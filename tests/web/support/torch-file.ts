@@ -10,7 +10,7 @@ type Special =
   | { readonly persistent: Py }
   | { readonly float: number }
   /** Opcodes as they are. */
-  | { readonly raw: readonly number[] };
+  | { readonly raw: readonly number[] | Uint8Array };
 
 /** A value of Python: arrays are lists, maps are dictionaries, integers are ints. */
 export type Py = null | boolean | number | bigint | string | Uint8Array | readonly Py[] | ReadonlyMap<Py, Py> | Special;
@@ -65,7 +65,16 @@ export function opcodes(value: Py): number[] {
 }
 
 /** A pickle of protocol 2. */
-export const pickle = (value: Py): Uint8Array<ArrayBuffer> => Uint8Array.from([0x80, 2, ...opcodes(value), 0x2e]);
+export function pickle(value: Py): Uint8Array<ArrayBuffer> {
+  // Opcodes that are bytes already may be millions.
+  const isRaw = typeof value === 'object' && value !== null && 'raw' in value;
+  const inside = isRaw ? value.raw : opcodes(value);
+  const bytes = new Uint8Array(inside.length + 3);
+  bytes.set([0x80, 2]);
+  bytes.set(inside, 2);
+  bytes[inside.length + 2] = 0x2e;
+  return bytes;
+}
 
 export interface Storage {
   /** Name of the class, such as `FloatStorage`. */

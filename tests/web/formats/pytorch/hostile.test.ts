@@ -31,14 +31,27 @@ const rejection = async (file: Uint8Array<ArrayBuffer>): Promise<ScalepointError
 };
 
 /** A whole pickle as the value of an archive, and behind a tensor in it. */
-const raw = (...bytes: (number | readonly number[] | string)[]): Py => ({
-  raw: bytes.flatMap((one) => (typeof one === 'number' ? [one] : typeof one === 'string' ? text(one) : [...one])),
-});
+const raw = (...bytes: (number | readonly number[] | Uint8Array | string)[]): Py => {
+  const parts = bytes.map((one) => (typeof one === 'number' ? [one] : typeof one === 'string' ? text(one) : one));
+  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return { raw: all };
+};
+
+/** Opcodes, many times. */
+const repeated = (opcodes: readonly number[], count: number) => {
+  const all = new Uint8Array(opcodes.length * count);
+  for (let at = 0; at < all.length; at += opcodes.length) all.set(opcodes, at);
+  return all;
+};
 
 const short = (value: string) => [0x8c, value.length, ...text(value)];
 /** Protocol 4: a name of two texts on the stack. */
 const stackGlobal = (module: string, name: string) => [...short(module), ...short(name), 0x93];
-const list = (count: number) => Array.from({ length: count }, () => 0x5d);
 
 const reduced = (module: string, name: string, ...args: Py[]) => opcodes(call(module, name, args));
 
@@ -193,17 +206,14 @@ describe('a hostile pickle', () => {
 
   it('takes bounded time for deep nesting and values that hold themselves', async () => {
     const depth = 1_000_000;
-    const nested = raw(
-      list(depth),
-      Array.from({ length: depth - 1 }, () => 0x61),
-    );
+    const nested = raw(repeated([0x5d], depth), repeated([0x61], depth - 1));
     expect((await rejection(archive(nested, []))).message).toMatch(/no dictionary of tensors/);
-    const marks = raw(Array.from({ length: depth }, () => 0x28));
+    const marks = raw(repeated([0x28], depth));
     expect((await rejection(archive(marks, []))).message).toMatch(/leaves several values/);
     const dicts = raw(
-      Array.from({ length: 300_000 }, () => [0x7d, ...short('a')]).flat(),
+      repeated([0x7d, ...short('a')], 300_000),
       opcodes(dict({ w: tensor(storage, [6]) })),
-      Array.from({ length: 300_000 }, () => 0x73),
+      repeated([0x73], 300_000),
     );
     expect((await rejection(archive(dicts, [storage]))).message).toMatch(/no dictionary of tensors/);
     // A dictionary that holds itself, many times.
@@ -226,7 +236,7 @@ describe('a hostile pickle', () => {
     const copies = raw(
       opcodes(Array.from({ length: 60_000 }, () => null)),
       0x94,
-      Array.from({ length: 400 }, () => [...opcodes(global('builtins', 'list')), 0x68, 0, 0x85, 0x52, 0x30]).flat(),
+      repeated([...opcodes(global('builtins', 'list')), 0x68, 0, 0x85, 0x52, 0x30], 400),
     );
     expect((await rejection(archive(copies, []))).message).toMatch(/more than 16777216 values/);
   });
