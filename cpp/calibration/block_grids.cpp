@@ -4,30 +4,20 @@
 #include <cmath>
 #include <cstring>
 
-#include "arrays/minifloat_loops.h"
 #include "ggml/ggml_blocks.h"
 #include "ggml/k_quants_packing_loops.h"
+#include "lanes/float16.h"
 #include "ranges/range_weighted.h"
 #include "ranges/range_weighted_loops.h"
 
 namespace scalepoint {
 namespace {
 
-uint16_t half_bits(float x) {
-  uint16_t bits;
-  loops::float32_to_float16(&x, 1, &bits);
-  return bits;
-}
-
 /// A number rounded to float16.
-float as_half(float x) {
-  const uint16_t bits = half_bits(x);
-  loops::float16_to_float32(&bits, 1, &x);
-  return x;
-}
+float as_half(float x) { return float16_value(float16_of(x)); }
 
 void put_half(std::byte* to, float x) {
-  const uint16_t bits = half_bits(x);
+  const uint16_t bits = float16_of(x);
   std::memcpy(to, &bits, 2);
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "arrays/minifloat_loops.h"
+#include "lanes/float16.h"
 
 namespace scalepoint::codecs {
 
@@ -27,6 +28,8 @@ void load_scales(const std::byte* from, size_t n, ElementType type, float* scale
 }
 
 float stored_scale(float scale, ElementType type) {
+  // Searches ask for one scale after the other, where the loops would convert a whole step each time.
+  if (type == ElementType::kF16) return float16_value(float16_of(scale));
   alignas(float) std::byte stored[sizeof(float)];
   store_scales(&scale, 1, type, stored);
   load_scales(stored, 1, type, &scale);
