@@ -10,7 +10,8 @@ const { scripts } = JSON.parse(readFileSync(`${root}/package.json`, 'utf8')) as 
 const checks = Object.keys(scripts).filter((name) => name.startsWith('check:'));
 
 it.each(checks)('npm run %s', { timeout: 600_000 }, async (name) => {
-  const options = { cwd: root, env: { ...process.env, NO_COLOR: '1', FORCE_COLOR: '0' } };
+  // Have the compiler of TypeScript, a program in Go, collect garbage less often, which takes a third of its time.
+  const options = { cwd: root, env: { ...process.env, NO_COLOR: '1', FORCE_COLOR: '0', GOGC: '400' } };
   const run = promisify(execFile)('npm', ['run', '--silent', name], options);
   const output = await run.catch(({ message, stdout, stderr }) => {
     throw new Error(`${message}\n${stdout}${stderr}`);
