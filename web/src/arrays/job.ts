@@ -109,18 +109,10 @@ function perParameter<T extends Float32Array | Int32Array>(
   if (list.length !== parameters) {
     throw rangeError(name, exactly(parameters, 'values'), list.length);
   }
-  let i = 0;
-  try {
-    for (; i < parameters; i++) {
-      const v = checkNumber(list[i], name);
-      check(v, name);
-      all[i] = v;
-    }
-  } catch (error) {
-    // Build the path with the index only now.
-    const path = `${name}[${i}]`;
-    check(checkNumber(list[i], path), path);
-    throw error;
+  for (let i = 0; i < parameters; i++) {
+    const v = checkNumber(list[i], `${name}[${i}]`);
+    check(v, `${name}[${i}]`);
+    all[i] = v;
   }
   return all;
 }

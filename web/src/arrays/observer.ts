@@ -75,8 +75,6 @@ class ValueHistogram {
   readonly counts = new Float64Array(2 ** (32 - binShift));
   /** The low bits of the only value of a bin, plus 1; 0 for an empty bin. Keeps repeated values exact if they are alone in their bins. */
   readonly #only = new Uint16Array(2 ** (32 - binShift));
-  /** 1 for each octave of either sign that has values. */
-  readonly #octaves = new Uint8Array(512);
 
   /** Counts a float32, given by its bits. */
   add(bits: number): void {
@@ -84,52 +82,27 @@ class ValueHistogram {
     this.counts[bin] = (this.counts[bin] as number) + 1;
     const low = (bits & lowBits) + 1;
     const known = this.#only[bin] as number;
-    if (known === low) return;
-    this.#only[bin] = known === 0 ? low : several;
-    this.#octaves[bits >>> 23] = 1;
+    if (known !== low) this.#only[bin] = known === 0 ? low : several;
   }
 
-  /** The bins that have values, in the order of their magnitudes, those of both signs in turns. */
-  bins(): readonly number[] {
-    const bins: number[] = [];
-    const octave = 2 ** (23 - binShift);
-    for (let i = 0; i < half; i += octave) {
-      const at = i / octave;
-      if (this.#octaves[at] === 0 && this.#octaves[at + 256] === 0) continue;
-      for (let bin = i; bin < i + octave; bin++) {
-        if (this.#only[bin] !== 0) bins.push(bin);
-        if (this.#only[bin + half] !== 0) bins.push(bin + half);
-      }
-    }
-    return bins;
-  }
-
-  /** Number of stand-ins for the values of a bin. */
-  sizeOf(bin: number): number {
-    const count = this.counts[bin] as number;
-    // Without both ends, a bin may count -1: those of one value are taken from it twice.
-    if ((this.#only[bin] as number) < several) return count === 0 ? 0 : 1;
-    return Math.min(count, mostOfBin);
-  }
-
-  /** Writes pairs of a stand-in, from `min` to `max`, and of its count, about the same for each, and gives the place after them. */
-  writePairs(bin: number, { min, max }: { min: number; max: number }, pairs: Float64Array, place: number): number {
-    const count = this.counts[bin] as number;
-    const values = this.sizeOf(bin);
+  /** Calls `take` with stand-ins for the values of a bin, and with the number of values of each, which is about the same for all. */
+  forStandIns(bin: number, take: (value: number, count: number) => void): void {
     const low = this.#only[bin] as number;
+    const count = this.counts[bin] as number;
     edgeBits[0] = (bin << binShift) | (low < several ? low - 1 : 0);
     edgeBits[1] = edgeBits[0] | lowBits;
-    const [from, to] = [edge[0] as number, edge[1] as number];
-    let at = place;
+    const [from = 0, to = 0] = edge;
+    if (low < several) {
+      take(from, count);
+      return;
+    }
+    const values = Math.min(count, mostOfBin);
     let before = 0;
     for (let j = 0; j < values; j++) {
-      const value = low < several ? from : from + ((to - from) * (j + 0.5)) / values;
       const after = Math.floor(((j + 1) * count) / values);
-      pairs[at++] = Math.max(min, Math.min(max, value));
-      pairs[at++] = after - before;
+      take(from + ((to - from) * (j + 0.5)) / values, after - before);
       before = after;
     }
-    return at;
   }
 }
 
@@ -293,7 +266,7 @@ export class Observer {
   }
 
   /** Finds parameters for the values of the histogram. */
-  #search(pairs: Float64Array, { layout, spec }: Job, method: RangeMethodId): NewParameters {
+  #search(pairs: readonly number[], { layout, spec }: Job, method: RangeMethodId): NewParameters {
     const core = this.#core;
     return withParameters(core, layout, spec, ({ job, scale, zeroPoint }) => {
       const bytes = core.withRecord(LayoutRecord, layout, (at) => core.module.searchScratchBytes(at, 0, false));
@@ -309,50 +282,38 @@ export class Observer {
   }
 
   /** Pairs of a value and its count, in the order of magnitudes, and then both ends. */
-  #pairs(histogram: ValueHistogram, { min: [min = 0], max: [max = 0] }: Ends): Float64Array {
+  #pairs(histogram: ValueHistogram, { min: [min = 0], max: [max = 0] }: Ends): number[] {
     const { counts } = histogram;
     const ends = [min, max];
+    const pairs: number[] = [];
     const change = (by: number) => {
       for (const bin of ends.map(binOf)) counts[bin] = (counts[bin] as number) + by;
     };
+    const take = (value: number, count: number) => pairs.push(Math.max(min, Math.min(max, value)), count);
     change(-1);
-    const bins = histogram.bins();
-    let size = ends.length;
-    for (const bin of bins) size += histogram.sizeOf(bin);
-    const pairs = new Float64Array(2 * size);
-    let place = 0;
-    for (const bin of bins) place = histogram.writePairs(bin, { min, max }, pairs, place);
+    for (let i = 0; i < 2 * half; i++) {
+      // Visit the bins of both signs in turns.
+      const bin = (i >> 1) + (i & 1) * half;
+      if (counts[bin] !== 0) histogram.forStandIns(bin, take);
+    }
     change(1);
-    pairs.set([min, 1, max, 1], place);
-    return pairs;
+    return pairs.concat(ends.flatMap((end) => [end, 1]));
   }
 
   /** A percentile of the values, or of their magnitudes, by linear interpolation between two of them. */
-  #percentile(pairs: Float64Array, share: number, of: (value: number) => number): number {
-    const values = new Float64Array(pairs.length / 2);
-    for (let i = 0; i < values.length; i++) values[i] = of(pairs[2 * i] as number);
-    const sorted = values.slice().sort();
-    const countTo = (value: number) => {
-      let count = 0;
-      for (let i = 0; i < values.length; i++) {
-        if ((values[i] as number) <= value) count += pairs[2 * i + 1] as number;
-      }
-      return count;
-    };
+  #percentile(pairs: readonly number[], share: number, of: (value: number) => number): number {
+    const sorted = Array.from({ length: pairs.length / 2 }, (_, i) => [of(pairs[2 * i]!), pairs[2 * i + 1]!] as const);
+    sorted.sort(([a], [b]) => a - b);
     const place = share * (this.#seen - 1);
     const rank = Math.floor(place);
-    // Find the value of this rank by bisection.
-    let [first, last] = [0, sorted.length - 1];
-    while (first < last) {
-      const middle = (first + last) >> 1;
-      if (rank < countTo(sorted[middle] as number)) last = middle;
-      else first = middle + 1;
+    let before = 0;
+    let low: number | undefined;
+    for (const [value, count] of sorted) {
+      before += count;
+      if (rank < before) low ??= value;
+      if (low !== undefined && rank + 1 < before) return low + (place - rank) * (value - low);
     }
-    const low = sorted[first] as number;
-    if (rank + 1 < countTo(low)) return low;
-    // Equal values were counted together.
-    const next = sorted.find((value) => value > low) ?? low;
-    return low + (place - rank) * (next - low);
+    return low as number;
   }
 
   /** Forgets all observed values. */
