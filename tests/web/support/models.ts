@@ -104,7 +104,7 @@ export function weights(dtype: 'F32' | 'F16' | 'BF16' | 'F64', shape: readonly n
   // The low bits of a float32 serve as a float16, with an exponent from 2^-10 to 2^0.
   const narrow = (word: number) => (word & 0x83ff) | ((5 + ((word >>> 16) % 11)) << 10);
   const data = new Uint16Array(n);
-  for (const [i, word] of bits.entries()) data[i] = dtype === 'BF16' ? word >>> 16 : narrow(word);
+  for (let i = 0; i < n; i++) data[i] = dtype === 'BF16' ? bits[i]! >>> 16 : narrow(bits[i]!);
   return { dtype, shape, data };
 }
 
@@ -288,8 +288,8 @@ export function expectResult(
     }
     const values = numbersOf(original);
     const restored = numbersOf(result);
-    for (const [i, value] of values.entries()) {
-      const want = nearestOf(result.dtype, Math.fround(value));
+    for (let i = 0; i < values.length; i++) {
+      const want = nearestOf(result.dtype, Math.fround(values[i]!));
       if (!Object.is(restored[i], want)) expect.fail(`${name}[${i}]: ${restored[i]} instead of ${want}`);
     }
     expectMeasures(error, values, restored, name);
