@@ -28,9 +28,25 @@ class Writer {
   }
 
   #text(text: string): void {
+    if (this.#addAscii(`${text.length}:${text}`)) return;
     const bytes = utf8.encode(text);
     this.#raw(utf8.encode(`${bytes.length}:`));
     this.#raw(bytes);
+  }
+
+  /** Adds a text if it is ASCII: most are, and short. */
+  #addAscii(text: string): boolean {
+    const at = this.#reserve(text.length);
+    const bytes = this.#bytes;
+    for (let i = 0; i < text.length; i++) {
+      const code = text.charCodeAt(i);
+      if (code > 127) {
+        this.#length = at;
+        return false;
+      }
+      bytes[at + i] = code;
+    }
+    return true;
   }
 
   #array(array: ArrayBufferView): void {
