@@ -163,13 +163,14 @@ export function numbersOf({ dtype, bytes }: StoredTensor): Float64Array {
  */
 function unpackBits(words: Uint8Array, count: number, bits: number, what: string): Int8Array {
   const values = new Int8Array(count);
+  const [mask, middle] = [2 ** bits - 1, 2 ** (bits - 1)];
   for (let i = 0; i < count; i++) {
     const at = (i * bits) >> 3;
-    const two = words[at]! + 256 * (words[at + 1] ?? 0);
-    values[i] = (Math.floor(two / 2 ** ((i * bits) & 7)) % 2 ** bits) - 2 ** (bits - 1);
+    const two = words[at]! + 256 * (at + 1 < words.length ? words[at + 1]! : 0);
+    values[i] = ((two >> ((i * bits) & 7)) & mask) - middle;
   }
   for (let b = count * bits; b < words.length * 8; b++) {
-    check(((words[b >> 3]! >> (b & 7)) & 1) === 0, `${what}: padding bit ${b} is 0`);
+    if (((words[b >> 3]! >> (b & 7)) & 1) !== 0) throw new Error(`${what}: padding bit ${b} is 0`);
   }
   return values;
 }
@@ -248,7 +249,8 @@ function readWeight(
   const scales = take(`${name}_scale`, ['F32', 'F16', 'BF16']);
   sameShape(scales.shape, scaleShape, `${name}_scale`);
   const scale = numbersOf(scales);
-  for (const [i, s] of scale.entries()) check(s > 0 && Number.isFinite(s), `${name}_scale: element ${i} is ${s}`);
+  const bad = scale.findIndex((s) => !(s > 0 && Number.isFinite(s)));
+  check(bad < 0, `${name}_scale: element ${bad} is ${scale[bad]}`);
 
   const zeroPoint = new Int32Array(scale.length);
   if (symmetric) check(!tensors.has(`${name}_zero_point`), `${name}: no zero points where codes are symmetric`);
@@ -256,16 +258,14 @@ function readWeight(
     const words = Math.ceil((rows * bits) / 32);
     const stored = take(`${name}_zero_point`, ['I32']);
     sameShape(stored.shape, [words, ...scaleShape.slice(1)], `${name}_zero_point`);
+    const line = new Uint8Array(words * 4);
     for (let group = 0; group < perRow; group++) {
-      const line = new Uint8Array(words * 4);
       for (let word = 0; word < words; word++) {
         const at = (word * perRow + group) * 4;
-        line.set(stored.bytes.subarray(at, at + 4), word * 4);
+        for (let i = 0; i < 4; i++) line[word * 4 + i] = stored.bytes[at + i]!;
       }
       const values = unpackBits(line, rows, bits, `${name}_zero_point, column ${group}`);
-      values.forEach((value, row) => {
-        zeroPoint[row * perRow + group] = value;
-      });
+      for (let row = 0; row < rows; row++) zeroPoint[row * perRow + group] = values[row]!;
     }
   } else {
     const stored = take(`${name}_zero_point`, ['I8']);
@@ -274,10 +274,14 @@ function readWeight(
   }
 
   const weights = new Float64Array(codes.length);
-  for (let i = 0; i < codes.length; i++) {
-    const group = Math.floor(i / columns) * perRow + Math.floor((i % columns) / (columns / perRow));
-    const value = type === 'float' ? float8(codes[i]! & 255) : codes[i]! - zeroPoint[group]!;
-    weights[i] = value * scale[group]!;
+  const floats = tableOf(float8, 8);
+  // Rows are whole groups.
+  const size = columns / perRow;
+  for (let group = 0; group < scale.length; group++) {
+    const [s, z] = [scale[group]!, zeroPoint[group]!];
+    for (let i = group * size; i < (group + 1) * size; i++) {
+      weights[i] = (type === 'float' ? floats[codes[i]! & 255]! : codes[i]! - z) * s;
+    }
   }
   const { dtype: scaleDtype } = scales;
   const weight = {
@@ -341,14 +345,19 @@ const formats: Record<string, [fractionBits: number, lowest: number, largest: nu
   BF16: [7, -126, (2 - 2 ** -7) * 2 ** 127],
 };
 
-const double = new DataView(new ArrayBuffer(8));
+const double = new Float64Array(1);
+/** Its words, the lower one first. */
+const doubleWords = new Uint32Array(double.buffer);
+
+/** Powers of two from 2^-1100 on. */
+const powers = Float64Array.from({ length: 2200 }, (_, i) => 2 ** (i - 1100));
 
 /** Rounds a number to a float type, ties to even. The result is infinite beyond the largest number of the type. */
 export function nearestOf(dtype: string, v: number): number {
   const [fractionBits, lowest, largest] = formats[dtype]!;
-  double.setFloat64(0, v);
-  const exponent = ((double.getUint32(0) >>> 20) & 2047) - 1023;
-  const quantum = 2 ** (Math.max(exponent, lowest) - fractionBits);
+  double[0] = v;
+  const exponent = ((doubleWords[1]! >>> 20) & 2047) - 1023;
+  const quantum = powers[Math.max(exponent, lowest) - fractionBits + 1100]!;
   const rounded = roundHalfToEven(v / quantum) * quantum;
   return Math.abs(rounded) > largest ? Math.sign(rounded) * Infinity : rounded;
 }
@@ -399,8 +408,8 @@ export function referenceQuantize(
     for (let i = 0; i < size; i++) {
       const value = f(values[group * size + i]!);
       x[i] = value;
-      min = Math.min(min, value);
-      max = Math.max(max, value);
+      if (value < min) min = value;
+      else if (value > max) max = value;
     }
     // The quotient of two float32 numbers in double, rounded to float32, is the float32 quotient, because 53 >= 2 * 24 + 2.
     const exact = symmetric ? f(Math.max(-min, max) / ((qmax - qmin) / 2)) : f(f(max - min) / (qmax - qmin));
@@ -409,13 +418,13 @@ export function referenceQuantize(
     const z = symmetric ? 0 : roundHalfToEven(Math.min(qmax, Math.max(qmin, f(qmin - f(min / s)))));
     scale[group] = s;
     zeroPoint[group] = z;
-    for (let i = 0; i < size; i++) {
-      if (float) {
-        codes[group * size + i] = nearestFloat8(f(x[i]! / s));
-        continue;
+    const own = codes.subarray(group * size, (group + 1) * size);
+    if (float) for (let i = 0; i < size; i++) own[i] = nearestFloat8(f(x[i]! / s));
+    else {
+      for (let i = 0; i < size; i++) {
+        const v = f(f(x[i]! / s) + z);
+        own[i] = roundHalfToEven(Math.min(Math.max(v, qmin), qmax));
       }
-      const v = f(f(x[i]! / s) + z);
-      codes[group * size + i] = roundHalfToEven(Math.min(qmax, Math.max(qmin, v)));
     }
   }
   return { codes, scale, zeroPoint };

@@ -28,26 +28,25 @@ class Writer {
   }
 
   #text(text: string): void {
-    // Most texts are short and plain: an encoder takes longer to start than they do.
-    const count = `${text.length}:`;
-    const at = this.#reserve(count.length + text.length);
-    for (let i = 0; i < count.length; i++) this.#bytes[at + i] = count.charCodeAt(i);
+    if (this.#addAscii(`${text.length}:${text}`)) return;
+    const bytes = utf8.encode(text);
+    this.#raw(utf8.encode(`${bytes.length}:`));
+    this.#raw(bytes);
+  }
+
+  /** Adds a text if it is ASCII: most are, and short. */
+  #addAscii(text: string): boolean {
+    const at = this.#reserve(text.length);
+    const bytes = this.#bytes;
     for (let i = 0; i < text.length; i++) {
       const code = text.charCodeAt(i);
       if (code > 127) {
         this.#length = at;
-        this.#encoded(text);
-        return;
+        return false;
       }
-      this.#bytes[at + count.length + i] = code;
+      bytes[at + i] = code;
     }
-  }
-
-  /** A text of any characters. */
-  #encoded(text: string): void {
-    const bytes = utf8.encode(text);
-    this.#raw(utf8.encode(`${bytes.length}:`));
-    this.#raw(bytes);
+    return true;
   }
 
   #array(array: ArrayBufferView): void {

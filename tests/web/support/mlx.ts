@@ -7,7 +7,7 @@ import { roundHalfEven } from './support.js';
 /** The parts of a module with codes. */
 export interface MlxParts {
   /** One code an element, in order. */
-  readonly codes: readonly number[];
+  readonly codes: Uint8Array;
   readonly scales: Float64Array;
   readonly biases: Float64Array;
 }
@@ -21,7 +21,7 @@ export const mlxRounded = (dtype: string, v: number) => (dtype === 'F32' ? f(v) 
 export function mlxQuantized(values: ArrayLike<number>, bits: number, groupSize: number, dtype: string): MlxParts {
   const bins = 2 ** bits - 1;
   const groups = values.length / groupSize;
-  const codes: number[] = [];
+  const codes = new Uint8Array(values.length);
   const [scales, biases] = [new Float64Array(groups), new Float64Array(groups)];
   for (let group = 0; group < groups; group++) {
     let [low, high] = [Infinity, -Infinity];
@@ -41,7 +41,7 @@ export function mlxQuantized(values: ArrayLike<number>, bits: number, groupSize:
     }
     for (let i = 0; i < groupSize; i++) {
       const q = roundHalfEven(f(f(values[group * groupSize + i]! - bias) / scale));
-      codes.push(Math.min(Math.max(q, 0), bins));
+      codes[group * groupSize + i] = Math.min(Math.max(q, 0), bins);
     }
     scales[group] = mlxRounded(dtype, scale);
     biases[group] = mlxRounded(dtype, bias);
@@ -50,12 +50,13 @@ export function mlxQuantized(values: ArrayLike<number>, bits: number, groupSize:
 }
 
 /** The codes in the words of a module's weight: bits of a row follow each other, the lowest first. */
-export function mlxCodes({ bytes }: StoredTensor, bits: number): number[] {
-  const codes: number[] = [];
-  for (let bit = 0; bit < bytes.length * 8; bit += bits) {
-    let code = 0;
-    for (let i = 0; i < bits; i++) code += ((bytes[(bit + i) >> 3]! >> ((bit + i) & 7)) & 1) << i;
-    codes.push(code);
+export function mlxCodes({ bytes }: StoredTensor, bits: number): Uint8Array {
+  const codes = new Uint8Array(Math.ceil((bytes.length * 8) / bits));
+  for (let i = 0; i < codes.length; i++) {
+    // A code lies in one byte or in two neighbors.
+    const at = (i * bits) >> 3;
+    const two = bytes[at]! + 256 * (bytes[at + 1] ?? 0);
+    codes[i] = (two >> ((i * bits) & 7)) & (2 ** bits - 1);
   }
   return codes;
 }
@@ -73,10 +74,12 @@ export function mlxParts(tensors: ReadonlyMap<string, StoredTensor>, module: str
 /** The values that codes stand for, in float32. */
 export function mlxRestored({ codes, scales, biases }: MlxParts): Float32Array<ArrayBuffer> {
   const groupSize = codes.length / scales.length;
-  return Float32Array.from(codes, (code, i) => {
+  const values = new Float32Array(codes.length);
+  for (let i = 0; i < codes.length; i++) {
     const group = Math.floor(i / groupSize);
-    return f(f(code * scales[group]!) + biases[group]!);
-  });
+    values[i] = f(codes[i]! * scales[group]!) + biases[group]!;
+  }
+  return values;
 }
 
 /** The kinds of small floats: bits, elements of a block, and the largest value of an element. */
@@ -108,27 +111,28 @@ function nearestCode(table: readonly number[], v: number): number {
  */
 export function mlxFloats(values: ArrayLike<number>, kind: keyof typeof mlxFloatKinds) {
   const [bits, block, largest] = mlxFloatKinds[kind];
-  const codes: number[] = [];
-  const scales: number[] = [];
+  const codes = new Uint8Array(values.length);
+  const scales = new Uint8Array(values.length / block);
   for (let first = 0; first < values.length; first += block) {
     let most = 0;
     for (let i = first; i < first + block; i++) most = Math.max(most, Math.abs(values[i]!));
     const quotient = f(most / largest);
     let scale: number;
     if (kind === 'nvfp4') {
-      scales.push(nearestCode(tables[8], quotient));
-      scale = tables[8][scales.at(-1)!]!;
+      const code = nearestCode(tables[8], quotient);
+      scales[first / block] = code;
+      scale = tables[8][code]!;
     } else {
       let exponent = 0;
       while (most > 0 && 2 ** exponent < quotient) exponent++;
       while (most > 0 && 2 ** (exponent - 1) >= quotient) exponent--;
-      scales.push(exponent + 127);
+      scales[first / block] = exponent + 127;
       scale = 2 ** exponent;
     }
     for (let i = first; i < first + block; i++) {
       const v = values[i]!;
       const sign = v < 0 || Object.is(v, -0) ? 1 << (bits - 1) : 0;
-      codes.push(scale === 0 ? 0 : sign | nearestCode(tables[bits], f(Math.abs(v) / scale)));
+      codes[i] = scale === 0 ? 0 : sign | nearestCode(tables[bits], f(Math.abs(v) / scale));
     }
   }
   return { codes, scales };
@@ -137,10 +141,12 @@ export function mlxFloats(values: ArrayLike<number>, kind: keyof typeof mlxFloat
 /** The values that codes of small floats stand for, in float32. */
 export function mlxFloatsRestored({ codes, scales }: ReturnType<typeof mlxFloats>, kind: keyof typeof mlxFloatKinds) {
   const [bits, block] = mlxFloatKinds[kind];
-  return Float32Array.from(codes, (code, i) => {
-    const byte = scales[Math.floor(i / block)]!;
+  const values = new Float32Array(codes.length);
+  for (let i = 0; i < codes.length; i++) {
+    const [code, byte] = [codes[i]!, scales[Math.floor(i / block)]!];
     const scale = kind === 'nvfp4' ? tables[8][byte]! : 2 ** (byte - 127);
     const value = tables[bits][code & (2 ** (bits - 1) - 1)]!;
-    return f((code >> (bits - 1) === 1 ? -value : value) * scale);
-  });
+    values[i] = (code >> (bits - 1) === 1 ? -value : value) * scale;
+  }
+  return values;
 }

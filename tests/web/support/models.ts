@@ -288,8 +288,8 @@ export function expectResult(
     }
     const values = numbersOf(original);
     const restored = numbersOf(result);
-    for (const [i, value] of values.entries()) {
-      const want = nearestOf(result.dtype, Math.fround(value));
+    for (let i = 0; i < values.length; i++) {
+      const want = nearestOf(result.dtype, Math.fround(values[i]!));
       if (!Object.is(restored[i], want)) expect.fail(`${name}[${i}]: ${restored[i]} instead of ${want}`);
     }
     expectMeasures(error, values, restored, name);

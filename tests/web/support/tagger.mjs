@@ -75,6 +75,73 @@ function turned(x, rows) {
   return to;
 }
 
+// Arrays of hot loops are arguments: those of a scope around a function are loaded again for each element.
+
+/** @typedef {{ width: number, head: number, length: number }} HeadSizes */
+
+/**
+ * Attention of one head in one text, from `start` on: shares of all words in each, and values by them.
+ * @param {Float32Array} qs @param {Float32Array} ks @param {Float32Array} vs @param {Float32Array} ms @param {Float32Array} own shares
+ * @param {number} start @param {HeadSizes} sizes
+ */
+function mixValues(qs, ks, vs, ms, own, start, { width, head, length }) {
+  const sharpness = 1 / Math.sqrt(head);
+  for (let q = 0; q < length; q++) {
+    const [at, row] = [start + q * width, q * length];
+    let most = Number.NEGATIVE_INFINITY;
+    for (let k = 0; k < length; k++) {
+      const to = start + k * width;
+      let [even, odd] = [0, 0];
+      for (let i = 0; i < head; i += 2) {
+        even += qs[at + i] * ks[to + i];
+        odd += qs[at + i + 1] * ks[to + i + 1];
+      }
+      own[row + k] = (even + odd) * sharpness;
+      most = Math.max(most, own[row + k]);
+    }
+    let all = 0;
+    for (let k = 0; k < length; k++) all += own[row + k] = Math.exp(own[row + k] - most);
+    for (let k = 0; k < length; k++) {
+      const [to, share] = [start + k * width, own[row + k] / all];
+      own[row + k] = share;
+      for (let i = 0; i < head; i++) ms[at + i] += share * vs[to + i];
+    }
+  }
+}
+
+/**
+ * Slopes of one head in one text, by those of the mixed values.
+ * @param {readonly Float32Array[]} data queries, keys, values, and shares
+ * @param {readonly Float32Array[]} found slopes of queries, keys and values, and those of the mixed values
+ * @param {Float64Array} slopes memory for those of one word
+ * @param {number} start @param {HeadSizes} sizes
+ */
+function mixSlopes([qs, ks, vs, own], [dq, dk, dv, dm], slopes, start, { width, head, length }) {
+  const sharpness = 1 / Math.sqrt(head);
+  for (let q = 0; q < length; q++) {
+    const [at, row] = [start + q * width, q * length];
+    let mean = 0;
+    for (let k = 0; k < length; k++) {
+      const [to, share] = [start + k * width, own[row + k]];
+      let sum = 0;
+      for (let i = 0; i < head; i++) {
+        const slope = dm[at + i];
+        sum += slope * vs[to + i];
+        dv[to + i] += share * slope;
+      }
+      slopes[k] = sum;
+      mean += share * sum;
+    }
+    for (let k = 0; k < length; k++) {
+      const [to, slope] = [start + k * width, own[row + k] * (slopes[k] - mean) * sharpness];
+      for (let i = 0; i < head; i++) {
+        dq[at + i] += slope * ks[to + i];
+        dk[to + i] += slope * qs[at + i];
+      }
+    }
+  }
+}
+
 /** A pass over a batch of texts, forward and back. */
 class Pass {
   #sp;
@@ -184,7 +251,6 @@ class Pass {
     const texts = query.data.length / width / length;
     const mixed = this.#value(new Float32Array(query.data.length));
     const shares = new Float32Array(texts * heads * length * length);
-    const sharpness = 1 / Math.sqrt(head);
     const each = (/** @type {(start: number, own: Float32Array) => void} */ use) => {
       for (let one = 0; one < texts * heads; one++) {
         const start = Math.floor(one / heads) * length * width + (one % heads) * head;
@@ -192,56 +258,11 @@ class Pass {
       }
     };
     const [qs, ks, vs, ms] = [query.data, key.data, value.data, mixed.data];
-    each((start, own) => {
-      for (let q = 0; q < length; q++) {
-        const [at, row] = [start + q * width, q * length];
-        let most = Number.NEGATIVE_INFINITY;
-        for (let k = 0; k < length; k++) {
-          const to = start + k * width;
-          let [even, odd] = [0, 0];
-          for (let i = 0; i < head; i += 2) {
-            even += qs[at + i] * ks[to + i];
-            odd += qs[at + i + 1] * ks[to + i + 1];
-          }
-          own[row + k] = (even + odd) * sharpness;
-          most = Math.max(most, own[row + k]);
-        }
-        let all = 0;
-        for (let k = 0; k < length; k++) all += own[row + k] = Math.exp(own[row + k] - most);
-        for (let k = 0; k < length; k++) {
-          const [to, share] = [start + k * width, own[row + k] / all];
-          own[row + k] = share;
-          for (let i = 0; i < head; i++) ms[at + i] += share * vs[to + i];
-        }
-      }
-    });
+    each((start, own) => mixValues(qs, ks, vs, ms, own, start, { width, head, length }));
     this.#back.push(() => {
       const slopes = new Float64Array(length);
       const [dq, dk, dv, dm] = [query.slope, key.slope, value.slope, mixed.slope];
-      each((start, own) => {
-        for (let q = 0; q < length; q++) {
-          const [at, row] = [start + q * width, q * length];
-          let mean = 0;
-          for (let k = 0; k < length; k++) {
-            const [to, share] = [start + k * width, own[row + k]];
-            let sum = 0;
-            for (let i = 0; i < head; i++) {
-              const slope = dm[at + i];
-              sum += slope * vs[to + i];
-              dv[to + i] += share * slope;
-            }
-            slopes[k] = sum;
-            mean += share * sum;
-          }
-          for (let k = 0; k < length; k++) {
-            const [to, slope] = [start + k * width, own[row + k] * (slopes[k] - mean) * sharpness];
-            for (let i = 0; i < head; i++) {
-              dq[at + i] += slope * ks[to + i];
-              dk[to + i] += slope * qs[at + i];
-            }
-          }
-        }
-      });
+      each((start, own) => mixSlopes([qs, ks, vs, own], [dq, dk, dv, dm], slopes, start, { width, head, length }));
     });
     return mixed;
   }

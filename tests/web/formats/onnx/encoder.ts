@@ -31,7 +31,8 @@ export function varint(value: number | bigint): number[] {
 export const int = (field: number, value: number | bigint): number[] => [...varint(field << 3), ...varint(value)];
 export const bytes = (field: number, value: Bytes): Bytes =>
   joined(varint((field << 3) | 2), varint(value.length), value);
-export const text = (field: number, value: string): Bytes => bytes(field, new TextEncoder().encode(value));
+const utf8 = new TextEncoder();
+export const text = (field: number, value: string): Bytes => bytes(field, utf8.encode(value));
 export const floats = (values: readonly number[]): number[] => [...new Uint8Array(Float32Array.from(values).buffer)];
 export const int64s = (values: readonly number[]): number[] => {
   return [...new Uint8Array(BigInt64Array.from(values.map(BigInt)).buffer)];
@@ -57,13 +58,15 @@ export function tensor({ name = '', type = 1, dims, raw, more = [] }: TestTensor
 
 /** float32 weights that look like weights: normal in the middle, always the same. */
 export function weights(n: number, seed = 1, spread = 0.1): Float32Array<ArrayBuffer> {
-  let state = seed * 7919 + 1;
-  const uniform = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
   const values = new Float32Array(n);
-  for (let i = 0; i < n; i++) values[i] = spread * (uniform() + uniform() + uniform() - 1.5);
+  for (let i = 0, state = seed * 7919 + 1; i < n; i++) {
+    let sum = 0;
+    for (let draw = 0; draw < 3; draw++) {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+      sum += state / 2 ** 32;
+    }
+    values[i] = spread * (sum - 1.5);
+  }
   return values;
 }
 export const rawOf = (values: Float32Array<ArrayBuffer>) => new Uint8Array(values.buffer);

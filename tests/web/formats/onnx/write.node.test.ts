@@ -31,11 +31,16 @@ function rounded(x: number): number {
 /** Symmetric codes of 8 bits, as onnxruntime's quantizer makes them. `channel` gives the channel of an element. */
 function expected(x: Float32Array, channels: number, channel: (i: number) => number) {
   const largest = new Float64Array(channels);
-  for (const [i, value] of x.entries()) {
-    largest[channel(i)] = Math.max(largest[channel(i)] as number, Math.abs(value));
+  for (let i = 0; i < x.length; i++) {
+    const size = Math.abs(x[i] as number);
+    if (size > (largest[channel(i)] as number)) largest[channel(i)] = size;
   }
   const scale = Float32Array.from(largest, (value) => (2 * value) / 254);
-  return { scale, codes: Int8Array.from(x, (value, i) => rounded(Math.fround(value / (scale[channel(i)] as number)))) };
+  const codes = new Int8Array(x.length);
+  for (let i = 0; i < x.length; i++) {
+    codes[i] = rounded(Math.fround((x[i] as number) / (scale[channel(i)] as number)));
+  }
+  return { scale, codes };
 }
 
 const large: readonly [

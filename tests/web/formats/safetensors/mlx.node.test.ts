@@ -19,6 +19,7 @@ import { folder as folderOf, type Json, made } from '../../support/folders.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { matrixFile } from '../../support/importance.js';
 import {
+  type MlxParts,
   mlxCodes,
   mlxFloatKinds,
   mlxFloats,
@@ -41,11 +42,17 @@ const bits16 = new DataView(new ArrayBuffer(4));
 /** Values as the tensor of a type. */
 function tensorOf(dtype: 'F32' | 'BF16', shape: readonly number[], values: Float32Array): TestTensor {
   if (dtype === 'F32') return { dtype, shape, data: Float32Array.from(values) };
-  const data = Uint16Array.from(values, (value) => {
+  const data = new Uint16Array(values.length);
+  for (const [i, value] of values.entries()) {
     bits16.setFloat32(0, nearestOf('BF16', value));
-    return bits16.getUint16(0);
-  });
+    data[i] = bits16.getUint16(0);
+  }
   return { dtype, shape, data };
+}
+
+/** Fails unless the parts of a module are those of the rules. */
+function expectParts(got: MlxParts, want: MlxParts, what: string): void {
+  for (const part of ['codes', 'scales', 'biases'] as const) expectSame(got[part], want[part], `${part} of ${what}`);
 }
 
 /** The tensors of a tiny decoder. */
@@ -102,7 +109,7 @@ describe('codes for MLX', () => {
           for (const end of ['scales', 'biases']) {
             expect(got.get(`${module}.${end}`)).toMatchObject({ dtype, shape: [tensor.shape[0], columns / groupSize] });
           }
-          expect(mlxParts(got, module, bits), name).toEqual(mlxQuantized(its, bits, groupSize, dtype));
+          expectParts(mlxParts(got, module, bits), mlxQuantized(its, bits, groupSize, dtype), name);
         }
         expect(coded).toBeGreaterThan(0);
       });
@@ -130,11 +137,7 @@ describe('codes for MLX', () => {
     };
     const { tensors: got } = await made(folder(tensors, llama()), { to: 'mlx-3bit' });
     for (const [name, tensor] of Object.entries(tensors)) {
-      const { codes, scales, biases } = mlxParts(got, name.slice(0, -7), 3);
-      const want = mlxQuantized(valuesIn(tensor, 'BF16'), 3, 64, 'BF16');
-      expectSame(Float32Array.from(codes), Float32Array.from(want.codes), name);
-      expectSame(scales, want.scales, name);
-      expectSame(biases, want.biases, name);
+      expectParts(mlxParts(got, name.slice(0, -7), 3), mlxQuantized(valuesIn(tensor, 'BF16'), 3, 64, 'BF16'), name);
     }
   });
 
@@ -224,7 +227,7 @@ describe('modules of mlx-lm', () => {
     // Without torch_dtype, everything keeps its type.
     expect(got.get('model.final_layer_norm.weight')?.dtype).toBe('F16');
     const want = mlxQuantized(valuesIn(tensors['embed_out.weight']!, 'F16'), 4, 64, 'F16');
-    expect(mlxParts(got, 'model.embed_out', 4)).toEqual(want);
+    expectParts(mlxParts(got, 'model.embed_out', 4), want, 'model.embed_out');
     expect(bytes.length).toBeGreaterThan(0);
   });
 
@@ -255,7 +258,7 @@ describe('modules of mlx-lm', () => {
         ]);
         const module = `${block}.switch_mlp.${to}`;
         expect(got.get(`${module}.weight`)?.shape).toEqual(to === 'down_proj' ? [3, 64, 12] : [3, 96, 8]);
-        expect(mlxParts(got, module, 4)).toEqual(mlxQuantized(values, 4, 32, 'BF16'));
+        expectParts(mlxParts(got, module, 4), mlxQuantized(values, 4, 32, 'BF16'), module);
       }
     }
     expect([...got.keys()].some((name) => name.includes('.experts.'))).toBe(false);
@@ -324,7 +327,7 @@ describe('modules of mlx-lm', () => {
     const input = folder({ ...others, ...tensorsOf({ [module]: gptq }) }, llama({ quantization_config }));
     const { tensors: got, config } = await made(input, { to: 'mlx-8bit', requantize: true });
     const values = gptq.values.map((value) => mlxRounded('BF16', value));
-    expect(mlxParts(got, module, 8)).toEqual(mlxQuantized(values, 8, 64, 'BF16'));
+    expectParts(mlxParts(got, module, 8), mlxQuantized(values, 8, 64, 'BF16'), module);
     expect(config.quantization_config).toEqual({ group_size: 64, bits: 8, mode: 'affine' });
   });
 
@@ -491,8 +494,8 @@ describe('small floats for MLX', () => {
         expect(got.has(`${module}.biases`)).toBe(false);
         // Small floats are made of the floats as they are in the file, which may be finer than those of the model.
         const want = mlxFloats(numbersOf(storedOf(tensor)), kind);
-        expect([...got.get(`${module}.scales`)!.bytes], name).toEqual(want.scales);
-        expect(mlxCodes(got.get(name)!, bits), name).toEqual(want.codes);
+        expectSame(Uint8Array.from(got.get(`${module}.scales`)!.bytes), want.scales, `scales of ${name}`);
+        expectSame(mlxCodes(got.get(name)!, bits), want.codes, `codes of ${name}`);
         const { data } = await readFloats(input, name);
         expectSame(data, mlxFloatsRestored(want, kind), name);
       }

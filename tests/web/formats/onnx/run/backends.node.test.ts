@@ -10,7 +10,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { launchOptions } from '../../../../../scripts/chromium.mjs';
 import { NativeBackend } from '../../../../../web/src/cli/native.js';
 import { BrowserBackend } from '../../../../../web/src/cli/webgpu.js';
-import { execute } from '../../../../../web/src/formats/onnx/run/execute.js';
+import { execute, KeptDevice } from '../../../../../web/src/formats/onnx/run/execute.js';
 import { decodeMessage, encodeMessage } from '../../../../../web/src/formats/onnx/run/message.js';
 import type { TypedRuntime } from '../../../../../web/src/formats/onnx/run/runtime.js';
 import type { BackendAnswer, BackendReport, BackendRun, RunBackend } from '../../../../../web/src/tooling.js';
@@ -193,6 +193,49 @@ describe('the first node that is off', () => {
     const quantized = ran((await runOn('wasm', file, await made(file, 'q8'))).b);
     expect(quantized.nodes?.off).toBeGreaterThan(5);
   });
+});
+
+it('keeps a device for jobs that follow, but none for a job with measures', async () => {
+  const file = onnx.model({
+    nodes: [{ op: 'Relu', in: ['x'], out: ['y'] }],
+    inputs: [['x', [1]]],
+    outputs: [['y', [1]]],
+  });
+  const open = new Set<Uint8Array>();
+  const events: string[] = [];
+  const nameOf = (bytes: Uint8Array) => (bytes.length === file.length ? 'model' : 'device');
+  const runtime = {
+    Tensor: ort.Tensor,
+    InferenceSession: {
+      async create(bytes: Uint8Array) {
+        events.push(`${nameOf(bytes)} beside ${[...open].map(nameOf).join(' and ') || 'nothing'}`);
+        const session = await ort.InferenceSession.create(bytes);
+        if (nameOf(bytes) === 'device') {
+          const { y } = await session.run({ x: new ort.Tensor('float32', [7], [1]) });
+          expect(y?.data).toEqual(Float32Array.of(7));
+        }
+        open.add(bytes);
+        return {
+          outputNames: session.outputNames,
+          run: (feeds: Record<string, ort.Tensor>) => session.run(feeds),
+          async release() {
+            open.delete(bytes);
+            await session.release();
+          },
+        };
+      },
+    },
+  } as unknown as TypedRuntime;
+  const device = new KeptDevice();
+  const feeds = { x: { type: 'float32', dims: [1], data: Float32Array.of(1) } };
+  for (const measures of [true, false, false, true]) {
+    const job = { model: { bytes: file, externalData: [] }, feeds, level: 'all', measures } as const;
+    expect(await execute(runtime, 'fake', 'wasm', job, device)).toMatchObject({ kind: 'ran' });
+  }
+  const measured = ['model beside nothing', 'device beside model'];
+  expect(events).toEqual([...measured, 'model beside device', 'model beside device', ...measured]);
+  await device.release();
+  expect(open.size).toBe(0);
 });
 
 describe.skipIf(!existsSync(nodeFolder))('onnxruntime-node', () => {

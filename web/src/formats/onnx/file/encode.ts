@@ -19,6 +19,12 @@ export function encodedSizeOf(pieces: readonly MessagePiece[]): number {
 /** Encodes a whole number of magnitude up to 2^53. Negative ones take ten bytes. */
 function varint(value: number): number[] {
   const bytes: number[] = [];
+  if (value >= 0 && value < 2 ** 31) {
+    let small = value;
+    for (; small > 127; small >>>= 7) bytes.push((small & 127) | 128);
+    bytes.push(small);
+    return bytes;
+  }
   let rest = BigInt.asUintN(64, BigInt(value));
   while (rest >= 128n) {
     bytes.push(Number(rest & 127n) | 128);
@@ -109,22 +115,77 @@ export function attributePiecesOf({ attributes }: Pick<OnnxNode, 'attributes'>):
   return [...attributes.values()].map(({ start, end }) => ({ begin: start, end }));
 }
 
+/** Collects the bytes of a message. A result may have a hundred thousand nodes, so it goes without arrays of numbers. */
+class Writer {
+  #bytes = new Uint8Array(512);
+  #length = 0;
+
+  /** Begins a message. */
+  start(): void {
+    this.#length = 0;
+  }
+
+  #reserve(count: number): void {
+    if (this.#length + count <= this.#bytes.length) return;
+    const larger = new Uint8Array(2 * (this.#length + count));
+    larger.set(this.#bytes);
+    this.#bytes = larger;
+  }
+
+  bytesField(number: number, bytes: ArrayLike<number>): void {
+    const head = [...varint(number * 8 + 2), ...varint(bytes.length)];
+    this.#reserve(head.length + bytes.length);
+    this.#bytes.set(head, this.#length);
+    this.#bytes.set(bytes, this.#length + head.length);
+    this.#length += head.length + bytes.length;
+  }
+
+  /** @param number less than 16 */
+  textField(number: number, text: string): void {
+    if (text.length > 127) {
+      this.bytesField(number, utf8.encode(text));
+      return;
+    }
+    // Write ASCII at once.
+    this.#reserve(2 + text.length);
+    const [bytes, at] = [this.#bytes, this.#length + 2];
+    for (let i = 0; i < text.length; i++) {
+      const code = text.charCodeAt(i);
+      if (code > 127) {
+        this.bytesField(number, utf8.encode(text));
+        return;
+      }
+      bytes[at + i] = code;
+    }
+    bytes[at - 2] = number * 8 + 2;
+    bytes[at - 1] = text.length;
+    this.#length = at + text.length;
+  }
+
+  /** The bytes of the message. */
+  taken(): Uint8Array<ArrayBuffer> {
+    return this.#bytes.slice(0, this.#length);
+  }
+}
+
+/** Keeps its memory from node to node. */
+const writer = new Writer();
+
 /** A node as a field of a graph or of a function. */
 export function nodePieces(
   { opType, domain = '', name = '', inputs, outputs, attributes = {}, copied = [] }: NewNode,
   field: number,
 ): MessagePiece[] {
-  const bytes = [
-    ...inputs.flatMap((input) => textField(nodeField.input, input)),
-    ...outputs.flatMap((output) => textField(nodeField.output, output)),
-    ...(name === '' ? [] : textField(nodeField.name, name)),
-    ...textField(nodeField.opType, opType),
-    ...Object.entries(attributes).flatMap(([key, value]) =>
-      bytesField(nodeField.attribute, attributeBytes(key, value)),
-    ),
-    ...(domain === '' ? [] : textField(nodeField.domain, domain)),
-  ];
-  return piecesField(field, [bytesPiece(bytes), ...copied]);
+  writer.start();
+  for (const input of inputs) writer.textField(nodeField.input, input);
+  for (const output of outputs) writer.textField(nodeField.output, output);
+  if (name !== '') writer.textField(nodeField.name, name);
+  writer.textField(nodeField.opType, opType);
+  for (const [key, value] of Object.entries(attributes)) {
+    writer.bytesField(nodeField.attribute, attributeBytes(key, value));
+  }
+  if (domain !== '') writer.textField(nodeField.domain, domain);
+  return piecesField(field, [{ bytes: writer.taken() }, ...copied]);
 }
 
 /** A tensor to be added, with elements from the plan or known bytes. */

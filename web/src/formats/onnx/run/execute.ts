@@ -119,13 +119,43 @@ async function profiled(create: () => Promise<Session>, feeds: Record<string, Ru
   }
 }
 
+// ------------------------------------------------------------------------------------------------------------------------- device
+
+/** Log nothing: the answer has the message. */
+const quiet = { logSeverityLevel: 4 } as const;
+
+/** An ONNX file of IR 8 and opset 17, whose only node, Identity, gives `y` from the float `x`. */
+const identity = Uint8Array.of(
+  ...[8, 8, 58, 43, 10, 16, 10, 1, 120, 18, 1, 121, 34, 8, 73, 100, 101, 110, 116, 105, 116, 121, 18, 1, 103],
+  ...[90, 9, 10, 1, 120, 18, 4, 10, 2, 8, 1, 98, 9, 10, 1, 121, 18, 4, 10, 2, 8, 1, 66, 2, 16, 17],
+);
+
+/**
+ * Keeps the WebGPU device of a runtime from job to job. onnxruntime-web gives it up with its last session, and all compiled shaders with it,
+ * which take longer than the runs of small models.
+ */
+export class KeptDevice {
+  #session: Session | undefined;
+
+  /** Keeps the device until `release`. */
+  async keep(runtime: TypedRuntime): Promise<void> {
+    const options = { executionProviders: [providers.webgpu], ...quiet };
+    // Without it, the next job takes longer.
+    this.#session ??= await runtime.InferenceSession.create(identity, options).catch(() => undefined);
+  }
+
+  async release(): Promise<void> {
+    const session = this.#session;
+    this.#session = undefined;
+    // A device that was lost needs no release.
+    await session?.release().catch(() => undefined);
+  }
+}
+
 // --------------------------------------------------------------------------------------------------------------------------- runs
 
 /** Names of the backends in options of a session. */
 const providers: Readonly<Record<BackendName, string>> = { wasm: 'wasm', webgpu: 'webgpu', node: 'cpu' };
-
-/** Log nothing: the answer has the message. */
-const quiet = { logSeverityLevel: 4 } as const;
 
 /** Most timed runs, and the seconds after which no further one begins. */
 const [mostRuns, mostSeconds] = [15, 1];
@@ -151,12 +181,17 @@ function copied({ type, dims, data }: RuntimeTensor): RunTensor {
   return { type, dims: [...dims], data: (data as Uint8Array | string[]).slice() };
 }
 
-/** Runs a model on a backend of a runtime. @param name the package of the runtime */
+/**
+ * Runs a model on a backend of a runtime.
+ * @param name the package of the runtime
+ * @param device keeps the device for jobs that follow. Jobs with measures begin without one, so that their first runs take as long as any.
+ */
 export async function execute(
   runtime: TypedRuntime,
   name: string,
   backend: BackendName,
   { model: { bytes, externalData }, feeds: given, more: others = [], level, measures }: BackendJob,
+  device?: KeptDevice,
 ): Promise<BackendAnswer> {
   const version = runtime.env?.versions?.[backend === 'node' ? 'node' : 'web'];
   const adapter = backend === 'webgpu' ? await findAdapter() : undefined;
@@ -172,6 +207,7 @@ export async function execute(
       ...(externalData.length === 0 ? {} : { externalData }),
       ...more,
     });
+  if (measures) await device?.release();
   const begin = performance.now();
   let session: Session;
   try {
@@ -191,6 +227,7 @@ export async function execute(
     const feeds = feedsOf(given);
     const results = await session.run(feeds, quiet);
     const firstSeconds = (performance.now() - begin) / 1000;
+    await device?.keep(runtime);
     const outputs = outputsOf(results);
     const more: Record<string, RunTensor>[] = [];
     for (const one of others) more.push(outputsOf(await session.run(feedsOf(one), quiet)));
@@ -201,6 +238,8 @@ export async function execute(
     const placement = await profiled(() => create({ enableProfiling: true }), feeds).catch(() => undefined);
     return { ...about, kind: 'ran', outputs, times, ...(placement && { placement }) };
   } catch (cause) {
+    // The device may be lost.
+    await device?.release();
     return { ...about, kind: 'notRun', text: textOf(cause) };
   } finally {
     await session.release();

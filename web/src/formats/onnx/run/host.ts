@@ -3,7 +3,7 @@
  * imports of it, scalepoint-run.js.
  */
 import type { BackendJob } from '../../run.js';
-import { execute, findAdapter } from './execute.js';
+import { execute, findAdapter, KeptDevice } from './execute.js';
 import { decodeMessage, encodeMessage } from './message.js';
 import type { TypedRuntime } from './runtime.js';
 
@@ -37,8 +37,9 @@ export async function serveInPage(address: string, module: string): Promise<void
     return;
   }
   let message: object = { kind: 'ready', hasAdapter: (await findAdapter()) !== undefined } satisfies HostReady;
+  const device = new KeptDevice();
   for (let job = await exchange(message); job !== undefined; job = await exchange(message)) {
-    message = await execute(runtime, 'onnxruntime-web', 'webgpu', job);
+    message = await execute(runtime, 'onnxruntime-web', 'webgpu', job, device);
   }
 }
 
