@@ -41,6 +41,7 @@ export function mlxQuantized(values: ArrayLike<number>, bits: number, groupSize:
     }
     for (let i = 0; i < groupSize; i++) {
       const q = roundHalfEven(f(f(values[group * groupSize + i]! - bias) / scale));
+      if (Number.isNaN(q)) throw new Error(`there is no code for element ${group * groupSize + i}`);
       codes[group * groupSize + i] = Math.min(Math.max(q, 0), bins);
     }
     scales[group] = mlxRounded(dtype, scale);
@@ -126,6 +127,7 @@ export function mlxFloats(values: ArrayLike<number>, kind: keyof typeof mlxFloat
       let exponent = 0;
       while (most > 0 && 2 ** exponent < quotient) exponent++;
       while (most > 0 && 2 ** (exponent - 1) >= quotient) exponent--;
+      if (exponent < -127 || exponent > 128) throw new Error(`no byte holds the exponent ${exponent}`);
       scales[first / block] = exponent + 127;
       scale = 2 ** exponent;
     }
