@@ -13,10 +13,10 @@ struct BitsAndBytes {
   /// True: int8 codes; the other members have no meaning. False: indices of 4 bits, the first of two in the upper half of a byte.
   bool int8 = false;
   PublishedCodebook book = PublishedCodebook::kNf4;
-  uint32_t block_size = 64;              ///< elements that share a scale
-  uint32_t outer_size = 0;               ///< scales that share a scale of their own; 0: scales are float32
-  float offset = 0;                      ///< added to scales of scales
-  ElementType to = ElementType::kF32;    ///< type that restored elements are rounded to: kF32, kF16 or kBF16
+  uint32_t block_size = 64;            ///< elements that share a scale
+  uint32_t outer_size = 0;             ///< scales that share a scale of their own; 0: scales are float32
+  float offset = 0;                    ///< added to scales of scales
+  ElementType to = ElementType::kF32;  ///< type that restored elements are rounded to: kF32, kF16 or kBF16
 };
 
 /// Restores floats of a tile that begins with a block, and with a block of scales.

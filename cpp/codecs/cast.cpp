@@ -79,7 +79,8 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
   Floats floats(tile, kStepSize, arena);
   auto* const room = arena.take<float>(to == ElementType::kF32 ? 0 : std::min(kStepSize, size));
   // An element that the tile changes is always a float32.
-  const bool narrows_twice = static_cast<ElementType>(tile.type) == ElementType::kF64 && to != ElementType::kF32 && !tile.changes_elements();
+  const bool narrows_twice =
+      static_cast<ElementType>(tile.type) == ElementType::kF64 && to != ElementType::kF32 && !tile.changes_elements();
   auto* const odd = arena.take<float>(narrows_twice ? std::min(kStepSize, size) : 0);
   auto* const data = arena.take<std::byte>(size * bytes);
   result = {};

@@ -63,16 +63,16 @@ struct ValueRange {
 struct Tile {
   uint32_t rows = 0;
   uint32_t columns = 0;
-  int32_t type = 0;                    ///< an ElementType or a BlockType, see elements.h
-  uint32_t wanted = 1;                 ///< the parts to make, a bit for each: 1 << Role
-  bool measure = false;                ///< true: adds up the errors of the data
-  float add = 0;                       ///< addend of each element that is read
-  bool negative_exp = false;           ///< true: -exp(x) in place of each element x, before the factors and the addend
+  int32_t type = 0;           ///< an ElementType or a BlockType, see elements.h
+  uint32_t wanted = 1;        ///< the parts to make, a bit for each: 1 << Role
+  bool measure = false;       ///< true: adds up the errors of the data
+  float add = 0;              ///< addend of each element that is read
+  bool negative_exp = false;  ///< true: -exp(x) in place of each element x, before the factors and the addend
   /// Above 0: in place of each element x, round_half_even(x * (1 / ternary)) within [-1, 1], divided by 1 / ternary, before all else.
   /// Rounded to float16 where the elements are.
   float ternary = 0;
   float factor = 1;                    ///< factor of each element that is read, before the addend
-  const float* row_factors = nullptr;  ///< a second factor of the elements of each row, by which their product is multiplied; null: 1
+  const float* row_factors = nullptr;  ///< a factor of each row, by which the product with `factor` is multiplied; null: 1
   Bytes source;                        ///< at an address that suits the elements
   const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
   /// Weights of the squared errors of each column, or of each row if the rows are the inputs of a product: finite and not negative. Null:

@@ -308,8 +308,8 @@ Status decode(const Stored& stored, const Comfy& codes, Arena& arena, const floa
     std::memset(zeros, 0, rows * sizeof(int32_t));
     std::fill_n(ones, codes.rotation == 0 ? 0 : rows, 1.0f);
     const float* const factors = codes.rotation == 0 ? scale : ones;
-    const Status status = dequantize_linear({stored.data.data, n}, kInt8Spec.dtype, form.row_layout(form.size), 0, {factors, rows},
-                                            {zeros, rows}, {out, n});
+    const Status status = dequantize_linear({stored.data.data, n}, kInt8Spec.dtype, form.row_layout(form.size), 0,
+                                            {factors, rows}, {zeros, rows}, {out, n});
     if (status != Status::kOk || codes.rotation == 0) return status;
     const float root = std::sqrt(static_cast<float>(codes.rotation));
     const auto columns = static_cast<size_t>(form.columns);

@@ -86,9 +86,7 @@ struct Form {
   [[nodiscard]] uint64_t data_bytes(uint64_t at) const {
     return fills_words() ? row_bytes(at) : at / columns * row_bytes(columns);
   }
-  [[nodiscard]] uint64_t zero_point_bytes() const {
-    return codes.packed ? words_of(rows) * runs_per_row * 4 : runs();
-  }
+  [[nodiscard]] uint64_t zero_point_bytes() const { return codes.packed ? words_of(rows) * runs_per_row * 4 : runs(); }
   /// Position of the zero point of a run among packed ones: its word and its first bit.
   [[nodiscard]] uint64_t word_of(uint64_t run) const {
     return run / runs_per_row / codes_per_word * runs_per_row + run % runs_per_row;
@@ -360,8 +358,7 @@ void unpack_row(const Form& form, const std::byte* from, uint8_t* codes) {
 /// The packed zero point of a row and group, without its sign.
 uint32_t zero_point_code(const Form& form, const std::byte* zero_points, uint64_t row, uint64_t group) {
   const auto bits = static_cast<uint32_t>(form.codes.bits);
-  const uint64_t bit =
-      form.codes.whole_words ? row / form.codes_per_word * 32 + row % form.codes_per_word * bits : row * bits;
+  const uint64_t bit = form.codes.whole_words ? row / form.codes_per_word * 32 + row % form.codes_per_word * bits : row * bits;
   const auto* const words = reinterpret_cast<const uint32_t*>(zero_points);
   const uint64_t word = bit / 32, shift = bit % 32;
   uint64_t two = words[word * form.runs_per_row + group];
@@ -391,8 +388,8 @@ Status decode_rows(const Stored& stored, const Form& form, Arena& arena, const f
     load_scales(stored.scale.data + row * groups * form.scale.bytes, groups, form.scale.type, scale);
     for (size_t group = 0; group < groups; group++) {
       if (!(scale[group] > 0) || !std::isfinite(scale[group])) return Status::kBadScale;
-      const int32_t code = codes.symmetric ? form.middle()
-                                           : static_cast<int32_t>(zero_point_code(form, stored.zero_point.data, row, group));
+      const int32_t code =
+          codes.symmetric ? form.middle() : static_cast<int32_t>(zero_point_code(form, stored.zero_point.data, row, group));
       zero_point[group] = static_cast<float>(code);
     }
     unpack_row(form, stored.data.data + row * form.row_bytes(form.columns), unpacked);

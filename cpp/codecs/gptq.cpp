@@ -72,8 +72,7 @@ Status encode_all(const Tile& tile, const Gptq& codes, const Moments* moments, A
              groups = static_cast<size_t>(form.groups);
   std::byte* const data = take_part(tile, Role::kData, form.data_bytes(), arena, result.data);
   std::byte* const scales = take_part(tile, Role::kScale, form.groups * form.rows * 2, arena, result.scale);
-  std::byte* const zero_points =
-      take_part(tile, Role::kZeroPoint, form.groups * form.group_bytes(), arena, result.zero_point);
+  std::byte* const zero_points = take_part(tile, Role::kZeroPoint, form.groups * form.group_bytes(), arena, result.zero_point);
   auto* const unsigned_codes = arena.take<uint8_t>(data == nullptr ? 0 : form.size());
   auto* const of_group = arena.take<uint8_t>(zero_points == nullptr ? 0 : form.rows);
   if (arena.status() != Status::kOk) return arena.status();
@@ -128,8 +127,7 @@ Status encode(const Tile& tile, const Gptq& codes, Arena& arena, Encoded& result
   return encode_all(tile, codes, nullptr, arena, result);
 }
 
-Status encode_with_feedback(const Tile& tile, const Gptq& codes, const Moments& moments, Arena& arena,
-                            Encoded& result) noexcept {
+Status encode_with_feedback(const Tile& tile, const Gptq& codes, const Moments& moments, Arena& arena, Encoded& result) noexcept {
   return encode_all(tile, codes, &moments, arena, result);
 }
 

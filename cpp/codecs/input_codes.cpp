@@ -226,16 +226,16 @@ struct FeedbackRoom {
 
   FeedbackRoom(std::span<const float> w, const InputMatrix& matrix, Arena& arena)
       : made(take_codes(matrix, arena)), judge(w, matrix.columns, *matrix.moments, arena) {
-    const size_t size = with_grid(matrix, made, [&](const FeedbackGrid& grid) {
-      return feedback_scratch_size(matrix.rows, matrix.columns, grid);
-    });
+    const size_t size = with_grid(
+        matrix, made, [&](const FeedbackGrid& grid) { return feedback_scratch_size(matrix.rows, matrix.columns, grid); });
     scratch = {arena.take<float>(size), size};
   }
 };
 
 /// Replaces the codes of the rows whose outputs get better by passing errors on.
 /// @param y memory for restored values, which holds those of `plain`
-Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, FeedbackRoom& room, const InputCodes& plain, float* y) {
+Status pass_errors_on(std::span<const float> w, const InputMatrix& matrix, FeedbackRoom& room, const InputCodes& plain,
+                      float* y) {
   const Moments& moments = *matrix.moments;
   const size_t columns = matrix.columns, groups = matrix.groups();
   room.judge.judge_plain(y);

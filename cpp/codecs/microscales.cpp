@@ -123,8 +123,8 @@ void search(const Microscales& form, const GlobalScale& global, const float* x, 
 }
 
 /// Makes at most kTogether blocks.
-void make(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, size_t blocks, uint8_t* scales,
-          uint8_t* codes) {
+void make(const Microscales& form, const GlobalScale& global, const float* x, const float* weights, size_t blocks,
+          uint8_t* scales, uint8_t* codes) {
   const size_t n = form.block;
   float amax[kTogether], value[kTogether], quotient[kTogether * kMostElements];
   for (size_t i = 0; i < blocks; i++) amax[i] = loops::block_magnitude(x + i * n, n);

@@ -58,7 +58,8 @@ struct MlcForm {
 class ScaleSearch {
  public:
   /// Begins with what the rule makes: codes, which a better result replaces, and the stored scale.
-  ScaleSearch(const MlcForm& form, const float* x, uint8_t* codes, float scale) : form_(form), x_(x), codes_(codes), scale_(scale) {
+  ScaleSearch(const MlcForm& form, const float* x, uint8_t* codes, float scale)
+      : form_(form), x_(x), codes_(codes), scale_(scale) {
     error_ = error_of(codes, scale);
   }
 

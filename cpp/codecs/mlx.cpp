@@ -55,7 +55,9 @@ struct Form {
   [[nodiscard]] bool converts() const { return scale_bytes == 2; }
 
   /// Numbers as they are stored.
-  [[nodiscard]] Line stored(Line line) const { return {stored_scale(line.scale, codes.scale), stored_scale(line.bias, codes.scale)}; }
+  [[nodiscard]] Line stored(Line line) const {
+    return {stored_scale(line.scale, codes.scale), stored_scale(line.bias, codes.scale)};
+  }
 };
 
 /// The line of MLX's rule for a range.
@@ -131,8 +133,7 @@ class LineSearch {
 
   loops::BiasedSums measure(const Line& line) {
     if (line.scale == 0 || !std::isfinite(line.scale) || !std::isfinite(line.bias)) return {};
-    const loops::BiasedSums sums =
-        loops::sum_biased_codes(x_, weights_, form_.codes.group_size, line.scale, line.bias, levels_);
+    const loops::BiasedSums sums = loops::sum_biased_codes(x_, weights_, form_.codes.group_size, line.scale, line.bias, levels_);
     if (sums.error < least_ || best_.scale == 0) {
       least_ = sums.error;
       best_ = line;

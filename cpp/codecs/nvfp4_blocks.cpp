@@ -143,8 +143,7 @@ Status decode(const Stored& stored, const Nvfp4Blocks& /*blocks*/, Arena& arena,
   if (size == 0 || size % kNvfp4Elements != 0) return Status::kBadLayout;
   // Some converters write no scale of the matrix.
   const bool has_scale = stored.global_scale.size != 0;
-  if (stored.data.size != size / kNvfp4Elements * kNvfp4Bytes ||
-      (has_scale && stored.global_scale.size != sizeof(float)))
+  if (stored.data.size != size / kNvfp4Elements * kNvfp4Bytes || (has_scale && stored.global_scale.size != sizeof(float)))
     return Status::kSizeMismatch;
   GlobalScale global;
   if (has_scale) std::memcpy(&global.value, stored.global_scale.data, sizeof(float));

@@ -40,7 +40,8 @@ int main(int, char** arguments) {
     const double loss = student.follow(tokens, chances);
     mean = step == 0 ? loss : mean + 0.02 * (loss - mean);
     student.move(step, rate_at(step, steps, 3e-3f));
-    if (step % 100 == 0 || step + 1 == steps) std::printf("step %d of %d: %.4f nats a token\n", step, steps, mean), std::fflush(stdout);
+    if (step % 100 == 0 || step + 1 == steps)
+      std::printf("step %d of %d: %.4f nats a token\n", step, steps, mean), std::fflush(stdout);
     if (((step + 1) % 500 == 0 || step + 1 == steps) && !student.write(arguments[2])) return 1;
   }
   return 0;

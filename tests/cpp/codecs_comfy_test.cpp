@@ -430,11 +430,13 @@ TEST(DecodeComfy, undoes_rotations) {
     for (size_t i = 0; i < rows * columns; i++) {
       int32_t sum = 0;
       for (size_t j = 0; j < size; j++) sum += sign(i % size, j, size) * static_cast<int8_t>(parts.data[i - i % size + j]);
-      expected.push_back(static_cast<float>(sum * static_cast<double>(scales[i / columns]) / std::sqrt(static_cast<double>(size))));
+      expected.push_back(
+          static_cast<float>(sum * static_cast<double>(scales[i / columns]) / std::sqrt(static_cast<double>(size))));
     }
     EXPECT_TRUE(same(expected, restored(parts, rows, columns, {.kind = ComfyKind::kInt8, .rotation = size}).x)) << size;
     for (const uint32_t wrong : {1u, 2u, 8u, size * 4, 1u << 18}) {
-      EXPECT_EQ(restored(parts, rows, columns, {.kind = ComfyKind::kInt8, .rotation = wrong}).status, Status::kBadLayout) << wrong;
+      EXPECT_EQ(restored(parts, rows, columns, {.kind = ComfyKind::kInt8, .rotation = wrong}).status, Status::kBadLayout)
+          << wrong;
     }
   }
 }

@@ -549,7 +549,8 @@ TEST(DecodeCompressedTensors, reads_packed_codes_of_all_widths) {
           const auto code = static_cast<uint32_t>(random.below(size_t{1} << bits));
           put(data, i / columns * words(columns) * 32 + bit_of(i % columns), bits, code);
           const size_t set = i / columns * groups + group[i % columns];
-          expected[i] = static_cast<float>(scales[set]) * static_cast<float>(static_cast<int32_t>(code) - static_cast<int32_t>(zeros[set]));
+          expected[i] =
+              static_cast<float>(scales[set]) * static_cast<float>(static_cast<int32_t>(code) - static_cast<int32_t>(zeros[set]));
         }
         const std::vector<uint8_t> scale = reference::store_elements(scales, ElementType::kF32);
         std::vector<uint8_t> index(columns * 4);
@@ -576,7 +577,8 @@ TEST(DecodeCompressedTensors, refuses_groups_that_do_not_exist) {
     std::vector<uint8_t> index(32 * 4);
     std::memcpy(index.data() + 31 * 4, &last, 4);
     index.resize(bytes);
-    const Stored stored = {.rows = 1, .columns = 32, .data = part_of(data), .scale = part_of(scale), .zero_point = {}, .group = part_of(index)};
+    const Stored stored = {
+        .rows = 1, .columns = 32, .data = part_of(data), .scale = part_of(scale), .zero_point = {}, .group = part_of(index)};
     Arena arena(kEachPiece);
     const float* x = nullptr;
     return decode(stored, codes, arena, x);

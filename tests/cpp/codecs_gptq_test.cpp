@@ -36,8 +36,8 @@ struct Parts {
 };
 
 /// Stores codes [rows, columns], scales and zero points [rows, groups].
-Parts store(const std::vector<uint32_t>& values, const std::vector<double>& scales, const std::vector<uint32_t>& zeros, size_t rows,
-            size_t columns, const Gptq& codes) {
+Parts store(const std::vector<uint32_t>& values, const std::vector<double>& scales, const std::vector<uint32_t>& zeros,
+            size_t rows, size_t columns, const Gptq& codes) {
   const size_t groups = scales.size() / rows, bits = static_cast<size_t>(codes.bits);
   Words data = codes.outputs ? Words(columns, rows / 8) : Words(columns * bits / 32, rows);
   Words zero_points(groups, rows * bits / 32);
@@ -114,7 +114,8 @@ TEST(DecodeGptq, restores_what_the_layouts_say) {
         for (auto& zero : zeros) zero = static_cast<uint32_t>(random.integer(0, levels) + (codes.less_one ? 1 : 0));
         for (auto& scale : scales) scale = random.uniform(0, 0.1f);
         for (size_t i = 0; i < columns; i++) {
-          index[i] = static_cast<uint32_t>(grouped ? static_cast<size_t>(random.integer(0, static_cast<int>(groups) - 1)) : i / size);
+          index[i] =
+              static_cast<uint32_t>(grouped ? static_cast<size_t>(random.integer(0, static_cast<int>(groups) - 1)) : i / size);
         }
         Parts parts = store(values, scales, zeros, rows, columns, codes);
         for (const uint32_t i : index) {

@@ -201,7 +201,8 @@ std::vector<CompressedTensors> compressed_forms() {
 /// Checks the errors of a form.
 template <class Codes>
 void check_form(const Case& given, const Codes& codes) {
-  const Made plain = made(given, codes, How::kPlain), weighted = made(given, codes, How::kWeighted), fed = made(given, codes, How::kFed);
+  const Made plain = made(given, codes, How::kPlain), weighted = made(given, codes, How::kWeighted),
+             fed = made(given, codes, How::kFed);
   // Sums in float32 of 512 products at a time.
   const double least = given.weighted_error(plain.rows), found = given.weighted_error(weighted.rows);
   EXPECT_LE(found, least * (1 + 1e-4));
@@ -253,7 +254,8 @@ TEST(InputCodes, are_the_same_in_tiles_of_compressed_tensors) {
   const std::vector<float> x = given.as_tile(false);
   const std::vector<uint8_t> source = byte_values(std::as_bytes(std::span(x)));
   for (const bool symmetric : {true, false}) {
-    const CompressedTensors codes = {.bits = 4, .symmetric = symmetric, .group_size = 20, .packed = true, .scale = ElementType::kBF16};
+    const CompressedTensors codes = {
+        .bits = 4, .symmetric = symmetric, .group_size = 20, .packed = true, .scale = ElementType::kBF16};
     for (const How how : {How::kWeighted, How::kFed}) {
       const Made whole = made(given, codes, how);
       std::vector<uint8_t> parts[3];
@@ -263,7 +265,8 @@ TEST(InputCodes, are_the_same_in_tiles_of_compressed_tensors) {
         tile.source = {tile.source.data + row * 60 * 4, tile.rows * 60 * 4};
         Encoded result;
         const auto memory = run_in_memory([&](Arena& arena) {
-          return how == How::kFed ? encode_with_feedback(tile, codes, given.moments, arena, result) : encode(tile, codes, arena, result);
+          return how == How::kFed ? encode_with_feedback(tile, codes, given.moments, arena, result)
+                                  : encode(tile, codes, arena, result);
         });
         for (const auto& [part, bytes] : {std::pair{0, result.data}, {1, result.scale}, {2, result.zero_point}}) {
           const std::vector<uint8_t> values = byte_values(bytes);

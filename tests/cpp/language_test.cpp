@@ -80,7 +80,8 @@ TEST(Transformer, CapsSoftly) {
     // tanh by its definition, in long double. The result is rounded once to float32, and double has 29 bits to spare.
     const long double ratio = std::fabs(static_cast<long double>(before[i])) / 30, power = std::exp(-2 * ratio);
     const long double expected = ratio < 1e-9 ? ratio * 30 : 30 * (1 - power) / (1 + power);
-    EXPECT_NEAR(x.values()[i], std::copysign(static_cast<double>(expected), before[i]), static_cast<double>(expected) * 0x1p-24) << i;
+    EXPECT_NEAR(x.values()[i], std::copysign(static_cast<double>(expected), before[i]), static_cast<double>(expected) * 0x1p-24)
+        << i;
   }
   EXPECT_TRUE(std::isnan(x.values().back()));
   for (const float cap : {0.0f, -1.0f, NAN, INFINITY}) EXPECT_EQ(cap_softly(cap, x), Status::kBadLayout);
