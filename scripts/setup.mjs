@@ -25,6 +25,7 @@ const debianPackages = [
   { name: 'cmake', forTests: false, present: () => onPath('cmake') },
   { name: 'ninja-build', forTests: false, present: () => onPath('ninja') },
   { name: 'emscripten', forTests: false, present: () => findEmscripten() !== undefined },
+  { name: 'clang-format-14', forTests: true, present: () => onPath('clang-format-14') || onPath('clang-format') },
   { name: 'g++', forTests: true, present: () => onPath('c++') },
   { name: 'libgtest-dev', forTests: true, present: () => existsSync('/usr/include/gtest/gtest.h') },
   { name: 'libsimde-dev', forTests: true, present: () => existsSync('/usr/include/simde/wasm/simd128.h') },
@@ -89,7 +90,13 @@ async function rightsForApt() {
 }
 
 /** Names of Debian's packages in Homebrew, where they differ. @type {Record<string, string>} */
-const homebrewNames = { 'ninja-build': 'ninja', 'g++': 'gcc', 'libgtest-dev': 'googletest', 'libsimde-dev': 'simde' };
+const homebrewNames = {
+  'clang-format-14': 'clang-format',
+  'ninja-build': 'ninja',
+  'g++': 'gcc',
+  'libgtest-dev': 'googletest',
+  'libsimde-dev': 'simde',
+};
 
 /** @param {string[]} rights the prefix @param {string[]} args @returns {[program: string, args: string[]]} */
 function aptGet(rights, args) {
