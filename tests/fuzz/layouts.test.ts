@@ -1,6 +1,6 @@
 // Quantized safetensors with parts, shapes and configurations that nobody expects: each file is read, or refused by a typed error that names
 // a tensor. Files are those that other tests read, with one thing changed at a time; counts of each outcome show that the changes are neither
-// too heavy nor too light. Hostile pickles are in tests/web/formats/pytorch/hostile.test.ts.
+// too heavy nor too light. Hostile pickles are in tests/web/formats/pytorch/hostile.node.test.ts.
 import { describe, expect, it } from 'vitest';
 import { type FileInput, quantizeModel, ScalepointError } from '../../web/src/model.js';
 import {

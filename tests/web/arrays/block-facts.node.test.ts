@@ -1,5 +1,5 @@
 // The table of block types (cpp/ggml/ggml_types.h) against ggml: importance of columns, and where blocks store their scales. Other tests
-// hold sizes (blocks.test.ts, gguf/plan.node.test.ts), searches (best-blocks.node.test.ts) and layers (layers/kinds.test.ts).
+// hold sizes (block-types.node.test.ts, gguf/plan.node.test.ts), searches (best-blocks.node.test.ts) and layers (layers/kinds.node.test.ts).
 import { blockTypeInfo, blockTypes } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import { blockFacts } from '../../../web/src/core/blocks.js';
