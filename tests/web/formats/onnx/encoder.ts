@@ -34,7 +34,7 @@ export const bytes = (field: number, value: Bytes): Bytes =>
 const utf8 = new TextEncoder();
 export const text = (field: number, value: string): Bytes => bytes(field, utf8.encode(value));
 export const floats = (values: readonly number[]): number[] => [...new Uint8Array(Float32Array.from(values).buffer)];
-export const int64s = (values: readonly number[]): number[] => {
+export const int64s = (values: readonly (number | bigint)[]): number[] => {
   return [...new Uint8Array(BigInt64Array.from(values.map(BigInt)).buffer)];
 };
 
@@ -84,7 +84,13 @@ export function floatTensor(name: string, dims: readonly number[], seed = 1, spr
   });
 }
 
-type Attribute = number | readonly number[] | string | { float: number } | { tensor: Bytes } | { graph: Bytes };
+type Attribute =
+  | number
+  | readonly (number | bigint)[]
+  | string
+  | { float: number }
+  | { tensor: Bytes }
+  | { graph: Bytes };
 function attribute(name: string, value: Attribute): Bytes {
   const head = text(1, name);
   if (typeof value === 'number') return joined(head, int(3, value), int(20, 2));

@@ -121,6 +121,51 @@ describe('operators that a newer version writes in another way', () => {
   });
 });
 
+/** The ends of int64, which exporters write for open slices. */
+const [least, most] = [-(2n ** 63n), 2n ** 63n - 1n];
+
+describe('a Slice to the ends of a dimension, whose numbers become inputs', () => {
+  const file = onnx.model(
+    {
+      nodes: [
+        { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+        { op: 'Slice', in: ['p'], out: ['y'], attributes: { starts: [least, 8], ends: [most, most], axes: [0, 1] } },
+        // 2^53 + 1 is no JavaScript number.
+        { op: 'Slice', in: ['p'], out: ['z'], attributes: { starts: [0], ends: [2n ** 53n + 1n], axes: [1] } },
+      ],
+      initializers: [onnx.floatTensor('w', [64, 40])],
+      inputs: [['x', [3, 64]]],
+      outputs: [
+        ['y', [3, 32]],
+        ['z', [3, 40]],
+      ],
+    },
+    { opset: 9, ir: 4 },
+  );
+
+  it.each(targets)('as %s', async (to) => {
+    const made = await (await quantizeModel(file, { to, workers: 0 })).bytes();
+    const text = latin(made);
+    // Each number is there as it was: in an attribute, or in a tensor of int64.
+    for (const value of [least, most, 2n ** 53n + 1n]) {
+      const forms = [onnx.varint(value), onnx.int64s([value])].map((bytes) => latin(Uint8Array.from(bytes)));
+      expect(
+        forms.some((form) => text.includes(form)),
+        `${value}`,
+      ).toBe(true);
+    }
+    const limit = to.includes('4') ? 0.95 : 0.99;
+    for (const level of ['disabled', 'all'] as const) {
+      const [before, after] = [await run(file, level), await run(made, level)];
+      for (const name of ['y', 'z']) {
+        expect(cosine(before[name] as Float32Array, after[name] as Float32Array), `${level} ${name}`).toBeGreaterThan(
+          limit,
+        );
+      }
+    }
+  });
+});
+
 /** x as float16 through an operator whose numbers are attributes in old versions, and a product. */
 function ofHalves(node: Omit<onnx.TestNode, 'in' | 'out'>) {
   const cast = (from: string, to: string, type: number) => {

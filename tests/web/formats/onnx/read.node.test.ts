@@ -198,6 +198,33 @@ describe('a broken file', () => {
   });
 });
 
+describe('an integer beyond 2^53', () => {
+  const most = 2n ** 63n - 1n;
+  const dimension = [...onnx.int(1, most), ...int(2, 1), ...text(8, 'w')];
+  it.each<[what: string, file: Uint8Array<ArrayBuffer>, message: RegExp]>([
+    ['a dimension of a tensor', holding(dimension), /its shape is 9223372036854775807/],
+    [
+      'the axis of a node',
+      holding(onnx.tensor({ name: 'w', dims: [64, 16], raw }), {
+        nodes: [{ op: 'Gather', in: ['w', 'x'], out: ['y'], more: bytes(5, [...text(1, 'axis'), ...int(3, most)]) }],
+      }),
+      /the attribute "axis" is 9223372036854775807/,
+    ],
+    [
+      'a dimension of a value',
+      holding(onnx.tensor({ name: 'w', dims: [64, 16], raw }), {
+        more: bytes(13, [...text(1, 'v'), ...bytes(2, bytes(1, bytes(2, bytes(1, int(1, most)))))]),
+      }),
+      /a dimension is 9223372036854775807/,
+    ],
+  ])('is refused as %s', async (_what, file, message) => {
+    await expect(planModel(file, { to: 'q8' })).rejects.toMatchObject({
+      code: 'BAD_FILE',
+      message: expect.stringMatching(message),
+    });
+  });
+});
+
 describe('data in other files', () => {
   const entry = (key: string, content: string) => bytes(13, [...text(1, key), ...text(2, content)]);
   const outside = (...entries: onnx.Bytes[]) => [

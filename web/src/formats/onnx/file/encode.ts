@@ -1,5 +1,5 @@
 /** Encodes messages of ONNX that are added to a model. */
-import { attributeField, nodeField, type OnnxNode, tensorField } from './proto.js';
+import { attributeField, type Int64, nodeField, type OnnxNode, tensorField } from './proto.js';
 
 /** Bytes of a result: known bytes, a range of the model's file, or a part of a planned tensor. */
 export type MessagePiece =
@@ -16,16 +16,23 @@ export function encodedSizeOf(pieces: readonly MessagePiece[]): number {
 
 // -------------------------------------------------------------------------------------------------------------------------- bytes
 
-/** Encodes a whole number of magnitude up to 2^53. Negative ones take ten bytes. */
-function varint(value: number): number[] {
+/** Fails for a number that is not a whole one, or rounded, and for integers that int64 does not hold. */
+function checkedInt64(value: Int64): bigint {
+  const isExact = typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value);
+  if (!isExact) throw new RangeError(`${value} is not an exact int64`);
+  return BigInt(value);
+}
+
+/** Encodes an int64. Negative ones take ten bytes. */
+function varint(value: Int64): number[] {
   const bytes: number[] = [];
-  if (value >= 0 && value < 2 ** 31) {
+  if (typeof value === 'number' && value >= 0 && value < 2 ** 31 && Number.isInteger(value)) {
     let small = value;
     for (; small > 127; small >>>= 7) bytes.push((small & 127) | 128);
     bytes.push(small);
     return bytes;
   }
-  let rest = BigInt.asUintN(64, BigInt(value));
+  let rest = BigInt.asUintN(64, checkedInt64(value));
   while (rest >= 128n) {
     bytes.push(Number(rest & 127n) | 128);
     rest >>= 7n;
@@ -33,7 +40,7 @@ function varint(value: number): number[] {
   return [...bytes, Number(rest)];
 }
 
-export function integerField(number: number, value: number): number[] {
+export function integerField(number: number, value: Int64): number[] {
   return [...varint(number * 8), ...varint(value)];
 }
 
@@ -72,7 +79,7 @@ export function valuePieces(name: string, type: number, shape: readonly number[]
 }
 
 /** Value of an attribute. Whole numbers are integers. */
-export type AttributeValue = number | { readonly float: number } | string | readonly number[];
+export type AttributeValue = number | { readonly float: number } | string | readonly Int64[];
 
 /** A node to be added. */
 export interface NewNode {
@@ -239,11 +246,11 @@ export function opsetPieces(domain: string, version: number, field: number): Mes
 }
 
 /** int64 elements, little-endian. */
-export function int64Piece(values: readonly number[]): MessagePiece {
+export function int64Piece(values: readonly Int64[]): MessagePiece {
   const bytes = new Uint8Array(8 * values.length);
   const view = new DataView(bytes.buffer);
   values.forEach((value, i) => {
-    view.setBigInt64(8 * i, BigInt(value), true);
+    view.setBigInt64(8 * i, checkedInt64(value), true);
   });
   return { bytes };
 }

@@ -9,6 +9,7 @@ import {
   type ElementLocation,
   functionField,
   graphField,
+  type Int64,
   kindsById,
   modelField,
   nodeField,
@@ -35,6 +36,12 @@ import {
 const { floats, int32s, int64s, doubles, uint64s } = tensorField;
 
 const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** The signed integer of a varint: a bigint where a number would be rounded. */
+function signed({ low, high }: Pick<Field, 'low' | 'high'>): Int64 {
+  const value = (high | 0) * 2 ** 32 + low;
+  return Number.isSafeInteger(value) ? value : (BigInt(high | 0) << 32n) + BigInt(low);
+}
 
 /** Parses messages. */
 export class Parser {
@@ -69,10 +76,14 @@ export class Parser {
     }
   }
 
-  /** A signed integer, rounded beyond 2^53. */
+  /** A signed integer of magnitude up to 2^53 - 1. */
   #integer(field: Field, what: string): number {
     this.#expect(field, 0, what);
-    return (field.high | 0) * 2 ** 32 + field.low;
+    return this.#exact(signed(field), what, field.start);
+  }
+
+  #exact(value: Int64, what: string, at: number): number {
+    return typeof value === 'number' ? value : malformed(`${what} is ${value}`, at);
   }
 
   /** True if a value is not part of the skeleton. */
@@ -81,18 +92,19 @@ export class Parser {
   }
 
   /** Adds the integers of a repeated field to a list: one, or many packed. */
-  #integers(field: Field, what: string, to: number[]): void {
+  #integers(field: Field, what: string, to: Int64[]): void {
     if (field.wire !== 2) {
-      to.push(this.#integer(field, what));
+      this.#expect(field, 0, what);
+      to.push(signed(field));
       return;
     }
     this.#bytes(field, what);
     for (let at = field.begin; at < field.end; ) {
       const range = this.#skeleton.find(at);
       if (range === undefined) throw new Error(`byte ${at} was not read`);
-      const { low, high, end } = readVarint(range, at, field.end);
-      to.push((high | 0) * 2 ** 32 + low);
-      at = end;
+      const read = readVarint(range, at, field.end);
+      to.push(signed(read));
+      at = read.end;
     }
   }
 
@@ -122,14 +134,14 @@ export class Parser {
 
   tensor({ start, begin, end }: Field): OnnxTensor {
     // Collect the fields.
-    const shape: number[] = [];
+    const dimensions: Int64[] = [];
     let [type, name, location] = [0, '', 0];
     let raw: Field | undefined;
     const typed = new Map<number, Field[]>();
     const external: [Field, string, string][] = [];
     for (const field of this.#fields(begin, end)) {
       const { number } = field;
-      if (number === tensorField.dims) this.#integers(field, 'a dimension', shape);
+      if (number === tensorField.dims) this.#integers(field, 'a dimension', dimensions);
       else if (number === tensorField.type) type = this.#integer(field, 'the type of a tensor');
       else if (number === tensorField.name) name = this.#text(field, 'the name of a tensor');
       else if (number === tensorField.raw) raw = this.#message(field, 'raw_data');
@@ -143,6 +155,9 @@ export class Parser {
     }
     // Check type, shape and the number of data sources.
     const bad = (message: string, at = begin): never => malformed(`tensor ${quoted(name)}: ${message}`, at, name);
+    const shape = dimensions.map((dimension) =>
+      typeof dimension === 'number' ? dimension : bad(`its shape is ${dimensions.join('×')}`),
+    );
     const element = kindsById.get(type);
     const count = this.#count(shape, bad);
     const bytes = Math.ceil((count * (element?.bits ?? 0)) / 8);
@@ -262,18 +277,22 @@ export class Parser {
   #attribute(outer: Field): OnnxAttribute {
     this.#message(outer, 'an attribute');
     let result: OnnxAttribute = { start: outer.start, end: outer.end, name: '', graphs: [], refers: false };
-    const ints: number[] = [];
+    const ints: Int64[] = [];
+    let isLong = false;
     const floatChunks: Field[] = [];
     const graphs: OnnxGraph[] = [];
     for (const field of this.#fields(outer.begin, outer.end)) {
       const { number } = field;
       if (number === attributeField.name) result = { ...result, name: this.#text(field, 'the name of an attribute') };
-      else if (number === attributeField.i) result = { ...result, i: this.#integer(field, 'an attribute') };
-      else if (number === attributeField.f) result = { ...result, f: this.#float(field, 'an attribute') };
+      else if (number === attributeField.i) {
+        this.#expect(field, 0, 'an attribute');
+        result = { ...result, i: signed(field) };
+      } else if (number === attributeField.f) result = { ...result, f: this.#float(field, 'an attribute') };
       else if (number === attributeField.s) result = { ...result, s: this.#latin(field) };
       else if (number === attributeField.ints) {
         // Skip long lists, which are data.
-        if (!this.#isData(field)) this.#integers(field, 'an attribute', ints);
+        if (this.#isData(field)) isLong = true;
+        else this.#integers(field, 'an attribute', ints);
       } else if (number === attributeField.floats) floatChunks.push(field);
       else if (number === attributeField.t) {
         if (result.tensor !== undefined) malformed('an attribute has two tensors', field.start);
@@ -284,7 +303,7 @@ export class Parser {
         result = { ...result, refers: this.#text(field, 'an attribute') !== '' };
     }
     if (floatChunks.length > 0) result = { ...result, tensor: this.#floatList(outer, floatChunks) };
-    return { ...result, graphs, ...(ints.length > 0 ? { ints } : {}) };
+    return { ...result, graphs, ...(ints.length > 0 && !isLong ? { ints } : {}) };
   }
 
   /** Text of an attribute, such as the mode of a Resize, not necessarily UTF-8. */

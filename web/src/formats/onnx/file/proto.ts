@@ -3,7 +3,8 @@
  * so that unchanged ones are copied byte for byte.
  * Reference: github.com/onnx/onnx, onnx/onnx.proto at f754691.
  */
-import type { Field, ScanSchema } from './wire.js';
+import { quoted } from '../../../files/bytes.js';
+import { type Field, malformed, type ScanSchema } from './wire.js';
 
 // ------------------------------------------------------------------------------------------------------------------- field numbers
 
@@ -178,16 +179,19 @@ export interface OnnxTensor {
   readonly data: ElementLocation;
 }
 
+/** An int64: a number up to a magnitude of 2^53 - 1, and a bigint beyond. */
+export type Int64 = number | bigint;
+
 /** An attribute of a node. */
 export interface OnnxAttribute {
   /** Offset of its field. */
   readonly start: number;
   readonly end: number;
   readonly name: string;
-  readonly i?: number;
+  readonly i?: Int64;
   readonly f?: number;
   readonly s?: string;
-  readonly ints?: readonly number[];
+  readonly ints?: readonly Int64[];
   readonly tensor?: OnnxTensor;
   readonly graphs: readonly OnnxGraph[];
   /** True if its value is that of an attribute of the function. */
@@ -211,9 +215,20 @@ export interface OnnxNode {
 /** The domain of onnxruntime's own operators. */
 export const contrib = 'com.microsoft';
 
-/** An integer attribute of a node. */
+/** Fails for an integer that is no axis, size or type. @throws ScalepointError `BAD_FILE` */
+const exact = (value: Int64, { name, start }: OnnxAttribute): number =>
+  typeof value === 'number' ? value : malformed(`the attribute ${quoted(name)} is ${value}`, start);
+
+/** An integer attribute of a node, such as an axis. @throws ScalepointError `BAD_FILE` beyond 2^53 */
 export function intOf({ attributes }: Pick<OnnxNode, 'attributes'>, name: string, otherwise: number): number {
-  return attributes.get(name)?.i ?? otherwise;
+  const attribute = attributes.get(name);
+  return attribute?.i === undefined ? otherwise : exact(attribute.i, attribute);
+}
+
+/** A list of integers of a node, such as axes; undefined without it. @throws ScalepointError `BAD_FILE` beyond 2^53 */
+export function findInts({ attributes }: Pick<OnnxNode, 'attributes'>, name: string): readonly number[] | undefined {
+  const attribute = attributes.get(name);
+  return attribute?.ints?.map((value) => exact(value, attribute));
 }
 
 /** A float attribute of a node. */

@@ -1,6 +1,6 @@
 /** Finds nodes that only move elements, but that onnxruntime cannot load in float16. */
 
-import type { OnnxNode } from '../file/proto.js';
+import { findInts, type OnnxNode } from '../file/proto.js';
 import { type Graphs, isMover, mostMoves, type NodeInGraph, type Use } from './graph.js';
 
 /** True if the first dimension moves next to the last, and all others stay in order. */
@@ -15,9 +15,9 @@ function movesBatch(perm: readonly number[]): boolean {
 const mostDimensions = 8;
 
 /** Permutation of a Transpose after others; undefined if unknown. */
-function permutation({ opType, attributes }: OnnxNode, before: readonly number[]): readonly number[] | undefined {
-  if (opType !== 'Transpose') return before;
-  const perm = attributes.get('perm')?.ints;
+function permutation(node: OnnxNode, before: readonly number[]): readonly number[] | undefined {
+  if (node.opType !== 'Transpose') return before;
+  const perm = findInts(node, 'perm');
   if (perm === undefined || perm.length > mostDimensions) return undefined;
   return before.length === perm.length ? perm.map((from) => before[from] ?? from) : perm;
 }

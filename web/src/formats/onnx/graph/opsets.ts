@@ -4,7 +4,7 @@
  * Reference: github.com/onnx/onnx, onnx/version_converter/convert.h at f754691.
  */
 import type { AttributeValue } from '../file/encode.js';
-import { floatOf, intOf, type OnnxGraph, type OnnxNode } from '../file/proto.js';
+import { floatOf, type Int64, intOf, type OnnxGraph, type OnnxNode } from '../file/proto.js';
 import type { Obstacle } from '../reasons.js';
 import type { Graphs, Scope } from './graph.js';
 
@@ -16,7 +16,7 @@ interface Rewriting {
   readonly without?: readonly string[];
   readonly attributes?: Readonly<Record<string, AttributeValue>>;
   /** Inputs to append: a list of integers, a float, or an absent input. */
-  readonly inputs?: readonly (readonly number[] | { readonly float: number } | undefined)[];
+  readonly inputs?: readonly (readonly Int64[] | { readonly float: number } | undefined)[];
   /** Axis at which the operator flattens its input to two dimensions. */
   readonly flattened?: number;
 }

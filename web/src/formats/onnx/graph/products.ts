@@ -1,5 +1,5 @@
 /** Classifies readers of a matrix: products, and look-ups of its rows. */
-import { intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import { findInts, intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import type { ReadingNode } from './graph.js';
 
 /** Number of the element type that a reader sees: that of the last Cast before it. */
@@ -11,9 +11,10 @@ export function typeRead({ path }: ReadingNode, stored: string): number {
 /** True if a path swaps both dimensions of a matrix, false if it leaves them; undefined for other moves. */
 export function swaps(path: readonly OnnxNode[]): boolean | undefined {
   let swapped = false;
-  for (const { opType, domain, attributes } of path) {
+  for (const node of path) {
+    const { opType, domain } = node;
     if ((opType === 'Identity' || opType === 'Cast') && domain === '') continue;
-    if (opType !== 'Transpose' || domain !== '' || (attributes.get('perm')?.ints ?? [1, 0]).join() !== '1,0')
+    if (opType !== 'Transpose' || domain !== '' || (findInts(node, 'perm') ?? [1, 0]).join() !== '1,0')
       return undefined;
     swapped = !swapped;
   }

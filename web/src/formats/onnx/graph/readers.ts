@@ -1,6 +1,6 @@
 /** Describes the readers of a weight, and the axis of its channels. */
 import type { Weight } from '../file/model.js';
-import { intOf, type OnnxNode } from '../file/proto.js';
+import { findInts, intOf, type OnnxNode } from '../file/proto.js';
 import type { Followed, Graphs, ReadingNode } from './graph.js';
 import { typeRead } from './products.js';
 
@@ -70,11 +70,11 @@ function axisIn({ node, input, path }: ReadingNode, shape: readonly number[]): n
 function axisBefore(path: readonly OnnxNode[], axis: number, rank: number): number {
   let result = axis;
   for (const node of path.toReversed()) {
-    const { opType, domain, attributes } = node;
+    const { opType, domain } = node;
     // Calls of functions only rename the value.
     if (domain !== '' || opType === 'Identity' || opType === 'Cast') continue;
     if (opType === 'Transpose') {
-      const perm = attributes.get('perm')?.ints ?? Array.from({ length: rank }, (_, i) => rank - 1 - i);
+      const perm = findInts(node, 'perm') ?? Array.from({ length: rank }, (_, i) => rank - 1 - i);
       const at = result < 0 ? perm.length + result : result;
       result = perm[at] ?? 0;
     } else if (opType === 'Reshape' || opType === 'Flatten') {

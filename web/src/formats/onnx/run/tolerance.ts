@@ -10,7 +10,7 @@
  * product is rounded once, a quotient is off by at most 2.5 units in the last place (ULP), a square root by 5, exp by 3 + 2 |x| ULP, tanh by
  * 1e-5 absolute, sin and cos by 2^-11 absolute.
  */
-import { floatOf, intOf, type OnnxNode } from '../file/proto.js';
+import { findInts, floatOf, intOf, type OnnxNode } from '../file/proto.js';
 
 /** Facts about a value. */
 export interface Magnitude {
@@ -154,7 +154,7 @@ const reduction =
 
 /** Windows of an average overlap: each element is read once for each element of the window at most. */
 const averagePool: Rule = ({ node, x, y, u }) => {
-  const n = productOf(node.attributes.get('kernel_shape')?.ints ?? [1]);
+  const n = productOf(findInts(node, 'kernel_shape') ?? [1]);
   return gamma(n + 4, u) * Math.max(y.length, x(0)?.length ?? 0);
 };
 

@@ -25,6 +25,7 @@ import {
   attributeField,
   contrib,
   graphField,
+  type Int64,
   modelField,
   nodeField,
   type OnnxGraph,
@@ -196,7 +197,7 @@ export class Builder {
   }
 
   /** Adds an int64 constant for one node. Returns its name. */
-  addIntegers(graph: OnnxGraph, wanted: string, values: readonly number[]): string {
+  addIntegers(graph: OnnxGraph, wanted: string, values: readonly Int64[]): string {
     const name = this.freshValue(wanted);
     this.addConstant(graph, { name, type: onnxTypeNumber('I64'), shape: [values.length], data: int64Piece(values) });
     return name;
