@@ -363,6 +363,8 @@ export interface Mixtures {
   readonly to: string;
   /** Types that rules may give a weight, besides keeping it, for a target; undefined if it takes no mixtures. */
   types(to: string): readonly string[] | undefined;
+  /** The unit of a tensor in results for a target: loaders need one type for all of a unit. Undefined if it may have any. */
+  unit?(to: string, name: string): string | undefined;
   /** Bytes of a part in a file, including padding. */
   stored(bytes: number): number;
   /** Weight of a tensor's error in relation to the squares of its elements; 1 by default. Tensors that all others depend on weigh more. */

@@ -46,6 +46,8 @@ export interface TypeTable {
     readonly name: string;
     /** Number of its elements. */
     readonly elements: number;
+    /** Name of its unit: tensors of one unit get one type, because loaders join them. Without a name, it is a unit of its own. */
+    readonly unit?: string | undefined;
     /** The types that it may have, at least one. */
     readonly types: readonly TypeOption[];
   }[];
@@ -121,7 +123,9 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
   const otherBytes = resultBytes(kept) - sum(kept);
   const found = kept.tensors.map((tensor, i): PlannedType[] => {
     const own = open[i] ? tensor : (base.tensors[i] as PlannedTensor);
-    return [{ to: keptName(format, own), tensor: own, bytes: bytesIn(own, mixtures) }];
+    // Name the type that a rule gave it, for the others of its unit.
+    const ruled = own.kept === undefined && !open[i] ? ruleFor(rules, own.source.name)?.to : undefined;
+    return [{ to: ruled ?? keptName(format, own), tensor: own, bytes: bytesIn(own, mixtures) }];
   });
   // Add each smaller type.
   let data = base.data;
@@ -197,7 +201,8 @@ export async function measureOpen(
     const found = list.map(() => sums.of(next++)).map((one) => one && ErrorSumsRecord.read({ HEAPF64: one }, 0));
     const losses = lossesOf(found);
     const types = list.map(({ to, bytes }, i): TypeOption => ({ to, bytes, error: weight * (losses[i] as number) }));
-    return { name, elements: elementsOf(shape), types };
+    const unit = format.mixtures?.unit?.(choices.to, name);
+    return { name, elements: elementsOf(shape), ...(unit === undefined ? {} : { unit }), types };
   });
   return { format: format.name as ModelFormat, to: choices.to, tensors, otherBytes };
 }
@@ -211,9 +216,61 @@ function budgetOf({ tensors, otherBytes }: TypeTable, { targetSize, targetBitsPe
   return Math.floor((targetBitsPerWeight * elements) / 8);
 }
 
+/** Tensors that get one type, with the sums of their bytes and errors in each. */
+interface TypeUnit {
+  /** Their indices in the table. */
+  readonly members: readonly number[];
+  readonly types: readonly TypeOption[];
+}
+
+/** The types that all of the tensors may have, in the order of the first one's. */
+function commonTypes(tensors: readonly TensorTypes[]): TypeOption[] {
+  const [first, ...others] = tensors as [TensorTypes, ...TensorTypes[]];
+  return first.types.flatMap((type) => {
+    let { bytes, error } = type;
+    for (const { types } of others) {
+      const same = types.find(({ to }) => to === type.to);
+      if (same === undefined) return [];
+      bytes += same.bytes;
+      error += same.error;
+    }
+    return [{ to: type.to, bytes, error }];
+  });
+}
+
+/** The units of a table, in the order of their first tensors. */
+function unitsOf({ tensors }: TypeTable): TypeUnit[] {
+  const byName = new Map<string, number[]>();
+  const all: number[][] = [];
+  for (const [i, { unit }] of tensors.entries()) {
+    const known = unit === undefined ? undefined : byName.get(unit);
+    if (known !== undefined) {
+      known.push(i);
+      continue;
+    }
+    const members = [i];
+    all.push(members);
+    if (unit !== undefined) byName.set(unit, members);
+  }
+  const of = (members: readonly number[]): TypeUnit => {
+    return { members, types: commonTypes(members.map((i) => tensors[i] as TensorTypes)) };
+  };
+  return all.flatMap((members) => {
+    const unit = of(members);
+    if (unit.types.length > 0) return [unit];
+    // Rules gave some of them types that the others cannot have. The others can all stay as they are.
+    const isFixed = (i: number) => (tensors[i] as TensorTypes).types.length === 1;
+    const open = members.filter((i) => !isFixed(i));
+    return [...members.filter(isFixed).map((i) => of([i])), ...(open.length > 0 ? [of(open)] : [])];
+  });
+}
+
 /** Size of a result with the smallest type of each tensor. */
-function leastBytes({ tensors, otherBytes }: TypeTable): number {
-  return tensors.reduce((sum, { types }) => sum + Math.min(...types.map(({ bytes }) => bytes)), otherBytes);
+function leastBytes(table: TypeTable): number {
+  return unitsOf(table).reduce(
+    (sum, { types }) => sum + Math.min(...types.map(({ bytes }) => bytes)),
+    table.otherBytes,
+  );
 }
 
 /** The error for a size that is too small. @param least the smallest possible size */
@@ -236,12 +293,19 @@ export function fitWithin(table: TypeTable, size: SizeOptions): TypeFit {
 /** The same within a budget for the bytes of tensors; undefined if it is too small. */
 function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
   const { tensors, otherBytes, format, to } = table;
+  const units = unitsOf(table);
   const chosen = chooseWithin(
-    tensors.map((tensor) => tensor.types),
+    units.map((unit) => unit.types),
     budget,
   );
   if (chosen === undefined) return undefined;
-  const types = tensors.map((tensor, i) => tensor.types[chosen.picks[i] as number] as TypeOption);
+  const types: TypeOption[] = [];
+  for (const [i, unit] of units.entries()) {
+    const { to: name } = unit.types[chosen.picks[i] as number] as TypeOption;
+    for (const member of unit.members) {
+      types[member] = (tensors[member] as TensorTypes).types.find((type) => type.to === name) as TypeOption;
+    }
+  }
   const elements = new Map<string, number>();
   for (const [i, type] of types.entries()) {
     elements.set(type.to, (elements.get(type.to) ?? 0) + (tensors[i] as TensorTypes).elements);
@@ -262,8 +326,9 @@ function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
 }
 
 /** Sizes of results and their least errors. See `sizeCurve`. */
-export function curveOf({ tensors, otherBytes }: TypeTable): SizePoint[] {
-  return frontier(tensors.map(({ types }) => types)).map(({ bytes, error }) => ({ bytes: bytes + otherBytes, error }));
+export function curveOf(table: TypeTable): SizePoint[] {
+  const points = frontier(unitsOf(table).map(({ types }) => types));
+  return points.map(({ bytes, error }) => ({ bytes: bytes + table.otherBytes, error }));
 }
 
 /** The format of a result without a target: that of its name if the model can have it, else the format of the model. */

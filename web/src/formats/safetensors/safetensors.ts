@@ -2,6 +2,7 @@
 import type { Format } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import { plainTensor } from '../tensors.js';
+import { fusedUnit } from './fused.js';
 import type { Fields } from './layouts/layout.js';
 import { codeWriterOf, loadedPlan } from './layouts/registry.js';
 import { safetensorsLogicalTensors } from './logical.js';
@@ -13,7 +14,7 @@ import { readers } from './readers.js';
 import { safetensorsReasonText } from './reasons.js';
 import { safetensorsSignature } from './signature.js';
 import { jsonBeside } from './stored-model.js';
-import { mixtureOf, type SafetensorsTarget, safetensorsTargets, targets } from './targets.js';
+import { mixtureOf, type SafetensorsTarget, safetensorsTargets, sharesSchemes, targets } from './targets.js';
 import { verifySafetensors } from './verify.js';
 
 type SafetensorsFormat = Format<
@@ -72,6 +73,7 @@ export const safetensors: SafetensorsFormat = {
   mixtures: {
     to: 'int4',
     types: mixtureOf,
+    unit: (to, name) => (sharesSchemes(to) ? fusedUnit(name) : undefined),
     stored: (bytes) => bytes,
   },
   options,

@@ -233,6 +233,10 @@ export function codesOf(to: unknown): StoredCodes | undefined {
   return stores === undefined || stores.kind === 'cast' || stores.kind === 'copy' ? undefined : stores;
 }
 
+/** True for codes in the layout of compressed-tensors, whose loaders join layers and need one scheme for them. */
+export const sharesSchemes = (to: unknown): boolean =>
+  ['integers', 'floats', 'microscaled'].includes(codesOf(to)?.kind ?? '');
+
 /** The codes of MLX that a target stores. */
 export const mlxCodesOf = (to: unknown): MlxCodes | undefined => storesOf(to, 'mlx');
 

@@ -2,6 +2,7 @@
 import { show } from '../../core/show.js';
 import type { Finding, LogicalTensor, OpenModel } from '../format.js';
 import { methodIn } from './config.js';
+import { cutUnits } from './fused.js';
 import { noteFound, problemFound } from './layouts/findings.js';
 import type { Fields } from './layouts/layout.js';
 import { codedLayoutOf, isCoded, layouts } from './layouts/registry.js';
@@ -68,6 +69,13 @@ function compareWithIndex(model: OpenModel & { readonly index?: { readonly metad
   return [noteFound('indexDiffers', text, { stated, actual: size })];
 }
 
+/** Compares weights that loaders join, which need one scheme. */
+const differentSchemes = (tensors: readonly LogicalTensor[]): Finding[] =>
+  cutUnits(tensors).map((names) => {
+    const text = `loaders join ${names.slice(0, 3).map(show).join(', ')}${names.length > 3 ? ' and others' : ''}, whose codes differ; vLLM refuses them`;
+    return problemFound('schemesDiffer', text, { tensors: names });
+  });
+
 /** Findings about contradictions in a model. Offsets, sizes and names have been checked on opening. */
 export function verifySafetensors(
   model: OpenModel,
@@ -76,7 +84,7 @@ export function verifySafetensors(
 ): Finding[] {
   // Files of some layouts describe their codes themselves, and configurations of others are not compared.
   const coded = tensors.filter(({ form }) => codedLayoutOf(form)?.quantMethods?.some(isChecked));
-  const found = [...strayParts(model, tensors), ...compareWithIndex(model)];
+  const found = [...strayParts(model, tensors), ...differentSchemes(tensors), ...compareWithIndex(model)];
   if (config !== undefined) return [...found, ...compareWithConfig(coded, config)];
   if (coded.length === 0) return found;
   const text = `${counted(coded)} codes; the config.json that says so was not checked`;

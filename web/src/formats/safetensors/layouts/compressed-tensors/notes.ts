@@ -2,6 +2,7 @@
 import type { CompressedForm } from '../../../../codecs/compressed-tensors.js';
 import { type Note, noteOf } from '../../../../core/note.js';
 import type { PlannedTensor } from '../../../format.js';
+import { cutUnitsNotes } from '../../fused.js';
 import { linearOnly } from '../../keep.js';
 import { hasByteCodes, type SafetensorsOptions } from '../../options.js';
 
@@ -42,5 +43,5 @@ export function notesOnReaders(tensors: readonly PlannedTensor[], choices: Safet
       "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter needs groups";
     notes.push(noteOf('packedRows', { tensors: rows.map(nameOf) }, text));
   }
-  return notes;
+  return [...notes, ...cutUnitsNotes(tensors)];
 }

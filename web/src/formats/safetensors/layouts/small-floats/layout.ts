@@ -13,6 +13,7 @@ import {
 import type { ScaledForm } from '../../../../codecs/scaled-elements.js';
 import type { LogicalTensor, PlannedTensor } from '../../../format.js';
 import { rankReason } from '../../../reason.js';
+import { cutUnitsNotes, joinedMatrix } from '../../fused.js';
 import { linearOnly } from '../../keep.js';
 import { hereReader } from '../../options.js';
 import { microscaledOf } from '../../targets.js';
@@ -37,18 +38,11 @@ function schemeOf(format: string, bits: number, strategy: string, scaleType: str
   return { format, weights: { ...quantizationArgs(args, 'minmax'), scale_dtype: scaleType } };
 }
 
-/** Layers that loaders join: their scales of the whole matrix have to be equal. */
-const joined: readonly RegExp[] = [/^(q|k|v)_proj$/, /^(gate|up)_proj$/, /^w[13]$/];
-
 /** Weights of joined layers get their ranges from each other. */
 function withSharedRanges(planned: readonly PlannedTensor[]): readonly PlannedTensor[] {
   const groups = new Map<string, LogicalTensor[]>();
-  const keyOf = ({ source, form }: PlannedTensor) => {
-    if ((form as MicroscaledForm).kind !== 'nvfp4') return undefined;
-    const [, prefix = '', module = ''] = /^(?:(.*)\.)?([^.]+)\.weight$/s.exec(source.name) ?? [];
-    const kind = joined.findIndex((pattern) => pattern.test(module));
-    return kind < 0 ? undefined : `${kind} ${prefix}`;
-  };
+  const keyOf = ({ source, form }: PlannedTensor) =>
+    (form as MicroscaledForm).kind === 'nvfp4' ? joinedMatrix(source.name) : undefined;
   for (const tensor of planned) {
     const key = keyOf(tensor);
     if (key !== undefined) groups.set(key, [...(groups.get(key) ?? []), tensor.source]);
@@ -96,7 +90,7 @@ function planSmallFloats({ tensors, choices, isModel }: LayoutStart): LayoutPlan
       const value = describe(planned, scheme, { version: '0.15.0' });
       return value === undefined ? [] : [{ option: 'config', value }];
     },
-    notes: () => [],
+    notes: cutUnitsNotes,
   };
 }
 
