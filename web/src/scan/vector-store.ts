@@ -390,16 +390,18 @@ export class VectorStore {
 
   /** Calls f with the address and the length of each array of blocks, and its place in the bytes of `readBlocks`. */
   #eachBlockRun(first: number, count: number, f: (address: number, length: number, at: number) => void): void {
-    this.#eachRun(first * blockVectors, count * blockVectors, ({ codes, factors, extras, alive }, local, n, done) => {
-      let at = (done / blockVectors) * this.blockBytes;
-      for (const [array, each] of [
+    const vectors = count * blockVectors;
+    this.#eachRun(first * blockVectors, vectors, ({ codes, factors, extras, alive }, local, n, done) => {
+      // Arrays are those of all blocks, because the parts of the store that receives them have other sizes.
+      let array = 0;
+      for (const [address, each] of [
         [codes, this.vectorBytes],
         [factors, 4],
         [extras, 4],
         [alive, 1 / 8],
       ] as const) {
-        f(array + local * each, n * each, at);
-        at += n * each;
+        f(address + local * each, n * each, array + done * each);
+        array += vectors * each;
       }
     });
   }

@@ -261,7 +261,8 @@ async function openSource(
     index = new SearchIndex(
       core,
       { dimension, dims, bits, metric, seed },
-      { rerank, hasIds, ownsCore: true, centered: true },
+      // The first vectors of an empty index find its center.
+      { rerank, hasIds, ownsCore: true, centered: facts.count > 0 },
     );
     await index.load(async (store, ids) => {
       const byName = tensorsOf(tensors, facts, store, rowBytes);
