@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url';
 const output = {
   dir: 'dist',
   format: 'esm',
-  // The bundlers of apps minify. Here names and lines stay, and maps lead to the sources.
-  sourcemap: true,
+  // The bundlers of apps minify. Here names, lines and comments stay, and a comment names the source file before its code. There are no
+  // maps: with the sources in them they would weigh more than the code, and without these they would lead nowhere.
   entryFileNames: '[name].js',
   chunkFileNames: 'chunk-[name].js',
   codeSplitting: {
@@ -27,14 +27,14 @@ const output = {
 export const worker = {
   input: 'web/src/runner/worker.ts',
   external: [/^node:/],
-  output: { file: 'web/src/runner/scalepoint-worker.js', format: 'esm', sourcemap: true },
+  output: { file: 'web/src/runner/scalepoint-worker.js', format: 'esm' },
 };
 
 /** The file that runs models in a page or a process of the command line, without imports. It is written next to the file that starts it. */
 export const runner = {
   input: 'web/src/formats/onnx/run/host.ts',
   external: [/^node:/],
-  output: { file: 'web/src/cli/scalepoint-run.js', format: 'esm', sourcemap: true },
+  output: { file: 'web/src/cli/scalepoint-run.js', format: 'esm' },
 };
 
 /**
@@ -77,10 +77,10 @@ const embedded = {
   },
 };
 
-/** All of the package in one file. */
+/** All of the package in one file. It leaves the documentation to the other files. */
 export const inline = {
   input: 'web/src/inline.ts',
   external: [/^node:/],
   plugins: [embedded],
-  output: { file: 'dist/inline.js', format: 'esm', sourcemap: true, codeSplitting: false },
+  output: { file: 'dist/inline.js', format: 'esm', comments: { jsdoc: false }, codeSplitting: false },
 };

@@ -157,7 +157,7 @@ const single = [worker, runner].map(({ output: { file } }) => file);
 const workerFile = {
   name: 'worker',
   from: ['web/src', 'rolldown.config.mjs'],
-  to: single.flatMap((file) => [file, `${file}.map`]),
+  to: single,
   make: () => bundle([worker, runner]),
 };
 
@@ -198,9 +198,7 @@ const dist = {
     finishTypes(join(root, 'dist'));
     for (const name of wasmModules)
       copyFileSync(join(root, `web/src/core/${name}.wasm`), join(root, `dist/${name}.wasm`));
-    for (const file of single) {
-      for (const end of ['', '.map']) copyFileSync(join(root, file + end), join(root, 'dist', basename(file) + end));
-    }
+    for (const file of single) copyFileSync(join(root, file), join(root, 'dist', basename(file)));
   },
 };
 

@@ -2,13 +2,18 @@
 //
 //   node scripts/check_size.mjs [folder]      the folder is dist unless given
 //
-// The budgets are for what apps load, bundled and minified as apps do it. The package itself is for people to read.
+// The budgets are for what apps load, bundled and minified as apps do it. The package itself is for people to read; its budget is for what
+// npm downloads.
 
+import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, constants } from 'node:zlib';
+
+/** Most bytes of the packed package. */
+const packedBudget = 2_500_000;
 
 /** Most bytes after brotli. */
 export const budgets = {
@@ -200,6 +205,12 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const { problems, table, summary } = await checkSize(process.argv[2] ?? path('dist'), remembered.of);
   remembered.save();
   console.log(`${table}\n\n${summary}`);
+  if (process.argv[2] === undefined) {
+    const args = ['pack', '--ignore-scripts', '--dry-run', '--json', '--silent'];
+    const [{ size, unpackedSize }] = JSON.parse(execFileSync('npm', args, { cwd: path(''), encoding: 'utf8' }));
+    console.log(`the package: ${size} bytes packed of ${packedBudget}, ${unpackedSize} unpacked`);
+    if (size > packedBudget) problems.push(`the package: ${size} bytes packed, over the budget of ${packedBudget}`);
+  }
   for (const problem of problems) console.error(problem);
   if (problems.length > 0) process.exitCode = 1;
 }
