@@ -45,6 +45,30 @@ cases['GPTQ, symmetric, a short last group'] = {
   weight: gptqWeight({ rows: 32, columns: 96, bits: 4, groupSize: 64, groups: 'none', symmetric: true, seed: 5 }),
   files: { 'quantize_config.json': { bits: 4, group_size: 64, checkpoint_format: 'gptq' } },
 };
+// Labels are wrong in files of several tools, and the zero points of symmetric codes show it. Others have to be believed.
+for (const [what, v2, symmetric, bits, config] of [
+  ['symmetric with zeros 8 under gptq', true, true, 4, { quant_method: 'gptq', checkpoint_format: 'gptq', sym: true }],
+  ['symmetric with zeros 7 under gptq_v2', false, true, 4, { quant_method: 'gptq', checkpoint_format: 'gptq_v2' }],
+  ['symmetric of 3 bits with zeros 4 under gptq', true, true, 3, { quant_method: 'gptq', checkpoint_format: 'gptq' }],
+  [
+    'symmetric of 2 bits with zeros 1',
+    false,
+    true,
+    2,
+    { quant_method: 'intel/auto-round', packing_format: 'auto_round' },
+  ],
+  ['symmetric of 8 bits with zeros 128', true, true, 8, { quant_method: 'gptq' }],
+  ['AutoRound', true, false, 4, { quant_method: 'auto-round', packing_format: 'auto_round' }],
+  ['AutoRound for ExLlamaV2', true, false, 4, { quant_method: 'intel/auto-round', backend: 'auto_round:exllamav2' }],
+  ['AutoRound as AutoGPTQ', false, false, 4, { quant_method: 'auto-round', packing_format: 'auto_round:auto_gptq' }],
+  ['AutoRound as GPTQ v2', true, false, 4, { quant_method: 'auto-round', packing_format: 'auto_round:gptqv2' }],
+] as const) {
+  cases[`GPTQ, ${what}`] = {
+    weight: gptqWeight({ rows: 64, columns: 96, bits, groupSize: 32, groups: 'order', v2, symmetric, seed: 17 }),
+    files: configOf({ ...config, group_size: 32 }),
+    isAlike: true,
+  };
+}
 cases['GPTQ, whole rows, scales of bfloat16'] = {
   weight: gptqWeight({ rows: 64, columns: 64, bits: 4, groupSize: 64, groups: 'order', scale: 'BF16', seed: 6 }),
   files: {},

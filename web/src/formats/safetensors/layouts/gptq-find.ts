@@ -1,6 +1,7 @@
 /**
  * Finds weights in the layouts of GPTQ and AWQ: `X.weight` [N, K] as `X.qweight`, `X.qzeros`, `X.scales` and, for GPTQ, `X.g_idx`.
- * Reference: github.com/AutoGPTQ/AutoGPTQ at 9f7d3707, ModelCloud/GPTQModel at f4c327a1, casper-hansen/AutoAWQ at 88e4c76b.
+ * Reference: github.com/AutoGPTQ/AutoGPTQ at 9f7d3707, ModelCloud/GPTQModel at f4c327a1, casper-hansen/AutoAWQ at 88e4c76b;
+ * intel/auto-round at 00122bc6, auto_round/export/export_to_autoround/export.py.
  */
 import type { CastType } from '../../../codecs/cast.js';
 import { tileElements } from '../../../codecs/codec.js';
@@ -14,6 +15,7 @@ const widths: readonly number[] = [2, 3, 4, 8];
 
 /** The facts of a configuration that shapes leave open. */
 interface Settings {
+  /** Statement on zero points: true if one less is stored. Those of symmetric codes show it themselves. */
   readonly lessOne: boolean;
   readonly groupSize: number | undefined;
   /** Name of a checkpoint format with other words; undefined for those that are read. */
@@ -30,8 +32,11 @@ async function settingsOf(model: StoredModel): Promise<Settings> {
   const all: Fields = inConfig ?? (await model.json('quantize_config.json')) ?? {};
   const format = all.checkpoint_format ?? all.format;
   const size = all.group_size ?? all.q_group_size;
+  // AutoRound stores zero points as they are, unless it packs as AutoGPTQ does.
+  const packing = all.packing_format ?? all.backend;
+  const isAutoRound = /^(intel\/)?auto-round$/.test(String(all.quant_method)) && typeof packing === 'string';
   return {
-    lessOne: format !== 'gptq_v2',
+    lessOne: isAutoRound ? /gptq(?!_?v2)/.test(packing) : format !== 'gptq_v2',
     groupSize: typeof size === 'number' && Number.isSafeInteger(size) && size > 0 ? size : undefined,
     otherFormat: knownFormats.includes(format)
       ? undefined
@@ -39,6 +44,25 @@ async function settingsOf(model: StoredModel): Promise<Settings> {
         ? format.slice(0, 40)
         : show(format),
   };
+}
+
+/** Bytes of zero points that are looked at: thousands of them, in whole words of all widths. */
+const zeroBytes = 3 << 12;
+
+/**
+ * True if zero points are stored less one, false if they are as they are; undefined if they do not show it. Those of symmetric codes are all
+ * 2^(bits - 1). Files are labeled wrongly: AutoRound and others wrote 8 where the first version has 7.
+ */
+async function areLessOne(model: StoredModel, zeroPoint: SourceTensor, bits: number): Promise<boolean | undefined> {
+  const bytes = await model.read(zeroPoint, Math.min(zeroPoint.bytes, zeroBytes));
+  for (const lessOne of [true, false]) {
+    const zero = 2 ** (bits - 1) - (lessOne ? 1 : 0);
+    // Eight codes fill whole bytes, those of 3 bits as well.
+    const codes = Array.from({ length: 8 }, () => zero.toString(2).padStart(bits, '0')).join('');
+    const unit = Array.from({ length: bits }, (_, i) => Number.parseInt(codes.slice(8 * i, 8 * i + 8), 2)).reverse();
+    if (bytes.every((byte, i) => byte === unit[i % bits])) return lessOne;
+  }
+  return undefined;
 }
 
 /** Codes, with the tensors that belong to them by name. */
@@ -52,7 +76,7 @@ interface Parts {
 const isMatrix = ({ shape }: SourceTensor) => shape.length === 2 && shape.every((dimension) => dimension > 0);
 
 /** The form and the shape of a weight, or a reason why its parts do not fit together. */
-function formOf(parts: Parts, settings: Settings): { shape: readonly number[]; form: GptqForm } | string {
+function formOf(parts: Parts, { groupSize: given }: Settings): { shape: readonly number[]; form: GptqForm } | string {
   const { data, zeroPoint, scale, group } = parts;
   if (data.dtype !== 'I32' || zeroPoint.dtype !== 'I32' || !['F16', 'BF16', 'F32'].includes(scale.dtype)) {
     return `with parts of types ${[data, zeroPoint, scale].map(({ dtype }) => dtype).join(', ')} in place of I32, I32 and F16`;
@@ -75,9 +99,9 @@ function formOf(parts: Parts, settings: Settings): { shape: readonly number[]; f
     return `with a g_idx ${group.dtype} [${group.shape.join(', ')}] for ${k} columns`;
   }
   // The last group of a row may be shorter, but not in words of AWQ.
-  const isGiven = settings.groupSize !== undefined && Math.ceil(k / settings.groupSize) === groups;
+  const isGiven = given !== undefined && Math.ceil(k / given) === groups;
   const even = k % groups === 0 ? k / groups : undefined;
-  const groupSize = words === 'gptq' && isGiven ? settings.groupSize : even;
+  const groupSize = words === 'gptq' && isGiven ? given : even;
   if (group === undefined && groupSize === undefined) {
     return `with ${groups} groups in rows of ${k}, whose size no configuration says`;
   }
@@ -87,7 +111,7 @@ function formOf(parts: Parts, settings: Settings): { shape: readonly number[]; f
     words,
     groups,
     groupSize: groupSize ?? k,
-    lessOne: words === 'gptq' && settings.lessOne,
+    lessOne: false,
     grouped: group !== undefined,
     symmetric: false,
     scale: scale.dtype as CastType,
@@ -100,6 +124,7 @@ export async function findGptq(model: StoredModel): Promise<FoundWeights> {
   const weights: FoundWeight[] = [];
   const refused = new Map<string, string>();
   const forms = new Map<string, GptqForm>();
+  const lessOne = new Map<GptqWidth, boolean>();
   let settings: Settings | undefined;
   for (const data of model.tensors) {
     if (!data.name.endsWith('.qweight')) continue;
@@ -118,9 +143,15 @@ export async function findGptq(model: StoredModel): Promise<FoundWeights> {
       refused.set(data.name, typeof found === 'string' ? found : `and there is a tensor ${name} as well`);
       continue;
     }
+    const { bits, words } = found.form;
+    if (words === 'gptq' && !lessOne.has(bits)) {
+      // One weight of each width speaks for all, so that planning reads little.
+      lessOne.set(bits, (await areLessOne(model, zeroPoint, bits)) ?? settings.lessOne);
+    }
+    const stated = { ...found.form, lessOne: words === 'gptq' && (lessOne.get(bits) as boolean) };
     // Tensors share the objects of equal forms.
-    const key = JSON.stringify(found.form);
-    const form = forms.get(key) ?? found.form;
+    const key = JSON.stringify(stated);
+    const form = forms.get(key) ?? stated;
     forms.set(key, form);
     const tensor: LogicalTensor = {
       name,

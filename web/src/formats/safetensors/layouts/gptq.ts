@@ -22,7 +22,7 @@ function readers(_to: string, file: string): readonly Reader[] {
 export const gptqLayout: CodedLayout = {
   label: 'GPTQ or AWQ',
   codecs: ['gptq'],
-  quantMethods: ['gptq', 'awq'],
+  quantMethods: ['gptq', 'awq', 'auto-round', 'intel/auto-round'],
   find: findGptq,
   floats: (form) => (form as GptqForm).scale,
   canBeCut: canCutGptq,
