@@ -129,6 +129,7 @@ const wasm = {
     write(used, name);
     const variables = Object.entries(emscripten.variables).map((entry) => entry.join('='));
     const settings = [
+      '-DSCALEPOINT_BUILD_MODULES=ON',
       `-DSCALEPOINT_BUILD_ID=${buildId}`,
       `-DCMAKE_TOOLCHAIN_FILE=${emscripten.toolchain}`,
       `-DSCALEPOINT_COMPILE=${compileCommand(emscripten)}`,

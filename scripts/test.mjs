@@ -176,8 +176,24 @@ async function compileTests() {
   const isOpen = () =>
     known(inNode.filter(({ name }) => name === 'cpp')).some(({ states, passes }) => passes.size < states.size);
   if (filter === undefined ? !isOpen() : !isInCpp(filter)) return;
-  const { code } = await execute('cmake', ['-S', '.', '-B', 'build/native', '-G', 'Ninja']);
-  if (code === 0) await execute('cmake', ['--build', 'build/native', '--parallel', String(availableParallelism())]);
+  const { code } = await execute('cmake', [
+    '-S',
+    '.',
+    '-B',
+    'build/native',
+    '-G',
+    'Ninja',
+    '-DSCALEPOINT_BUILD_TESTS=ON',
+  ]);
+  if (code === 0)
+    await execute('cmake', [
+      '--build',
+      'build/native',
+      '--target',
+      'scalepoint_tests',
+      '--parallel',
+      String(availableParallelism()),
+    ]);
 }
 
 /** Runs all test files that changed, or whose project did. @returns {Promise<Counts>} */

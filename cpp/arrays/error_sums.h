@@ -1,7 +1,16 @@
 // Sums from which all error measures follow.
 #pragma once
 
+#include <cstddef>
+
 namespace scalepoint {
+
+namespace loops {
+
+/// Elements that are summed in float32 before the sums are added to doubles.
+inline constexpr size_t kErrorBlock = 512;
+
+}  // namespace loops
 
 /// Sums over pairs of an original x and a restored value y, with e = x - y. All error measures follow from them. A pair with a NaN or an
 /// infinity adds to non_finite only.

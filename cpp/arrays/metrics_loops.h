@@ -9,9 +9,6 @@
 
 namespace scalepoint::loops {
 
-/// Elements that are summed in float32 before the sums are added to doubles.
-inline constexpr size_t kErrorBlock = 512;
-
 /// Adds the pairs (x[i], y[i]) to sums. Blocks begin at x.
 void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums);
 

@@ -1,5 +1,7 @@
 #include "codecs/codec.h"
 
+#include "arrays/metrics_loops.h"
+
 namespace scalepoint::codecs {
 
 void measure(const Tile& tile, uint64_t first, const float* x, const float* y, size_t n, ErrorSums& sums) {

@@ -15,7 +15,6 @@
 #include <cstdint>
 
 #include "arrays/error_sums.h"
-#include "arrays/metrics_loops.h"
 #include "arrays/status.h"
 #include "codecs/arena.h"
 

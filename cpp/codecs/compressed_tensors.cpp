@@ -7,6 +7,7 @@
 
 #include "arrays/linear.h"
 #include "arrays/metrics.h"
+#include "arrays/metrics_loops.h"
 #include "arrays/min_max.h"
 #include "arrays/minifloat.h"
 #include "arrays/pack_bits.h"

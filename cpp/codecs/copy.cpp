@@ -1,5 +1,6 @@
 #include "codecs/copy.h"
 
+#include "arrays/metrics_loops.h"
 #include "codecs/elements.h"
 
 namespace scalepoint::codecs {

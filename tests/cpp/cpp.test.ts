@@ -26,8 +26,8 @@ interface Report {
   testsuites: { name: string; testsuite: { name: string; result: string; failures?: { failure: string }[] }[] }[];
 }
 
-await run('cmake', ['-S', '.', '-B', 'build/native', '-G', 'Ninja']);
-await run('cmake', ['--build', 'build/native']);
+await run('cmake', ['-S', '.', '-B', 'build/native', '-G', 'Ninja', '-DSCALEPOINT_BUILD_TESTS=ON']);
+await run('cmake', ['--build', 'build/native', '--target', 'scalepoint_tests']);
 const list = JSON.parse(await run('ctest', ['--test-dir', 'build/native', '--show-only=json-v1'])) as {
   tests: { command: [string] }[];
 };
