@@ -249,6 +249,16 @@ describe('small floats of other tools', () => {
     expect(report.notes[0]?.text).toContain('ModelOpt, NVFP4');
   });
 
+  it.each(['I8', 'F8_E4M3'])('leaves out scales of the inputs of %s with a scale for each row', async (dtype) => {
+    const made = safetensors({
+      'a.weight': u8(dtype, [8, 16], some(128, 120)),
+      'a.weight_scale': f32([8, 1], ...some(8, 10).map((x) => x + 1)),
+      'a.input_scale': f32([1], 2),
+    });
+    const { report } = await quantizeModel(made, { to: 'bfloat16', requantize: true, workers: 0 });
+    expect(report.tensors.map(({ name }) => name)).toEqual(['a.weight']);
+  });
+
   it.each([
     ['blocks of 128, the last ones cut off', '_scale_inv', [200, 300], [2, 3]],
     ['one scale', '_scale', [20, 30], []],

@@ -14,9 +14,9 @@ import { Config } from './config.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { modelKeys } from './hyper.js';
 import { arrayMember, type Json, member, objectMember, parseObject } from './json.js';
-import { readPooling } from './pooling.js';
+import { readModules } from './pooling.js';
 import type { Model } from './reading.js';
-import { isOfTower, recipes } from './tensors.js';
+import { isOfTower, recipes, scoreName } from './tensors.js';
 import { readTokenizer } from './tokenizer.js';
 import { towerKinds } from './vision/towers.js';
 
@@ -123,8 +123,43 @@ function nameNotes({ name = '' }: Folder, keys: readonly GgufKey[]): Note[] {
   return [noteOf('nameNeedsTokens', { name, missing }, text)];
 }
 
+/** Parts of names that wrappers of torch.compile, FSDP and DataParallel leave in checkpoints. */
+const wrappers = /^((_orig_mod|_fsdp_wrapped_module|module)\.)+|(?<=\.)(_orig_mod|_fsdp_wrapped_module)\./g;
+
+/** A folder whose tensors have the names of the model without wrappers, and their names in the files. */
+function unwrapped(folder: Folder): { readonly folder: Folder; readonly stored: ReadonlyMap<string, string> } {
+  const stored = new Map<string, string>();
+  const tensors = folder.tensors.map((tensor) => {
+    const name = tensor.name.replace(wrappers, '');
+    if (name === tensor.name) return tensor;
+    stored.set(name, tensor.name);
+    return { ...tensor, name };
+  });
+  return { folder: stored.size === 0 ? folder : { ...folder, tensors }, stored };
+}
+
+/** The note about the head of a classifier, which is left out. */
+function scoreNotes({ tensors }: Folder): Note[] {
+  if (!tensors.some(({ name }) => name === scoreName)) return [];
+  const text = `${scoreName}, the head of a classifier, is left out: llama.cpp runs this architecture without it`;
+  return [noteOf('scoreLeftOut', { tensors: [scoreName] }, text)];
+}
+
+/** The note about a head beside a table that stands for it. Both are written, as by the converter. */
+function tiedNotes({ tensors }: Folder, { tied, table }: Model): Note[] {
+  const head = tensors.find(({ name }) => headName.test(name))?.name;
+  const hasHead = table.outside.some(({ from }) => from === 'lm_head');
+  if (tied !== true || !hasHead || head === undefined || !tensors.some(({ name }) => embeddingName.test(name)))
+    return [];
+  const text =
+    `tie_word_embeddings is true, but there is a tensor ${head} as well: llama.cpp's output layer becomes this one, and ` +
+    'transformers takes the embedding; check that they are equal';
+  return [noteOf('tiedHead', { tensors: [head] }, text)];
+}
+
 /** The model that a folder describes, without its tokenizer. */
-async function modelOf(folder: Folder) {
+async function modelOf(given: Folder) {
+  const { folder, stored } = unwrapped(given);
   const bytes = await folder.file('config.json');
   if (bytes === undefined) return badFolderFile('config.json', 'the folder has none');
   const keys = parseObject('config.json', bytes);
@@ -133,7 +168,11 @@ async function modelOf(folder: Folder) {
   const names = folder.tensors.map(({ name }) => name);
   const isCoded = folder.isCoded === true;
   const model = readModel(config, { names, embeddingRows: embeddingRows(folder), isCoded });
-  return { config, model, tensors: tensorsOf(folder, model, config), notes: towerNotes(folder, keys) };
+  const tensors = tensorsOf(folder, model, config).map((recipe) =>
+    stored.size === 0 ? recipe : { ...recipe, sources: recipe.sources.map((name) => stored.get(name) ?? name) },
+  );
+  const notes = [...towerNotes(folder, keys), ...scoreNotes(folder), ...tiedNotes(folder, model)];
+  return { config, model, tensors, notes };
 }
 
 /** The note about towers for pictures and sound, which are left out. */
@@ -176,7 +215,7 @@ export async function weightNames(folder: Folder): Promise<WeightNames> {
  */
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
   const { config, model, tensors, notes } = await modelOf(folder);
-  const pooling = await readPooling(folder, model.architecture);
+  const { pooling, notes: moduleNotes } = await readModules(folder, model.architecture);
   const tokenizer = await readTokenizer(folder, {
     config,
     architecture: model.architecture,
@@ -191,6 +230,6 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
       ...tokenizer.keys,
     ],
     tensors,
-    notes: [...model.notes, ...notes, ...tokenizer.notes, ...nameNotes(folder, tokenizer.keys)],
+    notes: [...model.notes, ...notes, ...moduleNotes, ...tokenizer.notes, ...nameNotes(folder, tokenizer.keys)],
   };
 }

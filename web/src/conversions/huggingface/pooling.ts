@@ -2,10 +2,12 @@
  * Pooling: how an embedding model reduces the vectors of its tokens to one. Read from the files of sentence-transformers.
  * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a.
  */
+import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
+import { quoted } from '../../files/bytes.js';
 import type { Folder } from '../recipe.js';
 import { badFolderFile, unsupported } from './errors.js';
-import { isObject, member, parseJson, parseObject } from './json.js';
+import { isObject, type Json, member, parseJson, parseObject } from './json.js';
 
 /** Architectures whose converter reads the pooling. */
 const pooled = [
@@ -31,18 +33,36 @@ const modes = new Map<unknown, number>([
   ['lasttoken', 3],
 ]);
 
-/** The number of a folder's pooling; undefined without one in modules.json. */
-export async function readPooling(folder: Folder, architecture: string): Promise<number | undefined> {
-  if (!pooled.includes(architecture)) return undefined;
+/** What sentence-transformers makes of the vectors of tokens. */
+interface VectorModules {
+  /** The number of the pooling; undefined without one in modules.json. */
+  readonly pooling: number | undefined;
+  readonly notes: readonly Note[];
+}
+
+/** Reads modules.json. */
+export async function readModules(folder: Folder, architecture: string): Promise<VectorModules> {
   const bytes = await folder.file('modules.json');
-  if (bytes === undefined) return undefined;
+  if (bytes === undefined) return { pooling: undefined, notes: [] };
   const modules = parseJson('modules.json', bytes);
   if (!Array.isArray(modules)) return badFolderFile('modules.json', 'it holds no array');
-  const module = (modules as unknown[]).filter(isObject).find((one) => {
-    const type = member(one, 'type');
-    return typeof type === 'string' && type.endsWith('Pooling');
-  });
-  if (module === undefined) return undefined;
+  const ofType = (end: string) =>
+    (modules as unknown[]).filter(isObject).filter((one) => {
+      const type = member(one, 'type');
+      return typeof type === 'string' && type.endsWith(end);
+    });
+  const dense = ofType('Dense').map((one) => String(member(one, 'path')));
+  const text =
+    `the ${dense.length === 1 ? 'layer' : 'layers'} ${dense.map(quoted).join(', ')} of sentence-transformers behind the pooling ` +
+    `${dense.length === 1 ? 'is' : 'are'} left out: vectors of llama.cpp differ from those of sentence-transformers`;
+  const notes = dense.length === 0 ? [] : [noteOf('denseLeftOut', { paths: dense }, text)];
+  const [module] = ofType('Pooling');
+  if (module === undefined || !pooled.includes(architecture)) return { pooling: undefined, notes };
+  return { pooling: await poolingOf(folder, module), notes };
+}
+
+/** The number of the pooling of a module. */
+async function poolingOf(folder: Folder, module: Json): Promise<number> {
   const path = member(module, 'path');
   if (typeof path !== 'string')
     return badFolderFile('modules.json', `the path of the pooling has to be a string, got ${show(path)}`);

@@ -8,6 +8,7 @@ import { show } from '../../core/show.js';
 import { unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { flatSteps } from './steps.js';
+import { addedTokens } from './vocabulary.js';
 
 const file = 'tokenizer.json';
 
@@ -120,6 +121,18 @@ export function preTokenizerOf(
   return pre === undefined ? found : { ...found, pre };
 }
 
+/** Tokens that Mistral's tokenizers since Nemo (tekken) have, and no others. */
+const tekkenTokens = ['[INST]', '[/INST]', '[AVAILABLE_TOOLS]', '[TOOL_CALLS]'];
+
+/**
+ * True for a tokenizer of tekken whose tokenizer.json has the pattern of Llama 3, as those of Mistral Small 3.1 and its kin do by mistake.
+ * transformers puts it right by `fix_mistral_regex`.
+ */
+function isMislabeledTekken(tokenizer: Json): boolean {
+  const added = new Set(addedTokens(tokenizer).map(({ content }) => content));
+  return tekkenTokens.every((token) => added.has(token));
+}
+
 /** The name in `known`. */
 function knownPreTokenizer(
   tokenizer: Json,
@@ -137,6 +150,12 @@ function knownPreTokenizer(
       `the pre-tokenizer is not known to llama.cpp: ${steps.map(show).join(', ').slice(0, 1000)}`,
     );
   const ignores = member(objectMember(tokenizer, 'model'), 'ignore_merges') === true;
+  if (found.name === 'llama-bpe' && isMislabeledTekken(tokenizer)) {
+    const text =
+      `the pattern of ${file} is that of Llama 3, but the tokens are those of Mistral's tekken, which is written; ` +
+      'transformers does so with fix_mistral_regex';
+    return { pre: 'tekken', note: noteOf('tekken', {}, text) };
+  }
   if (found.name === 'llama-bpe') return { pre: ignores ? 'llama-bpe' : 'smaug-bpe' };
   if (found.name === 'smollm')
     return { pre: member(settings, 'clean_up_tokenization_spaces') === false ? 'smollm' : 'starcoder' };

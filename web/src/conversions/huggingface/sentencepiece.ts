@@ -34,12 +34,18 @@ const blank = '▁';
 
 const bytePattern = /^<0x[0-9A-F]{2}>$/;
 
-/** Fails, or adds a note, if the vocabulary lacks tokens for single bytes. */
+/**
+ * Fails, or adds a note, if the vocabulary lacks tokens for single bytes. llama.cpp looks for `<0x0A>`, whatever its kind, and then for the
+ * character itself (llama_vocab::impl::byte_to_token).
+ */
 function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse' | 'keep'): void {
-  const found = new Set(
-    vocabulary.tokens.filter((token, id) => vocabulary.types[id] === kinds.byte && bytePattern.test(token)),
-  );
-  const missing = 256 - found.size;
+  const all = new Set(vocabulary.tokens);
+  let missing = 0;
+  for (let byte = 0; byte < 256; byte++) {
+    const isThere = all.has(`<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`);
+    // A byte from 0x80 on is no character of its own.
+    if (!isThere && !(byte < 0x80 && all.has(String.fromCharCode(byte)))) missing++;
+  }
   if (missing === 0) return;
   const text = `${missing} of the 256 tokens for single bytes (<0x00> to <0xFF>) are missing`;
   if (missingBytes === 'refuse')

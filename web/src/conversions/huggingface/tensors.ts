@@ -132,6 +132,12 @@ export interface TensorTable extends LayerTable {
 /** Tensors that no model needs: buffers of old files. */
 const bufferEnds = ['.attention.masked_bias', '.attention.bias', '.rotary_emb.inv_freq'];
 
+/** Scales of caches and of inputs in checkpoints with codes. They say how layers run, and belong to no weight. */
+const runScales = /\.([kvq]|kv|prob)_scale$|\.(input|output)_(scale|global_scale|zero_point)$/;
+
+/** The head of a classifier, which llama.cpp's decoders have no place for. */
+export const scoreName = 'score.weight';
+
 /** Parts of the names of towers for pictures and sound. The language model runs without them. */
 const towers = /visual\.|vision\.|vision_|audio\.|audio_|projector\.|connector\.|image_newline|patch_embed|^mlp1?\./;
 
@@ -144,6 +150,7 @@ export function isOfTower(name: string): boolean {
 function canonical(name: string, table: TensorTable): string | undefined {
   if (table.towerName !== undefined) return table.towerName(name);
   if (bufferEnds.some((end) => name.endsWith(end)) || towers.test(name)) return undefined;
+  if (runScales.test(name) || name === scoreName) return undefined;
   const own = name.replace('language_model.', '');
   return table.rename === undefined ? own : table.rename(own);
 }

@@ -1,20 +1,30 @@
 /** Finds the kind of a folder's tokenizer, and reads it. */
+import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
 import { byteLevelKeys } from './bytelevel.js';
 import { badFolderFile, unsupported } from './errors.js';
-import { type Json, member, objectMember, parseObject } from './json.js';
+import { isObject, type Json, member, objectMember, parseObject } from './json.js';
 import { sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import { readTemplates } from './templates.js';
 import type { EncoderTokenizer, Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
 import { t5Keys, tokenTypeCount, xlmRobertaFromJson, xlmRobertaFromModel } from './unigram.js';
 import { wordPieceKeys } from './wordpiece.js';
 
+/** The type of a model. Older files lack it: that of GPT-2 has merges, Unigram a list of pieces, and WordPiece a mark of continuations. */
+function modelType(model: Json | undefined): unknown {
+  const stated = member(model, 'type');
+  if (stated !== undefined && stated !== null) return stated;
+  if (member(model, 'merges') !== undefined) return 'BPE';
+  if (Array.isArray(member(model, 'vocab'))) return 'Unigram';
+  return member(model, 'max_input_chars_per_word') === undefined ? stated : 'WordPiece';
+}
+
 /** Kind of a tokenizer.json: 'bytes' for BPE without byte_fallback and with a ByteLevel pre-tokenizer. */
 function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' | 'unigram' {
   const model = objectMember(tokenizer, 'model');
-  const type = member(model, 'type');
+  const type = modelType(model);
   if (type === 'WordPiece') return 'wordpiece';
   if (type === 'Unigram') return 'unigram';
   if (type === 'BPE') return member(model, 'byte_fallback') === true ? 'sentencepiece' : 'bytes';
@@ -56,6 +66,24 @@ export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promi
   return withFlags(wish.architecture, await ownTokenizer(folder, wish));
 }
 
+/**
+ * The note about tokens that take the blanks behind them. llama.cpp has this for models of Phi-3 alone, which it knows by their names.
+ * Reference: src/llama-vocab.cpp of llama.cpp at eb6a99c.
+ */
+function stripNotes({ name = '' }: Folder, { architecture, tokenizer }: TokenizerFiles): Note[] {
+  if (!['phi3', 'phimoe'].includes(architecture) || /phi-?3/i.test(name)) return [];
+  const list = member(tokenizer, 'added_tokens');
+  const strips = (Array.isArray(list) ? (list as unknown[]) : []).filter(
+    (entry): entry is Json => isObject(entry) && member(entry, 'rstrip') === true,
+  );
+  if (strips.length === 0) return [];
+  const tokens = strips.map((entry) => String(member(entry, 'content')));
+  const text =
+    `${tokens.length === 1 ? 'the token' : `${tokens.length} tokens, such as`} ${show(tokens[0])} ${tokens.length === 1 ? 'takes' : 'take'} the blanks ` +
+    'behind, and llama.cpp does so only in models whose general.name contains phi-3: give the folder such a name';
+  return [noteOf('nameNeeded', { name, tokens: tokens.length }, text)];
+}
+
 async function ownTokenizer(folder: Folder, wish: TokenizerInput): Promise<Tokenizer> {
   const object = async (name: string) => {
     const bytes = await folder.file(name);
@@ -71,11 +99,21 @@ async function ownTokenizer(folder: Folder, wish: TokenizerInput): Promise<Token
     generation: await object('generation_config.json'),
     templates: await readTemplates(folder, settings),
   };
-  const { encoder } = wish;
+  const read = await readKind(folder, files);
+  return { ...read, notes: [...read.notes, ...stripNotes(folder, files)] };
+}
+
+/** Reads the files of a tokenizer by its kind. */
+async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenizer> {
+  const { tokenizer, ...wish } = files;
+  const kindFound = tokenizer === undefined ? undefined : kindOf(tokenizer);
+  // Multilingual models of BERT's architecture have the tokenizer of XLM-R.
+  const isOther = wish.encoder === 'wordpiece' && (kindFound === undefined || kindFound === 'unigram');
+  const encoder = isOther ? 'xlm-roberta' : wish.encoder;
   const sentencePieces = encoder === 'xlm-roberta' ? await folder.file('sentencepiece.bpe.model') : undefined;
   if (sentencePieces !== undefined) return xlmRobertaFromModel(files, sentencePieces);
   if (encoder === 't5') return t5Keys(files, await t5Model(folder));
-  const kind = tokenizer === undefined ? 'sentencepiece' : kindOf(tokenizer);
+  const kind = kindFound ?? 'sentencepiece';
   if (encoder === undefined ? kind === 'wordpiece' || kind === 'unigram' : kind !== encoderKinds[encoder]) {
     if (tokenizer === undefined) return badFolderFile('tokenizer.json', 'the folder has none');
     return unsupported('tokenizer.json', `this kind of tokenizer is not supported for ${wish.architecture}: ${kind}`);

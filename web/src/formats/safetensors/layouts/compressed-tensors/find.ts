@@ -54,7 +54,9 @@ export async function findCompressed(model: StoredModel, tools: CompressedTools)
         continue;
       }
     }
-    weights.push({ tensor, beside: [`${name}_zero_point`, `${name}_shape`, `${name}_g_idx`] });
+    // Scales of the layer's inputs describe how it runs, not the weight.
+    const inputs = ['scale', 'global_scale', 'zero_point'].map((part) => `${name.replace(/weight$/, '')}input_${part}`);
+    weights.push({ tensor, beside: [`${name}_zero_point`, `${name}_shape`, `${name}_g_idx`, ...inputs] });
   }
   return { weights, refused };
 }

@@ -190,7 +190,12 @@ export async function findSmallFloats(model: StoredModel): Promise<FoundWeights>
       (elementTypes.includes(data.dtype) ? scaledWeight(model, data, facts) : undefined);
     if (tensor === undefined) continue;
     // Scales of the layer's inputs describe how it runs, not the weight.
-    const beside = [`${base}_shape`, `${module}input_scale`, `${module}input_global_scale`];
+    const beside = [
+      `${base}_shape`,
+      `${module}input_scale`,
+      `${module}input_global_scale`,
+      `${module}input_zero_point`,
+    ];
     weights.push({ tensor, beside: beside.filter((name) => model.tensor(name) !== undefined) });
   }
   return { weights };
