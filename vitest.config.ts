@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { configDefaults, defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
-import { pageOptions } from './scripts/chromium.mjs';
+import { hangLimit, pageOptions } from './scripts/chromium.mjs';
 import { chromium, inNode } from './tests/projects.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -37,13 +37,12 @@ export default defineConfig({
     // One file more at a time than there are processors, and at least three, since many tests wait for a page, a process or a timer.
     // Chromium runs another one.
     maxWorkers: Math.max(3, availableParallelism() + 1),
-    // These limits only end a hang. A test of a duration has a bound of its own.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // These limits only end a hang. No test has a limit of its own, and none judges by the clock: that fails on a busy machine.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
     // Milliseconds from which the output names a test that passed.
     slowTestThreshold: 30_000,
-    // A page on a busy machine may take longer than the usual second to get where a test waits for it.
-    expect: { poll: { timeout: 10_000 } },
+    expect: { poll: { timeout: hangLimit } },
     // Files share processes and pages: loading everything again for each of them takes a quarter of the time of all.
     isolate: false,
     // The engine collects garbage on the thread that makes it: helpers take a sixth more of the processors, which other files need.
@@ -70,6 +69,7 @@ export default defineConfig({
           exclude: chromium.exclude,
           browser: {
             enabled: true,
+            connectTimeout: 300_000,
             headless: true,
             fileParallelism: availableParallelism() > 2,
             screenshotFailures: false,

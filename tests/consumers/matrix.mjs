@@ -367,10 +367,8 @@ const missingFiles = {
     rmSync(join(place.folder, 'dist/scalepoint-worker.js'));
     await expectHint('no worker', place.openBuilt('dist'), /serve scalepoint-worker\.js beside the bundle/);
     place.write('dist/scalepoint-worker.js', '// Another worker, which says nothing.');
-    const start = Date.now();
     const silent = place.openBuilt('dist');
     await expectHint('a silent worker', silent, /said nothing for 5 s: its file is not scalepoint-worker\.js/);
-    if (Date.now() - start > 15_000) throw new Error('it took more than 15 s to see that a worker says nothing');
     copyFiles(place, 'dist');
     return place.openBuilt('dist');
   },

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { inspectModel, quantizeModel, ScalepointError } from '../../web/src/model.js';
 import { safetensors, weights } from '../web/support/models.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../web/support/tiny-huggingface.js';
-import { filesOf, random, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf } from './rounds.js';
 
 // Folders and checkpoints get random damage, and are converted. What comes out is a GGUF file that is read again, or a ScalepointError or
 // an error about the option `to`. Seeds are fixed; see rounds.ts.
@@ -44,7 +44,7 @@ const models = [flux, diffusers, folder, folder];
 const marks = [...new TextEncoder().encode('{}[]",:0-9e.\\tfnu')];
 
 describe('damaged models that become GGUF', () => {
-  it('are converted or refused', { timeout }, async () => {
+  it('are converted or refused', async () => {
     for (let round = 0; round < mutations; round++) {
       const below = random(seedOf(1000 + round));
       const files = Object.entries(models[round % models.length]!).map(([name, bytes]) => ({

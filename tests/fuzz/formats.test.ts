@@ -8,7 +8,7 @@ import { openPytorch } from '../../web/src/formats/pytorch/open.js';
 import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors/header.js';
 import { archive, dict, legacy, type Storage, tensor } from '../web/support/torch-file.js';
 import { type Damage, mutate, someWord } from './mutate.js';
-import { filesOf, random, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf } from './rounds.js';
 
 // Each reader gets valid files with random damage. It must return tensors that lie inside of the file, or throw a ScalepointError. Seeds are
 // fixed; see rounds.ts.
@@ -84,7 +84,7 @@ function npy(header: string, dataBytes: number, version = 1): Uint8Array {
 }
 
 describe('readers of damaged files', () => {
-  it('safetensors: returns tensors inside of the file, or throws a ScalepointError', { timeout }, async () => {
+  it('safetensors: returns tensors inside of the file, or throws a ScalepointError', async () => {
     const seeds = [
       safetensors('{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}', 24),
       safetensors(
@@ -135,7 +135,7 @@ describe('readers of damaged files', () => {
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'accepted']);
   });
 
-  it('.npy: returns an array inside of the file, or throws a ScalepointError', { timeout }, async () => {
+  it('.npy: returns an array inside of the file, or throws a ScalepointError', async () => {
     const seeds = [
       npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24),
       npy("{'descr': '>f8', 'fortran_order': True, 'shape': (2, 2), }      ", 32, 2),
@@ -181,7 +181,7 @@ describe('readers of damaged files', () => {
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'accepted']);
   });
 
-  it('PyTorch: returns tensors inside of the file, or throws a ScalepointError', { timeout }, async () => {
+  it('PyTorch: returns tensors inside of the file, or throws a ScalepointError', async () => {
     const one: Storage = { type: 'FloatStorage', key: '0', count: 6, bytes: new Uint8Array(24) };
     const half: Storage = { type: 'BFloat16Storage', key: '1', count: 4, bytes: new Uint8Array(8) };
     const model = (isLegacy: boolean) =>

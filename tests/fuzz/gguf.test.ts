@@ -8,7 +8,7 @@ import { ggmlBytes, ggmlType } from '../../web/src/formats/gguf/types.js';
 import { planGguf } from '../web/support/plans.js';
 import { everyPair, ggufFile, tinyLlama } from '../web/support/tiny-llama.js';
 import { type Damage, mutate } from './mutate.js';
-import { filesOf, random, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf } from './rounds.js';
 
 // The reader gets valid files with random damage. It must return tensors that lie inside of the file and can be planned, or throw a
 // ScalepointError with an offset in the file. Seeds are fixed; see rounds.ts.
@@ -120,7 +120,7 @@ async function checkPlan(header: GgufHeader, pick: (n: number) => number): Promi
 }
 
 describe('the reader of damaged GGUF files', () => {
-  it('returns tensors inside of the file, or throws a ScalepointError', { timeout }, async () => {
+  it('returns tensors inside of the file, or throws a ScalepointError', async () => {
     const pick = random(seedOf(1753));
     const outcomes: Record<string, number> = {};
     for (let i = 0; i < mutations; i++) {

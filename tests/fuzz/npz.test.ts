@@ -4,7 +4,7 @@ import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/open.js';
 import { readArrays } from '../../web/src/formats/onnx/run/npz.js';
 import { npy, zip } from '../web/support/npz.js';
-import { filesOf, random, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf } from './rounds.js';
 
 // The reader gets .npz files with random damage. It must return arrays that have the bytes of their shape, or throw a ScalepointError with an
 // offset. Seeds are fixed; see rounds.ts.
@@ -41,7 +41,7 @@ function mutate(file: Uint8Array, pick: (n: number) => number): Uint8Array<Array
 }
 
 describe('damaged .npz files', () => {
-  it('give arrays, or a ScalepointError with an offset', { timeout }, async () => {
+  it('give arrays, or a ScalepointError with an offset', async () => {
     const pick = random(seedOf(41));
     const outcomes: Record<string, number> = {};
     for (let i = 0; i < mutations; i++) {

@@ -12,9 +12,6 @@ export const filesOf = (files: number): number => files * factor;
 /** The seed of this round, from that of round 0. A large prime keeps the seeds of all rounds and tests apart. */
 export const seedOf = (seed: number): number => (seed + round * 1_000_003) % 2 ** 31;
 
-/** Long enough for a busy machine. Alone, the tests take about a second. */
-export const timeout = 60_000 * factor;
-
 /** A seeded generator of whole numbers in [0, n). */
 export function random(seed: number): (n: number) => number {
   const bits = xorshift(seed);

@@ -3,7 +3,7 @@ import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/open.js';
 import { openShards, readIndex } from '../../web/src/formats/safetensors/shards.js';
 import { mutate, someWord } from './mutate.js';
-import { filesOf, random, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf } from './rounds.js';
 
 // The reader gets valid indexes of shards with random damage. It must return file names without a folder, or throw a ScalepointError with an
 // offset in the file. Seeds are fixed; see rounds.ts.
@@ -47,7 +47,7 @@ function shard(tensor: string): File {
 }
 
 describe('the reader of damaged indexes', () => {
-  it('returns file names without a folder, or throws a ScalepointError with an offset', { timeout }, async () => {
+  it('returns file names without a folder, or throws a ScalepointError with an offset', async () => {
     const pick = random(seedOf(20));
     const shards = await Promise.all([shard('a'), shard('b')].map(openSource));
     const outcomes: Record<string, number> = {};

@@ -3,7 +3,7 @@ import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/open.js';
 import { gguf } from '../../web/src/formats/gguf/gguf.js';
 import { ggufFile, type Pair } from '../web/support/tiny-llama.js';
-import { filesOf, random, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf } from './rounds.js';
 
 // The reader gets the files of a split model, one of them with random damage, in any order, sometimes one twice or one too few. It must
 // return every tensor once, inside of its file, or throw a typed error. Seeds are fixed; see rounds.ts.
@@ -30,7 +30,7 @@ function damaged(file: Uint8Array, pick: (n: number) => number): Uint8Array<Arra
 }
 
 describe('the reader of damaged splits', () => {
-  it('returns every tensor once, or throws a typed error', { timeout }, async () => {
+  it('returns every tensor once, or throws a typed error', async () => {
     const pick = random(seedOf(60));
     const outcomes: Record<string, number> = {};
     for (let i = 0; i < mutations; i++) {

@@ -13,7 +13,7 @@ import {
   quantizeModel,
   readTensor,
 } from 'scalepoint/model';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { commandAbouts } from '../../web/src/cli/flags.js';
 import { ggufTargets } from '../../web/src/formats/gguf/targets.js';
 import { mergeConfig } from '../../web/src/formats/safetensors/config.js';
@@ -33,8 +33,6 @@ import {
 } from './support/models.js';
 import { Random } from './support/support.js';
 import { everyPair, ggufFile, weights as ggufWeights, type TinyOptions, tinyLlama } from './support/tiny-llama.js';
-
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 const golden = new Golden('digests-models.json', recorded);
 const samples = process.env.SCALEPOINT_SAMPLES;

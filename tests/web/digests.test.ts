@@ -14,7 +14,7 @@ import {
   type SweepVariant,
   type VectorIndex,
 } from 'scalepoint';
-import { afterAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import recorded from '../golden/digests-arrays.json' with { type: 'json' };
 import { needsOf } from './support/blockdata.js';
 import { type Digests, digestOf, factsOf, Golden, outcomeOf } from './support/digests.js';
@@ -29,8 +29,6 @@ import {
   schemes,
   smallestFloat,
 } from './support/support.js';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const golden = new Golden('digests-arrays.json', recorded);
 afterAll(() => golden.save());

@@ -1,7 +1,7 @@
 // Properties of any input. fast-check prints the seed and the smallest counterexample of a failure.
 import fc from 'fast-check';
 import type { CodeArray, DType, Granularity, QuantizeOptions } from 'scalepoint';
-import { expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import {
   codesOf,
   cores,
@@ -16,8 +16,6 @@ import {
   roundings,
   schemes,
 } from '../support/support.js';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const dtype = fc.constantFrom(...dtypes);
 const scheme = fc.constantFrom(...schemes);

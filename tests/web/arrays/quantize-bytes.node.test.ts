@@ -1,7 +1,7 @@
 // One number for all that the core computes in a large set of calls: it is the same for both builds and in every engine, since the same
 // number stands here for all of them.
 import type { Granularity, Scalepoint } from 'scalepoint';
-import { expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import {
   bfloat16Value,
   describeBuilds,
@@ -12,8 +12,6 @@ import {
   schemes,
   smallestFloat,
 } from '../support/support.js';
-
-vi.setConfig({ testTimeout: 60_000 });
 
 /** FNV-1a over bytes, 32 bits. */
 class Digest {

@@ -1,7 +1,7 @@
 // Arrays longer than the tiles in which the core works (131072 elements) and the steps in which arrays are copied (16384), of every layout,
 // from JavaScript and from wasm memory.
 import type { Granularity, WasmArray } from 'scalepoint';
-import { expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import {
   type Codes,
   cores,
@@ -15,8 +15,6 @@ import {
 } from '../support/support.js';
 
 // Each of these is some hundred milliseconds of work, and machines may be busy.
-vi.setConfig({ testTimeout: 60_000 });
-
 const tile = 131_072;
 const step = 16_384;
 

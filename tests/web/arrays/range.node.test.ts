@@ -322,7 +322,7 @@ describe('both builds', () => {
     }
   });
 
-  it('err no more than any pair of clipped ends at 6 and 8 bits', { timeout: 60_000 }, () => {
+  it('err no more than any pair of clipped ends at 6 and 8 bits', () => {
     const random = new Random(8);
     const sign = () => (random.bits() % 2 === 0 ? 1 : -1);
     const { sp } = cores[0]!;

@@ -37,4 +37,4 @@ it('scalepoint calibrate --resume goes on after the process is killed, with the 
     expect((await readFile(path(`parts.gguf${end}`))).equals(await readFile(path(`whole.gguf${end}`))), end).toBe(true);
   }
   expect((await readdir(path())).filter((name) => name.includes('resume'))).toEqual([]);
-}, 60_000);
+});

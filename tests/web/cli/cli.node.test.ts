@@ -179,7 +179,7 @@ describe('scalepoint', () => {
       }),
     );
     expect(await readdir(path())).toEqual(['model.safetensors']);
-  }, 30_000);
+  });
 });
 
 describe('scalepoint inspect', () => {
@@ -579,30 +579,24 @@ describe('scalepoint quantize', () => {
     ['SIGINT', 130, '2'],
     ['SIGTERM', 143, '1'],
     ['SIGHUP', 129, '2'],
-  ] as const)(
-    'removes its partial file at %s and exits with %i, with %s workers',
-    async (signal, code, workers) => {
-      await putZeros('big.safetensors', 2 ** 31);
-      const { child, outcome } = await start(['quantize', 'big.safetensors', '--to', 'int8', '--workers', workers]);
-      // Well into the work: a megabyte of codes is written.
-      const written = async () => {
-        const partial = (await readdir(path())).find((name) => name.endsWith('.partial'));
-        return partial === undefined ? 0 : (await stat(path(partial))).size;
-      };
-      await expect.poll(written, { timeout: 10_000, interval: 5 }).toBeGreaterThan(2 ** 20);
-      const before = performance.now();
-      child.kill(signal);
-      expect(await outcome).toMatchObject({
-        code,
-        stdout: '',
-        stderr: 'scalepoint: interrupted, nothing was written\n',
-      });
-      // It takes tens of milliseconds; other tests may be running at the same time.
-      expect(performance.now() - before).toBeLessThan(1000);
-      expect(await readdir(path())).toEqual(['big.safetensors']);
-    },
-    30_000,
-  );
+  ] as const)('removes its partial file at %s and exits with %i, with %s workers', async (signal, code, workers) => {
+    await putZeros('big.safetensors', 2 ** 32);
+    const { child, outcome } = await start(['quantize', 'big.safetensors', '--to', 'int8', '--workers', workers]);
+    // Well into the work: a megabyte of codes is written.
+    const written = async () => {
+      const partial = (await readdir(path())).find((name) => name.endsWith('.partial'));
+      return partial === undefined ? 0 : (await stat(path(partial))).size;
+    };
+    await expect.poll(written, { interval: 5 }).toBeGreaterThan(2 ** 20);
+    child.kill(signal);
+    // Work that went on would be cut off without these words.
+    expect(await outcome).toMatchObject({
+      code,
+      stdout: '',
+      stderr: 'scalepoint: interrupted, nothing was written\n',
+    });
+    expect(await readdir(path())).toEqual(['big.safetensors']);
+  });
 
   it('survives a reader that stops reading', async () => {
     const tensors = Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`tensor.${i}`, [[1], wave]]));
@@ -700,7 +694,7 @@ describe('scalepoint quantize', () => {
         expect(written === undefined ? undefined : JSON.parse(written), args.join(' ')).toEqual(config);
       }),
     );
-  }, 30_000);
+  });
 
   it('writes the same bytes with any number of workers', async () => {
     // 4 MiB: several tiles.
@@ -749,7 +743,7 @@ describe('scalepoint quantize', () => {
   it('prints an interruption with --json as well', async () => {
     await putZeros('big.safetensors', 2 ** 31);
     const { child, outcome } = await start(['quantize', 'big.safetensors', '--to', 'int8', '--json']);
-    await expect.poll(() => readdir(path()), { timeout: 10_000, interval: 5 }).toHaveLength(2);
+    await expect.poll(() => readdir(path()), { interval: 5 }).toHaveLength(2);
     child.kill('SIGINT');
     const { code, stdout } = await outcome;
     expect(code).toBe(130);
@@ -758,34 +752,30 @@ describe('scalepoint quantize', () => {
     });
   });
 
-  it.runIf(process.platform === 'linux')(
-    'shows on a terminal how far it is',
-    async () => {
-      await putZeros('big.safetensors', 2 ** 28);
-      const command = `stty cols 70; '${process.execPath}' '${programFile()}' quantize big.safetensors --to int8 --workers 0`;
-      const child = spawn('script', ['-qec', command, '/dev/null'], {
-        cwd: path(),
-        stdio: ['ignore', 'pipe', 'inherit'],
-      });
-      let text = '';
-      child.stdout.setEncoding('utf8').on('data', (part: string) => {
-        text += part;
-      });
-      expect(await new Promise((resolve) => child.on('close', resolve))).toBe(0);
-      const [first = '', ...lines] = text.split('\r\u001b[2K');
-      expect(first).toBe('');
-      // Drawn while it worked, and taken away at the end.
-      expect(lines.length).toBeGreaterThan(2);
-      const percents = lines.slice(0, -1).map((line) => {
-        expect(line).toMatch(/^ *\d+% [█░]{20} (\d|\d\d|\d\d\d|\d\.\d\d|\d\d\.\d) ([kMG]?B) of 268 MB /);
-        expect(line.length).toBeLessThan(70);
-        return Number.parseInt(line, 10);
-      });
-      expect(percents).toEqual([...percents].sort((a, b) => a - b));
-      expect(lines.at(-1)).toMatch(/^\S*tensor/);
-    },
-    30_000,
-  );
+  it.runIf(process.platform === 'linux')('shows on a terminal how far it is', async () => {
+    await putZeros('big.safetensors', 2 ** 28);
+    const command = `stty cols 70; '${process.execPath}' '${programFile()}' quantize big.safetensors --to int8 --workers 0`;
+    const child = spawn('script', ['-qec', command, '/dev/null'], {
+      cwd: path(),
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let text = '';
+    child.stdout.setEncoding('utf8').on('data', (part: string) => {
+      text += part;
+    });
+    expect(await new Promise((resolve) => child.on('close', resolve))).toBe(0);
+    const [first = '', ...lines] = text.split('\r\u001b[2K');
+    expect(first).toBe('');
+    // Drawn while it worked, and taken away at the end.
+    expect(lines.length).toBeGreaterThan(2);
+    const percents = lines.slice(0, -1).map((line) => {
+      expect(line).toMatch(/^ *\d+% [█░]{20} (\d|\d\d|\d\d\d|\d\.\d\d|\d\d\.\d) ([kMG]?B) of 268 MB /);
+      expect(line.length).toBeLessThan(70);
+      return Number.parseInt(line, 10);
+    });
+    expect(percents).toEqual([...percents].sort((a, b) => a - b));
+    expect(lines.at(-1)).toMatch(/^\S*tensor/);
+  });
 });
 
 describe('the configuration of integers', () => {

@@ -3,13 +3,14 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
+import { hangLimit } from '../../../scripts/chromium.mjs';
 import { path, run, useFolder } from './support.js';
 
 useFolder();
 
 /** The output of a shell in the folder of the test. */
 const outputOf = (shell: string, ...args: readonly string[]) =>
-  execFileSync(shell, args, { cwd: path(), encoding: 'utf8', timeout: 60_000 });
+  execFileSync(shell, args, { cwd: path(), encoding: 'utf8', timeout: hangLimit });
 
 const isInstalled = (shell: string) => spawnSync(shell, ['-c', 'true']).status === 0;
 
@@ -106,7 +107,7 @@ print -r -- $text`;
     ] as const) {
       expect(await completed(line, expected)).toContain(expected);
     }
-  }, 120_000);
+  });
 });
 
 it('says which shells there are', async () => {

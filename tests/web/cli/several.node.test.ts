@@ -63,13 +63,13 @@ describe('several types', () => {
     await writeFile(path('onnx', 'zeros'), '');
     await truncate(path('onnx', 'zeros'), 4 * rows * columns);
     const { child, outcome } = await start(['onnx/large.onnx', '--to', 'fp16,q4', '--workers', '0']);
-    await expect.poll(() => names('onnx'), { timeout: 40_000, interval: 5 }).toContain('large_fp16.onnx');
+    await expect.poll(() => names('onnx'), { interval: 5 }).toContain('large_fp16.onnx');
     child.kill('SIGINT');
     const { code, stderr } = await outcome;
     expect(code).toBe(130);
     expect(stderr).toMatch('scalepoint: interrupted, nothing was written but onnx/large_fp16.onnx\n');
     expect(await names('onnx')).toEqual(['large.onnx', 'large_fp16.onnx', 'model.onnx', 'zeros']);
-  }, 60_000);
+  });
 
   it('say which of them is not good enough', async () => {
     const { stderr } = await run(['onnx/model.onnx', '--to', 'fp16,q4', '--min-sqnr', '40']);

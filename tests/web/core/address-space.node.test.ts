@@ -39,7 +39,7 @@ beforeAll(async () => {
   for (const name of ['arrays-simd', 'arrays-scalar', 'core-simd', 'core-scalar'])
     await cp(join(source, `core/${name}.wasm`), join(folder, `bundle/${name}.wasm`));
   await cp(join(source, 'runner/scalepoint-worker.js'), join(folder, 'bundle/scalepoint-worker.js'));
-}, 60_000);
+});
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 /** Makes a call in a process with that many GiB of address space. */

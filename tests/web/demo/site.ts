@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { brotliCompressSync } from 'node:zlib';
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
+import { hangLimit } from '../../../scripts/chromium.mjs';
 import { families, longestTask, path, type Served, servePages, useFamily } from './served.js';
 
 export { families, path };
@@ -119,7 +120,7 @@ export function startSite(options?: Parameters<typeof servePages>[0]): Site {
     const made = await browser.newContext({ reducedMotion: 'reduce', serviceWorkers: 'block', ...options });
     await useFamily(made, family);
     const page = await made.newPage();
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(hangLimit);
     page.on('pageerror', (error) => site.complaints.push(`uncaught: ${error.message}`));
     page.on('console', (message) => {
       if (!message.text().includes('blocked by Playwright')) site.complaints.push(message.text());
@@ -152,7 +153,7 @@ export function startSite(options?: Parameters<typeof servePages>[0]): Site {
   beforeAll(async () => {
     served = await servePages(options);
     ({ server, browser } = served);
-  }, 120_000);
+  });
   afterAll(() => served?.close());
   afterEach(async ({ task }) => {
     await context?.close();

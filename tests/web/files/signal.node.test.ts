@@ -107,17 +107,14 @@ const calls: readonly [name: string, (file: ModelInput, signal: AbortSignal) => 
   ['compareModels', (file, signal) => compareModels(model, file, { signal })],
 ];
 
-/** Expects that a call ends soon after the signal, which comes when the call hangs. */
+/** Expects that a call ends by the signal, which comes when the call hangs. */
 async function ends(call: (signal: AbortSignal) => Promise<unknown>, hangs = () => true): Promise<void> {
   const controller = new AbortController();
   const outcome = rejectionOf(call(controller.signal));
   await expect.poll(hangs, { interval: 1 }).toBe(true);
   await new Promise((resolve) => setTimeout(resolve, 10));
-  const begin = performance.now();
   controller.abort(reason);
   expect(await outcome).toBe(reason);
-  // It takes some milliseconds; other tests may be running at the same time.
-  expect(performance.now() - begin).toBeLessThan(1000);
 }
 
 describe.each(calls)('%s', (_, call) => {

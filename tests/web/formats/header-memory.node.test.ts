@@ -44,7 +44,7 @@ beforeAll(async () => {
     console.log(JSON.stringify({ tensors: report.tensors.length, mebibytes: peak() - begin }));`;
   quantizer = join(folder, 'quantize.mjs');
   await writeFile(quantizer, quantize);
-}, 60_000);
+});
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 /** Reads a file in a process with a limited heap, in mebibytes. Gives its output: the number of tensors, or the code of an error. */

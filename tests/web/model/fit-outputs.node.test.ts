@@ -36,7 +36,7 @@ beforeAll(async () => {
   statistics = await calibrateModel(file, drawn(2048, 5), { chunkSize, moments: true, heldBack: 0 });
   moments = await (statistics.moments as NonNullable<ModelStatistics['moments']>).bytes();
   table = await measureTypes(file, { to: 'auto', ...gptq() });
-}, 120_000);
+});
 
 /** Loss of a result on outputs, where all weights with moments pass errors on. */
 const lossOf = ({ tensors }: ModelReport) =>
@@ -65,26 +65,22 @@ function formOf(h: Float64Array, x: Float64Array): number {
 }
 
 describe('a fit by errors of outputs', () => {
-  it.each([3.5, 5.5])(
-    'is as large and as good as predicted: %s bits',
-    async (targetBitsPerWeight) => {
-      const { bytes: targetSize } = fitTypes(table, { targetBitsPerWeight });
-      const plan = await planModel(file, { to: 'auto', targetSize, ...gptq() });
-      const result = await quantizeModel(file, plan, { data: statistics });
-      const bytes = await result.bytes();
-      expect(bytes.length).toBe(plan.totals.bytesAfter);
-      expect(bytes.length).toBe(plan.fit?.bytes);
-      expect(bytes.length).toBeLessThanOrEqual(targetSize);
-      const types = new Set(result.report.tensors.map(({ to }) => to));
-      // The report does not have errors of outputs of types that pass none on.
-      if (![...types].some((type) => type.startsWith('IQ') || type === 'F16' || type === 'BF16')) {
-        const loss = lossOf(result.report);
-        expect(Math.abs(loss - plan.fit!.error)).toBeLessThanOrEqual(rounding * loss);
-      }
-      expect(fitTypes(table, { targetSize })).toMatchObject({ bytes: plan.fit?.bytes, error: plan.fit?.error });
-    },
-    120_000,
-  );
+  it.each([3.5, 5.5])('is as large and as good as predicted: %s bits', async (targetBitsPerWeight) => {
+    const { bytes: targetSize } = fitTypes(table, { targetBitsPerWeight });
+    const plan = await planModel(file, { to: 'auto', targetSize, ...gptq() });
+    const result = await quantizeModel(file, plan, { data: statistics });
+    const bytes = await result.bytes();
+    expect(bytes.length).toBe(plan.totals.bytesAfter);
+    expect(bytes.length).toBe(plan.fit?.bytes);
+    expect(bytes.length).toBeLessThanOrEqual(targetSize);
+    const types = new Set(result.report.tensors.map(({ to }) => to));
+    // The report does not have errors of outputs of types that pass none on.
+    if (![...types].some((type) => type.startsWith('IQ') || type === 'F16' || type === 'BF16')) {
+      const loss = lossOf(result.report);
+      expect(Math.abs(loss - plan.fit!.error)).toBeLessThanOrEqual(rounding * loss);
+    }
+    expect(fitTypes(table, { targetSize })).toMatchObject({ bytes: plan.fit?.bytes, error: plan.fit?.error });
+  });
 
   it.each(['IQ4_XS', 'Q4_K'] as const)('measures outputs as float64 finds them: %s', async (to) => {
     const name = 'blk.0.ffn_down.weight';
@@ -159,5 +155,4 @@ it.skipIf(process.env.SCALEPOINT_SAMPLES === undefined)(
     }
     expect(kl[1]).toBeLessThan(0.95 * (kl[0] as number));
   },
-  120_000,
 );

@@ -32,7 +32,7 @@ it('weights that no group divides have one note', async () => {
   const { notes, totals } = await planModel(zeros(weights), { to: 'int4' });
   expect(totals.kept).toBe(many);
   expect(notes).toMatchObject([{ kind: 'leftRows', columns: [129, 130], groupSizes: [128] }]);
-}, 120_000);
+});
 
 it('codes that config.json does not name are as many findings', async () => {
   const codes = Array.from({ length: many }, (_, i): Zeros[] => [
@@ -42,7 +42,7 @@ it('codes that config.json does not name are as many findings', async () => {
   const config = { quantization_config: { quant_method: 'compressed-tensors', config_groups: {} } };
   const { problems } = await verifyModel(zeros(codes.flat()), { config });
   expect(problems.filter(({ kind }) => kind === 'noGroup')).toHaveLength(many);
-}, 120_000);
+});
 
 it('layers to leave out may be a long list', async () => {
   const pruneLayers = Array.from({ length: many }, (_, i) => i + 1);

@@ -92,7 +92,7 @@ beforeAll(async () => {
   const samples = Array.from({ length: 8 }, (_, i) => ({ x: rows(50, 100 + 2 * i), ids }));
   statistics = await calibrateModel(network, samples, { moments: true });
   expected = await outputOf(network);
-}, 60_000);
+});
 
 const outputsOf = ({ report }: QuantizeModelResult) =>
   report.tensors.flatMap(({ name, error }) => (error?.output === undefined ? [] : [{ name, ...error.output }]));
@@ -219,7 +219,7 @@ describe('statistics of ONNX models', () => {
     },
   );
 
-  it('makes the same of tiles as of the whole', { timeout: 180_000 }, async () => {
+  it('makes the same of tiles as of the whole', async () => {
     // Two tiles of columns, and of rows for the transposed weight; the moments come last, so that no tile has those of another weight.
     const [inputs, outputs] = [128, 8300];
     const model = onnx.model(
@@ -349,7 +349,7 @@ const samples = process.env.SCALEPOINT_SAMPLES;
 const story = join(samples ?? '', 'tinystories-656k');
 
 describe.skipIf(samples === undefined || !existsSync(story))('the exported story model', () => {
-  it('says what the network says, and more of it by passing errors on', { timeout: 120_000 }, async () => {
+  it('says what the network says, and more of it by passing errors on', async () => {
     const length = 96;
     const weights = storyWeights(story);
     const float = storyModel(weights, length);

@@ -45,7 +45,7 @@ describe.runIf(isThere)('integers of a folder by data', () => {
     matrix = new Blob([await statistics.bytes()]);
     const { tensors } = await inspectModel(join(source, 'model.safetensors'));
     names = tensors.map(({ name }) => name);
-  }, 120_000);
+  });
   afterAll(() => rm(folder, { recursive: true }));
 
   /** Results by their options, for tests that look at the same. */

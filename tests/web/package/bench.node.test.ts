@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright';
 import { type BenchRow, benchParts, race, runBench } from 'scalepoint/bench';
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { pageOptions } from '../../../scripts/chromium.mjs';
+import { hangLimit, pageOptions } from '../../../scripts/chromium.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 
 const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
@@ -43,19 +43,19 @@ describe('runBench', () => {
     expect(seen).toEqual(rows);
     expect(tier).toBe('simd');
     expect(version).toMatch(/^\d+\.\d+\.\d+/);
-  }, 60_000);
+  });
 
   it('measures a single part, with the scalar build', async () => {
     const { rows, tier } = await runBench({ ...small, only: 'layers', load: { simd: 'off' } });
     expect(rows).toHaveLength(10);
     expect(tier).toBe('scalar');
-  }, 60_000);
+  });
 
   it('stops when the signal aborts', async () => {
     const controller = new AbortController();
     const run = runBench({ ...small, signal: controller.signal, onRow: () => controller.abort(new Error('enough')) });
     await expect(run).rejects.toThrow('enough');
-  }, 60_000);
+  });
 
   it('names the wrong option in its error', async () => {
     for (const [options, name] of [
@@ -134,7 +134,7 @@ describe('scalepoint bench', () => {
     const rows = stdout.split('\n').filter((line) => / x$/.test(line));
     expect(rows.length).toBeGreaterThan(8);
     for (const line of rows) expect(line.length).toBeLessThanOrEqual(80);
-  }, 60_000);
+  });
 
   it('prints only JSON with --json', async () => {
     const { code, stdout, stderr } = await run(...tiny, '--json', '--only', 'blocks');
@@ -142,7 +142,7 @@ describe('scalepoint bench', () => {
     const { rows, tier, engine } = JSON.parse(stdout) as { rows: BenchRow[]; tier: string; engine: string };
     expect(rows).toHaveLength(24);
     expect([tier, engine]).toEqual(['simd', `Node ${process.versions.node}`]);
-  }, 60_000);
+  });
 
   it('says that it was interrupted', async () => {
     const child = spawn(process.execPath, [path('dist/cli.js'), 'bench', ...tiny]);
@@ -153,7 +153,7 @@ describe('scalepoint bench', () => {
     child.stdout.once('data', () => child.kill('SIGINT'));
     const code = await new Promise((resolve) => child.once('close', resolve));
     expect([code, stderr]).toEqual([130, 'scalepoint: interrupted before all was measured\n']);
-  }, 60_000);
+  });
 
   it.each([
     [['--only', 'models'], '--only: expected arrays, blocks or layers'],
@@ -183,7 +183,7 @@ describe('the page of the benchmark', () => {
       const { build } = await import('vite');
       await build({ configFile: path('vite.config.ts'), logLevel: 'warn' });
     }
-  }, 120_000);
+  });
 
   it('measures in a worker, stops, copies, and has no accessibility faults', async () => {
     const server = await serve({ folder: path('build/demo'), port: 0 });
@@ -197,6 +197,7 @@ describe('the page of the benchmark', () => {
         serviceWorkers: 'block',
       });
       const page = await context.newPage();
+      page.setDefaultTimeout(hangLimit);
       const complaints: string[] = [];
       page.on('console', (message) => {
         if (!message.text().includes('blocked by Playwright')) complaints.push(message.text());
@@ -209,7 +210,7 @@ describe('the page of the benchmark', () => {
       await page.click('nav a[href="speed/"]');
       await expect.poll(() => page.title()).toContain('How fast');
       // The headline is measured without being asked.
-      await expect.poll(() => page.textContent('#ratio'), { timeout: 60_000 }).toMatch(/^≈?[\d.]+×$/);
+      await expect.poll(() => page.textContent('#ratio')).toMatch(/^≈?[\d.]+×$/);
       expect(await page.locator('.race-fill').count()).toBe(2);
       await page.click('#run');
       await page.waitForSelector('.bench-table tbody tr td');
@@ -231,9 +232,7 @@ describe('the page of the benchmark', () => {
       });
       await page.focus('#run');
       await page.keyboard.press('Enter');
-      await page.waitForFunction(() => document.querySelector('#status')?.textContent?.startsWith('Done'), undefined, {
-        timeout: 100_000,
-      });
+      await page.waitForFunction(() => document.querySelector('#status')?.textContent?.startsWith('Done'));
       expect(workers).toBe(1);
       expect(await page.$$eval('.bench-table tbody td:nth-child(2)', (cells) => cells.length)).toBe(42);
       await page.click('#copy-json');
@@ -271,5 +270,5 @@ describe('the page of the benchmark', () => {
       await browser.close();
       await server.close();
     }
-  }, 180_000);
+  });
 });

@@ -77,7 +77,7 @@ describe('bundled as a classic script, in a page', () => {
       '<!doctype html><title>page</title><script src="bundle.js"></script>',
     );
     browser = await chromium.launch(pageOptions);
-  }, 60_000);
+  });
   afterAll(() => browser?.close());
 
   it.each([

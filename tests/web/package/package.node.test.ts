@@ -10,7 +10,7 @@ import { publint } from 'publint';
 import { quantizeModel } from 'scalepoint/model';
 import { build, createServer } from 'vite';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { pageOptions } from '../../../scripts/chromium.mjs';
+import { hangLimit, pageOptions } from '../../../scripts/chromium.mjs';
 import { samplePath } from '../../../scripts/make_sample.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 import { anchorOf } from '../../../web/demo/guide/build.mjs';
@@ -63,7 +63,7 @@ beforeAll(async () => {
   tarball = join(folder, (JSON.parse(packed) as { filename: string }[])[0]!.filename);
   write('package.json', JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
   await run('npm', ['install', '--offline', '--no-audit', '--no-fund', tarball]);
-}, 120_000);
+});
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -215,7 +215,7 @@ describe('the packed package', () => {
     expect(messages).toEqual([]);
   });
 
-  it('has types that resolve for ES modules', { timeout: 60_000 }, async () => {
+  it('has types that resolve for ES modules', async () => {
     // attw exits with an error if there are problems.
     await run(bin('attw'), [tarball, '--profile', 'esm-only', '--no-definitely-typed', '--format', 'ascii']);
   });
@@ -279,7 +279,7 @@ describe('in Node, the installed package', () => {
     expect(length).toBe((await (await quantizeModel(samplePath, { to: 'int8' })).bytes()).length);
   });
 
-  it('has a command line', { timeout: 60_000 }, async () => {
+  it('has a command line', async () => {
     expect(await run('npx', ['--offline', 'scalepoint', '--version'])).toContain(manifestOf(installed).version);
     await run('npx', ['--offline', 'scalepoint', 'quantize', samplePath, '--to', 'int8', '-o', 'digits.safetensors']);
     const after = readFileSync(join(consumer, 'digits.safetensors'));
@@ -325,24 +325,20 @@ describe('for TypeScript, the installed package', () => {
     { module: 'nodenext', moduleResolution: 'nodenext' },
     { module: 'esnext', moduleResolution: 'bundler' },
   ];
-  it.each(cases)(
-    'type-checks with moduleResolution $moduleResolution and skipLibCheck off',
-    { timeout: 60_000 },
-    async (options) => {
-      write('types/use.ts', program);
-      const compilerOptions = {
-        ...options,
-        target: 'es2022',
-        lib: ['es2022', 'dom'],
-        types: [],
-        strict: true,
-        skipLibCheck: false,
-        noEmit: true,
-      };
-      write('types/tsconfig.json', JSON.stringify({ compilerOptions, include: ['use.ts'] }));
-      await run(bin('tsc'), ['-p', 'types/tsconfig.json']);
-    },
-  );
+  it.each(cases)('type-checks with moduleResolution $moduleResolution and skipLibCheck off', async (options) => {
+    write('types/use.ts', program);
+    const compilerOptions = {
+      ...options,
+      target: 'es2022',
+      lib: ['es2022', 'dom'],
+      types: [],
+      strict: true,
+      skipLibCheck: false,
+      noEmit: true,
+    };
+    write('types/tsconfig.json', JSON.stringify({ compilerOptions, include: ['use.ts'] }));
+    await run(bin('tsc'), ['-p', 'types/tsconfig.json']);
+  });
 });
 
 describe('in a page, the installed package', () => {
@@ -377,13 +373,14 @@ describe('in a page, the installed package', () => {
     writePage('page', 'scalepoint', 'scalepoint/model');
     await build({ root: page, configFile: false, logLevel: 'error', build: { outDir: 'built' } });
     browser = await chromium.launch(pageOptions);
-  }, 60_000);
+  });
 
   afterAll(() => browser?.close());
 
   /** Opens a page. Returns what it computed, whether it is cross-origin isolated, and all errors and warnings. */
   async function open(url: string) {
     const tab = await browser.newPage();
+    tab.setDefaultTimeout(hangLimit);
     const problems: string[] = [];
     tab.on('pageerror', (error) => problems.push(error.message));
     tab.on('console', (message) => {
@@ -406,9 +403,7 @@ describe('in a page, the installed package', () => {
     }
   }
 
-  it('works when bundled by Vite, under a strict Content-Security-Policy and without cross-origin isolation', {
-    timeout: 60_000,
-  }, async () => {
+  it('works when bundled by Vite, under a strict Content-Security-Policy and without cross-origin isolation', async () => {
     expect(await openFolder(join(page, 'built'), strictPolicy)).toEqual({
       answer: expected,
       isolated: false,
@@ -416,7 +411,7 @@ describe('in a page, the installed package', () => {
     });
   });
 
-  it('works from any static server, without a bundler', { timeout: 60_000 }, async () => {
+  it('works from any static server, without a bundler', async () => {
     writePage('plain', './dist/index.js', './dist/model.js');
     cpSync(join(installed, 'dist'), join(consumer, 'plain/dist'), { recursive: true });
     expect(await openFolder(join(consumer, 'plain'), strictPolicy)).toEqual({
@@ -426,7 +421,7 @@ describe('in a page, the installed package', () => {
     });
   });
 
-  it("works with Vite's development server, without configuration", { timeout: 60_000 }, async () => {
+  it("works with Vite's development server, without configuration", async () => {
     const server = await createServer({
       root: page,
       configFile: false,
@@ -441,7 +436,7 @@ describe('in a page, the installed package', () => {
     }
   });
 
-  it('says what is missing when the policy forbids WebAssembly', { timeout: 60_000 }, async () => {
+  it('says what is missing when the policy forbids WebAssembly', async () => {
     const { answer } = await openFolder(join(page, 'built'), strictPolicy.replace(" 'wasm-unsafe-eval'", ''));
     expect(answer).toMatch(/'wasm-unsafe-eval'/);
   });

@@ -3,6 +3,6 @@ import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { makeSample, samplePath } from '../../../scripts/make_sample.mjs';
 
-it('gives the bytes of the sample model', { timeout: 120_000 }, () => {
+it('gives the bytes of the sample model', () => {
   expect(Buffer.from(makeSample().bytes).equals(readFileSync(samplePath))).toBe(true);
 });

@@ -59,7 +59,7 @@ describe.each(Object.keys(compilers))('in TypeScript %s', (version) => {
     expect(await check(version, version, { ...nodenext, lib: ['es2022'] })).toBe('');
   });
 
-  it('they are right with it, and all examples compile', { timeout: 60_000 }, async () => {
+  it('they are right with it, and all examples compile', async () => {
     const programs = examplePrograms();
     expect(programs['comments.mts']!.split('async () => {').length).toBeGreaterThan(40);
     for (const [name, code] of Object.entries(programs)) writeFileSync(join(folder, name), code);
@@ -101,7 +101,7 @@ it('has a doc comment for every exported name and member', () => {
   expect(undocumented(readFileSync(join(root, 'build/reference-warnings.txt'), 'utf8'))).toEqual([]);
 });
 
-it('would find a missing doc comment', { timeout: 180_000 }, async () => {
+it('would find a missing doc comment', async () => {
   const file = join(folder, 'bare.ts');
   writeFileSync(
     file,

@@ -2,6 +2,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
+import { hangLimit } from '../../../scripts/chromium.mjs';
 
 it('ends when its searches have ended', async () => {
   const code = `
@@ -11,9 +12,9 @@ it('ends when its searches have ended', async () => {
     const index = sp.index(x, { shape: [100, 8], bits: 4 });
     const [{ ids }] = await index.searchMany(x.slice(0, 8), 3, { workers: 2 });
     console.log(ids.length);`;
-  // The time limit ends a process that would go on.
+  // The limit ends a process that would go on.
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], {
-    timeout: 30_000,
+    timeout: hangLimit,
   });
   expect(stdout).toBe('3\n');
 });

@@ -50,7 +50,7 @@ function largeIndex(options: object = {}): { index: VectorIndex; x: Float32Array
 
 for (const { build, sp } of builds) {
   describe(`a search in workers (${build})`, () => {
-    it('gives the same results for any number of workers', { timeout: 120_000 }, async () => {
+    it('gives the same results for any number of workers', async () => {
       const random = new Random(30);
       const dimension = 100;
       const x = random.bell(900 * dimension);

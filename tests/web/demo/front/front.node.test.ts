@@ -15,7 +15,7 @@ const open = async (...options: Parameters<typeof site.open> | []) => {
   page = await site.open('', options[1], options[2]);
 };
 const read = async () => {
-  await expect.poll(() => page.textContent('#wall-basis'), { timeout: 15_000 }).toBe('Computed in this browser.');
+  await expect.poll(() => page.textContent('#wall-basis')).toBe('Computed in this browser.');
   expect(await page.textContent('#width-right')).toMatch(/^98\.5/);
 };
 const slide = (id: string, value: number) =>
@@ -71,9 +71,7 @@ it('plays the slider once, and stops when it is touched', async () => {
     });
   });
   const seen = () => page.evaluate(() => (globalThis as unknown as { seen: string[] }).seen);
-  await expect
-    .poll(async () => (await seen()).at(-1) === '32 bits' && (await seen()).length > 5, { timeout: 15_000 })
-    .toBe(true);
+  await expect.poll(async () => (await seen()).at(-1) === '32 bits' && (await seen()).length > 5).toBe(true);
   const played = (await seen()).map((text) => Number.parseInt(text, 10));
   expect(Math.min(...played)).toBeLessThanOrEqual(3);
   expect(await page.textContent('#hero-point')).toMatch(
@@ -160,9 +158,7 @@ it('saves the network with finer scales and better ranges', async () => {
 it('hands a model to the page for models, and comes back', async () => {
   await open();
   await page.click('#sample');
-  await expect
-    .poll(() => page.textContent('#model-name').catch(() => ''), { timeout: 15_000 })
-    .toBe('digits.safetensors');
+  await expect.poll(() => page.textContent('#model-name').catch(() => '')).toBe('digits.safetensors');
   expect(new URL(page.url()).pathname).toBe('/model/');
   expect(await page.title()).toContain('Make a model smaller');
   expect(await page.getAttribute('.nav a[aria-current]', 'href')).toBe(`${site.url}model/`);
@@ -241,7 +237,7 @@ it('can be touched before the core is there and with at most 150 kB, and loads t
   await expect.poll(() => page.textContent('#width-right')).toMatch(/^95\.5/);
   await expect.poll(() => seen.filter((name) => /\.wasm$/.test(name))).toHaveLength(1);
   sendCore();
-  await expect.poll(() => seen.filter((name) => name.startsWith('/samples/')), { timeout: 15_000 }).toHaveLength(1);
+  await expect.poll(() => seen.filter((name) => name.startsWith('/samples/'))).toHaveLength(1);
   // Nothing waits for the weights: the network at each width, the pad, and the figures, which the core computes.
   await slide('width', 7);
   await expect.poll(() => page.textContent('#width-right')).toMatch(/^11\.4/);
@@ -258,16 +254,14 @@ it('can be touched before the core is there and with at most 150 kB, and loads t
   expect(first.reduce((sum, name) => sum + brotliBytes(name), 0)).toBeLessThan(150_000);
   expect(later.reduce((sum, name) => sum + brotliBytes(name), 0)).toBeLessThan(200_000);
   sendWeights();
-  await expect.poll(() => page.textContent('#wall-basis'), { timeout: 15_000 }).toBe('Computed in this browser.');
+  await expect.poll(() => page.textContent('#wall-basis')).toBe('Computed in this browser.');
 });
 
 it('keeps what was recorded if the weights do not come, and says so', async () => {
   await open('', {}, async (page) => {
     await page.route('**/samples/**', (route) => route.fulfill({ status: 404, body: 'not here' }));
   });
-  await expect
-    .poll(() => page.textContent('#problems'), { timeout: 15_000 })
-    .toContain('weights of the network did not');
+  await expect.poll(() => page.textContent('#problems')).toContain('weights of the network did not');
   await slide('width', 6);
   await expect.poll(() => page.textContent('#width-right')).toMatch(/^95\.5/);
   expect(await page.textContent('#wall-basis')).toBe('Recorded: nothing could be computed here.');
@@ -285,7 +279,7 @@ it('reads numbers that are pasted on the front page, and on that for models', as
     }, text);
   await open();
   await paste('1 2 3 4');
-  await expect.poll(() => page.textContent('#summary').catch(() => ''), { timeout: 15_000 }).toContain('from 1 to 4');
+  await expect.poll(() => page.textContent('#summary').catch(() => '')).toContain('from 1 to 4');
   expect(new URL(page.url()).pathname).toBe('/numbers/');
   expect(await page.inputValue('#text')).toBe('1 2 3 4');
 
@@ -293,5 +287,5 @@ it('reads numbers that are pasted on the front page, and on that for models', as
   await paste('5 6 7,5');
   await expect.poll(() => page.textContent('#problems')).toMatch(/The text is not a model/);
   await page.click('#problems button:has-text("Your numbers")');
-  await expect.poll(() => page.textContent('#comma-legend').catch(() => ''), { timeout: 15_000 }).toContain('7,5');
+  await expect.poll(() => page.textContent('#comma-legend').catch(() => '')).toContain('7,5');
 });

@@ -89,9 +89,7 @@ describe('its part of the page', () => {
   let page: Page;
   const finish = () =>
     expect
-      .poll(() => page.$$eval('.telling-verdict', (all) => all.filter((node) => node.textContent !== '').length), {
-        timeout: 30_000,
-      })
+      .poll(() => page.$$eval('.telling-verdict', (all) => all.filter((node) => node.textContent !== '').length))
       .toBe(5);
 
   it('is loaded when it comes into view, and not before', async () => {
@@ -99,7 +97,7 @@ describe('its part of the page', () => {
     page = await site.open('', {}, async (made) => {
       made.on('request', (request) => asked.push(new URL(request.url()).pathname));
     });
-    await expect.poll(() => page.textContent('#wall-basis'), { timeout: 15_000 }).toBe('Computed in this browser.');
+    await expect.poll(() => page.textContent('#wall-basis')).toBe('Computed in this browser.');
     expect(asked.filter((name) => name.includes('storyteller'))).toEqual([]);
     await page.locator('#teller').scrollIntoViewIfNeeded();
     await finish();

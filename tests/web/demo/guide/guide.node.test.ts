@@ -10,6 +10,7 @@ import * as bench from 'scalepoint/bench';
 import * as model from 'scalepoint/model';
 import { transformWithOxc } from 'vite';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { hangLimit } from '../../../../scripts/chromium.mjs';
 import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
@@ -201,9 +202,7 @@ describe('the code of the guide', () => {
     }
   });
 
-  it('starts parts of the work with three job runners, which make the same files as one run', {
-    timeout: 30_000,
-  }, async () => {
+  it('starts parts of the work with three job runners, which make the same files as one run', async () => {
     copyFileSync(sample, inFolder('model.safetensors'));
     const codeOf = (language: string) => blocks.filter((block) => block.language === language).map(({ code }) => code);
     const [[jobs], [slurm], [kubernetes]] = [codeOf('sh jobs'), codeOf('slurm'), codeOf('kubernetes')];
@@ -275,7 +274,7 @@ let server: Served['server'];
 beforeAll(async () => {
   served = await servePages();
   ({ server, browser } = served);
-}, 120_000);
+});
 afterAll(() => served?.close());
 
 /** Runs with a new page. It must not complain. */
@@ -285,6 +284,7 @@ async function withPage(
 ): Promise<void> {
   const context = await browser.newContext({ serviceWorkers: 'block', reducedMotion: 'reduce', ...options });
   const page = await context.newPage();
+  page.setDefaultTimeout(hangLimit);
   const complaints: string[] = [];
   page.on('console', (message) => {
     if (!message.text().includes('blocked by Playwright')) complaints.push(message.text());
@@ -301,9 +301,7 @@ async function withPage(
 const addressOf = ({ name }: GuidePage) => `${server.url}guide/${name === '' ? '' : `${name}/`}`;
 
 describe('the code of the guide in Chromium', () => {
-  it('searches texts by embeddings of transformers.js, also after the next visit', { timeout: 120_000 }, async ({
-    skip,
-  }) => {
+  it('searches texts by embeddings of transformers.js, also after the next visit', async ({ skip }) => {
     const packages = 'tests/transformers/node_modules/';
     const transformers = `${packages}@huggingface/transformers/dist/transformers.web.js`;
     if (!existsSync(root(transformers))) skip(howToInstall);
@@ -575,7 +573,7 @@ describe('the pages of the guide', () => {
         if (name !== at) await page.goto(addressOf(guidePages().find((each) => each.name === name)!));
         at = name;
         const words = () => page.textContent(`#fig-${figure}-words`);
-        await expect.poll(words, { timeout: 10_000 }).toMatch(before);
+        await expect.poll(words).toMatch(before);
         await page.focus(`#fig-${figure} [role="slider"]`);
         await page.keyboard.press(key);
         await expect.poll(words).toMatch(after);

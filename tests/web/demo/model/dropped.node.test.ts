@@ -39,7 +39,7 @@ it('opens a model that is dropped with a picture and another file', async () => 
 it('never shows the figures of one tensor under the name of another', async () => {
   page = await site.open('model/');
   await drop(digits());
-  const settled = () => expect.poll(() => page.textContent('#look-verdict'), { timeout: 15_000 }).toMatch(/^[AB] /);
+  const settled = () => expect.poll(() => page.textContent('#look-verdict')).toMatch(/^[AB] /);
   await settled();
   // Look at each frame between the click and the answer.
   const mixed = await page.evaluate(async () => {
@@ -63,7 +63,7 @@ it('never shows the figures of one tensor under the name of another', async () =
 it('marks no layer in the table if none stands out, and says so', async () => {
   page = await site.open('model/');
   await drop(digits());
-  await expect.poll(() => page.textContent('#worst-basis'), { timeout: 30_000 }).toBe('Measured on all numbers.');
+  await expect.poll(() => page.textContent('#worst-basis')).toBe('Measured on all numbers.');
   expect(await page.textContent('#worst-words')).toBe('No layer stands out: the median is 43.12 dB.');
   expect(await page.textContent('#model-rows')).not.toContain('low');
   // A layer of another type stands out, in both places.
@@ -71,8 +71,6 @@ it('marks no layer in the table if none stands out, and says so', async () => {
   await page.selectOption('#model-target', 'bfloat16');
   await page.fill('#model-rules', 'fc1.weight=int4');
   await page.locator('#model-rules').blur();
-  await expect
-    .poll(() => page.textContent('#worst-words'), { timeout: 30_000 })
-    .toMatch(/^fc1\.weight stands out: the median is 5\d/);
+  await expect.poll(() => page.textContent('#worst-words')).toMatch(/^fc1\.weight stands out: the median is 5\d/);
   await expect.poll(() => page.textContent('#model-rows')).toContain('low');
 });

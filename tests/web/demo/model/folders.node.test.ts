@@ -11,9 +11,7 @@ const site = startSite();
 const folder = mkdtempSync(join(tmpdir(), 'scalepoint-folders-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-it('writes a model for WebLLM into a new folder of the one that the visitor chooses', {
-  timeout: 180_000,
-}, async () => {
+it('writes a model for WebLLM into a new folder of the one that the visitor chooses', async () => {
   const page = await site.open('model/', {}, async (page) => {
     await page.addInitScript(() => {
       Object.assign(globalThis, {
@@ -48,7 +46,7 @@ it('writes a model for WebLLM into a new folder of the one that the visitor choo
       const inside = await Promise.all(folders.map(async (name) => namesOf(await out.getDirectoryHandle(name))));
       return { folders, files: inside.flat() };
     });
-  await expect.poll(async () => (await written()).files, { timeout: 20_000 }).toContain('mlc-chat-config.json');
+  await expect.poll(async () => (await written()).files).toContain('mlc-chat-config.json');
   expect((await written()).folders).toEqual(['model-q4f16_1-MLC']);
   const names = planned.map(({ name }) => name.slice(name.indexOf('/') + 1));
   for (const name of (await written()).files) expect(names).toContain(name.replace(/\.crswap$/, ''));
@@ -57,6 +55,6 @@ it('writes a model for WebLLM into a new folder of the one that the visitor choo
   expect((await written()).folders).toEqual([]);
   // Save all of it: 724 MB become 204.
   await page.click('#model-run');
-  await expect.poll(() => page.textContent('#model-status'), { timeout: 120_000 }).toContain('Saved model-q4f16_1-MLC');
+  await expect.poll(() => page.textContent('#model-status')).toContain('Saved model-q4f16_1-MLC');
   expect((await written()).files.sort()).toEqual(names.sort());
 });

@@ -40,8 +40,7 @@ const planned = (before = 0) =>
     return size > 0 && size !== old && !hidden;
   }, before);
 /** Waits until everything is measured. */
-const measured = () =>
-  expect.poll(() => page.textContent('#worst-basis'), { timeout: 30_000 }).toBe('Measured on all numbers.');
+const measured = () => expect.poll(() => page.textContent('#worst-basis')).toBe('Measured on all numbers.');
 /** The texts of a column of the table. */
 const column = (name: string) =>
   page.$$eval(
@@ -257,7 +256,7 @@ it('lists and plans a model of 3 GiB from its header, and cancels quantizing it 
 
   for (let round = 0; round < 2; round++) {
     await page.click('#model-run');
-    await expect.poll(status, { timeout: 20_000 }).toMatch(/MB of 3.22.GB/);
+    await expect.poll(status).toMatch(/MB of 3.22.GB/);
     if (round === 0) expect(await site.axe('.decide')).toEqual([]);
     await page.click('#model-cancel');
     await expect.poll(status).toContain('Cancelled. Nothing was saved.');

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import * as ort from 'onnxruntime-web/wasm';
 import { chromium, type Page } from 'playwright';
 import { afterAll, describe, expect, it } from 'vitest';
-import { launchOptions } from '../../../../scripts/chromium.mjs';
+import { hangLimit, launchOptions } from '../../../../scripts/chromium.mjs';
 import {
   divergenceAxis,
   type Judgment,
@@ -71,7 +71,7 @@ async function openWith(
 /** Waits until the page is drawn, and nothing is being compared. */
 async function ended(): Promise<void> {
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  await page.waitForSelector('#outputs-cancel', { state: 'hidden', timeout: 50_000 });
+  await page.waitForSelector('#outputs-cancel', { state: 'hidden' });
 }
 /** Compares the outputs of the chosen type, or of all others. */
 async function compare(): Promise<void> {
@@ -288,7 +288,7 @@ it('runs ONNX models with the runtime of the site, which is loaded then and kept
     page.on('request', (request) => seen.push(new URL(request.url()).pathname));
   });
   const runtimes = () => seen.filter((name) => name.includes('/ort'));
-  await expect.poll(() => page.textContent('#about-offline'), { timeout: 20_000 }).toContain('Works offline');
+  await expect.poll(() => page.textContent('#about-offline')).toContain('Works offline');
   const stored = () =>
     page.evaluate(async () => {
       const [name = ''] = await caches.keys();
@@ -328,13 +328,14 @@ it('runs ONNX models with the runtime of the site, which is loaded then and kept
   expect(await text('outputs-verdict')).toMatch(/^The output y is off by/);
 });
 
-it('runs ONNX models on WebGPU as well, where the browser has it', { timeout: 180_000 }, async () => {
+it('runs ONNX models on WebGPU as well, where the browser has it', async () => {
   // SwiftShader stands in for a GPU.
   const flags = ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'];
   const args = [...launchOptions.args.filter((flag) => flag !== '--disable-gpu'), ...flags];
   const browser = await chromium.launch({ ...launchOptions, args });
   try {
     const page = await browser.newPage();
+    page.setDefaultTimeout(hangLimit);
     const foreign: string[] = [];
     page.on('request', (request) => {
       if (!request.url().startsWith(site.url)) foreign.push(request.url());
@@ -343,7 +344,7 @@ it('runs ONNX models on WebGPU as well, where the browser has it', { timeout: 18
     const model = onnx.product('MatMul', [96, 64], [3, 96], [3, 64])();
     await page.setInputFiles('#file', fileOf('product.onnx', model));
     await page.click('#outputs-run');
-    await page.waitForSelector('#outputs-places tbody tr', { timeout: 120_000 });
+    await page.waitForSelector('#outputs-places tbody tr');
     const words = await page.textContent('#outputs-places-text');
     expect(words).toMatch(/^On .* q8 .*, and its outputs are off by .* On the processor q8 /);
     const cells = await page.locator('#outputs-places tbody tr').allTextContents();
@@ -353,7 +354,7 @@ it('runs ONNX models on WebGPU as well, where the browser has it', { timeout: 18
 
     // A result that does not run there has its reason above the table, which stays within the box at every width.
     await page.click('#outputs-types button:text-is("fp16")');
-    await page.waitForSelector('#outputs-cancel', { state: 'hidden', timeout: 60_000 });
+    await page.waitForSelector('#outputs-cancel', { state: 'hidden' });
     await page.check('input[value="safe"]', { force: true });
     const place = page.locator('#outputs-places tbody tr').last();
     await expect.poll(() => place.textContent()).toMatch(/^fp16, .*Bnot run––$/);

@@ -33,7 +33,7 @@ it('lists models that are dropped together, and saves all of them with one butto
   );
   expect(await site.axe('#several')).toEqual([]);
   await page.click('#several-run');
-  await expect.poll(() => page.textContent('#several-status'), { timeout: 30_000 }).toBe('2 of 2 models saved.');
+  await expect.poll(() => page.textContent('#several-status')).toBe('2 of 2 models saved.');
   const saved = await page.evaluate(async () => {
     const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle('out');
     const found: Record<string, number[]> = {};
@@ -50,7 +50,7 @@ it('lists models that are dropped together, and saves all of them with one butto
   expect(saved['tiny.Q4_K_M.gguf']).toEqual([...((await expected[1]?.bytes()) ?? [])]);
   // A second time leaves the files alone.
   await page.click('#several-run');
-  await expect.poll(() => result(2), { timeout: 30_000 }).toBe('Saved tiny.Q4_K_M-2.gguf');
+  await expect.poll(() => result(2)).toBe('Saved tiny.Q4_K_M-2.gguf');
   await page.click('#several-rows tr:nth-child(2) button');
   await expect.poll(() => page.textContent('#model-name')).toBe('tiny.gguf');
   expect(await page.isVisible('#several')).toBe(false);
@@ -71,7 +71,7 @@ it('goes on with the others if one fails, and says why', async () => {
   const downloads: string[] = [];
   page.on('download', (download) => downloads.push(download.suggestedFilename()));
   await page.click('#several-run');
-  await expect.poll(() => page.textContent('#several-status'), { timeout: 30_000 }).toBe('1 of 2 models saved.');
+  await expect.poll(() => page.textContent('#several-status')).toBe('1 of 2 models saved.');
   expect(await page.textContent('#several-rows tr:nth-child(1) td:last-child')).toContain('holds NaN');
   await expect.poll(() => downloads).toEqual(['good.int4.safetensors', 'good.config.json']);
   await page.click('#several-close');

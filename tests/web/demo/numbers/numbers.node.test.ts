@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import type { Browser, BrowserContext, Page } from 'playwright';
 import { load, type QuantizeOptions, type Scalepoint } from 'scalepoint';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { hangLimit } from '../../../../scripts/chromium.mjs';
 import { serve } from '../../../../scripts/serve.mjs';
 import { type DataSet, statisticsOf } from '../../../../web/demo/numbers/data.js';
 import { countBytes, evaluate, quantizeOptions, sliceOf } from '../../../../web/demo/numbers/evaluate.js';
@@ -55,7 +56,7 @@ let here = '';
 beforeAll(async () => {
   served = await servePages();
   ({ server, browser } = served);
-}, 120_000);
+});
 
 afterAll(() => served?.close());
 
@@ -104,7 +105,7 @@ async function newPage(): Promise<void> {
   context = await browser.newContext({ reducedMotion: 'reduce', serviceWorkers: 'block' });
   await useFamily(context, families[0]);
   page = await context.newPage();
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(hangLimit);
   page.on('console', (message) => {
     if (!message.text().includes('blocked by Playwright')) complaints.push(`${message.type()}: ${message.text()}`);
   });
@@ -285,8 +286,7 @@ async function expectSame(values: Float32Array, options: QuantizeOptions): Promi
   }
 }
 
-// The timeout is long because a busy machine may start a page slowly.
-describe('the demo page', { timeout: 60_000 }, () => {
+describe('the demo page', () => {
   it('opens with normally distributed numbers in int4, and requests only its own files', async () => {
     const asked: string[] = [];
     await open('', {
@@ -867,11 +867,11 @@ describe('the demo page', { timeout: 60_000 }, () => {
 
   it('announces one sentence when the controls rest', async () => {
     await open();
-    await expect.poll(() => page.textContent('#live'), { timeout: 10_000 }).toContain('int4');
+    await expect.poll(() => page.textContent('#live')).toContain('int4');
     const said = await listen('live');
     await page.focus('#bits');
     for (let i = 0; i < 3; i++) await page.keyboard.press('ArrowRight');
-    await expect.poll(said, { timeout: 10_000 }).toHaveLength(1);
+    await expect.poll(said).toHaveLength(1);
     await page.waitForTimeout(300);
     expect(await said()).toEqual([
       expect.stringMatching(/^int7, symmetric, per-tensor: SQNR [\d.]+ dB, largest error/),

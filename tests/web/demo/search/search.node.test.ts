@@ -36,12 +36,11 @@ const settled = (page: Page) =>
       document.querySelector('#figures:not(.waiting)') !== null &&
       document.querySelector('#picture:not(.waiting) .cloud') !== null,
     undefined,
-    { timeout: 60_000 },
   );
 const percent = (share: number) => (share === 1 ? '100 %' : `${(100 * share).toFixed(1)} %`);
 
 describe('the page Search', () => {
-  it('shows the recall that the package has, for lines of JSON', { timeout: 120_000 }, async () => {
+  it('shows the recall that the package has, for lines of JSON', async () => {
     const x = made();
     const page = await site.open('search/');
     const lines = rowsOf(x).map((row, i) => JSON.stringify(i % 2 === 0 ? row : { id: i, embedding: row }));
@@ -72,12 +71,12 @@ describe('the page Search', () => {
       }
     }
     // All settings arrive while the page rests.
-    await expect.poll(() => page.textContent('#recalls'), { timeout: 60_000 }).not.toContain('·');
+    await expect.poll(() => page.textContent('#recalls')).not.toContain('·');
     expect(await page.getAttribute('#result', 'aria-busy')).toBe('false');
     expect(await site.axe()).toEqual([]);
   });
 
-  it('holds its settings in the address, and works by keyboard', { timeout: 120_000 }, async () => {
+  it('holds its settings in the address, and works by keyboard', async () => {
     const page = await site.open('search/#bits=4&rerank=0&metric=dot');
     await page.setInputFiles('#file', linesFile(rowsOf(made()).map((row) => JSON.stringify(row))));
     await settled(page);
@@ -99,7 +98,7 @@ describe('the page Search', () => {
     expect(await page.textContent('#bits-value')).toBe('1 bit');
   });
 
-  it('says what is wrong with a file, and goes on', { timeout: 120_000 }, async () => {
+  it('says what is wrong with a file, and goes on', async () => {
     const page = await site.open('search/');
     for (const [lines, words] of [
       [['[1, 2]', '[1, 2'], 'Line 2 is not JSON'],
@@ -119,7 +118,7 @@ describe('the page Search', () => {
     expect(await page.isVisible('#problem')).toBe(false);
   });
 
-  it('reads .npy, fits a narrow window, and loads little', { timeout: 120_000 }, async () => {
+  it('reads .npy, fits a narrow window, and loads little', async () => {
     const seen = new Set<string>();
     const page = await site.open('search/', { viewport: { width: 360, height: 780 } }, async (page) => {
       page.on('request', (request) => seen.add(new URL(request.url()).pathname));
@@ -142,7 +141,7 @@ describe('the page Search', () => {
     expect(width).toBeLessThanOrEqual(360);
   });
 
-  it('searches in one worker, and shows only results of the present settings', { timeout: 120_000 }, async () => {
+  it('searches in one worker, and shows only results of the present settings', async () => {
     const page = await site.open('search/', {}, async (page) => {
       await page.addInitScript(() => {
         const held: (() => void)[] = [];
@@ -168,7 +167,7 @@ describe('the page Search', () => {
       }, areHeld);
     await page.setInputFiles('#file', linesFile(rowsOf(made()).map((row) => JSON.stringify(row))));
     await settled(page);
-    await expect.poll(() => page.textContent('#recalls'), { timeout: 60_000 }).not.toContain('·');
+    await expect.poll(() => page.textContent('#recalls')).not.toContain('·');
     // A worker that was ended is listed until the browser says so.
     await expect.poll(() => page.workers().length).toBe(1);
     const recall = await page.textContent('#recall');
@@ -213,7 +212,7 @@ describe('the page Search', () => {
     await expect.poll(() => page.workers().length).toBe(1);
   });
 
-  it('makes its vectors, and stays free while they are searched and sliders move', { timeout: 240_000 }, async () => {
+  it('makes its vectors, and stays free while they are searched and sliders move', async () => {
     const page = await site.open('search/');
     await site.expectShortTasks(async () => {
       for (let i = 0; i < 24; i++) {

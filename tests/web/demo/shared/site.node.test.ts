@@ -95,7 +95,7 @@ it('names the licenses of the packages that it holds', () => {
 
 it('works offline after the first visit, in any folder of a server', async () => {
   const page = await site.open('', { serviceWorkers: 'allow' });
-  await expect.poll(() => page.textContent('#about-offline'), { timeout: 20_000 }).toContain('Works offline');
+  await expect.poll(() => page.textContent('#about-offline')).toContain('Works offline');
   await page.context().setOffline(true);
   for (const [name, heading] of [
     ['model/', 'Make a model smaller'],
@@ -105,7 +105,7 @@ it('works offline after the first visit, in any folder of a server', async () =>
     await page.goto(site.url + name);
     expect(await page.textContent('h1')).toContain(heading);
   }
-  await expect.poll(() => page.textContent('#width-right'), { timeout: 15_000 }).toMatch(/^98/);
+  await expect.poll(() => page.textContent('#width-right')).toMatch(/^98/);
 });
 
 it('says so when wasm is refused, and still shows the page', async () => {

@@ -36,7 +36,7 @@ it.each(windows)('moves nothing when results come, %i pixels wide', async (width
     ['guide/bits-and-granularity/', '#fig-minus-zero-words', 'dB'],
   ] as const) {
     const page = await site.open(name, { viewport: { width, height: 800 }, colorScheme }, watchShifts);
-    await expect.poll(() => page.textContent(place), { timeout: 15_000 }).toContain(words);
+    await expect.poll(() => page.textContent(place)).toContain(words);
     expect([name, (await moved(page)) < mostMoved || (await moved(page))]).toEqual([name, true]);
   }
 });
@@ -44,7 +44,7 @@ it.each(windows)('moves nothing when results come, %i pixels wide', async (width
 it.each(windows)('moves nothing while a model is measured and saved, %i pixels wide', async (width, colorScheme) => {
   const page = await site.open('model/', { viewport: { width, height: 800 }, colorScheme }, watchShifts);
   await page.setInputFiles('#file', sample);
-  await expect.poll(() => page.textContent('#worst-basis'), { timeout: 30_000 }).toBe('Measured on all numbers.');
+  await expect.poll(() => page.textContent('#worst-basis')).toBe('Measured on all numbers.');
   await page.waitForSelector('#size:visible');
   const measured = await moved(page);
   await Promise.all([page.waitForEvent('download'), page.click('#model-run')]);

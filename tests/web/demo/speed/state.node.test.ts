@@ -29,9 +29,7 @@ it('shows one headline with its spread, in the place that is kept for it, and me
   const top = () => page.$eval('.all', (node) => node.getBoundingClientRect().top);
   const before = await top();
   const spread = () => page.textContent('#race-spread');
-  await expect
-    .poll(spread, { timeout: 60_000 })
-    .toMatch(/^In the middle half of 15 turns it was [\d.]+ to [\d.]+ times as fast\./);
+  await expect.poll(spread).toMatch(/^In the middle half of 15 turns it was [\d.]+ to [\d.]+ times as fast\./);
   const isBusy = (await spread())?.includes('busy') ?? false;
   expect(await page.textContent('#race-title')).toMatch(isBusy ? /is ≈[\d.]+× as/ : /is [\d.]+× as/);
   expect(await page.locator('#race-bars li').count()).toBe(2);

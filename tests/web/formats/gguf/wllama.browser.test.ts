@@ -75,25 +75,21 @@ const targets: GgufTarget[] = [
   'BF16',
 ];
 
-test.each(targets)(
-  'wllama loads and runs %s',
-  async (to) => {
-    const result = await quantizeModel(runnable, { to, workers: 1 });
-    const wllama = new Wllama({ default: wasm }, { suppressNativeLog: true, logger: LoggerWithoutDebug });
-    try {
-      await wllama.loadModel([await result.blob()], { n_ctx: 64, n_threads: 1 });
-      const { hparams, meta } = wllama.getModelMetadata();
-      expect(hparams).toMatchObject({ nVocab: vocabulary, nEmbd: embedding, nLayer: layers });
-      expect(meta['general.name']).toBe('runnable');
-      const answer = await wllama.createCompletion({ prompt: 'abc def', max_tokens: 4, temperature: 0 });
-      expect(answer.usage).toMatchObject({ completion_tokens: 4 });
-      expect(answer.choices[0]?.text).toMatch(/^[\x20-\x7e]+$/);
-    } finally {
-      await wllama.exit();
-    }
-  },
-  60_000,
-);
+test.each(targets)('wllama loads and runs %s', async (to) => {
+  const result = await quantizeModel(runnable, { to, workers: 1 });
+  const wllama = new Wllama({ default: wasm }, { suppressNativeLog: true, logger: LoggerWithoutDebug });
+  try {
+    await wllama.loadModel([await result.blob()], { n_ctx: 64, n_threads: 1 });
+    const { hparams, meta } = wllama.getModelMetadata();
+    expect(hparams).toMatchObject({ nVocab: vocabulary, nEmbd: embedding, nLayer: layers });
+    expect(meta['general.name']).toBe('runnable');
+    const answer = await wllama.createCompletion({ prompt: 'abc def', max_tokens: 4, temperature: 0 });
+    expect(answer.usage).toMatchObject({ completion_tokens: 4 });
+    expect(answer.choices[0]?.text).toMatch(/^[\x20-\x7e]+$/);
+  } finally {
+    await wllama.exit();
+  }
+});
 
 /** The answer of a model to a prompt. */
 async function answerOf(
@@ -119,31 +115,27 @@ test('wllama loads and runs a result in several files', async () => {
   const answer = await answerOf([await whole.blob()]);
   expect(answer).toMatch(/^[\x20-\x7e]+$/);
   expect(await answerOf(files)).toBe(answer);
-}, 60_000);
+});
 
 const samples = inject('samples');
 
-test.skipIf(samples === '')(
-  'a folder becomes a model that goes on with a story',
-  async () => {
-    const names = [
-      'config.json',
-      'generation_config.json',
-      'model.safetensors',
-      'tokenizer.json',
-      'tokenizer_config.json',
-    ];
-    const files = await Promise.all(
-      names.map(async (name) => {
-        const response = await fetch(`/@fs${samples}/tinystories-656k/${name}`);
-        expect(response.ok).toBe(true);
-        return new File([await response.blob()], name);
-      }),
-    );
-    // Its vocabulary lacks tokens for single bytes, which this prompt does not need.
-    const result = await quantizeModel(files, { to: 'Q8_0', missingBytes: 'keep', workers: 1 });
-    const story = await answerOf([await result.blob()], { prompt: 'Once upon a time', tokens: 16, context: 128 });
-    expect(story).toMatch(/^, a little (girl|boy) named \w+ (lived|loved|was)/);
-  },
-  60_000,
-);
+test.skipIf(samples === '')('a folder becomes a model that goes on with a story', async () => {
+  const names = [
+    'config.json',
+    'generation_config.json',
+    'model.safetensors',
+    'tokenizer.json',
+    'tokenizer_config.json',
+  ];
+  const files = await Promise.all(
+    names.map(async (name) => {
+      const response = await fetch(`/@fs${samples}/tinystories-656k/${name}`);
+      expect(response.ok).toBe(true);
+      return new File([await response.blob()], name);
+    }),
+  );
+  // Its vocabulary lacks tokens for single bytes, which this prompt does not need.
+  const result = await quantizeModel(files, { to: 'Q8_0', missingBytes: 'keep', workers: 1 });
+  const story = await answerOf([await result.blob()], { prompt: 'Once upon a time', tokens: 16, context: 128 });
+  expect(story).toMatch(/^, a little (girl|boy) named \w+ (lived|loved|was)/);
+});

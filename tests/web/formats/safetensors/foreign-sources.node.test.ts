@@ -233,7 +233,7 @@ describe('weights of other tools', () => {
       const [mine, theirs] = [await got.bytes(), await want.bytes()].map((bytes) => parseSafetensors(bytes).tensors);
       for (const name of Object.keys(plain)) expectSame(mine!.get(name)!.bytes, theirs!.get(name)!.bytes, name);
     }
-  }, 60_000);
+  });
 });
 
 const modules = /^(model\.layers\.\d+\..*_proj)\.weight$/;

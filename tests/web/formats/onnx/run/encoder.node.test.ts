@@ -19,7 +19,7 @@ beforeAll(async () => {
   const seen = taggedTexts({ count: 128, length: sizes.length, seed: 901 });
   data = await calibrateModel(model, [inputsOf(seen)], { moments: true });
   expected = await logitsOf(model, others);
-}, 120_000);
+});
 
 describe('an encoder', () => {
   it('learns', () => {

@@ -158,7 +158,7 @@ describe('a calibration of an ONNX model', () => {
     expect(seen.at(-1)).toBe('3:4');
     expect(seen.every((one) => one.startsWith('3'))).toBe(true);
     await expectSame(output, whole);
-  }, 120_000);
+  });
 
   it('refuses another share of samples to hold back', async () => {
     const options = { moments: true, output: join(folder, 'imatrix.gguf'), resume: true };
@@ -195,7 +195,7 @@ describe('a calibration of an ONNX model', () => {
     const data = { [Symbol.iterator]: () => [sampleOf(3600, ++reads)].values() };
     const run = calibrateModel(model, data, { moments: true, output: join(folder, 'm.gguf'), resume: true });
     await expect(run).rejects.toMatchObject({ code: 'CHANGED' });
-  }, 60_000);
+  });
 
   it('refuses damaged states', async () => {
     const output = join(folder, 'imatrix.gguf');
