@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { configDefaults, defineConfig } from 'vitest/config';
@@ -9,6 +10,9 @@ import { chromium, inNode } from './tests/projects.mjs';
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 const samples = process.env.SCALEPOINT_SAMPLES;
+
+/** The folder of an installed package, which the tests then use in place of the sources. */
+const packed = process.env.SCALEPOINT_PACKAGE;
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -27,11 +31,10 @@ class ProjectOrder extends BaseSequencer {
 
 export default defineConfig({
   resolve: {
-    alias: [
-      { find: /^scalepoint$/, replacement: file('./web/src/index.ts') },
-      { find: /^scalepoint\/model$/, replacement: file('./web/src/model.ts') },
-      { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
-    ],
+    alias: ['index', 'model', 'bench'].map((name) => ({
+      find: new RegExp(`^scalepoint${name === 'index' ? '' : `/${name}`}$`),
+      replacement: packed === undefined ? file(`./web/src/${name}.ts`) : join(packed, `dist/${name}.js`),
+    })),
   },
   test: {
     // One file more at a time than there are processors, and at least three, since many tests wait for a page, a process or a timer.

@@ -1,5 +1,7 @@
-// Puts the address of the published site, SCALEPOINT_SITE, into the package before it is packed: as `homepage`, and into the links of the
-// README to pages of the guide. Without the address, links stay relative; the guide travels in the package.
+// Puts addresses into the package before it is packed, because forks have others. The published site, SCALEPOINT_SITE, becomes `homepage` and
+// the start of the README's links to pages of the guide; without it, links stay relative, and the guide travels in the package. The
+// repository, GITHUB_REPOSITORY on GitHub, becomes `repository` and `bugs`: npm accepts a statement of provenance only from there, and finds
+// the files that the README links to.
 //
 //   SCALEPOINT_SITE=https://example.org/scalepoint/ node scripts/address_package.mjs [folder with package.json and README.md]
 
@@ -10,11 +12,20 @@ import { root } from './steps.mjs';
 
 const folder = process.argv[2] ?? root;
 const site = siteAddress();
-if (site !== undefined) {
+const { GITHUB_REPOSITORY: repository, GITHUB_SERVER_URL: server = 'https://github.com' } = process.env;
+const addresses = {
+  ...(repository && {
+    repository: { type: 'git', url: `git+${server}/${repository}.git` },
+    bugs: { url: `${server}/${repository}/issues` },
+  }),
+  ...(site !== undefined && { homepage: site }),
+};
+if (Object.keys(addresses).length > 0) {
   const manifest = join(folder, 'package.json');
   const fields = JSON.parse(readFileSync(manifest, 'utf8'));
-  writeFileSync(manifest, `${JSON.stringify({ ...fields, homepage: site }, undefined, 2)}\n`);
-
+  writeFileSync(manifest, `${JSON.stringify({ ...fields, ...addresses }, undefined, 2)}\n`);
+}
+if (site !== undefined) {
   // A page `05-models.md` has the address `guide/models/`, the first one `guide/`.
   const readme = join(folder, 'README.md');
   const links = /\]\(web\/demo\/guide\/\d\d-([a-z-]+)\.md(#[^)]*)?\)/g;

@@ -110,6 +110,16 @@ const node = {
 
 export { chromium };
 
+/** Tests of `node` that reach nothing of the build but by the entry points, so that they run with an installed package, too. */
+export const packedTests = [
+  'digests.test.ts',
+  ...['quantize-goldens.test', 'compare.node.test', 'pack.node.test', 'tensor-like.node.test'].map(
+    (name) => `arrays/${name}.ts`,
+  ),
+  ...['layers/layer', 'package/tensors', 'search/open-index'].map((name) => `${name}.test.ts`),
+  'model/verify.node.test.ts',
+].map((name) => `tests/web/${name}`);
+
 /** The projects that run in Node. @type {Project[]} */
 export const inNode = [...apart, node];
 

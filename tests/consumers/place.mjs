@@ -128,7 +128,10 @@ export class Place {
 
   /** Installs the package. @param {string[]} packages beside it */
   async install(packages) {
-    await this.run('npm', ['install', '--no-audit', '--no-fund', this.tarball, ...packages]);
+    // On Windows, npm is a script of the shell. npm names its own program to what it runs.
+    const { npm_execpath: npm } = process.env;
+    const [program, ...first] = npm === undefined ? ['npm'] : [process.execPath, npm];
+    await this.run(program, [...first, 'install', '--no-audit', '--no-fund', this.tarball, ...packages]);
   }
 
   /**

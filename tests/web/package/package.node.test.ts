@@ -109,16 +109,22 @@ describe('the packed package', () => {
   it('links to the pages of its site, if there is one', async () => {
     const copy = join(folder, 'addressed');
     const given = ['package.json', 'README.md'].map((name) => readFileSync(join(root, name), 'utf8'));
-    const addressed = async (site: string) => {
+    const addressed = async (site: string, repository = '') => {
       mkdirSync(copy, { recursive: true });
       for (const name of ['package.json', 'README.md']) cpSync(join(root, name), join(copy, name));
-      const env = { ...process.env, SCALEPOINT_SITE: site };
+      const github = { GITHUB_REPOSITORY: repository, GITHUB_SERVER_URL: 'https://github.com' };
+      const env = { ...process.env, SCALEPOINT_SITE: site, ...github };
       await execute(process.execPath, [join(root, 'scripts/address_package.mjs'), copy], { env });
       return ['package.json', 'README.md'].map((name) => readFileSync(join(copy, name), 'utf8')) as [string, string];
     };
     expect(await addressed('')).toEqual(given);
-    const [manifest, readme] = await addressed('https://a.test/b');
-    expect(JSON.parse(manifest)).toEqual({ ...JSON.parse(given[0]!), homepage: 'https://a.test/b/' });
+    const [manifest, readme] = await addressed('https://a.test/b', 'me/b');
+    expect(JSON.parse(manifest)).toEqual({
+      ...JSON.parse(given[0]!),
+      repository: { type: 'git', url: 'git+https://github.com/me/b.git' },
+      bugs: { url: 'https://github.com/me/b/issues' },
+      homepage: 'https://a.test/b/',
+    });
     // The build wrote each of these pages, with the headings that links name.
     const links = [...readme.matchAll(/\]\(https:\/\/a\.test\/b\/([^)#]*)(?:#([^)]*))?\)/g)];
     expect(links.length).toBeGreaterThan(8);
