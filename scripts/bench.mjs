@@ -4,7 +4,7 @@ import { setup } from './setup.mjs';
 import { explain, mustRun } from './steps.mjs';
 
 try {
-  await setup({ test: true });
+  await setup({ purpose: 'full' });
   await mustRun(process.execPath, ['scripts/build.mjs']);
   await import('../tests/bench/bench.mjs');
 } catch (error) {

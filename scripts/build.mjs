@@ -252,7 +252,7 @@ export async function buildAll() {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
-    await setup({ test: false, early: buildEarly });
+    await setup({ purpose: 'start', early: buildEarly });
     await buildAll();
   } catch (error) {
     explain(error);

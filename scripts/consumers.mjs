@@ -10,7 +10,7 @@ const node = (...args) => spawnSync(process.execPath, args, { cwd: root, stdio: 
 
 try {
   const names = process.argv.slice(2);
-  await setup({ test: true });
+  await setup({ purpose: 'full' });
   await mustRun(process.execPath, ['scripts/build.mjs']);
   const files = ['package', 'inline', 'types'].map((name) => `tests/web/package/${name}.node.test.ts`);
   const first = names.length > 0 ? 0 : node('node_modules/vitest/vitest.mjs', 'run', '--project', 'package', ...files);

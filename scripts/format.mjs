@@ -30,7 +30,7 @@ try {
     await mustRun(await clangFormat(), ['--dry-run', '-Werror', ...files]);
     console.log(`${files.length} files of C++ have the format of .clang-format`);
   } else {
-    await setup({ test: false, build: false });
+    await setup({ purpose: 'start', build: false });
     await step('Biome', () => mustRun('node_modules/.bin/biome', ['check', '--write']));
     await step('clang-format', async () => mustRun(await clangFormat(), ['-i', ...files]));
   }

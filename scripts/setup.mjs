@@ -1,18 +1,21 @@
 // Installs the npm packages of package-lock.json and the Debian packages that building needs and this machine lacks.
 //
-//   node scripts/setup.mjs [--test]     --test adds the packages that only the tests need; some of them may fail to install
+//   node scripts/setup.mjs [--test | --full]     adds the packages that `npm test`, or `npm run test:full`, needs
 //
 // If nothing is missing, the script only looks at a few files and starts no program.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { shell } from './chromium.mjs';
+import { launchOptions, shell } from './chromium.mjs';
 import { findEmscripten, findProgram } from './emscripten.mjs';
-import { keepStamp, stampOf } from './stamps.mjs';
 import { explain, mustRun, root, run, StepError, step } from './steps.mjs';
 
-const chromium = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const chromium = launchOptions.executablePath;
+
+/** @typedef {'start' | 'quick' | 'full'} Purpose `npm start`, `npm test` or `npm run test:full`; each needs what the one before it needs */
+/** @type {Purpose[]} */
+const purposes = ['start', 'quick', 'full'];
 
 /** @param {string} program */
 const onPath = (program) => findProgram(program) !== undefined;
@@ -20,42 +23,45 @@ const onPath = (program) => findProgram(program) !== undefined;
 /** The folder of fonts on Debian. */
 const fonts = '/usr/share/fonts/truetype';
 
-/** The Debian packages, each with a check that finds what it provides even if it was installed in another way. */
+/**
+ * The Debian packages, each with a check that finds what it provides even if it was installed in another way.
+ * @type {{ name: string, from: Purpose, present: () => boolean }[]}
+ */
 const debianPackages = [
-  { name: 'cmake', forTests: false, present: () => onPath('cmake') },
-  { name: 'ninja-build', forTests: false, present: () => onPath('ninja') },
-  { name: 'emscripten', forTests: false, present: () => findEmscripten() !== undefined },
-  { name: 'clang-format-14', forTests: true, present: () => onPath('clang-format-14') || onPath('clang-format') },
-  { name: 'g++', forTests: true, present: () => onPath('c++') },
-  { name: 'libgtest-dev', forTests: true, present: () => existsSync('/usr/include/gtest/gtest.h') },
-  { name: 'libsimde-dev', forTests: true, present: () => existsSync('/usr/include/simde/wasm/simd128.h') },
-  { name: 'chromium', forTests: true, present: () => existsSync(chromium) },
+  { name: 'cmake', from: 'start', present: () => onPath('cmake') },
+  { name: 'ninja-build', from: 'start', present: () => onPath('ninja') },
+  { name: 'emscripten', from: 'start', present: () => findEmscripten() !== undefined },
+  { name: 'g++', from: 'quick', present: () => onPath('c++') },
+  { name: 'libgtest-dev', from: 'quick', present: () => existsSync('/usr/include/gtest/gtest.h') },
+  { name: 'libsimde-dev', from: 'quick', present: () => existsSync('/usr/include/simde/wasm/simd128.h') },
+  // The shell takes a third less of the processors. Some tests need the whole browser.
+  { name: 'chromium-headless-shell', from: 'quick', present: () => existsSync(shell) || existsSync(chromium) },
+  {
+    name: 'chromium-headless-shell',
+    from: 'full',
+    present: () => process.env.CHROMIUM !== undefined || existsSync(shell),
+  },
+  { name: 'chromium', from: 'full', present: () => existsSync(chromium) },
   // The families in which tests open the pages. Where fonts are kept elsewhere, the tests say if one is missing.
   ...[
     { name: 'fonts-dejavu-core', font: 'dejavu/DejaVuSans.ttf' },
     { name: 'fonts-noto-core', font: 'noto/NotoSans-Regular.ttf' },
   ].map(({ name, font }) => ({
     name,
-    forTests: true,
+    from: /** @type {const} */ ('full'),
     present: () => !existsSync(fonts) || existsSync(join(fonts, font)),
   })),
 ];
 
-/** A Debian package that makes the tests faster. They run without it, too. The stamp remembers that apt-get could not install it. */
-const faster = {
-  name: 'chromium-headless-shell',
-  present: () => process.env.CHROMIUM !== undefined || existsSync(shell) || stampOf('no-shell') !== undefined,
-};
-
 /**
- * Folders with packages of their own. TypeDoc needs another TypeScript than the project. Those of tests are large or not there for every
- * system; tests that need them are skipped without them.
+ * Folders with packages of their own. TypeDoc needs another TypeScript than the project. llama.cpp's libraries are there for one system alone.
+ * @type {{ folder: string, from: Purpose, applies?: boolean }[]}
  */
 const folders = [
-  { folder: 'scripts/reference', forTests: false },
-  { folder: 'tests/llama', forTests: true },
-  { folder: 'tests/transformers', forTests: true },
-  { folder: 'tests/types', forTests: true },
+  { folder: 'scripts/reference', from: 'start' },
+  { folder: 'tests/llama', from: 'quick', applies: process.platform === 'linux' && process.arch === 'x64' },
+  { folder: 'tests/transformers', from: 'full' },
+  { folder: 'tests/types', from: 'full' },
 ];
 
 /**
@@ -125,41 +131,36 @@ async function installDebianPackages(names) {
   await mustRun(...aptGet(rights, ['install', '--no-install-recommends', ...names]));
 }
 
-/** Installs the package that makes the tests faster, if that is possible. @param {boolean} updated true if the lists of packages are new */
-async function installFaster(updated) {
-  const rights = await rightsForApt();
-  const isDone = async (/** @type {string[]} */ ...args) =>
-    rights !== undefined && (await run(...aptGet(rights, args))).code === 0;
-  return (updated || (await isDone('update'))) && isDone('install', '--no-install-recommends', faster.name);
-}
-
 /**
  * Installs what is missing. Prints a line for each kind of package that it installs, or a line that nothing is missing.
  * @param {object} options
- * @param {boolean} options.test whether to include what only the tests need
+ * @param {Purpose} options.purpose
  * @param {boolean} [options.build] whether to include what is not from npm
  * @param {(programs: Promise<unknown>, packages: Promise<unknown>) => Promise<unknown>} [options.early] work to begin as soon as the
  *   programs, or the npm packages, are there
  * @throws StepError saying what is missing
  */
-export async function setup({ test, build = true, early = async () => {} }) {
+export async function setup({ purpose, build = true, early = async () => {} }) {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   if (major < 20 || (major === 20 && minor < 19)) {
     throw new StepError(`Node 20.19 or newer is needed; this is ${process.versions.node}`);
   }
-  if (test && process.env.CHROMIUM !== undefined && !existsSync(chromium)) {
+  if (purpose !== 'start' && process.env.CHROMIUM !== undefined && !existsSync(chromium)) {
     throw new StepError(`the variable CHROMIUM names ${chromium}, which does not exist`);
   }
-  const missing = debianPackages.filter((entry) => build && (test || !entry.forTests) && !entry.present());
+  const isNeeded = (/** @type {{ from: Purpose }} */ { from }) => purposes.indexOf(from) <= purposes.indexOf(purpose);
+  const missing = debianPackages.filter((entry) => build && isNeeded(entry) && !entry.present());
   const needNodeModules = !nodeModulesFit();
-  const wanted = folders.filter(({ folder, forTests }) => (forTests ? test : build) && !nodeModulesFit(folder));
-  const wantsFaster = test && !faster.present();
-  if (missing.length === 0 && !wantsFaster && !needNodeModules && wanted.length === 0) {
+  const wanted = folders.filter(
+    (entry) =>
+      isNeeded(entry) && entry.applies !== false && (build || entry.from !== 'start') && !nodeModulesFit(entry.folder),
+  );
+  if (missing.length === 0 && !needNodeModules && wanted.length === 0) {
     await step('setup', async (say) => say('nothing missing'));
     return;
   }
   const debian = async () => {
-    const names = missing.map((entry) => entry.name);
+    const names = [...new Set(missing.map((entry) => entry.name))];
     await step('setup', async (say) => {
       say(`installing ${names.join(', ')}`);
       await installDebianPackages(names);
@@ -168,39 +169,28 @@ export async function setup({ test, build = true, early = async () => {} }) {
       say(`installed ${names.join(', ')}`);
     });
   };
-  const optional = async () => {
-    await step('setup', async (say) => {
-      say(`installing ${faster.name}`);
-      const installed = await installFaster(missing.length > 0);
-      if (!installed) keepStamp('no-shell', '');
-      say(`${installed ? 'installed' : 'could not install'} ${faster.name}`);
-    });
-  };
   const npm = async () => {
     await step('setup', async (say) => {
       const names = [...(needNodeModules ? ['the project'] : []), ...wanted.map(({ folder }) => folder)];
       say(`installing the npm packages of ${names.join(', ')}`);
       const flags = ['--ignore-scripts', '--no-audit', '--no-fund'];
       if (needNodeModules) await mustRun('npm', ['ci', '--include=dev', ...flags]);
-      for (const { folder, forTests } of wanted) {
-        const { code, output } = await run('npm', ['ci', '--prefix', folder, ...flags]);
-        if (code !== 0 && !forTests) throw new StepError(`could not install the npm packages of ${folder}`, output);
-        if (code !== 0) say(`could not install the npm packages of ${folder}`);
-      }
+      for (const { folder } of wanted) await mustRun('npm', ['ci', '--prefix', folder, ...flags]);
       say('installed the npm packages');
     });
   };
   // Both mostly wait for the network. One that fails does not leave the other halfway.
   const programs = missing.length > 0 ? debian() : Promise.resolve();
   const packages = needNodeModules || wanted.length > 0 ? npm() : Promise.resolve();
-  const others = programs.then(() => (wantsFaster ? optional() : undefined));
-  const results = await Promise.allSettled([programs, others, packages, early(programs, packages)]);
+  const results = await Promise.allSettled([programs, packages, early(programs, packages)]);
   for (const result of results) if (result.status === 'rejected') throw result.reason;
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
-    await setup({ test: process.argv.includes('--test') });
+    await setup({
+      purpose: process.argv.includes('--full') ? 'full' : process.argv.includes('--test') ? 'quick' : 'start',
+    });
   } catch (error) {
     explain(error);
     process.exitCode = 1;

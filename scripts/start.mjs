@@ -28,7 +28,7 @@ function wantedPort() {
 const port = wantedPort();
 try {
   console.log(`${paint('bold', 'Scalepoint')}\n`);
-  await setup({ test: false, early: buildEarly });
+  await setup({ purpose: 'start', early: buildEarly });
   await step('build', async (say) => {
     say('WebAssembly core, package, page');
     await mustRun(process.execPath, ['scripts/build.mjs']);

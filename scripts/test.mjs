@@ -1,8 +1,11 @@
-// `npm test`: installs what is missing, builds, and runs the projects of Vitest (tests/projects.mjs), of which one holds the C++ tests and
-// another one all checks.
+// `npm test` and `npm run test:full`: install what is missing, build, and run the projects of Vitest (tests/projects.mjs), of which one holds
+// the C++ tests and another one all checks.
 //
-//   npm test                  all of it
-//   npm test -- linear        only tests: C++ tests with this in their name, web tests with this in their file's path
+//   npm test                  the quick files of each project, which need nothing but the clone
+//   npm run test:full         all files
+//   npm test -- linear        of all files only some tests: C++ tests with this in their name, web tests with this in their file's path
+//
+// A test that is skipped without a reason in tests/skipped.mjs counts as failed.
 //
 // Written by hand because Vitest has no memory of what passed: a test file that passed is not run again while it, the tests that it imports
 // and the other files of its project are the same, and its counts of then are added. Without build/stamps everything runs. The last line is
@@ -13,6 +16,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node
 import { availableParallelism } from 'node:os';
 import { join, relative } from 'node:path';
 import { chromium, inNode, testsOf } from '../tests/projects.mjs';
+import { reasonToSkip } from '../tests/skipped.mjs';
 import { buildEarly } from './build.mjs';
 import { Outcome, sumOf, unfinished } from './counts.mjs';
 import { reached } from './reach.mjs';
@@ -27,25 +31,30 @@ const timeLimit = 60 * 60_000;
 
 const outcome = new Outcome();
 
-const filter = process.argv[2];
-if (filter?.startsWith('-')) {
-  console.error('Usage: npm test [-- <part of a name>]');
+const [filter, ...rest] = process.argv.slice(2).filter((argument) => argument !== '--full');
+if (filter?.startsWith('-') || rest.length > 0) {
+  console.error('Usage: npm test [-- <part of a name>]\n       npm run test:full');
   process.exit(1);
 }
+const full = process.argv.includes('--full') || filter !== undefined;
 
-/** A digest of what the outcome depends on outside of the project: Node, sample models by size and time, and optional packages. */
+/** A digest of what the outcome depends on outside of the project: Node, and optional packages. */
 function surroundings() {
+  const packages = ['llama', 'transformers', 'types'].map((name) =>
+    existsSync(join(root, 'tests', name, 'node_modules')),
+  );
+  return `${process.version} ${packages}`;
+}
+
+/** A digest of the sample models by size and time, for tests that read them. */
+function sampleState() {
   const folder = process.env.SCALEPOINT_SAMPLES;
-  const hash = createHash('sha256').update(`${process.version} ${folder}`);
-  for (const name of ['llama', 'transformers', 'types'])
-    hash.update(` ${name} ${existsSync(join(root, 'tests', name, 'node_modules'))}`);
-  if (folder !== undefined && existsSync(folder)) {
-    for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort()) {
-      const { size, mtimeMs } = statSync(join(folder, name));
-      hash.update(`${name} ${size} ${mtimeMs}\n`);
-    }
-  }
-  return hash.digest('hex');
+  if (folder === undefined || !existsSync(folder)) return '';
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
+  const states = files
+    .map((name) => [name, statSync(join(folder, name))])
+    .map(([name, { size, mtimeMs }]) => `${name} ${size} ${mtimeMs}`);
+  return createHash('sha256').update(`${folder} ${states}`).digest('hex');
 }
 
 /** @type {Map<string, string>} */
@@ -61,6 +70,10 @@ function digestOfAll(files) {
   }
   return hash.digest('hex');
 }
+
+/** True if a program of tests names the variable of the samples. @param {string} file */
+const readsSamples = (file) =>
+  /^tests\/.*\.ts$/.test(file) && /SCALEPOINT_SAMPLES|inject\('samples'\)/.test(readFileSync(join(root, file), 'utf8'));
 
 /**
  * For each test file of a project a text that changes with each file that may decide its outcome. Programs of tests count for the tests that
@@ -81,7 +94,13 @@ function statesOf(project, tests, around) {
     ...[...files.values()].flat().filter((file) => /^tests\/.*\.(ts|mjs|js)$/.test(file)),
   ]);
   const common = digestOfAll(readsTests ? inside : inside.filter((file) => !ofSome.has(file)));
-  return new Map([...files].map(([test, own]) => [test, `${around} ${common} ${digestOfAll(own)}`]));
+  const samples = sampleState();
+  return new Map(
+    [...files].map(([test, own]) => [
+      test,
+      `${around} ${common} ${digestOfAll(own)} ${own.some(readsSamples) ? samples : ''}`,
+    ]),
+  );
 }
 
 /** True if a C++ test has a text in its name, `suite.test`. @param {string} text */
@@ -91,14 +110,21 @@ function isInCpp(text) {
   return names.some(([, suite, name]) => `${suite}.${name}`.includes(text));
 }
 
+/** @param {{ moduleId: string }} module */
+const fileOf = ({ moduleId }) => relative(root, moduleId).replaceAll('\\', '/');
+
 /** Counts of a file. One that cannot be loaded has no tests, and counts as one. @param {import('vitest/node').TestModule} module */
 function countsOf(module) {
   const counts = { passed: 0, failed: 0, skipped: 0 };
   if (module.errors().length > 0) counts.failed++;
   for (const test of module.children.allTests()) {
     const { state } = test.result();
+    const isExcused =
+      state !== 'skipped' || filter !== undefined || reasonToSkip(fileOf(module), test.fullName) !== undefined;
+    if (!isExcused)
+      console.error(`skipped without a reason in tests/skipped.mjs: ${fileOf(module)} > ${test.fullName}`);
     // A test without a result did not come to its end.
-    counts[state === 'pending' ? 'failed' : state]++;
+    counts[state === 'pending' || !isExcused ? 'failed' : state]++;
   }
   return counts;
 }
@@ -116,7 +142,7 @@ async function run(names, parts, wanted = () => true) {
   await vitest.standalone();
   /** Vitest adds the name of the browser to that of the project. @param {{ project: { name: string }, moduleId: string }} entry */
   const placeOf = ({ project, moduleId }) =>
-    /** @type {const} */ ([String(project.name.split(' ')[0]), relative(root, moduleId).replaceAll('\\', '/')]);
+    /** @type {const} */ ([String(project.name.split(' ')[0]), fileOf({ moduleId })]);
   const all = await vitest.globTestSpecifications(parts);
   const specifications = all.filter((entry) => wanted(...placeOf(entry)));
   if (specifications.length > 0) await vitest.runTestSpecifications(specifications, true);
@@ -154,23 +180,29 @@ function passesOf(name) {
 }
 
 /**
- * The test files of some projects in their present state, and the passes of those that passed in it.
+ * The test files of some projects that this run is for, in their present state, and the passes of those that passed in it; also the passes of
+ * files that this run is not for.
  * @param {import('../tests/projects.mjs').Project[]} some
  */
 function known(some) {
   const around = surroundings();
   const tests = filesAt(['tests']).filter((path) => path.endsWith('.test.ts'));
   return some.map((project) => {
-    const states = statesOf(project, tests, around);
-    const before = passesOf(project.name);
-    const passes = Object.entries(before).filter(([file, { state }]) => states.get(file) === state);
-    return { name: project.name, states, passes: new Map(passes) };
+    const all = statesOf(project, tests, around);
+    const wanted = new Set(testsOf(project, tests, full));
+    const valid = Object.entries(passesOf(project.name)).filter(([file, { state }]) => all.get(file) === state);
+    return {
+      name: project.name,
+      states: new Map([...all].filter(([file]) => wanted.has(file))),
+      passes: new Map(valid.filter(([file]) => wanted.has(file))),
+      others: new Map(valid.filter(([file]) => !wanted.has(file))),
+    };
   });
 }
 
 /**
  * Compiles the C++ tests if they are to run. They need nothing that the build makes, and the build leaves processors idle at times. An error
- * is that of tests/cpp/cpp.test.ts, which does the same.
+ * is that of tests/cpp/native.ts, which does the same.
  */
 async function compileTests() {
   const isOpen = () =>
@@ -185,12 +217,13 @@ async function compileTests() {
     'Ninja',
     '-DSCALEPOINT_BUILD_TESTS=ON',
   ]);
+  const target = full ? 'scalepoint_tests' : 'scalepoint_tests_simd';
   if (code === 0)
     await execute('cmake', [
       '--build',
       'build/native',
       '--target',
-      'scalepoint_tests',
+      target,
       '--parallel',
       String(availableParallelism()),
     ]);
@@ -205,13 +238,20 @@ async function runAll() {
   const open = projects.filter(({ states, passes }) => passes.size < states.size);
   const passesBy = new Map(projects.map(({ name, passes }) => [name, passes]));
   const names = open.map(({ name }) => name);
+  const wanted = new Map(open.map(({ name, states }) => [name, states]));
   const results =
-    names.length === 0 ? new Map() : await run(names, [], (name, file) => passesBy.get(name)?.has(file) !== true);
+    names.length === 0
+      ? new Map()
+      : await run(
+          names,
+          [],
+          (name, file) => wanted.get(name)?.has(file) === true && passesBy.get(name)?.has(file) !== true,
+        );
   const isSound = sumOf([...(results.get('outside of tests')?.values() ?? [])]).failed === 0;
-  for (const { name, states, passes } of open) {
+  for (const { name, states, passes, others } of open) {
     /** @type {Map<string, Counts>} */
     const ran = results.get(name);
-    const kept = new Map(passes);
+    const kept = new Map([...passes, ...others]);
     for (const [file, state] of states) {
       if (passes.has(file)) continue;
       const found = ran.get(file);
@@ -246,7 +286,7 @@ setTimeout(() => {
 }, timeLimit).unref();
 try {
   await setup({
-    test: true,
+    purpose: full ? 'full' : 'quick',
     early: (programs, packages) => Promise.all([buildEarly(programs, packages), programs.then(compileTests)]),
   });
   const build = mustRun(process.execPath, ['scripts/build.mjs']);

@@ -1,5 +1,8 @@
-// The groups of tests. vitest.config.ts makes a project of each. `npm test` leaves out test files that passed, if neither they, nor the tests
+// The groups of tests. vitest.config.ts makes a project of each. A run leaves out test files that passed, if neither they, nor the tests
 // that they import, nor other files of their group changed.
+//
+// `npm test` has five minutes on two processors, so it runs the quick files: those that are cheap and need nothing but the clone.
+// `npm run test:full` runs all.
 
 /**
  * @typedef {object} Project
@@ -7,6 +10,8 @@
  * @property {string[]} include patterns of test files
  * @property {string[]} reads files and folders that decide the outcome, as paths from the root; `!` excludes a path inside of a folder
  * @property {string[]} [exclude] patterns of test files that belong elsewhere
+ * @property {string[]} [quick] patterns of the files that `npm test` runs; without it and `slow` it runs all
+ * @property {string[]} [slow] patterns of the files that it leaves to `npm run test:full`
  * @property {boolean} [isolate] gives each file a process of its own
  * @property {boolean} [readsTests] true: its tests read other tests, so they run again after a change in any
  */
@@ -54,10 +59,18 @@ const library = [
  * @type {Project[]}
  */
 const apart = [
-  { name: 'cpp', include: ['tests/cpp/*.test.ts'], reads: ['CMakeLists.txt', 'cpp', 'tests/cpp', 'tests/golden'] },
+  {
+    name: 'cpp',
+    include: ['tests/cpp/*.test.ts'],
+    reads: ['CMakeLists.txt', 'cpp', 'tests/cpp', 'tests/golden'],
+    // The other lanes are plain arrays, and their results are compared with these in wasm.
+    quick: ['tests/cpp/simd.test.ts'],
+  },
   {
     name: 'checks',
     include: ['tests/checks/*.test.ts'],
+    // It starts a process for each way that a run can end.
+    slow: ['tests/checks/outcome.test.ts'],
     reads: [...everything, 'dist', 'build/wasm'],
     readsTests: true,
   },
@@ -65,6 +78,7 @@ const apart = [
   {
     name: 'package',
     include: ['tests/web/package/*.node.test.ts'],
+    quick: [],
     reads: [
       ...[...everything, 'dist', 'build/demo', '!tests'],
       ...['web/package', 'web/support', 'consumers', 'bench', 'types'].map((name) => `tests/${name}`),
@@ -73,6 +87,7 @@ const apart = [
   {
     name: 'page',
     include: ['tests/web/demo/**/*.test.ts'],
+    quick: ['tests/web/demo/flows.node.test.ts'],
     reads: [
       ...['web', 'dist', 'build/demo', 'vite.config.ts', ...settings],
       ...['tests/web/demo', 'tests/web/support', 'tests/web/cli/support.ts'],
@@ -87,6 +102,7 @@ const apart = [
       'tests/web/model/{fit-logits,gptq}.node.test.ts',
       'tests/web/**/{big,given-wasm,header-memory}.node.test.ts',
     ],
+    quick: ['tests/web/**/given-wasm.node.test.ts'],
     reads: library,
     isolate: true,
   },
@@ -97,6 +113,7 @@ const chromium = {
   name: 'chromium',
   include: ['tests/web/**/*.test.ts'],
   exclude: ['**/*.node.test.ts'],
+  quick: ['tests/web/{digests,arrays/quantize-goldens,core/load}.test.ts'],
   reads: library,
 };
 
@@ -105,6 +122,32 @@ const node = {
   name: 'node',
   include: ['tests/web/**/*.test.ts', 'tests/fuzz/*.test.ts'],
   exclude: ['**/*.browser.test.ts', ...apart.flatMap(({ include }) => include)],
+  slow: [
+    // They need sample models, or packages of tests/transformers.
+    'tests/web/**/*.samples.node.test.ts',
+    'tests/web/conversions/huggingface/{tokens,tokenizers}.node.test.ts',
+    'tests/web/formats/onnx/{engines,gemm,halves-in,transformers}.node.test.ts',
+    'tests/web/formats/onnx/run/{backends,evaluate-samples}.node.test.ts',
+    // They run engines, browsers, or many conversions.
+    'tests/web/arrays/{grids,small-blocks,superblocks,weights}.node.test.ts',
+    'tests/web/cli/backends.node.test.ts',
+    'tests/web/conversions/folder.node.test.ts',
+    'tests/web/conversions/huggingface/{hostile,views,vision}.node.test.ts',
+    'tests/web/conversions/webllm/webllm.node.test.ts',
+    'tests/web/files/stalls.node.test.ts',
+    'tests/web/formats/adapters/lora.node.test.ts',
+    'tests/web/formats/gguf/{files,importance,search}.node.test.ts',
+    'tests/web/formats/onnx/{casts,chains,codes,dynamic,half,lookups,odd-graphs,opsets,reduced,run,several,static,write}.node.test.ts',
+    'tests/web/formats/onnx/run/{calibrate,compare,encoder,resume}.node.test.ts',
+    'tests/web/formats/pytorch/{hostile,read}.node.test.ts',
+    'tests/web/formats/safetensors/{comfy,compressed-files,diffusers,foreign-sources,gptq-files,mlx,quantized}.node.test.ts',
+    'tests/web/formats/safetensors/{reader-comfy,reader-mlx,small-floats}.node.test.ts',
+    'tests/web/model/{fit-outputs,many,min-output,onnx-statistics}.node.test.ts',
+    'tests/web/package/tensors.test.ts',
+    'tests/web/pipeline/{engine,failures}.node.test.ts',
+    'tests/web/runner/reopened.node.test.ts',
+    'tests/web/search/workers.test.ts',
+  ],
   reads: [...library, 'cpp'],
 };
 
@@ -132,10 +175,18 @@ function patternOf(glob) {
   return new RegExp(`^${source}$`);
 }
 
-/** Those of some test files that belong to a project. @param {Project} project @param {string[]} tests */
-export function testsOf({ include, exclude = [] }, tests) {
-  const [included, excluded] = [include.map(patternOf), exclude.map(patternOf)];
-  return tests.filter(
-    (path) => included.some((pattern) => pattern.test(path)) && !excluded.some((pattern) => pattern.test(path)),
-  );
+/** Those of some paths that a pattern matches. @param {string[]} patterns @param {string[]} paths */
+function matched(patterns, paths) {
+  const all = patterns.map(patternOf);
+  return paths.filter((path) => all.some((pattern) => pattern.test(path)));
+}
+
+/**
+ * Those of some test files that belong to a project.
+ * @param {Project} project @param {string[]} tests @param {boolean} [full] false: only those of `npm test`
+ */
+export function testsOf({ include, exclude = [], quick, slow = [] }, tests, full = true) {
+  const excluded = new Set(matched([...exclude, ...(full ? [] : slow)], tests));
+  const included = matched(include, tests).filter((path) => !excluded.has(path));
+  return full || quick === undefined ? included : matched(quick, included);
 }
