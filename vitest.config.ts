@@ -9,17 +9,8 @@ import { chromium, inNode } from './tests/projects.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-const samples = process.env.SCALEPOINT_SAMPLES;
-
 /** The folder of an installed package, which the tests then use in place of the sources. */
 const packed = process.env.SCALEPOINT_PACKAGE;
-
-declare module 'vitest' {
-  interface ProvidedContext {
-    /** The folder of sample models; empty if there is none. */
-    samples: string;
-  }
-}
 
 /** Runs projects in their order in tests/projects.mjs. Vitest would take that of the alphabet. Within a project, long files come first. */
 class ProjectOrder extends BaseSequencer {
@@ -61,13 +52,10 @@ export default defineConfig({
       })),
       {
         extends: true,
-        // Sample models may lie outside of the project.
-        server: { fs: { allow: ['.', ...(samples === undefined ? [] : [samples])] } },
         // Its bundles are modules that find their wasm beside them.
         optimizeDeps: { exclude: ['onnxruntime-web'] },
         test: {
           name: chromium.name,
-          provide: { samples: samples ?? '' },
           include: chromium.include,
           exclude: chromium.exclude,
           browser: {

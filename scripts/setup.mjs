@@ -42,6 +42,8 @@ const debianPackages = [
     present: () => process.env.CHROMIUM !== undefined || existsSync(shell),
   },
   { name: 'chromium', from: 'full', present: () => existsSync(chromium) },
+  // Completions are tried in each shell.
+  ...['fish', 'zsh'].map((name) => ({ name, from: /** @type {const} */ ('full'), present: () => onPath(name) })),
   // The families in which tests open the pages. Where fonts are kept elsewhere, the tests say if one is missing.
   ...[
     { name: 'fonts-dejavu-core', font: 'dejavu/DejaVuSans.ttf' },

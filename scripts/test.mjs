@@ -73,7 +73,7 @@ function digestOfAll(files) {
 
 /** True if a program of tests names the variable of the samples. @param {string} file */
 const readsSamples = (file) =>
-  /^tests\/.*\.ts$/.test(file) && /SCALEPOINT_SAMPLES|inject\('samples'\)/.test(readFileSync(join(root, file), 'utf8'));
+  /^tests\/.*\.ts$/.test(file) && /SCALEPOINT_SAMPLES/.test(readFileSync(join(root, file), 'utf8'));
 
 /**
  * For each test file of a project a text that changes with each file that may decide its outcome. Programs of tests count for the tests that

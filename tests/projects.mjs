@@ -49,8 +49,8 @@ const library = [
   ),
   // The table of inputs and results.
   'web/demo/guide/05-models.md',
-  // The network of the front page, which tests run in onnxruntime.
-  ...['shared/digits.mjs', 'public/samples/digits.safetensors'].map((name) => `web/demo/${name}`),
+  // The models of the front page.
+  ...['shared/digits.mjs', 'public/samples'].map((name) => `web/demo/${name}`),
 ];
 
 /**
@@ -123,14 +123,14 @@ const node = {
   include: ['tests/web/**/*.test.ts', 'tests/fuzz/*.test.ts'],
   exclude: ['**/*.browser.test.ts', ...apart.flatMap(({ include }) => include)],
   slow: [
-    // They need sample models, or packages of tests/transformers.
+    // They need sample models of others, or packages of tests/transformers.
     'tests/web/**/*.samples.node.test.ts',
     'tests/web/conversions/huggingface/{tokens,tokenizers}.node.test.ts',
     'tests/web/formats/onnx/{engines,gemm,halves-in,transformers}.node.test.ts',
-    'tests/web/formats/onnx/run/{backends,evaluate-samples}.node.test.ts',
+    'tests/web/formats/onnx/run/{backends,evaluate,evaluate-samples}.node.test.ts',
     // They run engines, browsers, or many conversions.
     'tests/web/arrays/{grids,small-blocks,superblocks,weights}.node.test.ts',
-    'tests/web/cli/backends.node.test.ts',
+    'tests/web/cli/{backends,completions}.node.test.ts',
     'tests/web/conversions/folder.node.test.ts',
     'tests/web/conversions/huggingface/{hostile,views,vision}.node.test.ts',
     'tests/web/conversions/webllm/webllm.node.test.ts',

@@ -1,5 +1,6 @@
 // The groups of tests. `npm test` does not run a file again whose files, and those of its group, are those of its last pass, so a file that
 // a test reads and its group does not name would hide a failure.
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { reached } from '../../scripts/reach.mjs';
 import { filesAt } from '../../scripts/stamps.mjs';
@@ -21,6 +22,30 @@ describe.each([...inNode, chromium])('the project $name', (project) => {
     );
     expect(missing).toEqual([]);
   });
+});
+
+it('names each quick and slow file once that is there', () => {
+  for (const project of [...inNode, chromium]) {
+    const mine = testsOf(project, tests);
+    for (const pattern of [...(project.quick ?? []), ...(project.slow ?? [])])
+      expect(testsOf({ ...project, include: [pattern], quick: undefined }, mine), pattern).not.toEqual([]);
+  }
+});
+
+it('needs nothing for quick files but the clone, npm and llama.cpp', () => {
+  const needs =
+    /SCALEPOINT_SAMPLES|tests\/(?:transformers|types)\/|\.\.\/(?:transformers|types)\/|\bneedTokenizers\(\)/;
+  const quick = [...inNode, chromium].flatMap((project) => testsOf(project, tests, false));
+  // Checks read the whole tree, and this one says the names itself.
+  const found = quick
+    .filter((test) => !test.startsWith('tests/checks/'))
+    .flatMap((test) =>
+      reached(test)
+        .filter((file) => /^tests\/.*\.ts$/.test(file))
+        .map((file) => ({ test, file })),
+    )
+    .filter(({ file }) => needs.test(readFileSync(file, 'utf8')));
+  expect(found).toEqual([]);
 });
 
 it('has each test in a project', () => {

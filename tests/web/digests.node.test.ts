@@ -20,7 +20,8 @@ import { mergeConfig } from '../../web/src/formats/safetensors/config.js';
 import { safetensorsTargets } from '../../web/src/formats/safetensors/targets.js';
 import recorded from '../golden/digests-models.json' with { type: 'json' };
 import { run } from './cli/support.js';
-import { type Digests, digestOf, factsOf, Golden, outcomeOf, withoutWords } from './support/digests.js';
+import { type Digests, digestOf, factsOf, Golden, outcomeOf } from './support/digests.js';
+import { digestsOf, nameOf } from './support/model-digests.js';
 import {
   fileWith,
   mixedModel,
@@ -35,7 +36,6 @@ import { Random } from './support/support.js';
 import { everyPair, ggufFile, weights as ggufWeights, type TinyOptions, tinyLlama } from './support/tiny-llama.js';
 
 const golden = new Golden('digests-models.json', recorded);
-const samples = process.env.SCALEPOINT_SAMPLES;
 
 let folder = '';
 beforeAll(async () => {
@@ -54,62 +54,8 @@ async function compared(...args: Parameters<typeof compareModels>) {
   return { ...rest, skipped: skipped.map(({ name, differs }) => ({ name, differs })) };
 }
 
-/** Digest of a conversion: its plan, and its bytes, report and printed configuration, or its error. */
-async function digestOfResult(file: ModelInput, options: QuantizeModelOptions): Promise<string> {
-  const { config: _, minSqnrDb: __, ...planOptions } = options;
-  const planned = await outcomeOf(() => planModel(file, planOptions));
-  const done = await outcomeOf(async () => {
-    const { report, config, bytes } = await quantizeModel(file, { workers: 0, ...options });
-    const { tensors, ...rest } = report;
-    const plain = tensors.map(({ error: _, nonFinite: __, ...tensor }) => tensor);
-    const errors = tensors.map(({ error, nonFinite }) => ({ error, nonFinite }));
-    const facts = withoutWords({ ...rest, tensors: plain });
-    const named = { bytes: await bytes(), report: facts, errors, config: JSON.stringify(config) };
-    const digests: string[] = [];
-    for (const [name, part] of Object.entries(named)) digests.push(`${name} ${await digestOf(part)}`);
-    return digests.join(', ');
-  });
-  if ('error' in planned) {
-    // If planning fails, the conversion must fail with the same error.
-    expect(done).toEqual(planned);
-    return planned.error;
-  }
-  // The sizes of the files are those of their bytes.
-  const { files: ___, ...contents } = planned.value;
-  const plan = `plan ${await digestOf(withoutWords(contents), JSON.stringify(contents.quantizationConfig))}`;
-  return `${plan}, ${'error' in done ? done.error : done.value}`;
-}
-
 const bytesOfResult = async (file: ModelInput, options: QuantizeModelOptions): Promise<Bytes> =>
   (await quantizeModel(file, { workers: 0, ...options })).bytes();
-
-/** The name of a case, made from its options, such as `int4 asymmetric groups of 32 mse packed`. */
-function nameOf({ to, ...options }: QuantizeModelOptions): string {
-  const words = Object.entries(options).map(([key, value]) => {
-    if (key === 'granularity') {
-      const { kind, groupSize } = value as { kind: string; groupSize?: number };
-      return groupSize === undefined ? kind : `groups of ${groupSize}`;
-    }
-    if (value === undefined) return '';
-    if (key === 'rules') {
-      return (value as PlanOptions['rules'] & object)
-        .map(({ match, keep, to: target, granularity }) => {
-          const size = granularity === undefined ? '' : ` ${JSON.stringify(granularity)}`;
-          return `${match}=${keep ? 'keep' : target}${size}`;
-        })
-        .join(' ');
-    }
-    return typeof value === 'string' ? value : `${key} ${JSON.stringify(value)}`;
-  });
-  return [to, ...words].filter((word) => word !== '').join(' ');
-}
-
-/** Digests of the conversions of a file with each of the options. */
-async function digestsOf(file: ModelInput, list: readonly QuantizeModelOptions[]): Promise<Digests> {
-  const digests: Digests = {};
-  for (const options of list) digests[nameOf(options)] = await digestOfResult(file, options);
-  return digests;
-}
 
 // ------------------------------------------------------------------------------------------------------------------------- files
 
@@ -918,39 +864,5 @@ describe('the help of the command line', () => {
       for (const same of ['-h', 'help']) expect((await run([same], {}, folder)).stdout).toBe(stdout);
     }
     golden.check('help', digests);
-  });
-});
-
-// ------------------------------------------------------------------------------------------------------------------------ samples
-
-describe.runIf(samples !== undefined)('sample models', () => {
-  const at = (name: string) => join(samples as string, name);
-  const short = [
-    { to: 'int8' },
-    { to: 'int8', ...plain },
-    { to: 'int8', include: 'all' },
-    { to: 'int8', activations: 'int8-dynamic' },
-    { to: 'int4', granularity: { kind: 'per-group', groupSize: 32 } },
-    { to: 'int4', scheme: 'asymmetric', range: 'mse' },
-    { to: 'float8e4m3fn' },
-    { to: 'float16' },
-    { to: 'bfloat16' },
-  ] as const satisfies readonly QuantizeModelOptions[];
-
-  it.each([
-    'mlp.safetensors',
-    'burn_multi_layer.safetensors',
-    'silero_vad_16k.safetensors',
-    'tinystories-656k/model.safetensors',
-  ])('%s', async (name) => {
-    const info = await inspectModel(at(name));
-    golden.check(`sample ${name}`, { ...(await digestsOf(at(name), short)), inspect: await digestOf(info) });
-  });
-
-  it('tiny-llama-f16.gguf', async () => {
-    const name = 'tiny-llama-f16.gguf';
-    const list = ggufTargets.map((to) => ({ to }));
-    const info = await inspectModel(at(name));
-    golden.check(`sample ${name}`, { ...(await digestsOf(at(name), list)), inspect: await digestOf(info) });
   });
 });

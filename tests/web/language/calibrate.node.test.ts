@@ -5,14 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { calibrateModel, type DataProgress, inspectModel, quantizeModel, readFloats } from '../../../web/src/model.js';
-import { importanceOf, madeUp, tinyStories } from '../support/divergence.js';
+import { importanceOf, madeUp, storyteller } from '../support/divergence.js';
 import { madeUpLlama } from '../support/made-up-llama.js';
 import { needNative } from '../support/native.js';
 import { drawn } from '../support/tokens.js';
 
 needNative();
-
-const samples = process.env.SCALEPOINT_SAMPLES;
 
 /** The mean squares of a statistics file. */
 async function means(file: Uint8Array<ArrayBuffer>): Promise<Map<string, Float64Array>> {
@@ -31,12 +29,10 @@ async function means(file: Uint8Array<ArrayBuffer>): Promise<Map<string, Float64
 }
 
 describe('calibrateModel', () => {
-  const models = (
-    [
-      ['made up', async () => madeUp()],
-      ['TinyStories', () => tinyStories('F32')],
-    ] as const
-  ).filter(([name]) => name === 'made up' || samples !== undefined);
+  const models = [
+    ['made up', async () => madeUp()],
+    ['the storyteller', () => storyteller('F32')],
+  ] as const;
   it.each(models)('finds the importance that llama.cpp finds, of %s', async (_, make) => {
     const file = await make();
     const ids = Uint32Array.of(1, ...drawn(70));

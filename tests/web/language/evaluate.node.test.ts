@@ -1,23 +1,17 @@
 // Logits, perplexity and divergence of language models, against llama.cpp's.
-import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { evaluateModel, quantizeModel } from '../../../web/src/model.js';
-import { distributions, divergence, madeUp, story, tinyStories } from '../support/divergence.js';
+import { distributions, divergence, madeUp, story, storyFolder, storyteller } from '../support/divergence.js';
 import { NativeModel } from '../support/llama-run.js';
 import { needNative } from '../support/native.js';
 import { drawn } from '../support/tokens.js';
 
 needNative();
 
-const samples = process.env.SCALEPOINT_SAMPLES;
-
-/** The models. TinyStories is left out without the samples. */
-const models = (
-  [
-    ['made up', async () => madeUp()],
-    ['TinyStories', () => tinyStories('F32')],
-  ] as const
-).filter(([name]) => name === 'made up' || samples !== undefined);
+const models = [
+  ['made up', async () => madeUp()],
+  ['the storyteller', () => storyteller('F32')],
+] as const;
 
 /** -log of the probability of each token that counts in a chunk, and its distributions. */
 function judged(file: Uint8Array<ArrayBuffer>, ids: Uint32Array, chunkSize: number) {
@@ -86,9 +80,9 @@ describe('evaluateModel', () => {
     }
   });
 
-  it.skipIf(samples === undefined)('turns texts into tokens by the tokenizer of the folder', async () => {
-    const folder = join(samples as string, 'tinystories-656k');
-    const file = await tinyStories();
+  it('turns texts into tokens by the tokenizer of the folder', async () => {
+    const folder = storyFolder;
+    const file = await storyteller();
     using native = new NativeModel(file);
     const words = native.tokenize(story);
     // The model's first token stands in front.

@@ -19,11 +19,6 @@ import { numbersOf, parseSafetensors } from '../support/compressed.js';
 import { bytesOf, expectBytes, expectResult, plain, product, safetensors, type TestTensor } from '../support/models.js';
 import { bfloat16Value, float16Value, Random } from '../support/support.js';
 
-const samples = process.env.SCALEPOINT_SAMPLES;
-const noSamples = samples === undefined;
-const sample = (name: string) => join(samples ?? '', name);
-if (noSamples) console.warn('SCALEPOINT_SAMPLES is not set: the tests with sample files are left out');
-
 // ------------------------------------------------------------------------------------------------------------- files for tests
 
 function noise(length: number, seed = 1): Float32Array {
@@ -66,54 +61,6 @@ async function quantized(bytes: Uint8Array, rules: readonly Rule[] = []) {
   expectResult(bytes, after, report, config);
   return { report, after, results: parseSafetensors(after).tensors };
 }
-
-describe('quantizing the sample models', () => {
-  it.skipIf(noSamples)('brings silero_vad_16k to about a quarter of its size', async () => {
-    const path = sample('silero_vad_16k.safetensors');
-    const output = join(folder, 'silero.safetensors');
-    const { report, config } = await quantizeModel(path, { to: 'int8', ...plain, output });
-    const result = await readFile(output);
-    expectResult(await readFile(path), result, report, config);
-    // A weight takes a byte an element and a float32 a row.
-    const bytes = report.tensors.map(({ shape, kept, bytesBefore }) =>
-      kept === undefined ? bytesBefore / 4 + 4 * (shape[0] as number) : bytesBefore,
-    );
-    expect(result.length).toBe(8 + result.readUInt32LE(0) + bytes.reduce((a, b) => a + b, 0));
-    expect(report.totals.bytesAfter).toBe(result.length);
-    expect(report.totals).toMatchObject({ quantized: 8, kept: 7 });
-    for (const { name, error, kept } of report.tensors) {
-      if (name.includes('bias')) expect(kept).toEqual({ kind: 'bias', text: 'bias' });
-      else expect(error?.sqnrDb, name).toBeGreaterThan(0);
-    }
-  });
-
-  it.skipIf(noSamples)('keeps in mlp what is no weight, and stores scales in each tensor’s own dtype', async () => {
-    const before = await readFile(sample('mlp.safetensors'));
-    const { report, results, after } = await quantized(before);
-    expect(keptOf(report)).toEqual({
-      'layers.0.weight': 'int8',
-      'layers.0.bias': 'bias',
-      'layers.1.weight': 'int8',
-      'layers.2.weight': 'int8',
-      num_batches_tracked: 'nonFloat',
-      empty: 'empty',
-    });
-    expect(results.get('layers.0.weight_scale')).toMatchObject({ dtype: 'F32', shape: [64, 1] });
-    expect(results.get('layers.1.weight_scale')).toMatchObject({ dtype: 'F16', shape: [64, 1] });
-    expect(results.get('layers.2.weight_scale')).toMatchObject({ dtype: 'BF16', shape: [10, 1] });
-    expect((await inspectModel(after)).metadata).toEqual({ format: 'pt', made_by: 'make_samples.py' });
-  });
-
-  it.skipIf(noSamples)('takes a file of another writer', async () => {
-    const { report, results } = await quantized(await readFile(sample('burn_multi_layer.safetensors')));
-    expect(results.get('conv1.weight_scale')?.shape).toEqual([4, 1, 1, 1]);
-    expect(keptOf(report)).toMatchObject({
-      'conv1.weight': 'int8',
-      'fc1.weight': 'int8',
-      'norm1.running_mean': 'norm',
-    });
-  });
-});
 
 describe('what becomes of the values', () => {
   it('gives the codes and scales that sp.quantize gives for the full range', async () => {

@@ -1,6 +1,7 @@
 // Divergence of the predictions of models by logits of llama.cpp (Node only), with models and texts for it.
-import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { load } from 'scalepoint';
+import { generator, story as madeStory } from '../../../scripts/storyteller/stories.mjs';
 import { quantizeModel } from '../../../web/src/model.js';
 import { NativeModel } from './llama-run.js';
 import { madeUpLlama } from './made-up-llama.js';
@@ -39,29 +40,25 @@ export function divergence(p: readonly Float64Array[], q: readonly Float64Array[
 /** A model of random weights that llama.cpp can run. With three layers, mixtures have each of their types. */
 export const madeUp = () => madeUpLlama({ layers: 3 });
 
-const samples = process.env.SCALEPOINT_SAMPLES;
+/** The folder of the storyteller, the language model of the site: llama, 1/2 million weights, tied embeddings. */
+export const storyFolder = fileURLToPath(new URL('../../../web/demo/public/samples/storyteller', import.meta.url));
 
 /**
- * A language model of 656 thousand weights, as GGUF. With float16 weights llama.cpp rounds the inputs of products to float16 or bfloat16,
- * depending on the processor, so comparisons with it take float32.
+ * The storyteller as GGUF. With float16 weights llama.cpp rounds the inputs of products to float16 or bfloat16, depending on the processor, so
+ * comparisons with it take float32.
  */
-export async function tinyStories(to: 'F16' | 'F32' = 'F16'): Promise<Uint8Array<ArrayBuffer>> {
-  const file = join(samples as string, 'tinystories-656k', 'model.safetensors');
-  return (await quantizeModel(file, { to, missingBytes: 'keep' })).bytes();
+export async function storyteller(to: 'F16' | 'F32' = 'F16'): Promise<Uint8Array<ArrayBuffer>> {
+  return (await quantizeModel(storyFolder, { to, missingBytes: 'keep' })).bytes();
 }
 
-/** A text of the kind that TinyStories knows. */
-export const story =
-  'Once upon a time, there was a little girl named Lily. She loved to play outside in the park with her friends. One day, she saw a big dog ' +
-  'near a tree. The dog was sad because it lost its ball. Lily wanted to help the dog. She looked under the bench and behind the tree. Then ' +
-  'she found the ball in the grass. The dog was very happy and ran around. They played together all day. When the sun went down, Lily went ' +
-  'home to her mom and told her about the new friend. Her mom was proud of her because she was kind.';
+/** Stories of the kind that it knows, none of which it learned from. */
+const stories = (seed: number, count: number) => {
+  const random = generator(seed);
+  return Array.from({ length: count }, () => madeStory(random)).join(' ');
+};
+
+/** A text to judge by. */
+export const story = stories(20_261, 1);
 
 /** Another one, to learn from. */
-export const otherStory =
-  'One day, a boy named Tom went to the lake with his dad. They had a small boat and a long rope. Tom saw a duck with three little ducks. He ' +
-  'wanted to give them some bread, but the bread was in the car. "Can we go back, please?" asked Tom. Dad smiled and said yes. They ran to the ' +
-  'car and got the bread. When they came back, it started to rain. Tom was sad because the ducks were not there. Then he heard a sound under ' +
-  'the tree. The ducks were hiding from the rain! Tom gave them the bread and they were very happy. After that, the sun came out and there was ' +
-  'a big rainbow in the sky. Tom and his dad sat in the boat and looked at it. "This is the best day ever," said Tom. At home, he told his mom ' +
-  'and his sister Mia about the ducks. Mia wanted to see them too. So the next day they all went to the lake and played with the ducks again.';
+export const otherStory = stories(20_262, 2);

@@ -7,7 +7,7 @@ import {
   type QuantizeModelOptions,
   quantizeModel,
 } from '../../../../web/src/model.js';
-import { distributions, divergence, story, tinyStories } from '../../support/divergence.js';
+import { distributions, divergence, story, storyteller } from '../../support/divergence.js';
 import { activationsOf, matrixFile } from '../../support/importance.js';
 import { llamaQuantize } from '../../support/llama.js';
 import { needNative } from '../../support/native.js';
@@ -82,10 +82,10 @@ it('counts when types are chosen for a size', async () => {
   expect(q4(best).error).toBeLessThan(q4(usual).error);
 });
 
-describe.skipIf(process.env.SCALEPOINT_SAMPLES === undefined)('the outputs of TinyStories', () => {
+describe('the outputs of the storyteller', () => {
   // Of one model and text, the divergence is off by several percent by chance; these types gain more than that (guide, Formats).
   it.each(['Q4_1', 'Q5_1', 'Q8_0'] as const)('come closer to the original: %s', async (to) => {
-    const original = await tinyStories();
+    const original = await storyteller();
     const tokens = (model: Parameters<Parameters<typeof distributions>[1]>[0]) =>
       model.tokenize(story, { special: true });
     const expected = distributions(original, tokens);

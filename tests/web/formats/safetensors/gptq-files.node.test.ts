@@ -1,10 +1,9 @@
 // Weights in the layouts of GPTQ and AWQ: codes, scales and zero points as compressed-tensors computes them, in the words that loaders of
 // these layouts read, with the configuration that they expect. The loaders themselves are not run.
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { calibrateModel, planModel, quantizeModel, readFloats, verifyModel } from '../../../../web/src/model.js';
 import { numbersOf, parseSafetensors, referenceQuantize } from '../../support/compressed.js';
+import { storyFolder } from '../../support/divergence.js';
 import { folder as folderOf, type Json, made as resultOf } from '../../support/folders.js';
 import { autoAwqSettings, autoGptqSettings, gptqLayer, gptqModelSettings, layerSettings } from '../../support/gptq.js';
 import { chosen, expectBytes, rejectionOf, storedOf, type TestTensor, weights } from '../../support/models.js';
@@ -231,16 +230,13 @@ describe('codes for loaders of GPTQ and AWQ', () => {
   });
 });
 
-const samples = process.env.SCALEPOINT_SAMPLES;
-const stories = join(samples ?? '', 'tinystories-656k');
-
-describe.runIf(samples !== undefined && existsSync(stories))('by the method gptq', () => {
+describe('by the method gptq', () => {
   it('pass errors on by data, in the same layout', async () => {
     const ids = Uint32Array.from({ length: 1024 }, (_, i) => 3 + ((i * 7919) % 500));
-    const data = await calibrateModel(stories, ids, { chunkSize: 64, moments: true });
+    const data = await calibrateModel(storyFolder, ids, { chunkSize: 64, moments: true });
     const granularity = { kind: 'per-group', groupSize: 32 } as const;
-    const plain = await quantizeModel(stories, { to: 'gptq', granularity, workers: 0 });
-    const fed = await quantizeModel(stories, { to: 'gptq', granularity, method: 'gptq', data, workers: 0 });
+    const plain = await quantizeModel(storyFolder, { to: 'gptq', granularity, workers: 0 });
+    const fed = await quantizeModel(storyFolder, { to: 'gptq', granularity, method: 'gptq', data, workers: 0 });
     const [a, b] = [await plain.bytes(), await fed.bytes()];
     expect(a.length).toBe(b.length);
     expect(fed.config).toMatchObject({ quantization_config: { damp_percent: 0.01 } });
