@@ -69,8 +69,8 @@ const apart = [
   {
     name: 'checks',
     include: ['tests/checks/*.test.ts'],
-    // It starts a process for each way that a run can end.
-    slow: ['tests/checks/outcome.test.ts'],
+    // One starts a process for each way that a run can end, the other compresses the package.
+    slow: ['tests/checks/{outcome,size}.test.ts'],
     reads: [...everything, 'dist', 'build/wasm'],
     readsTests: true,
   },
@@ -100,7 +100,8 @@ const apart = [
     name: 'alone',
     include: [
       'tests/web/formats/gguf/plan.node.test.ts',
-      'tests/web/model/{fit-logits,gptq}.node.test.ts',
+      'tests/web/language/{quantized-logits,resume}.node.test.ts',
+    'tests/web/model/{fit-logits,gptq}.node.test.ts',
       'tests/web/**/{big,given-wasm,header-memory}.node.test.ts',
     ],
     quick: ['tests/web/**/given-wasm.node.test.ts'],
@@ -109,7 +110,7 @@ const apart = [
   },
 ];
 
-/** The tests of the library in Chromium, where files named *.node.test.ts cannot run. */
+/** The tests of the library in Chromium, where files named *.node.test.ts cannot run. @type {Project} */
 const chromium = {
   name: 'chromium',
   include: ['tests/web/**/*.test.ts'],
@@ -131,10 +132,11 @@ const node = {
     'tests/web/formats/onnx/run/{backends,evaluate,evaluate-samples}.node.test.ts',
     // They run engines, browsers, or many conversions.
     'tests/web/arrays/{grids,small-blocks,superblocks,weights}.node.test.ts',
-    'tests/web/cli/{backends,completions}.node.test.ts',
+    'tests/web/cli/{backends,completions,side-files}.node.test.ts',
     'tests/web/conversions/folder.node.test.ts',
     'tests/web/conversions/huggingface/{hostile,views,vision}.node.test.ts',
     'tests/web/conversions/webllm/webllm.node.test.ts',
+    'tests/web/core/door.node.test.ts',
     'tests/web/files/stalls.node.test.ts',
     'tests/web/formats/adapters/lora.node.test.ts',
     'tests/web/formats/gguf/{files,importance,search}.node.test.ts',
@@ -143,7 +145,8 @@ const node = {
     'tests/web/formats/pytorch/{hostile,read}.node.test.ts',
     'tests/web/formats/safetensors/{comfy,compressed-files,diffusers,foreign-sources,gptq-files,mlx,quantized}.node.test.ts',
     'tests/web/formats/safetensors/{reader-comfy,reader-mlx,small-floats}.node.test.ts',
-    'tests/web/model/{fit-outputs,many,min-output,onnx-statistics}.node.test.ts',
+    'tests/web/language/{quantized-logits,resume}.node.test.ts',
+    'tests/web/model/{fit-outputs,many,min-output,onnx-statistics,safetensors-statistics}.node.test.ts',
     'tests/web/package/tensors.test.ts',
     'tests/web/pipeline/{engine,failures}.node.test.ts',
     'tests/web/runner/reopened.node.test.ts',

@@ -17,7 +17,7 @@ const isLinux = process.platform === 'linux';
  */
 
 /** @type {Skip[]} */
-export const skips = [
+const skips = [
   {
     reason: 'needs sample models of others, which are not in the repository; SCALEPOINT_SAMPLES names their folder',
     applies: process.env.SCALEPOINT_SAMPLES === undefined,

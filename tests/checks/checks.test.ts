@@ -1,21 +1,5 @@
-// The checks of `npm test`: each script of package.json that is named `check:…` has to succeed.
-import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
-import { expect, it } from 'vitest';
+// The checks of `npm test`: each script of package.json that is named `check:…`, apart from that of the sizes, has to succeed.
+import { it } from 'vitest';
+import { check, checks } from './check.js';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const { scripts } = JSON.parse(readFileSync(`${root}/package.json`, 'utf8')) as { scripts: Record<string, string> };
-const checks = Object.keys(scripts).filter((name) => name.startsWith('check:'));
-
-it.each(checks)('npm run %s', { timeout: 600_000 }, async (name) => {
-  // Have the compiler of TypeScript, a program in Go, collect garbage less often, which takes a third of its time.
-  const options = { cwd: root, env: { ...process.env, NO_COLOR: '1', FORCE_COLOR: '0', GOGC: '400' } };
-  const run = promisify(execFile)('npm', ['run', '--silent', name], options);
-  const output = await run.catch(({ message, stdout, stderr }) => {
-    throw new Error(`${message}\n${stdout}${stderr}`);
-  });
-  // A check that read no file proves nothing.
-  expect(output.stdout).not.toMatch(/\b0 (modules|dependencies|files)\b/);
-});
+it.each(checks.filter((name) => name !== 'check:size'))('npm run %s', check);
