@@ -100,8 +100,7 @@ const apart = [
     name: 'alone',
     include: [
       'tests/web/formats/gguf/plan.node.test.ts',
-      'tests/web/language/{quantized-logits,resume}.node.test.ts',
-    'tests/web/model/{fit-logits,gptq}.node.test.ts',
+      'tests/web/model/{fit-logits,gptq}.node.test.ts',
       'tests/web/**/{big,given-wasm,header-memory}.node.test.ts',
     ],
     quick: ['tests/web/**/given-wasm.node.test.ts'],
