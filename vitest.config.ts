@@ -57,7 +57,7 @@ export default defineConfig({
         test: {
           name: chromium.name,
           include: chromium.include,
-          exclude: chromium.exclude,
+          exclude: chromium.exclude ?? [],
           browser: {
             enabled: true,
             connectTimeout: 300_000,
