@@ -7,7 +7,7 @@ import { formatBytes, formatMany } from '../shared/format.js';
 import { sentence } from '../shared/problems.js';
 import { formatFor, infoOf, outputName } from './choice.js';
 import { pageWords } from './controls.js';
-import { quantizedFile, reportOf, type State } from './state.js';
+import { isSaving, quantizedFile, reportOf, type State } from './state.js';
 import { csvOf, formatSeconds } from './wording.js';
 import { savingWorkers } from './workers.js';
 
@@ -94,7 +94,7 @@ function drawKept({ choice, plan, run }: State): void {
   const others = names.length === 1 ? '' : ` and ${formatMany(names.length - 1, 'other')}`;
   setText(byId('model-kept-words', HTMLElement), names.length === 0 ? '' : `Kept by you: ${names.at(-1)}${others}`);
   const undo = byId('model-undo', HTMLButtonElement);
-  undo.disabled = plan === undefined || run.kind === 'running' || run.kind === 'asking';
+  undo.disabled = plan === undefined || isSaving(run);
   undo.setAttribute('aria-label', `Undo: convert ${names.at(-1) ?? ''}`);
   if (line.hidden && hadFocus) byId('model-run', HTMLElement).focus({ preventScroll: true });
 }
@@ -161,8 +161,8 @@ export function startActions(
 
   return (state: State, before: State | undefined) => {
     const { run: now, plan } = state;
-    const works = now.kind === 'running' || now.kind === 'asking';
-    const worked = before?.run.kind === 'running' || before?.run.kind === 'asking';
+    const works = isSaving(now);
+    const worked = before !== undefined && isSaving(before.run);
     // Read the focus before the buttons change places: a hidden button loses it.
     const hadFocus = [run, cancel, document.body].some((node) => node === document.activeElement);
     run.hidden = works;

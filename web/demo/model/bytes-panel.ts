@@ -2,6 +2,7 @@
 import { type PlanOptions, planModel } from 'scalepoint/model';
 import { redraw } from '../shared/charts.js';
 import { byId, html, onResize, setText, svg } from '../shared/dom.js';
+import type { ModelFile } from '../shared/files.js';
 import { formatBytes, formatMany, formatShare } from '../shared/format.js';
 import { placeInRow, widthsOf } from '../shared/labels.js';
 import { announce } from '../shared/live.js';
@@ -18,7 +19,7 @@ import {
   sumOf,
 } from './bytes.js';
 import { escaped, formatFor, infoOf, type ModelChoice } from './choice.js';
-import type { State } from './state.js';
+import { isSaving, type State } from './state.js';
 import './bytes.css';
 
 const kindTitles: Readonly<Record<LayerKind, string>> = {
@@ -184,7 +185,7 @@ async function findSaving(state: State, options: PlanOptions): Promise<Saving | 
 // -------------------------------------------------------------------------------------------------------------------------- panel
 
 interface BytesEvents {
-  options(choice: ModelChoice): Promise<PlanOptions>;
+  options(model: ModelFile, choice: ModelChoice): Promise<PlanOptions>;
   choose(choice: ModelChoice): void;
 }
 
@@ -252,12 +253,12 @@ class SavingOffer {
 
   /** Finds the saving of a plan, and draws it. */
   find(state: State): void {
-    const { plan, choice } = state;
+    const { model, plan, choice } = state;
     this.#saving = undefined;
     const own = ++this.#request;
-    if (plan === undefined || choice === undefined) return;
+    if (model === undefined || plan === undefined || choice === undefined) return;
     this.#events
-      .options(choice)
+      .options(model, choice)
       .then((options) => findSaving(state, options))
       .then((found) => {
         if (own !== this.#request) return;
@@ -272,7 +273,7 @@ class SavingOffer {
     if (model === undefined || choice === undefined) return;
     const [saving, take, undo] = [this.#saving, this.#take, this.#undo];
     const isTaken = this.#taken !== undefined && choice.rules.includes(this.#taken);
-    const works = run.kind === 'running' || run.kind === 'asking';
+    const works = isSaving(run);
     const focused = document.activeElement;
     take.hidden = saving === undefined;
     undo.hidden = !isTaken;

@@ -86,7 +86,7 @@ export class Judge {
   readonly #model: ModelFile;
   /** The ways to compare its outputs. */
   readonly kind: OutputsKind;
-  readonly #optionsOf: (choice: ModelChoice) => Promise<PlanOptions>;
+  readonly #optionsOf: (model: ModelFile, choice: ModelChoice) => Promise<PlanOptions>;
   readonly #draw: () => void;
   #state = initial;
   #worker: Worker | undefined;
@@ -98,7 +98,7 @@ export class Judge {
   constructor(
     model: ModelFile,
     kind: OutputsKind,
-    optionsOf: (choice: ModelChoice) => Promise<PlanOptions>,
+    optionsOf: (model: ModelFile, choice: ModelChoice) => Promise<PlanOptions>,
     draw: () => void,
   ) {
     this.#model = model;
@@ -225,7 +225,7 @@ export class Judge {
     // Make and run the result.
     this.#set({ progress: { step: 'quantize', share: 0 }, stepBegin: performance.now() });
     try {
-      const options = await this.#optionsOf(wanted.choice);
+      const options = await this.#optionsOf(this.#model, wanted.choice);
       if (this.#state.queue[0] !== wanted) return;
       const format = formatFor(this.#model, wanted.choice.to);
       const floats = presetTarget(format, 'safe');

@@ -3,7 +3,7 @@ import { type Preset, presets } from '../../src/tooling.js';
 import { byId, html } from '../shared/dom.js';
 import { formatBytes } from '../shared/format.js';
 import { infoOf, presetFormat } from './choice.js';
-import { type Offer, type State, totalSqnr } from './state.js';
+import { isSaving, type Offer, type State, totalSqnr } from './state.js';
 import { closeness, shortDecibels } from './wording.js';
 
 export const presetTitles: Readonly<Record<Preset, string>> = { small: 'Small', balanced: 'Balanced', safe: 'Safe' };
@@ -100,7 +100,7 @@ export function startOffers(onPreset: (preset: Preset) => void) {
     for (const { preset, radio, content } of cards) {
       const target = infoOf(presetFormat(model, choice.to)).targets.find((one) => one.preset === preset)?.name;
       radio.checked = target === choice.to && choice.size === undefined;
-      radio.disabled = run.kind === 'running' || run.kind === 'asking';
+      radio.disabled = isSaving(run);
       content.replaceChildren(...contentOf(preset, offers[preset], state));
     }
   };

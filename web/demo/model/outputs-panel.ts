@@ -12,7 +12,7 @@ import { Judge, type WantedType } from './judge.js';
 import { type JudgedType, type Judgment, verdictOf } from './outputs.js';
 import { basisOf, captionOf, drawChart, drawPlaces, drawTable } from './outputs-figures.js';
 import { markup } from './outputs-markup.js';
-import type { State } from './state.js';
+import { isSaving, type State } from './state.js';
 import { formatSeconds } from './wording.js';
 import './outputs.css';
 
@@ -51,7 +51,7 @@ function whyNot({ model, plan, choice, outputs: kind }: State): string | undefin
 /** Events of the page that the section causes. */
 interface OutputsEvents {
   /** Options of `quantizeModel` for a choice. */
-  options(choice: ModelChoice): Promise<PlanOptions>;
+  options(model: ModelFile, choice: ModelChoice): Promise<PlanOptions>;
 }
 
 class OutputsPanel {
@@ -187,7 +187,7 @@ class OutputsPanel {
     const wanted = judge.wanted(choice);
     const found = judged.get(wanted.key);
     const works = queue.length > 0;
-    const saves = run.kind === 'running' || run.kind === 'asking';
+    const saves = isSaving(run);
     const isText = data.kind === 'texts';
     this.#drawVerdict(judge, found);
     drawData(judge, works);

@@ -117,7 +117,7 @@ export function startPanels(): Opening {
   const session = new ModelSession(store);
   const runner = new Runner(store, session);
   const tensorEvents = { look: (name: string) => lookAt(session, name), keep: (name: string) => session.keep(name) };
-  const outputs = startOutputs({ options: (choice) => session.options(choice) }, store.get);
+  const outputs = startOutputs({ options: (model, choice) => session.options(model, choice) }, store.get);
   const onPreset = startOffers((preset) => {
     const { model, choice } = store.get();
     if (model === undefined || choice === undefined) return;
@@ -148,9 +148,20 @@ export function startPanels(): Opening {
       },
       store.get,
     ),
-    startBytes({ options: (choice) => session.options(choice), choose: (choice) => session.choose(choice) }, store.get),
+    startBytes(
+      { options: (model, choice) => session.options(model, choice), choose: (choice) => session.choose(choice) },
+      store.get,
+    ),
     startStatistics((choice) => session.choose(choice), store.get),
-    startSeveral({ open: (files) => void session.open(files), close: () => session.closeSeveral() }, store.get),
+    startSeveral(
+      {
+        open: (files) => void session.open(files),
+        close: () => session.close(),
+        begin: (cancel) => session.shown.begin(cancel),
+        end: () => session.shown.end({ kind: 'none' }),
+      },
+      store.get,
+    ),
     startWorst(tensorEvents),
     startTable(store, tensorEvents),
     startLookView((change) => session.compare(change), store.get),

@@ -1,5 +1,12 @@
 // Runs the conversion that saves.
-import { type Progress, type QuantizeModelResult, quantizeModel, ScalepointError } from 'scalepoint/model';
+import {
+  type PlanOptions,
+  type Progress,
+  type QuantizeModelResult,
+  quantizeModel,
+  ScalepointError,
+} from 'scalepoint/model';
+import type { ModelFile } from '../shared/files.js';
 import { announce } from '../shared/live.js';
 import type { Store } from '../shared/store.js';
 import { formatFor, infoOf, outputName } from './choice.js';
@@ -31,53 +38,54 @@ export class Runner {
   }
 
   async start(): Promise<void> {
-    const { model, choice, run } = this.#store.get();
-    // The dialog may be open: one run at a time.
-    if (model === undefined || choice === undefined || run.kind === 'asking' || run.kind === 'running') return;
-    this.#store.set({ run: { kind: 'asking' }, problem: undefined });
+    const { model, choice } = this.#store.get();
+    const { shown } = this.#session;
+    if (model === undefined || choice === undefined || !shown.begin(() => this.cancel())) return;
+    const controller = new AbortController();
+    this.#controller = controller;
     const format = formatFor(model, choice.to);
     const wanted = outputName(model.name, format, choice);
     const choose = infoOf(format).isFolder ? chooseFolderPlace : choosePlace;
     const place = await choose(wanted).catch((error: unknown) => explain(error));
     if (place === undefined || 'title' in place) {
-      this.#store.set({ run: { kind: 'none' }, ...(place && { problem: place }) });
+      shown.end({ kind: 'none' }, place);
       return;
     }
     const name = place.output?.kind === 'directory' ? place.output.name : wanted;
-    this.#controller = new AbortController();
-    this.#session.rest();
     this.#store.set({
       run: { kind: 'running', tensor: '', bytesDone: 0, bytesTotal: 0, secondsLeft: undefined },
     });
     announce(`Quantizing ${model.name}`, 0);
     const begin = performance.now();
     try {
-      const result = await this.#quantize(place, this.#controller.signal, begin);
+      await this.#session.rest();
+      const options = await this.#session.options(model, choice);
+      const result = await this.#quantize(model, options, place, controller.signal, begin);
       await place.finish(result);
       const seconds = (performance.now() - begin) / 1000;
-      this.#store.set({ run: { kind: 'saved', name, seconds, result } });
       this.#session.learn(errorsOf(result));
+      shown.end({ kind: 'saved', name, seconds, result });
       announce(`Saved ${name}`, 0);
     } catch (error) {
       await place.discard();
-      this.#fail(error);
-    } finally {
-      this.#controller = undefined;
+      if (controller.signal.aborted) {
+        announce('Cancelled', 0);
+        shown.end({ kind: 'cancelled' });
+      } else
+        shown.end(
+          { kind: 'none' },
+          explain(error, (name) => this.#session.keep(name)),
+        );
     }
   }
 
-  #fail(error: unknown): void {
-    if (this.#controller?.signal.aborted) {
-      this.#store.set({ run: { kind: 'cancelled' } });
-      announce('Cancelled', 0);
-      return;
-    }
-    this.#store.set({ run: { kind: 'none' }, problem: explain(error, (name) => this.#session.keep(name)) });
-  }
-
-  async #quantize(place: SavePlace, signal: AbortSignal, begin: number): Promise<QuantizeModelResult> {
-    const { model, choice } = this.#store.get();
-    if (model === undefined || choice === undefined) throw new TypeError('there is no model');
+  async #quantize(
+    model: ModelFile,
+    options: PlanOptions,
+    place: SavePlace,
+    signal: AbortSignal,
+    begin: number,
+  ): Promise<QuantizeModelResult> {
     let quarters = 0;
     const onProgress = ({ tensor, bytesDone, bytesTotal }: Progress) => {
       const share = bytesDone / Math.max(bytesTotal, 1);
@@ -89,7 +97,6 @@ export class Runner {
       quarters = passed;
       announce(`${25 * quarters} percent`, 0);
     };
-    const options = await this.#session.options(choice);
     const work = (workers: number) =>
       quantizeModel(model.files, {
         ...options,

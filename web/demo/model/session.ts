@@ -1,6 +1,6 @@
 // The open model: reads it, plans it anew after each choice, and keeps its state.
 import type { ModelPlan, PlanOptions } from 'scalepoint/model';
-import { type OutputsKind, outputsKind, type Preset, presets } from '../../src/tooling.js';
+import { outputsKind, type Preset, presets } from '../../src/tooling.js';
 import {
   FileError,
   headOf,
@@ -16,6 +16,7 @@ import type { PageProblem } from '../shared/problems.js';
 import { recall, remember } from '../shared/remember.js';
 import type { Store } from '../shared/store.js';
 import { visit } from '../shared/visit.js';
+import { pageAddress } from './address.js';
 import {
   choiceOf,
   formatIn,
@@ -31,30 +32,21 @@ import { withFolder } from './folders.js';
 import { firstLook, type Look, startLooking } from './look.js';
 import { Measurer } from './measure.js';
 import { openEach } from './several.js';
+import { type OpenedModel, Shown, type View } from './shown.js';
 import { Sizer } from './sizer.js';
-import { initialState, type State, tensorsOf } from './state.js';
+import { type State, tensorsOf } from './state.js';
 import { savingWorkers } from './workers.js';
 
 /** A model that was opened, with its facts and measurements. */
-interface OpenedModel {
-  readonly model: ModelFile;
-  readonly outputs: OutputsKind | undefined;
+interface MeasuredModel extends OpenedModel {
   readonly measurer: Measurer;
   readonly sizer: Sizer;
-  choice: ModelChoice;
 }
-
-/** Changes of the choice within this time make one step of the history. */
-const stepMilliseconds = 1500;
 
 /** The visitor's actions on models, apart from saving. They change the state, which is then drawn. */
 export class ModelSession {
   readonly #store: Store<State>;
-  /** Every model of this visit, for going back and forward. */
-  readonly #opened: OpenedModel[] = [];
-  #current = -1;
-  #measuring = new AbortController();
-  #lastStep = Number.NEGATIVE_INFINITY;
+  readonly shown: Shown<MeasuredModel>;
   /** Number of the newest request to open files. */
   #request = 0;
   readonly #ask: ReturnType<typeof startLooking>;
@@ -65,129 +57,88 @@ export class ModelSession {
       (answer) => this.#changeLook({ answer }),
       (problem) => this.#changeLook({ problem }),
     );
-    addEventListener('popstate', () => this.#return());
+    this.shown = new Shown(store, pageAddress(), (view, isNew) => {
+      const { name, tensors } = view.opened.model;
+      if (isNew) announce(`${name} is open, ${tensors.length} tensors`, 0);
+      void this.#update(view, isNew);
+    });
   }
 
   // ------------------------------------------------------------------------------------------------------- opening and closing
 
   /** Opens files. After a failure the previous model stays open. */
   async open(files: readonly File[]): Promise<void> {
-    const request = ++this.#request;
     const { name } = mainFile(files);
+    const wish = files.length === 1 ? `open ${name}` : 'open the other files';
+    const again = () => void this.open(files);
+    if (!this.shown.isFree(wish, again)) return;
+    const request = ++this.#request;
     this.#store.set({ opening: name, problem: undefined });
+    const found = await this.#read(files).catch((error: unknown) => explain(error));
+    if (request !== this.#request) return;
+    this.#store.set({ opening: undefined });
+    if ('title' in found) {
+      if (this.shown.isFree(wish, again)) this.#store.set({ problem: found });
+    } else if (this.shown.open(found, wish, again) && 'length' in found) announce(`${found.length} models are open`, 0);
+  }
+
+  /** Reads the headers of files: one model, several, or the reason why they are neither. */
+  async #read(files: readonly File[]): Promise<MeasuredModel | readonly ModelFile[] | PageProblem> {
     try {
       const found = await openModelFiles(files);
-      if (request !== this.#request) return;
-      if (found === undefined) {
-        this.#store.set({ opening: undefined, problem: await whyNot(files) });
-        return;
-      }
-      const model = await withFolder(found);
-      const outputs = await outputsKind([...model.files]).catch(() => undefined);
-      if (request !== this.#request) return;
-      const wanted = this.#wantedFor(model);
-      const choice = choiceOf(formatIn(model, wanted), wanted);
-      const sizer: Sizer = new Sizer(model, (sizes) => {
-        if (this.#opened[this.#current]?.sizer === sizer) this.#store.set({ sizes });
-      });
-      const at = this.#opened.push({ model, outputs, measurer: new Measurer(model, sizer), sizer, choice }) - 1;
-      const hash = hashOf(usualFormat(model), choice);
-      history.pushState({ model: at }, '', `${location.pathname}${hash && `#${hash}`}`);
-      this.#show(at);
+      return found === undefined ? await whyNot(files) : await this.#opened(await withFolder(found));
     } catch (error) {
       const several = error instanceof FileError ? await openEach(files) : undefined;
-      if (request !== this.#request) return;
-      if (several !== undefined) this.#showSeveral(several);
-      else this.#store.set({ opening: undefined, problem: explain(error) });
+      if (several === undefined) throw error;
+      return several;
     }
+  }
+
+  async #opened(model: ModelFile): Promise<MeasuredModel> {
+    const outputs = await outputsKind([...model.files]).catch(() => undefined);
+    const wanted = this.#wantedFor(model);
+    const choice = choiceOf(formatIn(model, wanted), wanted);
+    const sizer: Sizer = new Sizer(model, (sizes) => this.shown.set(opened, { sizes }));
+    const opened: MeasuredModel = { model, outputs, measurer: new Measurer(model, sizer), sizer, choice };
+    return opened;
   }
 
   /** The settings for a model that is opened, as in a link: those of the model before it, of the address, or of the last visit. */
   #wantedFor(model: ModelFile): string {
-    const before = this.#opened[this.#current];
+    const before = this.shown.opened;
     if (before === undefined) return location.hash || (sizedFor(model) ?? recall('model'));
     return sizedFor(model) ?? hashOf(usualFormat(before.model), forAny(before.choice));
   }
 
-  /** Lists several models in place of one. */
-  #showSeveral(several: readonly ModelFile[]): void {
-    if (this.#store.get().run.kind === 'running') return;
-    if (this.#current >= 0) history.pushState({ model: -1 }, '', location.pathname);
-    this.#show(-1);
-    this.#store.set({ several });
-    announce(`${several.length} models are open`, 0);
-  }
-
-  /** Closes the list of several models. */
-  closeSeveral(): void {
-    this.#store.set({ several: undefined });
-  }
-
-  /** Closes the model. Going back opens it again. */
+  /** Closes the model, or the list of several. Going back opens it again. */
   close(): void {
-    if (this.#store.get().model === undefined) return;
-    history.pushState({ model: -1 }, '', location.pathname);
-    this.#show(-1);
-    announce('Model closed', 0);
-  }
-
-  #return(): void {
-    const at = (history.state as { model?: number } | null)?.model ?? -1;
-    const opened = this.#opened[at];
-    if (opened !== undefined) opened.choice = choiceOf(formatIn(opened.model, location.hash), location.hash);
-    this.#show(at);
-  }
-
-  #show(at: number): void {
-    this.#measuring.abort();
-    if (at !== this.#current) this.#opened[this.#current]?.sizer.cancel();
-    this.#current = at;
-    const opened = this.#opened[at];
-    const { sort, columns, run } = this.#store.get();
-    if (run.kind === 'running') return;
-    const { model: shown, outputs, choice } = opened ?? {};
-    this.#store.set({ ...initialState, sort, columns, model: shown, outputs, choice });
-    if (opened === undefined) return;
-    const { model, sizer } = opened;
-    this.#store.set({ sizes: sizer.sizes });
-    announce(`${model.name} is open, ${model.tensors.length} tensors`, 0);
-    void this.#update(true);
+    const { several } = this.#store.get();
+    if (this.shown.close()) announce(several === undefined ? 'Model closed' : 'Models closed', 0);
   }
 
   // --------------------------------------------------------------------------------------------------------------- the choice
 
   /** Applies a choice. */
   choose(choice: ModelChoice): void {
-    const opened = this.#opened[this.#current];
-    if (opened === undefined || this.#store.get().run.kind === 'running') return;
-    opened.choice = choice;
-    const hash = hashOf(usualFormat(opened.model), choice);
-    const address = `${location.pathname}${hash && `#${hash}`}`;
-    rememberChoice(opened.model, choice);
-    const now = performance.now();
-    if (now - this.#lastStep < stepMilliseconds) history.replaceState({ model: this.#current }, '', address);
-    else history.pushState({ model: this.#current }, '', address);
-    this.#lastStep = now;
-    this.#store.set({ choice, run: { kind: 'none' }, problem: undefined, fit: undefined });
-    opened.sizer.follow(choice);
-    void this.#update(false);
+    const { opened } = this.shown;
+    if (opened !== undefined && this.shown.choose(choice)) rememberChoice(opened.model, choice);
   }
 
   /** Chooses a size. */
   chooseSize(size: string): void {
-    const opened = this.#opened[this.#current];
+    const { opened } = this.shown;
     if (opened !== undefined) this.choose(withSize(opened.model, opened.choice, size));
   }
 
   /** Measures the loss at each size. */
   measureSizes(): void {
-    const opened = this.#opened[this.#current];
+    const { opened } = this.shown;
     if (opened !== undefined) void opened.sizer.measure(opened.choice).catch(() => {});
   }
 
   /** Stops measuring sizes. A chosen size depends on it, so the usual choice replaces it. */
   cancelSizes(): void {
-    const opened = this.#opened[this.#current];
+    const { opened } = this.shown;
     if (opened === undefined) return;
     const { model, choice, sizer } = opened;
     const format = presetFormat(model, choice.to);
@@ -195,9 +146,9 @@ export class ModelSession {
     sizer.cancel();
   }
 
-  /** Options for the package, for a choice of the open model. */
-  async options(choice: ModelChoice): Promise<PlanOptions> {
-    const opened = this.#opened[this.#current];
+  /** Options for the package, for a choice of a model that was opened. */
+  async options(model: ModelFile, choice: ModelChoice): Promise<PlanOptions> {
+    const opened = this.shown.find(model);
     if (opened === undefined) throw new TypeError('there is no model');
     return opened.measurer.options(choice);
   }
@@ -225,93 +176,93 @@ export class ModelSession {
     if (choice !== undefined) this.choose({ ...choice, words: { ...choice.words, requantize: true } });
   }
 
+  /** Plans a choice, and shows the plan. */
+  async #plan({ opened: { measurer, sizer }, choice, set }: View<MeasuredModel>): Promise<ModelPlan> {
+    const plan = await measurer.plan(choice);
+    const fit = choice.size === undefined ? undefined : await sizer.fit(choice);
+    set({ plan, fit, errors: measurer.known(choice)?.errors ?? new Map(), isQuantized: false });
+    return plan;
+  }
+
   /** Plans the choice and the presets, and measures them: first samples, then the choice as a whole. */
-  async #update(isNew: boolean): Promise<void> {
-    const opened = this.#opened[this.#current];
-    if (opened === undefined) return;
-    this.#measuring.abort();
-    this.#measuring = new AbortController();
-    const { signal } = this.#measuring;
-    const { choice, measurer, sizer } = opened;
-    const known = measurer.known(choice)?.errors ?? new Map();
+  async #update(view: View<MeasuredModel>, isNew: boolean): Promise<void> {
+    const { opened, choice, signal, set } = view;
+    const { measurer, sizer } = opened;
+    let plan: ModelPlan | undefined;
     try {
-      // Plan, and show the plan.
-      const plan = await measurer.plan(choice);
-      const fit = choice.size === undefined ? undefined : await sizer.fit(choice);
+      plan = await this.#plan(view);
       if (signal.aborted) return;
-      this.#store.set({ plan, errors: known, fit, isQuantized: false });
       if (isNew) this.#lookAtFirst();
       else this.#followPlan();
-      await this.#offers(opened, signal);
+      await this.#offers(view);
       // Measure samples, then the presets and the time.
       if (!measurer.isMeasured(choice, plan)) {
-        this.#store.set({ measuring: 'sample' });
+        set({ measuring: 'sample' });
         const { errors } = await measurer.measure(choice, undefined, signal);
-        this.#store.set({ errors });
+        set({ errors });
       }
-      await this.#offers(opened, signal, true);
+      await this.#offers(view, true);
       await measurer.time(choice, plan, signal).catch(() => {});
+      set({ expectedSeconds: expectedSeconds(measurer, plan) });
       if (signal.aborted) return;
-      this.#store.set({ expectedSeconds: expectedSeconds(measurer, plan) });
       // Measure everything where that is quick.
       if (plan.totals.quantized + plan.totals.cast > 0 && measurer.canBeExact(choice)) {
-        this.#store.set({ measuring: 'all' });
+        set({ measuring: 'all' });
         const { errors } = await measurer.measure(choice, Number.POSITIVE_INFINITY, signal);
-        this.#store.set({ errors, expectedSeconds: expectedSeconds(measurer, plan) });
-        await this.#offers(opened, signal);
+        set({ errors, expectedSeconds: expectedSeconds(measurer, plan) });
+        await this.#offers(view);
       }
       if (sizer.isQuick && !signal.aborted) await sizer.measure(choice).catch(() => {});
     } catch (error) {
-      // Explain the error, and drop a plan that does not belong to the choice.
       if (signal.aborted) return;
-      const keep = (name: string) => this.keep(name);
-      if (isAboutCodes(error)) this.#store.set({ isQuantized: true, plan: undefined });
-      else this.#store.set({ problem: explain(error, keep) });
-      const { plan } = this.#store.get();
-      if (plan !== undefined && plan.to !== choice.to) this.#store.set({ plan: undefined });
-      await this.#offers(opened, signal, true).catch(() => {});
+      // Explain the error. Without a plan for the choice, none is on show.
+      if (plan === undefined) set({ plan: undefined, errors: new Map(), expectedSeconds: undefined });
+      if (isAboutCodes(error)) set({ isQuantized: true, plan: undefined });
+      else set({ problem: explain(error, (name) => this.keep(name)) });
+      await this.#offers(view, true).catch(() => {});
     } finally {
-      if (!signal.aborted) this.#store.set({ measuring: 'no' });
+      set({ measuring: 'no' });
     }
   }
 
   /** Fills in the results of the presets. Measures them too if `measures`. */
-  async #offers({ measurer, choice: current }: OpenedModel, signal: AbortSignal, measures = false): Promise<void> {
-    const set = (preset: Preset, offer: State['offers'][Preset]) => {
-      if (!signal.aborted) this.#store.set({ offers: { ...this.#store.get().offers, [preset]: offer } });
+  async #offers({ opened, choice: current, signal, set }: View<MeasuredModel>, measures = false): Promise<void> {
+    const { measurer } = opened;
+    const show = (preset: Preset, offer: State['offers'][Preset]) => {
+      set({ offers: { ...this.#store.get().offers, [preset]: offer } });
     };
     for (const preset of presets) {
       const { offer, choice, plan } = await measurer.offer(preset, current);
-      set(preset, offer);
+      show(preset, offer);
       if (!measures || plan === undefined || measurer.isMeasured(choice, plan)) continue;
-      this.#store.set({ measuring: 'sample' });
+      set({ measuring: 'sample' });
       await measurer.measure(choice, undefined, signal).catch(() => {});
       if (signal.aborted) return;
-      set(preset, (await measurer.offer(preset, current)).offer);
+      show(preset, (await measurer.offer(preset, current)).offer);
     }
   }
 
-  /** Stops measuring, to leave the processors to saving. */
-  rest(): void {
-    this.#measuring.abort();
-    const opened = this.#opened[this.#current];
+  /** Stops measuring, to leave the processors to saving, and shows the plan that is saved. */
+  async rest(): Promise<void> {
+    const view = this.shown.renew();
+    if (view === undefined) return;
+    const { sizer } = view.opened;
     // A chosen size needs its measurements.
-    if (opened?.sizer.sizes.kind === 'measuring' && opened.choice.size === undefined) opened.sizer.cancel();
-    this.#store.set({ measuring: 'no' });
+    if (sizer.sizes.kind === 'measuring' && view.choice.size === undefined) sizer.cancel();
+    view.set({ measuring: 'no' });
+    await this.#plan(view);
   }
 
-  /** Stores the errors of a result. */
+  /** Stores the errors of a result of the model and the choice on show. */
   learn(errors: State['errors']): void {
-    const opened = this.#opened[this.#current];
-    if (opened === undefined) return;
-    this.#store.set({ errors: opened.measurer.learn(opened.choice, errors, true).errors });
-    this.#measuring = new AbortController();
+    const view = this.shown.renew();
+    if (view === undefined) return;
+    const { opened, choice, set, signal } = view;
+    set({ errors: opened.measurer.learn(choice, errors, true).errors });
     // Saving has ended: measure the rest.
-    const { signal } = this.#measuring;
-    void this.#offers(opened, signal, true).finally(() => {
-      if (signal.aborted) return;
-      this.#store.set({ measuring: 'no' });
-      if (opened.sizer.isQuick) void opened.sizer.measure(opened.choice).catch(() => {});
+    void this.#offers(view, true).finally(() => {
+      set({ measuring: 'no' });
+      if (opened.sizer.isQuick && !signal.aborted) void opened.sizer.measure(choice).catch(() => {});
     });
   }
 
@@ -367,7 +318,7 @@ export class ModelSession {
     // A conversion may rename the tensor.
     const planned = tensorsOf(this.#store.get()).find(({ name }) => name === look.name);
     const name = planned?.sources?.[0] ?? look.name;
-    this.#ask(model, `${this.#current} ${name}`, { ...look, name });
+    this.#ask(model, `${this.shown.key} ${name}`, { ...look, name });
   }
 }
 

@@ -18,7 +18,7 @@ import {
   withTarget,
 } from './choice.js';
 import { type Control, controlsFor, hasTower, valueAt, withValue } from './controls.js';
-import type { State } from './state.js';
+import { isSaving, type State } from './state.js';
 
 /** A control for an option, at its value. */
 function controlNode(control: Control, choice: ModelChoice, onChange: (choice: ModelChoice) => void): HTMLElement {
@@ -114,7 +114,7 @@ export function startMore(session: { choose(choice: ModelChoice): void }, curren
 
   return (state: State, before: State | undefined) => {
     const { model, choice, run } = state;
-    byId('more-fields', HTMLFieldSetElement).disabled = run.kind === 'running' || run.kind === 'asking';
+    byId('more-fields', HTMLFieldSetElement).disabled = isSaving(run);
     if (model === undefined || choice === undefined || choice === before?.choice) return;
     // List the targets of a new model.
     if (model !== before?.model) {

@@ -157,29 +157,25 @@ class SeveralPanel {
   readonly #run = byId('several-run', HTMLButtonElement);
   readonly #cancel = byId('several-cancel', HTMLButtonElement);
   readonly #close = byId('several-close', HTMLButtonElement);
-  readonly #open: (files: readonly File[]) => void;
+  readonly #events: SeveralEvents;
   #models: readonly ModelFile[] = [];
   /** Set while models are being converted. */
   #controller: AbortController | undefined;
   #request = 0;
 
   constructor(events: SeveralEvents) {
-    this.#open = events.open;
+    this.#events = events;
     if (writesFolders()) setText(this.#run, 'Quantize all and save in one folder');
     this.#run.addEventListener('click', () => void this.#start());
-    this.#cancel.addEventListener('click', () => this.stop());
+    this.#cancel.addEventListener('click', () => this.#controller?.abort(new DOMException('cancelled', 'AbortError')));
     this.#close.addEventListener('click', events.close);
-  }
-
-  stop(): void {
-    this.#controller?.abort(new DOMException('cancelled', 'AbortError'));
   }
 
   show(models: readonly ModelFile[]): void {
     this.#models = models;
     setText(byId('several-title', HTMLElement), formatMany(models.length, 'model'));
     setText(byId('several-status', HTMLElement), '');
-    this.#table.show(models, this.#open);
+    this.#table.show(models, this.#events.open);
     this.#targets.offer(models);
     this.#drawButtons();
     byId('several-title', HTMLElement).focus({ preventScroll: true });
@@ -200,10 +196,12 @@ class SeveralPanel {
 
   async #start(): Promise<void> {
     // Without a dialog, files are downloaded.
+    const controller = new AbortController();
+    if (!this.#events.begin(() => controller.abort(new DOMException('cancelled', 'AbortError')))) return;
     const folder = await chooseFolder();
-    if (folder === null || this.#controller !== undefined) return;
-    this.#controller = new AbortController();
-    const { signal } = this.#controller;
+    if (folder === null) return this.#events.end();
+    this.#controller = controller;
+    const { signal } = controller;
     this.#drawButtons();
     let saved = 0;
     for (const [i, model] of this.#models.entries()) {
@@ -225,6 +223,7 @@ class SeveralPanel {
     setText(byId('several-status', HTMLElement), words);
     announce(words, 0);
     this.#drawButtons();
+    this.#events.end();
   }
 
   #drawButtons(): void {
@@ -244,6 +243,9 @@ class SeveralPanel {
 interface SeveralEvents {
   open(files: readonly File[]): void;
   close(): void;
+  /** The page stays at the list until `end`. Returns false if a save is under way already. */
+  begin(cancel: () => void): boolean;
+  end(): void;
 }
 
 /** Sets up the panel. */
@@ -253,7 +255,6 @@ export function startSeveral(events: SeveralEvents, current: () => State) {
     byId('several', HTMLElement).hidden = several === undefined;
     if (several === before?.several) return;
     if (several !== undefined) return panel.show(several);
-    panel.stop();
     if (before?.several !== undefined && current().model === undefined) byId('choose', HTMLButtonElement).focus();
   };
 }

@@ -5,7 +5,7 @@ import { formatBytes, formatDecibels } from '../shared/format.js';
 import { type ChartMark, drawLines } from '../shared/lines.js';
 import { sentence } from '../shared/problems.js';
 import { bytesIn, decibelsOf, isQuick, lossAt, type SizeCurve, sizeText, stopsOf, unitOf } from './sizes.js';
-import type { State } from './state.js';
+import { isSaving, type State } from './state.js';
 import { formatSeconds } from './wording.js';
 
 type MeasuredSizes = SizeCurve & { kind: 'measured' };
@@ -164,12 +164,18 @@ export function startSizes(events: SizeEvents, current: () => State) {
 
   return (state: State, before: State | undefined) => {
     const { sizes, choice, run, plan, fit, model, isQuantized, problem } = state;
-    const works = run.kind === 'running' || run.kind === 'asking';
+    const works = isSaving(run);
     const measure = byId('size-measure', HTMLButtonElement);
     const cancel = byId('size-cancel', HTMLButtonElement);
     const bar = byId('size-progress', HTMLProgressElement);
     slider.disabled = works;
     measure.disabled = works;
+    // A size at which the slider has come to rest belongs to the model that it was moved for.
+    if (isMoved && (model !== before?.model || works)) {
+      clearTimeout(rest);
+      isMoved = false;
+      drawMeasured();
+    }
     const isSame = sizes === before?.sizes && choice === before.choice && plan === before.plan && fit === before.fit;
     if (isSame && isQuantized === before?.isQuantized && problem === before.problem) return;
     const section = byId('sizes', HTMLElement);

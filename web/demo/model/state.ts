@@ -46,6 +46,9 @@ type SavingState =
     }
   | { readonly kind: 'saved'; readonly name: string; readonly seconds: number; readonly result: QuantizeModelResult };
 
+/** True while a result is saved, from the moment at which the dialog opens. */
+export const isSaving = ({ kind }: Pick<SavingState, 'kind'>): boolean => kind === 'asking' || kind === 'running';
+
 export type SortKey = 'order' | 'name' | 'type' | 'size' | 'before' | 'after' | 'sqnr' | 'mse' | 'cosine' | 'max';
 
 /** Everything that the page shows. */

@@ -8,7 +8,7 @@ import { lostWorker, sentence } from '../shared/problems.js';
 import { type ChosenStatistics, formatFor, type ModelChoice, takesStatistics } from './choice.js';
 import { inPageWords } from './explain.js';
 import { errorOf } from './failure.js';
-import type { State } from './state.js';
+import { isSaving, type State } from './state.js';
 import type { StatisticsAnswer, StatisticsQuestion } from './statistics-worker.js';
 
 /** Most tokens of the built-in text. */
@@ -47,6 +47,8 @@ class StatisticsPanel {
   /** Set while statistics are being made. */
   #worker: Worker | undefined;
   #share = 0;
+  /** Statistics that were made during a save. */
+  #waiting: ChosenStatistics | undefined;
 
   constructor(choose: (choice: ModelChoice) => void, current: () => State) {
     this.#choose = choose;
@@ -55,24 +57,30 @@ class StatisticsPanel {
     this.#make.addEventListener('click', () => this.#toggle(false));
     this.#gptq.addEventListener('click', () => this.#toggle(true));
     this.#remove.addEventListener('click', () => {
-      this.#take(undefined);
+      const { model } = this.#current();
+      if (model !== undefined) this.#take(undefined, model);
       this.#pick.focus();
     });
     this.#picker.addEventListener('change', () => {
       const [file] = this.#picker.files ?? [];
       this.#picker.value = '';
-      if (file !== undefined) void methodOf(file).then((method) => this.#take({ file, method }));
+      const { model } = this.#current();
+      if (file === undefined || model === undefined) return;
+      void methodOf(file).then((method) => this.#take({ file, method }, model));
     });
   }
 
   /** Stops the work, and clears the message. */
   reset(): void {
     this.#stop();
+    this.#waiting = undefined;
     setText(this.#problem, '');
   }
 
-  draw({ model, choice, outputs }: State): void {
+  draw({ model, choice, outputs, run }: State): void {
     if (model === undefined || choice === undefined) return;
+    const waiting = this.#waiting;
+    if (waiting !== undefined && !isSaving(run)) this.#take(waiting, model);
     byId('data-field', HTMLElement).hidden = !takesStatistics(formatFor(model, choice.to), choice.to);
     // A model of ONNX would take the runtime as well.
     const isMakeable = outputs?.takesTexts === true && !outputs.takesArrays && hasTokenizer(model);
@@ -89,10 +97,12 @@ class StatisticsPanel {
     setText(this.#make, works ? 'Stop' : 'Make an importance matrix');
   }
 
-  /** Uses statistics, or those in use no longer. */
-  #take(statistics: ChosenStatistics | undefined): void {
-    const { choice } = this.#current();
-    if (choice === undefined) return;
+  /** Uses statistics of a model, or those in use no longer. During a save they wait for its end. */
+  #take(statistics: ChosenStatistics | undefined, wanted: ModelFile): void {
+    const { choice, model, run } = this.#current();
+    if (choice === undefined || model !== wanted) return;
+    this.#waiting = isSaving(run) ? statistics : undefined;
+    if (isSaving(run)) return;
     const { statistics: _, ...rest } = choice;
     this.#choose(statistics === undefined ? rest : { ...rest, statistics });
   }
@@ -111,7 +121,7 @@ class StatisticsPanel {
     this.draw(this.#current());
   }
 
-  #start({ files }: ModelFile, wantsMoments: boolean): void {
+  #start(model: ModelFile, wantsMoments: boolean): void {
     setText(this.#problem, '');
     this.#share = 0;
     const worker = new Worker(new URL('./statistics-worker.ts', import.meta.url), { type: 'module' });
@@ -128,12 +138,12 @@ class StatisticsPanel {
       else {
         this.#stop();
         const name = wantsMoments ? 'story.moments.safetensors' : 'story.imatrix.gguf';
-        this.#take({ file: new File([data.blob], name), method: wantsMoments ? 'gptq' : 'importance' });
+        this.#take({ file: new File([data.blob], name), method: wantsMoments ? 'gptq' : 'importance' }, model);
         announce(`${name} is used`, 0);
       }
       this.draw(this.#current());
     };
-    const question: StatisticsQuestion = { files, tokenizer: [], text: undefined, tokens, wantsMoments };
+    const question: StatisticsQuestion = { files: model.files, tokenizer: [], text: undefined, tokens, wantsMoments };
     worker.postMessage(question);
   }
 }
@@ -143,6 +153,7 @@ export function startStatistics(choose: (choice: ModelChoice) => void, current: 
   const panel = new StatisticsPanel(choose, current);
   return (state: State, before: State | undefined) => {
     if (state.model !== before?.model) panel.reset();
-    if (state.choice !== before?.choice || state.model !== before?.model) panel.draw(state);
+    const isSame = state.choice === before?.choice && state.model === before?.model;
+    if (!isSame || state.run.kind !== before?.run.kind) panel.draw(state);
   };
 }

@@ -4,7 +4,7 @@ import { byId, html, onResize, replaceKeepingFocus, setName, setText } from '../
 import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from '../shared/format.js';
 import { recall, remember } from '../shared/remember.js';
 import type { Store } from '../shared/store.js';
-import { type MeasuredError, markedTensors, type SortKey, type State, shownTensors } from './state.js';
+import { isSaving, type MeasuredError, markedTensors, type SortKey, type State, shownTensors } from './state.js';
 
 /** A column of the table. */
 interface TensorColumn {
@@ -97,7 +97,7 @@ function lastCell({ name, kept }: PlannedTensorInfo, { choice, plan, run }: Stat
     return html('td', { class: 'keep' }, html('span', { class: 'hint' }, keptText(kept, choice)));
   }
   const label = mine ? 'Convert' : 'Keep';
-  const disabled = run.kind === 'running' || run.kind === 'asking';
+  const disabled = isSaving(run);
   const button = html(
     'button',
     { type: 'button', class: 'small', 'aria-label': `${label} ${name}`, 'data-keep': name, disabled: disabled && '' },

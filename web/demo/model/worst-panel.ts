@@ -1,7 +1,7 @@
 // Panel of the tensors that lose most.
 import { byId, html, replaceKeepingFocus, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
-import { outliersOf, type State, worstOf } from './state.js';
+import { isSaving, outliersOf, type State, worstOf } from './state.js';
 
 /** Number of layers in the list. */
 const most = 5;
@@ -56,7 +56,7 @@ export function startWorst(events: { look(name: string): void; keep(name: string
           html('bdi', {}, name),
         );
         look.addEventListener('click', () => events.look(name));
-        const disabled = run.kind === 'running' || run.kind === 'asking';
+        const disabled = isSaving(run);
         const keep = html(
           'button',
           { type: 'button', class: 'small', 'data-keep': name, disabled: disabled && '' },

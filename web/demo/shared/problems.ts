@@ -8,6 +8,8 @@ export interface PageProblem {
   /** Place, cause, and what to do now. */
   readonly text: string;
   readonly action?: { readonly label: string; readonly run: () => void };
+  /** True if nothing went wrong, so that there is nothing to report. */
+  readonly isExpected?: true;
 }
 
 /** A file problem stays until the next file is opened or the visitor closes it. A settings problem goes when the settings change. */
@@ -42,7 +44,7 @@ export function showProblem(slot: ProblemSlot, problem?: PageProblem): void {
     buttons.append(node);
   };
   if (problem.action !== undefined) button(problem.action.label, problem.action.run);
-  button('Copy details', () => void copy(detailsOf(problem), 'Details'));
+  if (!problem.isExpected) button('Copy details', () => void copy(detailsOf(problem), 'Details'));
   if (slot === 'file') button('Close', () => showProblem('file'));
   const card = html(
     'div',
