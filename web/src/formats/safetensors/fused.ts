@@ -2,7 +2,7 @@
  * Layers that loaders join. vLLM and SGLang make one matrix of the queries, keys and values of a layer, and one kernel of all of its experts.
  * Such layers need one scheme, and a scale of the whole matrix has to be that of all.
  * Reference: `packed_modules_mapping` of the models in github.com/vllm-project/vllm, vllm/model_executor/models/{llama,bert,deepseek_v2,
- * internlm2,kimi_linear,qwen3_5}.py; `CompressedTensorsConfig.get_scheme_dict` and `FusedMoE` there.
+ * internlm2,kimi_linear,qwen3_5}.py (the last at 00def4f8); `CompressedTensorsConfig.get_scheme_dict` and `FusedMoE` there.
  */
 import type { Form } from '../../codecs/codec.js';
 import { type Note, noteOf } from '../../core/note.js';

@@ -34,7 +34,8 @@ async function settingsOf(model: StoredModel): Promise<Settings> {
   const size = all.group_size ?? all.q_group_size;
   // AutoRound stores zero points as they are, unless it packs as AutoGPTQ does.
   const packing = all.packing_format ?? all.backend;
-  const isAutoRound = /^(intel\/)?auto-round$/.test(String(all.quant_method)) && typeof packing === 'string';
+  const isAutoRound =
+    ['auto-round', 'intel/auto-round'].includes(all.quant_method as string) && typeof packing === 'string';
   return {
     lessOne: isAutoRound ? /gptq(?!_?v2)/.test(packing) : format !== 'gptq_v2',
     groupSize: typeof size === 'number' && Number.isSafeInteger(size) && size > 0 ? size : undefined,
