@@ -1,6 +1,6 @@
 /**
  * Chooses by name the tensors that are kept by default when weights become integers. Norms, biases, embeddings, the output layer and the
- * router of experts are small and sensitive; scales and zero points belong to weights that are quantized already.
+ * router of experts are small and sensitive, and so are the towers for pictures and sound of language models; scales and zero points belong to weights that are quantized already.
  */
 
 import { type Reason, rankReason, reasons } from '../reason.js';
@@ -14,10 +14,16 @@ interface NameParts {
   readonly owner: string;
   /** True if the owner is a sibling of a list of experts. */
   readonly nextToExperts: boolean;
+  /** True in a model that has a token embedding or an output layer outside of towers. */
+  readonly ofLanguageModel: boolean;
 }
 
 const scaleName = /(^|_)(scales?|scale_inv|absmax|quant_map)$/i;
 const zeroPointName = /(^|_)(zero_points?|q?zeros)$/i;
+
+/** Modules for pictures and sound, and those that fit their outputs to a language model, in the names of Hugging Face. */
+const towerName =
+  /(^|[./])(visual|vision|vision_(tower|model|encoder|embed_tokens|projection)|vit_large_projector|audio_(tower|model|encoder)|image_newline|(multi_modal|mm|vision|audio|modality)_projector|connector)([./]|$)/i;
 
 /** Reasons to keep a tensor. The first one that matches is reported. */
 const keptKinds: readonly (readonly [reason: Reason, matches: (name: NameParts) => boolean])[] = [
@@ -35,8 +41,14 @@ const keptKinds: readonly (readonly [reason: Reason, matches: (name: NameParts) 
   [
     reasons.router,
     ({ parts, owner, nextToExperts }) =>
-      parts.some((part) => /^router$/i.test(part)) || (nextToExperts && /^(shared_expert_)?gate$/i.test(owner)),
+      parts.some((part) => /^router$/i.test(part)) ||
+      (nextToExperts && /^(shared_expert_)?gate$/i.test(owner)) ||
+      // Hunyuan's router.
+      (owner === 'wg' && parts.at(-3) === 'gate'),
   ],
+  // DeepSeek's indexer weighs its heads in floats.
+  [own({ kind: 'sensitive' }), ({ parts, owner }) => owner === 'weights_proj' && parts.at(-3) === 'indexer'],
+  [own({ kind: 'tower' }), ({ parts, ofLanguageModel }) => ofLanguageModel && towerName.test(parts.join('.'))],
   [own({ kind: 'scale' }), ({ last }) => scaleName.test(last)],
   [own({ kind: 'zeroPoint' }), ({ last }) => zeroPointName.test(last)],
 ];
@@ -45,7 +57,7 @@ const keptKinds: readonly (readonly [reason: Reason, matches: (name: NameParts) 
 const mostEnds = 1024;
 
 /** Names to check as a whole: those with routers, or with parts that count anywhere in the name. */
-const unusual = /lm_head|router|gate[./]/i;
+const unusual = /lm_head|router|gate[./]|indexer[./]|vision|visual|audio|projector|connector/i;
 
 /** Begin of the last two parts of a name. */
 function endOf(name: string): number {
@@ -62,6 +74,9 @@ function endOf(name: string): number {
  * @param tensors all of the model, because the meaning of some names depends on others
  */
 export function keeperByName(tensors: readonly { readonly name: string }[]): (name: string) => Reason | undefined {
+  const ofLanguageModel = tensors.some(
+    ({ name }) => /(^|[./])(embed_tokens|lm_head)[./]/.test(name) && !towerName.test(name),
+  );
   /** The parts of names before `experts`. */
   const expertPrefixes = new Set<string>();
   for (const { name } of tensors) {
@@ -74,7 +89,7 @@ export function keeperByName(tensors: readonly { readonly name: string }[]): (na
     const owner = parts.at(-2) ?? '';
     const prefix = name.slice(0, Math.max(0, name.length - last.length - owner.length - 2));
     const nextToExperts = expertPrefixes.has(prefix);
-    return keptKinds.find(([, matches]) => matches({ parts, last, owner, nextToExperts }))?.[0];
+    return keptKinds.find(([, matches]) => matches({ parts, last, owner, nextToExperts, ofLanguageModel }))?.[0];
   };
   const known = new Map<string, { readonly reason: Reason | undefined }>();
   return (name) => {

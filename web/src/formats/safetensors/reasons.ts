@@ -3,10 +3,10 @@ import { type Reason, reasonWords } from '../reason.js';
 
 /** A reason that only safetensors results have. */
 export type SafetensorsReason =
-  /** Its name marks it as the output layer, or as part of codes. */
+  /** Its name marks it as the output layer, as part of codes, or as a weight of a tower for pictures or sound. */
   | {
       /** The part of the model that the name tells. */
-      readonly kind: 'lmHead' | 'scale' | 'zeroPoint';
+      readonly kind: 'lmHead' | 'scale' | 'zeroPoint' | 'tower';
     }
   /** It is a linear layer that is stored transposed, another class for loaders. */
   | { readonly kind: 'conv1D' }
@@ -59,6 +59,7 @@ const words: { readonly [Kind in SafetensorsReason['kind']]: WordsOf<Kind> } = {
   lmHead: 'lm_head',
   scale: 'scale',
   zeroPoint: 'zero point',
+  tower: 'vision or audio tower',
   conv1D: 'Conv1D',
   smallFloat: ({ bits }) => `float${bits} already`,
   complex: 'complex',
