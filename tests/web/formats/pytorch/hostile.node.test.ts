@@ -171,7 +171,14 @@ const tricks: Record<string, [Py, RegExp]> = {
     /asks for "torch\.QInt8Storage"/,
   ],
   'a tensor called __metadata__': [dict({ __metadata__: tensor(storage, [6]) }), /no tensor of a result/],
-  'a name that is a number': [new Map<Py, Py>([[1, tensor(storage, [6])]]), /name of a tensor is not a text/],
+  'a name that is a number': [
+    new Map<Py, Py>([
+      ['w', tensor(storage, [6])],
+      [1, tensor(storage, [6])],
+    ]),
+    /name of a tensor is not a text/,
+  ],
+  'names that are all numbers': [new Map<Py, Py>([[1, tensor(storage, [6])]]), /no dictionary of tensors/],
   'nothing but numbers': [dict({ a: 1 }), /no dictionary of tensors/],
   'a list of tensors': [[tensor(storage, [6])], /no dictionary of tensors/],
   'two models': [

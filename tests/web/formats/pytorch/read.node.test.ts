@@ -170,6 +170,15 @@ describe.each(Object.entries(forms))('a file of PyTorch, %s', (form, write) => {
     );
   });
 
+  /** The state of an optimizer: tensors of each parameter, by its number. */
+  const optimizer = (tensors: Py) => {
+    const numbered: Py = new Map<Py, Py>([
+      [0, tensors],
+      [1, tensors],
+    ]);
+    return dict({ state: numbered, param_groups: [dict({ lr: { float: 0.1 }, params: [0, 1] })] });
+  };
+
   it.each<[string, (state: Py, other: Py) => Py, string[]]>([
     [
       'state_dict',
@@ -180,10 +189,25 @@ describe.each(Object.entries(forms))('a file of PyTorch, %s', (form, write) => {
     ['module', (state, other) => dict({ module: state, optimizer: other }), ['optimizer']],
     ['model.state_dict', (state) => dict({ model: dict({ state_dict: state }) }), []],
     ['something', (state) => dict({ something: state, n: 1 }), ['n']],
+    // Adam's moments of two parameters, as the tutorial of PyTorch saves them.
+    [
+      'model_state_dict',
+      (state, other) =>
+        dict({ epoch: 3, model_state_dict: state, optimizer_state_dict: optimizer(other), loss: { float: 0.5 } }),
+      ['epoch', 'optimizer_state_dict', 'loss'],
+    ],
+    ['state_dict', (state, other) => dict({ state_dict: state, optimizer: optimizer(other) }), ['optimizer']],
+    // Names in place of numbers, as FSDP has them.
+    [
+      'network',
+      (state, other) =>
+        dict({ network: state, optim: dict({ state: dict({ 'a.weight': other, 'b.weight': other }) }) }),
+      ['optim'],
+    ],
   ])('has its tensors in %s', async (path, around, keys) => {
     const [a, b] = [own(floats(6)), own(floats(3, 5))];
     const value = around(ordered({ 'x.weight': tensor(a, [2, 3]) }), dict({ y: tensor(b, [3]) }));
-    const used = keys.some((key) => key === 'optimizer' || key === 'ema');
+    const used = keys.some((key) => /^(optim|ema)/.test(key));
     const { tensors, report } = await copied(write(value, used ? [a, b] : [a]));
     expect(tensors).toEqual({ 'x.weight': { dtype: 'F32', shape: [2, 3], bytes: a.bytes } });
     const notes = report.notes.filter(({ kind }) => kind === 'leftOut');

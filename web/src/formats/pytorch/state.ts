@@ -26,6 +26,9 @@ const usualKeys: readonly string[] = [
   'weights',
 ];
 
+/** Keys of the state of a training, which is left out where a checkpoint has a model besides. */
+const trainingKeys = /^(optim|(lr_?)?sched|(grad_?)?scaler)/i;
+
 /** Dictionaries are looked for in this depth. */
 const mostDepth = 4;
 
@@ -33,6 +36,8 @@ interface Found {
   readonly dict: DictValue;
   readonly path: readonly string[];
   readonly leftOut: readonly string[];
+  /** Keys of dictionaries of tensors of which none goes first. An error only if no other dictionary is chosen before. */
+  readonly several?: readonly string[];
 }
 
 function bad(message: string): never {
@@ -59,27 +64,28 @@ function searched(dict: DictValue, depth: number, known: Map<DictValue, Found | 
   const inner = new Map<PickleValue, Found>();
   if (depth < mostDepth) {
     for (const [key, value] of dict.entries) {
-      const found = isKind(value, 'dict') ? foundIn(value, depth + 1, known) : undefined;
+      // Numbers are those of parameters in the state of an optimizer.
+      const mayBe = typeof key === 'string' && isKind(value, 'dict');
+      const found = mayBe ? foundIn(value, depth + 1, known) : undefined;
       if (found !== undefined) inner.set(key, found);
     }
   }
   const others = (taken: PickleValue) => [...dict.entries.keys()].filter((key) => key !== taken).map(keyText);
   const within = (key: PickleValue) => {
-    const { dict: own, path, leftOut } = inner.get(key) as Found;
-    return { dict: own, path: [keyText(key), ...path], leftOut: [...others(key), ...leftOut] };
+    const { path, leftOut, ...found } = inner.get(key) as Found;
+    return { ...found, path: [keyText(key), ...path], leftOut: [...others(key), ...leftOut] };
   };
   const usual = usualKeys.find((key) => inner.has(key));
   if (usual !== undefined) return within(usual);
-  const names = [...dict.entries].filter(([, value]) => isKind(value, 'tensor'));
-  if (names.length > 0) {
+  if ([...dict.entries].some(([key, value]) => typeof key === 'string' && isKind(value, 'tensor'))) {
     const leftOut = [...dict.entries].filter(([, value]) => !isKind(value, 'tensor')).map(([key]) => keyText(key));
     return { dict, path: [], leftOut };
   }
-  if (inner.size > 1) {
-    const keys = [...inner.keys()].map(keyText);
-    bad(`the file holds several dictionaries of tensors, ${quotedNames(keys)}; save one of them alone`);
-  }
-  const [only] = inner.keys();
+  const keys = [...inner.keys()];
+  const models = keys.filter((key) => !trainingKeys.test(keyText(key)));
+  const candidates = models.length > 0 ? models : keys;
+  if (candidates.length > 1) return { dict, path: [], leftOut: [], several: candidates.map(keyText) };
+  const [only] = candidates;
   return only === undefined ? undefined : within(only);
 }
 
@@ -92,6 +98,9 @@ export function stateOf(root: PickleValue, name: string): State {
   if (isKind(root, 'tensor')) return { tensors: new Map([[name, root]]), path: [], leftOut: [] };
   const found = isKind(root, 'dict') ? foundIn(root, 0, []) : undefined;
   if (found === undefined) bad('the file holds no dictionary of tensors, such as a state_dict');
+  const { several } = found;
+  if (several !== undefined)
+    bad(`the file holds several dictionaries of tensors, ${quotedNames(several)}; save one of them alone`);
   const tensors = new Map<string, TensorValue>();
   for (const [key, value] of found.dict.entries) {
     if (!isKind(value, 'tensor')) continue;
