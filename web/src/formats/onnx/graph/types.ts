@@ -10,7 +10,7 @@ const [float, int64, bool] = [onnxTypeNumber('F32'), onnxTypeNumber('I64'), onnx
 
 const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
 
-/** Operators whose floats share one type and that compute well in float16. Mostly only the first output has that type. */
+/** Operators whose floats share one type and that compute well in float16. */
 const halfOps = words(
   `Abs Acos Acosh Add Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Ceil Clip Compress Concat Conv ConvTranspose Cos Cosh
   DepthToSpace Div Dropout Einsum Elu Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool
@@ -33,31 +33,50 @@ const floatOps = words('Celu CumSum Max Min RandomNormalLike RandomUniformLike R
 /** Operators that take floats of any type. */
 const anyOps = words('Cast NonZero Shape Size');
 
-/** Operators whose outputs all have the type of the floats. */
-const manyOutputs = words(
-  'BatchNormalization GRU LSTM RNN Split Identity SkipLayerNormalization SkipSimplifiedLayerNormalization',
-);
+/** Type of an output: a fixed one, or that of the node's floats. */
+type OutputType = number | 'floats';
 
-/** Types of outputs. undefined: the type of the floats. */
-const outputs: Readonly<Record<string, readonly (number | undefined)[]>> = {
+/**
+ * Types of outputs, of operators with several outputs, or with one of a fixed type. Others have one output with the type of the floats.
+ * Reference: github.com/onnx/onnx, docs/Operators.md and docs/Changelog.md, all operators with several outputs up to opset 25, and
+ * github.com/microsoft/onnxruntime, docs/ContribOperators.md.
+ */
+const outputs: Readonly<Record<string, readonly OutputType[]>> = {
   ...Object.fromEntries(
     ['Shape', 'Size', 'NonZero', 'ArgMax', 'ArgMin', 'NonMaxSuppression'].map((op) => [op, [int64]]),
   ),
   ...Object.fromEntries(
     'And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor'.split(' ').map((op) => [op, [bool]]),
   ),
-  Dropout: [undefined, bool],
-  MaxPool: [undefined, int64],
-  TopK: [undefined, int64],
-  LayerNormalization: [undefined, float, float],
-  SkipLayerNormalization: [undefined, float, float],
-  SkipSimplifiedLayerNormalization: [undefined, float, float],
+  // Y, the present keys and values, and the products of queries and keys.
+  Attention: ['floats', 'floats', 'floats', 'floats'],
+  // Until opset 13, Y, mean, variance, and both as saved; since then Y and running statistics.
+  BatchNormalization: ['floats', 'floats', 'floats', 'floats', 'floats'],
+  Dropout: ['floats', bool],
+  GRU: ['floats', 'floats'],
+  LSTM: ['floats', 'floats', 'floats'],
+  RNN: ['floats', 'floats'],
+  MaxPool: ['floats', int64],
+  TopK: ['floats', int64],
+  Unique: ['floats', int64, int64, int64],
+  // Mean and inverse deviation have the type of stash_type, float32 by default.
+  LayerNormalization: ['floats', float, float],
+  SkipLayerNormalization: ['floats', float, float, 'floats'],
+  SkipSimplifiedLayerNormalization: ['floats', float, float, 'floats'],
   DynamicQuantizeLinear: [onnxTypeNumber('U8'), float, onnxTypeNumber('U8')],
   MatMulInteger: [onnxTypeNumber('I32')],
   ConvInteger: [onnxTypeNumber('I32')],
   RandomNormal: [float],
   RandomUniform: [float],
 };
+
+/** Type of an output by the operator; undefined if it is unknown. */
+function listedType(opType: string, output: number): OutputType | undefined {
+  const listed = outputs[opType];
+  // Any number of outputs.
+  if (listed === undefined) return output === 0 || opType === 'Split' ? 'floats' : undefined;
+  return listed[output];
+}
 
 /** Input that determines the type of an operator's floats, if not the first one. */
 const typeInputs: Readonly<Record<string, number>> = { Where: 1, DequantizeLinear: 1, SequenceInsert: -1 };
@@ -123,18 +142,16 @@ export class Types {
     const { opType, domain, attributes } = node;
     if (domain !== '') {
       if (domain !== 'com.microsoft' || !contribOps.has(opType)) return undefined;
-      const own = outputs[opType]?.[output];
-      return own ?? (output === 0 || manyOutputs.has(opType) ? this.#floatType(node, graph) : undefined);
+      const own = listedType(opType, output);
+      return own === 'floats' ? this.#floatType(node, graph) : own;
     }
     if (opType === 'Cast') return intOf(node, 'to', 0);
     if (opType === 'Constant') return constantType(node);
     if (opType === 'ConstantOfShape') return attributes.get('value')?.tensor?.element?.id ?? float;
     if (opType === 'If' || opType === 'Loop' || opType === 'Scan') return this.#bodyType(node, output);
-    const listed = outputs[opType];
-    const type = listed?.[output];
-    if (type !== undefined) return type;
-    const isKnown =
-      output === 0 ? halfOps.has(opType) || floatOps.has(opType) || opType === 'Range' : manyOutputs.has(opType);
+    const type = listedType(opType, output);
+    if (type !== 'floats') return type;
+    const isKnown = halfOps.has(opType) || floatOps.has(opType) || opType === 'Range';
     return isKnown || opType === 'DequantizeLinear' ? this.#floatType(node, graph) : undefined;
   }
 
@@ -162,7 +179,7 @@ export class Types {
 
   /** True if an output has the type of the node's floats. */
   isResult({ opType }: OnnxNode, output: number): boolean {
-    return outputs[opType]?.[output] === undefined && (output === 0 || manyOutputs.has(opType));
+    return listedType(opType, output) === 'floats';
   }
 }
 
