@@ -218,7 +218,11 @@ describe('what becomes of a graph', () => {
 
   it('says which nodes stay in float32', async () => {
     const { report } = await check(everything(17));
-    expect(report.notes).toMatchObject([{ kind: 'floatNodes', operators: { Resize: 1 } }, { kind: 'runsOn' }]);
+    expect(report.notes).toMatchObject([
+      { kind: 'floatNodes', operators: { Resize: 1 } },
+      { kind: 'beyondHalf' },
+      { kind: 'runsOn' },
+    ]);
   });
 
   it('has constants of nodes as float16', async () => {

@@ -3,6 +3,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { quotedNames } from '../../files/bytes.js';
+import type { HalfNodes } from './decide/half-nodes.js';
 import type { NoInputsReason, RestoredReason, WithoutInputs } from './reasons.js';
 import type { OnnxTarget, OnWebGpu } from './targets.js';
 
@@ -26,6 +27,27 @@ export function floatNodesNote(operators: Counts): Note {
   const compute = nodes === 1 ? '1 node computes' : `${nodes} nodes compute`;
   const data = { nodes, operators: Object.fromEntries(operators) };
   return noteOf('floatNodes', data, `${compute} with float32 between casts: ${list.join(', ')}${more}`);
+}
+
+/** Nodes of a float16 graph that compute in float32 because of their values. */
+export function beyondHalfNotes(halves: Pick<HalfNodes, 'beyond' | 'reached'> | undefined): Note[] {
+  const { beyond = [], reached } = halves ?? {};
+  // Squares up to their roots are float32 in most models.
+  if (beyond.every(({ why }) => why === 'squares')) return [];
+  const nodes = beyond.map(({ node, why }) => ({
+    node: node.name || node.outputs[0] || '',
+    operator: node.opType,
+    why,
+  }));
+  const list = nodes.slice(0, 6).map(({ node, operator }) => `${node} (${operator})`);
+  const more = nodes.length > list.length ? ', …' : '';
+  const count = nodes.length === 1 ? '1 node' : `${nodes.length} nodes`;
+  const cause =
+    reached === undefined
+      ? 'float16 does not hold the values or constants of'
+      : `activations reach ${Math.round(reached).toLocaleString('en')}, beyond float16:`;
+  const text = `${cause} ${count}, which ${nodes.length === 1 ? 'computes' : 'compute'} with float32: ${list.join(', ')}${more}`;
+  return [noteOf('beyondHalf', { nodes, ...(reached !== undefined && { reached }) }, text)];
 }
 
 /** The version of ai.onnx lacks casts to float16. @param opset undefined if the model imports none */

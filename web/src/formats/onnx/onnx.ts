@@ -60,8 +60,11 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   },
 
   async plan(model, choices, partsOf, output, readOptionFile) {
-    const { planOnnx } = await code();
-    return planOnnx(model, choices, partsOf, output, await readStatistics(choices, readOptionFile));
+    const { planOnnx, readConstants } = await code();
+    const isHalf = (name: string | undefined) => targets.find((one) => one.name === name)?.half === true;
+    const hasHalf = isHalf(choices.to) || choices.rules?.some(({ to }) => isHalf(to));
+    const constants = hasHalf ? await readConstants(model) : undefined;
+    return planOnnx(model, choices, partsOf, output, await readStatistics(choices, readOptionFile), constants);
   },
 
   reasonText,

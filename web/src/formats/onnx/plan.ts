@@ -10,7 +10,9 @@ import { lowestHalf } from './decide/half-nodes.js';
 import { fewestElements } from './decide/sizes.js';
 import type { StaticDecision } from './decide/static.js';
 import type { OnnxModel } from './file/model.js';
+import type { Constants } from './graph/constants.js';
 import {
+  beyondHalfNotes,
   blockCostNote,
   castCostNote,
   dequantizeCostNote,
@@ -116,6 +118,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
     ...(made.withoutInputs.length === 0 ? [] : [noInputsNote(made.withoutInputs)]),
     ...(isTooOldForHalf ? [noHalfNote(graphs.main.opsets.get(''), lowestHalf)] : []),
     ...(halves === undefined || halves.floats.size === 0 ? [] : [floatNodesNote(halves.floats)]),
+    ...beyondHalfNotes(halves),
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
     ...(signed === 0 ? [] : [signedNote(signed, choices.reduceRange === false ? 8 : 7)]),
     ...(without.length === 0 ? [] : [noRangesNote(without)]),
@@ -137,8 +140,9 @@ export function planOnnx(
   partsOf: PartsOf,
   output = 'model.onnx',
   statistics: Statistics = {},
+  constants?: Constants,
 ): FilePlan {
-  const decisions = decide(model, choices, partsOf, statistics);
+  const decisions = decide(model, choices, partsOf, statistics, constants);
   checkRanges(decisions, statistics.ranges ?? new Map());
   const written = (dataFile: string | undefined) => writeResult(model, decisions, partsOf, dataFile);
   const beside = output + dataSuffix;

@@ -79,6 +79,12 @@ type OwnReason =
       /** Number of rows. */
       readonly rows: number;
     }
+  /** float16 does not hold its elements: some are too large, or all are tiny. */
+  | {
+      readonly kind: 'beyondHalf';
+      /** Largest magnitude of an element. */
+      readonly most: number;
+    }
   /** It holds the scales of codes. */
   | {
       readonly kind: 'scales';
@@ -161,6 +167,7 @@ const words: { readonly [Kind in OwnReason['kind']]: WordsOf<Kind> } = {
   tableRows: ({ operator, length, by }) =>
     `read by ${operator}: row length ${length} is not a multiple of the block size ${by}`,
   matrixRows: ({ rows }) => `row count ${rows} is not a multiple of the block size`,
+  beyondHalf: ({ most }) => `beyond float16: its largest magnitude is ${Number(most.toPrecision(3))}`,
   scales: ({ operator }) => `scales of ${operator}`,
   noOpset: 'the model imports no ai.onnx opset',
   functionOpset: ({ opset }) => `opset ${opset} of a function`,

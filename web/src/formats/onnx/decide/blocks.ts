@@ -149,12 +149,13 @@ export function decideBlocks(context: Context, reading: Reading, target: TargetO
   const { choices, halves } = context;
   // Readers in float16 compute in float16.
   const readsHalf = floatsRead(context, reading) === 'F16';
+  const isBeyond = reading.readers.some(({ node }) => halves?.isBeyond(node));
   return blocksOf(context, reading, {
     codec: target.codec,
     bits: target.bits,
     blockSize: choices.blockSize ?? target.blockSize,
     zeroPoints: choices.zeroPoints ?? false,
-    scale: readsHalf || target.half ? 'F16' : 'F32',
+    scale: readsHalf || (target.half && !isBeyond) ? 'F16' : 'F32',
     range: choices.range === undefined || choices.range === 'min-max' ? undefined : 'mse',
     isHalf: (node) => readsHalf || halves?.has(node) === true,
   });

@@ -6,6 +6,7 @@ import { reasons } from '../../reason.js';
 import type { Statistics } from '../../statistics.js';
 import type { OnnxModel, Weight } from '../file/model.js';
 import { typeName } from '../file/proto.js';
+import { Constants } from '../graph/constants.js';
 import { Graphs } from '../graph/graph.js';
 import { Opsets } from '../graph/opsets.js';
 import { type Reading, readingOf } from '../graph/readers.js';
@@ -120,6 +121,7 @@ export function decide(
   choices: OnnxChoices,
   partsOf: PartsOf,
   statistics: Statistics = {},
+  constants = new Constants(model, new Map()),
 ): Decisions {
   const { to, rules = [] } = choices;
   const graphs = new Graphs(model);
@@ -129,7 +131,9 @@ export function decide(
   const wantsHalf = isHalfGraph(model, target);
   const isTooOldForHalf = wantsHalf && (graphs.main.opsets.get('') ?? 0) < lowestHalf;
   const halves =
-    wantsHalf && !isTooOldForHalf ? new HalfNodes(graphs, exceptedNodes(graphs, model, choices)) : undefined;
+    wantsHalf && !isTooOldForHalf
+      ? new HalfNodes(graphs, exceptedNodes(graphs, model, choices), constants, statistics.ranges)
+      : undefined;
   // Decide about the weights in order: some become codes together with later ones.
   const decided = new Set<Weight>();
   const context: Context = {
@@ -138,6 +142,7 @@ export function decide(
     partsOf,
     choices,
     halves,
+    constants,
     hasSymmetricQ8: prefersSymmetry(graphs),
     trains: model.proto.trains,
     decided,

@@ -5,6 +5,7 @@ import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
 import type { PartsOf } from '../../format.js';
 import type { Weight } from '../file/model.js';
 import type { OnnxNode } from '../file/proto.js';
+import type { Constants } from '../graph/constants.js';
 import type { Graphs, ReadingNode, Use } from '../graph/graph.js';
 import type { Opsets } from '../graph/opsets.js';
 import type { OnnxChoices } from '../options.js';
@@ -20,6 +21,8 @@ export interface Context {
   readonly choices: OnnxChoices;
   /** Nodes in float16, if the graph becomes float16. */
   readonly halves: HalfNodes | undefined;
+  /** Magnitudes of constants, if a target is float16. */
+  readonly constants: Constants;
   /** True if codes of q8 are symmetric in this model. */
   readonly hasSymmetricQ8: boolean;
   /** True for models that can be trained. */

@@ -3,10 +3,14 @@
  * Reference: github.com/microsoft/onnxruntime 0c17f27, onnxruntime/python/tools/transformers/float16.py;
  * github.com/microsoft/onnxconverter-common, onnxconverter_common/float16.py at 28b00d4. Tests run onnxruntime-web 1.30.0.
  */
+
+import type { ActivationRanges } from '../../statistics.js';
 import type { OnnxGraph, OnnxNode } from '../file/proto.js';
-import type { Graphs, Use, Value } from '../graph/graph.js';
+import { type BeyondHalf, findBeyondHalf } from '../graph/beyond-half.js';
+import type { Constants } from '../graph/constants.js';
+import type { Graphs, NodeInGraph, Use, Value } from '../graph/graph.js';
 import { batchesMoved } from '../graph/moved.js';
-import { computedFromIntegers, spreads } from '../graph/precise.js';
+import { computedFromIntegers } from '../graph/precise.js';
 import { Types } from '../graph/types.js';
 
 /** The first version of ai.onnx whose operators take float16 throughout. */
@@ -21,21 +25,50 @@ export interface HalfReaders {
 /** Nodes of the main graph, and of graphs inside of it, that compute in float16. */
 export class HalfNodes {
   readonly types: Types;
+  /** Nodes that stay in float32 because of their values, in order. */
+  readonly beyond: readonly (NodeInGraph & { readonly why: BeyondHalf })[];
+  /** Largest magnitude that ranges state beyond float16; undefined without. */
+  readonly reached: number | undefined;
   readonly #graphs: Graphs;
+  readonly #beyond: ReadonlySet<OnnxNode>;
   readonly #halves = new Set<OnnxNode>();
   readonly #floats = new Map<string, number>();
 
-  /** @param floats nodes to keep in float32 */
-  constructor(graphs: Graphs, floats: ReadonlySet<OnnxNode>) {
+  /**
+   * @param floats nodes to keep in float32
+   * @param ranges measured ranges of values
+   */
+  constructor(
+    graphs: Graphs,
+    floats: ReadonlySet<OnnxNode>,
+    constants: Constants,
+    ranges: ActivationRanges | undefined,
+  ) {
     this.#graphs = graphs;
     this.types = new Types(graphs, graphs.main);
     const nodes = graphs.nodes.filter(({ graph }) => graphs.scopeOf(graph) === graphs.main);
+    const { nodes: beyond, reached } = findBeyondHalf({ graphs, types: this.types, constants }, nodes, ranges);
+    this.reached = reached;
     const precise = new Set([
       ...floats,
       ...computedFromIntegers(graphs, nodes, this.types),
-      ...spreads(graphs, nodes, this.types),
       ...batchesMoved(graphs, nodes),
     ]);
+    // Readers of one weight share its form.
+    const shared = new Map<OnnxNode, BeyondHalf>();
+    for (const { weight, uses } of graphs.valuesOf(graphs.main)) {
+      if (weight === undefined || uses.length === 1 || weight.source.shape.length !== 2) continue;
+      const readers = graphs.readers(weight);
+      const why = readers.map(({ node }) => beyond.get(node)).find((one) => one !== undefined);
+      if (why !== undefined) for (const { node } of readers) shared.set(node, why);
+    }
+    this.beyond = nodes.flatMap(({ node, graph }) => {
+      const why = beyond.get(node) ?? shared.get(node);
+      const isOther = why === undefined || precise.has(node) || this.types.arithmetic(node, graph) !== 'half';
+      return isOther ? [] : [{ node, graph, why }];
+    });
+    this.#beyond = new Set(this.beyond.map(({ node }) => node));
+    for (const node of this.#beyond) precise.add(node);
     for (const { node, graph } of nodes) {
       if (this.types.arithmetic(node, graph) === 'half' && !precise.has(node)) this.#halves.add(node);
       else if (
@@ -49,6 +82,11 @@ export class HalfNodes {
   /** True if a node computes in float16. */
   has(node: OnnxNode): boolean {
     return this.#halves.has(node);
+  }
+
+  /** True if a node stays in float32 because of its values. */
+  isBeyond(node: OnnxNode): boolean {
+    return this.#beyond.has(node);
   }
 
   /** Number of float nodes that stay in float32, by operator. */

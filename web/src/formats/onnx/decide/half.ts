@@ -1,6 +1,8 @@
 /** Weights that become float16. */
 import { dtypeReason } from '../../reason.js';
 import type { Weight } from '../file/model.js';
+import { holdsWeight } from '../graph/beyond-half.js';
+import type { Magnitudes } from '../graph/constants.js';
 import type { Use } from '../graph/graph.js';
 import { type OnnxReason, ownReasons } from '../reasons.js';
 import type { Context, Half, Keep } from './decision.js';
@@ -23,14 +25,21 @@ function whyScales(readers: readonly Use[]): OnnxReason | undefined {
   return isScale ? { kind: 'scales', operator: first.node.opType } : undefined;
 }
 
+const beyond = (magnitudes: Magnitudes | undefined): OnnxReason => ({
+  kind: 'beyondHalf',
+  most: magnitudes?.most ?? 0,
+});
+
 /** First version of ai.onnx whose Cast names types by number. */
 export const castOpset = 6;
 
 /** Decides about float16 in front of nodes in float32. */
 function behindCast(context: Context, weight: Weight): Half | Keep {
+  const magnitudes = context.constants.of(weight);
   const reason =
     whyNotWorth(context, weight, ['F32']) ??
     whyScales(context.graphs.readers(weight)) ??
+    (holdsWeight(magnitudes) ? undefined : beyond(magnitudes)) ??
     context.opsets.obstacle(weight.graph, castOpset);
   return reason === undefined
     ? { kind: 'half', weight, inHalfGraph: false, isCast: true, halfUses: [] }
@@ -38,7 +47,7 @@ function behindCast(context: Context, weight: Weight): Half | Keep {
 }
 
 /** Decides about float16 in a graph of float16. */
-function inHalfGraph({ graphs }: Context, weight: Weight, nodes: HalfNodes): Half | Keep {
+function inHalfGraph({ graphs, constants }: Context, weight: Weight, nodes: HalfNodes): Half | Keep {
   const { dtype, bytes } = weight.source;
   const keep = (reason: OnnxReason): Keep => ({ kind: 'keep', weight, reason });
   if (dtype !== 'F32') return keep(dtypeReason(dtype) as OnnxReason);
@@ -48,6 +57,9 @@ function inHalfGraph({ graphs }: Context, weight: Weight, nodes: HalfNodes): Hal
   const scales = halves.length === 0 ? whyScales(floats) : undefined;
   if (scales !== undefined) return keep(scales);
   const isCast = floats.length > 0 || value.isOutput;
+  const magnitudes = constants.of(weight);
+  if (isCast && !holdsWeight(magnitudes))
+    return { ...keep(beyond(magnitudes)), ...(halves.length > 0 && { halfUses: halves }) };
   if (!isCast || bytes / 4 >= fewestElements) {
     return { kind: 'half', weight, inHalfGraph: true, isCast, halfUses: isCast ? halves : [] };
   }

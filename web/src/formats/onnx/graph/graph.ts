@@ -35,6 +35,11 @@ export interface Value {
 
 type OpenValue = { -readonly [Key in keyof Value]: Value[Key] } & { readonly uses: Use[] };
 
+/** True if a value is a constant. */
+export function isConstant({ weight, producer }: Value): boolean {
+  return weight !== undefined || (producer?.domain === '' && producer.opType === 'Constant');
+}
+
 /** Uses of a value, through nodes that only move its elements. */
 export interface Followed {
   readonly readers: readonly ReadingNode[];

@@ -1,15 +1,10 @@
-/** Finds nodes whose values float16 cannot hold, though their operators accept it. */
+/** Finds nodes with sizes and positions, which float16 rounds, though their operators accept it. */
 
 import { intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
-import type { Graphs, NodeInGraph, Value } from './graph.js';
+import { type Graphs, isConstant, type NodeInGraph, type Value } from './graph.js';
 import type { Types } from './types.js';
 
 const floats: readonly number[] = ['F32', 'F16', 'BF16', 'F64'].map(onnxTypeNumber);
-
-/** True if a value is a constant. */
-function isConstant({ weight, producer }: Value): boolean {
-  return weight !== undefined || (producer?.domain === '' && producer.opType === 'Constant');
-}
 
 function inputsOf(graphs: Graphs, { node, graph }: NodeInGraph): Value[] {
   return node.inputs.flatMap((name) => (name === '' ? [] : (graphs.valueAt(graph, name) ?? [])));
@@ -61,26 +56,4 @@ function fromFloats(types: Types, { node, graph }: NodeInGraph): boolean {
 function endsWithIntegers(node: OnnxNode): boolean {
   if (node.domain !== '') return false;
   return node.opType === 'Cast' ? !floats.includes(intOf(node, 'to', 0)) : indexed.includes(node.opType);
-}
-
-/** Operators that square. */
-const squares: readonly string[] = ['Pow', 'ReduceL2', 'ReduceSumSquare'];
-/** Operators between squares and their root. */
-const afterSquares: readonly string[] = ['Add', 'Clip', 'Div', 'Mul', 'Reciprocal', 'ReduceMean', 'ReduceSum', 'Sqrt'];
-
-/** Nodes from squares to their roots, as in normalizations: squares of numbers from 256 on overflow float16. */
-export function spreads(graphs: Graphs, nodes: readonly NodeInGraph[], types: Types): Set<OnnxNode> {
-  const found = new Set<OnnxNode>();
-  for (const placed of nodes) {
-    const { node, graph } = placed;
-    if (types.arithmetic(node, graph) !== 'half') continue;
-    const [a, b] = node.inputs;
-    if (squares.includes(node.opType) || (node.opType === 'Mul' && a === b)) found.add(node);
-    else if (afterSquares.includes(node.opType)) {
-      const others = inputsOf(graphs, placed).filter((value) => types.isFloat(value) && !isConstant(value));
-      const isBehind = ({ producer }: Value) => producer !== undefined && found.has(producer);
-      if (others.length > 0 && others.every(isBehind)) found.add(node);
-    }
-  }
-  return found;
 }

@@ -1,0 +1,577 @@
+/**
+ * Finds nodes whose values float16 cannot hold: it ends at 65,504, and numbers below 2^-14 lose digits until they are 0 below 2^-25. They
+ * compute in float32, from the node that makes such values to the one whose result has a usual size again.
+ */
+import { floatOf, type OnnxNode } from '../file/proto.js';
+import type { Constants, Magnitudes } from './constants.js';
+import { type Graphs, isConstant, type NodeInGraph, type Use, type Value } from './graph.js';
+import type { Types } from './types.js';
+
+/** Largest number of float16, and the least one with all digits. */
+const [largestHalf, leastHalf] = [65504, 2 ** -14];
+
+/** Magnitudes that activations of a usual size, up to 16, reach float16's limits with, times a factor. */
+const [large, small] = [largestHalf / 16, leastHalf];
+
+/** Least bound of a divisor that float16 holds with a few digits: 8 steps of its smallest numbers. */
+const leastDivisor = 2 ** -21;
+
+/** Reason for float32. */
+export type BeyondHalf =
+  /** A constant that float16 cannot hold, or values that it makes. */
+  | 'constant'
+  /** Squares up to their root, as in normalizations. */
+  | 'squares'
+  /** Squares, exponentials and running sums, up to a product or a function that gives values of a usual size. */
+  | 'growth'
+  /** A bound of a divisor or of a logarithm, such as an epsilon. */
+  | 'divisor'
+  /** Statistics of a BatchNormalization, which tell the size of its values. */
+  | 'statistics'
+  /** Measured ranges. */
+  | 'measured';
+
+const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
+
+/** Operators that only move or choose elements of their first input. */
+const moving = words(
+  `Identity Transpose Reshape Squeeze Unsqueeze Flatten Slice Split Gather GatherElements GatherND Expand Tile Pad DepthToSpace SpaceToDepth
+  Trilu Compress ReverseSequence Cast`,
+);
+
+/** Operators whose results have the size of their first input. */
+const keeping = words(
+  `Abs Neg Relu LeakyRelu PRelu Ceil Floor Round Dropout Clip ReduceMax ReduceMin ReduceMean ReduceSum ReduceL1 AveragePool GlobalAveragePool
+  MaxPool GlobalMaxPool Resize Upsample TopK CumSum`,
+);
+
+/** Operators whose results are as large as the largest of their inputs. */
+const merging = words('Add Sub Sum Mean Max Min Where Concat');
+
+/** Products of a value with weights. */
+const products = words('MatMul Gemm Conv ConvTranspose Einsum');
+
+/** Products whose weights need digits. A table is a product, too. */
+const weighted: ReadonlySet<string> = new Set([...products, 'LSTM', 'GRU', 'RNN', 'Gather']);
+
+/** Operators that square or exponentiate inside, and give results of a usual size. */
+const inside = words('LpNormalization LpPool GlobalLpPool LRN MeanVarianceNormalization ReduceLogSumExp');
+
+/** Operators that compute a row against its largest element. */
+const relative = words('Softmax LogSoftmax');
+
+/** Operators that compare. */
+const comparing = words('Equal Greater GreaterOrEqual Less LessOrEqual');
+
+/** Longest chain of nodes that is followed. */
+const mostSteps = 64;
+
+/** Facts about values in one graph with one set of types. */
+interface Facts {
+  readonly graphs: Graphs;
+  readonly types: Types;
+  readonly constants: Constants;
+}
+
+/** An input of a node, with its value. */
+interface Input {
+  readonly index: number;
+  readonly value: Value;
+  /** Undefined for values that are no constants, and for constants of unknown magnitudes. */
+  readonly constant: Magnitudes | undefined;
+  readonly isConstant: boolean;
+}
+
+/** The float inputs of a node. */
+function floatInputs({ graphs, types, constants }: Facts, { node, graph }: NodeInGraph): Input[] {
+  return node.inputs.flatMap((name, index) => {
+    const value = name === '' ? undefined : graphs.valueAt(graph, name);
+    if (value === undefined || !types.isFloat(value)) return [];
+    const isFixed = isConstant(value) || value.producer?.opType === 'ConstantOfShape';
+    return [{ index, value, constant: isFixed ? constants.at(value) : undefined, isConstant: isFixed }];
+  });
+}
+
+const outputsOf = ({ graphs }: Facts, { node, graph }: NodeInGraph): Value[] =>
+  node.outputs.flatMap((name) => (name === '' ? [] : (graphs.valueAt(graph, name) ?? [])));
+
+/** The node that gives a value, through nodes that only move its elements. */
+function sourceOf({ graphs }: Facts, from: Value | undefined): Value | undefined {
+  let value = from;
+  for (let i = 0; i < mostSteps && value?.producer !== undefined; i++) {
+    const { producer, graph } = value;
+    if (producer.domain !== '' || !moving.has(producer.opType)) break;
+    value = graphs.valueAt(graph, producer.inputs[0] ?? '');
+  }
+  return value;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- constants
+
+/** True if float16 holds a constant well enough: no finite element is too large. */
+const holds = ({ most }: Magnitudes) => most <= largestHalf;
+
+/** True if all elements of a constant lose digits. */
+const isTiny = ({ most }: Magnitudes) => most > 0 && most < leastHalf;
+
+/** True for a bound that holds for all numbers of float16 anyway: a least number below them, or a largest one above them. */
+function isIdleBound({ opType, inputs }: OnnxNode, index: number, { low, high }: Magnitudes): boolean {
+  const isLow = (opType === 'Clip' && index === 1) || (opType === 'Max' && inputs.length > 1);
+  const isHigh = (opType === 'Clip' && index === 2) || (opType === 'Min' && inputs.length > 1);
+  return (isLow && high < -largestHalf) || (isHigh && low > largestHalf);
+}
+
+/**
+ * True if the numbers of a constant stand for infinity: they are added to values of a Softmax, where its largest number has the same effect.
+ */
+class Masks {
+  readonly #facts: Facts;
+  readonly #known = new Map<Value, Map<boolean, boolean>>();
+
+  constructor(facts: Facts) {
+    this.#facts = facts;
+  }
+
+  /** @param constant the magnitudes of the input of the use */
+  has(use: Use, constant: Magnitudes): boolean {
+    if (isIdleBound(use.node, use.input, constant)) return true;
+    // Factors of masks are negative, or multiply negative numbers before they are added.
+    return !comparing.has(use.node.opType) && this.#ends(use, false, 0);
+  }
+
+  /** True if all ways from a use end in a Softmax. @param isAdded true if the value was added to others */
+  #ends({ node, graph, input }: Use, isAdded: boolean, steps: number): boolean {
+    const { opType, domain } = node;
+    if (steps > mostSteps) return false;
+    if (domain !== '') return false;
+    if (relative.has(opType)) return isAdded;
+    if (opType === 'Attention') return input === 3;
+    if (steps > 0 && comparing.has(opType)) return true;
+    if (opType === 'Cast' && !this.#facts.types.isFloat(outputsOf(this.#facts, { node, graph })[0])) return steps > 0;
+    if (!moving.has(opType) && !merging.has(opType) && opType !== 'Mul' && !opType.startsWith('Scatter')) return false;
+    const after = isAdded || merging.has(opType) || opType.startsWith('Scatter');
+    const outputs = outputsOf(this.#facts, { node, graph });
+    return outputs.length > 0 && outputs.every((output) => this.#allEnd(output, after, steps));
+  }
+
+  #allEnd(value: Value, isAdded: boolean, steps: number): boolean {
+    const known = this.#known.get(value)?.get(isAdded);
+    if (known !== undefined) return known;
+    const result =
+      !value.isOutput && value.uses.length > 0 && value.uses.every((use) => this.#ends(use, isAdded, steps + 1));
+    this.#known.set(value, (this.#known.get(value) ?? new Map()).set(isAdded, result));
+    return result;
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- growth
+
+/** Operators that square. */
+const squares = words('Pow ReduceL2 ReduceSumSquare');
+/** Operators between squares and their root. */
+const afterSquares = words('Add Clip Div Mul Reciprocal ReduceMean ReduceSum Sqrt');
+/** Operators that grow by exponentials, or along an axis. */
+const growing = words('Exp Sinh Cosh CumSum Range');
+/** More operators that pass large values on, if these come to a usual size behind them. */
+const passing: ReadonlySet<string> = new Set([
+  ...['Sub', 'Sum', 'Max', 'Min', 'Where', 'Concat', 'Log', 'ReduceLogSum', 'Sin', 'Cos', 'Mod'],
+  ...products,
+  ...moving,
+  ...keeping,
+]);
+
+/** True if an operator brings large values to a usual size. */
+function shrinks(facts: Facts, placed: NodeInGraph): boolean {
+  const { node } = placed;
+  if (['Log', 'ReduceLogSum', 'Sqrt', 'Sin', 'Cos', 'Reciprocal', 'Div'].includes(node.opType)) {
+    // A quotient of two large values.
+    return node.opType !== 'Div' || floatInputs(facts, placed).every(({ isConstant: isFixed }) => !isFixed);
+  }
+  if (node.opType !== 'Pow') return false;
+  const exponent = floatInputs(facts, placed).find(({ index }) => index === 1)?.constant;
+  return exponent !== undefined && exponent.high < 1;
+}
+
+/** True if a value is at most a small number, so that its exponential has a usual size. */
+function isBelow(facts: Facts, from: Value | undefined): boolean {
+  const value = sourceOf(facts, from);
+  if (value?.producer === undefined) return false;
+  const { producer: node, graph } = value;
+  const inputs = floatInputs(facts, { node, graph });
+  const [first, second] = inputs;
+  switch (node.opType) {
+    case 'Sub':
+      return sourceOf(facts, second?.value)?.producer?.opType === 'ReduceMax';
+    case 'LogSoftmax':
+      return true;
+    case 'Min':
+      return inputs.some(({ constant }) => constant !== undefined && constant.high <= 10);
+    case 'Clip': {
+      const most = inputs.find(({ index }) => index === 2)?.constant?.high ?? floatOf(node, 'max', Infinity);
+      return most <= 10;
+    }
+    case 'Neg': {
+      const inner = sourceOf(facts, first?.value)?.producer?.opType ?? '';
+      return ['Abs', 'Relu', 'Softplus', 'Exp', 'ReduceSumSquare', 'ReduceL2', 'Sqrt', 'Sigmoid'].includes(inner);
+    }
+    default:
+      return false;
+  }
+}
+
+/** True for 1 / (1 + exp(x)), which is right even if the exponential is infinite. */
+function isInSigmoid({ graphs }: Facts, { node, graph }: NodeInGraph): boolean {
+  const usesOf = (one: OnnxNode) => graphs.uses(graph, one.outputs[0] ?? '');
+  const isDivisor = ({ node: reader, input }: Use) =>
+    reader.opType === 'Reciprocal' || (reader.opType === 'Div' && input === 1);
+  const uses = usesOf(node);
+  return (
+    node.opType === 'Exp' &&
+    uses.length > 0 &&
+    uses.every(({ node: sum }) => sum.opType === 'Add' && usesOf(sum).length > 0 && usesOf(sum).every(isDivisor))
+  );
+}
+
+/** Nodes from squares, exponentials and running sums to where values have a usual size again. */
+function growthIn(facts: Facts, nodes: readonly NodeInGraph[]): Map<OnnxNode, 'squares' | 'growth'> {
+  const { graphs, types } = facts;
+  /** Nodes that stay in any case, and those that stay if values behind them have a usual size again. */
+  const found = new Set<OnnxNode>();
+  const possible = new Set<OnnxNode>();
+  const apart = new Set<OnnxNode>();
+  const isBehind = (set: ReadonlySet<OnnxNode>, placed: NodeInGraph) => {
+    const others = floatInputs(facts, placed).filter(({ value }) => !isConstant(value));
+    return others.length > 0 && others.every(({ value: { producer } }) => producer !== undefined && set.has(producer));
+  };
+  const starts: NodeInGraph[] = [];
+  const ends: OnnxNode[] = [];
+  for (const placed of nodes) {
+    const { node, graph } = placed;
+    if (node.domain !== '') continue;
+    const isHalf = types.arithmetic(node, graph) === 'half';
+    const { opType } = node;
+    const [a, b] = node.inputs;
+    if (isHalf && (squares.has(opType) || (opType === 'Mul' && a === b))) {
+      found.add(node);
+      possible.add(node);
+      starts.push(placed);
+    } else if (growing.has(opType)) {
+      const [x] = floatInputs(facts, placed);
+      const isFlat = opType === 'Exp' && (isBelow(facts, x?.value) || isInSigmoid(facts, placed));
+      if (!isFlat && (x !== undefined || opType === 'Range')) possible.add(node);
+    } else if (isHalf && inside.has(opType)) apart.add(node);
+    else {
+      if (isHalf && afterSquares.has(opType) && isBehind(found, placed)) found.add(node);
+      const passes = afterSquares.has(opType) || passing.has(opType);
+      if (!passes || !isBehind(possible, placed)) continue;
+      // Magnitudes of spectra stay large behind their root.
+      if (opType !== 'Sqrt' && shrinks(facts, placed)) ends.push(node);
+      else possible.add(node);
+    }
+  }
+  for (const node of ends) possible.add(node);
+  // Keep those behind which values come to a usual size, or leave the model.
+  const leads = new Set<OnnxNode>();
+  for (const placed of nodes.toReversed()) {
+    const { node } = placed;
+    if (!possible.has(node)) continue;
+    const outputs = outputsOf(facts, placed);
+    const isEnd = shrinks(facts, placed) || outputs.some(({ isOutput }) => isOutput);
+    if (!isEnd && !outputs.some(({ uses }) => uses.some(({ node: reader }) => leads.has(reader)))) continue;
+    leads.add(node);
+    if (!found.has(node)) apart.add(node);
+  }
+  // Transforms of a model's input before squares, as of a signal, are as large as their roots.
+  for (const { node, graph } of starts) {
+    if (!leads.has(node)) continue;
+    const chain: OnnxNode[] = [];
+    let value = graphs.valueAt(graph, node.inputs[0] ?? '');
+    for (let i = 0; i < mostSteps && value?.producer !== undefined; i++) {
+      const { producer, graph: inside }: Value = value;
+      const others = floatInputs(facts, { node: producer, graph: inside }).filter(({ isConstant: is }) => !is);
+      const isLinear = products.has(producer.opType) || moving.has(producer.opType) || producer.opType === 'Mul';
+      if (producer.domain !== '' || !isLinear || others.length !== 1) break;
+      chain.push(producer);
+      value = others[0]?.value;
+    }
+    const isInput = value !== undefined && value.producer === undefined && value.weight === undefined;
+    if (isInput && chain.some(({ opType }) => products.has(opType))) for (const one of chain) apart.add(one);
+  }
+  return new Map([
+    ...[...apart].map((node) => [node, 'growth'] as const),
+    ...[...found].map((node) => [node, 'squares'] as const),
+  ]);
+}
+
+// --------------------------------------------------------------------------------------------------------------------- estimates
+
+/** Exponent of a power of one number; undefined for others. */
+const exponentOf = (inputs: readonly Input[]) => {
+  const exponent = inputs.find(({ index }) => index === 1)?.constant;
+  return exponent !== undefined && exponent.low === exponent.high ? exponent.high : undefined;
+};
+
+/** Follows magnitudes of values that constants make large or tiny. Other values count as 1. */
+class Estimates {
+  readonly #facts: Facts;
+  readonly #masks: Masks;
+  readonly #sizes = new Map<Value, number>();
+  readonly found = new Set<OnnxNode>();
+  /** Nodes with tiny values, which stay if something magnifies them. */
+  readonly #tiny = new Set<OnnxNode>();
+  readonly #magnified = new Set<OnnxNode>();
+
+  constructor(facts: Facts, nodes: readonly NodeInGraph[]) {
+    this.#facts = facts;
+    this.#masks = new Masks(facts);
+    for (const placed of nodes) this.#add(placed);
+    for (const { node, graph } of nodes.toReversed()) {
+      const readers = node.outputs.flatMap((name) => facts.graphs.uses(graph, name));
+      if (!this.#tiny.has(node) || !readers.some((use) => this.#magnified.has(use.node))) continue;
+      this.#magnified.add(node);
+    }
+    for (const node of this.#magnified) this.found.add(node);
+  }
+
+  /** True if a constant counts as a large or tiny one where a node reads it. */
+  #isOut({ node, graph }: NodeInGraph, { index, constant }: Input): boolean {
+    if (constant === undefined) return false;
+    if (!holds(constant)) return !this.#isMask({ node, graph }, { index, constant });
+    const isWeight =
+      index === 1 || (node.opType === 'MatMul' && index === 0) || (node.opType === 'Gather' && index === 0);
+    return isWeight && weighted.has(node.opType) && isTiny(constant);
+  }
+
+  #isMask({ node, graph }: NodeInGraph, { index, constant }: Pick<Input, 'index' | 'constant'>): boolean {
+    return constant !== undefined && this.#masks.has({ node, graph, input: index }, constant);
+  }
+
+  #add(placed: NodeInGraph): void {
+    const { node } = placed;
+    const inputs = floatInputs(this.#facts, placed);
+    const outs = inputs.filter((input) => this.#isOut(placed, input));
+    // A factor or a divisor may make values large that float16 holds itself.
+    const size = this.#size(placed, inputs, new Set(outs));
+    const before = inputs.map(({ value }) => this.#sizes.get(value)).filter((one) => one !== undefined);
+    if (outs.length > 0 || before.some((one) => one > large)) this.found.add(node);
+    if (size === undefined) {
+      if (before.some((one) => one < small)) this.#magnify(placed, before);
+      return;
+    }
+    if (size > large) this.found.add(node);
+    if (size > large || size < small) {
+      for (const output of outputsOf(this.#facts, placed)) this.#sizes.set(output, size);
+      if (size < small) this.#tiny.add(node);
+      return;
+    }
+    if (before.some((one) => one < small)) this.#magnify(placed, before);
+  }
+
+  /** Notes that a node gives values of a usual size from tiny ones. */
+  #magnify({ node }: NodeInGraph, before: readonly number[]): void {
+    const magnifies =
+      ['Mul', 'Div', 'Log', 'Reciprocal', 'Pow', 'Sqrt'].includes(node.opType) || node.opType.endsWith('Normalization');
+    if (magnifies && before.length > 0) this.#magnified.add(node);
+  }
+
+  /** Magnitude of a result; undefined if nothing is known. */
+  #size(placed: NodeInGraph, inputs: readonly Input[], outs: ReadonlySet<Input>): number | undefined {
+    const { node } = placed;
+    const { opType, domain } = node;
+    if (domain !== '') return undefined;
+    /** Of constants only where they count, as bounds and masks do not. */
+    const sizeOf = (input: Input): number | undefined =>
+      outs.has(input) ? input.constant?.most : this.#sizes.get(input.value);
+    const [first, second] = inputs;
+    if (first === undefined) return this.#castSize(placed);
+    const sizes = inputs.map(sizeOf).filter((one) => one !== undefined);
+    if (opType === 'Mul' || opType === 'Div') {
+      if (second === undefined) return undefined;
+      const factor = (input: Input) => {
+        const { constant } = input;
+        if (constant === undefined || constant.most === 0) return sizeOf(input) ?? 1;
+        // Masks multiply by numbers that stand for infinity.
+        return constant.most > large && !outs.has(input) && this.#isMask(placed, input) ? 1 : constant.most;
+      };
+      const [a, b] = [factor(first), factor(second)];
+      const result = opType === 'Mul' ? a * b : a / b;
+      return result > large || result < small || sizes.length > 0 ? result : undefined;
+    }
+    if (products.has(opType)) {
+      const given =
+        sizes.length === 0 ? undefined : inputs.slice(0, 2).reduce((all, one) => all * (sizeOf(one) ?? 1), 1);
+      const bias = inputs[2] === undefined ? undefined : sizeOf(inputs[2]);
+      return bias === undefined ? given : Math.max(given ?? 0, bias);
+    }
+    if (sizes.length === 0) return undefined;
+    if (merging.has(opType)) {
+      // A tiny value vanishes beside one of a usual size.
+      const plain = ({ constant }: Input) => (constant === undefined || !holds(constant) ? 1 : constant.most);
+      return inputs.reduce((most, one) => Math.max(most, sizeOf(one) ?? plain(one)), 0);
+    }
+    const size = sizeOf(first);
+    if (size === undefined) return undefined;
+    if (opType === 'Sqrt') return Math.sqrt(size);
+    if (opType === 'Reciprocal') return 1 / size;
+    if (opType === 'Pow') {
+      const exponent = exponentOf(inputs);
+      return exponent === undefined ? undefined : size ** exponent;
+    }
+    return moving.has(opType) || keeping.has(opType) ? size : undefined;
+  }
+
+  /** Magnitude of integers that become floats: those of 16 bits and more without a sign, as in pictures of depth. */
+  #castSize({ node, graph }: NodeInGraph): number | undefined {
+    if (node.opType !== 'Cast') return undefined;
+    const type = this.#facts.types.inputType(node, graph, 0) ?? 0;
+    return unsigned.includes(type) ? 2 ** 16 : undefined;
+  }
+}
+
+/** Numbers of the types uint16, uint32 and uint64. */
+const unsigned: readonly number[] = [4, 12, 13];
+
+// ----------------------------------------------------------------------------------------------------------------------- divisors
+
+/** Nodes from a tiny bound to the quotient or the logarithm that needs it. */
+function divisorsIn(facts: Facts, nodes: readonly NodeInGraph[]): Set<OnnxNode> {
+  const found = new Set<OnnxNode>();
+  /** Values with their bound, and the nodes since the bound was set. */
+  const bounded = new Map<Value, { readonly bound: number; readonly path: readonly NodeInGraph[] }>();
+  for (const placed of nodes) {
+    const { opType, domain } = placed.node;
+    if (domain !== '') continue;
+    const inputs = floatInputs(facts, placed);
+    const set = (bound: number, path: readonly NodeInGraph[]) => {
+      if (bound <= 0 || bound >= leastDivisor || path.length > mostSteps) return;
+      for (const output of outputsOf(facts, placed)) bounded.set(output, { bound, path });
+    };
+    const given = inputs.map(({ value }) => bounded.get(value));
+    const divisor = opType === 'Div' ? given[1] : ['Reciprocal', 'Log'].includes(opType) ? given[0] : undefined;
+    if (divisor !== undefined) {
+      for (const one of [...divisor.path, placed]) found.add(one.node);
+      // The logarithm of a probability needs it beyond float16, too.
+      const [start] = divisor.path;
+      const producer = start && floatInputs(facts, start).find(({ isConstant: is }) => !is)?.value.producer;
+      if (opType === 'Log' && producer && probabilities.has(producer.opType)) found.add(producer);
+      continue;
+    }
+    const [first] = given;
+    if (first !== undefined && (moving.has(opType) || opType === 'Neg')) set(first.bound, [...first.path, placed]);
+    else if (first !== undefined && opType === 'Sqrt') set(Math.sqrt(first.bound), [...first.path, placed]);
+    else if (opType === 'Clip') {
+      const low = inputs.find(({ index }) => index === 1)?.constant?.low ?? floatOf(placed.node, 'min', 0);
+      set(low, [placed]);
+    } else if (opType === 'Max' || opType === 'Add') {
+      const bound = inputs.find(({ constant }) => constant !== undefined && constant.low > 0)?.constant;
+      if (bound !== undefined && bound.low === bound.high) set(bound.low, [placed]);
+    }
+  }
+  return found;
+}
+
+const probabilities = words('Softmax Sigmoid Exp Div Reciprocal');
+
+// --------------------------------------------------------------------------------------------------------------------- statistics
+
+/** Deviations from the mean that values of a channel reach. */
+const deviations = 8;
+
+/** BatchNormalizations that float16 does not compute, and nodes whose values their statistics say to be too large. */
+function statisticsIn(facts: Facts, nodes: readonly NodeInGraph[]): Set<OnnxNode> {
+  const found = new Set<OnnxNode>();
+  for (const placed of nodes) {
+    const { node, graph } = placed;
+    if (node.opType !== 'BatchNormalization' || node.domain !== '') continue;
+    const [scales, biases, means, variances] = [1, 2, 3, 4].map((input) => {
+      const value = facts.graphs.valueAt(graph, node.inputs[input] ?? '');
+      return value && facts.constants.at(value)?.values;
+    });
+    if (scales === undefined || biases === undefined || means === undefined || variances === undefined) continue;
+    const epsilon = floatOf(node, 'epsilon', 1e-5);
+    let [isLost, isLarge] = [false, false];
+    for (const [i, variance] of variances.entries()) {
+      const [scale, mean] = [Math.abs(scales[i] ?? 0), Math.abs(means[i] ?? 0)];
+      const deviation = Math.sqrt(variance);
+      if (mean + deviations * deviation > largestHalf) isLarge = true;
+      // Rounding of a variance below 2^-14 is up to 2^-25.
+      if (scale < 2 ** -10) continue;
+      const divisor = variance + epsilon;
+      if (scale / Math.sqrt(divisor) < leastHalf || (variance < leastHalf && 2 ** -25 / divisor > 2 ** -8))
+        isLost = true;
+    }
+    if (isLost || isLarge) found.add(node);
+    if (!isLarge) continue;
+    const from = sourceOf(facts, facts.graphs.valueAt(graph, node.inputs[0] ?? ''))?.producer;
+    if (from !== undefined) found.add(from);
+  }
+  return found;
+}
+
+// ----------------------------------------------------------------------------------------------------------------------- together
+
+/** True if a range stays away from float16's limit by a factor of 4, for inputs other than those of the samples. */
+const isCalm = ([low, high]: readonly [number, number]) => Math.max(-low, high) <= largestHalf / 4;
+
+/** True for a range that float16 does not hold: too large, or so small that no element has all digits. */
+const isBeyond = ([low, high]: readonly [number, number]) => {
+  const most = Math.max(-low, high);
+  return most > largestHalf || (most > 0 && most < leastHalf);
+};
+
+/** Nodes whose values float16 cannot hold. */
+export interface BeyondNodes {
+  readonly nodes: ReadonlyMap<OnnxNode, BeyondHalf>;
+  /** Largest measured magnitude beyond float16; undefined without. */
+  readonly reached: number | undefined;
+}
+
+/**
+ * Finds nodes whose values float16 cannot hold.
+ * @param ranges measured ranges of values of the main graph, which decide where constants do not
+ */
+export function findBeyondHalf(
+  facts: Facts,
+  nodes: readonly NodeInGraph[],
+  ranges: ReadonlyMap<string, readonly [number, number]> = new Map(),
+): BeyondNodes {
+  const { graphs } = facts;
+  const found = new Map<OnnxNode, BeyondHalf>();
+  const add = (more: Iterable<OnnxNode>, why: BeyondHalf) => {
+    for (const node of more) if (!found.has(node)) found.set(node, why);
+  };
+  const rangeOf = (value: Value) => (value.graph === graphs.main.root ? ranges.get(value.name) : undefined);
+  const isMeasuredCalm = (placed: NodeInGraph) => {
+    const read = floatInputs(facts, placed).filter(({ isConstant: is }) => !is);
+    const values = [...read.map(({ value }) => value), ...outputsOf(facts, placed)];
+    return values.every((value) => {
+      const range = rangeOf(value);
+      return range !== undefined && isCalm(range) && !isBeyond(range);
+    });
+  };
+  const growth = growthIn(facts, nodes);
+  add(statisticsIn(facts, nodes), 'statistics');
+  add(new Estimates(facts, nodes).found, 'constant');
+  add(divisorsIn(facts, nodes), 'divisor');
+  for (const placed of nodes) {
+    const why = growth.get(placed.node);
+    if (why !== undefined && (ranges.size === 0 || !isMeasuredCalm(placed))) add([placed.node], why);
+  }
+  let reached: number | undefined;
+  for (const placed of ranges.size === 0 ? [] : nodes) {
+    const inputs = floatInputs(facts, placed).map(({ value }) => value);
+    for (const value of [...inputs, ...outputsOf(facts, placed)]) {
+      const range = rangeOf(value);
+      if (range === undefined || !isBeyond(range)) continue;
+      const most = Math.max(-range[0], range[1]);
+      if (most > largestHalf) reached = Math.max(reached ?? 0, most);
+      add([placed.node], 'measured');
+    }
+  }
+  return { nodes: found, reached };
+}
+
+/** True if float16 holds a weight. Weights of unknown magnitudes count as held. */
+export function holdsWeight(magnitudes: Magnitudes | undefined): boolean {
+  return magnitudes === undefined || (holds(magnitudes) && !isTiny(magnitudes));
+}
