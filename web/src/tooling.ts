@@ -75,6 +75,7 @@ export type { ModelTotals } from './model/plan.js';
 export { withOptions } from './model/plan-model.js';
 export { isModelStart, modelStartBytes } from './model/recognize.js';
 export { checkFits, checkPlan } from './model/saved-plan.js';
+export { momentsEnd, rangesEnd } from './model/statistics-output.js';
 export { writeSidecar } from './model/write-sidecar.js';
 
 /** The loss of a result of a given size. */

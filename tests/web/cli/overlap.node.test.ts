@@ -3,6 +3,9 @@ import { link, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/prom
 import { modelFormats, resultName } from 'scalepoint/model';
 import { beforeEach, describe, expect, it } from 'vitest';
 import * as onnx from '../formats/onnx/encoder.js';
+import { pair, spellings } from '../support/lora.js';
+import { madeUpLlama } from '../support/made-up-llama.js';
+import { safetensors } from '../support/models.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 import { path, programFile, put, run, start, useFolder, wave } from './support.js';
 
@@ -186,6 +189,51 @@ describe('a result', () => {
     expect((await run(args)).code).toBe(0);
     expect((await run([...args, '--config', 'out.config.json', '--force'])).code).toBe(0);
   });
+});
+
+describe('files that a command reads', () => {
+  const module = 'model.layers.0.mlp.up_proj';
+  const pairOfLora = pair(64, 64, 4, 2);
+  beforeEach(async () => {
+    await writeFile(path('p.onnx'), onnx.product('MatMul', [64, 32], [1, 64], [1, 32])());
+    await writeFile(path('s.jsonl'), '{}');
+    await writeFile(path('ids.txt'), '1 2 3 4');
+    await put('base.safetensors', { [`${module}.weight`]: [[64, 64], wave] });
+    const adapter = safetensors(spellings['plain names'](module, pairOfLora, 64, 4));
+    await mkdir(path('adapter'));
+    await writeFile(path('adapter', 'adapter_model.safetensors'), adapter);
+    await writeFile(path('style.safetensors'), adapter);
+  });
+
+  it('are replaced by no result, plan or state', async () => {
+    const other = 'expected a name of another file';
+    const lora = ['base.safetensors', '--to', 'int8', '--lora', 'style.safetensors:.5', '--lora', 'adapter'];
+    const isGiven = `${other}, got "adapter/adapter_model.safetensors": it is the file of --lora`;
+    for (const [args, message] of [
+      [['calibrate', 'p.onnx', '--data', 's.jsonl', '-o', './p.onnx'], 'it is the input itself'],
+      [['calibrate', 'p.onnx', '--data', 's.jsonl', '-o', 's.jsonl'], 'it is the file of --data'],
+      [['calibrate', 'tiny.gguf', '--ids', 'ids.txt', '-o', 'ids.txt'], 'it is the file of --ids'],
+      [[...lora, '-o', 'style.safetensors'], 'it is the file of --lora'],
+      [[...lora, '-o', 'out.safetensors', '--save-plan', 'adapter/adapter_model.safetensors'], isGiven],
+      [['plan', ...lora, '--save-plan', 'style.safetensors'], 'it is the file of --lora'],
+    ] as const)
+      await refused(args, message);
+    expect(await readFile(path('ids.txt'), 'utf8')).toBe('1 2 3 4');
+    for (const name of ['ids.txt', 'tiny.gguf']) {
+      const { code, stderr } = await run(['evaluate', 'tiny.gguf', '--ids', 'ids.txt', '--resume', name]);
+      expect([code, stderr]).toEqual([2, expect.stringContaining(`--resume: ${other}`)]);
+    }
+  });
+});
+
+it('an evaluation removes no file that it did not write', async () => {
+  await writeFile(path('llama.gguf'), madeUpLlama({ layers: 1, width: 64 }));
+  await writeFile(path('ids.txt'), Array.from({ length: 64 }, (_, i) => i).join(' '));
+  await writeFile(path('state.moments'), 'mine');
+  const { code, stderr } = await run(['evaluate', 'llama.gguf', '--ids', 'ids.txt', '--resume', 'state', '-q']);
+  expect([code, stderr]).toEqual([0, '']);
+  expect(await names()).toContain('state.moments');
+  expect(await names()).not.toContain('state');
 });
 
 it('each type of a format has a result name of its own, whatever the case', () => {

@@ -2,6 +2,8 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, stat, unlink, utimes, writeFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
+import { pair, spellings } from '../support/lora.js';
+import { safetensors } from '../support/models.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 import { path, put, run, start, useFolder, wave } from './support.js';
 
@@ -41,6 +43,36 @@ async function interrupted(folder: string, parts: number): Promise<void> {
 }
 
 describe('--resume', () => {
+  it('does not mix an adapter, or a configuration, with one that replaced it', async () => {
+    const module = 'model.layers.0.mlp.up_proj';
+    const adapter = (seed: number) => safetensors(spellings['plain names'](module, pair(64, 64, 4, seed), 64, 4));
+    await put('m.safetensors', {
+      [`${module}.weight`]: [[64, 64], wave],
+      'layers.1.weight': [[64, 64], wave],
+    });
+    await writeFile(path('a.safetensors'), adapter(1));
+    await writeFile(path('config.json'), '{}');
+    const args = (folder: string) => [
+      ...['m.safetensors', '--to', 'int8', '--lora', 'a.safetensors', '--shard-size', '5kB'],
+      ...['-o', `${folder}/m.safetensors`, '--resume', '-q'],
+    ];
+    for (const [folder, change] of [
+      ['a', () => writeFile(path('a.safetensors'), adapter(2))],
+      ['b', () => writeFile(path('config.json'), '{"a": 1}')],
+    ] as const) {
+      await mkdir(path(folder, 'm-00002-of-00002.safetensors'), { recursive: true });
+      const { code, stderr } = await run([...args(folder), '-f']);
+      expect([code, stderr]).toEqual([1, expect.stringContaining('m-00002-of-00002')]);
+      await rm(path(folder, 'm-00002-of-00002.safetensors'), { recursive: true });
+      await change();
+      const again = await run(args(folder));
+      expect([again.code, again.stderr]).toEqual([
+        1,
+        expect.stringContaining('the model changed since the interrupted run'),
+      ]);
+    }
+  });
+
   it('makes the same files as a run without it, and leaves no journal', async () => {
     await putFour();
     for (const folder of ['a', 'b']) await mkdir(path(folder));

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
   chmod,
+  link,
   lstat,
   mkdir,
   mkdtemp,
@@ -17,10 +18,15 @@ import {
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';
-import { quantizeModel } from 'scalepoint/model';
+import { calibrateModel, evaluateModel, quantizeModel } from 'scalepoint/model';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { writeSidecar } from '../../../web/src/tooling.js';
+import * as onnx from '../formats/onnx/encoder.js';
+import { activationsOf, matrixFile } from '../support/importance.js';
+import { pair, spellings } from '../support/lora.js';
+import { madeUpLlama } from '../support/made-up-llama.js';
 import { rejectionOf, safetensors, weights } from '../support/models.js';
 
 const model = safetensors({ 'a.weight': weights('F32', [8, 64]) });
@@ -169,6 +175,92 @@ describe('an open file that is the input', () => {
     const error = await rejectionOf(quantizeModel(handle, { to: 'int8', output: handle }));
     expect(error).toMatchObject({ option: 'output' });
     expect(emptied).toBe(0);
+  });
+});
+
+describe('a path that is an input', () => {
+  const llama = madeUpLlama({ layers: 1, width: 64 });
+  const adapted = safetensors({ 'layers.0.q.weight': weights('F32', [8, 64]) });
+  const lora = safetensors(spellings['plain names']('layers.0.q', pair(8, 64, 4, 1), 64, 4));
+  const product = onnx.product('MatMul', [64, 32], [1, 64], [1, 32])();
+
+  /** Fails, names the option, and leaves all files as they were. */
+  async function refused(work: (inside: (name: string) => string) => Promise<unknown>, option = 'output') {
+    const before = new Map<string, Buffer>();
+    for (const name of await readdir(folder)) before.set(name, await readFile(join(folder, name)));
+    const error = await rejectionOf(work((name) => join(folder, name)));
+    expect(error).toBeInstanceOf(RangeError);
+    expect(error).toMatchObject({ option, message: expect.stringContaining('does not overlap') });
+    expect((await readdir(folder)).sort()).toEqual([...before.keys()].sort());
+    for (const [name, bytes] of before) expect(bytes.equals(await readFile(join(folder, name))), name).toBe(true);
+  }
+
+  beforeEach(async () => {
+    for (const [name, bytes] of Object.entries({
+      'm.safetensors': model,
+      'm.gguf': llama,
+      'i.gguf': matrixFile(activationsOf([{ name: 'blk.0.attn_q.weight', shape: [64, 64] }])),
+      'adapted.safetensors': adapted,
+      'a.safetensors': lora,
+      'p.onnx': product,
+      's.jsonl': new TextEncoder().encode('{"x": []}'),
+      'tokenizer.json': new TextEncoder().encode('{}'),
+    }))
+      await writeFile(join(folder, name), bytes);
+    await symlink('m.safetensors', join(folder, 'soft'));
+    await link(join(folder, 'm.safetensors'), join(folder, 'hard'));
+  });
+
+  it('is refused by any of its names, also with overwrite', async () => {
+    for (const name of ['m.safetensors', './m.safetensors', 'soft', 'hard']) {
+      await refused((inside) => {
+        const output = name.startsWith('.') ? `${folder}/${name}` : inside(name);
+        return quantizeModel(inside('m.safetensors'), { to: 'int8', output, overwrite: true });
+      });
+    }
+    await refused((inside) =>
+      quantizeModel(inside('m.safetensors'), {
+        to: 'int8',
+        output: pathToFileURL(inside('m.safetensors')),
+        overwrite: true,
+      }),
+    );
+  });
+
+  it('is refused if an option names it', async () => {
+    const overwrite = true;
+    await refused((inside) =>
+      quantizeModel(inside('m.gguf'), {
+        to: 'Q4_K_M',
+        importance: inside('i.gguf'),
+        output: inside('i.gguf'),
+        overwrite,
+      }),
+    );
+    await refused((inside) =>
+      quantizeModel(inside('adapted.safetensors'), {
+        to: 'int8',
+        lora: [{ file: inside('a.safetensors') }],
+        output: inside('a.safetensors'),
+        overwrite,
+      }),
+    );
+  });
+
+  it('is refused by calls that run models', async () => {
+    const overwrite = true;
+    await refused((inside) =>
+      calibrateModel(inside('m.gguf'), new Uint32Array(64), { output: inside('m.gguf'), overwrite }),
+    );
+    for (const output of ['p.onnx', 's.jsonl']) {
+      await refused((inside) =>
+        calibrateModel(inside('p.onnx'), { files: inside('s.jsonl') }, { output: inside(output), overwrite }),
+      );
+    }
+    await refused(
+      (inside) => evaluateModel(inside('m.gguf'), { text: new Uint32Array(64), resume: inside('m.gguf') }),
+      'resume',
+    );
   });
 });
 

@@ -11,6 +11,8 @@ export interface CommandFlag {
   readonly value?: string;
   /** The accepted values, if there are few. */
   readonly choices?: readonly string[];
+  /** True if the command writes the file that the value names. */
+  readonly isWritten?: boolean;
   readonly about: string;
 }
 
@@ -76,9 +78,19 @@ export const quantizeFlags = {
       '--to may be left out',
   },
   'target-bpw': { type: 'string', value: 'BITS', about: 'the same for a number of bits per weight, such as 4.5' },
-  'save-rules': { type: 'string', value: 'FILE', about: 'write the chosen types as rules, which --rules reads' },
+  'save-rules': {
+    type: 'string',
+    value: 'FILE',
+    isWritten: true,
+    about: 'write the chosen types as rules, which --rules reads',
+  },
   plan: { type: 'string', value: 'FILE', about: 'carry out a plan of --save-plan, in place of --to and other options' },
-  'save-plan': { type: 'string', value: 'FILE', about: 'write the plan as JSON, which --plan carries out' },
+  'save-plan': {
+    type: 'string',
+    value: 'FILE',
+    isWritten: true,
+    about: 'write the plan as JSON, which --plan carries out',
+  },
   lora: {
     type: 'string',
     multiple: true,

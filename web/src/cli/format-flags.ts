@@ -1,4 +1,6 @@
 /** The options of formats on the command line: their flags, their values, and errors about them. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import {
   type Flag,
   type FormatInfo,
@@ -8,7 +10,9 @@ import {
   type Sidecar,
   type Words,
 } from '../tooling.js';
-import { readText } from './side-file.js';
+import { type CommandFlag, calibrateFlags, evaluateFlags, quantizeFlags } from './flags.js';
+import { adapterOf } from './parse.js';
+import { localPath, readText } from './side-file.js';
 import { asUsage, wrongFlag } from './wording.js';
 
 /** A table of options, and the formats that share it. */
@@ -80,15 +84,36 @@ export function choiceFlags(): readonly string[] {
   return entries(undefined).flatMap(([, { sidecar, flags }]) => (sidecar ? [] : flags.map(({ name }) => name)));
 }
 
-/** The flags whose values are names of files to read. */
-export function fileFlags(): readonly string[] {
-  const flags = entries(undefined).flatMap(([, info]) => info.flags);
-  return [
-    'rules',
-    'tensor-type-file',
-    'plan',
-    ...flags.filter(({ value }) => value === 'FILE').map(({ name }) => name),
-  ];
+/** The flags of all commands whose values are names of files to read. */
+function fileFlags(): ReadonlySet<string> {
+  const own = [quantizeFlags, evaluateFlags, calibrateFlags].flatMap((flags) =>
+    Object.entries<CommandFlag>(flags).flatMap(([name, { value, isWritten }]) =>
+      value?.startsWith('FILE') && isWritten !== true ? [name] : [],
+    ),
+  );
+  const others = entries(undefined).flatMap(([, { flags }]) => flags.filter(({ value }) => value === 'FILE'));
+  return new Set([...own, ...others.map(({ name }) => name)]);
+}
+
+/** A file that a flag names. */
+export interface NamedFile {
+  readonly flag: string;
+  readonly path: string;
+}
+
+/** The local files that flags name, to be read. The files of a folder count. */
+export async function namedFiles(words: Words): Promise<readonly NamedFile[]> {
+  const found: NamedFile[] = [];
+  for (const flag of fileFlags()) {
+    const given = words[flag];
+    for (const value of typeof given === 'string' ? [given] : Array.isArray(given) ? (given as string[]) : []) {
+      const path = localPath(flag === 'lora' ? adapterOf(value).file : value);
+      if (path === undefined) continue;
+      const inside = await readdir(path).catch(() => undefined);
+      for (const one of inside?.map((name) => join(path, name)) ?? [path]) found.push({ flag, path: one });
+    }
+  }
+  return found;
 }
 
 /** The words of a command line, with the texts of files in place of their names where options take texts. @throws ScalepointError */

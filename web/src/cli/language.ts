@@ -1,4 +1,5 @@
 /** `evaluate` and `calibrate`: language models on texts. */
+import { basename, dirname, join } from 'node:path';
 import {
   calibrateModel,
   type EvaluateModelOptions,
@@ -6,9 +7,10 @@ import {
   type LanguageData,
   type LanguageEvaluation,
 } from '../model.js';
-import { mostHeldBack, type UnreachedWeight, whole, without } from '../tooling.js';
+import { momentsEnd, mostHeldBack, rangesEnd, type UnreachedWeight, whole, without } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
+import { checkFilesApart, type WrittenFile } from './overlap.js';
 import { filesOf, parseArguments, workersOf } from './parse.js';
 import { abortOnSignal, about, dataProgressLine, effort, peakBytes, printJson, UsageError } from './process.js';
 import { dimensionsOf, samplesText } from './running.js';
@@ -107,6 +109,8 @@ export async function evaluate(args: string[]): Promise<number> {
     return 0;
   };
   const judge = async (a: Input, b: Input | undefined): Promise<number> => {
+    const written: WrittenFile[] = values.resume === undefined ? [] : [{ flag: 'resume', path: values.resume }];
+    for (const input of b === undefined ? [a] : [a, b]) await checkFilesApart(written, input, { words: values });
     const found = await about(a.name, () =>
       evaluateModel(a.file, {
         text,
@@ -176,6 +180,14 @@ export async function calibrate(args: string[]): Promise<number> {
     file,
     async (input) => {
       const onProgress = progress.update;
+      const state = join(dirname(output), `.${basename(output)}.resume`);
+      const written: WrittenFile[] = [
+        output,
+        ...(values.moments ? [output + momentsEnd] : []),
+        ...(values.ranges ? [output + rangesEnd] : []),
+        ...(resume ? [state, `${state}.moments`] : []),
+      ].map((path) => ({ flag: 'output', path }));
+      await checkFilesApart(written, input, { words: values });
       // Run the model.
       const wanted = { moments: values.moments, heldBack, ranges: values.ranges };
       const options = { ...sizes, ...wanted, output, overwrite: force, resume, signal, onProgress };

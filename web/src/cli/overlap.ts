@@ -5,15 +5,14 @@ import { lstat, readlink, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { inspectModel } from '../model.js';
 import { filesBeside, ofType, type Words } from '../tooling.js';
-import { fileFlags, sidecarFlags } from './format-flags.js';
+import { namedFiles, sidecarFlags } from './format-flags.js';
 import type { Input } from './input.js';
-import { localPath } from './side-file.js';
 import { wrongFlag } from './wording.js';
 
 /** A file that a run writes. */
 export interface WrittenFile {
   /** The flag that names it, or the result that it belongs to. */
-  readonly flag: 'output' | 'save-rules' | 'save-plan';
+  readonly flag: 'output' | 'save-rules' | 'save-plan' | 'resume';
   readonly path: string;
   /** True for a file that may replace the one its content comes from, such as config.json. */
   readonly isSidecar?: boolean;
@@ -74,10 +73,7 @@ async function readFiles({ name, file, isPath }: Input, words: Words): Promise<r
     for (const path of [name, ...shards]) found.push({ id: await idOf(path), what: input });
   } else found.push({ id: idOfOpen(0), what: input });
   const configurations = sidecarFlags().map((flag) => flag.name);
-  for (const flag of fileFlags()) {
-    const given = words[flag];
-    const path = typeof given === 'string' ? localPath(given) : undefined;
-    if (path === undefined) continue;
+  for (const { flag, path } of await namedFiles(words)) {
     found.push({ id: await idOf(path), what: `the file of --${flag}`, isConfiguration: configurations.includes(flag) });
   }
   for (const beside of isPath ? filesBeside : []) {

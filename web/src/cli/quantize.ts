@@ -38,8 +38,8 @@ import {
   acceptsTarget,
   choiceFlags,
   choicesOf,
-  fileFlags,
   formatFlags,
+  namedFiles,
   type SidecarOption,
   sidecarsOf,
   usualTables,
@@ -67,7 +67,7 @@ import {
 import { checkFilesApart, type WrittenFile } from './overlap.js';
 import { adapterOf, choiceOf, decibelsOf, filesOf, parseArguments, targetOf, workersOf } from './parse.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { fileStampsOf, makeParts, ResumableRun } from './resume.js';
+import { fileStampsOf, journalPath, makeParts, ResumableRun } from './resume.js';
 import { outputOptionsOf } from './running.js';
 import { placeOf, placeOfCopy, readSidecars, type SidecarPlace, sidecarPath, sidecarPlace, write } from './sidecars.js';
 import {
@@ -306,6 +306,7 @@ async function writtenFiles(
   return [
     ...pathsOf(output, whole).map((path): WrittenFile => ({ flag: 'output', path })),
     ...beside.map((path): WrittenFile => ({ flag: 'output', path, isSidecar: true })),
+    ...(line.values.resume === true ? [{ flag: 'output', path: journalPath(output) } as const] : []),
     ...writtenSaves(line),
   ];
 }
@@ -590,15 +591,18 @@ async function prepare(
 }
 
 /** The run of a result with --resume. */
-async function runOf(
-  { words, values }: Line,
-  { input, sidecars }: ResultRequest,
-  planned: ModelPlan,
-  output: string,
-): Promise<ResumableRun> {
-  const others = fileFlags().flatMap((flag) => (typeof words[flag] === 'string' ? [words[flag]] : []));
+async function runOf(line: Line, request: ResultRequest, planned: ModelPlan, output: string): Promise<ResumableRun> {
+  const { words, values } = line;
+  const { input, sidecars } = request;
+  const others = await namedFiles(words);
   const options = { ...planned.options, sidecars: sidecars.map(({ path }) => path), files: planned.files };
-  const model = await fileStampsOf(input.name, planned, others);
+  const written = await writtenFiles(line, request, planned, output);
+  const model = await fileStampsOf(
+    input.name,
+    planned,
+    others,
+    written.map(({ path }) => path),
+  );
   return about(input.name, () => ResumableRun.open(output, planned, { model, options }, values.force ?? false));
 }
 

@@ -4,7 +4,7 @@
  * bytes as in a single run, because it is made as a part of the work (`part`).
  */
 import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { buildId, version } from '../core/core.mjs';
 import {
   inspectModel,
@@ -16,7 +16,7 @@ import {
   resultFiles,
   ScalepointError,
 } from '../model.js';
-import { knows } from './format-flags.js';
+import { knows, type NamedFile } from './format-flags.js';
 
 /** A file by which a change is noticed: its name, size in bytes, and time of the last change. */
 type FileStamp = readonly [name: string, size: number, time: number];
@@ -63,6 +63,11 @@ const isIndex = (name: string) => name.endsWith('.json');
 
 const isSame = (a: unknown, b: unknown) => textOf(a) === textOf(b);
 
+/** The path of the journal of an output. */
+export function journalPath(output: string): string {
+  return join(dirname(output), `.${basename(output)}.resume.json`);
+}
+
 /** The parts of a result that are done, and those to come. */
 export class ResumableRun {
   readonly #path: string;
@@ -90,7 +95,7 @@ export class ResumableRun {
     { model, options }: Pick<RunFacts, 'model' | 'options'>,
     force: boolean,
   ): Promise<ResumableRun> {
-    const path = join(dirname(output), `.${basename(output)}.resume.json`);
+    const path = journalPath(output);
     const facts: RunFacts = { version: `${version} ${buildId}`, model, options };
     const files = plan.files.filter(({ name }) => !isIndex(name));
     const count = knows(plan.to, 'part') ? Math.max(1, files.length) : 1;
@@ -164,19 +169,47 @@ export class ResumableRun {
   }
 }
 
-/** Files beside the model that a conversion to another format reads: configurations, tokenizers and templates. */
+/** Files beside models and adapters that decide about results: configurations. */
+const configurations = /config\.json$/;
+/** Files that a conversion to another format reads besides: tokenizers and templates. */
 const besideModel = /\.(json|model|txt|jinja2?)$/;
+/** Files that it reads in folders beside the model, such as a pooling. */
+const inFolders = ['config.json', 'model.safetensors', 'pytorch_model.bin'];
+
+/** The files beside a model or an adapter that decide about a result. */
+async function filesAround(path: string, isConverted: boolean): Promise<string[]> {
+  const folder = dirname(path);
+  const entries = await readdir(folder, { withFileTypes: true }).catch(() => []);
+  const names = isConverted ? besideModel : configurations;
+  return entries.flatMap((entry) => {
+    const inside = join(folder, entry.name);
+    if (entry.isDirectory()) return isConverted ? inFolders.map((name) => join(inside, name)) : [];
+    return names.test(entry.name) ? [inside] : [];
+  });
+}
 
 /**
- * The stamps of the files that decide about a result.
- * @param others files that flags name
+ * The stamps of the files that decide about a result: those of the model and of adapters with the configurations beside them, and others
+ * that flags name.
+ * @param written files of the result, which may lie beside the model
  */
-export async function fileStampsOf(model: string, plan: ModelPlan, others: readonly string[]): Promise<FileStamp[]> {
-  const folder = dirname(model);
+export async function fileStampsOf(
+  model: string,
+  plan: ModelPlan,
+  others: readonly NamedFile[],
+  written: readonly string[],
+): Promise<FileStamp[]> {
   const { files } = await inspectModel(model);
-  const names = plan.architecture === undefined ? [] : (await readdir(folder)).filter((name) => besideModel.test(name));
-  const paths = [model, ...[...files, ...names].map((name) => join(folder, name)), ...others];
-  const stamps = await Promise.all([...new Set(paths)].sort().map(stampOf));
+  const shards = files.map((name) => join(dirname(model), name));
+  const adapters = others.flatMap(({ flag, path }) => (flag === 'lora' ? [path] : []));
+  const around = [
+    ...(await filesAround(model, plan.architecture !== undefined)),
+    ...(await Promise.all(adapters.map((path) => filesAround(path, false)))).flat(),
+  ];
+  const results = new Set(written.map((path) => resolve(path)));
+  const paths = new Set([model, ...shards, ...others.map(({ path }) => path), ...around].map((path) => resolve(path)));
+  const read = [...paths].filter((path) => !results.has(path)).sort();
+  const stamps = await Promise.all(read.map(stampOf));
   return stamps.flatMap((stamp) => (stamp && !stamp[0].endsWith('.resume.json') ? [stamp] : []));
 }
 

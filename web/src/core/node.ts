@@ -41,7 +41,13 @@ export interface WritableFileHandle extends NodeFileHandle, Pick<NodeWritableHan
 export interface NodeModules {
   'node:fs/promises': {
     open(path: string, flags: string | number, mode?: number): Promise<WritableFileHandle>;
-    lstat(path: string): Promise<{ readonly mode: number; isFile(): boolean; isSymbolicLink(): boolean }>;
+    lstat(path: string): Promise<{
+      readonly mode: number;
+      readonly dev?: number;
+      readonly ino?: number;
+      isFile(): boolean;
+      isSymbolicLink(): boolean;
+    }>;
     realpath(path: string): Promise<string>;
     readlink(path: string): Promise<string>;
     readdir(path: string): Promise<string[]>;

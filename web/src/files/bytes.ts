@@ -64,11 +64,17 @@ export function fileIdOf({
 }
 
 /** Identifies a file of the system, whatever its name. */
-export interface FileIdentity {
-  /** The open file that was given. */
+interface FileIdentity {
+  /** The open file, or the handle of the browser, that was given. */
   readonly handle: object;
   /** As `fileIdOf` gives it. */
   readonly fileId: string | undefined;
+}
+
+/** A file that a call reads, and so must not write. */
+export interface InputFile extends FileIdentity {
+  /** The option that names it. */
+  readonly option: string;
 }
 
 /**

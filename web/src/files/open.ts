@@ -5,7 +5,15 @@ import { nodeModule } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
 import { isBuffer, isBytes } from '../core/realms.js';
 import { aMoment, type Waiting, waitingFor } from '../core/waiting.js';
-import { allocate, type ByteSource, checkLength, checkRange, type FileInput, ioError } from './bytes.js';
+import {
+  allocate,
+  type ByteSource,
+  checkLength,
+  checkRange,
+  type FileInput,
+  type InputFile,
+  ioError,
+} from './bytes.js';
 import { handleSource, pathSource } from './handle.js';
 import { urlSource } from './url.js';
 
@@ -178,6 +186,29 @@ export async function openWithin({ signal, soon }: Waiting, file: FileInput, mos
     // After an abort, a read may hang. Closing must not wait for it.
     close: () => (signal?.aborted ? aMoment(source.close()) : source.close()),
   };
+}
+
+/** Notes files among those that a call reads. */
+export interface InputNotes {
+  readonly inputs: InputFile[];
+  /** The option that names the file. */
+  readonly option: string;
+}
+
+/**
+ * `openWithin` for a call that writes files: notes the file among those that it reads.
+ * @param given the input that the file comes from, if that is another one
+ */
+export async function openInput(
+  waiting: Waiting,
+  file: FileInput,
+  { inputs, option }: InputNotes,
+  { given = file, most }: { readonly given?: unknown; readonly most?: number } = {},
+): Promise<ByteSource> {
+  const source = await openWithin(waiting, file, most);
+  const identity = isHandle(given) ? { handle: given, fileId: undefined } : source.identity;
+  if (identity !== undefined) inputs.push({ ...identity, option });
+  return source;
 }
 
 /** `openWithin` without a signal. */

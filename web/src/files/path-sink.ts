@@ -1,9 +1,9 @@
 /** Results under a name of the file system (Node). A file appears under its name whole or not at all. */
-import { ScalepointError, typeError } from '../core/errors.js';
+import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import { checkByteCount, fileIdOf, ioError, quoted } from './bytes.js';
+import { checkByteCount, fileIdOf, type InputFile, ioError, quoted } from './bytes.js';
 import { forget, partialName, remember, removeDead } from './partials.js';
 import type { ByteSink, SinkReference } from './sink.js';
 
@@ -62,8 +62,20 @@ interface OutputTarget {
   readonly mode: number | undefined;
 }
 
-/** Examines the file under a name. @throws ScalepointError `EXISTS` or `IO` */
-async function targetOf(path: string, overwrite: boolean): Promise<OutputTarget> {
+/** The option that names an output, and the files that the call reads, of which more may come until the output is finished. */
+export interface OutputNames {
+  readonly option?: string;
+  readonly inputs: readonly InputFile[];
+}
+
+const unnamed: OutputNames = { inputs: [] };
+
+/** Examines the file under a name. @throws RangeError if it is an input; ScalepointError `EXISTS` or `IO` */
+async function targetOf(
+  path: string,
+  overwrite: boolean,
+  { option = 'output', inputs }: OutputNames,
+): Promise<OutputTarget> {
   const { fs } = nodeFiles();
   const label = quoted(path);
   // The file is usually missing. Other obstacles show when the temporary file is opened.
@@ -77,12 +89,20 @@ async function targetOf(path: string, overwrite: boolean): Promise<OutputTarget>
     });
     reached = await fs.lstat(target).catch(() => undefined);
   }
+  const fileId = reached && fileIdOf(reached);
+  const input = fileId === undefined ? undefined : inputs.find((one) => one.fileId === fileId);
+  if (input !== undefined) throw rangeError(option, { kind: 'apart', from: input.option }, path);
   // Renaming over a folder fails late, and renaming over a device would replace the device.
   if (reached?.isFile() === false)
     throw new ScalepointError('IO', `cannot write ${label}: it is not a regular file`, { path });
   if (overwrite) return { path: target, mode: reached === undefined ? undefined : reached.mode & 0o777 };
   const what = reached === undefined ? 'exists already, as a link to a missing file' : 'exists already';
   throw new ScalepointError('EXISTS', `${label} ${what}`, { path });
+}
+
+/** Fails if a file is an input, or cannot be replaced. @throws RangeError; ScalepointError `IO` */
+export async function checkNoInput(path: string, names: OutputNames): Promise<void> {
+  await targetOf(path, true, names);
 }
 
 function existsError(path: string, cause: unknown): ScalepointError {
@@ -124,6 +144,7 @@ class PartialFile implements ByteSink {
   readonly #temporary: string;
   readonly #target: OutputTarget;
   readonly #overwrite: boolean;
+  readonly #names: OutputNames;
   readonly #waiting: Waiting;
   #handle: WritableFileHandle | undefined;
 
@@ -132,8 +153,7 @@ class PartialFile implements ByteSink {
     handle: WritableFileHandle,
     fileId: string | undefined,
     target: OutputTarget,
-    overwrite: boolean,
-    waiting: Waiting,
+    { overwrite, names, waiting }: { overwrite: boolean; names: OutputNames; waiting: Waiting },
   ) {
     const path = nodeFiles().paths.resolve(temporary);
     this.reference = fileId === undefined ? undefined : { path, label: quoted(target.path), fileId };
@@ -141,6 +161,7 @@ class PartialFile implements ByteSink {
     this.#handle = handle;
     this.#target = target;
     this.#overwrite = overwrite;
+    this.#names = names;
     this.#waiting = waiting;
   }
 
@@ -176,7 +197,7 @@ class PartialFile implements ByteSink {
     await this.#waiting.soon(this.#call(this.#handle?.datasync()));
     await this.#call(this.#close());
     this.#waiting.signal?.throwIfAborted();
-    await targetOf(path, this.#overwrite);
+    await targetOf(path, this.#overwrite, this.#names);
     if (this.#overwrite) await this.#call(nodeFiles().fs.rename(this.#temporary, path));
     else await claim(this.#temporary, path);
     forget(this.#temporary);
@@ -203,18 +224,20 @@ class PartialFile implements ByteSink {
  * A sink in a file (Node). The bytes go to a temporary name in the same folder. The file gets its name when it is whole, so that there is
  * never half a file under the name `path`. A replaced file keeps its mode. A symbolic link remains, and the file that it leads to is
  * replaced.
- * @throws ScalepointError `EXISTS` if the name is taken and `overwrite` is false, `IO` if it cannot be written
+ * @throws RangeError if it is one of the inputs; ScalepointError `EXISTS` if the name is taken and `overwrite` is false, `IO` if it cannot
+ *   be written
  */
 export async function pathSink(
   path: string | URL,
   overwrite: boolean,
   waiting: Waiting = waitingFor(undefined),
+  names: OutputNames = unnamed,
 ): Promise<ByteSink> {
   const { fs, paths, urls } = nodeFiles();
   const { signal, soon } = waiting;
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;
   const prepare = async () => {
-    const target = await targetOf(named, overwrite);
+    const target = await targetOf(named, overwrite, names);
     const folder = paths.dirname(target.path);
     await removeDead(folder);
     return { target, temporary: paths.join(folder, await partialName()) };
@@ -226,7 +249,7 @@ export async function pathSink(
   try {
     const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
     const fileId = fileIdOf(await handle.stat().catch(() => ({})));
-    sink = new PartialFile(temporary, handle, fileId, target, overwrite, waiting);
+    sink = new PartialFile(temporary, handle, fileId, target, { overwrite, names, waiting });
   } catch (cause) {
     forget(temporary);
     throw ioError(`cannot write ${quoted(named)}`, cause, named);
@@ -238,11 +261,14 @@ export async function pathSink(
   return sink;
 }
 
-/** Removes a file (Node), or the file that a link leads to. Does nothing if the file is missing. @throws ScalepointError `IO` */
-export async function removeFile(path: string | URL): Promise<void> {
+/**
+ * Removes a file (Node), or the file that a link leads to. Does nothing if the file is missing.
+ * @throws RangeError if it is one of the inputs; ScalepointError `IO`
+ */
+export async function removeFile(path: string | URL, names: OutputNames): Promise<void> {
   const { fs, urls } = nodeFiles();
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;
-  const { path: target } = await targetOf(named, true);
+  const { path: target } = await targetOf(named, true, names);
   try {
     await fs.rm(target, { force: true });
   } catch (cause) {

@@ -7,8 +7,9 @@ import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import type { NodeFileHandle, NodeWritableHandle } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
 import { aMoment, type Waiting } from '../core/waiting.js';
-import { allocate, type FileIdentity, fileIdOf, ioError, quoted } from './bytes.js';
-import { pathSink, writeAll } from './path-sink.js';
+import { allocate, fileIdOf, type InputFile, ioError, quoted } from './bytes.js';
+import { isHandle } from './open.js';
+import { type OutputNames, pathSink, writeAll } from './path-sink.js';
 import type { ByteSink } from './sink.js';
 
 export type { ByteSink } from './sink.js';
@@ -114,16 +115,25 @@ function blobSink(): MemorySink {
 }
 
 /** Fails if an open file is one of the inputs. @throws RangeError */
-async function checkOther(handle: NodeWritableHandle, inputs: readonly FileIdentity[]): Promise<void> {
+async function checkOther(handle: NodeWritableHandle, inputs: readonly InputFile[]): Promise<void> {
   const { stat } = handle as Partial<Pick<NodeFileHandle, 'stat'>>;
   const status = typeof stat === 'function' ? await stat.call(handle).catch(() => undefined) : undefined;
   const fileId = status && fileIdOf(status);
-  const isInput = inputs.some((input) => input.handle === handle || (fileId !== undefined && input.fileId === fileId));
-  if (isInput) throw rangeError('output', { kind: 'apart', from: 'file' }, handle);
+  const same = inputs.find((input) => input.handle === handle || (fileId !== undefined && input.fileId === fileId));
+  if (same !== undefined) throw rangeError('output', { kind: 'apart', from: same.option }, handle);
+}
+
+/** The same for a file of the browser. */
+async function checkOtherEntry(file: FileSystemFileHandle, inputs: readonly InputFile[]): Promise<void> {
+  for (const { handle, option } of inputs) {
+    if (isHandle(handle) && (handle === file || (await file.isSameEntry?.(handle)))) {
+      throw rangeError('output', { kind: 'apart', from: option }, file);
+    }
+  }
 }
 
 /** A sink in a file that the caller opened (Node) and closes. */
-async function handleSink(handle: NodeWritableHandle, inputs: readonly FileIdentity[]): Promise<ByteSink> {
+async function handleSink(handle: NodeWritableHandle, inputs: readonly InputFile[]): Promise<ByteSink> {
   await checkOther(handle, inputs);
   // Without this, the end of a longer file would remain. Devices cannot be truncated. Other failures show when bytes are written.
   await handle.truncate(0).catch(() => {});
@@ -201,7 +211,9 @@ async function browserSink(
   file: FileSystemFileHandle,
   overwrite: boolean | undefined,
   waiting: Waiting,
+  inputs: readonly InputFile[],
 ): Promise<ByteSink> {
+  await checkOtherEntry(file, inputs);
   // Without the mode, a second writer would see an empty file while the first one writes. Engines that do not know the mode let both write.
   const options = overwrite ? undefined : { keepExistingData: false, mode: 'exclusive' };
   const open = async () => {
@@ -232,6 +244,7 @@ async function folderSink(
   name: string,
   overwrite: boolean,
   waiting: Waiting,
+  inputs: readonly InputFile[],
 ): Promise<ByteSink> {
   const isNew = await waiting.soon(
     folder.getFileHandle(name).then(
@@ -244,7 +257,7 @@ async function folderSink(
   };
   try {
     const file = await waiting.soon(folder.getFileHandle(name, { create: true }));
-    const sink = await browserSink(file, overwrite, waiting);
+    const sink = await browserSink(file, overwrite, waiting, inputs);
     let finished = false;
     return {
       ...sink,
@@ -266,12 +279,10 @@ async function folderSink(
 }
 
 /** Options of `openSink`. */
-export interface SinkOptions {
+export interface SinkOptions extends OutputNames {
   /** undefined: only handles of files, which the user picked, may replace a file. */
   readonly overwrite: boolean | undefined;
   readonly waiting: Waiting;
-  /** Files that must not be written. */
-  readonly inputs: readonly FileIdentity[];
   /** Name of the file in a folder. */
   readonly name?: string;
 }
@@ -283,14 +294,16 @@ export interface SinkOptions {
  */
 export async function openSink(
   output: ModelOutput,
-  { overwrite, waiting, inputs, name = 'model' }: SinkOptions,
+  { overwrite, waiting, option, inputs, name = 'model' }: SinkOptions,
 ): Promise<ByteSink> {
-  if (typeof output === 'string' || output instanceof URL) return pathSink(output, overwrite ?? false, waiting);
+  if (typeof output === 'string' || output instanceof URL) {
+    return pathSink(output, overwrite ?? false, waiting, { ...(option && { option }), inputs });
+  }
   if (typeof output === 'object' && output !== null) {
     if (typeof WritableStream !== 'undefined' && output instanceof WritableStream) return streamSink(output, waiting);
-    if (isFolder(output)) return folderSink(output, name, overwrite ?? false, waiting);
+    if (isFolder(output)) return folderSink(output, name, overwrite ?? false, waiting, inputs);
     if ('createWritable' in output && typeof output.createWritable === 'function') {
-      return browserSink(output, overwrite, waiting);
+      return browserSink(output, overwrite, waiting, inputs);
     }
     if ('write' in output && typeof output.write === 'function' && typeof output.truncate === 'function') {
       return waiting.soon(handleSink(output, inputs));

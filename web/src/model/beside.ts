@@ -4,7 +4,7 @@ import { typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import type { Waiting } from '../core/waiting.js';
 import { type ByteSource, type FileInput, isMissing, quoted, tooLongError } from '../files/bytes.js';
-import { openWithin } from '../files/open.js';
+import { type InputNotes, openInput } from '../files/open.js';
 import { decodedName } from '../files/url.js';
 import type { OpenFile } from '../formats/format.js';
 
@@ -87,8 +87,17 @@ function inFolder(input: FileInput): { folder: string | undefined; locate(name: 
   return { folder: paths.basename(folder) || undefined, locate: (name) => paths.join(folder, name) };
 }
 
-/** The files beside a model. @param beside the files that were given with it */
-export function besideOf({ input }: OpenFile, beside: readonly OpenFile[], waiting: Waiting): Beside {
+/**
+ * The files beside a model.
+ * @param beside the files that were given with it
+ * @param notes takes the files that are read
+ */
+export function besideOf(
+  { input }: OpenFile,
+  beside: readonly OpenFile[],
+  waiting: Waiting,
+  notes: InputNotes,
+): Beside {
   const located = beside.length > 0 ? undefined : inFolder(input);
   if (located === undefined) return amongGiven(beside);
   return {
@@ -97,7 +106,7 @@ export function besideOf({ input }: OpenFile, beside: readonly OpenFile[], waiti
     async file(name) {
       let source: ByteSource;
       try {
-        source = await openWithin(waiting, located.locate(name), mostBytes);
+        source = await openInput(waiting, located.locate(name), notes, { most: mostBytes });
       } catch (error) {
         if (isMissing(error)) return undefined;
         throw error;

@@ -76,7 +76,8 @@ export async function calibrateLanguage(
         if (files !== undefined && place !== undefined) {
           const model = await files.stampsOf(opened.model.files);
           const run = { model, data: await files.digestOfTokens(texts), options: { size, moments, fitted } };
-          state = await files.PassState.open(place, run, overwrite, waiting);
+          const names = { option: 'output', inputs: opened.inputs };
+          state = await files.PassState.open(place, run, { overwrite, waiting, ...names });
         }
         const found = state?.take();
         const passed = found && saved.passFrom(found, texts.length * facts.hidden);

@@ -1,8 +1,8 @@
 /** Statistics of models that a runtime runs on samples. */
 import { ScalepointError } from '../core/errors.js';
-import type { Waiting } from '../core/waiting.js';
+import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { FileInput } from '../files/bytes.js';
-import { openWithin } from '../files/open.js';
+import { openInput, openWithin } from '../files/open.js';
 import type { ByteSink, ModelOutput } from '../files/sinks.js';
 import { tooFewToHoldBack } from '../formats/held-back.js';
 import type {
@@ -50,13 +50,35 @@ interface RunStatistics extends Omit<MomentsFile, 'path'> {
   readonly ranges?: MomentsFile | undefined;
 }
 
+/** The files of samples. */
+function filesIn(data: LanguageData | ModelSamples): readonly FileInput[] {
+  if (typeof data !== 'object' || data === null || !('files' in data)) return [];
+  const { files } = data;
+  return Array.isArray(files) ? files : [files as FileInput];
+}
+
+/** Notes the files of samples among the inputs, before an output is opened. */
+async function noteFiles(
+  { inputs }: Opened,
+  data: LanguageData | ModelSamples,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const waiting = waitingFor(signal);
+  try {
+    for (const file of filesIn(data)) await (await openInput(waiting, file, { inputs, option: 'data' })).close();
+  } catch {
+    // The run reports it by the name of the option.
+  } finally {
+    waiting.end();
+  }
+}
+
 /** Data by which a run notices that its samples changed. Samples that come one after the other are compared as they come. */
 async function stampOf(data: LanguageData | ModelSamples, waiting: Waiting): Promise<unknown> {
   const { stampsOf } = await import('./pass-state.js');
   if (typeof data !== 'object' || !('files' in data)) return null;
-  const files: readonly FileInput[] = Array.isArray(data.files) ? data.files : [data.files];
   const stamps: unknown[] = [];
-  for (const file of files) {
+  for (const file of filesIn(data)) {
     const source = await openWithin(waiting, file);
     try {
       stamps.push(...(await stampsOf([source])));
@@ -156,6 +178,7 @@ export async function calibrateRuns(
   { output, overwrite, moments, heldBack, isShareGiven, ranges, resume, run, ...others }: RunsOptions,
 ): Promise<RunStatistics> {
   const { signal, onProgress } = others;
+  await noteFiles(opened, data, signal);
   const files = resume ? await import('./pass-state.js') : undefined;
   const place = files?.besideOutput(output);
   const beside = [...(moments ? [momentsEnd] : []), ...(ranges ? [rangesEnd] : [])];
@@ -179,8 +202,7 @@ export async function calibrateRuns(
           state = await files.PassState.open(
             place,
             { ...stamps, options: { moments, heldBack, ranges, dimensions } },
-            overwrite,
-            waiting,
+            { overwrite, waiting, option: 'output', inputs: opened.inputs },
           );
         }
         const options = {

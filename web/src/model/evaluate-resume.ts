@@ -29,7 +29,8 @@ export async function withEvaluationState<T>(
     const path = pathOf(place);
     const model = await Promise.all(opened.map(({ model }) => stampsOf(model.files)));
     const run = { model, data: await digestOfTokens(ids), options: { size } };
-    const state = await PassState.open(path, run, false, waiting);
+    const inputs = opened.flatMap((one) => one.inputs);
+    const state = await PassState.open(path, run, { overwrite: false, waiting, option: 'resume', inputs });
     const found = state.take();
     const passed = found && evaluationFrom(found, Math.floor(ids.length / size) * size);
     const fits = passed !== undefined && passed.layer < (models[passed.model]?.passes ?? 0);

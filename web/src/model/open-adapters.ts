@@ -1,7 +1,7 @@
 /** Opens adapters, and adds them to an open model. What reads and merges them is loaded for models with adapters alone. */
 import { asOption, rangeError, ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
-import { openWithin } from '../files/open.js';
+import { type InputNotes, openInput } from '../files/open.js';
 import type { Format, ModelAdapters, OpenModel, SourceTensor } from '../formats/format.js';
 import type { Adapter } from '../formats/on-demand.js';
 import { formatNamed, formats } from '../formats/registry.js';
@@ -26,12 +26,13 @@ function behind(adapter: Adapter, files: number): Adapter {
 /** Hands the files of an adapter to `use` as an open model with its adapter, and closes them. */
 function withAdapter<T>(
   { file, strength = 1 }: LoraAdapter,
-  option: string,
+  notes: InputNotes,
   options: OpenOptions,
   use: (opened: OpenModel, adapter: Adapter) => Promise<T>,
 ): Promise<T> {
+  const { option } = notes;
   let isOpen = false;
-  const opening = withFiles(file, options, async (given, waiting) => {
+  const opening = withFiles(file, { ...options, notes }, async (given, waiting) => {
     const { format: signature, model: files, first, beside } = await recognize(given);
     const name = first.source.name?.split(/[\\/]/).pop() ?? option;
     const format = formatNamed(signature.name);
@@ -39,9 +40,9 @@ function withAdapter<T>(
       const message = `adapter ${quoted(name)}: it is ${format.label}; adapters are safetensors or files of PyTorch`;
       throw new ScalepointError('UNKNOWN_FORMAT', message);
     }
-    const opened = await format.open(files, (input) => openWithin(waiting, input));
+    const opened = await format.open(files, (input) => openInput(waiting, input, notes));
     try {
-      const folder = besideOf(first, beside, waiting);
+      const folder = besideOf(first, beside, waiting, notes);
       const { readAdapter } = await loadAdapters();
       const adapter = await readAdapter(opened, name, strength, (path) => folder.file(path));
       isOpen = true;
@@ -60,7 +61,7 @@ function withAdapter<T>(
  * @throws RangeError for models of formats without adapters; ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`
  */
 export async function withAdapters<T>(
-  { format, model }: { readonly format: Format; readonly model: OpenModel },
+  { format, model, inputs }: Pick<InputNotes, 'inputs'> & { readonly format: Format; readonly model: OpenModel },
   lora: readonly LoraAdapter[],
   options: OpenOptions,
   use: () => Promise<T>,
@@ -80,7 +81,7 @@ export async function withAdapters<T>(
       Object.assign(model, { adapters });
       return use();
     }
-    return withAdapter(adapter, `lora[${index}]`, options, (opened, found) => {
+    return withAdapter(adapter, { inputs, option: `lora[${index}]` }, options, (opened, found) => {
       const placed = behind(found, model.files.length);
       Object.assign(model, { files: [...model.files, ...opened.files] });
       return next(index + 1, [...read, placed]);

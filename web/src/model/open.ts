@@ -2,8 +2,8 @@
 import type { Beside } from '../conversions/converter.js';
 import { asOption } from '../core/errors.js';
 import type { Waiting } from '../core/waiting.js';
-import type { ByteSource, FileInput, OptionFile } from '../files/bytes.js';
-import { fileOfHandle, openWithin } from '../files/open.js';
+import type { ByteSource, FileInput, InputFile, OptionFile } from '../files/bytes.js';
+import { fileOfHandle, openInput } from '../files/open.js';
 import type { Format, OpenFile, OpenModel, ReadOptionFile } from '../formats/format.js';
 import { formatNamed } from '../formats/registry.js';
 import type { LoraAdapter } from './adapters.js';
@@ -17,15 +17,17 @@ export interface Opened {
   readonly model: OpenModel;
   readonly beside: Beside;
   readonly readOptionFile: ReadOptionFile;
+  /** The files that were opened so far, which the call must not write. */
+  readonly inputs: InputFile[];
 }
 
 /** Caches the result for each input, so that planning a model with fifteen types reads an importance matrix once. */
-function optionFileReader(waiting: Waiting): ReadOptionFile {
+function optionFileReader(waiting: Waiting, inputs: InputFile[]): ReadOptionFile {
   const results = new Map<OptionFile, Promise<unknown>>();
   const opened = async (option: string, input: OptionFile) => {
     try {
       const { file } = await waiting.soon(fileOfHandle(input));
-      return { file, source: await openWithin(waiting, file) };
+      return { file, source: await openInput(waiting, file, { inputs, option }, { given: input }) };
     } catch (error) {
       throw asOption(option, error);
     }
@@ -52,13 +54,14 @@ function optionFileReader(waiting: Waiting): ReadOptionFile {
 }
 
 /** Opens a model whose files are open. */
-async function openModel(given: readonly OpenFile[], waiting: Waiting): Promise<Opened> {
+async function openModel(given: readonly OpenFile[], waiting: Waiting, inputs: InputFile[]): Promise<Opened> {
   const { format: signature, model: files, first, beside } = await recognize(given);
   const format = formatNamed(signature.name);
-  const folder = besideOf(first, beside, waiting);
-  const model = await format.open(files, (input) => openWithin(waiting, input));
+  const notes = { inputs, option: 'file' };
+  const folder = besideOf(first, beside, waiting, notes);
+  const model = await format.open(files, (input) => openInput(waiting, input, notes));
   Object.assign(model, { fileBeside: (name: string) => folder.file(name) });
-  return { format, model, beside: folder, readOptionFile: optionFileReader(waiting) };
+  return { format, model, beside: folder, readOptionFile: optionFileReader(waiting, inputs), inputs };
 }
 
 /** Opens a model, hands it to `use`, and closes its files. All reading ends when the signal aborts. */
@@ -68,8 +71,9 @@ export function withModel<T>(
   use: (opened: Opened) => Promise<T>,
 ): Promise<T> {
   const { lora = [] } = options;
-  return withFiles(input, options, async (files, waiting) => {
-    const opened = await openModel(files, waiting);
+  const inputs: InputFile[] = [];
+  return withFiles(input, { ...options, notes: { inputs, option: 'file' } }, async (files, waiting) => {
+    const opened = await openModel(files, waiting, inputs);
     try {
       if (lora.length === 0) return await use(opened);
       return await withAdapters(opened, lora, options, () => use(opened));

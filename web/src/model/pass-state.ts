@@ -7,11 +7,10 @@ import { buildId, version } from '../core/core.mjs';
 import { ScalepointError, typeError } from '../core/errors.js';
 import { type NodeModules, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
-import type { Waiting } from '../core/waiting.js';
 import { type ByteSource, ioError } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
-import { writeAll } from '../files/path-sink.js';
-import { type ByteSink, openSink } from '../files/sinks.js';
+import { checkNoInput, writeAll } from '../files/path-sink.js';
+import { type ByteSink, openSink, type SinkOptions } from '../files/sinks.js';
 import type { Numbers, SavedState } from '../language/saved-state.js';
 
 /** The facts that decide about a result. */
@@ -95,33 +94,37 @@ const isSame = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(
 export class PassState {
   readonly #path: string;
   readonly #facts: RunFacts;
-  readonly #waiting: Waiting;
+  readonly #options: SinkOptions;
   /** The state that an interrupted run left, until it is taken. */
   #found: SavedState | undefined;
   #moments: WritableFileHandle | undefined;
+  /** True if this run, or the interrupted one, has a file of moments. */
+  #hasMoments = false;
 
-  private constructor(path: string, facts: RunFacts, waiting: Waiting, found: SavedState | undefined) {
+  private constructor(path: string, facts: RunFacts, options: SinkOptions, found: SavedState | undefined) {
     this.#path = path;
     this.#facts = facts;
-    this.#waiting = waiting;
+    this.#options = { ...options, overwrite: true };
     this.#found = found;
   }
 
   /**
    * Opens a state, or prepares a new one.
-   * @param force begins anew where the interrupted run differs
-   * @throws ScalepointError `CHANGED` if models, tokens, options or the version differ, `BAD_FILE` for damaged files
+   * @param options with `overwrite`, it begins anew where the interrupted run differs
+   * @throws RangeError if a file of the state is an input; ScalepointError `CHANGED` if models, tokens, options or the version differ, `BAD_FILE` for damaged files
    */
-  static async open(path: string, facts: RunFacts, force: boolean, waiting: Waiting): Promise<PassState> {
+  static async open(path: string, facts: RunFacts, options: SinkOptions): Promise<PassState> {
     const { 'node:fs/promises': fs } = nodePaths('resume');
     const exists = await fs.lstat(path).then(
       () => true,
       () => false,
     );
-    if (!exists) return new PassState(path, facts, waiting, undefined);
-    const source = await openWithin(waiting, path);
+    await checkNoInput(path, options);
+    if (!exists) return new PassState(path, facts, options, undefined);
+    const source = await openWithin(options.waiting, path);
     try {
       const header = await readHeader(source, path);
+      const hasMoments = (header.facts.options as { moments?: unknown } | undefined)?.moments === true;
       const changed = [
         ...(isSame(header.facts.model, facts.model) ? [] : ['the model']),
         ...(isSame(header.facts.data, facts.data) ? [] : ['the data']),
@@ -129,11 +132,15 @@ export class PassState {
         ...(header.version === versionName ? [] : ['the version of scalepoint']),
       ];
       if (changed.length > 0) {
-        const fresh = new PassState(path, facts, waiting, undefined);
-        if (force) return fresh;
+        const fresh = new PassState(path, facts, options, undefined);
+        fresh.#hasMoments = hasMoments;
+        if (options.overwrite) return fresh;
         throw fresh.changed(changed);
       }
-      return new PassState(path, facts, waiting, { about: header.about, arrays: await readArrays(source, header) });
+      const found = { about: header.about, arrays: await readArrays(source, header) };
+      const state = new PassState(path, facts, options, found);
+      state.#hasMoments = hasMoments;
+      return state;
     } finally {
       await source.close();
     }
@@ -168,7 +175,7 @@ export class PassState {
     const start = new Uint8Array(8 + padded(text.length)).fill(0x20);
     new DataView(start.buffer).setBigUint64(0, BigInt(start.length - 8), true);
     start.set(text, 8);
-    const sink = await openSink(this.#path, { overwrite: true, waiting: this.#waiting, inputs: [] });
+    const sink = await openSink(this.#path, this.#options);
     try {
       await sink.write(0, start);
       let at = start.length;
@@ -187,6 +194,8 @@ export class PassState {
   /** A file beside the state that holds the moments of finished layers. @param isNew empties it */
   async moments(isNew: boolean): Promise<Pick<ByteSink, 'write'>> {
     const { 'node:fs/promises': fs } = nodePaths('resume');
+    await checkNoInput(this.#momentsPath, this.#options);
+    this.#hasMoments = true;
     const handle = await fs.open(this.#momentsPath, isNew ? 'w+' : 'r+').catch((cause) => {
       throw ioError(`cannot write ${JSON.stringify(this.#momentsPath)}`, cause);
     });
@@ -201,7 +210,7 @@ export class PassState {
 
   /** Copies the moments to their place. */
   async copyMoments(size: number, to: ByteSink): Promise<void> {
-    const source = await openWithin(this.#waiting, this.#momentsPath);
+    const source = await openWithin(this.#options.waiting, this.#momentsPath);
     try {
       for (let at = 0; at < size; at += copyBytes) {
         await to.write(at, await source.read(at, Math.min(size, at + copyBytes)));
@@ -221,7 +230,9 @@ export class PassState {
   async remove(): Promise<void> {
     await this.close();
     const { 'node:fs/promises': fs } = nodePaths('resume');
-    for (const path of [this.#path, this.#momentsPath]) await fs.rm(path, { force: true });
+    // A file of this name that no run wrote is somebody else's.
+    for (const path of [this.#path, ...(this.#hasMoments ? [this.#momentsPath] : [])])
+      await fs.rm(path, { force: true });
   }
 
   get #momentsPath(): string {

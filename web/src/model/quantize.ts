@@ -130,12 +130,11 @@ async function folderFor({ files }: FilePlan, output: ModelOutput | undefined): 
 /** Opens a sink for each file. If one cannot be opened, those before it are discarded. */
 async function openSinks(
   { files }: FilePlan,
-  { model }: Opened,
+  { inputs }: Opened,
   { output, overwrite }: ResultOptions,
   called: string,
   waiting: Waiting,
 ): Promise<ByteSink[]> {
-  const inputs = model.files.flatMap(({ identity }) => identity ?? []);
   const options = { overwrite, waiting, inputs };
   const sinks: ByteSink[] = [];
   try {
@@ -190,6 +189,7 @@ export async function quantizeOpen(
   const { others } = plan;
   const locationOf = others && locationsOf(output);
   const waiting = waitingFor(signal);
+  const place = { overwrite, waiting, inputs: opened.inputs };
   let sinks: readonly ByteSink[] = [];
   let removeFolder = async () => {};
   let data: ByteSource | undefined;
@@ -199,7 +199,7 @@ export async function quantizeOpen(
     // Open the data, the outputs, and start the workers.
     data = plan.data === undefined ? undefined : await openWithin(waiting, plan.data);
     const files = data === undefined ? model.files : [...model.files, data];
-    if (locationOf !== undefined) await clearIndex(others ?? [], locationOf, overwrite, waiting);
+    if (locationOf !== undefined) await clearIndex(others ?? [], locationOf, place);
     removeFolder = await folderFor(plan, output);
     sinks = await openSinks(plan, opened, options, called ?? usualOutput(plan.format), waiting);
     // Workers must not write into files whose checksum is taken.
@@ -212,7 +212,7 @@ export async function quantizeOpen(
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
     // Make the result visible.
     await finish(sinks);
-    const isWhole = locationOf === undefined || (await completeResult(others ?? [], locationOf, overwrite, waiting));
+    const isWhole = locationOf === undefined || (await completeResult(others ?? [], locationOf, place));
     return {
       report,
       sidecars,

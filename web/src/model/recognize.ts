@@ -3,7 +3,7 @@ import { rangeError, ScalepointError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
-import { openWithin } from '../files/open.js';
+import { type InputNotes, openInput } from '../files/open.js';
 import type { OpenFile } from '../formats/format.js';
 import { type FormatSignature, signatures } from '../formats/signatures.js';
 import { separated } from './beside.js';
@@ -46,7 +46,7 @@ function isList(input: unknown): boolean {
  */
 export async function withFiles<T>(
   input: ModelInput,
-  { signal }: OpenOptions,
+  { signal, notes = { inputs: [], option: 'file' } }: OpenOptions & { readonly notes?: InputNotes },
   use: (files: readonly OpenFile[], waiting: Waiting) => Promise<T>,
 ): Promise<T> {
   const inputs = isList(input) ? [...(input as Iterable<GivenFile>)] : [input as GivenFile];
@@ -57,7 +57,7 @@ export async function withFiles<T>(
     for (const one of inputs) {
       signal?.throwIfAborted();
       const { file } = await waiting.soon(fileOfInput(one));
-      files.push({ input: file, source: await openWithin(waiting, file) });
+      files.push({ input: file, source: await openInput(waiting, file, notes, { given: one }) });
     }
     return await use(files, waiting);
   } catch (error) {

@@ -70,7 +70,7 @@ interface OutputOptions {
 
 /** Opens the files, hands them to `use`, and finishes them in order, or discards all. */
 export async function withOutputFiles<T>(
-  { model }: Opened,
+  { inputs }: Opened,
   { output, overwrite, signal, beside }: OutputOptions,
   use: (files: readonly StatisticsFile[], waiting: Waiting) => Promise<T>,
 ): Promise<T> {
@@ -78,7 +78,7 @@ export async function withOutputFiles<T>(
   const files: StatisticsFile[] = [];
   try {
     // Open the outputs first, so that a file that exists ends the call before the work.
-    const options = { overwrite, waiting, inputs: model.files.flatMap(({ identity }) => identity ?? []) };
+    const options = { overwrite, waiting, inputs };
     files.push(new StatisticsFile(output === undefined ? undefined : await openSink(output, options)));
     for (const end of beside) {
       const path = besideOutput(output, end);

@@ -7,7 +7,7 @@ import type { Waiting } from '../core/waiting.js';
 import type { FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
 import { removeFile } from '../files/path-sink.js';
-import { openSink } from '../files/sinks.js';
+import { openSink, type SinkOptions } from '../files/sinks.js';
 import { type FilePlan, madeBytes, type OutputFile, type PlannedTensor } from '../formats/format.js';
 import { partOf, type WorkPart } from '../formats/shards.js';
 
@@ -81,9 +81,9 @@ async function isThere(location: FileInput, file: OutputFile, waiting: Waiting):
 export async function completeResult(
   others: readonly OutputFile[],
   locationOf: LocationOf,
-  overwrite: boolean,
-  waiting: Waiting,
+  options: SinkOptions,
 ): Promise<boolean> {
+  const { waiting } = options;
   for (const file of others) {
     if (!file.isIndex && !(await isThere(locationOf(file), file, waiting))) return false;
   }
@@ -91,7 +91,7 @@ export async function completeResult(
     const location = locationOf(file);
     if (await isThere(location, file, waiting)) continue;
     try {
-      await write(file, location, overwrite, waiting);
+      await write(file, location, options);
     } catch (error) {
       // Another job was faster.
       const isTaken = error instanceof ScalepointError && error.code === 'EXISTS';
@@ -102,13 +102,8 @@ export async function completeResult(
 }
 
 /** Writes a file of known bytes. */
-async function write(
-  { segments }: OutputFile,
-  location: string | URL,
-  overwrite: boolean,
-  waiting: Waiting,
-): Promise<void> {
-  const sink = await openSink(location, { overwrite, waiting, inputs: [] });
+async function write({ segments }: OutputFile, location: string | URL, options: SinkOptions): Promise<void> {
+  const sink = await openSink(location, options);
   try {
     for (const segment of segments) if ('bytes' in segment) await sink.write(segment.at, segment.bytes);
     await sink.finish();
@@ -120,23 +115,23 @@ async function write(
 
 /**
  * Removes the index of another result, which would name files that are about to be replaced.
- * @param overwrite if false, such an index is an error
+ * @param options with `overwrite: false`, such an index is an error
  * @throws ScalepointError `EXISTS`
  */
 export async function clearIndex(
   others: readonly OutputFile[],
   locationOf: LocationOf,
-  overwrite: boolean,
-  waiting: Waiting,
+  options: SinkOptions,
 ): Promise<void> {
+  const { overwrite, waiting } = options;
   for (const file of others.filter(({ isIndex }) => isIndex)) {
     const location = locationOf(file);
     if (await isThere(location, file, waiting)) continue;
     if (overwrite) {
-      await removeFile(location);
+      await removeFile(location, options);
       continue;
     }
-    const sink = await openSink(location, { overwrite: false, waiting, inputs: [] });
+    const sink = await openSink(location, options);
     await sink.discard(undefined);
   }
 }

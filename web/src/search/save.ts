@@ -2,6 +2,7 @@
 import { blockVectors } from '../core/door.js';
 import type { Core } from '../core/memory.js';
 import { waitingFor } from '../core/waiting.js';
+import type { ByteSource } from '../files/bytes.js';
 import { memorySink, openSink } from '../files/sinks.js';
 import { madeBytes } from '../formats/format.js';
 import { layoutSafetensors } from '../formats/safetensors/write-header.js';
@@ -15,6 +16,7 @@ const chunk = 1 << 22;
 
 /**
  * Writes an index. Returns the bytes if no output is given.
+ * @param rows the file of the vectors for a second score, which must not be replaced
  * @param check fails if the index was changed or disposed of
  */
 export async function saveIndex(
@@ -24,7 +26,7 @@ export async function saveIndex(
   ids: IdTable,
   factor: number | undefined,
   output: IndexOutput | undefined,
-  { overwrite, onProgress, signal, check }: SaveOptions & { check(): void },
+  { overwrite, onProgress, signal, check, rows }: SaveOptions & { rows: ByteSource | undefined; check(): void },
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
   signal?.throwIfAborted();
   const count = ids.length;
@@ -42,8 +44,9 @@ export async function saveIndex(
   const { header, order, size } = layoutSafetensors(parts, { [indexKey]: JSON.stringify(about) });
   const waiting = waitingFor(signal);
   const memory = output === undefined ? memorySink(size) : undefined;
+  const inputs = rows?.identity === undefined ? [] : [{ ...rows.identity, option: 'rerank' }];
   const sink =
-    memory ?? (await openSink(output as IndexOutput, { overwrite, waiting, inputs: [], name: 'index.safetensors' }));
+    memory ?? (await openSink(output as IndexOutput, { overwrite, waiting, inputs, name: 'index.safetensors' }));
   try {
     let position = 0;
     const write = async (bytes: Uint8Array<ArrayBuffer>) => {

@@ -757,10 +757,12 @@ export class SearchIndex implements VectorIndex {
     this.#checkAlive();
     checkOptionsOf('index.save', options);
     const version = this.#version;
+    const source = this.#rerank?.source;
     // Most apps that search do not save.
     const { saveIndex } = await import('./save.js');
     return saveIndex(this.#core, this.#facts, this.#store, this.#ids, this.#rerank?.factor, output, {
       ...options,
+      rows: source?.kind === 'file' ? source.file : undefined,
       check: () => {
         this.#checkAlive();
         if (this.#version !== version) throw new ScalepointError('CHANGED', 'the index was changed while it was saved');
