@@ -1,7 +1,7 @@
 // Files of indexes: what was saved comes back; damaged files are refused.
 import { type IndexOptions, load, openIndex, type VectorIndex } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
-import { expectSame, Random, wasmFiles } from '../support/support.js';
+import { expectCode, expectSame, Random, wasmFiles } from '../support/support.js';
 
 const sp = await load({ index: true, wasm: wasmFiles.simd, simd: 'on' });
 const core = { wasm: wasmFiles.simd, simd: 'on' } as const;
@@ -66,6 +66,83 @@ async function expectBad(file: Uint8Array, what = /./): Promise<void> {
     message: expect.stringMatching(what),
   });
 }
+
+describe('the file of an index', () => {
+  /** The bytes of vectors in a file: codes, numbers and kept rows. */
+  function vectorsIn(file: Uint8Array, vectors: readonly number[]): number[] {
+    const { header, data } = partsOf(file);
+    const bytes: number[] = [];
+    for (const name of ['codes', 'factors', 'extras', 'rows']) {
+      const entry = header[name] as Entry | undefined;
+      if (entry === undefined) continue;
+      const { shape, data_offsets: offsets } = entry;
+      const own = data.subarray(...offsets);
+      for (const vector of vectors) {
+        if (shape.length === 3) {
+          const [, each, block] = shape as [number, number, number];
+          const begin = Math.floor(vector / block) * each * block + (vector % block);
+          for (let byte = 0; byte < each; byte++) bytes.push(own[begin + byte * block]!);
+        } else {
+          const each = own.length / shape[0]!;
+          bytes.push(...own.subarray(vector * each, (vector + 1) * each));
+        }
+      }
+    }
+    return bytes;
+  }
+
+  const ids = Array.from({ length: 100 }, (_, i) => `v${i}`);
+
+  it('is that of before once vectors are refused', async () => {
+    const infinite = random.bell(3 * dimension);
+    infinite[2 * dimension + 1] = Infinity;
+    const long = random.bell(3 * dimension).map((v, i) => (i < 2 * dimension ? v : 1e30 * v));
+    const past = random.bell(3 * dimension).map((v, i) => (i < 2 * dimension ? v : 1e6 * v));
+    for (const bits of widths) {
+      for (const [metric, rerank, refusals] of [
+        ['dot', undefined, [[infinite, 'NON_FINITE']]],
+        [
+          'euclidean',
+          { source: 'float16' },
+          [
+            [infinite, 'NON_FINITE'],
+            [long, 'OVERFLOW'],
+            [past, 'OVERFLOW'],
+          ],
+        ],
+      ] as const) {
+        using index = made({ bits, metric, rerank, ids });
+        index.remove(['v3', 'v40']);
+        const before = await index.save();
+        for (const [vectors, code] of refusals) {
+          expectCode(() => index.add(vectors, ['a', 'b', 'c']), code);
+          expectCode(() => index.update(['v1', 'v98', 'v99'], vectors), code);
+          const after = await index.save();
+          expectSame(after, before);
+          (await openIndex(after, { core })).dispose();
+        }
+      }
+    }
+  });
+
+  it('holds nothing of vectors that were removed, or made to be moved', async () => {
+    for (const bits of widths) {
+      for (const rerank of [undefined, { source: 'float16' }, { source: 'int8' }] as const) {
+        using index = made({ bits, rerank, ids });
+        index.update(['v0', 'v99'], random.bell(2 * dimension));
+        index.remove(['v2', 'v31', 'v32', 'v99']);
+        const missing = [2, 31, 32, ...Array.from({ length: 29 }, (_, i) => 99 + i)];
+        const file = await index.save();
+        expect(vectorsIn(file, missing).some((byte) => byte !== 0)).toBe(false);
+        expect(vectorsIn(file, [1, 33, 98]).some((byte) => byte !== 0)).toBe(true);
+        // A file of an earlier release.
+        const old = withBytes(file, 'factors', (bytes) => bytes.fill(1, 4 * 2, 4 * 3));
+        using opened = await openIndex(old, { core });
+        expectSame(await opened.save(), file);
+      }
+    }
+  });
+});
 
 describe('an index in a file', () => {
   it('comes back as it was, with ids, removed vectors and rows', async () => {

@@ -156,6 +156,6 @@ it('finds the same in any number of workers after any changes, also in a file', 
         alone?.dispose();
       }
     }),
-    { numRuns: 12 },
+    { numRuns: 8 },
   );
 });

@@ -381,6 +381,29 @@ export class VectorStore {
     this.findBounds(first * blockVectors, count * blockVectors);
   }
 
+  /** Zeroes codes, numbers and kept rows of vectors that are not there, as they were before. */
+  clear(first: number, count: number): void {
+    this.onChange?.(first, count);
+    const { HEAPU8 } = this.#core.module;
+    const { vectorBytes, rowBytes } = this;
+    this.#eachRun(first, count, ({ codes, factors, extras, rows }, local, n) => {
+      const zero = (array: number, each: number) => HEAPU8.fill(0, array + local * each, array + (local + n) * each);
+      if (this.form.bits === 8) zero(codes, vectorBytes);
+      else {
+        // The bytes of the vectors of a block lie between each other.
+        for (let vector = local; vector < local + n; vector++) {
+          const place = vector % blockVectors;
+          const block = codes + (vector - place) * vectorBytes;
+          for (let byte = 0; byte < vectorBytes; byte++) HEAPU8[block + byte * blockVectors + place] = 0;
+        }
+      }
+      zero(factors, 4);
+      zero(extras, 4);
+      zero(rows, rowBytes);
+    });
+    this.findBounds(first, count);
+  }
+
   /** Finds the bounds of scores, after factors or extras of the vectors [first, first + count) were written from outside. */
   findBounds(first: number, count: number): void {
     this.#eachRun(first, count, ({ record }, local, n) => {

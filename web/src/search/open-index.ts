@@ -180,6 +180,8 @@ async function fill(
   let alive = 0;
   for (const [i, word] of store.aliveWords().entries()) {
     for (let rest = word; rest !== 0; rest &= rest - 1) alive++;
+    // Earlier releases left removed vectors in the file.
+    for (let rest = ~word; rest !== 0; rest &= rest - 1) store.clear(i * 32 + 31 - Math.clz32(rest & -rest), 1);
     const over = i * 32 + 32 - count;
     const allowed = over <= 0 ? 0xffffffff : over >= 32 ? 0 : 0xffffffff >>> over;
     if ((word & ~allowed) !== 0) throw bad('a vector beyond the last one is there', 'alive');

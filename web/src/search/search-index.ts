@@ -206,6 +206,8 @@ export class SearchIndex implements VectorIndex {
       this.#fill(given, reused.length, count - reused.length, first);
     } catch (error) {
       if (center !== undefined) this.#store.center = center;
+      for (const index of reused) this.#store.clear(index, 1);
+      this.#store.clear(first, count - reused.length);
       throw error;
     }
     this.#centered = true;
@@ -309,6 +311,7 @@ export class SearchIndex implements VectorIndex {
       const index = this.#ids.indexOf(id);
       if (index === undefined) continue;
       this.#store.setAlive(index, false);
+      this.#store.clear(index, 1);
       this.#ids.delete(index);
       for (const removed of this.#removedSince) removed.add(index);
       if (this.#reuses) this.#free.push(index);
@@ -340,8 +343,12 @@ export class SearchIndex implements VectorIndex {
     // Make all codes once behind the others, where an error changes nothing.
     const end = this.#ids.length;
     this.#store.grow(end + names.length);
-    this.#fill(given, 0, names.length, end);
-    for (const [row, index] of indices.entries()) this.#fill(given, row, 1, index);
+    try {
+      this.#fill(given, 0, names.length, end);
+      for (const [row, index] of indices.entries()) this.#fill(given, row, 1, index);
+    } finally {
+      this.#store.clear(end, names.length);
+    }
     this.#version++;
   }
 
