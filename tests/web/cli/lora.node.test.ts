@@ -47,7 +47,11 @@ describe('--lora', () => {
       '--json',
     ]);
     expect(JSON.parse(plan.stdout).notes).toContainEqual(expect.objectContaining({ kind: 'adaptersMerged' }));
-    await run(['model.safetensors', '--plan', 'plan.json', '-o', 'planned.safetensors']);
+    // A plan names no files.
+    expect(readFileSync(path('plan.json'), 'utf8')).not.toContain('adapter"');
+    const without = await run(['model.safetensors', '--plan', 'plan.json', '-o', 'planned.safetensors']);
+    expect(without).toMatchObject({ code: 2, stderr: expect.stringContaining('--lora') });
+    await run(['model.safetensors', '--plan', 'plan.json', ...lora, '-o', 'planned.safetensors']);
     await run(['model.safetensors', '--to', 'int8', ...lora, '-o', 'direct.safetensors']);
     const [planned, direct] = ['planned', 'direct'].map((name) => readFileSync(path(`${name}.safetensors`)));
     expect(Buffer.compare(planned!, direct!)).toBe(0);

@@ -83,6 +83,32 @@ describe('a plan that went through JSON', () => {
     expect(await bytesOf(file, saved)).toEqual(await bytesOf(file, options));
   });
 
+  it('is refused if it names files to read or write, or code', async () => {
+    const file = tinyLlama({ layers: 2, rows: 8 });
+    const saved = throughJson(await planModel(file, { to: 'Q8_0' }));
+    for (const [name, value] of Object.entries({
+      output: 'out.gguf',
+      overwrite: true,
+      core: { wasm: 'https://example.org/core.wasm' },
+      run: {},
+      importance: '/etc/passwd',
+      data: 'https://example.org/',
+      ranges: 'ranges.safetensors',
+    })) {
+      const options = { ...saved.options, [name]: value } as PlanOptions;
+      expectRefusal(await failed(quantizeModel(file, { ...saved, options })), TypeError, `plan.options.${name}`);
+    }
+    const lora = [{ file: 'a.safetensors' }];
+    const adapted = { ...saved, options: { ...saved.options, lora } };
+    expectRefusal(await failed(quantizeModel(file, adapted)), TypeError, 'plan.options.lora[0].file');
+    // A plan of this program may.
+    const own = await planModel(model(), { to: 'int8', lora: [{ file: 'missing.safetensors' }] }).catch(
+      (error: unknown) => error,
+    );
+    expect(own).toMatchObject({ code: 'IO' });
+    expect(JSON.stringify(await planModel(file, { to: 'Q8_0' }))).not.toContain('"importance"');
+  });
+
   it('is refused for another model, and says how it differs', async () => {
     const saved = throughJson(await planModel(model(), { to: 'int8' }));
     const { 'layers.1.bias': _, ...fewer } = {
@@ -129,6 +155,6 @@ describe('a plan that went through JSON', () => {
 
   it('is refused with options that do not exist', async () => {
     const plan = { tensors: [], totals: {}, options: { to: 'int8', wrong: 1 } };
-    expectRefusal(await failed(quantizeModel(model(), plan as never)), TypeError, 'wrong');
+    expectRefusal(await failed(quantizeModel(model(), plan as never)), TypeError, 'plan.options.wrong');
   });
 });

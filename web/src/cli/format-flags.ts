@@ -84,6 +84,13 @@ export function choiceFlags(): readonly string[] {
   return entries(undefined).flatMap(([, { sidecar, flags }]) => (sidecar ? [] : flags.map(({ name }) => name)));
 }
 
+/** Those that name files to read, which a plan leaves open. */
+export function readFlags(): readonly string[] {
+  return entries(undefined).flatMap(([, { sidecar, flags }]) =>
+    sidecar ? [] : flags.flatMap(({ name, value, isText }) => (value === 'FILE' && isText !== true ? [name] : [])),
+  );
+}
+
 /** The flags of all commands whose values are names of files to read. */
 function fileFlags(): ReadonlySet<string> {
   const own = [quantizeFlags, evaluateFlags, calibrateFlags].flatMap((flags) =>

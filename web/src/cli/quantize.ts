@@ -40,6 +40,7 @@ import {
   choicesOf,
   formatFlags,
   namedFiles,
+  readFlags,
   type SidecarOption,
   sidecarsOf,
   usualTables,
@@ -155,8 +156,8 @@ function checkLine({ values, words, positionals }: Line, command: string): strin
   checkOutputFlags(values, words);
   if (values.plan !== undefined) {
     const others = [
-      ...convertingFlags.filter((name) => !judgingFlags.includes(name) && name !== 'plan' && name !== 'save-plan'),
-      ...choiceFlags(),
+      ...convertingFlags.filter((name) => ![...judgingFlags, 'plan', 'save-plan', 'lora'].includes(name)),
+      ...choiceFlags().filter((name) => !readFlags().includes(name)),
     ];
     const other = others.find((name) => words[name] !== undefined);
     if (other !== undefined) throw wrongFlag(other, without('--plan'));
@@ -198,17 +199,24 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   throw wrongFlag('to', hint.names.length > 0 ? ofType('type') : oneOf(names, aFile(label)), to, hint);
 }
 
+/** The adapters that a command line names. @throws UsageError */
+function loraOf({ lora }: LineValues) {
+  return lora === undefined ? {} : { lora: lora.map(adapterOf) };
+}
+
 /** Reads the command line: a request for each type. @throws UsageError */
 async function requestsOf({ values, words }: Line, input: Input): Promise<readonly ResultRequest[]> {
   if (values.plan !== undefined) {
     const saved = await planIn(values.plan);
-    const sidecars = sidecarsOf(words, String(saved.options.to));
-    return [{ input, asked: await insideOf(values.output), plan: saved.options, saved, sidecars }];
+    const to = String(saved.options.to);
+    const sidecars = sidecarsOf(words, to);
+    const read = readFlags().flatMap((name) => (words[name] === undefined ? [] : [[name, words[name]] as const]));
+    const plan = { ...saved.options, ...loraOf(values), ...choicesOf(Object.fromEntries(read), to) };
+    return [{ input, asked: await insideOf(values.output), plan, saved, sidecars }];
   }
   const wanted = await wantedOf(values, input);
   const rules = await rulesOf(values);
   const texts = await withTexts(words);
-  const lora = values.lora === undefined ? {} : { lora: values.lora.map(adapterOf) };
   const asked = wanted.length > 1 ? await folderOf(values.output, wanted.length) : await insideOf(values.output);
   return wanted.map((to) => {
     const sidecars = sidecarsOf(words, to);
@@ -216,7 +224,7 @@ async function requestsOf({ values, words }: Line, input: Input): Promise<readon
     const plan = {
       to,
       rules,
-      ...lora,
+      ...loraOf(values),
       ...sizeOptionsOf(values),
       ...choicesOf(texts, to, wanted),
     } as unknown as PlanOptions;

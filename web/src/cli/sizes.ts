@@ -161,8 +161,11 @@ export async function planIn(path: string): Promise<ModelPlan> {
   try {
     plan = JSON.parse(text) as ModelPlan;
     checkPlan(plan);
-  } catch {
-    throw wrongFlag('plan', ofType('file of --save-plan'), path);
+  } catch (error) {
+    const option = problemOf(error)?.option;
+    const isForeign = option?.startsWith('plan.options.');
+    const hint = { kind: 'because', message: `${option} is no part of a plan, which names no files` } as const;
+    throw wrongFlag('plan', ofType('file of --save-plan'), path, isForeign ? hint : undefined);
   }
   return plan;
 }

@@ -30,8 +30,8 @@ function optionNames(sidecars: boolean): string[] {
   return [...new Set([...tables().keys()].flatMap((table) => namesIn(table, sidecars)))];
 }
 
-/** Options of `planModel`. */
-function planNames(): string[] {
+/** Options that decide about a result. */
+export function planNames(): string[] {
   return ['to', ...optionNames(false), 'rules', 'lora', ...sizeNames];
 }
 

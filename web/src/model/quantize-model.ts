@@ -64,7 +64,7 @@ export interface QuantizeModelResult {
 /** Options beside a plan. */
 type MoreOptions = FormatSidecars &
   ResultOptions &
-  Pick<FormatOptions, 'importance' | 'data'> &
+  Pick<FormatOptions, 'importance' | 'data' | 'ranges'> &
   Pick<PlanOptions, 'lora'>;
 
 /** True for a plan in place of options. */
@@ -104,7 +104,8 @@ function optionsOf(choices: QuantizeModelOptions | ModelPlan, more: MoreOptions)
  * @example await quantizeModel(file, JSON.parse(planText), { output });
  * @example await quantizeModel('model.onnx', { to: 'q4', minOutput: 0.999, run: { samples: { files: 'samples.npz' } }, output });
  * @param plan of `planModel` for the same file, also after JSON. A RangeError whose option is `plan` says how the file differs.
- * @param more options in addition to those of a plan; `importance`, `data` and `lora` unless they are paths, if the plan was saved
+ * @param more options in addition to those of a plan; if the plan was saved, also `importance`, `data`, `ranges` and `lora`, because a saved
+ *   plan names no files
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if a
  *   weight exceeds the range of its new type; `QUALITY` (a QualityError); `RUNTIME` or an error of a backend with `minOutput`. The signal's reason if it was aborted. After an error, no output

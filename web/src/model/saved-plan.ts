@@ -1,9 +1,12 @@
 /** Plans that are saved as JSON and carried out later. */
+import { checkKeys } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import type { Expected } from '../core/option-problem.js';
 import { show } from '../core/show.js';
 import { NamePattern } from '../formats/name-pattern.js';
-import { isMatch, type Rule } from '../formats/options.js';
+import { type Flag, isMatch, type Rule } from '../formats/options.js';
+import { formats } from '../formats/registry.js';
+import { planNames } from './options.js';
 import type { PlannedTensorInfo } from './plan.js';
 
 /** The members of a plan that its JSON depends on. */
@@ -13,6 +16,7 @@ interface SavablePlan {
     readonly rules?: readonly Rule[] | undefined;
     readonly importance?: unknown;
     readonly data?: unknown;
+    readonly ranges?: unknown;
     readonly lora?: readonly { readonly file: unknown }[] | undefined;
   };
 }
@@ -36,18 +40,17 @@ function textRules(rule: Rule, tensors: readonly PlannedTensorInfo[]): readonly 
 }
 
 /**
- * A plan with its options, for JSON. An importance matrix, data and files of adapters become null unless they are paths, because JSON has no place for them:
- * `quantizeModel` takes them beside the plan.
+ * A plan with its options, for JSON. Files become null, because a plan of somebody else must not choose what is read: `quantizeModel` takes
+ * them beside the plan.
  */
 export function planJson<Plan extends SavablePlan>(plan: Plan): Plan {
-  const { rules, importance, data, lora, ...options } = plan.options;
-  const path = (value: unknown) => (typeof value === 'string' ? value : null);
+  const { rules, lora, ...options } = plan.options;
+  const files = Object.keys(options).filter((name) => fileNames().has(name));
   const saved = {
     ...options,
+    ...Object.fromEntries(files.map((name) => [name, null])),
     ...(rules && { rules: rules.flatMap((rule) => textRules(rule, plan.tensors)) }),
-    ...(importance !== undefined && { importance: path(importance) }),
-    ...(data !== undefined && { data: path(data) }),
-    ...(lora !== undefined && { lora: lora.map((one) => ({ ...one, file: path(one.file) })) }),
+    ...(lora !== undefined && { lora: lora.map((one) => ({ ...one, file: null })) }),
   };
   return { ...plan, options: saved };
 }
@@ -55,12 +58,36 @@ export function planJson<Plan extends SavablePlan>(plan: Plan): Plan {
 const form: Expected = { kind: 'onlyFor', files: 'the model that it was made of' };
 const unfit = (message: string) => rangeError('plan', form, undefined, { kind: 'because', message });
 
-/** Fails unless a value has the members of a plan. @throws TypeError */
+/** The options of all formats that name files to read. */
+function fileNames(): ReadonlySet<string> {
+  const all = formats().flatMap(({ options }) => Object.entries(options.entries));
+  return new Set(all.flatMap(([name, { flags }]) => (flags.some(namesFile) ? [name] : [])));
+}
+
+const namesFile = ({ value, isText = false }: Flag) => value === 'FILE' && !isText;
+
+/**
+ * Fails unless a value has the members of a plan, and options about types and sizes alone: a plan may come from somebody else, and chooses
+ * no files to read or write, and no code. In the plan that `planModel` returned to this program, options are not enumerable, and may name files.
+ * @throws TypeError
+ */
 export function checkPlan(plan: { readonly tensors: unknown; readonly options?: unknown }): void {
   const { tensors, options } = plan;
   const isList = Array.isArray(tensors) && tensors.every((tensor) => typeof tensor === 'object' && tensor !== null);
-  if (isList && typeof options === 'object' && options !== null) return;
-  throw typeError('plan', { kind: 'returnedBy', call: 'planModel' }, plan);
+  if (!isList || typeof options !== 'object' || options === null)
+    throw typeError('plan', { kind: 'returnedBy', call: 'planModel' }, plan);
+  checkKeys(options, planNames(), 'plan.options');
+  if (Object.getOwnPropertyDescriptor(plan, 'options')?.enumerable !== true) return;
+  const given = options as Readonly<Record<string, unknown>>;
+  const adapters = Array.isArray(given.lora) ? (given.lora as readonly ({ readonly file?: unknown } | null)[]) : [];
+  for (const [name, value] of [
+    ...[...fileNames()].map((name) => [name, given[name]] as const),
+    ...adapters.map((one, i) => [`lora[${i}].file`, one?.file] as const),
+  ]) {
+    if (value === undefined || value === null) continue;
+    const message = 'a saved plan names no files; they are given beside it';
+    throw typeError(`plan.options.${name}`, { kind: 'absent' }, value, { kind: 'because', message });
+  }
 }
 
 /** The facts of a tensor by which a plan is compared. */
