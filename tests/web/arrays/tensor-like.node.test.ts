@@ -1,6 +1,6 @@
 // Tensors of other libraries as inputs: as they are, or refused by name.
 import { Tensor } from 'onnxruntime-web';
-import type { FloatInput } from 'scalepoint';
+import type { FloatInput, VectorInput } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import { describeBuilds, expectRefusal, float16Value, Random } from '../support/support.js';
 
@@ -19,6 +19,40 @@ class LazyTensor {
   }
   dataSync() {
     return this.values;
+  }
+}
+
+/**
+ * A tensor like those of transformers.js (https://github.com/huggingface/transformers.js, 4.3.1): it holds one of onnxruntime, `stride` is a
+ * method, and an index gives a part of it.
+ */
+class WrappedTensor {
+  constructor(private readonly inner: Tensor) {
+    // biome-ignore lint/correctness/noConstructorReturn: that of transformers.js returns one, too.
+    return new Proxy(this, {
+      get(target, key) {
+        if (typeof key === 'string' && Number.isInteger(Number(key))) throw new Error(`a part of the tensor: ${key}`);
+        return target[key as 'data'];
+      },
+    });
+  }
+  get dims() {
+    return this.inner.dims;
+  }
+  get type() {
+    return this.inner.type;
+  }
+  get data() {
+    return this.inner.data;
+  }
+  get size() {
+    return this.inner.size;
+  }
+  get location() {
+    return this.inner.location;
+  }
+  stride() {
+    return this.dims.map((_, i) => this.dims.slice(i + 1).reduce((a, b) => a * b, 1));
   }
 }
 
@@ -52,6 +86,8 @@ describeBuilds('tensors', (sp) => {
       return { data: inWasm, dims: shape };
     },
     'TensorFlow.js': () => new LazyTensor(shape, 'float32', x),
+    'transformers.js': () => new WrappedTensor(new Tensor('float32', x, shape)),
+    'strides as a method': () => ({ data: columns, shape, strides: () => [1, 4] }),
     'ndarray, row-major': () => strided(x, shape, [6, 1]),
     'ndarray, a part of its data': () => strided(padded, shape, [6, 1], 5),
     'ndarray, transposed': () => strided(columns, shape, [1, 4]),
@@ -118,6 +154,30 @@ describeBuilds('tensors', (sp) => {
     expect(sp.quantize({ data: x, shape: [24] }, { shape, granularity })).toEqual(want);
   });
 
+  /** A row as a tensor. */
+  const vector = (row: number, dims = [1, 6]) => new Tensor('float32', x.slice(row * 6, row * 6 + 6), dims);
+
+  it('are vectors of an index, one by one', () => {
+    const wanted = sp.index(x, { shape }).search(x.slice(6, 12), 4);
+    const lists: unknown[][] = [
+      [0, 1, 2, 3].map((row) => new WrappedTensor(vector(row))),
+      [0, 1, 2, 3].map((row) => new LazyTensor([6], 'float32', x.slice(row * 6, row * 6 + 6))),
+      [vector(0), x.slice(6, 12), vector(2, [6]), [...x.slice(18)]],
+    ];
+    for (const list of lists) {
+      const index = sp.index(list as VectorInput);
+      expect(index.search(x.slice(6, 12), 4)).toEqual(wanted);
+      expect(index.recall(list as VectorInput, list as VectorInput, { k: 2 })).toBeGreaterThan(0);
+      index.add(list as VectorInput);
+      expect(index.count).toBe(8);
+      index.dispose();
+    }
+    const halves = [0, 1, 2, 3].map((row) => ({ data: bits.slice(row * 6, row * 6 + 6), dims: [6], type: 'float16' }));
+    expect(sp.index(halves).search(widened.slice(0, 6), 4)).toEqual(
+      sp.index(widened, { shape }).search(widened.slice(0, 6), 4),
+    );
+  });
+
   it('fails if the result shares memory with it', () => {
     const buffer = new ArrayBuffer(96);
     const out = new Int8Array(buffer, 0, 24);
@@ -177,8 +237,13 @@ describeBuilds('tensors', (sp) => {
       expect(String(error)).toMatch(/: The data is not on CPU\.$/);
     });
 
-    it('a list of tensors', () => {
-      expectRefusal(() => sp.index([{ data: x, shape: [24] }] as never), TypeError, 'vectors[0]');
+    it.each<[string, unknown[], typeof TypeError | typeof RangeError, string]>([
+      ['several vectors in a tensor', [{ data: x, shape: [2, 12] }], RangeError, 'vectors[0].shape'],
+      ['vectors of other lengths', [vector(0), { data: x, shape: [24] }], RangeError, 'vectors[1]'],
+      ['integers', [vector(0), new Tensor('int32', new Int32Array(6), [6])], TypeError, 'vectors[1].data'],
+      ['objects', [{ data: x }], TypeError, 'vectors[0]'],
+    ])('in a list of vectors, %s', (_, list, type, name) => {
+      expectRefusal(() => sp.index(list as never), type, name);
     });
 
     it('never as [object Object]', () => {

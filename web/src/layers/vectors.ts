@@ -1,13 +1,13 @@
 // Vectors of a caller: in one array, or one by one.
 import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
+import type { TensorLike } from '../arrays/tensor-like.js';
 import { checkShape } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
-import type { Core } from '../core/memory.js';
-import { type Expected, exactly, ofType } from '../core/option-problem.js';
-import { typedArrayName } from '../core/realms.js';
+import { type Core, tileSize } from '../core/memory.js';
+import { type Expected, exactly } from '../core/option-problem.js';
 
 /** Vectors in one array, or one by one. */
-export type VectorInput = FloatInput | readonly (Float32Array | Float64Array | readonly number[])[];
+export type VectorInput = FloatInput | readonly (Float32Array | Float64Array | readonly number[] | TensorLike)[];
 
 /** Vectors as one source. */
 export interface Vectors {
@@ -24,20 +24,27 @@ export function isList(vectors: VectorInput): vectors is Exclude<VectorInput, Fl
 /** The shape of vectors in one array. */
 const vectorsShape: Expected = { kind: 'shape', dimensions: ['count', 'dimension'] };
 
-/** Vectors that come one by one, in one array. */
-function joined(list: readonly ArrayLike<number>[], dimension: number, what: string): Float32Array {
-  const all = new Float32Array(list.length * dimension);
+/** The shape of a vector alone. */
+const vectorShape: Expected = { kind: 'shape', dimensions: ['dimension'] };
+
+/** Vectors that come one by one, in one array. Those in tensors may have dimensions of 1 before their last one. */
+function joined(core: Core, list: Exclude<VectorInput, FloatInput>, what: string): Float32Array {
+  let all = new Float32Array();
   for (const [i, vector] of list.entries()) {
-    if (!Array.isArray(vector) && typedArrayName(vector) === undefined) {
-      throw typeError(`${what}[${i}]`, ofType('Float32Array', 'Float64Array', 'number[]'), vector);
+    const name = `${what}[${i}]`;
+    const source = sourceOf(core, vector, undefined, name);
+    const { length, shape = [length] } = source;
+    if (shape.at(-1) !== length) throw rangeError(`${name}.shape`, vectorShape, shape);
+    if (i === 0) all = new Float32Array(list.length * length);
+    const dimension = all.length / list.length;
+    if (length !== dimension) {
+      throw rangeError(name, exactly(dimension, 'elements'), length, { kind: 'as', option: `${what}[0]` });
     }
-    if (vector.length !== dimension) {
-      throw rangeError(`${what}[${i}]`, exactly(dimension, 'elements'), vector.length, {
-        kind: 'as',
-        option: `${what}[0]`,
-      });
+    for (let at = 0; at < length; at += tileSize) {
+      const count = Math.min(tileSize, length - at);
+      const from = source.at(at, count) >>> 2;
+      all.set(core.module.HEAPF32.subarray(from, from + count), i * length + at);
     }
-    all.set(vector, i * dimension);
   }
   return all;
 }
@@ -53,9 +60,9 @@ export function vectorsOf(
   let flat = vectors as FloatInput;
   let dimensions = shape;
   if (isList(vectors)) {
-    const length = vectors[0]?.length ?? 0;
-    flat = joined(vectors, length, what);
-    dimensions = shape ?? [vectors.length, length];
+    const all = joined(core, vectors, what);
+    flat = all;
+    dimensions = shape ?? [vectors.length, all.length / vectors.length];
   }
   const source = sourceOf(core, flat, from, what);
   dimensions ??= source.shape;

@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
 import { sidecars } from './transformer.js';
 import { checkDtypes, howToInstall, modelFiles, type Transformers } from './transformers.js';
@@ -30,4 +31,27 @@ it('load by their dtype and give nearly what float32 gives', async ({ skip }) =>
     await rm(folder, { recursive: true, force: true });
   }
   expect.hasAssertions();
+});
+
+it('has tensors that calls on arrays take', async ({ skip }) => {
+  if (!existsSync(entry)) skip(howToInstall);
+  const { Tensor } = (await import(pathToFileURL(entry).href)) as Transformers;
+  const sp = await load();
+  const x = Float32Array.from({ length: 24 }, (_, i) => ((i * 7) % 11) / 8 - 0.5);
+  const tensor = new Tensor('float32', x, [4, 6]);
+  const q = sp.quantize(tensor);
+  expect(q).toEqual(sp.quantize(x, { shape: [4, 6] }));
+  expect(sp.compare(tensor, q)).toEqual(sp.compare(x, q));
+  expect(sp.histogram(tensor)).toEqual(sp.histogram(x));
+  expect(sp.castFloat(tensor, 'bfloat16')).toEqual(sp.castFloat(x, 'bfloat16'));
+  expect(sp.matmulFloat(tensor).forward(tensor)).toEqual(sp.matmulFloat(x, { shape: [4, 6] }).forward(x));
+  const wanted = sp.index(x, { shape: [4, 6] }).search(x.slice(0, 6), 4);
+  const rows = [0, 1, 2, 3].map((row) => new Tensor('float32', x.slice(row * 6, row * 6 + 6), [1, 6]));
+  for (const vectors of [tensor, rows]) expect(sp.index(vectors).search(x.slice(0, 6), 4)).toEqual(wanted);
+  const observer = sp.observer();
+  observer.observe(tensor);
+  const other = sp.observer();
+  other.observe(x);
+  expect(observer.parameters()).toEqual(other.parameters());
+  sp.dispose();
 });

@@ -26,6 +26,7 @@ export interface Transformers {
     fetch: typeof fetch;
     readonly backends: { readonly onnx: { readonly wasm?: { numThreads: number; wasmPaths: object } } };
   };
+  readonly Tensor: new (type: string, data: Float32Array, dims: readonly number[]) => Tensor;
   readonly AutoTokenizer: FromPretrained<(text: string) => unknown>;
   readonly AutoModelForMaskedLM: FromPretrained<Loaded>;
 }
