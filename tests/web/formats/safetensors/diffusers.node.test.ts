@@ -4,6 +4,7 @@
 import { describe, expect, it } from 'vitest';
 import { inspectModel, planModel, quantizeModel } from '../../../../web/src/model.js';
 import { parseSafetensors } from '../../support/compressed.js';
+import { float32, merged, pair, weight } from '../../support/lora.js';
 import { expectBytes, rejectionOf, safetensors, storedOf, type TestTensor, weights } from '../../support/models.js';
 
 const unit = 32;
@@ -34,12 +35,16 @@ const parsed = (table: string, blocks = 1): Line[] =>
 type Tensors = Record<string, TestTensor>;
 
 /** A model in the names of diffusers, and as the original. */
-function both(lines: readonly Line[], dtype: 'F32' | 'BF16' | 'F16'): { diffusers: Tensors; original: Tensors } {
+function both(
+  lines: readonly Line[],
+  dtype: 'F32' | 'BF16' | 'F16',
+  make = weights,
+): { diffusers: Tensors; original: Tensors } {
   const diffusers: Tensors = {};
   const rows = new Map<string, { shape: number[]; pieces: { at: number; tensor: TestTensor }[] }>();
   const original: Tensors = {};
   for (const [i, { from, to, at, shape }] of lines.entries()) {
-    const tensor = weights(dtype, shape, i + 1);
+    const tensor = make(dtype, shape, i + 1);
     diffusers[from] = tensor;
     const data = tensor.data as Float32Array<ArrayBuffer>;
     if (at === undefined) original[to] = tensor;
@@ -307,6 +312,68 @@ describe.each(Object.entries(models))('%s in the layout of diffusers', (architec
       const result = await quantizeModel(from, { to, workers: 0 });
       const same = await quantizeModel(safetensors(original), { to, workers: 0 });
       expectSameTensors(await ggufTensors(await result.bytes()), await ggufTensors(await same.bytes()));
+    }
+  });
+});
+
+describe.each([
+  ['flux', /(to_q|to_v|proj_mlp|add_k_proj|to_out\.0|ff\.net\.2|single\S+proj_out)\.weight$/, true],
+  ['sd1', /(to_q|to_out\.0|ff\.net\.2|time_emb_proj|time_embedding\.linear_1)\.weight$/, false],
+] as const)('an adapter in the names of diffusers: %s', (architecture, which, hasDots) => {
+  const lines = models[architecture]!;
+  // Small integers, so that all sums are exact.
+  const pairs = new Map(
+    lines.flatMap(({ from, shape: [rows = 0, columns = 0, ...others] }, i) =>
+      which.test(from) && others.length === 0 ? [[i + 1, pair(rows, columns, 4, i + 1, true)] as const] : [],
+    ),
+  );
+  const plain = both(lines, 'F32', (_, shape, seed = 1) => weight(shape, seed, true));
+  const sums = both(lines, 'F32', (_, shape, seed = 1) => {
+    const base = weight(shape, seed, true);
+    const one = pairs.get(seed);
+    return one === undefined
+      ? base
+      : float32(shape, Float32Array.from(merged(base, [{ pair: one, factor: 1 }]).values));
+  });
+  const adapterTensors: Tensors = {};
+  for (const [i, { rank, up, down }] of pairs) {
+    const layer = lines[i - 1]!.from.replace(/\.weight$/, '');
+    const name = hasDots ? `transformer.${layer}` : `lora_unet_${layer.replaceAll('.', '_')}`;
+    adapterTensors[`${name}.${hasDots ? 'lora_A' : 'lora_down'}.weight`] = float32([rank, down.length / rank], down);
+    adapterTensors[`${name}.${hasDots ? 'lora_B' : 'lora_up'}.weight`] = float32([up.length / rank, rank], up);
+  }
+  const lora = [{ file: safetensors(adapterTensors) }];
+  const prefixed = (tensors: Tensors) =>
+    safetensors(
+      Object.fromEntries(Object.entries(tensors).map(([name, tensor]) => [`model.diffusion_model.${name}`, tensor])),
+    );
+
+  it('changes the original, in every spelling of its checkpoints', async () => {
+    expect(pairs.size).toBeGreaterThan(4);
+    for (const file of [safetensors, prefixed]) {
+      const result = await quantizeModel(file(plain.original), { to: 'copy', lora, workers: 0 });
+      const { tensors } = parseSafetensors(await result.bytes());
+      const want = await quantizeModel(file(sums.original), { to: 'copy', workers: 0 });
+      expectSameTensors(tensors, parseSafetensors(await want.bytes()).tensors);
+    }
+  });
+
+  it('changes the model of diffusers for every kind of result', async () => {
+    const [from, to] = [safetensors(plain.diffusers), safetensors(sums.diffusers)];
+    for (const target of ['copy', 'comfy-fp8'] as const) {
+      const result = await quantizeModel(from, { to: target, lora, workers: 0 });
+      const want = await quantizeModel(to, { to: target, workers: 0 });
+      expectSameTensors(parseSafetensors(await result.bytes()).tensors, parseSafetensors(await want.bytes()).tensors);
+    }
+    for (const target of ['Q8_0', 'F16'] as const) {
+      for (const [base, other] of [
+        [from, to],
+        [safetensors(plain.original), safetensors(sums.original)],
+      ] as const) {
+        const result = await quantizeModel(base, { to: target, lora, workers: 0 });
+        const want = await quantizeModel(other, { to: target, workers: 0 });
+        expectSameTensors(await ggufTensors(await result.bytes()), await ggufTensors(await want.bytes()));
+      }
     }
   });
 });

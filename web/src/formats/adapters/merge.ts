@@ -8,8 +8,9 @@ import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { quoted, quotedNames } from '../../files/bytes.js';
 import type { CodedFloats, LogicalTensor, SourceTensor } from '../format.js';
+import { joinedAgain, type OriginalPlace, originalPlaces, takenApart } from '../safetensors/diffusers.js';
 import type { Adapter, AdapterLayer } from './adapter.js';
-import { LayerNames } from './names.js';
+import { innerNames, LayerNames } from './names.js';
 
 /** Layers without a weight that a message lists. */
 const mostListed = 10;
@@ -134,9 +135,18 @@ function merged(
   return { ...weight, form, parts: [...weight.parts, ...parts] };
 }
 
+/** A layer of an adapter with its weight. */
+interface Placed extends OriginalPlace {
+  readonly layer: AdapterLayer;
+}
+
 /** The weight of each layer. @throws ScalepointError `BAD_FILE` if a layer has none, several, or that of another layer */
-function weightsOf({ name, layers }: Adapter, names: LayerNames): Map<string, AdapterLayer> {
-  const found = new Map<string, AdapterLayer>();
+function weightsOf(
+  { name, layers }: Adapter,
+  names: LayerNames,
+  placeOf: (layer: string) => OriginalPlace | undefined,
+): readonly Placed[] {
+  const found = new Map<string, Placed>();
   const lost: AdapterLayer[] = [];
   const fail = (message: string, { up }: AdapterLayer): never => {
     throw new ScalepointError('BAD_FILE', `adapter ${quoted(name)}: ${message}`, {
@@ -145,17 +155,24 @@ function weightsOf({ name, layers }: Adapter, names: LayerNames): Map<string, Ad
     });
   };
   for (const layer of layers) {
-    const [weight, ...others] = names.find(layer.module);
-    if (weight === undefined) {
+    // Layers of diffusers may stand for others of an original, or for rows of them.
+    const original = innerNames(layer.module)
+      .map(placeOf)
+      .find((one) => one !== undefined);
+    const [own, ...others] = original === undefined ? names.find(layer.module) : [];
+    const place: OriginalPlace | undefined = original ?? (own === undefined ? undefined : { weight: own });
+    if (place === undefined) {
       lost.push(layer);
       continue;
     }
+    const { weight, part } = place;
     if (others.length > 0)
       fail(`the layer ${quoted(layer.module)} may be any of ${quotedNames([weight, ...others])}`, layer);
-    const before = found.get(weight);
+    const key = `${part?.index ?? ''} ${weight}`;
+    const before = found.get(key)?.layer;
     if (before !== undefined)
       fail(`the layers ${quoted(before.module)} and ${quoted(layer.module)} both change ${quoted(weight)}`, layer);
-    found.set(weight, layer);
+    found.set(key, { ...place, layer });
   }
   const [first] = lost;
   if (first !== undefined) {
@@ -165,7 +182,29 @@ function weightsOf({ name, layers }: Adapter, names: LayerNames): Map<string, Ad
     );
     fail(`${lost.length} of its ${layers.length} layers match no weight of the model: ${list}`, first);
   }
-  return found;
+  return [...found.values()];
+}
+
+/** A weight with adapters for some of the layers that it joins. @throws ScalepointError `UNSUPPORTED_DTYPE` */
+function mergedInParts(
+  weight: LogicalTensor,
+  additions: readonly (Addition & Pick<OriginalPlace, 'part'>)[],
+  forms: Forms,
+  codedFloats: CodedFloats,
+): LogicalTensor {
+  const [{ adapter, part: first }] = additions as [(typeof additions)[number]];
+  const pieces = first && takenApart(weight, first.count);
+  if (pieces === undefined || additions.some(({ part }) => part?.count !== first?.count)) {
+    const message =
+      `adapter ${quoted(adapter.name)}: layers of diffusers are rows of the weight ${quoted(weight.name)}, and ${weight.type} ` +
+      `[${weight.shape.join(', ')}] with other adapters or scales is not taken apart; make floats of it first, or merge one adapter at a time`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
+  }
+  const each = pieces.map((piece, i) => {
+    const own = additions.filter(({ part }) => part?.index === i);
+    return own.length === 0 ? piece : merged(piece, own, forms, codedFloats);
+  });
+  return joinedAgain(weight.name, each);
 }
 
 /**
@@ -179,18 +218,25 @@ export function mergeAdapters(
   codedFloats: CodedFloats,
 ): LogicalTensor[] {
   const names = new LayerNames(tensors.map(({ name }) => name));
-  const additions = new Map<string, Addition[]>();
+  let places: ReturnType<typeof originalPlaces> | undefined;
+  const placeOf = (layer: string) => {
+    places ??= originalPlaces(tensors.map(({ name }) => name));
+    return places(layer);
+  };
+  const additions = new Map<string, (Addition & Pick<OriginalPlace, 'part'>)[]>();
   for (const adapter of adapters) {
-    for (const [weight, layer] of weightsOf(adapter, names)) {
+    for (const { weight, part, layer } of weightsOf(adapter, names, placeOf)) {
       const list = additions.get(weight) ?? [];
-      list.push({ adapter, layer });
+      list.push({ adapter, layer, part });
       additions.set(weight, list);
     }
   }
   const forms = new Forms();
   return tensors.map((tensor) => {
     const own = additions.get(tensor.name);
-    return own === undefined ? tensor : merged(tensor, own, forms, codedFloats);
+    if (own === undefined) return tensor;
+    const isWhole = own.every(({ part }) => part === undefined);
+    return isWhole ? merged(tensor, own, forms, codedFloats) : mergedInParts(tensor, own, forms, codedFloats);
   });
 }
 

@@ -86,6 +86,17 @@ function withoutProcessor(module: string): string {
 /** Names for lookups: tools of kohya write underscores for dots. */
 const underscored = (name: string) => name.replaceAll('.', '_');
 
+/** Names that a layer may have in its model: without prefixes of the model, and of wrappers. */
+export function innerNames(module: string): readonly string[] {
+  const component = components.find(({ prefix }) => prefix.test(module));
+  const names = [withoutProcessor(component === undefined ? module : module.replace(component.prefix, ''))];
+  for (const wrapper of wrappers) {
+    const last = names.at(-1) as string;
+    if (last.startsWith(wrapper)) names.push(last.slice(wrapper.length));
+  }
+  return names;
+}
+
 /** The weights of a model by the names of their layers. */
 export class LayerNames {
   readonly #exact = new Map<string, string>();

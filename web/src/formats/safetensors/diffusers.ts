@@ -8,6 +8,7 @@ import { elementsOf } from '../../codecs/elements.js';
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { quoted } from '../../files/bytes.js';
+import { adaptedRows } from '../adapted-rows.js';
 import type { LogicalTensor, SourceTensor } from '../format.js';
 import { architectureWith, diffusersArchitecture } from './diffusion.js';
 
@@ -371,12 +372,14 @@ function rowsOf(tensor: SourceTensor, first: number, rows: number): SourceTensor
 /** The rows of several tensors after each other, in pieces of one size; or those of one with its halves in each other's place. */
 function rearranged(name: string, sources: readonly LogicalTensor[], isSwapped: boolean): LogicalTensor {
   const [first] = sources as [LogicalTensor];
-  for (const { name: its, form, shape, type, parts, gathered } of sources) {
-    // Codes with scales, and weights that adapters change, are read as a whole.
-    if (form.codec !== 'cast' || parts.length !== 1 || gathered !== undefined)
+  for (const source of sources) {
+    const { name: its, form, shape, type, parts, gathered } = source;
+    // Codes with scales are read as a whole.
+    const isPlain = form.codec === 'cast' && parts.length === 1 && gathered === undefined;
+    if (!isPlain && adaptedRows(source, 0, shape[0] ?? 0) === undefined)
       fail(
         its,
-        `diffusers stores it apart from others, and ${type} with scales or adapters is not joined; make floats of it first`,
+        `diffusers stores it apart from others, and ${type} with scales is not joined; make floats of it first`,
       );
     if (type !== first.type || shape.length === 0 || shape.slice(1).join() !== first.shape.slice(1).join())
       fail(its, `it is ${type} [${shape.join(', ')}], and ${first.name} is ${first.type} [${first.shape.join(', ')}]`);
@@ -386,20 +389,50 @@ function rearranged(name: string, sources: readonly LogicalTensor[], isSwapped: 
   const unit = isSwapped ? total / 2 : rows.reduce(gcd, 0);
   if (total === 0 || !Number.isInteger(unit) || total / unit > mostPieces)
     fail(first.name, `its ${rows.join(', ')} rows are not those of ${name}`);
-  const pieces = sources.flatMap((source, i) =>
-    Array.from({ length: (rows[i] as number) / unit }, (_, at) => rowsOf(storedOf(source), at * unit, unit)),
+  const inOrder = sources.flatMap((source, i) =>
+    Array.from({ length: (rows[i] as number) / unit }, (_, at) => someRows(source, at * unit, unit)),
   );
-  const { shape, type, form } = first;
+  const pieces = isSwapped ? inOrder.toReversed() : inOrder;
+  const { shape, type } = first;
+  const adapted = pieces.find(({ form }) => form.codec !== 'cast');
+  const width = elementsOf(shape.slice(1));
   return {
     name,
     shape: [total, ...shape.slice(1)],
     type,
-    form,
-    parts: (isSwapped ? pieces.toReversed() : pieces).map((tensor) => ({ role: 'data', tensor })),
+    form: (adapted ?? first).form,
+    parts: pieces.flatMap(({ parts }) => parts),
     isRenamed: true,
-    gathered: { width: elementsOf(shape.slice(1)) },
+    gathered:
+      adapted === undefined ? { width } : { width, members: pieces.map(({ form, parts }) => ({ form, parts })) },
   };
 }
+
+/** Rows of a weight of floats, with adapters or without, as one of its own. */
+function someRows(source: LogicalTensor, first: number, rows: number): LogicalTensor {
+  const parts = [{ role: 'data' as const, tensor: rowsOf(storedOf(source), first, rows) }];
+  return adaptedRows(source, first, rows) ?? { ...source, shape: [rows, ...source.shape.slice(1)], parts };
+}
+
+/**
+ * The weights that an original has as one, in their order.
+ * @param count their number
+ * @returns undefined for a weight that is no matrix of floats, or whose rows are not those of so many
+ */
+export function takenApart(weight: LogicalTensor, count: number): LogicalTensor[] | undefined {
+  const { shape, form, parts, gathered } = weight;
+  const [rows = 0, columns = 0, ...others] = shape;
+  if (form.codec !== 'cast' || parts.length !== 1 || gathered !== undefined || others.length > 0) return undefined;
+  // Queries, keys and values are alike. What follows them has the other rows.
+  const each = count === 3 ? rows / 3 : columns;
+  const last = rows - (count - 1) * each;
+  if (!Number.isInteger(each) || each === 0 || last <= 0) return undefined;
+  return Array.from({ length: count }, (_, i) => someRows(weight, i * each, i < count - 1 ? each : last));
+}
+
+/** Joins weights that were taken apart. */
+export const joinedAgain = (name: string, sources: readonly LogicalTensor[]): LogicalTensor =>
+  rearranged(name, sources, false);
 
 /** A model of diffusers under the names of the original. */
 export interface OriginalModel {
@@ -481,4 +514,93 @@ export function originalModel(tensors: readonly LogicalTensor[]): OriginalModel 
   });
   if (architectureWith(new Set(taken.keys()))?.name !== architecture) incomplete(architecture);
   return { architecture, tensors: results, note: noteOn(architecture) };
+}
+
+// ------------------------------------------------------------------------------------------------- layers of diffusers in an original
+
+/** The place of a layer of diffusers in an original checkpoint. */
+export interface OriginalPlace {
+  /** Name of the weight. */
+  readonly weight: string;
+  /** Its place among the layers that the weight joins, and their number; undefined for a weight of its own. */
+  readonly part?: { readonly index: number; readonly count: number } | undefined;
+}
+
+/** Prefixes of a diffusion model in a checkpoint. */
+const originalPrefixes = ['', 'model.diffusion_model.', 'diffusion_model.', 'model.'];
+
+/** Names that a UNet has in diffusers, of those that its blocks are counted by. */
+function unetNames(original: ReadonlySet<string>): Set<string> {
+  const names = new Set<string>();
+  const put = (side: string, block: number, count: number) => {
+    for (let i = 0; i < count; i++) names.add(`${side}_blocks.${block}.resnets.${i}.conv1.weight`);
+  };
+  // Stable Diffusion has two residual blocks in each block on the way down, and three on the way up.
+  for (let block = 0; block < 4; block++) {
+    if (original.has(`input_blocks.${3 * block + 1}.0.in_layers.2.weight`)) put('down', block, 2);
+    if (original.has(`output_blocks.${3 * block}.0.in_layers.2.weight`)) put('up', block, 3);
+    if (original.has(`output_blocks.${3 * block + 2}.1.proj_in.weight`))
+      names.add(`up_blocks.${block}.attentions.2.proj_in.weight`);
+  }
+  return names;
+}
+
+/** Names of all layers that a UNet of Stable Diffusion may have. */
+function unetLayers(): string[] {
+  const inner = ['attn1', 'attn2'].flatMap((at) => ['to_q', 'to_k', 'to_v', 'to_out.0'].map((to) => `${at}.${to}`));
+  const perBlock = [...inner, 'ff.net.0.proj', 'ff.net.2'];
+  const attentionLayers = [
+    'proj_in',
+    'proj_out',
+    ...Array.from({ length: 10 }, (_, i) => perBlock.map((name) => `transformer_blocks.${i}.${name}`)).flat(),
+  ];
+  const bodies = (at: string, count: number) =>
+    Array.from({ length: count }, (_, i) => [
+      ...Object.keys(resnet).map((name) => `${at}.resnets.${i}.${name}`),
+      ...attentionLayers.map((name) => `${at}.attentions.${i}.${name}`),
+    ]).flat();
+  const blocks = [0, 1, 2, 3].flatMap((i) => [
+    ...bodies(`down_blocks.${i}`, 2),
+    ...bodies(`up_blocks.${i}`, 3),
+    `down_blocks.${i}.downsamplers.0.conv`,
+    `up_blocks.${i}.upsamplers.0.conv`,
+  ]);
+  return [...Object.keys(unetModules), ...blocks, ...bodies('mid_block', 2)];
+}
+
+/**
+ * Makes a function from layers of diffusers to their places in an original checkpoint, by the tables that read models of diffusers. Layers
+ * may have underscores for dots. It returns undefined for other layers, and for models that are not known.
+ * @param names of the tensors of the checkpoint
+ */
+export function originalPlaces(names: readonly string[]): (layer: string) => OriginalPlace | undefined {
+  for (const prefix of originalPrefixes) {
+    const own = new Set(names.flatMap((name) => (name.startsWith(prefix) ? [name.slice(prefix.length)] : [])));
+    const architecture = architectureWith(own)?.name;
+    const isUnet = (architecture === 'sd1' || architecture === 'sdxl') && own.has('input_blocks.0.0.weight');
+    const known = transformers.find((one) => one.architecture === architecture);
+    if (known === undefined && !isUnet) continue;
+    // List the layers that diffusers has.
+    const layers: string[] = known === undefined ? unetLayers() : Object.keys(known.modules);
+    for (const [list, { to, modules, joined = {} }] of Object.entries(known?.blocks ?? {})) {
+      const numbers = new Set([...own].flatMap((name) => (name.startsWith(`${to}.`) ? [name.split('.')[1]] : [])));
+      for (const number of numbers)
+        for (const module of [...Object.keys(modules), ...Object.values(joined).flat()])
+          layers.push(`${list}.${number}.${module}`);
+    }
+    const placeOf = known === undefined ? unetPlaces(unetNames(own)) : transformerPlaces(known, layers);
+    const places = new Map<string, OriginalPlace>();
+    for (const layer of layers) {
+      const place = placeOf?.(`${layer}.weight`);
+      // Halves that change places are left out: few adapters have them.
+      if (place === undefined || place.isSwapped === true || !own.has(place.name)) continue;
+      const { joined } = place;
+      places.set(layer.replaceAll('.', '_'), {
+        weight: prefix + place.name,
+        part: joined && { index: joined.index, count: joined.all.length },
+      });
+    }
+    return (layer) => places.get(layer.replaceAll('.', '_'));
+  }
+  return () => undefined;
 }
