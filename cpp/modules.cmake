@@ -7,7 +7,8 @@ endif()
 
 # Loops that gain by vectors are written over lanes (*_loops.cpp). In all other loops the compiler would put vectors together from single
 # values. That code is 2 kB larger and no faster.
-set(wasm_options -fno-vectorize -fno-slp-vectorize)
+# The stack has 64 kB, so a frame must leave room for others.
+set(wasm_options -fno-vectorize -fno-slp-vectorize -Wframe-larger-than=24576)
 
 # Since version 4 the glue keeps to itself what is not asked for.
 if(EMSCRIPTEN_VERSION VERSION_GREATER_EQUAL 4)
@@ -55,7 +56,8 @@ add_objects(simd simd "-O3;-msimd128" cpp/libc_memory.cpp ${sources_lanes})
 # Two modules, each in two tiers: core-* for model files, and arrays-*, which has fewer calls and block types; *-simd, and *-scalar for
 # browsers without SIMD. All four share one glue file, and the files without lanes.
 # -lexports.js adds no code. It makes the linker keep the names of imports and exports, which it would shorten in an order of each module's
-# own. The shared glue needs the same names in all modules.
+# own. The shared glue needs the same names in all modules. --stack-first puts the stack below the tables: an overflow leaves the memory, which
+# is a trap, and overwrites nothing.
 foreach(tier IN ITEMS simd scalar)
   foreach(module IN ITEMS arrays core)
     add_executable(${module}-${tier})
@@ -66,7 +68,7 @@ foreach(tier IN ITEMS simd scalar)
     target_link_options(
       ${module}-${tier} PRIVATE -Oz --bind --no-entry --emit-symbol-map -sMODULARIZE=1 -sEXPORT_ES6=1 -sUSE_ES6_IMPORT_META=0
       -sEXPORT_NAME=createCore -sDYNAMIC_EXECUTION=0 -sFILESYSTEM=0
-      -sINITIAL_MEMORY=4MB -sTOTAL_STACK=64KB -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB -lexports.js ${glue_exports} ${small_glue})
+      -sINITIAL_MEMORY=4MB -sTOTAL_STACK=64KB -Wl,--stack-first -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB -lexports.js ${glue_exports} ${small_glue})
   endforeach()
 endforeach()
 
