@@ -31,6 +31,7 @@ const debianPackages = [
   { name: 'cmake', from: 'start', present: () => onPath('cmake') },
   { name: 'ninja-build', from: 'start', present: () => onPath('ninja') },
   { name: 'emscripten', from: 'start', present: () => findEmscripten() !== undefined },
+  { name: 'clang-format-14', from: 'quick', present: () => onPath('clang-format-14') || onPath('clang-format') },
   { name: 'g++', from: 'quick', present: () => onPath('c++') },
   { name: 'libgtest-dev', from: 'quick', present: () => existsSync('/usr/include/gtest/gtest.h') },
   { name: 'libsimde-dev', from: 'quick', present: () => existsSync('/usr/include/simde/wasm/simd128.h') },
