@@ -62,7 +62,15 @@ const apart = [
   {
     name: 'cpp',
     include: ['tests/cpp/*.test.ts'],
-    reads: ['CMakeLists.txt', 'cpp', 'tests/cpp', 'tests/golden'],
+    reads: [
+      'CMakeLists.txt',
+      'cpp',
+      'tests/cpp',
+      'tests/fuzz/cpp',
+      'tests/golden',
+      'scripts/fuzz_core.mjs',
+      'scripts/steps.mjs',
+    ],
     // The other lanes are plain arrays, and their results are compared with these in wasm.
     quick: ['tests/cpp/simd.test.ts'],
   },

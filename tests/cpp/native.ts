@@ -6,18 +6,21 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
+export const root = fileURLToPath(new URL('../..', import.meta.url));
 const filter = process.env.GTEST_FILTER;
 
 /** Most milliseconds of a program. */
 const timeout = 20 * 60_000;
 
 /** Runs a program in the root of the project. An error holds all of its output. */
-async function run(program: string, args: string[], variables: Record<string, string> = {}): Promise<string> {
+export async function run(
+  program: string,
+  args: string[],
+  variables: Record<string, string> = {},
+): Promise<{ stdout: string; stderr: string }> {
   const options = { cwd: root, timeout, maxBuffer: 1 << 26, env: { ...process.env, ...variables } };
-  return promisify(execFile)(program, args, options).then(
-    ({ stdout }) => stdout,
-    ({ message, stdout, stderr }) => Promise.reject(new Error(`${message}\n${stdout}${stderr}`)),
+  return promisify(execFile)(program, args, options).catch(({ message, stdout, stderr }) =>
+    Promise.reject(new Error(`${message}\n${stdout}${stderr}`)),
   );
 }
 
@@ -36,7 +39,7 @@ function isRunning(pid: number): boolean {
 }
 
 /** Builds a target. Ninja must not run twice in one folder, so files of tests take turns. */
-async function build(target: string): Promise<void> {
+export async function build(target: string): Promise<void> {
   const lock = `${root}/build/test/native.lock`;
   mkdirSync(`${root}/build/test`, { recursive: true });
   for (;;) {
