@@ -98,7 +98,8 @@ describe('the examples of the README', () => {
 
 describe('the README', () => {
   it('is short, and says first how to install the package', () => {
-    expect(readme.split('\n').length - 1).toBeLessThanOrEqual(150);
+    // 30 lines are for those who build the core in C++.
+    expect(readme.split('\n').length - 1).toBeLessThanOrEqual(180);
     const [first] = [...readme.matchAll(/^```(\w+)\n(.*?)^```/gms)];
     const { name, version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
     const [language, code = ''] = first?.slice(1) ?? [];
