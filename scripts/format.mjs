@@ -5,7 +5,7 @@
 import { findProgram } from './emscripten.mjs';
 import { setup } from './setup.mjs';
 import { filesAt } from './stamps.mjs';
-import { explain, mustRun, StepError, step } from './steps.mjs';
+import { explain, mustRun, run, StepError, step } from './steps.mjs';
 
 /** Each version of clang-format has a style of its own. */
 const version = 14;
@@ -27,7 +27,8 @@ const files = filesAt(['cpp', 'scripts', 'tests/cpp', 'tests/fuzz', 'web/src']).
 
 try {
   if (process.argv.includes('--check')) {
-    await mustRun(await clangFormat(), ['--dry-run', '-Werror', ...files]);
+    const { code, output } = await run(await clangFormat(), ['--dry-run', '-Werror', ...files]);
+    if (code !== 0) throw new StepError('C++ files differ from .clang-format: npm run format', output);
     console.log(`${files.length} files of C++ have the format of .clang-format`);
   } else {
     await setup({ purpose: 'start', build: false });
