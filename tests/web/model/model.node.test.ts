@@ -124,6 +124,7 @@ describe('what becomes of the values', () => {
     );
     expect(report.totals).toMatchObject({ quantized: 0, kept: 3 });
     expect(report.tensors.map(({ nonFinite }) => nonFinite)).toEqual([3, undefined, undefined]);
+    expect(report.notes).toMatchObject([{ kind: 'nonFinite', tensors: ['a.bias'], count: 3 }]);
   });
 
   it('keeps scalars and empty tensors, and takes tensors at any offset', async () => {
@@ -482,6 +483,7 @@ describe('failing', () => {
     data[6] = Number.NaN;
     const { report, bytes: take } = await quantizeModel(safetensors({ w: f32([2, 2 ** 20], data) }), { to: 'float16' });
     expect(report.tensors[0]?.nonFinite).toBe(2);
+    expect(report.notes).toMatchObject([{ kind: 'nonFinite', tensors: ['w'], count: 2 }]);
     const stored = parseSafetensors(await take()).tensors.get('w') as Parameters<typeof numbersOf>[0];
     const values = numbersOf(stored);
     expect([values[2 ** 20 + 9], values[5], values[6]]).toEqual([65504, Number.NEGATIVE_INFINITY, Number.NaN]);

@@ -415,6 +415,8 @@ export interface FormatInfo<
   readonly isFolder?: boolean;
   /** True if a model may be split into files without an index, whose names end like `-00001-of-00003`. */
   readonly takesSplits?: boolean;
+  /** True if tensors hold infinities by design, such as masks. Then no note mentions them. */
+  readonly holdsInfinities?: boolean;
   /** True if adapters can be merged into its weights. */
   readonly takesAdapters?: boolean;
   /** Facts for the summary of a model, in addition to those of all formats. */

@@ -8,6 +8,7 @@ import { openWithin } from '../files/open.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, isInFolder, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
+import { formatNamed } from '../formats/registry.js';
 import type { OutputRunOptions } from '../formats/run.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
 import { convertedElements, hasChecksums, writePlan } from '../pipeline/writing.js';
@@ -15,7 +16,7 @@ import type { TileRunner } from '../runner/tile-runner.js';
 import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
 import { type ModelFilePlan, nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
-import { checkQuality, type ModelReport, reportOf } from './report.js';
+import { checkQuality, type ModelReport, nonFiniteNotes, reportOf } from './report.js';
 import { clearIndex, completeResult, type LocationOf } from './work-parts.js';
 
 /** Options of `quantizeModel`, without those of formats. */
@@ -208,7 +209,11 @@ export async function quantizeOpen(
     // Write the result, and report.
     const measures = await writePlan({ plan, files, sinks, runner, signal, onProgress });
     const made = reportOf(model, plan, measures);
-    const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
+    const more = [
+      ...(formatNamed(plan.format).holdsInfinities ? [] : nonFiniteNotes(made.tensors)),
+      ...(runner.note === undefined ? [] : [runner.note]),
+    ];
+    const report = more.length === 0 ? made : { ...made, notes: [...made.notes, ...more] };
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
     // Make the result visible.
     await finish(sinks);

@@ -105,6 +105,17 @@ export function reportOf(
   };
 }
 
+/** Notes about tensors that hold NaN or infinities, which are written as they are. */
+export function nonFiniteNotes(tensors: readonly TensorReport[]): Note[] {
+  const found = tensors.filter(({ nonFinite = 0 }) => nonFinite > 0);
+  if (found.length === 0) return [];
+  const names = found.map(({ name }) => name);
+  const count = found.reduce((sum, { nonFinite = 0 }) => sum + nonFinite, 0);
+  const are = count === 1 ? 'element that is' : 'elements that are';
+  const text = `the result holds ${count} ${are} NaN or infinite, as its source does: ${quotedNames(names, 3)}`;
+  return [noteOf('nonFinite', { tensors: names, count }, text)];
+}
+
 /** Notes about moments that could not be factored with the wanted damping. */
 function dampingNotes(plan: ModelFilePlan, tensors: readonly TensorReport[]): Note[] {
   const more = tensors.filter(({ error }, i) => {

@@ -38,6 +38,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   },
   options,
   unit: 'parameter',
+  holdsInfinities: true,
   facts,
 
   readers: (to, file) => [
