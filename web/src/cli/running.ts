@@ -108,7 +108,7 @@ function layerLines(layers: readonly ComparedLayer[]): string[] {
 }
 
 /** Lines about the outputs and layers of the models. */
-export function runText({ outputs = [], skippedOutputs = [], layers }: CompareReport): string[] {
+export function runText({ outputs = [], skippedOutputs = [], layers, overflows = [] }: CompareReport): string[] {
   const paint = painter(process.stdout);
   const width = columnsOf(process.stdout);
   let lines: string[] = [];
@@ -142,6 +142,10 @@ export function runText({ outputs = [], skippedOutputs = [], layers }: CompareRe
   if (rows.length > 0) lines = [...lines, ...table(columns, rows, width, paint)];
   for (const { name, reason } of skippedOutputs)
     lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
+  for (const { value, op, largest } of overflows) {
+    const reach = Math.round(largest).toLocaleString('en');
+    lines.push(`infinite in float16 on a GPU: ${nameText(value)} (${printable(op)}) reaches ${reach}`);
+  }
   return lines;
 }
 
@@ -175,13 +179,14 @@ export function samplesText(a: string, b: string, found: OutputsEvaluation): str
 
 /** The error if an output has a lower SQNR than wanted, or cannot be compared. */
 export function missedOutput(
-  { outputs = [], skippedOutputs = [] }: CompareReport,
+  { outputs = [], skippedOutputs = [], overflows = [] }: CompareReport,
   limit: number,
 ): ScalepointError | undefined {
   const below = outputs.filter(({ error, mismatched }) => error.sqnrDb < limit || mismatched > 0);
   const names = [
     ...below.map(({ name, error }) => `${JSON.stringify(name)} (${withDecibels(error.sqnrDb)})`),
     ...skippedOutputs.map(({ name, reason }) => `${JSON.stringify(name)} (${reason.text})`),
+    ...overflows.map(({ value }) => `${JSON.stringify(value)} (infinite in float16)`),
   ];
   if (names.length === 0) return undefined;
   return new ScalepointError('QUALITY', `outputs with an SQNR below ${limit} dB: ${listed(names, 3)}`);

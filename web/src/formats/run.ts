@@ -1,6 +1,7 @@
 /** Types for running two models and comparing their outputs, shared by formats that can be run. */
 import type { ErrorMeasures } from '../core/measure.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
+import type { ActivationRanges } from './statistics.js';
 
 /** An input as an array. Numbers are converted to the type that the model takes. */
 export interface InputArray {
@@ -198,6 +199,18 @@ export type SkippedOutputReason =
       readonly text: string;
     };
 
+/** A value of the first model that the second has in float16, which cannot hold it: on a GPU, it is infinite there. */
+export interface OverflowingValue {
+  /** Name of the value. */
+  readonly value: string;
+  /** Name of the node that gives it in float16; empty if it is unnamed. */
+  readonly node: string;
+  /** Its operator. */
+  readonly op: string;
+  /** Largest magnitude of an element in the first model, beyond 65,504. */
+  readonly largest: number;
+}
+
 /** An input of both models, as it was in the run. */
 export interface RunInput {
   /** Its name in the models. */
@@ -305,6 +318,8 @@ export interface RunReport {
     /** Reason not to compare it. */
     readonly reason: SkippedOutputReason;
   }[];
+  /** Values that float16 cannot hold, though b has them in it. onnxruntime computes them in float32 on wasm, where outputs do not show it. */
+  readonly overflows?: readonly OverflowingValue[] | undefined;
   /** With `layers`: outputs of nodes, of one name in both main graphs, in the order of a. */
   readonly layers?: readonly ComparedLayer[] | undefined;
   /** With `backends`: both models on each of them. */
@@ -333,6 +348,8 @@ export interface JudgedOutput {
   readonly cosine: number;
   /** Its SQNR in dB. */
   readonly sqnrDb: number;
+  /** Values that float16 cannot hold, though the result has them in it. Then `failure` names them. */
+  readonly overflows?: readonly OverflowingValue[] | undefined;
   /** Words about an output that cannot be compared, or a result that did not run. Its numbers are NaN then. */
   readonly failure?: string | undefined;
 }
@@ -341,6 +358,8 @@ export interface JudgedOutput {
 export interface OutputJudge<Model> {
   /** Runs a result. @param only the name of the only backend to run it on. @throws errors of backends; the reason of the signal */
   judge(made: Model, only?: BackendName): Promise<readonly JudgedOutput[]>;
+  /** Ranges of activations of the original; undefined if the target holds all of them. */
+  ranges?(to: string): Promise<ActivationRanges | undefined>;
 }
 
 // -------------------------------------------------------------------------------------------------------------------- calibration

@@ -7,6 +7,7 @@ import type { OpenModel, PlannedTensor, Target } from '../formats/format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
 import type { JudgedOutput, OutputJudge } from '../formats/run.js';
+import { rangesFile } from '../language/ranges-file.js';
 import { storedBytes } from '../pipeline/logical-tensor.js';
 import { makerOf } from './maker.js';
 import { rulesFor } from './mixture-rules.js';
@@ -332,7 +333,6 @@ export async function repairOpen(
     const labels = formats().flatMap(({ judge, label }) => (judge === undefined ? [] : [label]));
     throw rangeError('minOutput', { kind: 'onlyFor', files: `${labels.join(' and ')} files` }, minOutput);
   }
-  const tensors = await raisablesOf(opened, choices);
   const waiting = waitingFor(signal);
   try {
     const judge = await format.judge(model, run, {
@@ -340,7 +340,11 @@ export async function repairOpen(
       open: (input) => openWithin(waiting, input),
       signal,
     });
-    return await new Repair(opened, choices, options, judge, bound, tensors).run();
+    // Measured ranges decide, unless the caller has given some.
+    const isGiven = (choices as { readonly ranges?: unknown }).ranges !== undefined;
+    const ranges = isGiven ? undefined : await judge.ranges?.(choices.to);
+    const all = ranges === undefined ? choices : { ...choices, ranges: rangesFile(ranges, 1) };
+    return await new Repair(opened, all, options, judge, bound, await raisablesOf(opened, all)).run();
   } finally {
     waiting.end();
   }

@@ -1,6 +1,7 @@
 // Which nodes of a float16 graph stay in float32 because of their values: decisions, without a runtime.
 import { planModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { rangesFile } from '../../../../web/src/language/ranges-file.js';
 import { beyond, held } from './beyond.js';
 import * as onnx from './encoder.js';
 
@@ -24,6 +25,39 @@ describe('float32 from the cause to a usual size', () => {
 
   it.each(Object.entries(held))('not for %s', async (_what, file) => {
     expect(await floatsIn(file)).toEqual([]);
+  });
+});
+
+describe('measured ranges', () => {
+  const { file } = beyond['a Softmax written with exponentials'] as (typeof beyond)[string];
+  const measured = (ranges: Record<string, readonly [number, number]>) =>
+    planModel(file, { to: 'fp16', ranges: rangesFile(new Map(Object.entries(ranges)), 1) });
+
+  it('let nodes compute in float16 that stay far below its end', async () => {
+    const calm = { p: [-9, 9], e: [0, 9000], sum: [1, 16000], q: [0, 1], y: [-3, 3] } as const;
+    const { notes } = await measured(calm);
+    expect(notes.find(({ kind }) => kind === 'beyondHalf')).toBeUndefined();
+    const near = (await measured({ ...calm, sum: [1, 40_000] })).notes;
+    expect(near.find(({ kind }) => kind === 'beyondHalf')).toMatchObject({
+      nodes: [
+        { node: 'sum', why: 'growth' },
+        { node: 'q', why: 'growth' },
+      ],
+    });
+  });
+
+  it('keep the node that gives values beyond it, and its readers', async () => {
+    const { notes } = await measured({ p: [-133_339, 5], e: [0, 1], sum: [1, 48], q: [0, 1], y: [-3, 3] });
+    expect(notes.find(({ kind }) => kind === 'beyondHalf')).toMatchObject({
+      reached: 133_339,
+      nodes: [
+        { node: 'p', operator: 'MatMul', why: 'measured' },
+        { node: 'e', operator: 'Exp', why: 'growth' },
+      ],
+      text: expect.stringContaining(
+        'activations reach 133,339, beyond float16: 2 nodes, which compute with float32: p (MatMul)',
+      ),
+    });
   });
 });
 

@@ -3,8 +3,7 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { quotedNames } from '../../files/bytes.js';
-import type { HalfNodes } from './decide/half-nodes.js';
-import type { NoInputsReason, RestoredReason, WithoutInputs } from './reasons.js';
+import type { BeyondNode, NoInputsReason, RestoredReason, WithoutInputs } from './reasons.js';
 import type { OnnxTarget, OnWebGpu } from './targets.js';
 
 /** Number of nodes of each operator. */
@@ -29,16 +28,13 @@ export function floatNodesNote(operators: Counts): Note {
   return noteOf('floatNodes', data, `${compute} with float32 between casts: ${list.join(', ')}${more}`);
 }
 
-/** Nodes of a float16 graph that compute in float32 because of their values. */
-export function beyondHalfNotes(halves: Pick<HalfNodes, 'beyond' | 'reached'> | undefined): Note[] {
-  const { beyond = [], reached } = halves ?? {};
+/**
+ * Nodes of a float16 graph that compute in float32 because of their values.
+ * @param reached the largest measured magnitude beyond float16, if any
+ */
+export function beyondHalfNotes(nodes: readonly BeyondNode[], reached: number | undefined): Note[] {
   // Squares up to their roots are float32 in most models.
-  if (beyond.every(({ why }) => why === 'squares')) return [];
-  const nodes = beyond.map(({ node, why }) => ({
-    node: node.name || node.outputs[0] || '',
-    operator: node.opType,
-    why,
-  }));
+  if (nodes.every(({ why }) => why === 'squares')) return [];
   const list = nodes.slice(0, 6).map(({ node, operator }) => `${node} (${operator})`);
   const more = nodes.length > list.length ? ', …' : '';
   const count = nodes.length === 1 ? '1 node' : `${nodes.length} nodes`;

@@ -35,7 +35,8 @@ export interface OnnxOptions extends StatisticsOptions, RangeOptions {
    */
   readonly dequantize?: 'linear' | 'cast' | undefined;
   /**
-   * ONNX, int8-static: ranges of activations, which `calibrateModel` collects with `ranges`: the result of it, or the file.
+   * ONNX, int8-static, fp16, q4f16 and q2f16: ranges of activations, which `calibrateModel` collects with `ranges`: the result of it, or the
+   * file. Nodes whose activations float16 cannot hold then stay in float32.
    */
   readonly ranges?: OptionFile | StatisticsOfModel | undefined;
   /**
@@ -92,7 +93,13 @@ export const options = optionTable<OnnxOptions>({
       read: (words) => words.dequantize,
     },
     ranges: {
-      flags: [{ name: 'ranges', value: 'FILE', about: 'int8-static: the ranges of `calibrate --ranges`' }],
+      flags: [
+        {
+          name: 'ranges',
+          value: 'FILE',
+          about: 'int8-static: the ranges of `calibrate --ranges`',
+        },
+      ],
       check(value, name) {
         if (isFileInput(value) || isHandle(value) || hasRanges(value)) return;
         throw typeError(name, ofType('file', 'result of calibrateModel with ranges'), value);

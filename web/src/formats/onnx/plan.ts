@@ -6,7 +6,7 @@ import type { FilePlan, PartsOf, SourceTensor } from '../format.js';
 import type { ActivationRanges, Statistics } from '../statistics.js';
 import { elementCount } from '../tensors.js';
 import { type Decisions, decide } from './decide/decide.js';
-import { lowestHalf } from './decide/half-nodes.js';
+import { type HalfNodes, lowestHalf } from './decide/half-nodes.js';
 import { fewestElements } from './decide/sizes.js';
 import type { StaticDecision } from './decide/static.js';
 import type { OnnxModel } from './file/model.js';
@@ -30,6 +30,7 @@ import {
   type WhyNothing,
 } from './notes.js';
 import type { OnnxChoices } from './options.js';
+import type { BeyondNode } from './reasons.js';
 import { type TargetInfo, targetNamed } from './targets.js';
 import { dataSuffix } from './write/builder.js';
 import { writeResult } from './write/write.js';
@@ -100,6 +101,10 @@ function checkRanges({ statics }: Decisions, ranges: ActivationRanges): void {
   throw new ScalepointError('BAD_FILE', text);
 }
 
+/** Nodes in float32 because of their values, as data. */
+const beyondNodes = ({ beyond }: HalfNodes): BeyondNode[] =>
+  beyond.map(({ node, why }) => ({ node: node.name || node.outputs[0] || '', operator: node.opType, why }));
+
 /** Notes for users about a result. */
 function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tensors }: FilePlan): Note[] {
   const target = targetNamed(choices.to);
@@ -118,7 +123,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
     ...(made.withoutInputs.length === 0 ? [] : [noInputsNote(made.withoutInputs)]),
     ...(isTooOldForHalf ? [noHalfNote(graphs.main.opsets.get(''), lowestHalf)] : []),
     ...(halves === undefined || halves.floats.size === 0 ? [] : [floatNodesNote(halves.floats)]),
-    ...beyondHalfNotes(halves),
+    ...(halves === undefined ? [] : beyondHalfNotes(beyondNodes(halves), halves.reached)),
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
     ...(signed === 0 ? [] : [signedNote(signed, choices.reduceRange === false ? 8 : 7)]),
     ...(without.length === 0 ? [] : [noRangesNote(without)]),

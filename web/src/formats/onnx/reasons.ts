@@ -112,6 +112,29 @@ export type Obstacle =
       readonly operator: string;
     };
 
+/** Reason for a node of a float16 graph to compute in float32. */
+export type BeyondHalf =
+  /** A constant that float16 cannot hold, or values that it makes. */
+  | 'constant'
+  /** Squares up to their root, as in normalizations. */
+  | 'squares'
+  /** Squares, exponentials and running sums, up to a product or a function that gives values of a usual size. */
+  | 'growth'
+  /** A bound of a divisor or of a logarithm, such as an epsilon. */
+  | 'divisor'
+  /** Statistics of a BatchNormalization, which tell the size of its values. */
+  | 'statistics'
+  /** Measured ranges. */
+  | 'measured';
+
+/** A node that computes in float32 because of its values. */
+export interface BeyondNode {
+  /** Its name, or that of its first output. */
+  readonly node: string;
+  readonly operator: string;
+  readonly why: BeyondHalf;
+}
+
 /** A reason of this format, or one that formats share. */
 export type OnnxReason = OwnReason | SharedReason;
 

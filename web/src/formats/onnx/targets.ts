@@ -229,11 +229,11 @@ export type TargetInfo = Target & AnyRow & { readonly name: OnnxTarget };
 export type TargetOf<Kind extends AnyRow['kind']> = TargetInfo & { readonly kind: Kind };
 
 /** Names of the options that apply to a row. */
-function optionsOf({ kind, ranges, zeroPoints, blockSize }: AnyRow): string[] {
+function optionsOf({ kind, half, ranges, zeroPoints, blockSize }: AnyRow): string[] {
   return [
     ...(ranges === undefined ? [] : ['range', ...statisticsNames]),
     ...(kind === 'integers' ? ['perTensor', 'reduceRange'] : []),
-    ...(kind === 'static' ? ['ranges'] : []),
+    ...(kind === 'static' || half === true ? ['ranges'] : []),
     ...(kind === 'restored' && blockSize === undefined ? ['dequantize'] : []),
     ...(blockSize === undefined ? [] : ['blockSize']),
     ...(zeroPoints === undefined ? [] : ['zeroPoints']),

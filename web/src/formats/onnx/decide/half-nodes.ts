@@ -6,12 +6,13 @@
 
 import type { ActivationRanges } from '../../statistics.js';
 import type { OnnxGraph, OnnxNode } from '../file/proto.js';
-import { type BeyondHalf, findBeyondHalf } from '../graph/beyond-half.js';
+import { findBeyondHalf } from '../graph/beyond-half.js';
 import type { Constants } from '../graph/constants.js';
 import type { Graphs, NodeInGraph, Use, Value } from '../graph/graph.js';
 import { batchesMoved } from '../graph/moved.js';
 import { computedFromIntegers } from '../graph/precise.js';
 import { Types } from '../graph/types.js';
+import type { BeyondHalf } from '../reasons.js';
 
 /** The first version of ai.onnx whose operators take float16 throughout. */
 export const lowestHalf = 7;

@@ -3,6 +3,7 @@
  * compute in float32, from the node that makes such values to the one whose result has a usual size again.
  */
 import { floatOf, type OnnxNode } from '../file/proto.js';
+import type { BeyondHalf } from '../reasons.js';
 import type { Constants, Magnitudes } from './constants.js';
 import { type Graphs, isConstant, type NodeInGraph, type Use, type Value } from './graph.js';
 import type { Types } from './types.js';
@@ -15,21 +16,6 @@ const [large, small] = [largestHalf / 16, leastHalf];
 
 /** Least bound of a divisor that float16 holds with a few digits: 8 steps of its smallest numbers. */
 const leastDivisor = 2 ** -21;
-
-/** Reason for float32. */
-export type BeyondHalf =
-  /** A constant that float16 cannot hold, or values that it makes. */
-  | 'constant'
-  /** Squares up to their root, as in normalizations. */
-  | 'squares'
-  /** Squares, exponentials and running sums, up to a product or a function that gives values of a usual size. */
-  | 'growth'
-  /** A bound of a divisor or of a logarithm, such as an epsilon. */
-  | 'divisor'
-  /** Statistics of a BatchNormalization, which tell the size of its values. */
-  | 'statistics'
-  /** Measured ranges. */
-  | 'measured';
 
 const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
 
@@ -152,6 +138,11 @@ class Masks {
     const after = isAdded || merging.has(opType) || opType.startsWith('Scatter');
     const outputs = outputsOf(this.#facts, { node, graph });
     return outputs.length > 0 && outputs.every((output) => this.#allEnd(output, after, steps));
+  }
+
+  /** True if numbers of a value stand for minus infinity. */
+  hasValue(value: Value): boolean {
+    return this.#allEnd(value, true, 0);
   }
 
   #allEnd(value: Value, isAdded: boolean, steps: number): boolean {
@@ -519,6 +510,23 @@ const isBeyond = ([low, high]: readonly [number, number]) => {
   return most > largestHalf || (most > 0 && most < leastHalf);
 };
 
+/** Values of the main graph whose measured ranges float16 does not hold, with their largest magnitudes. */
+export function measuredBeyond(
+  facts: Facts,
+  ranges: ReadonlyMap<string, readonly [number, number]>,
+): Map<string, number> {
+  const masks = new Masks(facts);
+  const found = new Map<string, number>();
+  for (const [name, range] of ranges) {
+    const value = facts.graphs.valueAt(facts.graphs.main.root, name);
+    if (value === undefined || !isBeyond(range)) continue;
+    // Masked values are as good as infinite.
+    const isMasked = range[1] <= largestHalf && range[0] < -largestHalf && masks.hasValue(value);
+    if (!isMasked) found.set(name, Math.max(-range[0], range[1]));
+  }
+  return found;
+}
+
 /** Nodes whose values float16 cannot hold. */
 export interface BeyondNodes {
   readonly nodes: ReadonlyMap<OnnxNode, BeyondHalf>;
@@ -558,12 +566,12 @@ export function findBeyondHalf(
     if (why !== undefined && (ranges.size === 0 || !isMeasuredCalm(placed))) add([placed.node], why);
   }
   let reached: number | undefined;
-  for (const placed of ranges.size === 0 ? [] : nodes) {
+  const measured = ranges.size === 0 ? undefined : measuredBeyond(facts, ranges);
+  for (const placed of measured === undefined ? [] : nodes) {
     const inputs = floatInputs(facts, placed).map(({ value }) => value);
     for (const value of [...inputs, ...outputsOf(facts, placed)]) {
-      const range = rangeOf(value);
-      if (range === undefined || !isBeyond(range)) continue;
-      const most = Math.max(-range[0], range[1]);
+      const most = value.graph === graphs.main.root ? measured?.get(value.name) : undefined;
+      if (most === undefined) continue;
       if (most > largestHalf) reached = Math.max(reached ?? 0, most);
       add([placed.node], 'measured');
     }

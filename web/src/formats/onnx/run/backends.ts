@@ -29,7 +29,7 @@ export function backendIn(runtime: TypedRuntime, name: 'wasm' | 'webgpu'): RunBa
 }
 
 /** True if a model has float16 anywhere. */
-function hasFloat16({ proto: { graph }, weights }: OnnxModel): boolean {
+export function hasFloat16({ proto: { graph }, weights }: OnnxModel): boolean {
   const half = onnxTypeNumber('F16');
   const isHalf = ({ type }: { readonly type: number }) => type === half;
   return (

@@ -4,8 +4,9 @@ import { type Hint, mention } from '../../../core/option-problem.js';
 import type { ReadOptionFile } from '../../format.js';
 import type { ComparedLayer, RunInput, RunOptions, RunReport, RunTensor } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { backendIn, type ComparedModel, innerValues, runOnBackends } from './backends.js';
+import { backendIn, type ComparedModel, hasFloat16, innerValues, runOnBackends } from './backends.js';
 import { listening } from './execute.js';
+import { measureRanges, overflowsIn, tooLarge } from './float-ranges.js';
 import { type Feeds, feedsOf } from './inputs.js';
 import { type GraphValue, type RunnableModel, runnableOf, withGraphOutputs } from './runnable.js';
 import { failed, type Loadable, loadRuntime, type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
@@ -103,6 +104,14 @@ export async function compareRuns(
     ([name, { dims: shape }]): RunInput => ({ name, shape, isGiven: given.has(name) }),
   );
   let report: RunReport = { inputs, guessedSizes: Object.fromEntries(guessed), outputs, skippedOutputs };
+
+  // wasm computes float16 in float32, where values beyond it show nothing.
+  if (hasFloat16(b)) {
+    const samples = [Object.fromEntries(Object.entries(fed).map(([name, value]) => [name, plain(value)]))];
+    const overflows = overflowsIn(b, tooLarge(a, await measureRanges(runtime, a, first, samples)));
+    signal?.throwIfAborted();
+    if (overflows.length > 0) report = { ...report, overflows };
+  }
 
   // Compare the results of nodes.
   let [inA, inB]: readonly [Values, Values] = [new Map(), new Map()];

@@ -12,8 +12,10 @@ import type {
   RunTensor,
 } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
-import { backendIn } from './backends.js';
+import { targetNamed } from '../targets.js';
+import { backendIn, hasFloat16 } from './backends.js';
 import { listening } from './execute.js';
+import { measureRanges, overflowsIn, overflowText, tooLarge } from './float-ranges.js';
 import { feedsOf } from './inputs.js';
 import { ComparedSamples, outputsOf, sampleFeeds } from './on-samples.js';
 import { runnableOf } from './runnable.js';
@@ -126,14 +128,33 @@ export async function judgeOf(
   const expected = await expectedOf(original, options, context);
   const runtime = await loadRuntime(options.runtime);
   const { backends = ['wasm'] } = options;
+  const runnable = await runnableOf(original);
+  let measured: Awaited<ReturnType<typeof measureRanges>> | undefined;
+  const rangesOf = async () => {
+    const samples = expected.map(({ feeds }) => feeds);
+    measured ??= await measureRanges(runtime, original, runnable, samples);
+    return measured;
+  };
   const places = backends.map((one) => (typeof one === 'string' ? backendIn(runtime, one) : one));
   return {
     async judge(made, only) {
       const judged: JudgedOutput[] = [];
+      const overflows = hasFloat16(made) ? overflowsIn(made, tooLarge(original, await rangesOf())) : [];
+      signal?.throwIfAborted();
+      if (overflows.length > 0) {
+        const chosen = places.filter(({ name }) => only === undefined || name === only);
+        return chosen.map(({ name }) => ({ ...failedAs(name, '', overflowText(overflows)), overflows }));
+      }
       for (const place of places) {
         if (only === undefined || place.name === only) judged.push(...(await judgeOn(place, made, expected, signal)));
       }
       return judged;
+    },
+
+    async ranges(to) {
+      if (targetNamed(to).half !== true) return undefined;
+      const ranges = await rangesOf();
+      return tooLarge(original, ranges).size === 0 ? undefined : ranges;
     },
   };
 }

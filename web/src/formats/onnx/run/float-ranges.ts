@@ -1,0 +1,101 @@
+/** Measures values of a model in float32, and finds those that a result has in float16, which cannot hold them. */
+import type { BackendJob, OverflowingValue } from '../../run.js';
+import type { OnnxModel } from '../file/model.js';
+import { onnxTypeNumber } from '../file/proto.js';
+import { measuredBeyond } from '../graph/beyond-half.js';
+import { Constants } from '../graph/constants.js';
+import { Graphs } from '../graph/graph.js';
+import { Types } from '../graph/types.js';
+import type { RunnableModel } from './runnable.js';
+import { type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
+import { SumsGraph } from './sums-graph.js';
+
+type Ranges = Map<string, readonly [least: number, largest: number]>;
+
+/** The largest number of float16. */
+const largestHalf = 65504;
+
+/** Names of the float32 values that nodes of the main graph give. */
+export function floatValues(model: OnnxModel, graphs: Graphs): string[] {
+  const types = new Types(graphs, graphs.main);
+  const { root } = graphs.main;
+  return model.proto.graph.nodes
+    .filter(({ opType }) => opType !== 'Constant' && opType !== 'ConstantOfShape')
+    .flatMap(({ outputs }) => outputs.filter((name) => name !== '' && types.isFloat(graphs.valueAt(root, name))));
+}
+
+/** Runs a model on inputs, and returns ranges of its float32 values. Values that are not finite have none. */
+export async function measureRanges(
+  runtime: TypedRuntime,
+  model: OnnxModel,
+  runnable: RunnableModel,
+  samples: readonly BackendJob['feeds'][],
+): Promise<Ranges> {
+  const graphs = new Graphs(model);
+  const names = floatValues(model, graphs);
+  const ranges: Ranges = new Map();
+  if (names.length === 0) return ranges;
+  const graph = new SumsGraph(model, graphs);
+  const output = graph.addRanges(names);
+  await withSession(runtime, graph.finish(runnable), 'the original', 'all', async (session) => {
+    for (const feeds of samples) {
+      const given = Object.entries(feeds).map(([name, { type, data, dims }]) => [
+        name,
+        new runtime.Tensor(type, data, dims),
+      ]);
+      const results = await session.run(Object.fromEntries(given), { logSeverityLevel: 4 });
+      const data = (results[output] as RuntimeTensor).data as Float32Array;
+      for (const [i, name] of names.entries()) {
+        const [least, largest] = [data[i] as number, data[names.length + i] as number];
+        const [low, high] = ranges.get(name) ?? [least, largest];
+        ranges.set(name, [Math.min(low, least), Math.max(high, largest)]);
+      }
+    }
+  });
+  for (const [name, [low, high]] of ranges) if (!Number.isFinite(low) || !Number.isFinite(high)) ranges.delete(name);
+  return ranges;
+}
+
+/** Values that float16 cannot hold, with their largest magnitudes. */
+export function tooLarge(model: OnnxModel, ranges: Ranges): Map<string, number> {
+  const graphs = new Graphs(model);
+  const facts = { graphs, types: new Types(graphs, graphs.main), constants: new Constants(model, new Map()) };
+  return new Map([...measuredBeyond(facts, ranges)].filter(([, most]) => most > largestHalf));
+}
+
+/** Values of the original that a result has in float16, and that float16 cannot hold. @param large those of the original */
+export function overflowsIn(made: OnnxModel, large: ReadonlyMap<string, number>): OverflowingValue[] {
+  if (large.size === 0) return [];
+  const [float, half] = [onnxTypeNumber('F32'), onnxTypeNumber('F16')];
+  const graphs = new Graphs(made);
+  const known = new Types(graphs, graphs.main);
+  const { root } = graphs.main;
+  const types = new Map<string, number | undefined>();
+  const typeOf = (name: string) => types.get(name) ?? known.of(graphs.valueAt(root, name));
+  const found = new Map<string, OverflowingValue>();
+  for (const { opType, name: node, inputs, outputs } of made.proto.graph.nodes) {
+    const floats = inputs.map(typeOf).filter((type) => type === float || type === half);
+    for (const output of outputs) {
+      // Products with codes have the type of their rows.
+      types.set(output, known.of(graphs.valueAt(root, output)) ?? floats[0]);
+      const [input = ''] = inputs;
+      const isHalf = typeOf(output) === half;
+      // A Cast gives an output its type back, or narrows a value for its readers.
+      const value = isHalf && !large.has(output) && opType === 'Cast' ? input : output;
+      const isNarrow = isHalf || (opType === 'Cast' && typeOf(input) === half);
+      const largest = large.get(value);
+      if (largest === undefined || !isNarrow || found.has(value)) continue;
+      found.set(value, { value, node, op: opType, largest });
+    }
+  }
+  return [...found.values()];
+}
+
+/** Words about them. @param values at least one */
+export function overflowText(values: readonly OverflowingValue[]): string {
+  const worst = values.reduce((most, one) => (one.largest > most.largest ? one : most));
+  const list = values.slice(0, 3).map(({ value, op }) => `${value} (${op})`);
+  const more = values.length > list.length ? ', …' : '';
+  const reach = Math.round(worst.largest).toLocaleString('en');
+  return `activations reach ${reach}, which float16 cannot hold on a GPU: ${list.join(', ')}${more}`;
+}
