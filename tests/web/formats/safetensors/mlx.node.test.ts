@@ -1,5 +1,5 @@
-// Folders for mlx-lm: codes, scales and biases as MLX's CPU build makes them, the modules and names of mlx-lm, and its config.json. MLX
-// itself is not run; tests/web/support/mlx.ts has its rules.
+// Folders for mlx-lm: the modules and names of mlx-lm, its config.json, and searches. MLX itself is not run. reader-mlx.node.test.ts holds the
+// codes of all targets to MLX's rules.
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,18 +18,11 @@ import { nearestOf, numbersOf } from '../../support/compressed.js';
 import { folder as folderOf, type Json, made } from '../../support/folders.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { matrixFile } from '../../support/importance.js';
-import {
-  type MlxParts,
-  mlxCodes,
-  mlxFloatKinds,
-  mlxFloats,
-  mlxFloatsRestored,
-  mlxParts,
-  mlxQuantized,
-  mlxRestored,
-  mlxRounded,
-} from '../../support/mlx.js';
 import { chosen, rejectionOf, safetensors, storedOf, type TestTensor, weights } from '../../support/models.js';
+import { named } from '../../support/readers/floats.js';
+import { affineCodes } from '../../support/readers/mlx.js';
+import { floatsOf, type Stored, wordsOf } from '../../support/readers/safetensors.js';
+import { expectEqual } from '../../support/readers/same.js';
 import { expectSame, Random } from '../../support/support.js';
 import { decoderConfig, decoderWeights } from '../../support/tiny-huggingface.js';
 
@@ -50,9 +43,19 @@ function tensorOf(dtype: 'F32' | 'BF16', shape: readonly number[], values: Float
   return { dtype, shape, data };
 }
 
-/** Fails unless the parts of a module are those of the rules. */
-function expectParts(got: MlxParts, want: MlxParts, what: string): void {
-  for (const part of ['codes', 'scales', 'biases'] as const) expectSame(got[part], want[part], `${part} of ${what}`);
+/** Fails unless the parts of a module are those of MLX's rule. */
+function expectParts(
+  got: ReadonlyMap<string, Stored>,
+  module: string,
+  values: Float32Array,
+  bits: number,
+  group: number,
+  dtype: string,
+) {
+  const want = affineCodes(values, bits, group, named[dtype]!);
+  expectEqual(wordsOf(got.get(`${module}.weight`)!), want.words, `words of ${module}`);
+  expectEqual(floatsOf(got.get(`${module}.scales`)!), want.scales, `scales of ${module}`);
+  expectEqual(floatsOf(got.get(`${module}.biases`)!), want.biases, `biases of ${module}`);
 }
 
 /** The tensors of a tiny decoder. */
@@ -63,7 +66,12 @@ function decoder(options: Parameters<typeof decoderWeights>[0], dtype: 'F32' | '
 
 /** The values of a tensor in the type of a model. */
 const valuesIn = (tensor: TestTensor, dtype: string) =>
-  numbersOf(storedOf(tensor)).map((value) => mlxRounded(dtype, value));
+  Float32Array.from(numbersOf(storedOf(tensor)), (value) => (dtype === 'F32' ? value : nearestOf(dtype, value)));
+
+/** The floats of a result. */
+async function restoredOf({ bytes, config }: Pick<Awaited<ReturnType<typeof made>>, 'bytes' | 'config'>, name: string) {
+  return (await readFloats([chosen('model.safetensors', bytes), chosen('config.json', config)], name)).data;
+}
 
 const llama = (more: Json = {}) =>
   decoderConfig('LlamaForCausalLM', {
@@ -74,56 +82,12 @@ const llama = (more: Json = {}) =>
   });
 
 const widths = [2, 3, 4, 5, 6, 8] as const;
-const dtypes = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const;
 
 describe('codes for MLX', () => {
-  const source = decoder({}, 'F32');
-  for (const bits of widths) {
-    for (const groupSize of [32, 64, 128]) {
-      const dtype = (['F32', 'F16', 'BF16'] as const)[(bits + groupSize / 32) % 3]!;
-      it(`of ${bits} bits in groups of ${groupSize}, with scales of ${dtype}, are those of its CPU build`, async () => {
-        // Rows of 128 for the largest groups, with a group of equal values, one of zeros, and negative ones.
-        const wide = weights('F32', [40, 256], bits);
-        const values = wide.data as Float32Array;
-        values.fill(-0.25, 0, 128).fill(0, 128, 256);
-        for (let i = 256; i < 512; i++) values[i] = -Math.abs(values[i]!);
-        const tensors = { ...source, 'model.layers.0.self_attn.extra.weight': wide };
-        const { tensors: got, config } = await made(folder(tensors, llama({ torch_dtype: dtypes[dtype] })), {
-          to: `mlx-${bits}bit`,
-          granularity: { kind: 'per-group', groupSize },
-        });
-        expect(config.quantization).toEqual({ group_size: groupSize, bits, mode: 'affine' });
-        expect(config.quantization_config).toEqual(config.quantization);
-        let coded = 0;
-        for (const [name, tensor] of Object.entries(tensors)) {
-          const its = valuesIn(tensor, dtype);
-          const columns = tensor.shape[1] ?? 0;
-          if (tensor.shape.length !== 2 || columns % groupSize !== 0) {
-            expect(got.get(name)).toMatchObject({ dtype, shape: tensor.shape });
-            expectSame(numbersOf(got.get(name)!), its, name);
-            continue;
-          }
-          coded++;
-          const module = name.slice(0, -'.weight'.length);
-          expect(got.get(name)).toMatchObject({ dtype: 'U32', shape: [tensor.shape[0], (columns * bits) / 32] });
-          for (const end of ['scales', 'biases']) {
-            expect(got.get(`${module}.${end}`)).toMatchObject({ dtype, shape: [tensor.shape[0], columns / groupSize] });
-          }
-          expectParts(mlxParts(got, module, bits), mlxQuantized(its, bits, groupSize, dtype), name);
-        }
-        expect(coded).toBeGreaterThan(0);
-      });
-    }
-  }
-
   it('are read again', async () => {
     for (const bits of widths) {
-      const { bytes, config, tensors } = await made(folder(source, llama()), { to: `mlx-${bits}bit` });
+      const { bytes, config } = await made(folder(decoder({ layers: 1 }, 'F32'), llama()), { to: `mlx-${bits}bit` });
       const input = [chosen('model.safetensors', bytes), chosen('config.json', config)];
-      for (const module of ['model.embed_tokens', 'model.layers.1.self_attn.k_proj', 'lm_head']) {
-        const { data } = await readFloats(input, `${module}.weight`);
-        expectSame(data, mlxRestored(mlxParts(tensors, module, bits)), module);
-      }
       expect((await verifyModel(input, { config })).problems).toEqual([]);
       const again = await quantizeModel(input, { to: 'bfloat16', requantize: true, workers: 0 });
       expect(again.report.totals.cast).toBeGreaterThan(0);
@@ -137,7 +101,7 @@ describe('codes for MLX', () => {
     };
     const { tensors: got } = await made(folder(tensors, llama()), { to: 'mlx-3bit' });
     for (const [name, tensor] of Object.entries(tensors)) {
-      expectParts(mlxParts(got, name.slice(0, -7), 3), mlxQuantized(valuesIn(tensor, 'BF16'), 3, 64, 'BF16'), name);
+      expectParts(got, name.slice(0, -7), valuesIn(tensor, 'BF16'), 3, 64, 'BF16');
     }
   });
 
@@ -154,11 +118,11 @@ describe('codes for MLX', () => {
       const errors: number[] = [];
       const sizes: number[] = [];
       for (const options of searches) {
-        const { tensors: got, bytes } = await made(folder(tensors, config), { to: `mlx-${bits}bit`, ...options });
-        const restored = mlxRestored(mlxParts(got, 'model.embed_tokens', bits));
+        const result = await made(folder(tensors, config), { to: `mlx-${bits}bit`, ...options });
+        const restored = await restoredOf(result, 'model.embed_tokens.weight');
         const x = valuesIn(tensors['model.embed_tokens.weight'], 'BF16');
         errors.push(x.reduce((sum, v, i) => sum + (v - restored[i]!) ** 2, 0));
-        sizes.push(bytes.length);
+        sizes.push(result.bytes.length);
       }
       expect(1 - errors[1]! / errors[0]!, `${bits} bits, mse`).toBeGreaterThan(gains[bits]!);
       expect(1 - errors[2]! / errors[1]!, `${bits} bits, best`).toBeGreaterThan(further[bits]!);
@@ -173,8 +137,7 @@ describe('codes for MLX', () => {
     const importance = matrixFile([{ name, sums, counts: [1] }]);
     const before = valuesIn(tensors[name]!, 'BF16');
     const errorOf = async (options: Partial<QuantizeModelOptions>) => {
-      const { tensors: got } = await made(folder(tensors, llama()), { to: 'mlx-2bit', ...options });
-      const restored = mlxRestored(mlxParts(got, name.slice(0, -7), 2));
+      const restored = await restoredOf(await made(folder(tensors, llama()), { to: 'mlx-2bit', ...options }), name);
       return before.reduce((sum, v, i) => sum + sums[i % 64]! * (v - restored[i]!) ** 2, 0);
     };
     expect(await errorOf({ importance })).toBeLessThan(0.6 * (await errorOf({ range: 'mse' })));
@@ -226,8 +189,7 @@ describe('modules of mlx-lm', () => {
     ]);
     // Without torch_dtype, everything keeps its type.
     expect(got.get('model.final_layer_norm.weight')?.dtype).toBe('F16');
-    const want = mlxQuantized(valuesIn(tensors['embed_out.weight']!, 'F16'), 4, 64, 'F16');
-    expectParts(mlxParts(got, 'model.embed_out', 4), want, 'model.embed_out');
+    expectParts(got, 'model.embed_out', valuesIn(tensors['embed_out.weight']!, 'F16'), 4, 64, 'F16');
     expect(bytes.length).toBeGreaterThan(0);
   });
 
@@ -258,7 +220,7 @@ describe('modules of mlx-lm', () => {
         ]);
         const module = `${block}.switch_mlp.${to}`;
         expect(got.get(`${module}.weight`)?.shape).toEqual(to === 'down_proj' ? [3, 64, 12] : [3, 96, 8]);
-        expectParts(mlxParts(got, module, 4), mlxQuantized(values, 4, 32, 'BF16'), module);
+        expectParts(got, module, Float32Array.from(values), 4, 32, 'BF16');
       }
     }
     expect([...got.keys()].some((name) => name.includes('.experts.'))).toBe(false);
@@ -314,8 +276,14 @@ describe('modules of mlx-lm', () => {
     const wrong = { ...config, quantization_config: { ...(config.quantization as Json), 'model.other': gate } };
     const { problems } = await verifyModel(input, { config: wrong });
     expect(problems.map(({ kind }) => kind)).toEqual(['noCodesOfModule']);
-    const { data } = await readFloats(input, 'model.layers.0.mlp.gate.weight');
-    expectSame(data, mlxRestored(mlxParts(got, 'model.layers.0.mlp.gate', 8)));
+    expectParts(
+      got,
+      'model.layers.0.mlp.gate',
+      valuesIn(tensors['model.layers.0.mlp.gate.weight']!, 'BF16'),
+      8,
+      64,
+      'BF16',
+    );
   });
 
   it('take weights of other tools', async () => {
@@ -326,8 +294,8 @@ describe('modules of mlx-lm', () => {
     const quantization_config = { quant_method: 'gptq', checkpoint_format: 'gptq', group_size: 32 };
     const input = folder({ ...others, ...tensorsOf({ [module]: gptq }) }, llama({ quantization_config }));
     const { tensors: got, config } = await made(input, { to: 'mlx-8bit', requantize: true });
-    const values = gptq.values.map((value) => mlxRounded('BF16', value));
-    expectParts(mlxParts(got, module, 8), mlxQuantized(values, 8, 64, 'BF16'), module);
+    const values = Float32Array.from(gptq.values, (value) => nearestOf('BF16', value));
+    expectParts(got, module, values, 8, 64, 'BF16');
     expect(config.quantization_config).toEqual({ group_size: 64, bits: 8, mode: 'affine' });
   });
 
@@ -468,9 +436,9 @@ describe('on the command line', () => {
 });
 
 describe('small floats for MLX', () => {
-  for (const kind of ['mxfp4', 'nvfp4', 'mxfp8'] as const) {
-    it(`${kind}: are those of its kernels, and are read again`, async () => {
-      const [bits, block] = mlxFloatKinds[kind];
+  const kinds = { mxfp4: [4, 32], nvfp4: [4, 16], mxfp8: [8, 32] } as const;
+  for (const [kind, [bits, block]] of Object.entries(kinds) as [keyof typeof kinds, readonly [number, number]][]) {
+    it(`${kind}: have the shapes and the configuration of mlx-lm, and are read again`, async () => {
       const values = Float32Array.from(new Random(8).bell(40 * 96), (v, i) => (i < block ? 0 : i < 2 * block ? -0 : v));
       const odd = weights('BF16', [8, 40], 4);
       const tensors = {
@@ -492,12 +460,6 @@ describe('small floats for MLX', () => {
         expect(got.get(name)).toMatchObject({ dtype: 'U32', shape: [rows, (columns * bits) / 32] });
         expect(got.get(`${module}.scales`)).toMatchObject({ dtype: 'U8', shape: [rows, columns / block] });
         expect(got.has(`${module}.biases`)).toBe(false);
-        // Small floats are made of the floats as they are in the file, which may be finer than those of the model.
-        const want = mlxFloats(numbersOf(storedOf(tensor)), kind);
-        expectSame(Uint8Array.from(got.get(`${module}.scales`)!.bytes), want.scales, `scales of ${name}`);
-        expectSame(mlxCodes(got.get(name)!, bits), want.codes, `codes of ${name}`);
-        const { data } = await readFloats(input, name);
-        expectSame(data, mlxFloatsRestored(want, kind), name);
       }
       expect(coded).toBeGreaterThan(20);
       const again = await quantizeModel(input, { to: 'mlx-4bit', requantize: true, workers: 0 });
