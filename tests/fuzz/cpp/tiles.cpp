@@ -113,7 +113,8 @@ void run(Input& in) {
   if (with_range) {
     const float a = in.real(), b = in.real();
     const ValueRange range = {std::isfinite(a) && a < 0 ? a : 0, std::isfinite(b) && b > 0 ? b : 0};
-    const std::span<ValueRange> ranges = in.room<ValueRange>(std::max<size_t>({tile.rows, tile.columns, 1}));
+    const std::span<ValueRange> ranges =
+        in.room<ValueRange>(std::max<size_t>({tile.rows, tile.columns, static_cast<size_t>(size), 1}));
     std::fill(ranges.begin(), ranges.end(), range);
     tile.ranges = ranges.data();
   }
