@@ -73,6 +73,7 @@ export { type Preset, presets } from './model/names.js';
 export { languageArchitectures, type OutputsKind, outputsKind } from './model/outputs.js';
 export type { ModelTotals } from './model/plan.js';
 export { withOptions } from './model/plan-model.js';
+export { readPlanned } from './model/read-planned.js';
 export { isModelStart, modelStartBytes } from './model/recognize.js';
 export { checkFits, checkPlan } from './model/saved-plan.js';
 export { momentsEnd, rangesEnd } from './model/statistics-output.js';

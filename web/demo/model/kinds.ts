@@ -133,16 +133,5 @@ export function kindsFor(width: number): readonly StorageKind[] {
   return kinds.filter(({ multiple }) => width % multiple === 0);
 }
 
-/** The kind that is most like a type of a plan. */
-export function kindLike(type: string, width: number): StorageKind {
-  const like: Readonly<Record<string, string>> = {
-    I8: 'int8-128',
-    I4: 'int4-128',
-    F8_E4M3: 'float8e4m3fn',
-    F16: 'float16',
-    BF16: 'bfloat16',
-  };
-  const small = /4/.test(type) ? 'int4-32' : 'int8-row';
-  const fits = kindsFor(width);
-  return fits.find(({ id }) => id === (like[type] ?? type)) ?? kindOf(small);
-}
+/** In place of a kind: the codes that the plan makes of the tensor. */
+export const planKind = 'plan';

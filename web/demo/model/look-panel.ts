@@ -4,8 +4,8 @@ import { drawAxis, type Frame, place } from '../shared/axis.js';
 import { redraw } from '../shared/charts.js';
 import { byId, html, onResize, setName, setText, svg } from '../shared/dom.js';
 import { formatCount, formatDecibels, formatLabel, formatReal, formatShape, formatShare } from '../shared/format.js';
-import { kindOf, kindsFor } from './kinds.js';
-import type { Look, LookAnswer, Side } from './look.js';
+import { kindsFor, planKind } from './kinds.js';
+import { kindLabel, type Look, type LookAnswer, type Side } from './look.js';
 import { startLookPicture } from './look-picture.js';
 import { type State, tensorsOf } from './state.js';
 
@@ -111,8 +111,12 @@ function verdict([a, b]: readonly [Side, Side]): string {
   return `B is ${bytes}, and its error is ${error}.`;
 }
 
-function fillKinds(select: HTMLSelectElement, width: number, chosen: string): void {
+function fillKinds(select: HTMLSelectElement, width: number, look: Look, chosen: string): void {
   const groups = new Map<string, HTMLOptGroupElement>();
+  if (look.type !== undefined) {
+    const option = html('option', { value: planKind }, kindLabel(planKind, look));
+    groups.set('plan', html('optgroup', { label: 'The plan' }, option));
+  }
   for (const { id, label, group } of kindsFor(width)) {
     const box = groups.get(group) ?? html('optgroup', { label: group });
     groups.set(group, box);
@@ -122,11 +126,11 @@ function fillKinds(select: HTMLSelectElement, width: number, chosen: string): vo
   select.value = chosen;
 }
 
-function drawAnswer(answer: LookAnswer, { kinds }: Look): void {
-  const { sides, stretch, stretches, exact, numbers } = answer;
+function drawAnswer(answer: LookAnswer): void {
+  const { sides, labels, stretch, stretches, exact, numbers } = answer;
   const [a, b] = sides;
   const pictures = ['look-a-picture', 'look-b-picture'].map((id) => byId(id, SVGSVGElement));
-  for (const [i, node] of pictures.entries()) drawSide(node, answer, sides[i] as Side, kindOf(kinds[i] ?? '').label);
+  for (const [i, node] of pictures.entries()) drawSide(node, answer, sides[i] as Side, labels[i] ?? '');
   drawErrors(byId('look-errors', SVGSVGElement), answer);
   byId('look-figures', HTMLElement).replaceChildren(
     figureRow('A', a, a.error.sqnrDb > b.error.sqnrDb),
@@ -162,7 +166,7 @@ export function startLookView(
     const { look } = current();
     // A hidden panel has no room for pictures. They are drawn when it is shown.
     if (look?.answer === undefined || panel.getBoundingClientRect().width === 0) return;
-    drawAnswer(look.answer, look);
+    drawAnswer(look.answer);
     drawWeights();
   };
   onResize(panel, drawPictures);
@@ -174,10 +178,12 @@ export function startLookView(
     byId('look-hint', HTMLElement).hidden = look !== undefined;
     if (look === undefined) return;
     const tensor = tensorsOf(state).find(({ name }) => name === look.name);
-    if (look.name !== before?.look?.name || look.kinds.join() !== before.look.kinds.join()) {
+    const { name, kinds, type } = look;
+    const drawn = before?.look;
+    if (name !== drawn?.name || type !== drawn.type || kinds.join() !== drawn.kinds.join()) {
       setName(byId('look-name', HTMLElement), look.name);
       const width = Math.max(1, tensor?.shape.at(-1) ?? 1);
-      for (const [i, select] of selects.entries()) fillKinds(select, width, look.kinds[i] ?? '');
+      for (const [i, select] of selects.entries()) fillKinds(select, width, look, look.kinds[i] ?? '');
     }
     setText(byId('look-facts', HTMLElement), factsOf(tensor));
     const problem = byId('look-problem', HTMLElement);

@@ -1,7 +1,6 @@
 // Picture of the weights of a tensor: before on the left of a divider, after on its right.
 import { byId, onTheme, setText } from '../shared/dom.js';
 import { formatCount, formatShape } from '../shared/format.js';
-import { kindOf } from './kinds.js';
 import type { Look, WeightPicture } from './look.js';
 
 /** The three colors of the scale, as the legend has them: red, green and blue from 0 to 255. */
@@ -51,8 +50,8 @@ export function startLookPicture(current: () => Look | undefined) {
 
   const draw = () => {
     const look = current();
-    const { answer, kinds } = look ?? {};
-    if (answer === undefined || kinds === undefined) return;
+    const { answer } = look ?? {};
+    if (answer === undefined) return;
     const { picture } = answer;
     const { rows, columns, before, after, reach } = picture;
     const side = radios[1]?.checked ? 1 : 0;
@@ -67,7 +66,7 @@ export function startLookPicture(current: () => Look | undefined) {
     canvas.getContext('2d')?.putImageData(image, 0, 0);
     frame.style.setProperty('--at', String(at / columns));
     divider.setAttribute('aria-valuetext', `before on the left ${Math.round(share * 100)} percent`);
-    const name = kindOf(kinds[side]).label;
+    const name = answer.labels[side];
     setText(byId('look-after-name', HTMLElement), `After: ${name}`);
     setText(byId('look-weights-words', HTMLElement), partText(picture));
     canvas.setAttribute('aria-label', `Weights before and after as ${name}. ${partText(picture)}`);

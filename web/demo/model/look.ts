@@ -1,10 +1,10 @@
 // The look into a single tensor: its choice, and the worker that reads it.
 import type { ErrorMeasures } from 'scalepoint';
-import type { PlannedTensorInfo } from 'scalepoint/model';
+import type { PlannedTensorInfo, PlanOptions } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
 import { lostWorker, sentence } from '../shared/problems.js';
 import { type CoreFacts, showCore } from '../shared/site.js';
-import { kindLike, kindOf } from './kinds.js';
+import { kindOf, planKind } from './kinds.js';
 
 /** A question about a tensor. */
 export interface LookQuestion {
@@ -13,7 +13,13 @@ export interface LookQuestion {
   readonly key: string;
   readonly files: readonly File[];
   readonly name: string;
+  /** Count of its numbers. */
+  readonly numbers: number;
+  /** Its conversion, if a kind is that of the plan: its name in the result, and the options. */
+  readonly planned: { readonly name: string; readonly options: PlanOptions } | undefined;
   readonly kinds: readonly [string, string];
+  /** Names of the kinds. */
+  readonly labels: readonly [string, string];
   /** Number of the stretch to show, counted from 1; 0 for all numbers. A stretch is a run of neighboring numbers. */
   readonly stretch: number;
 }
@@ -65,6 +71,8 @@ export interface LookAnswer {
   readonly bins: Uint32Array;
   readonly reach: number;
   readonly sides: readonly [Side, Side];
+  /** Names of both, as they were asked for. */
+  readonly labels: readonly [string, string];
   readonly picture: WeightPicture;
   /** Version and tier of the core that computed it. */
   readonly core: CoreFacts;
@@ -73,6 +81,8 @@ export interface LookAnswer {
 /** The tensor in the panel. */
 export interface Look {
   readonly name: string;
+  /** Its type in the plan; undefined if it stays as it is. */
+  readonly type: string | undefined;
   readonly kinds: readonly [string, string];
   readonly stretch: number;
   /** True if the visitor chose the types to compare. Otherwise A follows the plan. */
@@ -81,20 +91,26 @@ export interface Look {
   readonly problem?: string;
 }
 
-/** The types to compare at first: that of the plan, and one with half or twice the bits. */
-export function firstLook(tensor: PlannedTensorInfo): Look {
-  const width = Math.max(1, tensor.shape.at(-1) ?? 1);
-  const a = kindLike(tensor.to, width).id;
-  const is4 = /4/.test(a);
-  const b = is4 ? 'int8-row' : 'int4-128';
-  return { name: tensor.name, kinds: [a, kindOf(b).id], stretch: 0, isChosen: false };
+/** The types to compare at first: that of the plan, and one with half or twice the bits. @param isPlanned false: there is no plan */
+export function firstLook({ name, to, kept, shape, bytesAfter }: PlannedTensorInfo, isPlanned: boolean): Look {
+  const type = isPlanned && kept === undefined ? to : undefined;
+  const bits = (8 * bytesAfter) / shape.reduce((a, b) => a * b, 1);
+  const kinds = type === undefined ? (['int8-row', 'int4-128'] as const) : ([planKind, halfOrTwice(bits)] as const);
+  return { name, type, kinds, stretch: 0, isChosen: false };
+}
+
+const halfOrTwice = (bits: number) => (bits < 6 ? 'int8-row' : 'int4-128');
+
+/** The name of a kind for the tensor in the panel. */
+export function kindLabel(id: string, { type }: Pick<Look, 'type'>): string {
+  return id === planKind && type !== undefined ? `${type}, as planned` : kindOf(id).label;
 }
 
 /** Asks a worker about tensors. It is started with the first question. */
 export function startLooking(onAnswer: (answer: LookAnswer) => void, onProblem: (message: string) => void) {
   let worker: Worker | undefined;
   let id = 0;
-  return (model: ModelFile, key: string, { name, kinds, stretch }: Look) => {
+  return (model: ModelFile, question: Omit<LookQuestion, 'id' | 'files'>) => {
     if (worker === undefined) {
       worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
       worker.onerror = () => {
@@ -109,6 +125,6 @@ export function startLooking(onAnswer: (answer: LookAnswer) => void, onProblem: 
         onAnswer(data);
       };
     }
-    worker.postMessage({ id: ++id, key, files: model.files, name, kinds, stretch } satisfies LookQuestion);
+    worker.postMessage({ id: ++id, files: model.files, ...question } satisfies LookQuestion);
   };
 }

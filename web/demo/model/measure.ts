@@ -23,7 +23,7 @@ const timedNumbers = 2 ** 22;
 const measuringWorkers = 1;
 
 /** Key of choices with the same errors. Keeping a tensor leaves the errors of others, unless these share a size with it. */
-const keyOf = (choice: ModelChoice) => {
+export const errorsKey = (choice: ModelChoice) => {
   const { to, words, rules, size, kept } = choice;
   const statistics = statisticsKey(choice);
   return JSON.stringify([to, words, rules, statistics, ...(size === undefined ? [] : [size, [...kept].sort()])]);
@@ -59,14 +59,14 @@ export class Measurer {
   }
 
   known(choice: ModelChoice): KnownErrors | undefined {
-    return this.#known.get(keyOf(choice));
+    return this.#known.get(errorsKey(choice));
   }
 
   /** Adds errors of a result. */
   learn(choice: ModelChoice, errors: Errors, exact: boolean): KnownErrors {
     const all = new Map([...(this.known(choice)?.errors ?? []), ...errors]);
     const known = { errors: all, exact: exact && [...all.values()].every((one) => one.exact) };
-    this.#known.set(keyOf(choice), known);
+    this.#known.set(errorsKey(choice), known);
     return known;
   }
 

@@ -29,8 +29,9 @@ import {
 } from './choice.js';
 import { explain, isAboutCodes } from './explain.js';
 import { withFolder } from './folders.js';
-import { firstLook, type Look, startLooking } from './look.js';
-import { Measurer } from './measure.js';
+import { planKind } from './kinds.js';
+import { firstLook, kindLabel, type Look, startLooking } from './look.js';
+import { errorsKey, Measurer } from './measure.js';
 import { openEach } from './several.js';
 import { type OpenedModel, Shown, type View } from './shown.js';
 import { Sizer } from './sizer.js';
@@ -49,6 +50,8 @@ export class ModelSession {
   readonly shown: Shown<MeasuredModel>;
   /** Number of the newest request to open files. */
   #request = 0;
+  /** Number of the newest question about a tensor. */
+  #lookRequest = 0;
   readonly #ask: ReturnType<typeof startLooking>;
 
   constructor(store: Store<State>) {
@@ -272,25 +275,27 @@ export class ModelSession {
   look(name: string): void {
     const tensor = tensorsOf(this.#store.get()).find((one) => one.name === name);
     if (tensor === undefined) return;
-    this.#store.set({ look: firstLook(tensor) });
-    this.#askAgain();
+    this.#store.set({ look: firstLook(tensor, this.#store.get().plan !== undefined) });
+    void this.#askAgain();
   }
 
   /** Looks at the same tensor in another way. */
   compare(change: Partial<Pick<Look, 'kinds' | 'stretch'>>): void {
     this.#changeLook(change.kinds === undefined ? change : { ...change, isChosen: true });
-    this.#askAgain();
+    void this.#askAgain();
   }
 
-  /** Shows the tensor as it is planned now, unless the visitor chose other types to compare. */
+  /** Shows the tensor as it is planned now. Types that the visitor chose to compare stay, as long as the plan has one for it. */
   #followPlan(): void {
-    const { look } = this.#store.get();
+    const { look, plan } = this.#store.get();
     const tensor = tensorsOf(this.#store.get()).find(({ name }) => name === look?.name);
-    if (look === undefined || look.isChosen || tensor === undefined) return;
-    const { kinds } = firstLook(tensor);
-    if (kinds.join() === look.kinds.join()) return;
-    this.#changeLook({ kinds });
-    this.#askAgain();
+    if (look === undefined || tensor === undefined) return;
+    const { kinds: usual, type } = firstLook(tensor, plan !== undefined);
+    const isGone = type === undefined && look.kinds.includes(planKind);
+    const kinds = look.isChosen && !isGone ? look.kinds : usual;
+    if (kinds.join() === look.kinds.join() && type === look.type && !kinds.includes(planKind)) return;
+    this.#changeLook({ kinds, type });
+    void this.#askAgain();
   }
 
   #lookAtFirst(): void {
@@ -312,13 +317,26 @@ export class ModelSession {
     this.#store.set({ look: { ...rest, ...change } });
   }
 
-  #askAgain(): void {
-    const { look, model } = this.#store.get();
-    if (look === undefined || model === undefined) return;
+  async #askAgain(): Promise<void> {
+    const request = ++this.#lookRequest;
+    const { look, model, choice } = this.#store.get();
+    if (look === undefined || model === undefined || choice === undefined) return;
     // A conversion may rename the tensor.
-    const planned = tensorsOf(this.#store.get()).find(({ name }) => name === look.name);
-    const name = planned?.sources?.[0] ?? look.name;
-    this.#ask(model, `${this.shown.key} ${name}`, { ...look, name });
+    const tensor = tensorsOf(this.#store.get()).find(({ name }) => name === look.name);
+    const name = tensor?.sources?.[0] ?? look.name;
+    const isPlanned = look.kinds.includes(planKind);
+    const planned = isPlanned ? { name: look.name, options: await this.options(model, choice) } : undefined;
+    if (request !== this.#lookRequest) return;
+    const { kinds, stretch } = look;
+    this.#ask(model, {
+      key: `${this.shown.key} ${name} ${isPlanned ? errorsKey(choice) : ''}`,
+      name,
+      numbers: (tensor?.shape ?? []).reduce((a, b) => a * b, 1),
+      planned,
+      kinds,
+      labels: [kindLabel(kinds[0], look), kindLabel(kinds[1], look)],
+      stretch,
+    });
   }
 }
 

@@ -1,8 +1,9 @@
 // Reads one tensor at a time, tries two ways to store it, and sends the data of the pictures.
 import { load, type Scalepoint } from 'scalepoint';
 import { readFloats } from 'scalepoint/model';
+import { readPlanned } from '../../src/tooling.js';
 import { failureText } from '../shared/problems.js';
-import { kindOf, type RestoredNumbers } from './kinds.js';
+import { kindOf, planKind, type RestoredNumbers } from './kinds.js';
 import type { LookAnswer, LookQuestion, Side, WeightPicture } from './look.js';
 
 /** Most numbers that are tried at first. More of them follow. */
@@ -21,7 +22,15 @@ const [windowRows, windowColumns] = [24, 64];
 const fullColor = 2.5;
 
 let core: Promise<Scalepoint> | undefined;
-let tensor: { key: string; values: Float32Array; width: number } | undefined;
+/** Numbers of a tensor that are tried, and what the plan makes of them. */
+interface TriedNumbers {
+  readonly all: Float32Array;
+  readonly width: number;
+  readonly planned?: RestoredNumbers;
+}
+
+/** The tensor of the newest question, by the number of numbers that are tried. */
+let tried: { readonly key: string; readonly byLimit: Map<number, TriedNumbers> } | undefined;
 /** The newest question. Answers to earlier ones are dropped. */
 let newest = 0;
 
@@ -151,9 +160,29 @@ function sideOf(
   };
 }
 
-function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnswer {
-  const { values, width } = tensor as NonNullable<typeof tensor>;
-  const all = middleRows(values, width, limit);
+/** Reads the numbers of a tensor, unless they are known. */
+async function numbersFor({ key, files, name, planned }: LookQuestion, limit: number): Promise<TriedNumbers> {
+  if (tried?.key !== key) tried = { key, byLimit: new Map() };
+  const { byLimit } = tried;
+  const known = byLimit.get(limit);
+  if (known !== undefined) return known;
+  const widthOf = (shape: readonly number[]) => Math.max(1, shape.at(-1) ?? 1);
+  if (planned !== undefined) {
+    const { options } = planned;
+    const read = await readPlanned([...files], planned.name, { ...options, most: limit, workers: 0 });
+    const { shape, before: all, after: restored, bytes, error } = read;
+    const found = { all, width: widthOf(shape), planned: { restored, bytes, error } };
+    byLimit.set(limit, found);
+    return found;
+  }
+  const { data, shape } = await readFloats([...files], name, { workers: 0 });
+  const width = widthOf(shape);
+  for (const most of [quickNumbers, mostNumbers]) byLimit.set(most, { all: middleRows(data, width, most), width });
+  return byLimit.get(limit) as TriedNumbers;
+}
+
+function answer(sp: Scalepoint, question: LookQuestion, numbers: TriedNumbers): LookAnswer {
+  const { all, width, planned } = numbers;
   const length = Math.min(stretchNumbers, width);
   const stretches = Math.ceil(all.length / length);
   const stretch = Math.min(question.stretch, stretches);
@@ -162,7 +191,9 @@ function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnsw
     stretch === 0 ? [0, all.length] : [(stretch - 1) * length, Math.min(stretch * length, all.length)];
   const key = `${question.key} ${all.length}`;
   for (const id of restoredBy.keys()) if (!question.kinds.includes(id)) restoredBy.delete(id);
-  const restored = question.kinds.map((id) => restoredOf(sp, key, id, all, width));
+  const restored = question.kinds.map((id) =>
+    id === planKind && planned !== undefined ? planned : restoredOf(sp, key, id, all, width),
+  );
   const [a, b] = question.kinds.map((id, i) => sideOf(id, restored[i]!, all, part)) as [Side, Side];
   const after = restored.map((one) => one.restored) as [Float32Array, Float32Array];
   const shown = all.subarray(...part);
@@ -173,7 +204,7 @@ function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnsw
     id: question.id,
     key: question.key,
     numbers: all.length,
-    exact: all.length === values.length,
+    exact: all.length >= question.numbers,
     stretch,
     stretches,
     part,
@@ -182,6 +213,7 @@ function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnsw
     bins: binsOf(shown, low, high),
     reach,
     sides: [withBins(a), withBins(b)],
+    labels: question.labels,
     picture: pictureOf(all, after, width, stretch, part[0]),
     core: { version: sp.version, simd: sp.simd, buildId: sp.buildId },
   };
@@ -192,16 +224,11 @@ const pause = () => new Promise((done) => setTimeout(done));
 async function look(question: LookQuestion): Promise<void> {
   core ??= load({ blocks: true });
   const sp = await core;
-  if (tensor?.key !== question.key) {
-    const { data, shape } = await readFloats([...question.files], question.name, { workers: 0 });
-    const width = Math.max(1, shape.at(-1) ?? 1);
-    const values = middleRows(data, width, mostNumbers);
-    tensor = { key: question.key, values, width };
-  }
-  const { values } = tensor;
-  for (const limit of values.length > quickNumbers ? [quickNumbers, mostNumbers] : [mostNumbers]) {
+  for (const limit of question.numbers > quickNumbers ? [quickNumbers, mostNumbers] : [mostNumbers]) {
     if (question.id !== newest) return;
-    self.postMessage(answer(sp, question, limit));
+    const numbers = await numbersFor(question, limit);
+    if (question.id !== newest) return;
+    self.postMessage(answer(sp, question, numbers));
     // A newer question may have come.
     await pause();
   }

@@ -29,7 +29,7 @@ export interface ModelEstimate extends ModelReport {
 const defaultSample = 1 << 16;
 
 /** Rows from the middle of a tensor, as a new tensor. The same tensor if it is short, or if its rows are not contiguous. */
-function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
+export function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
   const { gathered } = source;
   if (gathered !== undefined) return sampleOfGathered(source, gathered, most);
   const { shape, parts } = source;

@@ -60,6 +60,23 @@ it('never shows the figures of one tensor under the name of another', async () =
   expect(mixed).toBe(0);
 });
 
+it('draws the codes that the plan makes, with the figures of the table', async () => {
+  page = await site.open('model/');
+  await drop(fileOf('tiny.gguf', tinyLlama({ layers: 1, source: 'F32' })));
+  await expect.poll(() => page.isVisible('#opened')).toBe(true);
+  await page.click('#more summary');
+  const name = 'blk.0.ffn_up.weight';
+  await page.click(`#model-rows [data-look="${name}"]`);
+  for (const to of ['TQ1_0', 'Q2_K']) {
+    await page.selectOption('#model-target', to);
+    await expect.poll(() => page.textContent('#look-after-name'), { timeout: 30_000 }).toBe(`After: ${to}, as planned`);
+    await expect.poll(() => page.textContent('#worst-basis'), { timeout: 30_000 }).toBe('Measured on all numbers.');
+    expect(await page.textContent('#look-a option:checked')).toBe(`${to}, as planned`);
+    const inTable = await page.textContent(`#model-rows tr:has([data-look="${name}"]) [data-column="SQNR"]`);
+    expect(await page.textContent('#look-figures tr:first-child td')).toBe(inTable?.replace('low ', ''));
+  }
+});
+
 it('marks no layer in the table if none stands out, and says so', async () => {
   page = await site.open('model/');
   await drop(digits());
