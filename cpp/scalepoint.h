@@ -14,6 +14,7 @@
 //          no more, unless a comment asks for it: codes of 16 bits lie at even addresses.
 // Sizes    Counted in elements unless a name says bytes. Arrays may have any size that fits into memory. Limits of single topics are in
 //          their headers, such as DType, kMaxZeroPoint (lanes/round.h) and kMaxDimension (search/search.h).
+// Threads  Calls may run in several threads at once if none writes memory that another one uses.
 // Results  depend on the arguments alone: all builds and machines with IEEE 754 arithmetic in round-to-nearest mode give the same bytes.
 //          Options such as -ffast-math would change them.
 #pragma once

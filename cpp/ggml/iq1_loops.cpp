@@ -159,7 +159,7 @@ Split split(const float* x, const float* weights, size_t size, const uint8_t* or
 
 /// Searches a sub-block: its scale, points and shifts.
 struct Ternary {
-  const Grid& grid;
+  Grid grid;
   size_t size;
   float smallest;  ///< below it, the largest element of a sub-block counts as 0
 

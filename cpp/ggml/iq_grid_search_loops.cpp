@@ -210,7 +210,7 @@ uint8_t split_signs(const float* x, const float* weights, bool even, float* magn
 
 struct Search {
   const GridRule& rule;
-  const Grid& grid;
+  Grid grid;
   Magnitudes of;
   Points points[8];
   GridSums sums;

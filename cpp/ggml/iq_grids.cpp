@@ -47,11 +47,11 @@ constexpr int32_t kMostCodes = 6561;
 
 constexpr int32_t codes_of(const Layout& layout) { return layout.is_of_eight ? kMostCodes : 4096; }
 
-// Unused parts are never touched, so they take no memory.
+// Made under the guards of static constants: one for all points, and one for the neighbors of each grid. Unused parts are never touched, so
+// they take no memory.
 uint32_t points[kGrids][kMostPoints];
 int32_t places[kGrids][kMostCodes];
 uint16_t neighbors[kPlaces];
-bool has_points[kGrids], has_neighbors[kGrids];
 
 /// The levels of a code, in the form of a point.
 uint32_t point_of(int32_t code, bool is_of_eight) {
@@ -101,44 +101,63 @@ size_t list_neighbors(const Layout& layout, const uint32_t* grid, uint32_t point
   return found;
 }
 
-}  // namespace
-
-const uint32_t* grid_points(GridName name) {
-  const auto which = static_cast<size_t>(name);
+/// Makes the points of a grid. Enters 1 + their index by their codes.
+void make_points(size_t which) {
   const Layout& layout = kLayouts[which];
-  uint32_t* const to = points[which];
-  if (has_points[which]) return to;
   int32_t code = -1;
   const uint8_t* step = layout.steps;
   for (size_t i = 0; i < layout.count; i++) {
     for (; *step == 0; step++) code += 255;
     code += *step++;
-    to[i] = point_of(code, layout.is_of_eight);
+    points[which][i] = point_of(code, layout.is_of_eight);
     places[which][code] = static_cast<int32_t>(i) + 1;
   }
-  has_points[which] = true;
-  return to;
 }
 
-const Grid& grid_of(GridName name) {
-  static Grid grids[kGrids];
-  const auto which = static_cast<size_t>(name);
-  Grid& grid = grids[which];
-  if (has_neighbors[which]) return grid;
+void make_all_points() {
+  [[maybe_unused]] static const bool is_made = [] {
+    for (size_t which = 0; which < kGrids; which++) make_points(which);
+    return true;
+  }();
+}
+
+/// Makes the neighbors of a grid, which has its points.
+[[gnu::noinline]] bool make_neighbors(size_t which) {
   const Layout& layout = kLayouts[which];
-  grid = {grid_points(name), layout.count, places[which], neighbors + layout.first_place};
   size_t place = layout.first_place;
   for (int32_t code = 0; code < codes_of(layout); code++) {
     int32_t& entry = places[which][code];
-    // Points were entered as 1 + their index.
     if (entry-- > 0) continue;
     entry -= static_cast<int32_t>(place - layout.first_place);
-    const size_t found = list_neighbors(layout, grid.points, point_of(code, layout.is_of_eight), neighbors + place + 1);
+    const size_t found = list_neighbors(layout, points[which], point_of(code, layout.is_of_eight), neighbors + place + 1);
     neighbors[place] = static_cast<uint16_t>(found);
     place += 1 + found;
   }
-  has_neighbors[which] = true;
-  return grid;
+  return true;
+}
+
+/// The neighbors of a grid are made once, under a guard of its own.
+template <size_t kWhich>
+void make_neighbors_once() {
+  [[maybe_unused]] static const bool is_made = make_neighbors(kWhich);
+}
+constexpr void (*kMakeNeighborsOnce[])() = {make_neighbors_once<0>, make_neighbors_once<1>, make_neighbors_once<2>,
+                                            make_neighbors_once<3>, make_neighbors_once<4>, make_neighbors_once<5>};
+static_assert(std::size(kMakeNeighborsOnce) == kGrids);
+
+}  // namespace
+
+const uint32_t* grid_points(GridName name) {
+  make_all_points();
+  return points[static_cast<size_t>(name)];
+}
+
+Grid grid_of(GridName name) {
+  const auto which = static_cast<size_t>(name);
+  make_all_points();
+  kMakeNeighborsOnce[which]();
+  const Layout& layout = kLayouts[which];
+  return {points[which], layout.count, places[which], neighbors + layout.first_place};
 }
 
 }  // namespace scalepoint::loops

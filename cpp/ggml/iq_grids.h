@@ -13,7 +13,7 @@ namespace scalepoint::loops {
 
 enum class GridName : uint8_t { kIQ3_XXS, kIQ3_S, kIQ2_XXS, kIQ2_XS, kIQ2_S, kIQ1 };
 
-/// The points of a grid: for element i of a point, 2 * level + 1 in the bits from 4 i on. Made at the first call.
+/// The points of a grid: for element i of a point, 2 * level + 1 in the bits from 4 i on. The first call makes those of all grids.
 const uint32_t* grid_points(GridName name);
 
 /// Points, and tables for a search.
@@ -28,6 +28,6 @@ struct Grid {
 
 /// A grid with all neighbors. The first call makes them, which takes some milliseconds. They stay in memory: at most 1.6 MB for all grids
 /// together.
-const Grid& grid_of(GridName name);
+Grid grid_of(GridName name);
 
 }  // namespace scalepoint::loops

@@ -284,22 +284,26 @@ constexpr size_t kGatheredBlocks = 32;
 
 /// The parts of the scratch memory of scan_joined.
 struct JoinedScratch {
+  uint8_t* joined;   ///< the tables of kBytesJoined bytes of a vector
   uint8_t* spread;   ///< a table of kJoinedQueries entries for each entry of a query's tables
   uint16_t* places;  ///< kBytesJoined codes of each vector of some blocks
   uint8_t* parts;    ///< kJoinedQueries sums in 8 bits for each vector of a group
   int16_t* sums;     ///< kJoinedQueries for each vector of a group
   int32_t* totals;   ///< kJoinedQueries for each vector of a group, if 16 bits do not hold the sums
 
+  /// Joined tables begin at a line of the caches, so that an entry lies in one.
+  static constexpr size_t kLine = 64, kJoined = loops::kBytesJoined * loops::kJoinedTable + kLine;
   static constexpr size_t kSums = kGroupBlocks * kBlockVectors * loops::kJoinedQueries;
   static constexpr size_t kPlaces = kGatheredBlocks * kBlockVectors * loops::kBytesJoined;
   static size_t spread_bytes(size_t vector_bytes) { return vector_bytes * 2 * loops::kTableSize * loops::kJoinedQueries; }
   static bool has_totals(size_t vector_bytes) { return vector_bytes > loops::kBytesInSums; }
   static size_t bytes(size_t vector_bytes) {
     const size_t sum_bytes = 1 + sizeof(int16_t) + (has_totals(vector_bytes) ? sizeof(int32_t) : 0);
-    return spread_bytes(vector_bytes) + kPlaces * sizeof(uint16_t) + kSums * sum_bytes;
+    return kJoined + spread_bytes(vector_bytes) + kPlaces * sizeof(uint16_t) + kSums * sum_bytes;
   }
   JoinedScratch(std::byte* scratch, size_t vector_bytes)
-      : spread(reinterpret_cast<uint8_t*>(scratch)),
+      : joined(reinterpret_cast<uint8_t*>(scratch) + (kLine - reinterpret_cast<uintptr_t>(scratch) % kLine)),
+        spread(reinterpret_cast<uint8_t*>(scratch) + kJoined),
         places(reinterpret_cast<uint16_t*>(spread + spread_bytes(vector_bytes))),
         parts(reinterpret_cast<uint8_t*>(places + kPlaces)),
         sums(reinterpret_cast<int16_t*>(parts + kSums)),
@@ -317,7 +321,7 @@ void sum_group(const SearchSpec& spec, const SearchPart& part, std::span<const u
     std::memset(scratch.sums, 0, blocks * kBlockSums * sizeof(int16_t));
     for (size_t b = start; b < end; b += loops::kBytesJoined) {
       const size_t count = std::min(loops::kBytesJoined, end - b);
-      loops::join_tables(scratch.spread + b * 2 * loops::kTableSize * loops::kJoinedQueries, count);
+      loops::join_tables(scratch.spread + b * 2 * loops::kTableSize * loops::kJoinedQueries, count, scratch.joined);
       for (size_t first = 0; first < blocks; first += kGatheredBlocks) {
         const size_t some = std::min(kGatheredBlocks, blocks - first);
         const auto* const from = reinterpret_cast<const uint8_t*>(part.codes) + ((group + first) * bytes + b) * kBlockVectors;
@@ -325,8 +329,8 @@ void sum_group(const SearchSpec& spec, const SearchPart& part, std::span<const u
         for (size_t i = 0; i < some; i++) {
           if (allowed[first + i] == 0) continue;
           const size_t at = (first + i) * kBlockSums;
-          loops::add_joined(scratch.places + i * count * kBlockVectors, count, b, b + count == bytes, nibbles_together(spec),
-                            scratch.parts + at, scratch.sums + at);
+          loops::add_joined(scratch.joined, scratch.places + i * count * kBlockVectors, count, b, b + count == bytes,
+                            nibbles_together(spec), scratch.parts + at, scratch.sums + at);
         }
       }
     }

@@ -156,13 +156,6 @@ void find_levels(const float* x, float factor, size_t n, const float* thresholds
   }
 }
 
-namespace {
-
-/// The joined tables of join_tables.
-alignas(64) uint8_t joined_tables[kBytesJoined * kJoinedTable];
-
-}  // namespace
-
 #ifdef SCALEPOINT_SIMD_LANES
 
 namespace {
@@ -396,13 +389,13 @@ size_t place_of(size_t query) { return query / 16 * 16 + query % 8 * 2 + query %
 /// Adds entries for kBytes rows of codes: those of kTogether rows in 8 bits, and with those of `parts` if kGoesOn. They stay there if
 /// kStays.
 template <size_t kBytes, size_t kTogether, bool kGoesOn = false, bool kStays = false>
-void add_joined_rows(const uint16_t* places, uint8_t* parts, int16_t* sums) {
+void add_joined_rows(const uint8_t* joined, const uint16_t* places, uint8_t* parts, int16_t* sums) {
   SCALEPOINT_NO_UNROLL
   for (size_t v = 0; v < kSearchBlock; v++, places++, parts += kJoinedQueries, sums += kJoinedQueries) {
     for (size_t b = 0; b < kBytes; b += kTogether) {
       U8x16 first, second;
       for (size_t i = 0; i < kTogether; i++) {
-        const uint8_t* const entries = joined_tables + (b + i) * kJoinedTable + places[(b + i) * kSearchBlock];
+        const uint8_t* const entries = joined + (b + i) * kJoinedTable + places[(b + i) * kSearchBlock];
         first = i == 0 ? load(entries) : add(first, load(entries));
         second = i == 0 ? load(entries + 16) : add(second, load(entries + 16));
       }
@@ -428,9 +421,8 @@ void widen_joined(const int16_t* sums, I32x4 (&wide)[4]) {
 
 }  // namespace
 
-void join_tables(const uint8_t* spread, size_t bytes) {
+void join_tables(const uint8_t* spread, size_t bytes, uint8_t* joined) {
   constexpr size_t kHalf = kTableSize * kJoinedQueries;
-  uint8_t* joined = joined_tables;
   for (size_t b = 0; b < bytes; b++, spread += 2 * kHalf) {
     for (size_t high = 0; high < kTableSize; high++) {
       const uint8_t* const upper = spread + kHalf + high * kJoinedQueries;
@@ -453,21 +445,22 @@ void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks
   }
 }
 
-void add_joined(const uint16_t* places, size_t bytes, size_t first, bool is_last, size_t together, uint8_t* parts,
-                int16_t* sums) {
+void add_joined(const uint8_t* joined, const uint16_t* places, size_t bytes, size_t first, bool is_last, size_t together,
+                uint8_t* parts, int16_t* sums) {
   static_assert(kBytesJoined == 4);
   // The entries of eight bytes of 1 bit are added in 8 bits: those of the first four stay for the others.
   const bool goes_on = together == 16 && first % 8 != 0, stays = together == 16 && first % 8 == 0 && !is_last;
   if (goes_on) {
-    bytes == 4 ? add_joined_rows<4, 4, true>(places, parts, sums) : add_joined_rows<2, 2, true>(places, parts, sums);
+    bytes == 4 ? add_joined_rows<4, 4, true>(joined, places, parts, sums)
+               : add_joined_rows<2, 2, true>(joined, places, parts, sums);
   } else if (stays) {
-    add_joined_rows<4, 4, false, true>(places, parts, sums);
+    add_joined_rows<4, 4, false, true>(joined, places, parts, sums);
   } else if (bytes == 2) {
-    add_joined_rows<2, 2>(places, parts, sums);
+    add_joined_rows<2, 2>(joined, places, parts, sums);
   } else if (together == 4) {
-    add_joined_rows<4, 2>(places, parts, sums);
+    add_joined_rows<4, 2>(joined, places, parts, sums);
   } else {
-    add_joined_rows<4, 4>(places, parts, sums);
+    add_joined_rows<4, 4>(joined, places, parts, sums);
   }
 }
 
@@ -559,12 +552,12 @@ size_t place_of(size_t query) { return query; }
 
 }  // namespace
 
-void join_tables(const uint8_t* spread, size_t bytes) {
+void join_tables(const uint8_t* spread, size_t bytes, uint8_t* joined) {
   constexpr size_t kHalf = kTableSize * kJoinedQueries;
   for (size_t i = 0; i < bytes * kJoinedTable; i++) {
     const size_t byte = i / kJoinedTable, value = i / kJoinedQueries % 256, query = i % kJoinedQueries;
     const uint8_t* const lower = spread + byte * 2 * kHalf + query;
-    joined_tables[i] = static_cast<uint8_t>(lower[value % 16 * kJoinedQueries] + lower[kHalf + value / 16 * kJoinedQueries]);
+    joined[i] = static_cast<uint8_t>(lower[value % 16 * kJoinedQueries] + lower[kHalf + value / 16 * kJoinedQueries]);
   }
 }
 
@@ -574,10 +567,10 @@ void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks
   }
 }
 
-void add_joined(const uint16_t* places, size_t bytes, size_t, bool, size_t, uint8_t*, int16_t* sums) {
+void add_joined(const uint8_t* joined, const uint16_t* places, size_t bytes, size_t, bool, size_t, uint8_t*, int16_t* sums) {
   for (size_t v = 0; v < kSearchBlock; v++, sums += kJoinedQueries) {
     for (size_t b = 0; b < bytes; b++) {
-      const uint8_t* const entries = joined_tables + b * kJoinedTable + places[b * kSearchBlock + v];
+      const uint8_t* const entries = joined + b * kJoinedTable + places[b * kSearchBlock + v];
       for (size_t q = 0; q < kJoinedQueries; q++) sums[q] = static_cast<int16_t>(sums[q] + entries[q]);
     }
   }

@@ -68,16 +68,16 @@ const int32_t* widen_sums(SearchSums& sums, size_t block);
 
 /// Puts the tables of a query between those of others: entry i goes to spread[i * 32 + a place that the query decides].
 void spread_tables(const uint8_t* tables, size_t entries, size_t query, uint8_t* spread);
-/// Makes the joined tables of at most kBytesJoined bytes of a vector from the spread ones of their halves. add_joined reads them: they lie
-/// in one place of the module, because the address of an entry is then a code and a constant.
-void join_tables(const uint8_t* spread, size_t bytes);
+/// Makes the joined tables of at most kBytesJoined bytes of a vector, kJoinedTable bytes each, from the spread ones of their halves.
+void join_tables(const uint8_t* spread, size_t bytes, uint8_t* joined);
 /// Copies `bytes` rows of 32 codes of each block, `step` bytes from one block to the next, as places in a joined table. Loads of codes that
 /// lie far from each other wait together here; in add_joined they would wait one after the other, which takes 1.3 times as long.
 void gather_codes(const uint8_t* codes, size_t step, size_t bytes, size_t blocks, uint16_t* places);
 /// Adds entries for `bytes` rows of 32 codes to the sums of 32 vectors, kJoinedQueries for each. bytes is even, and at most kBytesJoined.
 /// Sums hold the entries of kBytesInSums bytes. `first` is the place of these rows among all bytes of a vector, `is_last` says that no more
 /// follow. together as for sum_tables. parts: kJoinedQueries bytes for each vector, which keep entries between calls.
-void add_joined(const uint16_t* places, size_t bytes, size_t first, bool is_last, size_t together, uint8_t* parts, int16_t* sums);
+void add_joined(const uint8_t* joined, const uint16_t* places, size_t bytes, size_t first, bool is_last, size_t together,
+                uint8_t* parts, int16_t* sums);
 /// totals[q] += the sum for query q, for a vector.
 void add_to_totals(const int16_t* sums, int32_t* totals);
 /// The largest sum of 32 vectors for each query.

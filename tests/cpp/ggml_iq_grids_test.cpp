@@ -187,7 +187,7 @@ TEST(Grids, hold_points_in_the_order_of_their_codes) {
 TEST(Grids, list_the_nearest_points_in_order) {
   Random random(80);
   for (const Known& one : kGrids) {
-    const loops::Grid& grid = loops::grid_of(one.name);
+    const loops::Grid grid = loops::grid_of(one.name);
     const int radix = one.each == 4 ? 8 : 3;
     for (int i = 0; i < 20; i++) {
       const int code = static_cast<int>(random.below(one.each == 4 ? 4096 : 6561));

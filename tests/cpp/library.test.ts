@@ -1,4 +1,5 @@
-// The core as a library: a program outside of the project builds with its sources, and with what these install.
+// The core as a library: a program outside of the project builds with its sources, and with what these install. Its functions run in
+// several threads.
 import { execFile } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -36,6 +37,22 @@ describe('a program that uses the core', { timeout: 600_000 }, () => {
     expect(await run(`${built}/sources/consumer`)).toBe(answer);
   });
 
+  it('shares nothing with others that calls change, besides tables that are made once', async () => {
+    const symbols = await run('nm', '--format=sysv', '-C', `${built}/sources/scalepoint/libscalepoint.a`);
+    const found: string[] = [];
+    let object = '';
+    for (const line of symbols.split('\n')) {
+      object = /\[(.*)\]:$/.exec(line)?.[1] ?? object;
+      const [name = '', , , , , , section = ''] = line.split('|');
+      // Constants that hold addresses lie in .data.rel.ro.
+      if (/^\.t?(data|bss)/.test(section) && !section.startsWith('.data.rel.ro'))
+        found.push(`${object} ${name.trim()}`);
+    }
+    // Points and neighbors of grids are made by static constants, whose guards let threads wait.
+    expect(found).toContain('iq_grids.cpp.o scalepoint::loops::(anonymous namespace)::points');
+    expect(found.filter((name) => !name.startsWith('iq_grids.cpp.o '))).toEqual([]);
+  });
+
   it('takes it installed', async () => {
     const found = `-DCMAKE_PREFIX_PATH=${built}/installed`;
     await run('cmake', '-S', consumer, '-B', `${built}/found`, '-G', 'Ninja', '--fresh', found);
@@ -50,4 +67,12 @@ it('is optimized, unchecked, and needs nothing else by default', async () => {
   const rules = readFileSync(`${built}/alone/build.ninja`, 'utf8');
   expect(rules).toMatch(/^ {2}FLAGS = .*-O3 -DNDEBUG/m);
   expect(rules).not.toMatch(/fsanitize|gtest|simde/i);
+});
+
+it('gives the same results in several threads, and the thread sanitizer finds nothing', {
+  timeout: 600_000,
+}, async () => {
+  await run('cmake', '-S', '.', '-B', 'build/threads', '-G', 'Ninja', '-DSCALEPOINT_BUILD_TESTS=ON');
+  await run('cmake', '--build', 'build/threads', '--target', 'scalepoint_threads');
+  expect(await run('build/threads/scalepoint_threads')).toMatch(/^\[ {2}PASSED {2}\] 2 tests\.$/m);
 });
