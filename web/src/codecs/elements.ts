@@ -16,6 +16,16 @@ export function bytesOfElements(type: string, elements: number): number {
   return (elements / n) * bytes;
 }
 
+/**
+ * The largest number of layers, heads, elements of a head or experts of a model with these tensors: each layer has a tensor, and the others
+ * are part of a dimension.
+ */
+export function largestCount(tensors: readonly { readonly shape: readonly number[] }[]): number {
+  let most = tensors.length;
+  for (const { shape } of tensors) for (const dimension of shape) most = Math.max(most, dimension);
+  return most;
+}
+
 /** Number of elements of a shape. */
 export function elementsOf(shape: readonly number[]): number {
   return shape.reduce((product, dimension) => product * dimension, 1);

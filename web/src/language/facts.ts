@@ -97,6 +97,9 @@ const traits: Readonly<Record<string, Traits>> = {
 /** Architectures, in llama.cpp's spelling, whose outputs can be computed. */
 export const languageArchitectures: readonly string[] = Object.keys(traits);
 
+/** Keys with numbers that decide how much is kept. */
+const counts = /block_count|head_count|key_length|dimension_count|expert|embedding_length/;
+
 function fail(message: string): never {
   throw new ScalepointError('UNKNOWN_FORMAT', message);
 }
@@ -133,9 +136,10 @@ function frequenciesOf(
 /**
  * Reads the facts of a model.
  * @param divisors of the frequencies, from the tensor `rope_freqs.weight` or `rope_factors_*`
+ * @param mostCount the largest number of layers, heads or elements that the tensors have room for
  * @throws ScalepointError `UNKNOWN_FORMAT` for other architectures, `BAD_FILE` for missing or wrong numbers
  */
-export function languageFacts(metadata: Metadata, divisors?: Float32Array): LanguageFacts {
+export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostCount = 2 ** 31 - 1): LanguageFacts {
   const architecture = metadata('general.architecture');
   const own =
     typeof architecture === 'string' && Object.hasOwn(traits, architecture) ? traits[architecture] : undefined;
@@ -151,6 +155,10 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array): Lang
   };
   const whole = (key: string, otherwise?: number): number => {
     const value = number(key, otherwise);
+    if (counts.test(key) && value > mostCount) {
+      const message = `${architecture}.${key} is ${value}, but the tensors have room for at most ${mostCount}`;
+      throw new ScalepointError('BAD_FILE', message);
+    }
     if (Number.isSafeInteger(value) && value >= 0 && value < 2 ** 31) return value;
     throw new ScalepointError('BAD_FILE', `${architecture}.${key} is ${value} instead of a whole number`);
   };

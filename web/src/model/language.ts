@@ -1,5 +1,5 @@
 /** Opens language models to run them: folders and GGUF files. */
-import { elementsOf } from '../codecs/elements.js';
+import { elementsOf, largestCount } from '../codecs/elements.js';
 import type { Converted } from '../conversions/converter.js';
 import { convertersFrom } from '../conversions/registry.js';
 import { ScalepointError } from '../core/errors.js';
@@ -132,7 +132,8 @@ export async function withLanguage<T>(
       // Phi-3 has other factors for contexts beyond the original one, which chunks do not reach by default.
       const named = ['rope_freqs.weight', 'rope_factors_short.weight'].find((name) => rows.has(name));
       const divisors = named === undefined ? undefined : await rows.read(named, 0, 1);
-      const facts = languageFacts(metadata, divisors);
+      const shapes = [...tensors.values()].flatMap((one) => (one instanceof Uint8Array ? [] : [one]));
+      const facts = languageFacts(metadata, divisors, largestCount(shapes));
       const forward = new LanguageForward(hands, facts, rows);
       return use({ hands, facts, forward, beginning: beginningOf(metadata, forward.vocabulary) });
     });

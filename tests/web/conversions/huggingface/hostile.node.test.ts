@@ -1,6 +1,6 @@
 // Folders whose files hold values that nobody expects: each conversion works or fails with a typed error.
 import { describe, expect, it } from 'vitest';
-import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
+import { architectureNames, convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import { convertTower } from '../../../../web/src/conversions/huggingface/vision/convert.js';
 import type { Conversion, Folder } from '../../../../web/src/conversions/recipe.js';
 import { folderOf, type Weights } from '../../support/recipes.js';
@@ -101,6 +101,7 @@ const values: Readonly<Record<string, string>> = {
   'half a character': '"\\ud800"',
   'a large number': '1e308',
   'a small one': '-1e-308',
+  'a count that no memory holds': '2147483647',
   nothing: 'null',
   no: 'false',
 };
@@ -177,6 +178,24 @@ describe('a strange value in any place', () => {
     };
     await expectAllTyped((folder) => convertTower(folder, 'F16'), weights, files);
   });
+});
+
+it('counts of any architecture that no tensors can have are refused before they decide about memory', async () => {
+  const keys = ['num_hidden_layers', 'n_layer', 'head_dim', 'num_attention_heads', 'n_head', 'num_key_value_heads'];
+  const more = [
+    'global_head_dim',
+    'linear_num_key_heads',
+    'linear_num_value_heads',
+    'num_experts',
+    'num_local_experts',
+  ];
+  for (const architecture of architectureNames) {
+    for (const key of [...keys, ...more]) {
+      const config = decoderConfig(architecture, { [key]: 2 ** 31 - 1 });
+      const folder = folderOf(decoder, { 'config.json': config, 'tokenizer.json': plainTokenizer() });
+      await expectTyped(`${architecture} ${key}`, convertHuggingface(folder));
+    }
+  }
 });
 
 describe('long lists', () => {

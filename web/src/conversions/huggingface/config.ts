@@ -9,22 +9,28 @@ const file = 'config.json';
 /** Largest number accepted from a config. GGUF stores u32; no real size comes near. */
 const largest = 2 ** 31 - 1;
 
+/** Keys with counts that decide how much is kept: of layers, heads and experts, and elements of a head. */
+const counts = /layer|depth|head|expert/;
+
 /** A config.json. Missing keys have the defaults of the architecture. Every error names the key. */
 export class Config {
   readonly #keys: Json;
   readonly #defaults: Json;
   readonly #within: string;
+  readonly #mostCount: number;
   readonly #assumed = new Set<string>();
 
   /**
    * @param defaults values of missing keys, in place of those of the architecture
    * @param within object of the file that `keys` is, for errors
+   * @param mostCount of `largestCount`
    */
-  constructor(keys: Json, defaults?: Json, within?: string) {
+  constructor(keys: Json, defaults?: Json, within?: string, mostCount = largest) {
     const text = Object.entries(objectMember(keys, 'text_config') ?? {}).filter(([, value]) => value !== null);
     this.#keys = { ...keys, ...Object.fromEntries(text) };
     this.#defaults = defaults ?? defaultsOf(arrayMember(this.#keys, 'architectures')[0]);
     this.#within = within === undefined ? '' : `${within}.`;
+    this.#mostCount = mostCount;
   }
 
   /** The value that the file states; undefined if it is missing or null. */
@@ -52,6 +58,10 @@ export class Config {
     if (value === undefined) return undefined;
     if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > largest)
       badFolderFile(file, `${this.#within}${name} has to be a whole number of at least ${least}, got ${show(value)}`);
+    if (value > this.#mostCount && counts.test(name)) {
+      const room = `they have room for at most ${this.#mostCount}`;
+      badFolderFile(file, `the tensors are too few for ${this.#within}${name} ${value}: ${room}`);
+    }
     return value;
   }
 

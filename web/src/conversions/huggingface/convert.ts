@@ -3,6 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and 051139f. Tests compare with v0.5.0.
  */
 
+import { largestCount } from '../../codecs/elements.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
@@ -164,7 +165,7 @@ async function modelOf(given: Folder) {
   if (bytes === undefined) return badFolderFile('config.json', 'the folder has none');
   const keys = parseObject('config.json', bytes);
   await checkFolder(folder, keys);
-  const config = new Config(keys);
+  const config = new Config(keys, undefined, undefined, largestCount(folder.tensors));
   const names = folder.tensors.map(({ name }) => name);
   const isCoded = folder.isCoded === true;
   const model = readModel(config, { names, embeddingRows: embeddingRows(folder), isCoded });

@@ -1,6 +1,7 @@
 /** Converts a folder of a language model to a model of MLC, for one of WebLLM's prebuilt libraries. */
+
 import type { CastForm } from '../../codecs/cast.js';
-import { elementsOf } from '../../codecs/elements.js';
+import { elementsOf, largestCount } from '../../codecs/elements.js';
 import { type MlcForm, mlcGroup } from '../../codecs/mlc.js';
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
@@ -274,7 +275,7 @@ export async function convertWebllm(
   if ((await beside.file('adapter_config.json')) !== undefined)
     unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
   const keys = parseObject('config.json', bytes);
-  const config = new Config(keys);
+  const config = new Config(keys, undefined, undefined, largestCount(model.tensors));
   const { library, numbers } = libraryFor(keys, config, to);
   const tensors = await tensorsAsFloats(model, requantize);
   const needed = [...parametersOf(library.family, numbers)];

@@ -2,6 +2,7 @@
  * Converts the vision tower of a folder to the contents of the GGUF file that llama.cpp takes as --mmproj.
  * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 720d7fa (MmprojModel) and at 00bd27a.
  */
+import { largestCount } from '../../../codecs/elements.js';
 import { show } from '../../../core/show.js';
 import type { GgufKey } from '../../../formats/gguf/pairs.js';
 import { towerArchitecture } from '../../../formats/gguf/signature.js';
@@ -100,8 +101,10 @@ export async function convertTower(folder: Folder, to: TowerTarget): Promise<Tow
   const kind = kindOf(keys);
   const pictures = await readPictures(folder);
   const { text_config: _, ...others } = keys;
-  const vision = new Config(objectMember(keys, 'vision_config') as Json, kind.defaults, 'vision_config');
-  const tower = kind.read({ vision, top: new Config(others, {}), text: new Config(keys), pictures });
+  const most = largestCount(folder.tensors);
+  const vision = new Config(objectMember(keys, 'vision_config') as Json, kind.defaults, 'vision_config', most);
+  const text = new Config(keys, undefined, undefined, most);
+  const tower = kind.read({ vision, top: new Config(others, {}, undefined, most), text, pictures });
   const { sizes, heads, table } = tower;
   if (sizes.hidden % heads !== 0)
     badFolderFile(file, `vision_config: ${sizes.hidden} elements are not a multiple of ${heads} heads`);
