@@ -16,7 +16,7 @@ type Ranges = Map<string, readonly [least: number, largest: number]>;
 const largestHalf = 65504;
 
 /** Names of the float32 values that nodes of the main graph give. */
-export function floatValues(model: OnnxModel, graphs: Graphs): string[] {
+function floatValues(model: OnnxModel, graphs: Graphs): string[] {
   const types = new Types(graphs, graphs.main);
   const { root } = graphs.main;
   return model.proto.graph.nodes
