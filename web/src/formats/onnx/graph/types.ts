@@ -38,8 +38,8 @@ type OutputType = number | 'floats';
 
 /**
  * Types of outputs, of operators with several outputs, or with one of a fixed type. Others have one output with the type of the floats.
- * Reference: github.com/onnx/onnx, docs/Operators.md and docs/Changelog.md, all operators with several outputs up to opset 25, and
- * github.com/microsoft/onnxruntime, docs/ContribOperators.md.
+ * Reference: github.com/onnx/onnx v1.20, docs/Operators.md (opset 25), and github.com/microsoft/onnxruntime v1.22,
+ * docs/ContribOperators.md.
  */
 const outputs: Readonly<Record<string, readonly OutputType[]>> = {
   ...Object.fromEntries(
