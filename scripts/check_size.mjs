@@ -22,7 +22,7 @@ export const budgets = {
   /** A file of the large module, which has all types of ggml and the codecs of model files. */
   core: 200_000,
   /** The JavaScript that an app which quantizes arrays loads at once, with the glue of the core. */
-  javascript: 30_300,
+  javascript: 30_000,
   /** The JavaScript that saveTensors, loadTensors and resultName add to such an app, on demand as well. */
   files: 20_000,
   /** The JavaScript that an app which inspects, plans, quantizes, compares and verifies model files loads at once, without the worker. */

@@ -38,13 +38,11 @@ if (filter?.startsWith('-') || rest.length > 0) {
 }
 const full = process.argv.includes('--full') || filter !== undefined;
 
-/** A digest of what the outcome depends on outside of the project: Node, and optional packages. */
-function surroundings() {
-  const packages = ['llama', 'transformers', 'types'].map((name) =>
-    existsSync(join(root, 'tests', name, 'node_modules')),
-  );
-  return `${process.version} ${packages}`;
-}
+/** Text of what each outcome depends on outside of the project: Node, and llama.cpp. */
+const surroundings = () => `${process.version} ${isInstalled('llama')}`;
+
+/** True if the packages of a folder of tests are there. @param {string} name */
+const isInstalled = (name) => existsSync(join(root, 'tests', name, 'node_modules'));
 
 /** A digest of the sample models by size and time, for tests that read them. */
 function sampleState() {
@@ -71,9 +69,15 @@ function digestOfAll(files) {
   return hash.digest('hex');
 }
 
-/** True if a program of tests names the variable of the samples. @param {string} file */
-const readsSamples = (file) =>
-  /^tests\/.*\.ts$/.test(file) && /SCALEPOINT_SAMPLES/.test(readFileSync(join(root, file), 'utf8'));
+/** Text of what some programs of tests name that only the full run has: sample models, and packages that are large. @param {string[]} files */
+function extrasOf(files) {
+  const programs = files
+    .filter((file) => /^tests\/.*\.ts$/.test(file))
+    .map((file) => readFileSync(join(root, file), 'utf8'));
+  const names = (/** @type {RegExp} */ pattern) => programs.some((code) => pattern.test(code));
+  const packages = ['transformers', 'types'].map((name) => names(new RegExp(`\\b${name}/`)) && isInstalled(name));
+  return `${packages} ${names(/SCALEPOINT_SAMPLES/) ? sampleState() : ''}`;
+}
 
 /**
  * For each test file of a project a text that changes with each file that may decide its outcome. Programs of tests count for the tests that
@@ -94,18 +98,12 @@ function statesOf(project, tests, around) {
     ...[...files.values()].flat().filter((file) => /^tests\/.*\.(ts|mjs|js)$/.test(file)),
   ]);
   const common = digestOfAll(readsTests ? inside : inside.filter((file) => !ofSome.has(file)));
-  const samples = sampleState();
-  return new Map(
-    [...files].map(([test, own]) => [
-      test,
-      `${around} ${common} ${digestOfAll(own)} ${own.some(readsSamples) ? samples : ''}`,
-    ]),
-  );
+  return new Map([...files].map(([test, own]) => [test, `${around} ${common} ${digestOfAll(own)} ${extrasOf(own)}`]));
 }
 
 /** True if a C++ test has a text in its name, `suite.test`. @param {string} text */
 function isInCpp(text) {
-  const files = readdirSync(join(root, 'tests/cpp')).map((name) => readFileSync(join(root, 'tests/cpp', name), 'utf8'));
+  const files = filesAt(['tests/cpp']).map((path) => readFileSync(join(root, path), 'utf8'));
   const names = files.flatMap((code) => [...code.matchAll(/^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)/gm)]);
   return names.some(([, suite, name]) => `${suite}.${name}`.includes(text));
 }

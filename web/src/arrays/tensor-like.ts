@@ -137,17 +137,17 @@ export interface TensorParts {
 /** Reads a tensor. @throws TypeError or RangeError naming a member of it */
 export function partsOfTensor(x: TensorLike | StoredFloats, what: string): TensorParts {
   const tensor = x as Partial<TensorInput & ShapedTensor & LazyTensor>;
-  const { dims, shape: given = dims, dtype, type = dtype, stride, strides: method = stride, offset = 0 } = tensor;
+  const { dims, shape: given = dims, dtype, type = dtype, offset = 0 } = tensor;
   const shape = given as readonly number[];
   const size = sizeOfShape(shape, `${what}.shape`);
   const format = typeof type === 'string' && Object.hasOwn(formats, type) ? formats[type] : undefined;
   const isLazy = typeof tensor.dataSync === 'function';
   let data: unknown;
-  let strides = method;
+  let strides = tensor.strides ?? tensor.stride;
   try {
     data = isLazy ? tensor.dataSync?.() : tensor.data;
     // Tensors of transformers.js have a method.
-    if (!isLazy && typeof method === 'function') strides = method.call(tensor);
+    if (typeof strides === 'function') strides = strides.call(tensor);
   } catch (cause) {
     // Elements on a GPU, or of a tensor that was disposed.
     const because = { kind: 'because', message: cause instanceof Error ? cause.message : String(cause) } as const;
