@@ -114,7 +114,9 @@ export async function namedFiles(words: Words): Promise<readonly NamedFile[]> {
   for (const flag of fileFlags()) {
     const given = words[flag];
     for (const value of typeof given === 'string' ? [given] : Array.isArray(given) ? (given as string[]) : []) {
-      const path = localPath(flag === 'lora' ? adapterOf(value).file : value);
+      const text = flag === 'lora' ? adapterOf(value).file : value;
+      // The reader of the flag refuses addresses that are wrong.
+      const path = /^https?:/i.test(text) ? undefined : localPath(text);
       if (path === undefined) continue;
       const inside = await readdir(path).catch(() => undefined);
       for (const one of inside?.map((name) => join(path, name)) ?? [path]) found.push({ flag, path: one });

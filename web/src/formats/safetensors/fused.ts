@@ -38,10 +38,16 @@ export function fusedUnit(name: string): string | undefined {
 /** Fields of forms that their schemes state. */
 const statedFields = ['codec', 'type', 'kind', 'bits', 'symmetric', 'groupSize', 'packed', 'blockRows', 'blockColumns'];
 
-/** A name for the scheme of a form; empty for floats. */
+const schemeNames = new WeakMap<Form, string>();
+
+/** A name for the scheme of a form; empty for floats. Weights share the objects of equal forms. */
 function schemeName(form: Form): string {
   if (!/^(compressed-tensors|microscaled|scaled-elements)$/.test(form.codec)) return '';
-  return statedFields.map((field) => (form as unknown as Record<string, unknown>)[field]).join(' ');
+  const known = schemeNames.get(form);
+  if (known !== undefined) return known;
+  const name = statedFields.map((field) => (form as unknown as Record<string, unknown>)[field]).join(' ');
+  schemeNames.set(form, name);
+  return name;
 }
 
 /** A weight in a form. */
@@ -51,16 +57,21 @@ interface FormedWeight extends Pick<LogicalTensor, 'name' | 'shape'> {
 
 /** Names of the weights of each unit that has several schemes, or codes beside floats. */
 export function cutUnits(weights: readonly FormedWeight[]): (readonly string[])[] {
-  const units = new Map<string, { readonly names: string[]; readonly schemes: Set<string> }>();
-  for (const { name, shape, form } of weights) {
-    const key = shape.length < 2 ? undefined : fusedUnit(name);
-    if (key === undefined) continue;
-    const unit = units.get(key) ?? { names: [], schemes: new Set() };
-    units.set(key, unit);
-    unit.names.push(name);
-    unit.schemes.add(schemeName(form));
+  // Most results have one scheme, and files have up to a million tensors: keys are made only where something can be cut.
+  const isJoined = ({ name, shape }: FormedWeight) => shape.length >= 2 && fusedUnit(name) !== undefined;
+  const joined = weights.filter(isJoined);
+  if (joined.every(({ form }) => schemeName(form) === schemeName((joined[0] as FormedWeight).form))) return [];
+  const schemes = new Map<string, string>();
+  const cut = new Map<string, string[]>();
+  for (const { name, form } of joined) {
+    const key = fusedUnit(name) as string;
+    const scheme = schemeName(form);
+    const first = schemes.get(key);
+    if (first === undefined) schemes.set(key, scheme);
+    else if (first !== scheme) cut.set(key, []);
   }
-  return [...units.values()].flatMap(({ names, schemes }) => (schemes.size > 1 ? [names] : []));
+  for (const { name } of joined) cut.get(fusedUnit(name) as string)?.push(name);
+  return [...cut.values()];
 }
 
 /** The note about units that a result cuts. */
