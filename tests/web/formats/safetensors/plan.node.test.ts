@@ -667,13 +667,13 @@ describe('the quantization_config', () => {
   it('names embeddings and convolutions beside the linear layers', () => {
     const tensors: Tensors = {
       ...model,
-      'vision.conv.weight': ['BF16', [8, 4, 3, 3]],
+      'features.conv.weight': ['BF16', [8, 4, 3, 3]],
       'lstm.weight_hh_l0': ['BF16', [64, 64]],
     };
     const { config_groups, ignore } = configOf(
       planOf(tensors, { to: 'int8', packed: false, include: 'all', rules: [{ match: /embed_tokens/, to: 'int8' }] }),
     );
-    expect(config_groups.group_0!.targets).toEqual(['Linear', 'model.embed_tokens', 'vision.conv']);
+    expect(config_groups.group_0!.targets).toEqual(['Linear', 'model.embed_tokens', 'features.conv']);
     expect(ignore).toEqual(['lm_head']);
   });
 

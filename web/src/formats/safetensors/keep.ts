@@ -1,6 +1,7 @@
 /**
  * Chooses by name the tensors that are kept by default when weights become integers. Norms, biases, embeddings, the output layer and the
- * router of experts are small and sensitive, and so are the towers for pictures and sound of language models; scales and zero points belong to weights that are quantized already.
+ * router of experts are small and sensitive, and so are the towers for pictures and sound of language models. Scales and zero points belong
+ * to weights that are quantized already.
  */
 
 import { type Reason, rankReason, reasons } from '../reason.js';
