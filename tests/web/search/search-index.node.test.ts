@@ -106,6 +106,16 @@ for (const { build, sp } of builds) {
       }
     });
 
+    it('measures recall over more vectors than are in memory at once', () => {
+      const dimension = 1024;
+      const x = clustered(new Random(15), 300, dimension);
+      using index = made(sp, x, dimension, { metric: 'cosine', bits: 8 });
+      const query = row(x, dimension, 290);
+      const found = share(index.search(query, 10).indices, ranked('cosine', x, query).slice(0, 10));
+      expect(found).toBeGreaterThan(0.8);
+      expect(index.recall(x, query, { k: 10 })).toBeCloseTo(found, 6);
+    });
+
     it('scores the best again by int8 or float16, with exact results', () => {
       const random = new Random(6);
       const dimension = 64;
