@@ -104,7 +104,7 @@ export class Shown<Opened extends OpenedModel> {
 
   // ------------------------------------------------------------------------------------------------------------- ways to others
 
-  /** Opens a place. Returns false if a save is in the way, which the visitor is told. @param again opens it after the save */
+  /** Opens a place. Returns false if a save is in the way, and says so. @param again opens it after the save */
   open(place: Place<Opened>, wish: string, again: () => void): boolean {
     if (!this.isFree(wish, again)) return false;
     const at = this.#places.push(place) - 1;
@@ -214,7 +214,10 @@ export class Shown<Opened extends OpenedModel> {
 
   // ---------------------------------------------------------------------------------------------------------------------- saving
 
-  /** True if no save is under way. Otherwise the visitor is told, and may cancel it. @param wish as in “cancel it and close” @param again carries the wish out */
+  /**
+   * True if no save is under way. Otherwise offers the visitor to cancel it.
+   * @param wish as in “cancel it and close” @param again carries the wish out
+   */
   isFree(wish: string, again: () => void): boolean {
     const { run, model, several } = this.#store.get();
     if (!isSaving(run)) return true;

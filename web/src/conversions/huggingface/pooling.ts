@@ -33,7 +33,7 @@ const modes = new Map<unknown, number>([
   ['lasttoken', 3],
 ]);
 
-/** What sentence-transformers makes of the vectors of tokens. */
+/** Facts of modules.json: the modules that make one vector of those of the tokens. */
 interface VectorModules {
   /** The number of the pooling; undefined without one in modules.json. */
   readonly pooling: number | undefined;

@@ -417,7 +417,7 @@ function someRows(source: LogicalTensor, first: number, rows: number): LogicalTe
 /**
  * The weights that an original has as one, in their order.
  * @param count their number
- * @returns undefined for a weight that is no matrix of floats, or whose rows are not those of so many
+ * @returns undefined for a weight that is not a matrix of floats, or whose rows do not suffice for that count
  */
 export function takenApart(weight: LogicalTensor, count: number): LogicalTensor[] | undefined {
   const { shape, form, parts, gathered } = weight;
