@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright';
+import { expect } from 'vitest';
 import { launchOptions, pageOptions } from '../../../scripts/chromium.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 
@@ -46,7 +47,7 @@ export async function useFamily(context: BrowserContext, family: (typeof familie
 }
 
 /** Milliseconds of processor time of the longest task on a page's main thread. Other processes do not count. */
-export async function longestTask(browser: Browser, page: Page, act: () => Promise<unknown>): Promise<number> {
+async function longestTask(browser: Browser, page: Page, act: () => Promise<unknown>): Promise<number> {
   await browser.startTracing(page, { categories: ['toplevel', '__metadata'] });
   await act();
   // A task that answers is not over yet, and so not in the trace. The next one is not begun before.
@@ -57,4 +58,27 @@ export async function longestTask(browser: Browser, page: Page, act: () => Promi
   const main = new Set(threads.map(({ pid, tid }) => `${pid} ${tid}`));
   const tasks = traceEvents.filter(({ ph, pid, tid }) => ph === 'X' && main.has(`${pid} ${tid}`));
   return Math.max(...tasks.map(({ tdur = 0 }) => tdur / 1000));
+}
+
+/** Has a page read half a million numbers, in one task. */
+async function readNumbers(page: Page): Promise<void> {
+  await page.evaluate(() => {
+    const text = Array.from({ length: 500_000 }, (_, i) => (i % 1000) / 8).join('\n');
+    Object.assign(globalThis, { text });
+  });
+  await page.evaluate(() => (globalThis as unknown as { text: string }).text.split('\n').map(Number).length);
+}
+
+/**
+ * Fails if something takes a task that is too long on a page's main thread, by processor time. Allowed is as long as it takes to read half a
+ * million numbers, which is near 50 ms on a desktop computer: it grows as the machine gets slower, as tasks do. A machine that does other
+ * things makes some tasks longer. One that is too long by itself is so each of three times.
+ */
+export async function expectShortTasks(browser: Browser, page: Page, act: () => Promise<unknown>): Promise<void> {
+  let [allowed, longest] = [0, Number.POSITIVE_INFINITY];
+  for (let i = 0; i < 3 && longest >= allowed; i++) {
+    allowed = await longestTask(browser, page, () => readNumbers(page));
+    longest = await longestTask(browser, page, act);
+  }
+  expect(longest).toBeLessThan(allowed);
 }

@@ -5,7 +5,7 @@ import { brotliCompressSync } from 'node:zlib';
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { hangLimit } from '../../../scripts/chromium.mjs';
-import { families, longestTask, path, type Served, servePages, useFamily } from './served.js';
+import { expectShortTasks, families, path, type Served, servePages, useFamily } from './served.js';
 
 export { families, path };
 
@@ -32,9 +32,7 @@ export interface Site {
   /** Findings of axe on a part of the page. */
   axe(selector?: string): Promise<string[]>;
   /**
-   * Fails if something takes a task that is too long on the page's main thread, by processor time. Allowed is as long as it takes to read
-   * half a million numbers, which is near 50 ms on a desktop computer: it grows as the machine gets slower, as tasks do. A machine that
-   * does other things makes some tasks longer. One that is too long by itself is so each of three times.
+   * Fails if something takes a task that is too long on the page's main thread.
    * @param act starts with a page of its own each time
    */
   expectShortTasks(act: () => Promise<unknown>): Promise<void>;
@@ -48,15 +46,6 @@ export function brotliBytes(name: string): number {
   const known = compressed.get(file) ?? brotliCompressSync(readFileSync(path(file))).length;
   compressed.set(file, known);
   return known;
-}
-
-/** Has a page read half a million numbers, in one task. */
-async function readNumbers(page: Page): Promise<void> {
-  await page.evaluate(() => {
-    const text = Array.from({ length: 500_000 }, (_, i) => (i % 1000) / 8).join('\n');
-    Object.assign(globalThis, { text });
-  });
-  await page.evaluate(() => (globalThis as unknown as { text: string }).text.split('\n').map(Number).length);
 }
 
 /** Starts a server and a browser for the tests of a file. */
@@ -106,14 +95,7 @@ export function startSite(options?: Parameters<typeof servePages>[0]): Site {
         return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
       }, selector);
     },
-    async expectShortTasks(act) {
-      let [allowed, longest] = [0, Number.POSITIVE_INFINITY];
-      for (let i = 0; i < 3 && longest >= allowed; i++) {
-        allowed = await longestTask(browser, site.page, () => readNumbers(site.page));
-        longest = await longestTask(browser, site.page, act);
-      }
-      expect(longest).toBeLessThan(allowed);
-    },
+    expectShortTasks: (act) => expectShortTasks(browser, site.page, act),
   };
   /** Makes a page in a context of its own. */
   async function newPage({ family = families[0], ...options }: SiteOptions): Promise<Page> {
