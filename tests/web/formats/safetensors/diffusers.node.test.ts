@@ -4,7 +4,7 @@
 import { describe, expect, it } from 'vitest';
 import { inspectModel, planModel, quantizeModel } from '../../../../web/src/model.js';
 import { parseSafetensors } from '../../support/compressed.js';
-import { float32, merged, pair, weight } from '../../support/lora.js';
+import { float32, merged, type Pair, pair, weight } from '../../support/lora.js';
 import { expectBytes, rejectionOf, safetensors, storedOf, type TestTensor, weights } from '../../support/models.js';
 
 const unit = 32;
@@ -316,65 +316,157 @@ describe.each(Object.entries(models))('%s in the layout of diffusers', (architec
   });
 });
 
-describe.each([
-  ['flux', /(to_q|to_v|proj_mlp|add_k_proj|to_out\.0|ff\.net\.2|single\S+proj_out)\.weight$/, true],
-  ['sd1', /(to_q|to_out\.0|ff\.net\.2|time_emb_proj|time_embedding\.linear_1)\.weight$/, false],
-] as const)('an adapter in the names of diffusers: %s', (architecture, which, hasDots) => {
-  const lines = models[architecture]!;
-  // Small integers, so that all sums are exact.
-  const pairs = new Map(
-    lines.flatMap(({ from, shape: [rows = 0, columns = 0, ...others] }, i) =>
-      which.test(from) && others.length === 0 ? [[i + 1, pair(rows, columns, 4, i + 1, true)] as const] : [],
-    ),
+/** The rows of an original, as diffusers stores them. */
+function takenApart(lines: readonly Line[], original: Tensors): Tensors {
+  return Object.fromEntries(
+    lines.map(({ from, to, at, shape }) => {
+      const whole = original[to]!;
+      if (at === undefined) return [from, whole];
+      const data = whole.data as Float32Array<ArrayBuffer>;
+      const n = shape.reduce((product, size) => product * size, 1);
+      if (at === 'swap') return [from, float32(shape, Float32Array.of(...data.slice(n / 2), ...data.slice(0, n / 2)))];
+      const width = n / shape[0]!;
+      return [from, float32(shape, data.slice(at * width, at * width + n))];
+    }),
   );
-  const plain = both(lines, 'F32', (_, shape, seed = 1) => weight(shape, seed, true));
-  const sums = both(lines, 'F32', (_, shape, seed = 1) => {
-    const base = weight(shape, seed, true);
-    const one = pairs.get(seed);
-    return one === undefined
-      ? base
-      : float32(shape, Float32Array.from(merged(base, [{ pair: one, factor: 1 }]).values));
-  });
-  const adapterTensors: Tensors = {};
-  for (const [i, { rank, up, down }] of pairs) {
-    const layer = lines[i - 1]!.from.replace(/\.weight$/, '');
-    const name = hasDots ? `transformer.${layer}` : `lora_unet_${layer.replaceAll('.', '_')}`;
-    adapterTensors[`${name}.${hasDots ? 'lora_A' : 'lora_down'}.weight`] = float32([rank, down.length / rank], down);
-    adapterTensors[`${name}.${hasDots ? 'lora_B' : 'lora_up'}.weight`] = float32([up.length / rank, rank], up);
+}
+
+/** The tensors of an adapter for matrices, with the name that `nameOf` gives to a layer. */
+function adapterFor(pairs: ReadonlyMap<string, Pair>, isPeft: boolean, nameOf: (layer: string) => string) {
+  const tensors: Tensors = {};
+  for (const [weightName, { rank, up, down }] of pairs) {
+    const name = nameOf(weightName.replace(/\.weight$/, ''));
+    tensors[`${name}.${isPeft ? 'lora_A' : 'lora_down'}.weight`] = float32([rank, down.length / rank], down);
+    tensors[`${name}.${isPeft ? 'lora_B' : 'lora_up'}.weight`] = float32([up.length / rank, rank], up);
   }
-  const lora = [{ file: safetensors(adapterTensors) }];
+  return safetensors(tensors);
+}
+
+const kohya = (layer: string) => `lora_unet_${layer.replaceAll('.', '_')}`;
+
+describe.each(Object.entries(models))('an adapter of %s', (architecture, lines) => {
+  const isUnet = architecture === 'sdxl' || architecture === 'sd1';
+  // Small integers, so that all sums are exact.
+  const plain = both(lines, 'F32', (_, shape, seed = 1) => weight(shape, seed, true));
+  /** Pairs for all matrices, and the tensors with their products. */
+  const summed = (tensors: Tensors) => {
+    const pairs = new Map<string, Pair>();
+    const sums = Object.entries(tensors).map(([name, tensor], i) => {
+      const [rows = 0, columns = 0] = tensor.shape;
+      if (tensor.shape.length !== 2 || !name.endsWith('.weight')) return [name, tensor] as const;
+      const one = pair(rows, columns, 4, i + 1, true);
+      pairs.set(name, one);
+      return [
+        name,
+        float32(tensor.shape, Float32Array.from(merged(tensor, [{ pair: one, factor: 1 }]).values)),
+      ] as const;
+    });
+    return { pairs, sums: Object.fromEntries(sums) };
+  };
   const prefixed = (tensors: Tensors) =>
     safetensors(
       Object.fromEntries(Object.entries(tensors).map(([name, tensor]) => [`model.diffusion_model.${name}`, tensor])),
     );
+  const cases = {
+    'in the names of diffusers'() {
+      const { pairs, sums } = summed(plain.diffusers);
+      const { original } = both(lines, 'F32', (_, _shape, seed = 1) => sums[lines[seed - 1]!.from]!);
+      const files = [adapterFor(pairs, true, (layer) => `transformer.${layer}`), adapterFor(pairs, false, kohya)];
+      return { pairs, files, diffusers: sums, original };
+    },
+    'in the names of the original'() {
+      const { pairs, sums } = summed(plain.original);
+      const files = [adapterFor(pairs, true, (layer) => `diffusion_model.${layer}`), adapterFor(pairs, false, kohya)];
+      return { pairs, files, diffusers: takenApart(lines, sums), original: sums };
+    },
+  };
 
-  it('changes the original, in every spelling of its checkpoints', async () => {
-    expect(pairs.size).toBeGreaterThan(4);
-    for (const file of [safetensors, prefixed]) {
-      const result = await quantizeModel(file(plain.original), { to: 'copy', lora, workers: 0 });
-      const { tensors } = parseSafetensors(await result.bytes());
-      const want = await quantizeModel(file(sums.original), { to: 'copy', workers: 0 });
-      expectSameTensors(tensors, parseSafetensors(await want.bytes()).tensors);
-    }
+  it.each(Object.keys(cases) as (keyof typeof cases)[])(
+    '%s changes every base for every kind of result',
+    async (which) => {
+      const { pairs, files, diffusers, original } = cases[which]();
+      expect(pairs.size).toBeGreaterThan(10);
+      const results = async (model: Uint8Array<ArrayBuffer>, want: Uint8Array<ArrayBuffer>, file: number) => {
+        const lora = [{ file: files[file]! }];
+        for (const to of ['copy', 'comfy-fp8'] as const) {
+          const [got, other] = [
+            await quantizeModel(model, { to, lora, workers: 0 }),
+            await quantizeModel(want, { to, workers: 0 }),
+          ];
+          expectSameTensors(parseSafetensors(await got.bytes()).tensors, parseSafetensors(await other.bytes()).tensors);
+        }
+        // UNets keep their names in GGUF.
+        for (const to of isUnet ? (['F16'] as const) : (['Q8_0', 'F16'] as const)) {
+          const [got, other] = [
+            await quantizeModel(model, { to, lora, workers: 0 }),
+            await quantizeModel(want, { to, workers: 0 }),
+          ];
+          expectSameTensors(await ggufTensors(await got.bytes()), await ggufTensors(await other.bytes()));
+        }
+      };
+      await results(safetensors(plain.diffusers), safetensors(diffusers), 0);
+      await results(safetensors(plain.diffusers), safetensors(diffusers), 1);
+      await results(safetensors(plain.original), safetensors(original), 1);
+      await results(prefixed(plain.original), prefixed(original), 0);
+    },
+  );
+});
+
+describe('adapters of text encoders', () => {
+  const clip = 'conditioner.embedders.0.transformer.text_model.encoder.layers.1.';
+  const openClip = 'conditioner.embedders.1.model.transformer.resblocks.1.';
+  const base: Tensors = {
+    [`${clip}self_attn.q_proj.weight`]: weight([32, 32], 1, true),
+    [`${clip}mlp.fc1.weight`]: weight([64, 32], 2, true),
+    [`${openClip}attn.in_proj_weight`]: weight([96, 32], 3, true),
+    [`${openClip}attn.out_proj.weight`]: weight([32, 32], 4, true),
+    [`${openClip}mlp.c_fc.weight`]: weight([64, 32], 5, true),
+    [`${openClip}mlp.c_proj.weight`]: weight([32, 64], 6, true),
+    'model.diffusion_model.label_emb.0.0.weight': weight([32, 32], 7, true),
+  };
+  /** Layers with their weights and the first row in them. */
+  const places = {
+    lora_te1_text_model_encoder_layers_1_self_attn_q_proj: [`${clip}self_attn.q_proj.weight`, 0, 32],
+    lora_te1_text_model_encoder_layers_1_mlp_fc1: [`${clip}mlp.fc1.weight`, 0, 64],
+    lora_te2_text_model_encoder_layers_1_self_attn_q_proj: [`${openClip}attn.in_proj_weight`, 0, 32],
+    'text_encoder_2.text_model.encoder.layers.1.self_attn.k_proj': [`${openClip}attn.in_proj_weight`, 32, 32],
+    lora_te2_text_model_encoder_layers_1_self_attn_v_proj: [`${openClip}attn.in_proj_weight`, 64, 32],
+    lora_te2_text_model_encoder_layers_1_self_attn_out_proj: [`${openClip}attn.out_proj.weight`, 0, 32],
+    lora_te2_text_model_encoder_layers_1_mlp_fc1: [`${openClip}mlp.c_fc.weight`, 0, 64],
+    lora_te2_text_model_encoder_layers_1_mlp_fc2: [`${openClip}mlp.c_proj.weight`, 0, 32],
+  } as const;
+
+  it.each(Object.entries(places))('%s', async (layer, [name, first, rows]) => {
+    const columns = base[name]!.shape[1]!;
+    const one = pair(rows, columns, 4, 9, true);
+    const file = adapterFor(new Map([[layer, one]]), false, (text) => text);
+    const result = await quantizeModel(safetensors(base), { to: 'copy', lora: [{ file }], workers: 0 });
+    const whole = base[name]!.data as Float32Array<ArrayBuffer>;
+    const part = float32([rows, columns], whole.slice(first * columns, (first + rows) * columns));
+    const want = whole.slice();
+    want.set(Float32Array.from(merged(part, [{ pair: one, factor: 1 }]).values), first * columns);
+    const { tensors } = parseSafetensors(await result.bytes());
+    expectSameTensors(
+      tensors,
+      new Map(
+        Object.entries({ ...base, [name]: float32(base[name]!.shape, want) }).map(([key, tensor]) => [
+          key,
+          storedOf(tensor),
+        ]),
+      ),
+    );
   });
 
-  it('changes the model of diffusers for every kind of result', async () => {
-    const [from, to] = [safetensors(plain.diffusers), safetensors(sums.diffusers)];
-    for (const target of ['copy', 'comfy-fp8'] as const) {
-      const result = await quantizeModel(from, { to: target, lora, workers: 0 });
-      const want = await quantizeModel(to, { to: target, workers: 0 });
-      expectSameTensors(parseSafetensors(await result.bytes()).tensors, parseSafetensors(await want.bytes()).tensors);
-    }
-    for (const target of ['Q8_0', 'F16'] as const) {
-      for (const [base, other] of [
-        [from, to],
-        [safetensors(plain.original), safetensors(sums.original)],
-      ] as const) {
-        const result = await quantizeModel(base, { to: target, lora, workers: 0 });
-        const want = await quantizeModel(other, { to: target, workers: 0 });
-        expectSameTensors(await ggufTensors(await result.bytes()), await ggufTensors(await want.bytes()));
-      }
-    }
+  it('change no weight of another encoder', async () => {
+    const { [`${clip}mlp.fc1.weight`]: fc1 } = base;
+    const file = adapterFor(
+      new Map([['lora_te2_text_model_encoder_layers_1_mlp_fc1', pair(64, 32, 4, 9, true)]]),
+      false,
+      (text) => text,
+    );
+    const alone = safetensors({ [`${clip}mlp.fc1.weight`]: fc1! });
+    const error = await rejectionOf(quantizeModel(alone, { to: 'copy', lora: [{ file }], workers: 0 }));
+    expect(error).toMatchObject({ code: 'BAD_FILE', message: expect.stringContaining('match no weight') });
   });
 });
 

@@ -8,9 +8,9 @@ import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { quoted, quotedNames } from '../../files/bytes.js';
 import type { CodedFloats, LogicalTensor, SourceTensor } from '../format.js';
-import { joinedAgain, type OriginalPlace, originalPlaces, takenApart } from '../safetensors/diffusers.js';
+import { joinedAgain, type LayerPlace, layerPlaces, storedRows, takenApart } from '../safetensors/diffusers.js';
 import type { Adapter, AdapterLayer } from './adapter.js';
-import { innerNames, LayerNames } from './names.js';
+import { innerNames, LayerNames, openClipPlace } from './names.js';
 
 /** Layers without a weight that a message lists. */
 const mostListed = 10;
@@ -135,17 +135,22 @@ function merged(
   return { ...weight, form, parts: [...weight.parts, ...parts] };
 }
 
-/** A layer of an adapter with its weight. */
-interface Placed extends OriginalPlace {
+/** Rows of a layer of an adapter, with their weight. */
+interface Placed extends LayerPlace {
   readonly layer: AdapterLayer;
 }
 
-/** The weight of each layer. @throws ScalepointError `BAD_FILE` if a layer has none, several, or that of another layer */
-function weightsOf(
-  { name, layers }: Adapter,
-  names: LayerNames,
-  placeOf: (layer: string) => OriginalPlace | undefined,
-): readonly Placed[] {
+/** Places of layers in a model. */
+interface Places {
+  readonly names: LayerNames;
+  /** Places of a layer's rows, in their order, in a model of another layout. */
+  placesOf(layer: string): readonly LayerPlace[] | undefined;
+  /** Rows that a place has; undefined if the weight is not taken apart. */
+  rowsAt(place: LayerPlace): number | undefined;
+}
+
+/** The weights of each layer. @throws ScalepointError `BAD_FILE` if a layer has none, several, or that of another layer */
+function weightsOf({ name, layers }: Adapter, { names, placesOf, rowsAt }: Places): readonly Placed[] {
   const found = new Map<string, Placed>();
   const lost: AdapterLayer[] = [];
   const fail = (message: string, { up }: AdapterLayer): never => {
@@ -155,24 +160,35 @@ function weightsOf(
     });
   };
   for (const layer of layers) {
-    // Layers of diffusers may stand for others of an original, or for rows of them.
-    const original = innerNames(layer.module)
-      .map(placeOf)
-      .find((one) => one !== undefined);
-    const [own, ...others] = original === undefined ? names.find(layer.module) : [];
-    const place: OriginalPlace | undefined = original ?? (own === undefined ? undefined : { weight: own });
-    if (place === undefined) {
-      lost.push(layer);
-      continue;
-    }
-    const { weight, part } = place;
+    // Layers of diffusers may stand for others of an original, or for rows of them, and the other way round.
+    const elsewhere = innerNames(layer.module)
+      .map(placesOf)
+      .find((places) => places !== undefined);
+    const [own, ...others] = elsewhere === undefined ? names.find(layer.module) : [];
+    const place =
+      own === undefined ? openClipPlace(layer.module, (weight) => rowsAt({ weight }) !== undefined) : { weight: own };
+    const places = elsewhere ?? (place === undefined ? [] : [place]);
+    if (places.length === 0) lost.push(layer);
     if (others.length > 0)
-      fail(`the layer ${quoted(layer.module)} may be any of ${quotedNames([weight, ...others])}`, layer);
-    const key = `${part?.index ?? ''} ${weight}`;
-    const before = found.get(key)?.layer;
-    if (before !== undefined)
-      fail(`the layers ${quoted(before.module)} and ${quoted(layer.module)} both change ${quoted(weight)}`, layer);
-    found.set(key, { ...place, layer });
+      fail(`the layer ${quoted(layer.module)} may be any of ${quotedNames([own as string, ...others])}`, layer);
+    let row = 0;
+    for (const place of places) {
+      const { weight, part } = place;
+      const key = `${part?.index ?? ''} ${weight}`;
+      const before = found.get(key)?.layer;
+      if (before !== undefined)
+        fail(`the layers ${quoted(before.module)} and ${quoted(layer.module)} both change ${quoted(weight)}`, layer);
+      const rows = places.length === 1 ? undefined : rowsAt(place);
+      // Rows of a transpose, and of three matrices, are not taken apart. They do not fit the weight.
+      const isCut = rows !== undefined && row + rows <= (layer.up.shape[0] ?? 0) && !layer.turned;
+      found.set(key, { ...place, layer: isCut ? { ...layer, up: storedRows(layer.up, row, rows) } : layer });
+      row += rows ?? 0;
+    }
+    if (row > 0 && row !== layer.up.shape[0])
+      fail(
+        `the layer ${quoted(layer.module)} has ${layer.up.shape[0]} rows, and ${quotedNames(places.map(({ weight }) => weight))} have ${row}`,
+        layer,
+      );
   }
   const [first] = lost;
   if (first !== undefined) {
@@ -188,7 +204,7 @@ function weightsOf(
 /** A weight with adapters for some of the layers that it joins. @throws ScalepointError `UNSUPPORTED_DTYPE` */
 function mergedInParts(
   weight: LogicalTensor,
-  additions: readonly (Addition & Pick<OriginalPlace, 'part'>)[],
+  additions: readonly (Addition & Pick<LayerPlace, 'part'>)[],
   forms: Forms,
   codedFloats: CodedFloats,
 ): LogicalTensor {
@@ -196,7 +212,7 @@ function mergedInParts(
   const pieces = first && takenApart(weight, first.count);
   if (pieces === undefined || additions.some(({ part }) => part?.count !== first?.count)) {
     const message =
-      `adapter ${quoted(adapter.name)}: layers of diffusers are rows of the weight ${quoted(weight.name)}, and ${weight.type} ` +
+      `adapter ${quoted(adapter.name)}: layers of another layout are rows of the weight ${quoted(weight.name)}, and ${weight.type} ` +
       `[${weight.shape.join(', ')}] with other adapters or scales is not taken apart; make floats of it first, or merge one adapter at a time`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: weight.name });
   }
@@ -217,15 +233,19 @@ export function mergeAdapters(
   adapters: readonly Adapter[],
   codedFloats: CodedFloats,
 ): LogicalTensor[] {
-  const names = new LayerNames(tensors.map(({ name }) => name));
-  let places: ReturnType<typeof originalPlaces> | undefined;
-  const placeOf = (layer: string) => {
-    places ??= originalPlaces(tensors.map(({ name }) => name));
-    return places(layer);
+  const weights = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  const places: Places = {
+    names: new LayerNames([...weights.keys()]),
+    placesOf: layerPlaces([...weights.keys()]),
+    rowsAt({ weight, part }) {
+      const whole = weights.get(weight);
+      return (part === undefined || whole === undefined ? whole : takenApart(whole, part.count)?.[part.index])
+        ?.shape[0];
+    },
   };
-  const additions = new Map<string, (Addition & Pick<OriginalPlace, 'part'>)[]>();
+  const additions = new Map<string, (Addition & Pick<LayerPlace, 'part'>)[]>();
   for (const adapter of adapters) {
-    for (const { weight, part, layer } of weightsOf(adapter, names, placeOf)) {
+    for (const { weight, part, layer } of weightsOf(adapter, places)) {
       const list = additions.get(weight) ?? [];
       list.push({ adapter, layer, part });
       additions.set(weight, list);

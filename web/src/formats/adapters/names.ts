@@ -132,14 +132,19 @@ export class LayerNames {
     const own = withoutProcessor(bare);
     const hasDots = own.includes('.');
     const layer = (name: string) => (name.endsWith('.weight') ? name.slice(0, -'.weight'.length) : name);
+    const isMarked = (one: Component | undefined, name: string) =>
+      one?.marks.some((mark) => name.includes(mark)) === true;
     const found = (this.#ends.get(underscored(own)) ?? []).filter(
-      // Dots say where a name begins.
-      (name) => !hasDots || layer(name) === own || layer(name).endsWith(`.${own}`),
+      (name) =>
+        // Dots say where a name begins.
+        (!hasDots || layer(name) === own || layer(name).endsWith(`.${own}`)) &&
+        // Text encoders of one checkpoint may have the same names.
+        (component === undefined || isMarked(component, name) || !components.some((one) => isMarked(one, name))),
     );
     if (found.length < 2) return found;
     const whole = found.filter((name) => underscored(layer(name)) === underscored(own));
     if (whole.length === 1) return whole;
-    const marked = found.filter((name) => component?.marks.some((mark) => name.includes(mark)));
+    const marked = found.filter((name) => isMarked(component, name));
     return marked.length > 0 ? marked : found;
   }
 
@@ -153,6 +158,37 @@ export class LayerNames {
     }
     return undefined;
   }
+}
+
+/** Layers of a text encoder in OpenCLIP's names, which checkpoints of SDXL and Stable Diffusion 2 have; queries, keys and values are one weight. */
+const openClip: Readonly<Record<string, readonly [weight: string, index?: number]>> = {
+  self_attn_q_proj: ['attn.in_proj_weight', 0],
+  self_attn_k_proj: ['attn.in_proj_weight', 1],
+  self_attn_v_proj: ['attn.in_proj_weight', 2],
+  self_attn_out_proj: ['attn.out_proj.weight'],
+  mlp_fc1: ['mlp.c_fc.weight'],
+  mlp_fc2: ['mlp.c_proj.weight'],
+};
+
+/**
+ * The place of a layer of a text encoder in a checkpoint with one text encoder of OpenCLIP; undefined for others.
+ * Reference: huggingface/diffusers at ed6847a1, src/diffusers/loaders/single_file_utils.py (convert_open_clip_checkpoint).
+ */
+export function openClipPlace(
+  module: string,
+  has: (name: string) => boolean,
+): { readonly weight: string; readonly part?: { readonly index: number; readonly count: number } } | undefined {
+  const [, block, layer = ''] =
+    /^(?:lora_te2?_|text_encoder(?:_2)?\.)text_model[._]encoder[._]layers[._](\d+)[._](.+)$/.exec(module) ?? [];
+  const key = underscored(layer);
+  if (block === undefined || !Object.hasOwn(openClip, key)) return undefined;
+  const [end, index] = openClip[key] as readonly [string, number?];
+  const weights = ['conditioner.embedders.0.model.', 'conditioner.embedders.1.model.', 'cond_stage_model.model.']
+    .map((prefix) => `${prefix}transformer.resblocks.${block}.${end}`)
+    .filter(has);
+  const [weight] = weights;
+  if (weight === undefined || weights.length > 1) return undefined;
+  return index === undefined ? { weight } : { weight, part: { index, count: 3 } };
 }
 
 /** The position behind the next dot; -1 behind the last one. */

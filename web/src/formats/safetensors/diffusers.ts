@@ -363,7 +363,7 @@ function fail(tensor: string, message: string): never {
 const storedOf = ({ parts: [part] }: LogicalTensor) => (part as LogicalTensor['parts'][number]).tensor;
 
 /** Rows of a stored tensor, as a tensor of their own. */
-function rowsOf(tensor: SourceTensor, first: number, rows: number): SourceTensor {
+export function storedRows(tensor: SourceTensor, first: number, rows: number): SourceTensor {
   const { shape, bytes, byteOffset } = tensor;
   const each = bytes / (shape[0] as number);
   return { ...tensor, shape: [rows, ...shape.slice(1)], bytes: each * rows, byteOffset: byteOffset + each * first };
@@ -373,14 +373,7 @@ function rowsOf(tensor: SourceTensor, first: number, rows: number): SourceTensor
 function rearranged(name: string, sources: readonly LogicalTensor[], isSwapped: boolean): LogicalTensor {
   const [first] = sources as [LogicalTensor];
   for (const source of sources) {
-    const { name: its, form, shape, type, parts, gathered } = source;
-    // Codes with scales are read as a whole.
-    const isPlain = form.codec === 'cast' && parts.length === 1 && gathered === undefined;
-    if (!isPlain && adaptedRows(source, 0, shape[0] ?? 0) === undefined)
-      fail(
-        its,
-        `diffusers stores it apart from others, and ${type} with scales is not joined; make floats of it first`,
-      );
+    const { name: its, shape, type } = source;
     if (type !== first.type || shape.length === 0 || shape.slice(1).join() !== first.shape.slice(1).join())
       fail(its, `it is ${type} [${shape.join(', ')}], and ${first.name} is ${first.type} [${first.shape.join(', ')}]`);
   }
@@ -390,7 +383,11 @@ function rearranged(name: string, sources: readonly LogicalTensor[], isSwapped: 
   if (total === 0 || !Number.isInteger(unit) || total / unit > mostPieces)
     fail(first.name, `its ${rows.join(', ')} rows are not those of ${name}`);
   const inOrder = sources.flatMap((source, i) =>
-    Array.from({ length: (rows[i] as number) / unit }, (_, at) => someRows(source, at * unit, unit)),
+    Array.from({ length: (rows[i] as number) / unit }, (_, at) => {
+      // Codes with scales are read as a whole.
+      const lacks = `diffusers stores it apart from others, and ${source.type} with scales is not joined; make floats of it first`;
+      return someRows(source, at * unit, unit) ?? fail(source.name, lacks);
+    }),
   );
   const pieces = isSwapped ? inOrder.toReversed() : inOrder;
   const { shape, type } = first;
@@ -408,26 +405,35 @@ function rearranged(name: string, sources: readonly LogicalTensor[], isSwapped: 
   };
 }
 
-/** Rows of a weight of floats, with adapters or without, as one of its own. */
-function someRows(source: LogicalTensor, first: number, rows: number): LogicalTensor {
-  const parts = [{ role: 'data' as const, tensor: rowsOf(storedOf(source), first, rows) }];
-  return adaptedRows(source, first, rows) ?? { ...source, shape: [rows, ...source.shape.slice(1)], parts };
+/** Rows of a weight of floats, with adapters or without, as one of its own; undefined if they cannot be read alone. */
+function someRows(source: LogicalTensor, first: number, rows: number): LogicalTensor | undefined {
+  const { form, parts, gathered, ...others } = source;
+  const shape = [rows, ...source.shape.slice(1)];
+  if (gathered?.members !== undefined) {
+    // These were joined from pieces of one size.
+    const each = (source.shape[0] as number) / gathered.members.length;
+    const member = gathered.members[first / each];
+    return rows === each && member ? { ...others, ...member, shape } : undefined;
+  }
+  if (form.codec !== 'cast' || parts.length !== 1 || gathered !== undefined) return adaptedRows(source, first, rows);
+  return { ...source, shape, parts: [{ role: 'data', tensor: storedRows(storedOf(source), first, rows) }] };
 }
 
 /**
- * The weights that an original has as one, in their order.
+ * The weights that are rows of one, in their order.
  * @param count their number
  * @returns undefined for a weight that is not a matrix of floats, or whose rows do not suffice for that count
  */
 export function takenApart(weight: LogicalTensor, count: number): LogicalTensor[] | undefined {
-  const { shape, form, parts, gathered } = weight;
+  const { shape, form } = weight;
   const [rows = 0, columns = 0, ...others] = shape;
-  if (form.codec !== 'cast' || parts.length !== 1 || gathered !== undefined || others.length > 0) return undefined;
-  // Queries, keys and values are alike. What follows them has the other rows.
-  const each = count === 3 ? rows / 3 : columns;
+  if (form.codec !== 'cast' || others.length > 0) return undefined;
+  // Halves, and queries, keys and values, are alike. What follows these has the other rows.
+  const each = count <= 3 ? rows / count : columns;
   const last = rows - (count - 1) * each;
   if (!Number.isInteger(each) || each === 0 || last <= 0) return undefined;
-  return Array.from({ length: count }, (_, i) => someRows(weight, i * each, i < count - 1 ? each : last));
+  const pieces = Array.from({ length: count }, (_, i) => someRows(weight, i * each, i < count - 1 ? each : last));
+  return pieces.every((piece) => piece !== undefined) ? pieces : undefined;
 }
 
 /** Joins weights that were taken apart. */
@@ -459,18 +465,17 @@ function incomplete(architecture: string): never {
   );
 }
 
-/** The places of a model's tensors, and its architecture; undefined for models that are not in the layout of diffusers. */
+/**
+ * The places of a model's tensors, and its architecture; undefined for models that are not in the layout of diffusers. The places are
+ * undefined for a UNet with other numbers of blocks than those of Stable Diffusion.
+ */
 function placesOf(names: ReadonlySet<string>) {
+  // The names of some originals are those of diffusers.
+  if (!names.has(unetKeys[1]) && architectureWith(names) !== undefined) return undefined;
   const known = transformers.find(({ key }) => names.has(key));
   if (known !== undefined) return { architecture: known.architecture, placeOf: transformerPlaces(known, names) };
   if (!unetKeys.every((key) => names.has(key))) return undefined;
-  const placeOf = unetPlaces(names);
-  if (placeOf === undefined) {
-    return unknown(
-      'the file holds a UNet in the layout of diffusers, with other numbers of blocks than those of Stable Diffusion',
-    );
-  }
-  return { architecture: names.has('add_embedding.linear_1.weight') ? 'sdxl' : 'sd1', placeOf };
+  return { architecture: names.has('add_embedding.linear_1.weight') ? 'sdxl' : 'sd1', placeOf: unetPlaces(names) };
 }
 
 /**
@@ -481,14 +486,17 @@ function placesOf(names: ReadonlySet<string>) {
 export function originalModel(tensors: readonly LogicalTensor[]): OriginalModel | undefined {
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   const names = new Set(byName.keys());
-  // The names of some originals are those of diffusers.
-  if (!names.has(unetKeys[1]) && architectureWith(names) !== undefined) return undefined;
   const found = placesOf(names);
   if (found === undefined) {
-    const partial = diffusersArchitecture(names);
+    const partial = architectureWith(names) === undefined ? diffusersArchitecture(names) : undefined;
     return partial === undefined ? undefined : incomplete(partial);
   }
   const { architecture, placeOf } = found;
+  if (placeOf === undefined) {
+    return unknown(
+      'the file holds a UNet in the layout of diffusers, with other numbers of blocks than those of Stable Diffusion',
+    );
+  }
   const taken = new Map<string, string>();
   const results = tensors.flatMap((tensor): LogicalTensor[] => {
     const place = placeOf(tensor.name);
@@ -516,14 +524,36 @@ export function originalModel(tensors: readonly LogicalTensor[]): OriginalModel 
   return { architecture, tensors: results, note: noteOn(architecture) };
 }
 
-// ------------------------------------------------------------------------------------------------- layers of diffusers in an original
+// ----------------------------------------------------------------------------------------- layers of one layout in a model of the other
 
-/** The place of a layer of diffusers in an original checkpoint. */
-export interface OriginalPlace {
+/** A place of some rows of a layer in a model of the other layout. */
+export interface LayerPlace {
   /** Name of the weight. */
   readonly weight: string;
-  /** Its place among the layers that the weight joins, and their number; undefined for a weight of its own. */
+  /** The rows among parts of the weight, and the number of these parts; undefined for all rows. */
   readonly part?: { readonly index: number; readonly count: number } | undefined;
+}
+
+/** Places of the rows of a layer, in their order. */
+type LayerPlaces = readonly LayerPlace[];
+
+/** Places of the halves of a layer that change places. */
+const swappedPlaces = (weight: string): LayerPlaces => [
+  { weight, part: { index: 1, count: 2 } },
+  { weight, part: { index: 0, count: 2 } },
+];
+
+/** Layers of an original, by their names, in a model of diffusers. */
+function placesInDiffusers(names: ReadonlySet<string>, placeOf: (name: string) => Place | undefined) {
+  const places = new Map<string, LayerPlaces>();
+  for (const weight of names) {
+    const { name, joined, isSwapped } = placeOf(weight) ?? {};
+    if (name?.endsWith('.weight') !== true) continue;
+    const all = joined?.all ?? [weight];
+    if (all.every((one) => names.has(one)))
+      places.set(splitEnd(name)[0], isSwapped ? swappedPlaces(weight) : all.map((one) => ({ weight: one })));
+  }
+  return places;
 }
 
 /** Prefixes of a diffusion model in a checkpoint. */
@@ -568,39 +598,46 @@ function unetLayers(): string[] {
   return [...Object.keys(unetModules), ...blocks, ...bodies('mid_block', 2)];
 }
 
-/**
- * Makes a function from layers of diffusers to their places in an original checkpoint, by the tables that read models of diffusers. Layers
- * may have underscores for dots. It returns undefined for other layers, and for models that are not known.
- * @param names of the tensors of the checkpoint
- */
-export function originalPlaces(names: readonly string[]): (layer: string) => OriginalPlace | undefined {
-  for (const prefix of originalPrefixes) {
-    const own = new Set(names.flatMap((name) => (name.startsWith(prefix) ? [name.slice(prefix.length)] : [])));
-    const architecture = architectureWith(own)?.name;
-    const isUnet = (architecture === 'sd1' || architecture === 'sdxl') && own.has('input_blocks.0.0.weight');
-    const known = transformers.find((one) => one.architecture === architecture);
-    if (known === undefined && !isUnet) continue;
-    // List the layers that diffusers has.
-    const layers: string[] = known === undefined ? unetLayers() : Object.keys(known.modules);
-    for (const [list, { to, modules, joined = {} }] of Object.entries(known?.blocks ?? {})) {
-      const numbers = new Set([...own].flatMap((name) => (name.startsWith(`${to}.`) ? [name.split('.')[1]] : [])));
-      for (const number of numbers)
-        for (const module of [...Object.keys(modules), ...Object.values(joined).flat()])
-          layers.push(`${list}.${number}.${module}`);
-    }
-    const placeOf = known === undefined ? unetPlaces(unetNames(own)) : transformerPlaces(known, layers);
-    const places = new Map<string, OriginalPlace>();
-    for (const layer of layers) {
-      const place = placeOf?.(`${layer}.weight`);
-      // Halves that change places are left out: few adapters have them.
-      if (place === undefined || place.isSwapped === true || !own.has(place.name)) continue;
-      const { joined } = place;
-      places.set(layer.replaceAll('.', '_'), {
-        weight: prefix + place.name,
-        part: joined && { index: joined.index, count: joined.all.length },
-      });
-    }
-    return (layer) => places.get(layer.replaceAll('.', '_'));
+/** Layers of diffusers, by their names, in an original checkpoint; undefined for models that are not known. */
+function placesInOriginal(own: ReadonlySet<string>, prefix: string): Map<string, LayerPlaces> | undefined {
+  const architecture = architectureWith(own)?.name;
+  const isUnet = (architecture === 'sd1' || architecture === 'sdxl') && own.has('input_blocks.0.0.weight');
+  const known = transformers.find((one) => one.architecture === architecture);
+  if (known === undefined && !isUnet) return undefined;
+  // List the layers that diffusers has.
+  const layers: string[] = known === undefined ? unetLayers() : Object.keys({ ...known.modules, ...known.swapped });
+  for (const [list, { to, modules, joined = {} }] of Object.entries(known?.blocks ?? {})) {
+    const numbers = new Set([...own].flatMap((name) => (name.startsWith(`${to}.`) ? [name.split('.')[1]] : [])));
+    for (const number of numbers)
+      for (const module of [...Object.keys(modules), ...Object.values(joined).flat()])
+        layers.push(`${list}.${number}.${module}`);
   }
-  return () => undefined;
+  const placeOf = known === undefined ? unetPlaces(unetNames(own)) : transformerPlaces(known, layers);
+  const places = new Map<string, LayerPlaces>();
+  for (const layer of layers) {
+    const { name = '', joined, isSwapped } = placeOf?.(`${layer}.weight`) ?? {};
+    if (!own.has(name)) continue;
+    const weight = prefix + name;
+    const part = joined && { index: joined.index, count: joined.all.length };
+    places.set(layer, isSwapped ? swappedPlaces(weight) : [{ weight, part }]);
+  }
+  return places;
+}
+
+/**
+ * Makes a function from the layers of adapters to their places in a diffusion model, by the tables that read models of diffusers: from layers
+ * of diffusers to those of an original checkpoint, and from these to those of diffusers. Layers may have underscores for dots. It returns
+ * undefined for other layers, and for models that are not known.
+ * @param names of the tensors of the model
+ */
+export function layerPlaces(names: readonly string[]): (layer: string) => LayerPlaces | undefined {
+  const all = new Set(names);
+  const found = placesOf(all);
+  let places = found?.placeOf && placesInDiffusers(all, found.placeOf);
+  for (const prefix of found === undefined ? originalPrefixes : []) {
+    const own = names.flatMap((name) => (name.startsWith(prefix) ? [name.slice(prefix.length)] : []));
+    places ??= placesInOriginal(new Set(own), prefix);
+  }
+  const underscored = new Map([...(places ?? [])].map(([layer, place]) => [layer.replaceAll('.', '_'), place]));
+  return (layer) => underscored.get(layer.replaceAll('.', '_'));
 }
