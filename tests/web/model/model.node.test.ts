@@ -113,18 +113,27 @@ describe('what becomes of the values', () => {
     await quantized(safetensors({ 'x.weight': f32([rows.length / 4, 4], Float32Array.from(rows)) }));
   });
 
-  it('copies kept tensors bit by bit, NaN and infinities too', async () => {
+  it('copies kept tensors bit by bit, NaN and infinities too, if they are asked for', async () => {
     const special = new Uint32Array([0x7fc00001, 0xff800000, 0x7f800000, 0x80000000, 1]);
-    const { report } = await quantized(
-      safetensors({
-        'a.bias': { dtype: 'F32', shape: [5], data: special },
-        ids: { dtype: 'I64', shape: [2, 2], data: new BigInt64Array([1n, -1n, 2n, 3n]) },
-        f8: { dtype: 'F8_E4M3', shape: [2, 3], data: new Uint8Array([0x7f, 0xff, 1, 2, 3, 4]) },
-      }),
-    );
+    const bytes = safetensors({
+      'a.bias': { dtype: 'F32', shape: [5], data: special },
+      ids: { dtype: 'I64', shape: [2, 2], data: new BigInt64Array([1n, -1n, 2n, 3n]) },
+      f8: { dtype: 'F8_E4M3', shape: [2, 3], data: new Uint8Array([0x7f, 0xff, 1, 2, 3, 4]) },
+    });
+    const { report, bytes: take } = await quantizeModel(bytes, { to: 'int8', nonFinite: 'keep' });
+    const { tensors } = parseSafetensors(await take());
+    expect(tensors.get('a.bias')?.bytes).toEqual(new Uint8Array(special.buffer));
+    expect(tensors.get('f8')?.bytes).toEqual(new Uint8Array([0x7f, 0xff, 1, 2, 3, 4]));
     expect(report.totals).toMatchObject({ quantized: 0, kept: 3 });
-    expect(report.tensors.map(({ nonFinite }) => nonFinite)).toEqual([3, undefined, undefined]);
-    expect(report.notes).toMatchObject([{ kind: 'nonFinite', tensors: ['a.bias'], count: 3 }]);
+    expect(report.tensors.map(({ nonFinite }) => nonFinite)).toEqual([3, undefined, 2]);
+    expect(report.notes).toMatchObject([{ kind: 'nonFinite', tensors: ['a.bias', 'f8'], count: 5 }]);
+    // A rule that keeps a tensor asks for it as well, and so does a copy.
+    const rules = [{ match: 'a.bias|f8', keep: true }] as const;
+    expect((await quantizeModel(bytes, { to: 'int8', rules })).report.notes).toMatchObject([{ kind: 'nonFinite' }]);
+    expect((await quantizeModel(bytes, { to: 'copy' })).report.notes).toMatchObject([{ kind: 'nonFinite' }]);
+    await expect(quantizeModel(bytes, { to: 'copy', nonFinite: 'keep' })).rejects.toMatchObject({
+      option: 'nonFinite',
+    });
   });
 
   it('keeps scalars and empty tensors, and takes tensors at any offset', async () => {
@@ -467,6 +476,33 @@ describe('failing', () => {
     await handle.close();
   });
 
+  it('names the first NaN or infinity of a tensor that stays floats', async () => {
+    const data = noise(2 ** 21 + 8);
+    data[2 ** 20 + 9] = Number.NEGATIVE_INFINITY;
+    const header = { dtype: 'BF16', shape: [4], data: new Uint16Array([1, 2, 0x7fc0, 0x7f80]) } as const;
+    const of = (tensor: Parameters<typeof safetensors>[0][string]) =>
+      safetensors({ 'a.weight': f32([4, 64]), norm: tensor, 'z.weight': f32([4, 64]) });
+    for (const [to, tensor, value, index, offset] of [
+      ['int8', f32([2 ** 21 + 8], data), Number.NEGATIVE_INFINITY, 2 ** 20 + 9, 4 * (2 ** 20 + 9)],
+      ['float16', f32([2 ** 21 + 8], data), Number.NEGATIVE_INFINITY, 2 ** 20 + 9, 4 * (2 ** 20 + 9)],
+      ['int4', header, Number.NaN, 2, 4],
+      ['bfloat16', header, Number.NaN, 2, 4],
+      ['float16', header, Number.NaN, 2, 4],
+    ] as const) {
+      const bytes = of(tensor);
+      const payload = bytes.length - 2 * 4 * 256 - tensor.data.byteLength;
+      const error = await leavesNothing(() => quantizeModel(bytes, { to, output: out() }));
+      expect(error).toMatchObject({
+        code: 'NON_FINITE',
+        tensor: 'norm',
+        byteOffset: payload + 4 * 256 + offset,
+        message: `tensor "norm" holds ${value} at [${index}]; nonFinite: 'keep' writes it as it is`,
+      });
+      const { report } = await quantizeModel(bytes, { to, nonFinite: 'keep' });
+      expect(report.notes.at(-1)).toMatchObject({ kind: 'nonFinite', tensors: ['norm'] });
+    }
+  });
+
   it('names the element that is beyond the type that it would be stored in', async () => {
     const data = noise(2 * 2 ** 20);
     data[2 ** 20 + 9] = 65520;
@@ -478,11 +514,14 @@ describe('failing', () => {
       byteOffset: bytes.length - data.byteLength + 4 * (2 ** 20 + 9),
       message: 'tensor "w" holds 65520 at [1, 9], too large for F16; a rule can keep it',
     });
-    // Just below, it rounds to the largest number; infinities and NaN pass, and are counted.
+    // Just below, it rounds to the largest number; infinities and NaN pass if they are asked for, and are counted.
     data[2 ** 20 + 9] = 65519;
     data[5] = Number.NEGATIVE_INFINITY;
     data[6] = Number.NaN;
-    const { report, bytes: take } = await quantizeModel(safetensors({ w: f32([2, 2 ** 20], data) }), { to: 'float16' });
+    const { report, bytes: take } = await quantizeModel(safetensors({ w: f32([2, 2 ** 20], data) }), {
+      to: 'float16',
+      nonFinite: 'keep',
+    });
     expect(report.tensors[0]?.nonFinite).toBe(2);
     expect(report.notes).toMatchObject([{ kind: 'nonFinite', tensors: ['w'], count: 2 }]);
     const stored = parseSafetensors(await take()).tensors.get('w') as Parameters<typeof numbersOf>[0];

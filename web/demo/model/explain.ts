@@ -3,6 +3,7 @@ import { ScalepointError } from 'scalepoint/model';
 import { problemOf, sayHint, sayProblem } from '../../src/tooling.js';
 import { FileError } from '../shared/files.js';
 import { explainLoading, loadingText, messageOf, type PageProblem, sentence } from '../shared/problems.js';
+import type { ModelChoice } from './choice.js';
 import { pageWords } from './controls.js';
 
 /** Error codes of the package, explained to someone with a file. */
@@ -49,8 +50,28 @@ export function inPageWords(error: unknown): string {
   return messageOf(error);
 }
 
-/** Explains what went wrong with a model. If it is about one tensor, `keep` offers to leave that one as it is. */
-export function explain(error: unknown, keep?: (name: string) => void): PageProblem {
+/** Changes of a choice that avoid an error. */
+interface WaysOut {
+  /** Leaves a tensor as it is. */
+  keep(name: string): void;
+  /** Sets options. */
+  setWords(words: ModelChoice['words']): void;
+}
+
+/** The button for an error about one tensor. */
+function wayOut(error: unknown, ways: WaysOut | undefined): Pick<PageProblem, 'action'> {
+  const { tensor, hint } = error instanceof ScalepointError ? error : {};
+  if (tensor === undefined || ways === undefined) return {};
+  // Some tensors stay floats of another type than their own, which no rule changes.
+  if (hint?.kind === 'try' && hint.option.option === 'nonFinite') {
+    const run = () => ways.setWords({ 'non-finite': 'keep' });
+    return { action: { label: 'Write NaN and infinities as they are', run } };
+  }
+  return { action: { label: `Keep ${tensor} as it is`, run: () => ways.keep(tensor) } };
+}
+
+/** Explains what went wrong with a model. If it is about one tensor, a button avoids the error. */
+export function explain(error: unknown, ways?: WaysOut): PageProblem {
   if (loadingText(error) !== undefined) return explainLoading(error);
   if (error instanceof FileError) return { title: 'That cannot be opened here', text: error.message };
   if (error instanceof Error && isFull(error)) {
@@ -59,14 +80,10 @@ export function explain(error: unknown, keep?: (name: string) => void): PageProb
       text: 'The disk is full, or the browser gives this page no more of it. Nothing was saved. Free some room, or choose a smaller size.',
     };
   }
-  const { code, byteOffset, tensor } = error instanceof ScalepointError ? error : {};
+  const { code, byteOffset } = error instanceof ScalepointError ? error : {};
   const place = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
   const words = sentence(`${inPageWords(error).replace(/\.$/, '')}${place}`);
   const own = `${words} ${advice[code ?? ''] ?? ''}`.trim();
   const text = texts[code ?? ''] ?? own;
-  const action =
-    tensor !== undefined && keep !== undefined
-      ? { action: { label: `Keep ${tensor} as it is`, run: () => keep(tensor) } }
-      : {};
-  return { title: titles[code ?? ''] ?? 'That does not work', text, ...action };
+  return { title: titles[code ?? ''] ?? 'That does not work', text, ...wayOut(error, ways) };
 }

@@ -71,11 +71,7 @@ export class Runner {
       if (controller.signal.aborted) {
         announce('Cancelled', 0);
         shown.end({ kind: 'cancelled' });
-      } else
-        shown.end(
-          { kind: 'none' },
-          explain(error, (name) => this.#session.keep(name)),
-        );
+      } else shown.end({ kind: 'none' }, explain(error, this.#session));
     }
   }
 

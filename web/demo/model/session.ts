@@ -175,8 +175,13 @@ export class ModelSession {
 
   /** Starts from the values of the codes of a file that is quantized already. */
   quantizeAgain(): void {
+    this.setWords({ requantize: true });
+  }
+
+  /** Sets options of the command line. */
+  setWords(words: ModelChoice['words']): void {
     const { choice } = this.#store.get();
-    if (choice !== undefined) this.choose({ ...choice, words: { ...choice.words, requantize: true } });
+    if (choice !== undefined) this.choose({ ...choice, words: { ...choice.words, ...words } });
   }
 
   /** Plans a choice, and shows the plan. */
@@ -221,7 +226,7 @@ export class ModelSession {
       // Explain the error. Without a plan for the choice, none is on show.
       if (plan === undefined) set({ plan: undefined, errors: new Map(), expectedSeconds: undefined });
       if (isAboutCodes(error)) set({ isQuantized: true, plan: undefined });
-      else set({ problem: explain(error, (name) => this.keep(name)) });
+      else set({ problem: explain(error, this) });
       await this.#offers(view, true).catch(() => {});
     } finally {
       set({ measuring: 'no' });

@@ -222,7 +222,7 @@ export type Codes =
  */
 export interface Codec<F extends Form = Form> {
   readonly id: F['codec'];
-  /** True if its elements are plain floats: it casts and does not quantize. */
+  /** True if its elements are plain: it casts or copies them, and `label` is their type. */
   readonly isPlain?: boolean;
   /** Type of a tensor in this form, for reports. */
   label(form: F): string;

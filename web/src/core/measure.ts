@@ -66,7 +66,7 @@ export function addSums(sums: Sums, more: Sums, at = 0, from = 0): void {
 }
 
 /** Number of pairs with a NaN or an infinity. */
-export function nonFiniteOf(sums: Float64Array): number {
+export function nonFiniteOf(sums: Sums): number {
   return sums[sumIndex.nonFinite] as number;
 }
 

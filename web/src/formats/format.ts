@@ -308,6 +308,8 @@ export interface FilePlan {
   readonly decoded?: readonly string[];
   /** A file that tasks read beside those of the model: that of the `moments`. */
   readonly data?: FileInput | undefined;
+  /** True if NaN and infinities are errors in tensors that stay floats and that no rule keeps. */
+  readonly refusesNonFinite?: boolean;
 }
 
 /** Gives the parts of a tensor in a form. Passed to formats, so that they do not depend on the code of codecs. */

@@ -91,6 +91,16 @@ export interface RequantizeOptions {
   readonly requantize?: boolean | undefined;
 }
 
+/** An option of formats whose tensors hold finite numbers alone. */
+export interface NonFiniteOptions {
+  /**
+   * GGUF, safetensors and MLC: NaN and infinities of tensors that stay floats. 'error': `NON_FINITE`, unless a rule keeps the tensor. 'keep':
+   * written as they are, with a note. Tensors that become codes must not hold any.
+   * @defaultValue 'error'; copies (`to: 'copy'`) keep them
+   */
+  readonly nonFinite?: 'error' | 'keep' | undefined;
+}
+
 /** The patterns of rules whose expressions are text. */
 const patterns = new WeakMap<Rule, NamePattern>();
 
@@ -276,6 +286,13 @@ export function toggle(flag: Flag): OptionInfo {
     read: (words) => words[flag.name],
   };
 }
+
+/** The option for NaN and infinities, shared by formats. */
+export const nonFinite: OptionInfo = choiceOption(['error', 'keep'], {
+  name: 'non-finite',
+  value: 'HOW',
+  about: 'keep: write NaN and infinities of tensors that stay floats as they are (default error)',
+});
 
 /** The option for finding ranges, shared by formats. */
 export const searchedRange: OptionInfo = {

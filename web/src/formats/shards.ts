@@ -7,7 +7,7 @@ import { type Note, noteOf } from '../core/note.js';
 import { type Expected, without } from '../core/option-problem.js';
 import { type ByteSource, type FileInput, quoted, quotedNames } from '../files/bytes.js';
 import type { OpenInput, Target } from './format.js';
-import type { OptionInfo, PlanChoices } from './options.js';
+import type { NonFiniteOptions, OptionInfo, PlanChoices } from './options.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ options
 
@@ -111,9 +111,11 @@ export function copyTarget(options: readonly string[]): Target & { readonly name
   return { name: 'copy', about: 'every tensor as it is: to split, to join', options, copies: true };
 }
 
-/** @throws RangeError if rules convert tensors of a copy */
-export function checkCopy({ to, rules = [] }: PlanChoices): void {
-  if (to === 'copy' && rules.length > 0) throw rangeError('rules', without('to', 'copy'));
+/** @throws RangeError if options convert or refuse tensors of a copy */
+export function checkCopy({ to, rules = [], nonFinite }: PlanChoices<NonFiniteOptions>): void {
+  if (to !== 'copy') return;
+  if (rules.length > 0) throw rangeError('rules', without('to', 'copy'));
+  if (nonFinite !== undefined) throw rangeError('nonFinite', without('to', 'copy'), nonFinite);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting

@@ -5,7 +5,7 @@ import { ScalepointError } from '../core/errors.js';
 import type { Note } from '../core/note.js';
 import { urlFileName } from '../files/url.js';
 import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
-import type { PlanChoices } from '../formats/options.js';
+import type { NonFiniteOptions, PlanChoices } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';
 import type { WeightNames } from '../formats/weight-names.js';
 import { storedBytes } from '../pipeline/logical-tensor.js';
@@ -112,7 +112,9 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   const rulesOn = ruleNotes(format, choices.rules ?? [], { ...plan, keptFor });
   const { adapters } = opened.model;
   const notes = [...(adapters ? [adapters.note] : []), ...plan.notes, ...codecNotes(plan.tensors), ...rulesOn];
-  return { ...partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part), keptFor };
+  const { part, nonFinite } = choices as { readonly part?: unknown } & NonFiniteOptions;
+  const refusesNonFinite = choices.to !== 'copy' && nonFinite !== 'keep' && !format.holdsInfinities;
+  return { ...partPlan({ ...plan, notes, refusesNonFinite }, part), keptFor };
 }
 
 /** The description of a planned tensor. */

@@ -235,7 +235,7 @@ function* otherSteps(
  */
 export function* stepsOf(plan: FilePlan, sequential: boolean, isFar: IsFar = () => false, dataFile?: number): Steps {
   const places = new OutputPlaces(plan);
-  const cutter = new TileCutter(isFar, dataFile);
+  const cutter = new TileCutter(isFar, dataFile, false, plan.refusesNonFinite);
   const inTurn = new SequentialParts(cutter);
   const late: Steps[] = [];
   let begunTensors = 0;

@@ -3,6 +3,7 @@ import type { Problem } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
+import { type Hint, mention } from '../core/option-problem.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { indexOf, mainPart } from './logical-tensor.js';
@@ -31,9 +32,15 @@ export function problemError(
     'beyond float32': ', too large for float32',
     overflow: codecOf(form).overflow?.(form) ?? ', too large',
   }[kind];
-  const message = `tensor ${quoted(name)}${stored} holds ${value} at ${indexOf(element, shape)}${reason}; a rule can keep it`;
+  const statement = `tensor ${quoted(name)}${stored} holds ${value} at ${indexOf(element, shape)}${reason}`;
+  const place = { tensor: name, byteOffset: offsetOf(source, element) };
+  // A tensor that stays floats can hold the value.
+  if (kind === 'non-finite' && codecOf(form).isPlain) {
+    const hint: Hint = { kind: 'try', option: mention('nonFinite', 'keep'), effect: 'writes it as it is' };
+    return new ScalepointError('NON_FINITE', statement, { ...place, hint });
+  }
   const code = kind === 'overflow' ? 'OVERFLOW' : 'NON_FINITE';
-  return new ScalepointError(code, message, { tensor: name, byteOffset: offsetOf(source, element) });
+  return new ScalepointError(code, `${statement}; a rule can keep it`, place);
 }
 
 /** The same error with the name of its tensor. @param files named in the message if the tensor's file is among them */

@@ -6,6 +6,7 @@ import type { ByteRuns, Form, RangeCut, Rectangle, Role, SetsCut, TileCut, Value
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, float32Form } from '../codecs/registry.js';
 import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
+import { isKeptFor } from '../formats/reason.js';
 import type { WeightMoments } from '../formats/statistics.js';
 import {
   type CachedRows,
@@ -111,6 +112,7 @@ function tileOf(
   pattern: TilePattern,
   places: readonly OutputPlace[],
   moments: TileInput | undefined,
+  refuses: boolean | undefined,
   cached?: CachedRows,
 ): TileStep {
   const { source } = tensor;
@@ -135,7 +137,7 @@ function tileOf(
       pieceRows,
     };
   } else if (ranges === undefined) {
-    task = { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, pieceRows };
+    task = { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, refuses, pieceRows };
   } else task = { kind: 'encode', rows, columns, inputs, to: form, outputs: [], measures, ranges, cached };
   const destinations = pattern.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
     const place = places.find((candidate) => candidate.role === role);
@@ -163,6 +165,7 @@ export class TileCutter {
   readonly #isFar: IsFar;
   readonly #dataFile: number | undefined;
   readonly #judges: boolean;
+  readonly #refuses: boolean;
   /** Ranges that other tensors may share. */
   readonly #ranges = new Map<LogicalTensor, ValueRange>();
   /** The last tensor that was one tile. Models often hold many consecutive tensors of the same shape. */
@@ -171,11 +174,17 @@ export class TileCutter {
   /**
    * @param dataFile index of the plan's `data` among the files. Undefined: rounding passes no errors on.
    * @param judges true: also measures the errors of outputs where rounding passes none on
+   * @param refuses true: NaN and infinities are problems of tensors that stay floats and that no rule keeps
    */
-  constructor(isFar: IsFar, dataFile?: number, judges = false) {
+  constructor(isFar: IsFar, dataFile?: number, judges = false, refuses = false) {
     this.#isFar = isFar;
     this.#dataFile = dataFile;
     this.#judges = judges;
+    this.#refuses = refuses;
+  }
+
+  #refusesIn({ form, kept }: PlannedTensor): boolean | undefined {
+    return this.#refuses && codecOf(form).isPlain === true && !isKeptFor('rule', kept) ? true : undefined;
   }
 
   #momentsOf({ feedback, moments, parts }: PlannedTensor, { rectangle }: TilePattern): TileInput | undefined {
@@ -200,7 +209,14 @@ export class TileCutter {
       isSameList(tensor.source.shape, source.shape) &&
       isSameList(roles, this.#last.roles);
     return isLike
-      ? tileOf(tensor, index, this.#last.pattern, places, this.#momentsOf(tensor, this.#last.pattern))
+      ? tileOf(
+          tensor,
+          index,
+          this.#last.pattern,
+          places,
+          this.#momentsOf(tensor, this.#last.pattern),
+          this.#refusesIn(tensor),
+        )
       : undefined;
   }
 
@@ -260,7 +276,7 @@ export class TileCutter {
       const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;
       this.#last = isWhole && pattern.ranges === undefined ? { tensor, roles, pattern } : undefined;
       const cached = cut.reads === false ? undefined : cache?.take(cut);
-      yield tileOf(tensor, index, pattern, places, this.#momentsOf(tensor, pattern), cached);
+      yield tileOf(tensor, index, pattern, places, this.#momentsOf(tensor, pattern), this.#refusesIn(tensor), cached);
     }
   }
 }

@@ -58,6 +58,7 @@ export function isAlike(a: TileTask, b: TileTask): boolean {
     a.rows === b.rows &&
     a.columns === b.columns &&
     a.measures === b.measures &&
+    a.refuses === b.refuses &&
     a.pieceRows === b.pieceRows &&
     areAlike(a.outputs, b.outputs, isAlikeOutput) &&
     areAlike(x.parts, y.parts, isAlikeInput)

@@ -306,6 +306,17 @@ export class TileConverter {
     return { problem: { ...problem, index: problem.index + row * columns } };
   }
 
+  /** Makes the first NaN or infinity of plain elements a problem. */
+  #refuseNonFinite(encoded: Encoded, { rows, columns }: Tile, to: Form): Encoded {
+    const { parts, sums, problem } = encoded;
+    if (problem !== undefined || sums === undefined || nonFiniteOf(sums) === 0) return encoded;
+    const { address } = parts.data as Bytes;
+    const at = floatsOf(this.#core, this.#arena, codecOf(to).label(to), rows, columns, address);
+    const values = new Float32Array(this.#core.module.HEAPU8.buffer, at, rows * columns);
+    const index = values.findIndex((value) => !Number.isFinite(value));
+    return { parts: {}, problem: { kind: 'non-finite', index, value: values[index] as number } };
+  }
+
   /** Adds the errors of outputs to the sums of a tile. */
   #judge(encoded: Encoded, { rows, columns, type, source }: Tile, to: Form, moments: number): Encoded {
     const { parts, sums, problem } = encoded;
@@ -337,7 +348,10 @@ export class TileConverter {
     const { type, source } = parts.length === 0 ? nothing : elements(this.#core, arena, form, stored);
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
     const plain = { rows, columns, type, source, roles, measures, ranges, piece };
-    if (second === undefined) return codec.encode(this.#core, plain, to, arena);
+    if (second === undefined) {
+      const encoded = codec.encode(this.#core, plain, to, arena);
+      return task.refuses === true ? this.#refuseNonFinite(encoded, plain, to) : encoded;
+    }
     if (task.judges)
       return this.#judge(codec.encode(this.#core, plain, to, arena), plain, to, second.heldBack ?? second.data ?? 0);
     const moments = this.#factors.momentsOf(task, second);

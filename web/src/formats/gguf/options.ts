@@ -7,6 +7,8 @@ import {
   checkRules,
   choiceOption,
   type Flag,
+  type NonFiniteOptions,
+  nonFinite,
   type OptionInfo,
   optionTable,
   type PlanChoices,
@@ -29,7 +31,12 @@ import {
 } from './targets.js';
 
 /** Options of a GGUF result. */
-export interface GgufOptions extends ShardOptions, StatisticsOptions, RequantizeOptions, BlockSearchOptions {
+export interface GgufOptions
+  extends ShardOptions,
+    StatisticsOptions,
+    RequantizeOptions,
+    NonFiniteOptions,
+    BlockSearchOptions {
   /** GGUF: every weight in the type of the target, without llama-quantize's mixture. @defaultValue false */
   readonly pure?: boolean | undefined;
   /**
@@ -130,7 +137,7 @@ function checkSearch({ to, search }: PlanChoices<GgufOptions>): void {
 }
 
 /** Options of vision towers. Their types are those of the converter, and llama.cpp reads them from one file. */
-const ofTowers = ['mmproj', 'metadata', 'requantize', 'fixAlignment'];
+const ofTowers = ['mmproj', 'metadata', 'requantize', 'nonFinite', 'fixAlignment'];
 
 /** Checks the options of a vision tower. */
 function checkTower(choices: PlanChoices<GgufOptions>): void {
@@ -174,6 +181,7 @@ export const options = optionTable<GgufOptions>({
   entries: {
     pure: toggle({ name: 'pure', about: "every weight in TYPE, without llama-quantize's mixture" }),
     requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }),
+    nonFinite,
     fixAlignment: toggle({
       name: 'fix-alignment',
       about:

@@ -123,6 +123,7 @@ export const targets: readonly Target[] = [
       options: [
         'pure',
         'requantize',
+        'nonFinite',
         'fixAlignment',
         'missingBytes',
         ...(towerTargets.includes(name) ? ['mmproj'] : []),

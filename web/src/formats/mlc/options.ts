@@ -5,6 +5,8 @@ import {
   type BlockSearchOptions,
   checkRules,
   choiceOption,
+  type NonFiniteOptions,
+  nonFinite,
   optionTable,
   type PlanChoices,
   type RequantizeOptions,
@@ -13,7 +15,7 @@ import {
 import type { MlcTarget } from './targets.js';
 
 /** Options of a result for WebLLM. */
-export interface MlcOptions extends RequantizeOptions, BlockSearchOptions {}
+export interface MlcOptions extends RequantizeOptions, NonFiniteOptions, BlockSearchOptions {}
 
 /** The options of MLC. A library wants all of its parameters in one form, so that there are no rules. */
 export const options = optionTable<MlcOptions>({
@@ -25,6 +27,7 @@ export const options = optionTable<MlcOptions>({
       about: 'best: lower errors than MLC-LLM in the same bytes, in more time (default usual)',
     }),
     requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }),
+    nonFinite,
   },
   check({ to, rules }) {
     checkRules(rules, (_, path) => {

@@ -26,7 +26,7 @@ const table = {
 export type MlcTarget = keyof typeof table;
 
 export const mlcTargets: readonly Target[] = Object.entries(table).map(([name, { about }]) => {
-  return { name, about, options: ['search', 'requantize'] };
+  return { name, about, options: ['search', 'requantize', 'nonFinite'] };
 });
 
 /** The facts of a target. */

@@ -11,6 +11,8 @@ import {
   choiceOption,
   type Flag,
   type ModelGranularity,
+  type NonFiniteOptions,
+  nonFinite,
   type OptionInfo,
   optionTable,
   type PlanChoices,
@@ -53,7 +55,8 @@ export interface SafetensorsOptions
     StatisticsOptions,
     RangeOptions,
     BlockSearchOptions,
-    RequantizeOptions {
+    RequantizeOptions,
+    NonFiniteOptions {
   /**
    * safetensors, integers: symmetric, or with zero points. llama.cpp's converter ignores the zero points of codes that are not packed.
    * @defaultValue 'symmetric'
@@ -204,6 +207,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars & Sa
     }),
     include,
     requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }),
+    nonFinite,
     shardSize,
     part,
     config: {

@@ -60,7 +60,7 @@ interface TargetFacts extends Omit<Target, 'name'> {
   readonly mixedWith?: readonly string[];
 }
 
-const floatOptions = ['requantize', ...shardOptions];
+const floatOptions = ['requantize', 'nonFinite', ...shardOptions];
 const codeOptions = ['include', 'config', ...floatOptions];
 const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...statisticsNames, ...codeOptions];
 
