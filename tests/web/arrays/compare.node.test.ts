@@ -23,68 +23,8 @@ const perfect: ErrorMeasures = {
   nonFinite: 0,
 };
 
-/** Every sum in double, one pair after the other. */
-function sumsOf(x: ArrayLike<number>, y: ArrayLike<number>) {
-  const s = { ee: 0, e: 0, max: 0, xx: 0, yy: 0, xy: 0, left: 0, n: 0 };
-  for (let i = 0; i < x.length; i++) {
-    const [a, b] = [Math.fround(x[i]!), Math.fround(y[i]!)];
-    if (!Number.isFinite(a) || !Number.isFinite(b)) {
-      s.left++;
-      continue;
-    }
-    const e = a - b;
-    s.n++;
-    s.ee += e * e;
-    s.e += Math.abs(e);
-    s.max = Math.max(s.max, Math.abs(e));
-    s.xx += a * a;
-    s.yy += b * b;
-    s.xy += a * b;
-  }
-  return s;
-}
-
-/**
- * Fails unless the measures are those of x and y, up to what the header of the core allows for: each sum of squares or sizes may be
- * off by 70 epsilon of itself, that of the products by 125 epsilon of the root of both sums of squares. The double sums here are better
- * by a factor of 2^29 a term, which 1.01 makes room for.
- */
-function expectMeasures(m: ErrorMeasures, x: ArrayLike<number>, y: ArrayLike<number>): void {
-  const s = sumsOf(x, y);
-  const slack = 70 * epsilon * 1.01;
-  const near = (got: number, want: number, bound: number, what: string) => {
-    if (!(Math.abs(got - want) <= bound)) expect.fail(`${what}: got ${got}, expected ${want} within ${bound}`);
-  };
-  expect(m.nonFinite).toBe(s.left);
-  if (s.ee === 0) {
-    expect(m).toEqual({ ...perfect, nonFinite: s.left });
-    return;
-  }
-  near(m.mse, s.ee / s.n, slack * (s.ee / s.n), 'mse');
-  // The root halves a relative error.
-  near(m.rmse, Math.sqrt(s.ee / s.n), (slack / 2) * Math.sqrt(s.ee / s.n), 'rmse');
-  near(m.meanAbsoluteError, s.e / s.n, slack * (s.e / s.n), 'meanAbsoluteError');
-  // The largest difference is one of them, rounded to float32 or not.
-  near(m.maxAbsoluteError, s.max, epsilon * s.max, 'maxAbsoluteError');
-  if (s.xx === 0) {
-    expect([m.relativeL2, m.sqnrDb, m.cosine]).toEqual([Infinity, -Infinity, 0]);
-    return;
-  }
-  const ratio = s.ee / s.xx;
-  // Both sums of the ratio may be off, and the root halves that.
-  near(m.relativeL2, Math.sqrt(ratio), slack * Math.sqrt(ratio), 'relativeL2');
-  // 10 log10(1 + e) is less than 4.35 e.
-  near(m.sqnrDb, -10 * Math.log10(ratio), 2 * 4.35 * slack, 'sqnrDb');
-  if (s.yy === 0) {
-    expect(m.cosine).toBe(0);
-    return;
-  }
-  // The product, and that root, whose two squares may be off by 70 epsilon each.
-  near(m.cosine, s.xy / Math.sqrt(s.xx) / Math.sqrt(s.yy), (125 + 70) * epsilon * 1.01, 'cosine');
-  expect(Math.abs(m.cosine)).toBeLessThanOrEqual(1);
-}
-
-const lengths = [1, 2, 3, 4, 5, 7, 8, 9, 16, 63, 255, 256, 257, 511, 512, 513, 1000, 1025, 4096, 131_071, 131_073];
+// tests/cpp/metrics_test.cpp has the arithmetic: lengths, sizes and alignments, against sums in double.
+const lengths = [1, 2, 3, 4, 5, 7, 8, 9, 16, 255, 256, 257, 513, 1000, 4096];
 const sizes = [1, 1e-10, 1e-20, 1e-30, 1e-38, 3e-42, 1e10, 1e18, 1e30, 1e38];
 
 describeBuilds('compare', (sp) => {
@@ -105,7 +45,7 @@ describeBuilds('compare', (sp) => {
 
   it('gives Infinity, 1 and 0 exactly when there is no error', () => {
     const random = new Random(50);
-    for (const n of lengths.filter((n) => n < 5000)) {
+    for (const n of lengths) {
       for (const size of sizes) {
         const x = random.bell(n).map((v) => v * size);
         expect(sp.compare(x, x)).toEqual(perfect);
@@ -167,97 +107,24 @@ describeBuilds('compare', (sp) => {
     }
   });
 
-  it.each(sizes)('agrees with sums in double for numbers around %d', (size) => {
-    const random = new Random(53);
-    for (const n of lengths) {
-      const x = random.bell(n).map((v) => v * size);
-      for (const error of [1, 0.01, 1e-4, 1e-7]) {
-        const y = x.map((v) => v + v * error * (random.bits() / 2 ** 31 - 1));
-        expectMeasures(sp.compare(x, y), x, y);
-      }
-      const z = random.bell(n);
-      expectMeasures(sp.compare(x, z), x, z);
-      expectMeasures(sp.compare(z, x), z, x);
-    }
-  });
-
-  it('agrees with sums in double where squares begin to vanish or to overflow in float32', () => {
-    // All of one value, so that roundings do not even out.
-    for (let exponent = -90; exponent <= 64; exponent++) {
-      for (const fraction of [1, 1.1, 1.37, 1.7, 1.99]) {
-        const value = fraction * 2 ** exponent;
-        for (const n of [1, 8, 512, 700]) {
-          const x = new Float32Array(n).fill(value);
-          expectMeasures(sp.compare(x, new Float32Array(n)), x, new Float32Array(n));
-          const y = x.map((v) => v * 0.75);
-          expectMeasures(sp.compare(x, y), x, y);
-        }
-      }
-    }
-  });
-
-  it('agrees with sums in double for numbers of very different sizes', () => {
-    const random = new Random(54);
-    for (let round = 0; round < 60; round++) {
-      const n = 1 + random.below(2000);
-      const x = random.bell(n);
-      const y = random.bell(n);
-      // Whole blocks of one size, single values of another, and blocks of zeros.
-      for (let i = 0; i < n; i++) {
-        const size = sizes[(i >> 8) % sizes.length]!;
-        x[i]! *= size;
-        y[i]! *= size;
-      }
-      for (let k = 0; k < 3; k++) {
-        const at = random.below(n);
-        x[at] = random.pick([0, 1e30, -1e38, 1e-40, largestFloat, -largestFloat]);
-        y[at] = random.pick([0, 1e30, -1e38, 1e-40, largestFloat, -largestFloat]);
-        x.fill(0, random.below(n), random.below(n));
-        y.fill(0, random.below(n), random.below(n));
-      }
-      expectMeasures(sp.compare(x, y), x, y);
-      const z = random.anyFinite(n);
-      expectMeasures(sp.compare(x, z), x, z);
-    }
-  });
-
-  it('measures differences beyond float32', () => {
-    const m = sp.compare([largestFloat, 1], [-largestFloat, 1]);
-    expect(m.maxAbsoluteError).toBe(2 * largestFloat);
-    expect(m.mse).toBe((2 * largestFloat) ** 2 / 2);
-    expect(m.nonFinite).toBe(0);
-  });
-
-  it('measures the smallest differences', () => {
-    const m = sp.compare([smallestFloat, 0], [0, 0]);
-    expect([m.maxAbsoluteError, m.mse, m.meanAbsoluteError]).toEqual([
-      smallestFloat,
-      smallestFloat ** 2 / 2,
-      smallestFloat / 2,
-    ]);
-  });
-
   it('counts pairs with NaN or an infinity, and leaves them out of the rest', () => {
-    const random = new Random(55);
-    for (const n of [1, 4, 5, 255, 256, 257, 512, 513, 1000, 131_073]) {
-      const x = random.bell(n);
-      const y = random.bell(n);
-      for (const bad of [Number.NaN, Infinity, -Infinity]) {
-        const at = [0, n - 1, n >> 1];
-        const broken = x.slice();
-        for (const i of at) broken[i] = bad;
-        const without = (v: Float32Array) => v.filter((_, i) => !at.includes(i));
-        for (const [a, b] of [
-          [broken, y],
-          [y, broken],
-          [broken, broken],
-        ] as const) {
-          const m = sp.compare(a, b);
-          expect(m.nonFinite).toBe(new Set(at).size);
-          expectMeasures(m, a, b);
-          expectMeasures({ ...m, nonFinite: 0 }, without(a), without(b));
-        }
-      }
+    for (const bad of [Number.NaN, Infinity, -Infinity]) {
+      // e = 1, 2; sum x^2 = 13: all exact in float32.
+      for (const [a, b] of [
+        [
+          [2, bad, 3],
+          [1, 7, 5],
+        ],
+        [
+          [2, 7, 3],
+          [1, bad, 5],
+        ],
+        [
+          [2, bad, 3],
+          [1, bad, 5],
+        ],
+      ] as const)
+        expect(sp.compare(a, b)).toMatchObject({ nonFinite: 1, mse: 2.5, maxAbsoluteError: 2, meanAbsoluteError: 1.5 });
     }
     expect(sp.compare([Number.NaN, Infinity], [Number.NaN, 1])).toEqual({ ...perfect, nonFinite: 2 });
     expect(sp.compare([Infinity, 3], [Infinity, 3])).toEqual({ ...perfect, nonFinite: 1 });
@@ -332,10 +199,6 @@ describeBuilds('errorSum', (sp) => {
     const sum = sp.errorSum();
     for (let at = 0; at < 5000; at += 1024) sum.add(x.subarray(at, at + 1024), y.subarray(at, at + 1024));
     expect(sum.measures()).toEqual(sp.compare(x, y));
-    // Other pieces round elsewhere.
-    const odd = sp.errorSum();
-    for (let at = 0; at < 5000; at += 33) odd.add(x.subarray(at, at + 33), y.subarray(at, at + 33));
-    expectMeasures(odd.measures(), x, y);
   });
 
   it('adds up quantized tensors and arrays, and can be read in between', () => {
