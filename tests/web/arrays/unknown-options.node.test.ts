@@ -211,7 +211,7 @@ describe('a type that a call does not make', () => {
     ['fp16', takenBy('castFloat', 'float16')],
     ['nf4', takenBy('quantizeCodebook', 'nf4')],
     ['int9', undefined],
-    [8, undefined],
+    [8, { kind: 'write', code: "'int8'" }],
   ])('dtype: %j', (dtype, hint) => {
     const expected = { type: RangeError, option: 'dtype', hint };
     expect(refusal(() => sp.quantize(x, anything({ dtype })))).toEqual(expected);

@@ -82,7 +82,7 @@ describe('a wrong command line', () => {
     ],
     [
       ['model.safetensors', '--to', 'Q4_K'],
-      /^--to: expected a target of safetensors such as int8, .*, got "Q4_K"; did you mean int4\?/,
+      /^--to: expected a target of safetensors such as int8, .*, got "Q4_K": GGUF needs config.json and the tokenizer beside the weights/,
     ],
     [['model.gguf', '--to', 'q8'], /^--to: expected a target of GGUF such as Q8_0, .*, got "q8"; did you mean Q8_0\?/],
     [

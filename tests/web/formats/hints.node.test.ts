@@ -53,7 +53,9 @@ describe('did you mean', () => {
   it('stands in the errors about targets and options', async () => {
     const file = new Uint8Array();
     const plan = (options: object) => planModel(file, options as Parameters<typeof planModel>[1]);
-    await expect(plan({ to: 'bf16' })).rejects.toThrow(/got "bf16"; did you mean bfloat16 or BF16\?$/);
+    await expect(plan({ to: 'bf16' })).rejects.toThrow(
+      /got "bf16"; did you mean bfloat16 for safetensors or BF16 for GGUF\?$/,
+    );
     await expect(plan({ to: 'int8', granularty: 1 })).rejects.toThrow(/did you mean granularity\?$/);
   });
 });

@@ -177,10 +177,10 @@ describe('without a target', () => {
 
   it('names a few targets of each format if none has the one that was given', async () => {
     const error = await refuse(planModel(file, { to: anything('int9') }));
-    expect(error.message.length).toBeLessThan(300);
+    expect(error.message.length).toBeLessThan(400);
     expect(error.message).toMatch(/such as 'Q8_0', 'Q3_K_M' or 'Q4_K_M'/);
     expect((await refuse(planModel(file, { to: anything('i8') }))).message).toMatch(
-      /did you mean int8 or Q8_0 or q8\?$/,
+      /did you mean int8 for safetensors or Q8_0 for GGUF or q8 for ONNX\?$/,
     );
   });
 

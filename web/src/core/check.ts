@@ -1,14 +1,63 @@
 // Checks of arguments that several folders share. Arguments may come from JavaScript, so that types are checked as well. Each check throws
 // a TypeError or a RangeError whose `option` is the path of the argument.
+import { isPromise } from './advice.js';
 import { rangeError, typeError } from './errors.js';
-import { nearest } from './nearest.js';
+import { nearest, sameName } from './nearest.js';
 import { type Expected, type Hint, ofType, oneOf, onlyWith, whole, without } from './option-problem.js';
 
 /** The options of calls, by the name of the call. */
 export type CallOptions = Readonly<Record<string, readonly string[]>>;
 
+/** Options of which each call has at most one that callers may mean by a value alone, or by another library's name. */
+const typeOptions: readonly string[] = ['dtype', 'to', 'codebook'];
+
+/** Names that other libraries have for an option. */
+const foreignNames: readonly (readonly [name: string, words: RegExp])[] = [
+  ['scheme', /^(is_?)?(a?symmetric|a?sym)$/i],
+  ['workers', /^(n_?)?(threads|num_?threads|num_?workers|concurrency)$/i],
+  ['signal', /^abort(_?signal|_?controller)?$/i],
+  ['output', /^(out(_?(path|file|dir))?|dest(ination)?|save_?path)$/i],
+  ['range', /^(calibration|observer|clip(ping)?)$/i],
+];
+
+/** An option as code: `dtype: 'int4'`. */
+function codeOfOption(name: string, value: unknown): string {
+  const bits = typeof value === 'number' && Number.isInteger(value) ? `int${value}` : value;
+  return typeof bits === 'string' ? `${name}: '${bits}'` : name;
+}
+
+/** The option that another library's name for it means. */
+function foreignOption(key: string, value: unknown, names: readonly string[]): string | undefined {
+  const type = typeOptions.find((name) => names.includes(name));
+  if (
+    type !== undefined &&
+    /^(n_?)?bits$|^(quantization_?)?(d?type|data_?type|precision|quant|format|dtype)$/i.test(key)
+  ) {
+    return codeOfOption(type, value);
+  }
+  const found = foreignNames.find(([name, words]) => names.includes(name) && words.test(key))?.[0];
+  if (found !== 'scheme') return found;
+  const isSymmetric = /asym/i.test(key) ? value === false : value !== false;
+  return codeOfOption('scheme', isSymmetric ? 'symmetric' : 'asymmetric');
+}
+
+/** The code of an object with the option that a value alone stands for: `{ to: 'int8' }` for 'int8'. */
+function objectAround(value: unknown, names: readonly string[]): Hint | undefined {
+  const main = [...typeOptions, 'range', 'shape', 'kind'].find((name) => names.includes(name));
+  if (main === undefined || (typeof value !== 'string' && typeof value !== 'number')) return undefined;
+  return { kind: 'write', code: `{ ${codeOfOption(main, value)} }` };
+}
+
 /** The hint for an unknown option: a near name, a member of another option, or another call with such an option. */
-function hintFor(key: string, names: readonly string[], before: string, calls: CallOptions): Hint | undefined {
+function hintFor(
+  key: string,
+  value: unknown,
+  names: readonly string[],
+  before: string,
+  calls: CallOptions,
+): Hint | undefined {
+  const foreign = sameName(key, names) === undefined ? foreignOption(key, value, names) : undefined;
+  if (foreign !== undefined) return { kind: 'didYouMean', names: [before + foreign] };
   const last = names.map((name) => name.slice(name.lastIndexOf('.') + 1));
   const found = nearest(key, last);
   if (found !== undefined) return { kind: 'didYouMean', names: [before + names[last.indexOf(found)]] };
@@ -28,12 +77,15 @@ function hasMembers(value: unknown): value is object {
  * @param calls the other calls that a member may have been meant for
  */
 export function checkKeys(options: unknown, names: readonly string[], path = '', calls: CallOptions = {}): void {
-  if (!hasMembers(options)) throw typeError(path || 'options', ofType('object'), options);
+  if (!hasMembers(options) || isPromise(options)) {
+    throw typeError(path || 'options', ofType('object'), options, objectAround(options, names));
+  }
   for (const key in options) {
     if (names.includes(key) && !key.includes('.')) continue;
     const before = path && `${path}.`;
     const own = names.filter((name) => !name.includes('.')).map((name) => before + name);
-    throw typeError(before + key, { kind: 'knownOption', names: own }, undefined, hintFor(key, names, before, calls));
+    const hint = hintFor(key, (options as Record<string, unknown>)[key], names, before, calls);
+    throw typeError(before + key, { kind: 'knownOption', names: own }, undefined, hint);
   }
 }
 
@@ -51,10 +103,16 @@ export function checkKind<Kind extends string>(
   kinds: Readonly<Record<Kind, readonly string[]>>,
   path: string,
 ): Kind {
-  if (!hasMembers(value)) throw typeError(path, { kind: 'object', keys: names }, value);
+  const all = Object.keys(kinds) as Kind[];
+  if (!hasMembers(value)) {
+    const meant = nearest(value, all) as Kind | undefined;
+    const more = meant === undefined ? [] : kinds[meant].filter((name) => name !== 'kind');
+    const code = [`{ kind: '${meant}'`, ...more].join(', ');
+    const hint: Hint | undefined = meant && { kind: 'write', code: `${code} }` };
+    throw typeError(path, { kind: 'object', keys: names }, value, hint);
+  }
   checkKeys(value, names, path);
   const { kind } = value as { kind?: unknown };
-  const all = Object.keys(kinds) as Kind[];
   if (!all.includes(kind as Kind)) throw rangeError(`${path}.kind`, oneOf(all), kind);
   for (const key in value) {
     if (!isGiven(value, key) || kinds[kind as Kind].includes(key)) continue;

@@ -1,4 +1,5 @@
 /** Errors that the library throws. */
+import { codeFor } from './advice.js';
 import { nearestValue } from './nearest.js';
 import { type Expected, type Hint, type OptionProblem, sayHint, sayProblem } from './option-problem.js';
 
@@ -120,9 +121,19 @@ function withProblem<E extends RangeError | TypeError>(
   return Object.assign(error, { option: problem.option, problem });
 }
 
-/** The mistake as data. A text that is near to an accepted one gets a hint. */
+/** The code to write for a wrong argument. Undefined also if reading the argument fails, as with proxies. */
+function writing(option: string, expected: Expected, got: unknown): Hint | undefined {
+  try {
+    const code = codeFor(option, expected, got);
+    return code === undefined ? undefined : { kind: 'write', code };
+  } catch {
+    return undefined;
+  }
+}
+
+/** The mistake as data. A text that is near to an accepted one, and a value from which code makes an accepted one, get a hint. */
 function problemWith(option: string, expected: Expected, got: unknown, given: Hint | undefined): OptionProblem {
-  const hint = given ?? nearestValue(expected, got);
+  const hint = given ?? nearestValue(expected, got) ?? writing(option, expected, got);
   return { option, expected, got, ...(hint !== undefined && { hint }) };
 }
 

@@ -78,7 +78,12 @@ async function compile(source: WasmSource): Promise<WebAssembly.Module> {
       return compileResponse(source, source.url || 'wasm');
     throw typeError('wasm', wasmSource, source);
   }
-  const url = new URL(source, globalThis.location?.href);
+  const base = globalThis.location?.href;
+  if (typeof source === 'string' && base === undefined && !/^[a-z][a-z\d+.-]+:/i.test(source)) {
+    const code = `new URL('${source}', import.meta.url)`;
+    throw typeError('wasm', wasmSource, source, { kind: 'write', code });
+  }
+  const url = new URL(source, base);
   const bytes = await readLocalFile(url);
   if (bytes !== undefined) return compileBytes(bytes, url.href);
   return compileResponse(await fetch(url, { credentials: 'same-origin' }), url.href);

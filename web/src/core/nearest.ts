@@ -8,6 +8,13 @@ const kinds: readonly (readonly [kind: string, words: RegExp])[] = [
   ['bfloat', /^(bf|bfp|bfloat|brain)$/],
 ];
 
+/** Words of other libraries for a name. */
+const synonyms: readonly (readonly [words: RegExp, name: string])[] = [
+  [/^(l2|squaredl2|euclid)$/, 'euclidean'],
+  [/^(ip|inner|innerproduct)$/, 'dot'],
+  [/^(absmax|minmax|max)$/, 'min-max'],
+];
+
 /** Kind and bits at the start of a name, such as `integer 8` for Q8_0; undefined for other names. */
 function kindOf(name: string): string | undefined {
   const [, before, bits, after] = /^([a-z]*)[-_]?(\d+)[-_]?([a-z]*)/.exec(name.toLowerCase()) ?? [];
@@ -40,6 +47,9 @@ const mostLetters = 40;
 const plain = (text: string) => text.toLowerCase().replace(/[-_.\s]/g, '');
 const digits = (text: string) => text.replace(/\D/g, '');
 
+/** True if two names begin with the same number, or the word has no number. */
+const sameBits = (word: string, name: string) => !/\d/.test(word) || /\d+/.exec(word)?.[0] === /\d+/.exec(name)?.[0];
+
 /** The name with the same letters and digits, apart from case, hyphens, points and spaces. */
 export function sameName(word: unknown, names: readonly string[]): string | undefined {
   return typeof word === 'string' ? names.find((name) => plain(name) === plain(word)) : undefined;
@@ -55,12 +65,13 @@ export function nearest(word: unknown, names: readonly string[]): string | undef
   const alike = kind === undefined ? [] : names.filter((name) => kindOf(name) === kind);
   const found =
     sameName(word, names) ??
+    names.find((name) => synonyms.some(([words, meant]) => meant === name && words.test(text))) ??
     sameName(`${word}m`, names) ??
-    names.find((name) => plain(name).length > 2 && text.startsWith(plain(name))) ??
+    names.find((name) => plain(name).length > 2 && text.startsWith(plain(name)) && sameBits(word, name)) ??
     // Among several, prefer M, the usual one: Q4_K_M for q4.
     alike.find((name) => name.endsWith('_M')) ??
     alike[0] ??
-    names.find((name) => text.length > 2 && plain(name).startsWith(text));
+    names.find((name) => text.length > 2 && plain(name).startsWith(text) && sameBits(word, name));
   if (found !== undefined) return found;
   const most = Math.min(2, Math.floor(text.length / 3));
   const [best] = names

@@ -74,7 +74,7 @@ export interface NodeModules {
       readonly ino?: number;
     };
   };
-  'node:os': { availableParallelism(): number; hostname(): string };
+  'node:os': { availableParallelism(): number; hostname(): string; tmpdir(): string };
   'node:worker_threads': {
     readonly Worker: new (
       url: URL,

@@ -26,6 +26,8 @@ export type ArgumentState =
   | 'unchanged'
   /** A stream that nothing else writes to. */
   | 'unlocked'
+  /** A stream or a response from which nothing was read. */
+  | 'unread'
   /** An object of the same instance. */
   | 'own'
   /** A block whose scale is finite. */
@@ -224,6 +226,12 @@ export type Hint =
       /** Its effect, as the rest of the sentence: `copies it`. */
       readonly effect: string;
     }
+  /** Code that makes the accepted value. */
+  | {
+      readonly kind: 'write';
+      /** The code, in JavaScript, in which the path of the option stands for the given value: `await file`. */
+      readonly code: string;
+    }
   /** Another instance supports the call. */
   | {
       readonly kind: 'load';
@@ -287,6 +295,7 @@ const states: Readonly<Record<ArgumentState, string>> = {
   attached: 'an array whose buffer is not detached',
   unchanged: 'an array that does not change during the call',
   unlocked: 'a stream that is not locked',
+  unread: 'a stream that was not read before',
   own: 'an object of this instance',
   finiteScale: 'a block with a finite scale',
   symmetric: 'a symmetric matrix',
@@ -384,6 +393,8 @@ export function isQuestion(hint: Hint | undefined): boolean {
 /** The advice at the end of a sentence; empty if it belongs into the middle. */
 export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): string {
   if (hint?.kind === 'didYouMean') return isQuestion(hint) ? `; did you mean ${hint.names.join(' or ')}?` : '';
+  // The command line and the page have no code.
+  if (hint?.kind === 'write') return words === apiWords ? `; write ${hint.code}` : '';
   if (hint?.kind === 'takenBy') return `; ${hint.call} takes ${hint.name}`;
   if (hint?.kind === 'try') return `; ${sayMention(hint.option, words)} ${hint.effect}`;
   if (hint?.kind === 'load') return `; use an instance made with load({ ${sayMention(hint.option, words)} })`;

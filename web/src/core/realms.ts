@@ -9,6 +9,9 @@ export function typedArrayName(value: unknown): string | undefined {
   return nameOf?.call(value) as string | undefined;
 }
 
+/** The class of an object of the engine, such as `Response`; `Object` for others. */
+export const tagOf = (value: unknown): string => Object.prototype.toString.call(value).slice(8, -1);
+
 /** True for an ArrayBuffer. */
 export function isBuffer(value: unknown): value is ArrayBuffer {
   try {

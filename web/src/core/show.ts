@@ -1,4 +1,5 @@
 /** Values and names as error messages show them. */
+import { tagOf } from './realms.js';
 
 /** A name with its article. */
 export function article(name: string): string {
@@ -24,9 +25,14 @@ function shown(value: unknown, depth: number): string {
   }
   if (ArrayBuffer.isView(value)) return `${Object.prototype.toString.call(value).slice(8, -1)}`;
   if (typeof value === 'function') return 'a function';
+  if (typeof value === 'bigint') return `${value}n`;
   if (typeof value === 'object' && value !== null) {
-    const name = Object.prototype.toString.call(value);
-    if (name !== '[object Object]') return name;
+    const tag = tagOf(value);
+    if (tag !== 'Object') return article(tag);
+    // An object of a class has members that its user never wrote, such as those of a stream of Node.
+    const made: unknown = Object.getPrototypeOf(value)?.constructor;
+    const isPlain = typeof made !== 'function' || made.name === '' || made.name === 'Object';
+    if (!isPlain) return article(made.name);
     const keys = Object.keys(value);
     if (keys.length === 0 || depth > 1) return 'an object';
     const members = keys.slice(0, 4).map((key) => `${key}: ${shown(value[key as keyof typeof value], depth + 1)}`);

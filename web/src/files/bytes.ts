@@ -77,10 +77,14 @@ export interface InputFile extends FileIdentity {
   readonly option: string;
 }
 
+/** A stream of bytes: the response of a fetch, a stream of the web, or one of Node. */
+export type StreamInput = Response | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
+
 /**
- * A file to read: its bytes, a Blob or File, a URL or its text (`https://…`), in Node also a path or an open file (which stays open).
+ * A file to read: its bytes, a Blob or File, a URL or its text (`https://…`), in Node also a path or an open file (which stays open). Also
+ * a Response or a stream of bytes, which is first read to its end: into a temporary file in Node, elsewhere into a Blob.
  */
-export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle;
+export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle | StreamInput;
 
 /** A file that an option names, or its handle in the browser. */
 export type OptionFile = FileInput | FileSystemFileHandle;

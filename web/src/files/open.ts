@@ -15,10 +15,11 @@ import {
   ioError,
 } from './bytes.js';
 import { handleSource, pathSource } from './handle.js';
+import { isStream, streamSource } from './stream.js';
 import { urlSource } from './url.js';
 
 /** Types of the option `file`. */
-export const fileForm = ofType('Uint8Array', 'ArrayBuffer', 'Blob', 'URL', 'path', 'open file');
+export const fileForm = ofType('Uint8Array', 'ArrayBuffer', 'Blob', 'Response', 'stream', 'URL', 'path', 'open file');
 
 /** Texts that are URLs, not paths. */
 const address = /^(https?:\/\/|file:\/\/|blob:)/i;
@@ -148,7 +149,7 @@ export async function fileOfHandle(input: FileInput | FileSystemFileHandle): Pro
 export function isFileInput(file: unknown): file is FileInput {
   if (file instanceof Uint8Array || file instanceof ArrayBuffer || file instanceof Blob || file instanceof URL)
     return true;
-  if (typeof file === 'string') return true;
+  if (typeof file === 'string' || isStream(file)) return true;
   if (typeof file !== 'object' || file === null) return false;
   const { read, stat } = file as { read?: unknown; stat?: unknown };
   return typeof read === 'function' && typeof stat === 'function';
@@ -161,6 +162,7 @@ function opened(given: FileInput, signal: AbortSignal | undefined, most?: number
   if (file instanceof Blob) return blobSource(file);
   if (file instanceof URL) return urlSource(file, signal, blobSource, most);
   if (typeof file === 'string') return pathSource(file);
+  if (isStream(file)) return streamSource(file, signal, blobSource, most);
   if (isFileInput(file)) return handleSource(file, 'the open file', async () => {});
   throw typeError('file', fileForm, file);
 }

@@ -15,6 +15,7 @@ import { checkWhole, choiceIndex } from '../core/check.js';
 import { ActivationTypeId, LinearJobRecord, QuantizationSpecRecord, StatusId } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
+import { nearest } from '../core/nearest.js';
 import { exactly, type Hint, mention, oneOf, onlyWith, without } from '../core/option-problem.js';
 import { Best } from './best.js';
 import { copiesOf, searchFloats } from './float-search.js';
@@ -111,7 +112,8 @@ export class Int8Index implements VectorIndex {
     refuseOptions(options, onlyInIndex);
     choiceIndex(options, 'dtype', ['int8']);
     if (options.bits !== undefined && options.bits !== 8) throw rangeError('bits', oneOf([8]), options.bits, inIndex);
-    if (options.metric === 'euclidean') throw rangeError('metric', oneOf(['dot', 'cosine']), 'euclidean', inIndex);
+    const metric = nearest(options.metric, ['dot', 'cosine', 'euclidean']);
+    if (metric === 'euclidean') throw rangeError('metric', oneOf(['dot', 'cosine']), options.metric, inIndex);
     this.metric = choiceIndex(options, 'metric', ['dot', 'cosine']) === 0 ? 'dot' : 'cosine';
     this.#int8 = choiceIndex(options, 'queries', ['int8', 'float32']) === 0;
     this.#core = core;

@@ -1,6 +1,6 @@
 /** `compareModels`: compares the tensors or the outputs of two models. */
 import { checkKeys } from '../core/check.js';
-import { rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { asOption, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType, oneOf, whole } from '../core/option-problem.js';
 import { formats } from '../formats/registry.js';
 import type { RunOptions, RunReport } from '../formats/run.js';
@@ -85,13 +85,16 @@ export async function compareModels(
   options.signal?.throwIfAborted();
   // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
   const comparing = await import('./on-demand.js');
+  const named = (option: string) => (error: unknown) => {
+    throw asOption(option, error);
+  };
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
       withModel(b, own, async (second) => {
         const report = await comparing.compareOpen(first, second, own);
         if (run === false) return report;
         return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, own.signal)) };
-      }),
-    ),
+      }).catch(named('b')),
+    ).catch(named('a')),
   );
 }

@@ -1,6 +1,7 @@
 /** Reads the contents of model files: their headers, and single tensors. */
 import type { NewParameters } from '../arrays/options.js';
 import type { BlockTensor, LinearQuantizedTensor } from '../arrays/tensor.js';
+import { typeError } from '../core/errors.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { type Opened, withModel } from './open.js';
@@ -19,6 +20,11 @@ function checkReadOptions(options: WorkOptions): void {
 function checkOpenOptions(options: OpenOptions): void {
   checkOptions(options, ['signal']);
   checkWorkOptions(options as WorkOptions);
+}
+
+function checkName(name: unknown): void {
+  if (typeof name === 'string') return;
+  throw typeError('name', { kind: 'text', form: 'the name of a tensor', examples: ['fc1.weight'] }, name);
 }
 
 /**
@@ -43,6 +49,7 @@ export async function inspectModel(file: ModelInput, options: OpenOptions = {}):
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
 export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
+  checkName(name);
   checkOpenOptions(options);
   return withModel(file, options, (opened) => readNamed(opened.model, name));
 }
@@ -81,6 +88,7 @@ export async function* tensors(file: ModelInput, options: OpenOptions = {}): Asy
  * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor does not stand for floats; and what `inspectModel` throws
  */
 export async function readFloats(file: ModelInput, name: string, options: WorkOptions = {}): Promise<FloatTensor> {
+  checkName(name);
   checkReadOptions(options);
   return withCallbacks(options, (own) => withModel(file, own, (opened) => readAsFloats(opened, name, own)));
 }
@@ -96,6 +104,7 @@ export async function readQuantized(
   name: string,
   options: OpenOptions = {},
 ): Promise<(LinearQuantizedTensor<Int8Array<ArrayBuffer>> & NewParameters) | BlockTensor<Uint8Array<ArrayBuffer>>> {
+  checkName(name);
   checkOpenOptions(options);
   return withModel(file, options, (opened) => readCodes(opened, name));
 }

@@ -1,6 +1,6 @@
 /** Lists of the formats and their targets, names of the files of a result, and presets. */
-import { rangeError } from '../core/errors.js';
-import { oneOf } from '../core/option-problem.js';
+import { rangeError, typeError } from '../core/errors.js';
+import { ofType, oneOf } from '../core/option-problem.js';
 import type { Target } from '../formats/format.js';
 import { formats, type ModelFormat, type ModelTarget, type ResultFormat } from '../formats/registry.js';
 import { type PlannedFile, usualOutput } from './plan.js';
@@ -55,11 +55,18 @@ export function modelFormats(): readonly ModelFormatInfo[] {
 /**
  * The names of a result's files, without their folder.
  * @param output the name of the result: `model.gguf` may become `model-00001-of-00003.gguf` and two more
+ * @param plan a plan, or a result
+ * @throws TypeError
  */
 export function resultFiles(
   output: string,
-  { files, format }: { readonly files: readonly PlannedFile[]; readonly format: string },
+  plan: { readonly files: readonly PlannedFile[]; readonly format: string },
 ): string[] {
+  if (typeof output !== 'string') throw typeError('output', ofType('path'), output);
+  if (!Array.isArray((plan as Partial<typeof plan> | undefined)?.files)) {
+    throw typeError('plan', { kind: 'returnedBy', call: 'planModel or quantizeModel' }, plan);
+  }
+  const { files, format } = plan;
   const usual = usualOutput(format);
   const extension = usual.slice('model'.length);
   const stem =

@@ -2,7 +2,7 @@
 import type { CallOptions } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { didYouMean } from '../core/nearest.js';
-import { type Expected, type Hint, ofType, onlyWith, without } from '../core/option-problem.js';
+import { type Expected, type Hint, ofType, onlyWith, orList, without } from '../core/option-problem.js';
 import type { Format, Target } from '../formats/format.js';
 import type { OptionTable, PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
@@ -69,10 +69,36 @@ function targetsOf({ targets, label }: Format, most = mostNames): Expected {
   return { kind: 'text', form: `a target of ${label}`, examples: examples.slice(0, most) };
 }
 
-/** The nearest target of each format. */
+/** The integer of a format with at least as many bits as another one: int8 for int5. */
+function widerInteger(to: unknown, names: readonly string[]): string | undefined {
+  const bits = (name: unknown) => Number(/^u?int(\d+)$/.exec(String(name))?.[1] ?? NaN);
+  const wider = names.filter((name) => bits(name) >= bits(to)).sort((a, b) => bits(a) - bits(b));
+  return wider[0];
+}
+
+/** The nearest target of each format, with the formats where there are several. */
 function nearTarget(to: unknown, owners: readonly Format[]): Hint | undefined {
-  const hint = didYouMean(to, ...owners.map(({ targets }) => targets.map(({ name }) => name)));
-  return hint.names.length === 0 ? undefined : hint;
+  const found = owners.flatMap(({ targets, label }) => {
+    const names = targets.map(({ name }) => name);
+    const near = didYouMean(to, names).names[0] ?? widerInteger(to, names);
+    return near === undefined ? [] : [{ near, label }];
+  });
+  const names = [...new Set(found.map(({ near }) => near))];
+  if (names.length === 0) return undefined;
+  if (owners.length === 1) return { kind: 'didYouMean', names };
+  const formatsOf = (name: string) => found.filter(({ near }) => near === name).map(({ label }) => label);
+  return { kind: 'didYouMean', names: names.map((name) => `${name} for ${orList(formatsOf(name))}`) };
+}
+
+/** The hint for a target of another format: the files that its conversion needs, or else the nearest target of this format. */
+function otherTarget(to: unknown, from: Format): Hint | undefined {
+  const isOf = (format: Format) => accepts(format, to) || format.targets.some(({ name }) => name.startsWith(`${to}_`));
+  const maker = makersFor(from).find(({ format, converter }) => converter !== undefined && isOf(format));
+  if (maker === undefined) return nearTarget(to, [from]);
+  const files =
+    'config.json and the tokenizer beside the weights: give the folder of the model, or a list of its files';
+  const message = `${maker.format.label} needs ${files}`;
+  return { kind: 'because', message };
 }
 
 /**
@@ -97,7 +123,7 @@ export function targetError(from: Format, to: unknown): RangeError {
   const more = makersFor(from).flatMap(({ format, converter }) =>
     converter === undefined ? [] : [ofType(`target of ${format.label} if it is ${converter.condition}`)],
   );
-  return rangeError('to', { kind: 'anyOf', of: [targetsOf(from), ...more] }, to, nearTarget(to, [from]));
+  return rangeError('to', { kind: 'anyOf', of: [targetsOf(from), ...more] }, to, otherTarget(to, from));
 }
 
 /** Checks everything that decides about a result of a file of this format. Returns its maker. */

@@ -170,9 +170,9 @@ export async function measureTypes(
   file: ModelInput,
   options: Omit<PlanOptions, keyof SizeOptions> & WorkOptions,
 ): Promise<TypeTable> {
-  const { to } = options;
+  const to = options?.to;
   // A table needs no size, but `auto` is refused without one.
-  checkPlanOptions({ ...options, ...(to === 'auto' ? { targetSize: 1 } : {}) }, 'measureTypes');
+  checkPlanOptions(to === 'auto' ? { ...options, targetSize: 1 } : options, 'measureTypes');
   checkWorkOptions(options);
   return withCallbacks(options, (own) =>
     withModel(file, own, async (opened) => {
@@ -183,6 +183,11 @@ export async function measureTypes(
   );
 }
 
+function checkTable(table: unknown): void {
+  if (Array.isArray((table as { tensors?: unknown } | null | undefined)?.tensors)) return;
+  throw typeError('table', { kind: 'returnedBy', call: 'measureTypes' }, table);
+}
+
 /**
  * Finds the types with the least sum of errors in a size, from a table of `measureTypes`. The size is exact for GGUF. The headers of
  * safetensors and ONNX may differ by some bytes from those in the table; `planModel` and `quantizeModel` correct for the difference.
@@ -190,6 +195,7 @@ export async function measureTypes(
  * @throws TypeError or RangeError naming the option; for a size that is too small, the message gives the smallest possible one
  */
 export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
+  checkTable(table);
   checkKeys(size, sizeNames);
   checkSize(size);
   if (!hasSize(size)) throw typeError('targetSize', sizeForm, undefined);
@@ -202,5 +208,6 @@ export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
  * @example for (const { bytes, error } of sizeCurve(table)) console.log(bytes, error);
  */
 export function sizeCurve(table: TypeTable): SizePoint[] {
+  checkTable(table);
   return curveOf(table);
 }

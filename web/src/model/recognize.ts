@@ -1,6 +1,7 @@
 /** Opens the files of a model and recognizes their format by their content, not by their names. */
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
+import { tagOf } from '../core/realms.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
 import { type InputNotes, openInput } from '../files/open.js';
@@ -34,7 +35,7 @@ export interface OpenOptions {
 /** True for an array of files, and for the list of files of a page's form. False for objects whose name cannot be read. */
 function isList(input: unknown): boolean {
   try {
-    return Array.isArray(input) || Object.prototype.toString.call(input) === '[object FileList]';
+    return Array.isArray(input) || tagOf(input) === 'FileList';
   } catch {
     return false;
   }

@@ -3,6 +3,7 @@ import type { QuantizedTensor } from '../arrays/tensor.js';
 import { typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import { ofType } from '../core/option-problem.js';
+import { tagOf } from '../core/realms.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { openWithin } from '../files/open.js';
 import type { WorkOptions } from '../pipeline/start.js';
@@ -44,7 +45,8 @@ export async function saveTensors(
   tensors: Readonly<Record<string, SavableTensor>>,
   options: Pick<WorkOptions, 'core'> = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
-  if (typeof tensors !== 'object' || tensors === null || 'kind' in tensors || ArrayBuffer.isView(tensors)) {
+  const isRecord = tagOf(tensors) === 'Object';
+  if (!isRecord || 'kind' in tensors) {
     throw typeError('tensors', ofType('object of tensors'), tensors);
   }
   checkTensorOptions(options, ['core']);
