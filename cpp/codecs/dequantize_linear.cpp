@@ -21,6 +21,10 @@ namespace {
 /// Columns of a row whose scales and values stay in the nearest cache from their codes to their errors.
 constexpr size_t kPiece = loops::kErrorBlock;
 
+bool is_zero(std::span<const float> x) {
+  return std::all_of(x.begin(), x.end(), [](float value) { return value == 0; });
+}
+
 /// Numbers that follow from the size of a tile and from its codes.
 struct Form {
   const DequantizeLinear& codes;
@@ -30,7 +34,8 @@ struct Form {
   Status init(uint32_t rows_of_tile, uint32_t columns_of_tile) {
     const int32_t bits = codes.bits;
     if ((bits != 2 && bits != 4 && bits != 8) || (codes.reduced && (bits != 8 || has_blocks())) ||
-        (codes.scale != ElementType::kF32 && codes.scale != ElementType::kF16)) {
+        (codes.scale != ElementType::kF32 && codes.scale != ElementType::kF16) ||
+        (codes.least_scale != 0 && (!codes.symmetric || has_blocks()))) {
       return Status::kBadDType;
     }
     rows = rows_of_tile;
@@ -221,6 +226,7 @@ class Encoder {
     } else if (!codes_.search) {
       for (size_t i = 0; i < sets(); i++) choose_from_range(i);
     }
+    if (codes_.least_scale > 0) raise_scales();
     for (size_t i = 0; i < sets(); i++) scale_[i] = stored_scale(scale_[i], codes_.scale);
     for (size_t i = 0; reads() && i < sets(); i++) {
       if (!std::isfinite(scale_[i])) find_overflow(i);
@@ -283,6 +289,22 @@ class Encoder {
     }
     scale_[i] = static_cast<float>(scale);
     if (!codes_.symmetric) zero_point_[i] = static_cast<int32_t>(round_half_even(type.qmin() - low / scale));
+  }
+
+  /// Raises scales to the least one. Sets of zeros have a scale of 1, from a range or a search.
+  void raise_scales() const {
+    for (size_t i = 0; i < sets(); i++) {
+      if (scale_[i] < codes_.least_scale || (scale_[i] == 1 && holds_zeros(i))) scale_[i] = codes_.least_scale;
+    }
+  }
+
+  [[nodiscard]] bool holds_zeros(size_t wanted) const {
+    if (!codes_.search) return min_[wanted] == 0 && max_[wanted] == 0;
+    bool zeros = x_ != nullptr;
+    form_.for_each_run([&](uint64_t set, uint64_t first, uint64_t n) {
+      if (set == wanted) zeros = zeros && is_zero({x_ + first, static_cast<size_t>(n)});
+    });
+    return zeros;
   }
 
   /// Reports the element of largest magnitude in a set whose scale is beyond its type.
@@ -478,7 +500,15 @@ Status encode_by_inputs(const Tile& tile, const DequantizeLinear& codes, const M
   // Codes of int8 are stored minus 128, reduced ones minus 64.
   const auto shift = static_cast<uint8_t>(codes.is_signed ? (1 << (codes.bits - 1)) - flip : 0);
   for (size_t row = 0; row < rows; row++) {
-    const uint8_t* const from = made.codes + row * columns;
+    uint8_t* const from = made.codes + row * columns;
+    const std::span<const float> x = {w + row * columns, columns};
+    if (codes.least_scale > 0 && (made.scales[row] < codes.least_scale || is_zero(x))) {
+      made.scales[row] = codes.least_scale;
+      const int32_t middle = 1 << (matrix.bits - 1), most = 2 * middle - 1;
+      for (size_t i = 0; i < columns; i++) {
+        from[i] = static_cast<uint8_t>(quantize_value(x[i], codes.least_scale, middle, 0, most, Rounding::kOnnx));
+      }
+    }
     for (size_t i = 0; i < columns; i++) {
       ordered[turned ? i * rows + row : row * columns + i] = static_cast<uint8_t>(from[i] + shift);
     }

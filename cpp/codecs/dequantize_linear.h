@@ -31,6 +31,8 @@ struct DequantizeLinear {
   bool search = false;
   RangeMethod method = RangeMethod::kMse;
   double percentile = 100;  ///< of RangeMethod::kPercentile
+  /// Smaller scales, and those of sets of zeros, become this one. Only for symmetric codes without blocks; 0 for any scale.
+  float least_scale = 0;
   /// True if observe continues from rows before these, whose ranges lie at the beginning of the same memory. Only for ranges of columns
   /// without a search.
   bool goes_on = false;
@@ -43,6 +45,7 @@ struct DequantizeLinear {
 /// Scale:   without blocks symmetric 2 absmax / (2^bits - 2), asymmetric (max - min) / (2^bits - 1), in double, rounded to float32
 ///          last. Below the smallest normal float it is 1, and the zero point 0. In blocks as choose_blocks has it. The bits of reduced
 ///          codes are 7 here.
+///          At least least_scale.
 /// Zero:    symmetric 0, or 2^(bits - 1) if unsigned; asymmetric round_half_even(qmin - min / scale) with the scale in double.
 /// Codes:   saturate(round_half_even(x / scale) + zero point), with the scale as it is stored. In blocks as choose_blocks has it.
 ///

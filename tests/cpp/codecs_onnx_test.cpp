@@ -258,6 +258,26 @@ TEST(EncodeDequantizeLinear, loses_no_more_with_a_search) {
   }
 }
 
+TEST(EncodeDequantizeLinear, raises_scales_to_the_least_one) {
+  // Rows: usual, tiny, zeros.
+  const std::vector<uint8_t> x = bytes_of_values(std::vector<float>{0.5f, -1.27f, 1e-9f, -2e-9f, 0, 0});
+  const std::vector<float> importance = {1, 1};
+  for (const bool search : {false, true}) {
+    for (const bool weighed : {false, true}) {
+      const DequantizeLinear codes = {.sharing = Sharing::kRows, .search = search, .least_scale = 1e-6f};
+      Tile tile = tile_of(x, 3, 2, ElementType::kF32);
+      tile.importance = weighed ? importance.data() : nullptr;
+      const Parts parts = encoded(tile, codes);
+      std::vector<float> scales(3);
+      std::memcpy(scales.data(), parts.scale.data(), 12);
+      EXPECT_GT(scales[0], 0.005f);
+      EXPECT_EQ(scales[1], 1e-6f);
+      EXPECT_EQ(scales[2], 1e-6f);
+      EXPECT_EQ(std::vector(parts.data.begin() + 2, parts.data.end()), std::vector<uint8_t>(4, 0));
+    }
+  }
+}
+
 TEST(EncodeDequantizeLinear, names_what_cannot_be_stored) {
   for (const Sharing sharing : {Sharing::kTile, Sharing::kRows, Sharing::kColumns, Sharing::kColumnBlocks}) {
     std::vector<double> x(40 * 40, 0.5);
@@ -288,6 +308,7 @@ TEST(EncodeDequantizeLinear, refuses_codes_that_there_are_not) {
   EXPECT_EQ(encode(tile, DequantizeLinear{.bits = 4, .reduced = true}, arena, result), Status::kBadDType);
   EXPECT_EQ(encode(tile, DequantizeLinear{.reduced = true, .sharing = Sharing::kRowBlocks, .block_size = 16}, arena, result),
             Status::kBadDType);
+  EXPECT_EQ(encode(tile, DequantizeLinear{.symmetric = false, .least_scale = 1}, arena, result), Status::kBadDType);
   EXPECT_EQ(encode(tile, DequantizeLinear{.sharing = Sharing::kRowBlocks}, arena, result), Status::kBadLayout);
   EXPECT_EQ(encode(tile_of(source, 0, 4, ElementType::kF32), DequantizeLinear{}, arena, result), Status::kBadLayout);
 }

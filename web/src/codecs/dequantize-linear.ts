@@ -52,6 +52,8 @@ export interface DequantizeLinearForm extends Form {
    * searched for. Only if canWeighDequantizeLinear.
    */
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
+  /** Smaller scales, and those of zeros alone, become this one. Only for symmetric codes without blocks. Undefined: any scale. */
+  readonly leastScale?: number | undefined;
 }
 
 /** A tensor as a matrix, in which the core finds the elements that share a scale. */
@@ -304,7 +306,7 @@ function setsCutOf(
 
 /** The record of a form for the core. */
 function codesOf(
-  { bits, signed, symmetric, reduced = false, sharing, blockSize, scale, range }: DequantizeLinearForm,
+  { bits, signed, symmetric, reduced = false, sharing, blockSize, scale, range, leastScale }: DequantizeLinearForm,
   piece?: Tile['piece'],
 ): DequantizeLinearRecord {
   return {
@@ -317,6 +319,7 @@ function codesOf(
     scale: ElementTypeId[scale],
     search: range !== undefined,
     ...(searchOf(range, [searchedMembers]) ?? mseSearch),
+    leastScale: leastScale ?? 0,
     goesOn: piece !== undefined && piece.row > 0,
   };
 }

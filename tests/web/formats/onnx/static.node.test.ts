@@ -202,6 +202,112 @@ describe('int8-static', () => {
       expect(cosine(y, after[name] as Float32Array)).toBeGreaterThan(0.995);
   });
 
+  it.each(['Conv', 'Gemm'])('keeps biases of channels of %s with tiny weights, and with zeros', async (op) => {
+    const isConv = op === 'Conv';
+    const [channels, size] = [16, 72];
+    const tiny = onnx.weights(channels * size, 1, 0.2);
+    for (let i = 0; i < size; i++)
+      [tiny[i], tiny[size + i], tiny[2 * size + i]] = [(tiny[i] as number) * 1e-8, 0, 1e-41];
+    const file = onnx.model({
+      nodes: [{ op, in: ['x', 'w', 'b'], out: ['y'], attributes: isConv ? {} : { transB: 1 } }],
+      initializers: [
+        onnx.tensor({ name: 'w', dims: isConv ? [channels, 8, 3, 3] : [channels, size], raw: onnx.rawOf(tiny) }),
+        onnx.tensor({
+          name: 'b',
+          dims: [channels],
+          raw: onnx.floats(Array.from({ length: channels }, (_, i) => (i === 1 ? 1e-3 : 1 - i / 8))),
+        }),
+      ],
+      inputs: [['x', isConv ? [1, 8, 3, 3] : [1, size]]],
+      outputs: [['y', isConv ? [1, channels, 1, 1] : [1, channels]]],
+    });
+    const shape = isConv ? [1, 8, 3, 3] : [1, size];
+    const x = onnx.weights(size, 3, 1);
+    const ranges = await statisticsOf(file, [{ x: { data: x, shape } }]);
+    for (const range of ['min-max', 'mse'] as const) {
+      const made = await (await quantizeModel(file, { to: 'int8-static', ranges, range, workers: 0 })).bytes();
+      const given = { x: new ort.Tensor('float32', x, shape) };
+      for (const level of ['disabled', 'all'] as const) {
+        const [before, after] = [(await run(file, level, given)).y, (await run(made, level, given)).y];
+        // Outputs have 255 steps from the least to the largest, and rounding takes half of one. Products err by as much again.
+        const step = (Math.max(...(before ?? [])) - Math.min(0, ...(before ?? []))) / 255;
+        for (const channel of [0, 1, 2]) {
+          expect(
+            Math.abs((before?.[channel] as number) - (after?.[channel] as number)),
+            `${range} ${channel}`,
+          ).toBeLessThan(step);
+        }
+      }
+    }
+  });
+
+  it.each([
+    ['MatMul', [2, 3, 32], [2, 32, 32]],
+    ['MatMul', [3, 32], [2, 2, 32, 32]],
+    ['Conv', [1, 32, 40], [32, 32, 3]],
+    ['Conv', [1, 8, 6, 6, 6], [16, 8, 3, 3, 3]],
+  ] as const)('runs %s of %j and weights %j', async (op, x, w) => {
+    const rank = Math.max(x.length, w.length);
+    const file = onnx.product(
+      op,
+      [...w],
+      [...x],
+      Array.from({ length: rank }, (_, i) => `d${i}`),
+    )();
+    const data = onnx.weights(
+      x.reduce((a: number, b) => a * b, 1),
+      3,
+      1,
+    );
+    const ranges = await statisticsOf(file, [{ x: { data, shape: x } }]);
+    const made = await (await quantizeModel(file, { to: 'int8-static', ranges, workers: 0 })).bytes();
+    const given = { x: new ort.Tensor('float32', data, x) };
+    const before = await run(file, 'all', given);
+    for (const level of ['disabled', 'all'] as const) {
+      const after = await run(made, level, given);
+      expect(cosine(before.y as Float32Array, after.y as Float32Array), level).toBeGreaterThan(0.999);
+    }
+  });
+
+  it.each(['Upsample', 'TopK', 'Scatter'])('runs in models of opset 9 that %s keeps from a newer one', async (op) => {
+    const behind: Record<string, onnx.TestNode> = {
+      Upsample: { op, in: ['y', 'scales'], out: ['z'] },
+      TopK: { op, in: ['y'], out: ['z', 'i'], attributes: { k: 3 } },
+      Scatter: { op, in: ['y', 'at', 'update'], out: ['z'] },
+    };
+    const old = onnx.model(
+      {
+        nodes: [
+          { op: 'Conv', in: ['x', 'w', 'b'], out: ['c'] },
+          { op: 'Relu', in: ['c'], out: ['y'] },
+          behind[op] as onnx.TestNode,
+          { op: 'Conv', in: ['z', 'w2', 'b2'], out: ['r'] },
+        ],
+        initializers: [
+          onnx.floatTensor('w', [16, 8, 3, 3], 1, 0.2),
+          onnx.floatTensor('b', [16], 2, 0.5),
+          onnx.floatTensor('w2', [16, 16, 1, 1], 4, 0.2),
+          onnx.floatTensor('b2', [16], 5, 0.5),
+          onnx.tensor({ name: 'scales', dims: [4], raw: onnx.floats([1, 1, 2, 2]) }),
+          onnx.tensor({ name: 'at', type: 7, dims: [1, 1, 1, 1], raw: onnx.int64s([0]) }),
+          onnx.floatTensor('update', [1, 1, 1, 1]),
+        ],
+        inputs: [['x', [1, 8, 8, 8]]],
+        outputs: [['r', [1, 16, 'h', 'w']]],
+      },
+      { opset: 9, ir: 4 },
+    );
+    const ranges = await statisticsOf(old);
+    const { report, bytes } = await quantizeModel(old, { to: 'int8-static', ranges, workers: 0 });
+    expect(report.notes.map(({ kind }) => kind)).toEqual(['floatActivations', 'runsOn']);
+    const made = await bytes();
+    const before = await run(old, 'all', feeds(9));
+    for (const level of ['disabled', 'all'] as const) {
+      const after = await run(made, level, feeds(9));
+      expect(cosine(before.r as Float32Array, after.r as Float32Array), level).toBeGreaterThan(0.99);
+    }
+  });
+
   it('runs in models of old versions, and leaves their biases', async () => {
     const old = onnx.model(
       {

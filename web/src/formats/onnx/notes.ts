@@ -3,7 +3,14 @@
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { quotedNames } from '../../files/bytes.js';
-import type { BeyondNode, NoInputsReason, RestoredReason, WithoutInputs } from './reasons.js';
+import {
+  type BeyondNode,
+  type NoInputsReason,
+  type Obstacle,
+  type RestoredReason,
+  reasonText,
+  type WithoutInputs,
+} from './reasons.js';
 import type { OnnxTarget, OnWebGpu } from './targets.js';
 
 /** Number of nodes of each operator. */
@@ -230,6 +237,12 @@ export function noRangesNote(weights: readonly string[]): Note {
   const list = weights.slice(0, 3).join(', ') + (weights.length > 3 ? ', …' : '');
   const products = weights.length === 1 ? '1 product has' : `${weights.length} products have`;
   return noteOf('noRanges', { weights }, `${products} no ranges of activations, which stay floats: ${list}`);
+}
+
+/** Activations that stay floats in a model of an old version. */
+export function floatActivationsNote(obstacle: Obstacle): Note {
+  const text = `activations stay floats, and only weights are codes: ${reasonText(obstacle) ?? ''}`;
+  return noteOf('floatActivations', { obstacle }, text);
 }
 
 /** Codes that are restored to floats when the model is loaded. */

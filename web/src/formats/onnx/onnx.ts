@@ -62,9 +62,10 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
 
   async plan(model, choices, partsOf, output, readOptionFile) {
     const { planOnnx, readConstants } = await code();
-    const isHalf = (name: string | undefined) => targets.find((one) => one.name === name)?.half === true;
-    const hasHalf = isHalf(choices.to) || choices.rules?.some(({ to }) => isHalf(to));
-    const constants = hasHalf ? await readConstants(model) : undefined;
+    // float16 and the biases of static quantization depend on magnitudes.
+    const wanted = [choices.to, ...(choices.rules ?? []).map(({ to }) => to)];
+    const looks = targets.some(({ name, half, kind }) => (half || kind === 'static') && wanted.includes(name));
+    const constants = looks ? await readConstants(model) : undefined;
     return planOnnx(model, choices, partsOf, output, await readStatistics(choices, readOptionFile), constants);
   },
 

@@ -8,7 +8,7 @@ import { elementCount } from '../tensors.js';
 import { type Decisions, decide } from './decide/decide.js';
 import { type HalfNodes, lowestHalf } from './decide/half-nodes.js';
 import { fewestElements } from './decide/sizes.js';
-import type { StaticDecision } from './decide/static.js';
+import { quantizeOpset, type StaticDecision } from './decide/static.js';
 import type { OnnxModel } from './file/model.js';
 import type { Constants } from './graph/constants.js';
 import {
@@ -16,6 +16,7 @@ import {
   blockCostNote,
   castCostNote,
   dequantizeCostNote,
+  floatActivationsNote,
   floatNodesNote,
   floatZeroPointsNote,
   integerCostNote,
@@ -69,14 +70,22 @@ function whyNothing(model: OnnxModel, { decisions, graphs }: Decisions, target: 
 }
 
 /** Notes about the run-time costs of a result. @param codecs those of its weights */
-function costNotes(target: TargetInfo, { dequantize }: OnnxChoices, codecs: ReadonlySet<string>): Note[] {
+function costNotes(
+  target: TargetInfo,
+  { dequantize }: OnnxChoices,
+  codecs: ReadonlySet<string>,
+  { opsets, graphs }: Decisions,
+): Note[] {
   const hasBlocks = codecs.has('matmul-nbits') || codecs.has('matmul-bnb4');
   // The only blocks of int4-weights are tables.
   const isForProducts = target.kind !== 'restored' || target.blockSize === undefined;
   if (hasBlocks && isForProducts) return [blockCostNote()];
   if (!codecs.has('dequantize-linear')) return [];
   if (target.kind === 'integers') return [integerCostNote()];
-  if (target.kind === 'static') return [staticCostNote()];
+  if (target.kind === 'static') {
+    const obstacle = opsets.obstacle(graphs.main.root, quantizeOpset);
+    return [obstacle === undefined ? staticCostNote() : floatActivationsNote(obstacle)];
+  }
   if (target.kind !== 'restored') return [];
   return [dequantize === 'cast' ? castCostNote() : dequantizeCostNote(target.blockSize === undefined)];
 }
@@ -130,7 +139,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
     ...(hasFloatZeroPoints ? [floatZeroPointsNote()] : []),
     ...(codecs.size === 0
       ? [nothingNote(whyNothing(model, made, target))]
-      : [...costNotes(target, choices, codecs), runsOnNote(target.onWebGpu)]),
+      : [...costNotes(target, choices, codecs, made), runsOnNote(target.onWebGpu)]),
   ];
 }
 

@@ -21,7 +21,7 @@ import { OnnxInputStatistics } from './inputs.js';
 import { decideIntegers, prefersSymmetry } from './integers.js';
 import { decideBlocksOrRestored, decideRestored } from './restored.js';
 import { fewestElements, whyNotWorth } from './sizes.js';
-import { decideActivations, decideStatic, type StaticDecision } from './static.js';
+import { decideActivations, decideStatic, type StaticDecision, withBiases } from './static.js';
 
 /** Decisions about a model. */
 export interface Decisions {
@@ -163,7 +163,8 @@ export function decide(
   const { feedback, without: withoutInputs } = inputs;
   const isStatic = (decision: WeightDecision) =>
     weightsOfDecision(decision).every((weight) => context.targetOf(weight)?.kind === 'static');
-  const statics = decideActivations(graphs, decisions, isStatic, statistics.ranges ?? new Map());
+  const statics = decideActivations(context, decisions, isStatic, statistics.ranges ?? new Map());
   const notes = inputs.notes();
-  return { graphs, opsets, halves, isTooOldForHalf, decisions, feedback, withoutInputs, statics, notes };
+  const whole = withBiases(graphs, decisions, statics, constants);
+  return { graphs, opsets, halves, isTooOldForHalf, decisions: whole, feedback, withoutInputs, statics, notes };
 }

@@ -3,10 +3,10 @@
  * Reference: github.com/microsoft/onnxruntime 1.20, onnxruntime/python/tools/quantization/qdq_quantizer.py. Tests run onnxruntime-web 1.30.0.
  */
 import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
-import type { ActivationCodes, StaticDecision } from '../decide/static.js';
+import { type ActivationCodes, quantizeOpset, type StaticDecision, staticBias } from '../decide/static.js';
 import type { NewNode } from '../file/encode.js';
 import type { Weight } from '../file/model.js';
-import { contrib, floatOf, type OnnxGraph, onnxTypeNumber } from '../file/proto.js';
+import { contrib, type OnnxGraph, onnxTypeNumber } from '../file/proto.js';
 import type { Builder, Position } from './builder.js';
 import type { CodeNames } from './restored.js';
 
@@ -33,14 +33,8 @@ export function writeStatic(
   const restored = new Map<string, { readonly name: string; readonly scale: string }>();
 
   /** Adds a pair of nodes, which quantizes a value and restores it under another name. */
-  const addPair = (
-    graph: OnnxGraph,
-    position: Position,
-    from: string,
-    to: string,
-    codes: ActivationCodes,
-    domain: string,
-  ) => {
+  const addPair = (graph: OnnxGraph, position: Position, from: string, to: string, codes: ActivationCodes) => {
+    builder.raise(graph, quantizeOpset);
     const fresh = (what: string) => builder.freshValue(`${to}_${what}`);
     const scale = builder.addFloat(graph, `${to}_scale`, codes.scale);
     const [zeroPoint, quantized] = [fresh('zero_point'), fresh('quantized')];
@@ -53,14 +47,12 @@ export function writeStatic(
     builder.addNodes(position, [
       {
         opType: 'QuantizeLinear',
-        domain,
         name: `${to}_QuantizeLinear`,
         inputs: [from, scale, zeroPoint],
         outputs: [quantized],
       },
       {
         opType: 'DequantizeLinear',
-        domain,
         name: `${to}_DequantizeLinear`,
         inputs: [quantized, scale, zeroPoint],
         outputs: [to],
@@ -71,13 +63,13 @@ export function writeStatic(
 
   // Quantize outputs first: their restored values have their names, so that inputs that are such outputs are done.
   const outputs = new Set<string>();
-  for (const { product, output, dequantizer } of decisions) {
+  for (const { product, output } of decisions) {
     if (output === undefined || outputs.has(product.output)) continue;
     outputs.add(product.output);
     const { graph, last } = product;
     const raw = builder.freshValue(`${product.output}_float`);
     builder.renameOutput(last, product.output, raw);
-    const scale = addPair(graph, builder.behind(graph, last), raw, product.output, output, dequantizer.domain);
+    const scale = addPair(graph, builder.behind(graph, last), raw, product.output, output);
     restored.set(product.output, { name: product.output, scale });
   }
   // Quantize inputs, each once.
@@ -88,12 +80,12 @@ export function writeStatic(
     if (made === undefined) {
       const to = builder.freshValue(`${name}_restored`);
       const position = builder.behind(graph, graphs.valueAt(graph, name)?.producer);
-      made = { name: to, scale: addPair(graph, position, name, to, input, dequantizer.domain) };
+      made = { name: to, scale: addPair(graph, position, name, to, input) };
       restored.set(name, made);
     }
     if (made.name !== name) builder.renameInput(node, 0, made.name);
     const codes = written.get(product.weight);
-    if (codes !== undefined) writeBias(builder, { product, input, output, dequantizer }, made.scale, codes);
+    if (codes !== undefined) writeBias(builder, { product, dequantizer }, made.scale, codes);
   }
 }
 
@@ -103,19 +95,13 @@ export function writeStatic(
  */
 function writeBias(
   builder: Builder,
-  { product, dequantizer }: StaticDecision,
+  { product, dequantizer }: Pick<StaticDecision, 'product' | 'dequantizer'>,
   inputScale: string,
   { form, names }: WrittenCodes,
 ): void {
   const { node, graph } = product;
-  // Leave biases that have no scale for each channel, or that the node scales.
-  const bias = node.inputs[2] ?? '';
-  const weight = bias === '' ? undefined : builder.graphs.weightAt(graph, bias);
-  const isPlain = node.opType === 'Conv' || (floatOf(node, 'alpha', 1) === 1 && floatOf(node, 'beta', 1) === 1);
-  const [size, ...more] = weight?.source.shape ?? [];
-  const channels = form.axis === undefined ? size : product.weight.source.shape[form.axis];
-  const fits = weight?.source.dtype === 'F32' && weight.graph === graph && more.length === 0 && size === channels;
-  if (!fits || !isPlain || size === undefined || dequantizer.domain === contrib) return;
+  const bias = staticBias(builder.graphs, product, form)?.value;
+  if (bias === undefined || dequantizer.domain === contrib) return;
   // Name the new values, and add the limits of int32.
   builder.raise(graph, biasOpset);
   const fresh = (what: string) => builder.freshValue(`${bias}_${what}`);
