@@ -33,33 +33,6 @@ function fp4Code(v: number): number {
   return (fp4Order[fp4Bounds.filter((bound) => size > bound).length] as number) + (v < 0 ? 8 : 0);
 }
 
-/** A float32 in units of 2^-149, exactly. */
-function units(v: number): bigint {
-  const bits = new Uint32Array(Float32Array.of(v).buffer)[0] as number;
-  const exponent = (bits >>> 23) & 255;
-  const fraction = BigInt((bits & 0x7fffff) | (exponent > 0 ? 0x800000 : 0));
-  const size = fraction << BigInt(Math.max(exponent, 1) - 1);
-  return bits >>> 31 === 1 ? -size : size;
-}
-
-/** The code of the nearest value, among values as near that of the smallest, among equal ones the first. */
-function nearestCode(values: Float32Array): (v: number) => number {
-  const exact = Array.from(values, units);
-  const distance = (a: bigint, b: bigint) => (a < b ? b - a : a - b);
-  return (v) => {
-    const at = units(v);
-    let best = 0;
-    for (let i = 1; i < exact.length; i++) {
-      const a = exact[best] as bigint;
-      const b = exact[i] as bigint;
-      const near = distance(b, at);
-      const far = distance(a, at);
-      if (near < far || (near === far && b < a)) best = i;
-    }
-    return best;
-  };
-}
-
 interface Expected {
   readonly absmax: Float32Array;
   readonly codes: Uint8Array;
@@ -114,6 +87,7 @@ const known = [
   ['fp4', fp4, fp4Code],
 ] as const;
 
+// tests/cpp/codebook_test.cpp finds the nearest value of any codebook, and the best absmax.
 describeBuilds('codebooks', (sp) => {
   for (const [name, values, codeOf] of known) {
     it(`gives the values of ${name} as published`, () => {
@@ -172,47 +146,6 @@ describeBuilds('codebooks', (sp) => {
       expect([...sp.dequantize(q).subarray(0, 4)].map(Math.abs)).toEqual([0, 0, 0, 0]);
     }
     expect([...(sp.quantizeCodebook([0, 0], { codebook: 'nf4' }).data as Uint8Array)]).toEqual([7, 7]);
-  });
-
-  it('takes the nearest value of any codebook, ties to the smaller one', () => {
-    const random = new Random(5);
-    for (const count of [2, 3, 4, 7, 15, 16, 17, 32, 100, 255, 256]) {
-      // Values whose middles are exact, in any order and some of them twice; the data lie on values, middles and beside them.
-      const values = Float32Array.from({ length: count }, () => (random.below(121) - 60) / 64);
-      const points = [...values].flatMap((a, i) => {
-        const middle = (a + (values[(i + 1) % count] as number)) / 2;
-        return [a, middle, nextAbove(middle), nextBelow(middle)];
-      });
-      const x = Float32Array.from([1, ...points, ...random.uniform(500)]);
-      const q = sp.quantizeCodebook(x, { codebook: values, blockSize: x.length });
-      expectSame(q.codebook, values);
-      const want = expected(x, x.length, nearestCode(values));
-      // Equal values: any of them restores the same.
-      const valuesAt = (codes: Uint8Array) => Float32Array.from(codes, (code) => (values[code] as number) + 0);
-      expectSame(valuesAt(q.data as Uint8Array), valuesAt(want.codes), `${count} values`);
-      if (new Set(values).size === count) expectTensor(q, want, `${count} values`);
-    }
-  });
-
-  it('takes codebooks whose middles no float holds, far apart and close together', () => {
-    const codebook = Float32Array.of(nextBelow(0.5), 0.5, nextAbove(0.5), -1e30, 3e-39, 1e-45, 0, 1e20, fround(0.1));
-    const points = [...codebook].filter((v) => Math.abs(v) <= 1);
-    const x = Float32Array.from([
-      1,
-      ...points,
-      ...points.map(nextAbove),
-      ...points.map(nextBelow),
-      0.3,
-      -1,
-      0.05,
-      -0.05,
-    ]);
-    expectTensor(sp.quantizeCodebook(x, { codebook, blockSize: 1e6 }), expected(x, 1e6, nearestCode(codebook)));
-    // Middles of neighbouring floats lie between floats.
-    const chain = Float32Array.from({ length: 256 }, (_, i) => fround(0.7 + i * 2 ** -24));
-    const all = Float32Array.of(1, ...chain);
-    const q = sp.quantizeCodebook(all, { codebook: chain, blockSize: 1000 });
-    expect([...(q.data as Uint8Array)]).toEqual([255, ...chain.keys()]);
   });
 
   it('does the same for blocks of several tiles, and for pieces of them', () => {
@@ -325,24 +258,6 @@ describeBuilds('codebooks', (sp) => {
     }
   });
 
-  it('learns values that are the means of their cells', () => {
-    const x = gaussian(50_000, 12);
-    const n = x.length;
-    const q = sp.quantizeCodebook(x, { codebook: { learn: 16 }, blockSize: n });
-    const sums = new Float64Array(16);
-    const counts = new Float64Array(16);
-    for (const [i, code] of (q.data as Uint8Array).entries()) {
-      sums[code] = (sums[code] as number) + (x[i] as number) / (q.absmax[0] as number);
-      counts[code] = (counts[code] as number) + 1;
-    }
-    for (const [code, value] of q.codebook.entries()) {
-      // A bound between cells may be off by a bin, 2^-12 of its size, which holds a hundredth of a cell's values at most: it moves the
-      // mean by a hundredth of a cell's width, which is below 0.3.
-      expect(Math.abs((sums[code] as number) / (counts[code] as number) - value)).toBeLessThan(0.003);
-      if (code > 0) expect(value).toBeGreaterThan(q.codebook[code - 1] as number);
-    }
-  });
-
   it('learns better values than nf4 for block-wise weights', () => {
     const x = gaussian(1 << 18, 13).map((v, i) => v * (1 + (Math.floor(i / 64) % 7)));
     const learned = sp.compare(x, sp.quantizeCodebook(x, { codebook: { learn: 16 } }));
@@ -374,30 +289,6 @@ describeBuilds('codebooks', (sp) => {
       expectSame(sp.castToFloat32(kept, 'bfloat16'), scales.scale);
       const bytes = sp.pack(q).length + sp.pack(scales).length + kept.byteLength + q.codebook.byteLength;
       expect(bytes).toBe(length / 2 + length / 16 + (2 * length) / 4096 + 16 * 4);
-    }
-  });
-
-  it('searches for no worse an absmax than the largest size', () => {
-    const random = new Random(18);
-    const inputs = [
-      gaussian(2003, 19),
-      Float32Array.from({ length: 1000 }, () => normal(random) ** 3),
-      random.uniform(600, 0, 1),
-      new Float32Array(100).fill(-2.5),
-      new Float32Array(70),
-      Float32Array.of(3),
-      new Float32Array(0),
-    ];
-    for (const [i, x] of inputs.entries()) {
-      for (const blockSize of [1, 16, 64, 1000]) {
-        for (const codebook of ['nf4', 'fp4', Float32Array.of(-3, 0.5, 2), { learn: 8 }, { learn: 100 }] as const) {
-          const what = `input ${i}, blocks of ${blockSize}, ${JSON.stringify(codebook)}`;
-          const plain = sp.compare(x, sp.quantizeCodebook(x, { codebook, blockSize }));
-          const q = sp.quantizeCodebook(x, { codebook, blockSize, range: 'mse' });
-          expect(q.absmax.length, what).toBe(Math.ceil(x.length / blockSize));
-          expect(sp.compare(x, q).rmse, what).toBeLessThanOrEqual(plain.rmse);
-        }
-      }
     }
   });
 
