@@ -223,7 +223,13 @@ class Encoder {
       uint8s(scales_)[group_scale_index(group / form_.groups, group % form_.groups, form_.groups)] = code_[i];
     }
     if (is_float4 && data_ != nullptr) loops::pack_nibbles(made, n_, true, uint8s(data_) + at_ / 2);
-    if (is_measured) measure(tile_, at_, x_, restored_, n_, result_.sums);
+    if (!is_measured) return Status::kOk;
+    measure(tile_, at_, x_, restored_, n_, result_.sums);
+    // Rounding the largest numbers up can leave float32.
+    if (result_.sums.non_finite > 0) {
+      const size_t worst = first_non_finite({restored_, n_});
+      result_.problem = {ProblemKind::kOverflow, at_ + worst, x_[worst]};
+    }
     return Status::kOk;
   }
 

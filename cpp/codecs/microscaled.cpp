@@ -79,7 +79,15 @@ Status encode(const Tile& tile, const Microscaled& codes, Arena& arena, Encoded&
     const size_t blocks = n / block;
     make_microscales(codes.form, global, x, tile.importance != nullptr ? weights : nullptr, blocks, scales, made,
                      tile.measure ? restored : nullptr);
-    if (tile.measure && data != nullptr) measure(tile, at, x, restored, n, result.sums);
+    if (tile.measure && data != nullptr) {
+      measure(tile, at, x, restored, n, result.sums);
+      // Rounding the largest numbers up can leave float32.
+      if (result.sums.non_finite > 0) {
+        const size_t worst = first_non_finite({restored, n});
+        result.problem = {ProblemKind::kOverflow, at + worst, x[worst]};
+        return Status::kOk;
+      }
+    }
     if (scale != nullptr) std::memcpy(scale + at / block, scales, blocks);
     if (data == nullptr) continue;
     if (form.has_nibbles) {

@@ -28,7 +28,7 @@ struct Microscaled {
 ///          scale         a byte for each block, row by row
 ///          global scale  one float32, with a form of it: global_scale_of the magnitude of tile.ranges, a single range
 /// Scales and codes are those of make_microscales, with the importance of columns as weights.
-/// Special: NaN and infinities are problems.
+/// Special: NaN and infinities are problems, and with error sums also values that are restored as infinities.
 /// Status:  those of check and Arena; kBadDType for an invalid form; kBadLayout if the tile is empty, if a row does not hold whole blocks, or
 ///          if a range is missing.
 [[nodiscard]] Status encode(const Tile& tile, const Microscaled& codes, Arena& arena, Encoded& result) noexcept;

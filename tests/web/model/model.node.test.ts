@@ -545,6 +545,14 @@ describe('failing', () => {
     }
     data[130] = largest;
     await quantized(safetensors({ 'x.weight': f32([3, 64], data) }));
+    // 3e38 is nearer to 4 than to 3 times its power of two, and 4 times that is beyond float32.
+    data[130] = 3e38;
+    const error = await leavesNothing(() =>
+      quantizeModel(safetensors({ 'x.weight': f32([3, 64], data) }), { to: 'mxfp4', output: out() }),
+    );
+    expect(error).toMatchObject({ code: 'OVERFLOW', tensor: 'x.weight' });
+    expect((error as Error).message).toMatch(/at \[2, 2\], too large for the scale/);
+    data[130] = largest;
     // Of float8 codes the largest stands for the largest value, also where the scale is rounded to bfloat16.
     const brain = new Uint16Array(3 * 64).fill(0x3f80);
     brain[130] = 0x7f7f;
@@ -552,6 +560,21 @@ describe('failing', () => {
     for (const tensor of [f32([3, 64], data), { dtype: 'BF16', shape: [3, 64], data: brain } as const]) {
       const { report } = await quantizeModel(safetensors({ 'x.weight': tensor }), { to: 'float8e4m3fn' });
       expect(report.tensors[0]).toMatchObject({ to: 'F8_E4M3', nonFinite: 0 });
+    }
+  });
+
+  it('names weights with numbers that are too large to be those of a model', async () => {
+    const data = noise(64 * 128);
+    const bytes = (value: number) => {
+      data[130] = value;
+      return safetensors({ 'a.weight': f32([64, 128]), 'x.weight': f32([64, 128], data) });
+    };
+    for (const to of ['int4', 'int8', 'nvfp4', 'float8e4m3fn'] as const) {
+      for (const value of [3e38, -1e6]) {
+        const { report } = await quantizeModel(bytes(value), { to });
+        expect(report.notes).toMatchObject([{ kind: 'hugeValues', tensors: ['x.weight'] }]);
+      }
+      expect((await quantizeModel(bytes(60), { to })).report.notes).toEqual([]);
     }
   });
 

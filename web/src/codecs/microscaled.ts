@@ -195,6 +195,8 @@ export const microscaled: Codec<MicroscaledForm> = {
   runs: (_shape, form, role, rectangle) => partRuns(form, role, rectangle),
   cuts: cutsOf,
 
+  overflow: () => ', too large for the scale',
+
   encode(core, whole, form, arena) {
     const readsAll = whole.roles.some((role) => role !== 'globalScale');
     // Scales need the elements, as codes do. Without elements, a tile needs no memory for its columns.

@@ -101,7 +101,13 @@ export function reportOf(
   return {
     tensors,
     totals: totalsOf(tensors, model.bytes, plan),
-    notes: [...plan.notes, ...saturationNotes(tensors), ...dampingNotes(plan, tensors), ...outputNotes(tensors)],
+    notes: [
+      ...plan.notes,
+      ...saturationNotes(tensors),
+      ...hugeNotes(tensors),
+      ...dampingNotes(plan, tensors),
+      ...outputNotes(tensors),
+    ],
   };
 }
 
@@ -114,6 +120,27 @@ export function nonFiniteNotes(tensors: readonly TensorReport[]): Note[] {
   const are = count === 1 ? 'element that is' : 'elements that are';
   const text = `the result holds ${count} ${are} NaN or infinite, as its source does: ${quotedNames(names, 3)}`;
   return [noteOf('nonFinite', { tensors: names, count }, text)];
+}
+
+/** The largest number of float16. */
+const largestHalf = 65504;
+
+/**
+ * Notes about weights whose numbers are too large to be those of a trained model. The length of a tensor as a vector is at least its largest
+ * number, and its root mean square at most.
+ */
+function hugeNotes(tensors: readonly TensorReport[]): Note[] {
+  const huge = tensors.filter(({ shape, error }) => {
+    if (error === undefined || error.relativeL2 === 0) return false;
+    const rootMeanSquare = error.rmse / error.relativeL2;
+    return rootMeanSquare > 1 && rootMeanSquare * Math.sqrt(elementsOf(shape)) > largestHalf;
+  });
+  if (huge.length === 0) return [];
+  const names = huge.map(({ name }) => name);
+  const text =
+    'numbers of this size round those that share a scale with them to 0, and may be infinite where a program computes in float16: ' +
+    quotedNames(names, 3);
+  return [noteOf('hugeValues', { tensors: names }, text)];
 }
 
 /** Notes about moments that could not be factored with the wanted damping. */
