@@ -46,16 +46,46 @@ function matrixOf({ matrix, entry }: { matrix?: WeightName['matrix']; entry: Imp
   return Number.isInteger(columns) ? entry.values.slice(index * columns, (index + 1) * columns) : entry.values;
 }
 
+/** Share of the mean importance that columns of importance 0 get. Others lose less than 0.1 dB by it, and such columns gain up to 30. */
+const unseenShare = 0.01;
+
+const isUnseen = (value: number) => value === 0;
+
+/**
+ * The importance with a floor for columns that no input reached when it was collected. With 0, blocks of such columns would become zeros,
+ * which texts of other kinds would meet. A matrix of zeros alone weighs its columns alike.
+ */
+function withFloor(values: Float32Array<ArrayBuffer>, matrices: number): Float32Array<ArrayBuffer> {
+  const result = values.slice();
+  const columns = values.length / matrices;
+  for (let first = 0; first < values.length; first += columns) {
+    const matrix = result.subarray(first, first + columns);
+    const sum = matrix.reduce((all, value) => all + value, 0);
+    const seen = columns - matrix.filter(isUnseen).length;
+    const floor = seen === 0 ? 1 : (sum / seen) * unseenShare;
+    for (const [i, value] of matrix.entries()) if (isUnseen(value)) matrix[i] = floor;
+  }
+  return result;
+}
+
+/** Options that decide about statistics. */
+interface StatisticsUse extends Pick<StatisticsOptions, 'method' | 'damping' | 'order'> {
+  /** `zero`: columns of importance 0 have no weight. @defaultValue 'floor' */
+  readonly unseenColumns?: 'floor' | 'zero' | undefined;
+}
+
 /** The statistics of a model's weights. */
 export class WeightStatistics {
   readonly #statistics: Statistics;
-  readonly #choices: Pick<StatisticsOptions, 'method' | 'damping' | 'order'>;
+  readonly #choices: StatisticsUse;
   readonly #used = new Set<string>();
   readonly #without: string[] = [];
   readonly #partial: string[] = [];
   readonly #plain: string[] = [];
+  readonly #unseen: string[] = [];
+  #unseenColumns = 0;
 
-  constructor(statistics: Statistics, choices: Pick<StatisticsOptions, 'method' | 'damping' | 'order'>) {
+  constructor(statistics: Statistics, choices: StatisticsUse) {
     this.#statistics = statistics;
     this.#choices = choices;
   }
@@ -84,7 +114,11 @@ export class WeightStatistics {
     }
     if (values.length !== size) fail(weight, 'importance matrix has', values.length, size);
     if (found.entry.isPartial) this.#partial.push(weight.name);
-    return values;
+    const unseen = values.filter(isUnseen).length;
+    if (unseen === 0) return values;
+    this.#unseen.push(weight.name);
+    this.#unseenColumns += unseen;
+    return this.#choices.unseenColumns === 'zero' ? values : withFloor(values, weight.matrices ?? 1);
   }
 
   /** The moments of the inputs of a weight, in the file of moments; undefined without. */
@@ -110,6 +144,10 @@ export class WeightStatistics {
   /** Notes about mismatches. */
   notes(): Note[] {
     const { importance } = this.#statistics;
+    const columns = this.#unseenColumns;
+    const unseen = `${columns} ${columns === 1 ? 'column was' : 'columns were'} never active when the importance matrix was made, and`;
+    const effect =
+      this.#choices.unseenColumns === 'zero' ? 'may become zeros' : `weigh ${unseenShare} of the mean of their matrix`;
     const unused = [...(importance?.entries.keys() ?? [])].filter((name) => !this.#used.has(name));
     return [
       ...noteOn('noImportance', 'quantized without importance: no entry in the matrix for', this.#without),
@@ -118,6 +156,7 @@ export class WeightStatistics {
         'some experts were never active when the matrix was made, so all columns of those experts were weighted equally:',
         this.#partial,
       ),
+      ...noteOn('unseenColumns', `${unseen} ${effect}:`, this.#unseen, { columns }),
       ...noteOn('unusedImportance', 'in the importance matrix but not quantized by it:', unused),
       ...noteOn(
         'noFeedback',
@@ -128,6 +167,6 @@ export class WeightStatistics {
   }
 }
 
-function noteOn(kind: string, what: string, tensors: readonly string[]): Note[] {
-  return tensors.length === 0 ? [] : [noteOf(kind, { tensors }, `${what} ${quotedNames(tensors)}`)];
+function noteOn(kind: string, what: string, tensors: readonly string[], data: object = {}): Note[] {
+  return tensors.length === 0 ? [] : [noteOf(kind, { tensors, ...data }, `${what} ${quotedNames(tensors)}`)];
 }

@@ -8,8 +8,9 @@ import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import type { GgufTarget } from '../../../../web/src/formats/gguf/targets.js';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
-import { planModel, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
+import { planModel, type QuantizeModelOptions, quantizeModel, readFloats } from '../../../../web/src/model.js';
 import {
+  type Activations,
   activationsOf,
   matrixFile,
   matrixPairs,
@@ -102,6 +103,38 @@ describe('a GGUF file with an importance matrix', () => {
     const nativeOptions = { importance: meansOf(known), metadata: facts(known.length) };
     for (const to of ['Q4_K_M', 'Q2_K', 'IQ4_XS', 'Q3_K_L', 'IQ3_M', 'IQ2_XXS'] as const) {
       await expectNative(file, to, { importance: matrixFile(known) }, nativeOptions);
+    }
+  });
+
+  it('keeps the values of columns that no input reached, unless the bytes of llama-quantize are asked for', async () => {
+    const file = tinyLlama({ layers: 1, rows: 4, source: 'F32' });
+    const [first, ...others] = (await activations(file)) as [Activations, ...Activations[]];
+    // The first 256 columns were never reached: whole blocks of each type.
+    const sums = first.sums.map((sum, i) => (i < 256 ? 0 : sum));
+    const known = [{ ...first, sums }, ...others];
+    const importance = matrixFile(known);
+    const nativeOptions = { importance: meansOf(known), metadata: facts(known.length) };
+    const original = (await readFloats(file, first.name)).data;
+    const dbIn = async (bytes: Uint8Array) => {
+      const { data, shape } = await readFloats(bytes, first.name);
+      const rows = Array.from({ length: shape[0]! }, (_, row) => row * shape[1]!);
+      const squares = (valueAt: (i: number) => number) =>
+        rows.reduce(
+          (sum, at) => sum + Array.from({ length: 256 }, (_, i) => valueAt(at + i) ** 2).reduce((a, b) => a + b),
+          0,
+        );
+      return 10 * Math.log10(squares((i) => original[i]!) / squares((i) => original[i]! - data[i]!));
+    };
+    for (const to of ['Q4_0', 'Q6_K', 'IQ4_NL'] as const) {
+      await expectNative(file, to, { importance, unseenColumns: 'zero', pure: true }, { ...nativeOptions, pure: true });
+      const zeroed = await quantizeModel(file, { to, importance, unseenColumns: 'zero', pure: true });
+      const floored = await quantizeModel(file, { to, importance, pure: true });
+      const plain = await quantizeModel(file, { to, pure: true });
+      const note = { kind: 'unseenColumns', tensors: [first.name], columns: 256 };
+      for (const { report } of [zeroed, floored]) expect(report.notes).toContainEqual(expect.objectContaining(note));
+      expect(await dbIn(await zeroed.bytes()), to).toBe(0);
+      // As good as without a matrix, within a decibel: weights of one size search for scales by another rule than no weights do.
+      expect(await dbIn(await floored.bytes()), to).toBeGreaterThan((await dbIn(await plain.bytes())) - 1);
     }
   });
 
@@ -322,6 +355,8 @@ describe('an importance matrix', () => {
       [{ importance: 7 }, 'importance'],
       [{ importance: {} }, 'importance'],
       [{ includeWeights: ['a'] }, 'includeWeights'],
+      [{ unseenColumns: 'zero' }, 'unseenColumns'],
+      [{ importance: file, unseenColumns: 'one' }, 'unseenColumns'],
       [{ importance: file, includeWeights: 'a' }, 'includeWeights'],
       [{ importance: file, excludeWeights: [''] }, 'excludeWeights'],
       [{ importance: file, includeWeights: ['a'], excludeWeights: ['b'] }, 'excludeWeights'],

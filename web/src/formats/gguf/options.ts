@@ -57,6 +57,12 @@ export interface GgufOptions
   /** GGUF: parts of the names of weights that do not use the importance matrix. @defaultValue none */
   readonly excludeWeights?: readonly string[] | undefined;
   /**
+   * GGUF: columns of importance 0, which no input reached when the matrix was made. 'floor': a hundredth of the mean of their matrix, so that
+   * blocks of them keep their values. 'zero': the bytes of llama-quantize, where such blocks become zeros in most types.
+   * @defaultValue 'floor'
+   */
+  readonly unseenColumns?: 'floor' | 'zero' | undefined;
+  /**
    * GGUF from a folder: treatment of tokenizers without byte tokens, which are refused because llama.cpp aborts at the first
    * character that they lack. `keep` converts them anyway.
    * @defaultValue 'refuse'
@@ -119,7 +125,16 @@ function partsOfNames(flag: Flag): OptionInfo {
 }
 
 /** Checks the options about the weights of an importance matrix. */
-function checkImportance({ importance: matrix, includeWeights, excludeWeights }: PlanChoices<GgufOptions>): void {
+function checkImportance({
+  importance: matrix,
+  data,
+  includeWeights,
+  excludeWeights,
+  unseenColumns,
+}: PlanChoices<GgufOptions>): void {
+  if (unseenColumns !== undefined && matrix === undefined && data === undefined) {
+    throw rangeError('unseenColumns', onlyWith('importance'), unseenColumns);
+  }
   for (const [name, value] of Object.entries({ includeWeights, excludeWeights })) {
     if (value !== undefined && matrix === undefined) throw rangeError(name, onlyWith('importance'));
   }
@@ -197,6 +212,12 @@ export const options = optionTable<GgufOptions>({
     excludeWeights: partsOfNames({
       name: 'exclude-weights',
       about: 'do not use the importance matrix for weights with NAME in their names; can be repeated',
+    }),
+    unseenColumns: choiceOption(['floor', 'zero'], {
+      name: 'unseen-columns',
+      value: 'HOW',
+      about:
+        'zero: give columns of importance 0 no weight, as llama-quantize does (default floor: a hundredth of the mean)',
     }),
     ...feedbackEntries,
     search: choiceOption(['usual', 'best'], {

@@ -130,6 +130,7 @@ export const targets: readonly Target[] = [
         'leaveOutputTensor',
         'pruneLayers',
         ...statisticsNames,
+        'unseenColumns',
         'includeWeights',
         'excludeWeights',
         'search',
