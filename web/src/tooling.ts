@@ -4,7 +4,7 @@
  */
 import type { ModelPlan } from './model.js';
 
-export { filesBeside } from './conversions/huggingface/files.js';
+export { filesBeside, isFileBeside } from './conversions/huggingface/files.js';
 export { converters } from './conversions/registry.js';
 export { maxWorkers } from './core/check-workers.js';
 export { problemOf } from './core/errors.js';

@@ -1,7 +1,7 @@
 // Quantizes a model into memory, and compares the outputs of the result with those of the original. It is started for one visitor's request,
 // and ended to cancel it.
 import { compareModels, evaluateModel, type PlanOptions, quantizeModel, ScalepointError } from 'scalepoint/model';
-import { filesBeside } from '../../src/tooling.js';
+import { isFileBeside } from '../../src/tooling.js';
 import { failureOf } from './failure.js';
 import { idsOf } from './ids.js';
 import { chunkTokens, type JudgedType, type OutputsAnswer, type OutputsQuestion } from './outputs.js';
@@ -9,7 +9,7 @@ import { savingWorkers } from './workers.js';
 
 const answer = (message: OutputsAnswer) => self.postMessage(message);
 
-const isBeside = ({ name }: File) => filesBeside.some((path) => path.split('/').at(-1) === name);
+const isBeside = ({ name, webkitRelativePath }: File) => isFileBeside(name, webkitRelativePath);
 
 /** Quantizes. Without workers of its own, this one does the work. */
 async function quantized(files: readonly File[], options: PlanOptions) {

@@ -1,5 +1,5 @@
 import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, ScalepointError } from 'scalepoint/model';
-import { filesBeside, problemOf } from '../../src/tooling.js';
+import { isFileBeside, problemOf } from '../../src/tooling.js';
 import { FileError } from './file-error.js';
 
 export { FileError };
@@ -61,7 +61,7 @@ export function mainFile(files: readonly File[]): File {
 }
 
 /** True for a file that describes a model, such as its config.json. */
-const isBeside = ({ name }: File) => filesBeside.some((path) => path.split('/').at(-1) === name);
+const isBeside = ({ name, webkitRelativePath }: File) => isFileBeside(name, webkitRelativePath);
 
 /**
  * The files of a model among files that were dropped together. Leaves out pictures and the like. Any file may hold data of an ONNX model.

@@ -4,6 +4,8 @@ import type { DiffusionReason } from './diffusion/reasons.js';
 import { toGguf } from './to-gguf.js';
 import { toMlc } from './to-mlc.js';
 
+export { isFileBeside } from './huggingface/files.js';
+
 /** A reason to keep a tensor that only conversions have. */
 export type ConversionReason = DiffusionReason;
 

@@ -1,5 +1,6 @@
 /** Files beside a model, such as its configuration and its tokenizer: given with the model, or looked for in its folder. */
 import type { Beside } from '../conversions/converter.js';
+import { isFileBeside } from '../conversions/registry.js';
 import { typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import type { Waiting } from '../core/waiting.js';
@@ -31,7 +32,10 @@ async function isIndex({ source }: OpenFile): Promise<boolean> {
 export async function separated(
   files: readonly OpenFile[],
 ): Promise<{ model: readonly OpenFile[]; beside: readonly OpenFile[] }> {
-  const isBeside = ({ source: { name = '' } }: OpenFile) => besides.test(name) && !indices.test(name);
+  const isBeside = (file: OpenFile) => {
+    const { name = '' } = file.source;
+    return (besides.test(name) && !indices.test(name)) || isFileBeside(name, pathOf(file));
+  };
   const model = files.filter((file) => !isBeside(file));
   let beside = files.filter(isBeside);
   if (model.length === 0) return { model: files, beside: [] };

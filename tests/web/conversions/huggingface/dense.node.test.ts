@@ -29,8 +29,10 @@ import {
 } from '../../support/decoder-tables.js';
 import { type Decoder, decoderStates, gelu, relu2 } from '../../support/forward.js';
 import { NativeModel } from '../../support/llama-run.js';
+import { safetensors } from '../../support/models.js';
 import { needNative } from '../../support/native.js';
 import { fileOf } from '../../support/recipes.js';
+import { Random } from '../../support/support.js';
 import { expectTensors, type HandTable, weightsOfTable } from '../../support/tensor-table.js';
 
 /** As in logits.node.test.ts: a table of GELU in half precision. */
@@ -871,6 +873,67 @@ describe('EmbeddingGemma', () => {
     const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
     using native = new NativeModel(fileOf(conversion, weights));
     expect(furthest([native.pooled(decoderTokens)], [mean])).toBeLessThan(nearGelu);
+  });
+
+  it('has the layers of sentence-transformers behind the pooling', async () => {
+    const weights = weightsOfTable(table, 7);
+    const random = new Random(77);
+    const [second, third] = [random.bell(128 * 64), random.bell(64 * 128)];
+    const brain = new Uint16Array(new Uint32Array(third.buffer).map((bits) => bits >>> 16));
+    const dense = (inputs: number, outputs: number) => ({
+      in_features: inputs,
+      out_features: outputs,
+      bias: false,
+      activation_function: 'torch.nn.modules.linear.Identity',
+    });
+    const files = {
+      ...pooled,
+      'modules.json': [
+        ...pooled['modules.json'],
+        { type: 'sentence_transformers.models.Dense', path: '2_Dense' },
+        { type: 'sentence_transformers.models.Dense', path: '3_Dense' },
+      ],
+      '2_Dense/config.json': dense(64, 128),
+      '2_Dense/model.safetensors': safetensors({ 'linear.weight': { dtype: 'F32', shape: [128, 64], data: second } }),
+      '3_Dense/config.json': dense(128, 64),
+      '3_Dense/model.safetensors': safetensors({ 'linear.weight': { dtype: 'BF16', shape: [64, 128], data: brain } }),
+    };
+    const conversion = await convertedDecoder(one, weights, files);
+    const got = conversion.keys.filter(({ name }) => /dense|pooling_type|sliding_window$/.test(name));
+    expect(got.map(({ name, value }) => [name.replace('gemma-embedding.', ''), value])).toEqual([
+      ['attention.sliding_window', 4],
+      ['dense_2_feat_in', 64],
+      ['dense_2_feat_out', 128],
+      ['dense_3_feat_in', 128],
+      ['dense_3_feat_out', 64],
+      ['pooling_type', 1],
+    ]);
+    expect(conversion.notes).toEqual([]);
+    const [a, b] = conversion.tensors.slice(0, 2);
+    expect([a?.name, a?.shape, a?.values]).toEqual(['dense_2.weight', [128, 64], second]);
+    const rounded = third.map((value) => {
+      const bits = Uint32Array.of(new Uint32Array(Float32Array.of(value).buffer)[0]! & 0xffff0000);
+      return new Float32Array(bits.buffer)[0]!;
+    });
+    expect([b?.name, b?.shape, b?.values]).toEqual(['dense_3.weight', [64, 128], rounded]);
+    // llama.cpp multiplies the pooled vector by both.
+    using plain = new NativeModel(fileOf(await convertedDecoder(one, weights, pooled), weights));
+    using native = new NativeModel(fileOf(conversion, weights));
+    const times = (matrix: Float32Array, x: readonly number[]) =>
+      Array.from({ length: matrix.length / x.length }, (_, row) =>
+        x.reduce((sum, value, i) => sum + value * matrix[row * x.length + i]!, 0),
+      );
+    const expected = times(rounded, times(second, [...plain.pooled(decoderTokens)]));
+    const largest = Math.max(...expected.map(Math.abs));
+    // Each product sums at most 128 terms in float32.
+    expect(furthest([native.pooled(decoderTokens)], [expected])).toBeLessThan(largest * 128 * 2 ** -22);
+    // A layer of another size than its settings, and a part that llama.cpp does not apply.
+    await expect(convertedDecoder(one, weights, { ...files, '2_Dense/config.json': dense(64, 96) })).rejects.toThrow(
+      'by 2_Dense/config.json it is [96, 64]',
+    );
+    const tanh = { ...dense(64, 128), activation_function: 'torch.nn.modules.activation.Tanh' };
+    const { notes } = await convertedDecoder(one, weights, { ...files, '2_Dense/config.json': tanh });
+    expect(notes).toMatchObject([{ kind: 'denseLeftOut', paths: ['2_Dense'] }]);
   });
 });
 

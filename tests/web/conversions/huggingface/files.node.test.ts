@@ -2,7 +2,10 @@
 import { expect, it } from 'vitest';
 import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import { filesBeside } from '../../../../web/src/conversions/huggingface/files.js';
+import { readModules } from '../../../../web/src/conversions/huggingface/pooling.js';
 import { convertTower } from '../../../../web/src/conversions/huggingface/vision/convert.js';
+import type { Folder } from '../../../../web/src/conversions/recipe.js';
+import { safetensors } from '../../support/models.js';
 import { folderOf, type Weights } from '../../support/recipes.js';
 import { bytePieces, sentencePieceFile } from '../../support/sentencepiece.js';
 import { weightsOfTable } from '../../support/tensor-table.js';
@@ -15,14 +18,18 @@ import {
 } from '../../support/tiny-huggingface.js';
 
 /** Names of the files that a conversion asks for, found or not. */
-async function readOf(weights: Weights, files: Readonly<Record<string, unknown>>): Promise<Set<string>> {
+async function readOf(
+  weights: Weights,
+  files: Readonly<Record<string, unknown>>,
+  read: (folder: Folder) => Promise<unknown> = convertHuggingface,
+): Promise<Set<string>> {
   const folder = folderOf(weights, files);
   const names = new Set<string>();
   const file = (name: string) => {
     names.add(name);
     return folder.file(name);
   };
-  await convertHuggingface({ ...folder, file });
+  await read({ ...folder, file });
   return names;
 }
 
@@ -77,12 +84,20 @@ it('names each file that is read, and no other', async () => {
     },
     1,
   );
+  const paths = ['2_Dense', '3_Dense'];
+  const linear = safetensors({ 'linear.weight': { dtype: 'F32', shape: [1, 1], data: new Float32Array(1) } });
+  const layers = {
+    'modules.json': paths.map((path) => ({ type: 'sentence_transformers.models.Dense', path })),
+    ...Object.fromEntries(paths.map((path) => [`${path}/config.json`, { in_features: 1, out_features: 1 }])),
+    ...Object.fromEntries(paths.map((path) => [`${path}/model.safetensors`, linear])),
+  };
   const all = [
     await readOf(decoderWeights(), { ...llama, 'tokenizer.json': plainTokenizer() }),
     await readOf(decoderWeights(), { ...llama, 'tokenizer.model': sentencePieceFile(pieces) }),
     await readOf(bertWeights(12), bert),
     await readOf(bertWeights(12), xlmRoberta),
     await readOf(t5Weights, t5),
+    await readOf(new Map(), layers, (folder) => readModules(folder, 'gemma-embedding')),
     await towerFiles(),
   ].flatMap((names) => [...names]);
   expect([...new Set(all)].sort()).toEqual([...filesBeside].sort());

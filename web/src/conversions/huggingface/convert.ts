@@ -216,7 +216,7 @@ export async function weightNames(folder: Folder): Promise<WeightNames> {
  */
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
   const { config, model, tensors, notes } = await modelOf(folder);
-  const { pooling, notes: moduleNotes } = await readModules(folder, model.architecture);
+  const modules = await readModules(folder, model.architecture);
   const tokenizer = await readTokenizer(folder, {
     config,
     architecture: model.architecture,
@@ -226,11 +226,8 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
   });
   return {
     architecture: model.architecture,
-    keys: [
-      ...modelKeys(model.architecture, folder.name, { ...model.hyper, ...(pooling === undefined ? {} : { pooling }) }),
-      ...tokenizer.keys,
-    ],
-    tensors,
-    notes: [...model.notes, ...notes, ...moduleNotes, ...tokenizer.notes, ...nameNotes(folder, tokenizer.keys)],
+    keys: [...modelKeys(model.architecture, folder.name, { ...model.hyper, ...modules.hyper }), ...tokenizer.keys],
+    tensors: [...modules.tensors, ...tensors],
+    notes: [...model.notes, ...notes, ...modules.notes, ...tokenizer.notes, ...nameNotes(folder, tokenizer.keys)],
   };
 }

@@ -16,4 +16,16 @@ export const filesBeside: readonly string[] = [
   'processor_config.json',
   // The usual place of a pooling; modules.json names it.
   '1_Pooling/config.json',
+  // The usual places of the layers behind it.
+  '2_Dense/config.json',
+  '2_Dense/model.safetensors',
+  '3_Dense/config.json',
+  '3_Dense/model.safetensors',
 ];
+
+/** True for a file with one of these names, or in one of these folders. @param path of the file in the folder, if it is known */
+export function isFileBeside(name: string, path = ''): boolean {
+  return filesBeside.some((one) =>
+    one.endsWith('.safetensors') ? path.endsWith(`/${one}`) : one.split('/').at(-1) === name,
+  );
+}

@@ -138,6 +138,11 @@ export interface Hyper {
   lateNormEpsilon?: number;
   /** 1 mean, 2 the first token, 3 the last one. */
   pooling?: number;
+  /** Inputs and outputs of the layers behind the pooling. */
+  secondDenseInputs?: number;
+  secondDenseOutputs?: number;
+  thirdDenseInputs?: number;
+  thirdDenseOutputs?: number;
 }
 
 /** A key of an architecture: its name without the architecture, its type, and the hyperparameter. */
@@ -337,7 +342,14 @@ const entries = {
   gemma: gemmaKeys,
   gemma2: [...gemmaKeys, ['attn_logit_softcapping', 'f32', 'attentionCap'], finalCap, window],
   gemma3: gemma3Keys,
-  'gemma-embedding': [...gemma3Keys, pooling],
+  'gemma-embedding': [
+    ...gemma3Keys,
+    ['dense_2_feat_in', 'u32', 'secondDenseInputs'],
+    ['dense_2_feat_out', 'u32', 'secondDenseOutputs'],
+    ['dense_3_feat_in', 'u32', 'thirdDenseInputs'],
+    ['dense_3_feat_out', 'u32', 'thirdDenseOutputs'],
+    pooling,
+  ],
   gemma3n: [
     ...gemma3Keys,
     ['altup.active_idx', 'u32', 'activeInput'],
