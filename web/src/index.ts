@@ -38,7 +38,14 @@ export {
 } from './arrays/tensor.js';
 export type { TensorInput, TensorLike } from './arrays/tensor-like.js';
 export { type BlockSearch, type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
-export { type ErrorCode, type ErrorPlace, type OptionError, ScalepointError } from './core/errors.js';
+export {
+  type ErrorCode,
+  type ErrorData,
+  type ErrorPlace,
+  errorFrom,
+  type OptionError,
+  ScalepointError,
+} from './core/errors.js';
 export type { LoadOptions } from './core/load-options.js';
 export type { ErrorMeasures, OutputErrors } from './core/measure.js';
 export type { WasmDType, WasmView } from './core/memory.js';

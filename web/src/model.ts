@@ -2,7 +2,7 @@
  * Model files: inspect them, plan a conversion, and make smaller ones. Files are read by position and written tile by tile, so that memory
  * does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor is converted.
  */
-export { ScalepointError } from './core/errors.js';
+export { errorFrom, ScalepointError } from './core/errors.js';
 export type { Note } from './core/note.js';
 export type { WorkerLike } from './core/worker-like.js';
 export type { FileInput } from './files/bytes.js';

@@ -16,6 +16,7 @@ it('exports these functions, classes and tables', () => {
     'blockTypes',
     'dtypeInfo',
     'dtypes',
+    'errorFrom',
     'load',
     'openIndex',
   ]);
@@ -24,6 +25,7 @@ it('exports these functions, classes and tables', () => {
     'ScalepointError',
     'calibrateModel',
     'compareModels',
+    'errorFrom',
     'estimateModel',
     'evaluateModel',
     'fitTypes',

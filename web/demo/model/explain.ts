@@ -16,6 +16,7 @@ const titles: Readonly<Record<string, string>> = {
   IO: 'The file could not be read or written',
   WORKER: 'The browser ended a part of this page',
   VERSION_MISMATCH: 'The page changed on the server',
+  IMPORT: 'The page changed on the server',
 };
 
 const advice: Readonly<Record<string, string>> = {
@@ -29,6 +30,7 @@ const advice: Readonly<Record<string, string>> = {
 const texts: Readonly<Record<string, string>> = {
   WORKER: 'It may have run out of memory. Close other tabs and programs, then try again.',
   VERSION_MISMATCH: 'Parts of the page are of different versions. Load the page again.',
+  IMPORT: 'A part of the page could not be loaded. Load the page again.',
 };
 
 /** True for a write error because the disk, or the quota of this page, is full. */

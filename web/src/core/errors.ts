@@ -2,6 +2,8 @@
 import { codeFor } from './advice.js';
 import { nearestValue } from './nearest.js';
 import { type Expected, type Hint, type OptionProblem, sayHint, sayProblem } from './option-problem.js';
+import { tagOf } from './realms.js';
+import { show } from './show.js';
 
 /**
  * The kinds of errors, apart from wrong arguments (those throw `RangeError` or `TypeError`):
@@ -21,6 +23,7 @@ import { type Expected, type Hint, type OptionProblem, sayHint, sayProblem } fro
  * | `UNSUPPORTED_DTYPE` | a tensor's type cannot be read or converted |
  * | `NOT_FOUND` | a file has no tensor of that name |
  * | `CHANGED` | a file was changed while it was read, or between the runs of `--resume` |
+ * | `IMPORT` | a part of the package could not be imported: the place forbids it, or the file is missing |
  * | `WORKER` | a worker could not be started, or ended before its time |
  * | `RUNTIME` | onnxruntime-web is not installed, or cannot load or run a model |
  * | `BROWSER` | the command line found no browser for WebGPU, or could not start it, or it ended before its time |
@@ -43,6 +46,7 @@ export type ErrorCode =
   | 'UNSUPPORTED_DTYPE'
   | 'NOT_FOUND'
   | 'CHANGED'
+  | 'IMPORT'
   | 'WORKER'
   | 'RUNTIME'
   | 'BROWSER'
@@ -63,6 +67,102 @@ export interface ErrorPlace {
   hint?: Hint | undefined;
   /** The error underneath. */
   cause?: unknown;
+}
+
+/** An error as plain data, for `postMessage`, `structuredClone` and JSON, which keep no fields of errors. `errorFrom` gives it back. */
+export interface ErrorData {
+  /** `ScalepointError`, `RangeError`, `TypeError` or that of another error. */
+  readonly name: string;
+  readonly message: string;
+  /** Of a ScalepointError. */
+  readonly code?: ErrorCode | undefined;
+  /** Name of the tensor, if known. */
+  readonly tensor?: string | undefined;
+  /** Offset from the start of the file in bytes, if known. */
+  readonly byteOffset?: number | undefined;
+  /** Path of the file, if known. */
+  readonly path?: string | undefined;
+  /** The message without the hint, of a ScalepointError. */
+  readonly statement?: string | undefined;
+  /** Advice, of a ScalepointError. */
+  readonly hint?: Hint | undefined;
+  /** Path of the option, of a wrong argument. */
+  readonly option?: string | undefined;
+  /** The mistake in an argument. The given value is text unless JSON holds it. */
+  readonly problem?: OptionProblem | undefined;
+  /** The error underneath. */
+  readonly cause?: ErrorData | undefined;
+}
+
+/** Causes that the data of an error hold, one in another. */
+const mostCauses = 4;
+
+/** A value as JSON and messages of workers hold it: text in place of others. */
+function plainValue(value: unknown, depth = 0): unknown {
+  if (value === null || value === undefined || typeof value === 'string' || typeof value === 'boolean') return value;
+  if (typeof value === 'number') return Number.isFinite(value) ? value : String(value);
+  if (typeof value === 'object' && depth < 8 && (Array.isArray(value) || tagOf(value) === 'Object')) {
+    const isSmall = Object.keys(value).length <= 100;
+    if (Array.isArray(value) && isSmall) return value.map((one) => plainValue(one, depth + 1));
+    const isPlain = Object.getPrototypeOf(value) === Object.prototype;
+    if (isPlain && isSmall) {
+      return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plainValue(one, depth + 1)]));
+    }
+  }
+  return show(value);
+}
+
+function dataOf(error: unknown, depth = 0): ErrorData {
+  if (!(error instanceof Error)) return { name: 'Error', message: show(error) };
+  const { name, message, cause } = error;
+  const fields = error as unknown as Record<string, unknown>;
+  const known: Record<string, unknown> = { name, message };
+  for (const field of ['code', 'tensor', 'byteOffset', 'path', 'statement', 'hint', 'option', 'problem']) {
+    if (fields[field] !== undefined) known[field] = plainValue(fields[field]);
+  }
+  if (cause !== undefined && depth < mostCauses) known.cause = dataOf(cause, depth + 1);
+  return known as unknown as ErrorData;
+}
+
+/** The classes of errors about arguments. */
+const argumentErrors = { RangeError, TypeError };
+
+/**
+ * The error that `toJSON` made plain, such as one that came from a worker: a ScalepointError with its code, or a RangeError or TypeError
+ * with its option. An error is returned as it is.
+ * @example worker.onmessage = ({ data }) => { if (data.error) throw errorFrom(data.error); };
+ */
+export function errorFrom(data: unknown): Error {
+  if (data instanceof Error) return data;
+  const isData = typeof data === 'object' && data !== null && typeof (data as ErrorData).message === 'string';
+  if (!isData) return new Error(typeof data === 'string' ? data : show(data));
+  const { name, message, code, tensor, byteOffset, path, statement, hint, option, problem, cause } = data as ErrorData;
+  const causeError = cause === undefined ? undefined : errorFrom(cause);
+  if (name === 'ScalepointError' && code !== undefined) {
+    const error = new ScalepointError(code, statement ?? message, {
+      tensor,
+      byteOffset,
+      path,
+      hint,
+      cause: causeError,
+    });
+    // The words of a hint may be another version's.
+    if (error.message !== message) error.message = message;
+    return error;
+  }
+  const options = causeError === undefined ? undefined : { cause: causeError };
+  if ((name === 'RangeError' || name === 'TypeError') && option !== undefined && problem !== undefined) {
+    return withData(new argumentErrors[name](message, options), option, problem);
+  }
+  const error = new Error(message, options);
+  if (typeof name === 'string' && name !== 'Error') error.name = name;
+  return code === undefined ? error : Object.assign(error, { code });
+}
+
+/** An error about an argument with its data. */
+function withData<E extends RangeError | TypeError>(error: E, option: string, problem: OptionProblem): OptionError<E> {
+  const made = Object.assign(error, { option, problem });
+  return Object.defineProperty(made, 'toJSON', { value: () => dataOf(made) }) as E & typeof made & OptionError<E>;
 }
 
 /** Any error of this package except wrong arguments. */
@@ -91,6 +191,11 @@ export class ScalepointError extends Error {
     if (place.path !== undefined) this.path = place.path;
     if (place.hint !== undefined) this.hint = place.hint;
   }
+
+  /** The error as plain data, for `postMessage` and JSON; `errorFrom` gives it back. */
+  toJSON(): ErrorData {
+    return dataOf(this);
+  }
 }
 
 /** @throws ScalepointError `DISPOSED` */
@@ -109,6 +214,8 @@ export type OptionError<E extends RangeError | TypeError> = E & {
   readonly option: string;
   /** The mistake as data; the message says the same. */
   readonly problem: OptionProblem;
+  /** The error as plain data, for `postMessage` and JSON; `errorFrom` gives it back. */
+  toJSON(): ErrorData;
 };
 
 function withProblem<E extends RangeError | TypeError>(
@@ -117,8 +224,7 @@ function withProblem<E extends RangeError | TypeError>(
   cause: unknown,
 ): OptionError<E> {
   const message = `${problem.option}: ${sayProblem(problem)}`;
-  const error = new kind(message, cause === undefined ? undefined : { cause });
-  return Object.assign(error, { option: problem.option, problem });
+  return withData(new kind(message, cause === undefined ? undefined : { cause }), problem.option, problem);
 }
 
 /** The code to write for a wrong argument. Undefined also if reading the argument fails, as with proxies. */

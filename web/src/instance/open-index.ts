@@ -1,3 +1,4 @@
+import { imported } from '../core/imported.js';
 import type { OptionFile } from '../files/bytes.js';
 import type { OpenIndexOptions, VectorIndex } from '../layers/search-types.js';
 
@@ -10,6 +11,6 @@ import type { OpenIndexOptions, VectorIndex } from '../layers/search-types.js';
  */
 export async function openIndex(file: OptionFile, options: OpenIndexOptions = {}): Promise<VectorIndex> {
   // Import it here, because apps without an index do not need it.
-  const { openIndexFile } = await import('../search/open-index.js');
+  const { openIndexFile } = await imported(import('../search/open-index.js'));
   return openIndexFile(file, options);
 }

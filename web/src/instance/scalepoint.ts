@@ -36,6 +36,7 @@ import type {
 import { bindMethods } from '../core/bind.js';
 import type { BlockType } from '../core/blocks.js';
 import { version } from '../core/core.mjs';
+import { imported } from '../core/imported.js';
 import { loadCore } from '../core/load.js';
 import type { LoadOptions } from '../core/load-options.js';
 import type { ErrorMeasures } from '../core/measure.js';
@@ -352,7 +353,7 @@ export class Scalepoint {
   importance(): Importance {
     return new Importance(this.#core, async (weights, options) => {
       // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
-      const files = await import('../formats/gguf/importance-file.js');
+      const files = await imported(import('../formats/gguf/importance-file.js'));
       return files.importanceFile(weights, options);
     });
   }
@@ -397,8 +398,8 @@ export class Scalepoint {
  */
 export async function load(options?: LoadOptions): Promise<Scalepoint> {
   const core = await loadCore(options);
-  const makeIndex = options?.index ? (await import('../search/search-index.js')).makeIndex : undefined;
+  const makeIndex = options?.index ? (await imported(import('../search/search-index.js'))).makeIndex : undefined;
   const sp = new Scalepoint(core, makeIndex);
-  if (sp.blocks) await loadHessian();
+  if (sp.blocks) await imported(loadHessian());
   return sp;
 }

@@ -1,5 +1,7 @@
 /** `calibrateModel`: collects statistics of the inputs of weights. */
+
 import { rangeError, typeError } from '../core/errors.js';
+import { imported } from '../core/imported.js';
 import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../files/sinks.js';
 import { heldBackShare } from '../formats/held-back.js';
@@ -109,11 +111,11 @@ export async function calibrateModel(
       const all = { ...own, output, overwrite: overwrite === true, moments: moments === true, ...shares };
       const runs = await opened.format.runs?.(opened.model);
       if (runs !== undefined) {
-        const { calibrateRuns } = await import('./calibrate-runs.js');
+        const { calibrateRuns } = await imported(import('./calibrate-runs.js'));
         return calibrateRuns(opened, runs, data, { ...all, ranges: ranges === true, resume: resume === true, run });
       }
       if (ranges === true) throw rangeError('ranges', { kind: 'onlyFor', files: 'ONNX' }, ranges);
-      const { calibrateLanguage } = await import('./calibrate-language.js');
+      const { calibrateLanguage } = await imported(import('./calibrate-language.js'));
       return calibrateLanguage(opened, data as LanguageData, { ...all, resume: resume === true });
     }),
   );

@@ -1,6 +1,8 @@
 /** `compareModels`: compares the tensors or the outputs of two models. */
+
 import { checkKeys } from '../core/check.js';
 import { asOption, rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { imported } from '../core/imported.js';
 import { ofType, oneOf, whole } from '../core/option-problem.js';
 import { formats } from '../formats/registry.js';
 import type { RunOptions, RunReport } from '../formats/run.js';
@@ -84,7 +86,7 @@ export async function compareModels(
   const { run = false } = options;
   options.signal?.throwIfAborted();
   // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
-  const comparing = await import('./on-demand.js');
+  const comparing = await imported(import('./on-demand.js'));
   const named = (option: string) => (error: unknown) => {
     throw asOption(option, error);
   };

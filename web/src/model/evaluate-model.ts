@@ -1,5 +1,7 @@
 /** `evaluateModel`: judges a language model on texts. */
+
 import { typeError } from '../core/errors.js';
+import { imported } from '../core/imported.js';
 import { mention, ofType } from '../core/option-problem.js';
 import type { ModelSamples, OutputsEvaluation, RunOptions } from '../formats/run.js';
 import type { EvaluationResume, JudgedModel, LanguageComparison, LanguageEvaluation } from '../language/evaluate.js';
@@ -82,7 +84,7 @@ export async function evaluateModel(
   } else if (text === undefined) throw typeError('text', ofType('string', 'Uint32Array', 'array'), text);
   others.signal?.throwIfAborted();
   if (data !== undefined && reference !== undefined) {
-    const { evaluateSamples } = await import('./evaluate-samples.js');
+    const { evaluateSamples } = await imported(import('./evaluate-samples.js'));
     return withCallbacks({ ...others, run }, (own) =>
       withModel(model, own, (first) =>
         withModel(reference, own, (second) => evaluateSamples(first, second, data, own)),
@@ -90,8 +92,8 @@ export async function evaluateModel(
     );
   }
   // Loaded with the first call, as most apps do not run models.
-  const judge = await import('../language/evaluate.js');
-  const { withJudged } = await import('./judged.js');
+  const judge = await imported(import('../language/evaluate.js'));
+  const { withJudged } = await imported(import('./judged.js'));
   return withCallbacks({ ...others, run }, (own) => {
     const { signal } = own;
     // Judge one model, or two that are open.
@@ -106,7 +108,7 @@ export async function evaluateModel(
       const progress = tokenProgress(own, 'evaluate');
       const run = (state?: EvaluationResume) => judge.evaluateLanguage(made, other, ids, size, progress, state);
       if (resume === undefined) return run();
-      const { withEvaluationState } = await import('./evaluate-resume.js');
+      const { withEvaluationState } = await imported(import('./evaluate-resume.js'));
       const all = models.filter((one) => one !== undefined);
       return withEvaluationState(resume, { opened, models: all, ids, size, signal }, run);
     };

@@ -1,5 +1,6 @@
 /** Opens the files of a model and recognizes their format by their content, not by their names. */
 import { rangeError, ScalepointError } from '../core/errors.js';
+import { asImportError } from '../core/imported.js';
 import { ofType } from '../core/option-problem.js';
 import { tagOf } from '../core/realms.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
@@ -63,7 +64,7 @@ export async function withFiles<T>(
     return await use(files, waiting);
   } catch (error) {
     signal?.throwIfAborted();
-    throw error;
+    throw asImportError(error);
   } finally {
     for (const { source } of files) await source.close();
     waiting.end();

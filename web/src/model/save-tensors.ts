@@ -1,6 +1,8 @@
 /** Saves tensors of arrays and loads them again. saved-tensors.ts does the work, and is imported when it is needed. */
+
 import type { QuantizedTensor } from '../arrays/tensor.js';
 import { typeError } from '../core/errors.js';
+import { imported } from '../core/imported.js';
 import type { Core } from '../core/memory.js';
 import { ofType } from '../core/option-problem.js';
 import { tagOf } from '../core/realms.js';
@@ -25,7 +27,7 @@ async function withCore<T>(
   use: (core: Core) => T | Promise<T>,
 ): Promise<T> {
   // Import it here, so that apps that only inspect files load no wasm.
-  const load = await import('../core/load.js');
+  const load = await imported(import('../core/load.js'));
   const core = await soon(load.loadCore(options), (late) => late.dispose());
   try {
     return await use(core);
@@ -50,7 +52,7 @@ export async function saveTensors(
     throw typeError('tensors', ofType('object of tensors'), tensors);
   }
   checkTensorOptions(options, ['core']);
-  const { writeTensors } = await import('./saved-tensors.js');
+  const { writeTensors } = await imported(import('./saved-tensors.js'));
   return withCore(options, waitingFor(undefined), (core) => writeTensors(core, tensors));
 }
 

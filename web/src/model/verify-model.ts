@@ -1,5 +1,7 @@
 /** `verifyModel`: checks a model file. */
+
 import { typeError } from '../core/errors.js';
+import { imported } from '../core/imported.js';
 import { ofType } from '../core/option-problem.js';
 import type { FormatSidecars } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
@@ -29,6 +31,6 @@ export async function verifyModel(file: ModelInput, options: VerifyModelOptions 
   }
   options.signal?.throwIfAborted();
   // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
-  const verifying = await import('./on-demand.js');
+  const verifying = await imported(import('./on-demand.js'));
   return withCallbacks(options, (own) => withModel(file, own, (opened) => verifying.verifyOpen(opened, own, own)));
 }

@@ -1,5 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // The whole index: codes of 1 to 8 bits with ids, removal, filters, second scores, many queries and files.
+
 import { checkOptionsOf } from '../arrays/calls.js';
 import type { NewParameters } from '../arrays/options.js';
 import { type FloatInput, type HalfFormat, sourceOf } from '../arrays/source.js';
@@ -9,6 +10,7 @@ import { checkKeys, checkWhole, choiceIndex } from '../core/check.js';
 import { checkFunction, checkWorkers } from '../core/check-workers.js';
 import { MetricId, maxDimension, StatusId, StoredRowId } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { imported } from '../core/imported.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import { nextTask } from '../core/next-task.js';
 import { exactly, ofType, oneOf, onlyWith, whole } from '../core/option-problem.js';
@@ -503,7 +505,7 @@ export class SearchIndex implements VectorIndex {
     signal: AbortSignal | undefined,
   ): Promise<Shares> {
     // Most searches need no workers.
-    const { Shares } = await import('./shares.js');
+    const { Shares } = await imported(import('./shares.js'));
     this.#checkAlive();
     const shares = await Shares.start(this.#store, this.#core.module.isSimd(), count, worker, signal);
     try {
@@ -766,7 +768,7 @@ export class SearchIndex implements VectorIndex {
     const version = this.#version;
     const source = this.#rerank?.source;
     // Most apps that search do not save.
-    const { saveIndex } = await import('./save.js');
+    const { saveIndex } = await imported(import('./save.js'));
     return saveIndex(this.#core, this.#facts, this.#store, this.#ids, this.#rerank?.factor, output, {
       ...options,
       rows: source?.kind === 'file' ? source.file : undefined,
