@@ -8,6 +8,7 @@ export { filesBeside, isFileBeside } from './conversions/huggingface/files.js';
 export { converters } from './conversions/registry.js';
 export { maxWorkers } from './core/check-workers.js';
 export { problemOf } from './core/errors.js';
+export { grouped } from './core/groups.js';
 export { standsForInfinity } from './core/measure.js';
 export { didYouMean } from './core/nearest.js';
 export { nextTask } from './core/next-task.js';

@@ -7,7 +7,7 @@ import {
   type LanguageData,
   type LanguageEvaluation,
 } from '../model.js';
-import { momentsEnd, mostHeldBack, rangesEnd, type UnreachedWeight, whole, without } from '../tooling.js';
+import { grouped, momentsEnd, mostHeldBack, rangesEnd, type UnreachedWeight, whole, without } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
 import { checkFilesApart, type WrittenFile } from './overlap.js';
@@ -141,9 +141,10 @@ export async function evaluate(args: string[]): Promise<number> {
 
 /** Weights without statistics, by the reason. */
 function unreachedLines(unreached: readonly UnreachedWeight[]): string[] {
-  const names = new Map<string, string[]>();
-  for (const { name, reason } of unreached) names.set(reason.text, [...(names.get(reason.text) ?? []), name]);
-  return [...names].map(([reason, list]) => `without statistics, ${printable(reason)}: ${listed(list, 3)}`);
+  return [...grouped(unreached, ({ reason }) => reason.text)].map(([reason, some]) => {
+    const names = some.map(({ name }) => name);
+    return `without statistics, ${printable(reason)}: ${listed(names, 3)}`;
+  });
 }
 
 /** The share of --held-back. @throws UsageError */

@@ -1,6 +1,8 @@
 // Pickles and archives that are made to execute code, to deceive scanners, or to fill the memory. Each is an error that names the place.
 import { inspectModel, readFloats, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { mostPickleBytes, PickleReader } from '../../../../web/src/formats/pytorch/pickle.js';
+import { expectProportional } from '../../support/growth.js';
 import { zip } from '../../support/npz.js';
 import {
   archive,
@@ -245,7 +247,75 @@ describe('a hostile pickle', () => {
       0x94,
       repeated([...opcodes(global('builtins', 'list')), 0x68, 0, 0x85, 0x52, 0x30], 400),
     );
-    expect((await rejection(archive(copies, []))).message).toMatch(/more than 16777216 values/);
+    expect((await rejection(archive(copies, []))).message).toMatch(/more than 536870912 bytes of memory/);
+  });
+});
+
+describe('a pickle of many opcodes', () => {
+  // Values that are dropped count as well, so that these tests need no memory for them.
+  it.each<[string, readonly number[], number]>([
+    ['notes in the memo', [0x94], 9e6],
+    ['marks', [0x28, 0x30], 17e6],
+    ['dictionaries', [0x7d, 0x30], 2e6],
+    ['lists of a value', [0x5d, 0x4e, 0x61, 0x30], 2e6],
+    ['bytes', [0x43, 0, 0x30], 4e6],
+    ['texts', [0x8c, 0, 0x30], 4e6],
+    ['names', [...opcodes(global('torch', 'Size')), 0x30], 3e6],
+    ['calls', [...opcodes(call('torch', 'device', [])), 0x30], 2e6],
+    [
+      'tensors that share metadata of many keys',
+      [...opcodes(tensor(storage, [6], { metadata: { raw: Uint8Array.of(0x68, 0) } })), 0x30],
+      2000,
+    ],
+  ])('is refused before its values fill the memory: %s', (_, opcodes, count) => {
+    const many = pickle(dict(Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`k${i}`, 1]))));
+    const { raw: bytes } = raw(many.subarray(0, -1), 0x94, repeated(opcodes, count)) as { raw: Uint8Array };
+    expect(bytes.length).toBeLessThan(mostPickleBytes);
+    expect(() => new PickleReader(bytes, 0).read()).toThrow(/its values take more than 536870912 bytes of memory/);
+  });
+});
+
+describe('names of a file', () => {
+  it.each<[string, (n: number) => Uint8Array<ArrayBuffer>]>([
+    [
+      'of one tensor',
+      (n) => {
+        const names = Array.from({ length: n }, (_, i) => [0x58, ...uint32(7), ...text(String(1e6 + i)), 0x68, 0]);
+        const all = raw(opcodes(tensor(storage, [6])), 0x94, 0x30, 0x7d, 0x28, names.flat(), 0x75);
+        return archive(all, [storage]);
+      },
+    ],
+    [
+      'left out of dictionaries that hold one model',
+      (n) => {
+        const keys = Array.from({ length: n }, (_, i) => [0x58, ...uint32(7), ...text(String(1e6 + i)), 0x4e]).flat();
+        const inner = raw(opcodes(good), 0x94, 0x28, keys, 0x75, 0x30);
+        const outer = Array.from({ length: n / 50 }, (_, i) => [
+          0x4a,
+          ...uint32(i),
+          0x7d,
+          ...short('model'),
+          0x68,
+          0,
+          0x73,
+        ]);
+        const named = Array.from({ length: n / 50 }, (_, i) => [
+          ...short(`o${i}`),
+          0x7d,
+          ...short('model'),
+          0x68,
+          0,
+          0x73,
+        ]);
+        const root = [0x7d, 0x28, ...short('model'), 0x68, 0, ...outer.flat(), ...named.flat(), 0x75];
+        return archive(raw((inner as { raw: Uint8Array }).raw, root), [storage]);
+      },
+    ],
+  ])('are read in time that is proportional to their number: %s', async (_, made) => {
+    await expectProportional((n) => {
+      const file = made(n);
+      return () => inspectModel(file);
+    }, 10_000);
   });
 });
 

@@ -204,7 +204,9 @@ export async function weightNames(folder: Folder): Promise<WeightNames> {
     if (windows !== undefined && windows.length > 1) continue;
     for (const [index, source] of sources.entries()) {
       const matrix = sources.length > 1 ? ([index, sources.length] as const) : undefined;
-      names.set(source, [...(names.get(source) ?? []), { name, matrix }]);
+      const others = names.get(source);
+      if (others === undefined) names.set(source, [{ name, matrix }]);
+      else others.push({ name, matrix });
     }
   }
   return names;

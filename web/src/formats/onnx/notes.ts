@@ -1,5 +1,6 @@
 /** Notes about ONNX results, as data and in words. */
 
+import { grouped } from '../../core/groups.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { quotedNames } from '../../files/bytes.js';
@@ -124,12 +125,9 @@ function withoutInputs(reason: NoInputsReason): string {
 
 /** Weights whose codes do not depend on the statistics. @param found at least one */
 export function noInputsNote(found: readonly WithoutInputs[]): Note {
-  const byReason = new Map<string, string[]>();
-  for (const { name, reason } of found) {
-    const text = withoutInputs(reason);
-    byReason.set(text, [...(byReason.get(text) ?? []), name]);
-  }
-  const list = [...byReason].map(([text, names]) => `${quotedNames(names)} (${text})`).join('; ');
+  const list = [...grouped(found, ({ reason }) => withoutInputs(reason))]
+    .map(([text, some]) => `${quotedNames(some.map(({ name }) => name))} (${text})`)
+    .join('; ');
   const data = { tensors: found.map(({ name }) => name), reasons: found.map(({ reason }) => reason) };
   return noteOf('noStatistics', data, `rounded to the nearest without statistics: ${list}`);
 }

@@ -1,5 +1,6 @@
 /** Opens files of torch.save, and models in several of them, as tensors with places in files. */
 import { ScalepointError } from '../../core/errors.js';
+import { grouped } from '../../core/groups.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { allocate, type ByteSource, quoted, quotedNames } from '../../files/bytes.js';
 import type { OpenFile, OpenInput, OpenModel } from '../format.js';
@@ -193,13 +194,11 @@ async function contentsOf(
   }
 
   // Find tensors that are written twice.
-  const byPlace = new Map<string, string[]>();
-  for (const { name, begin, bytes, value } of all) {
-    if (bytes === 0) continue;
-    const key = `${value.storage.key} ${begin} ${bytes} ${value.strides}`;
-    byPlace.set(key, [...(byPlace.get(key) ?? []), name]);
-  }
-  const shared = [...byPlace.values()].flatMap((names) => (names.length > 1 ? names : []));
+  const byPlace = grouped(
+    all.filter(({ bytes }) => bytes > 0),
+    ({ begin, bytes, value }) => `${value.storage.key} ${begin} ${bytes} ${value.strides}`,
+  );
+  const shared = [...byPlace.values()].flatMap((some) => (some.length > 1 ? some.map(({ name }) => name) : []));
   return { tensors, metadata: { format: 'pt' }, derived, state, shared };
 }
 
@@ -223,18 +222,18 @@ function notesOf(states: readonly State[], shared: readonly string[]): Note[] {
 export async function openPytorch(files: readonly OpenFile[], open: OpenInput): Promise<PytorchModel> {
   const [{ input, source }, ...others] = files as [OpenFile, ...OpenFile[]];
   const states: State[] = [];
-  const shared: string[] = [];
+  const shared: (readonly string[])[] = [];
   const read = async (file: ByteSource, index: number) => {
     const contents = await contentsOf(file, index);
     states.push(contents.state);
-    shared.push(...contents.shared);
+    shared.push(contents.shared);
     return contents;
   };
   if (isPytorchIndex(await source.read(0, Math.min(1024, source.size)))) {
     const given = others.map((other) => other.source);
     const shards = await openShards(input, source, given, open, { names: shardNames, end: '.bin', read });
-    return { ...shards, notes: notesOf(states, shared) };
+    return { ...shards, notes: notesOf(states, shared.flat()) };
   }
   const { tensors, metadata, derived = [] } = await read(source, 0);
-  return { bytes: source.size, files: [source, ...derived], tensors, metadata, notes: notesOf(states, shared) };
+  return { bytes: source.size, files: [source, ...derived], tensors, metadata, notes: notesOf(states, shared.flat()) };
 }

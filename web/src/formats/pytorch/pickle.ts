@@ -17,8 +17,11 @@ import {
 /** Largest pickle in bytes. A tensor takes some 200. */
 export const mostPickleBytes = 2 ** 27;
 
-/** Most values of a pickle, so that a small file cannot fill the memory. */
-const mostValues = 2 ** 24;
+/** Most memory of the values of a pickle in bytes, so that a small file cannot fill the memory. A tensor takes some 3000 with its parts. */
+const mostMemory = 2 ** 29;
+
+/** Bytes that values take in V8 at most. `value` is that of a number, with its place in an array that grew; `entry` that in a map. */
+const memory = { value: 32, text: 32, bytes: 112, object: 128, list: 96, dict: 240, entry: 64, tensor: 192 };
 
 /** Largest integer in bytes. */
 const mostIntegerBytes = 64;
@@ -33,9 +36,6 @@ const mostNameBytes = 1000;
 export class UnfinishedPickle extends Error {}
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
-
-const dict = (): DictValue => ({ kind: 'dict', entries: new Map() });
-const list = (items: PickleValue[]): ListValue => ({ kind: 'list', items });
 
 /** A whole number from 0 on; undefined for other values. */
 function countOf(value: PickleValue | undefined): number | undefined {
@@ -128,11 +128,13 @@ export class PickleReader {
   #slice(length: number): Uint8Array {
     if (length > mostPickleBytes) this.fail(`a length of ${length} bytes is too large`);
     const at = this.#take(length);
+    this.#count(memory.bytes);
     return this.#bytes.subarray(at, at + length);
   }
 
   #text(length: number): string {
     const bytes = this.#slice(length);
+    this.#count(memory.text + 2 * length);
     try {
       return utf8.decode(bytes);
     } catch {
@@ -163,15 +165,25 @@ export class PickleReader {
 
   // ---------------------------------------------------------------------------------------------------------------- stack
 
-  /** Counts values before they are made. Copies count, too, as a few bytes can ask for large ones. */
-  #count(values: number): void {
-    this.#counted += values;
-    if (this.#counted > mostValues) this.fail(`it has more than ${mostValues} values`);
+  /** Counts bytes before they are taken. Those given back count, too, as a few bytes of a packed pickle can ask for many values. */
+  #count(bytes: number): void {
+    this.#counted += bytes;
+    if (this.#counted > mostMemory) this.fail(`its values take more than ${mostMemory} bytes of memory`);
   }
 
   #push(value: PickleValue): void {
-    this.#count(1);
+    this.#count(memory.value);
     this.#stack.push(value);
+  }
+
+  #list(items: PickleValue[]): ListValue {
+    this.#count(memory.list + memory.value * items.length);
+    return { kind: 'list', items };
+  }
+
+  #dict(): DictValue {
+    this.#count(memory.dict);
+    return { kind: 'dict', entries: new Map() };
   }
 
   #pop(): PickleValue {
@@ -194,13 +206,15 @@ export class PickleReader {
   #tuple(count: number): void {
     const items: PickleValue[] = [];
     for (let i = 0; i < count; i++) items.unshift(this.#pop());
-    this.#push(list(items));
+    this.#push(this.#list(items));
   }
 
   #append(items: readonly PickleValue[]): void {
     const to = this.#top();
     if (isKind(to, 'other')) return;
     if (!isKind(to, 'list')) this.fail('values are appended to something that is not a list');
+    // An array has room for 17 as soon as it grows.
+    this.#count(memory.value * items.length + (to.items.length === 0 ? memory.object : 0));
     for (const item of items) to.items.push(item);
   }
 
@@ -209,10 +223,12 @@ export class PickleReader {
     if (items.length % 2 !== 0) this.fail('a key has no value');
     if (isKind(to, 'other')) return;
     if (!isKind(to, 'dict')) this.fail('keys are set in something that is not a dictionary');
+    this.#count((memory.entry / 2) * items.length);
     for (let i = 0; i < items.length; i += 2) to.entries.set(items[i] as PickleValue, items[i + 1] as PickleValue);
   }
 
   #memoize(index: number): void {
+    this.#count(memory.entry);
     this.#memo.set(index, this.#top());
   }
 
@@ -230,6 +246,7 @@ export class PickleReader {
     if (meaning === undefined) {
       this.fail(`it asks for ${quoted(path)}, which is not read: save a state_dict, not a whole module`);
     }
+    this.#count(memory.object + 2 * path.length);
     this.#push({ kind: 'global', path, meaning });
   }
 
@@ -249,8 +266,8 @@ export class PickleReader {
         return this.#dictOf(callee.path, items);
       case 'list': {
         const from = isKind(items[0], 'list') ? items[0].items : [];
-        this.#count(from.length);
-        return list([...from]);
+        this.#count(memory.value * from.length);
+        return this.#list([...from]);
       }
       case 'tensor':
         return this.#tensorOf(callee, callee.meaning, items);
@@ -265,6 +282,7 @@ export class PickleReader {
         return this.#call(rebuild, more ?? null);
       }
       case 'other':
+        this.#count(memory.object);
         return { kind: 'other', path: callee.path };
       default:
         return this.fail(`it calls ${callee.path}`);
@@ -272,14 +290,14 @@ export class PickleReader {
   }
 
   #dictOf(path: string, items: readonly PickleValue[]): DictValue {
-    const made = dict();
+    const made = this.#dict();
     for (const argument of items) {
       if (isKind(argument, 'dict')) {
-        this.#count(argument.entries.size);
+        this.#count(memory.entry * argument.entries.size);
         for (const [key, value] of argument.entries) made.entries.set(key, value);
       }
       if (!isKind(argument, 'list')) continue;
-      this.#count(argument.items.length);
+      this.#count(memory.entry * argument.items.length);
       for (const pair of argument.items) {
         if (!isKind(pair, 'list') || pair.items.length !== 2)
           this.fail(`${path} is made of something other than pairs`);
@@ -305,10 +323,12 @@ export class PickleReader {
       this.fail(`${path} is called without an element type`);
     }
     // Bits of a view that negates its elements, or conjugates them.
+    if (isKind(metadata, 'dict')) this.#count(memory.value * metadata.entries.size);
     if (isKind(metadata, 'dict') && [...metadata.entries.values()].includes(true)) {
       this.fail('a tensor is a negated or conjugated view; save its copy');
     }
     const type = isKind(given, 'global') && given.meaning.kind === 'elementType' ? given.meaning.type : storage.type;
+    this.#count(memory.tensor + 2 * memory.value * shape.length);
     return { kind: 'tensor', storage, type, offset, shape, strides, at: this.#origin + this.#opcodeAt };
   }
 
@@ -323,6 +343,7 @@ export class PickleReader {
     const first = isKind(view, 'list') ? countOf(view.items[1]) : 0;
     if (first === undefined) this.fail('the view of a storage has no offset');
     const at = this.#origin + this.#opcodeAt;
+    this.#count(memory.object);
     return { kind: 'storage', key, type: type.meaning.type, count, first, at };
   }
 
@@ -340,8 +361,8 @@ export class PickleReader {
     switch (opcode) {
       // Stack and memo.
       case 0x28:
+        this.#count(memory.value);
         this.#marks.push(this.#stack.length);
-        this.#count(1);
         return;
       case 0x30:
         if (this.#marks.at(-1) === this.#stack.length) this.#marks.pop();
@@ -421,15 +442,15 @@ export class PickleReader {
       case 0x29:
       case 0x5d:
       case 0x8f:
-        this.#push(list([]));
+        this.#push(this.#list([]));
         return;
       case 0x7d:
-        this.#push(dict());
+        this.#push(this.#dict());
         return;
       case 0x74:
       case 0x6c:
       case 0x91:
-        this.#push(list(this.#popMark()));
+        this.#push(this.#list(this.#popMark()));
         return;
       case 0x85:
       case 0x86:
@@ -453,7 +474,7 @@ export class PickleReader {
         return;
       case 0x64: {
         const items = this.#popMark();
-        this.#push(dict());
+        this.#push(this.#dict());
         this.#set(items);
         return;
       }

@@ -34,8 +34,8 @@ const mostDepth = 4;
 
 interface Found {
   readonly dict: DictValue;
-  readonly path: readonly string[];
-  readonly leftOut: readonly string[];
+  /** The key under which a dictionary in it holds the tensors, and what is there; undefined if it holds them itself. */
+  readonly within?: { readonly key: string; readonly found: Found };
   /** Keys of dictionaries of tensors of which none goes first. An error only if no other dictionary is chosen before. */
   readonly several?: readonly string[];
 }
@@ -61,30 +61,26 @@ function foundIn(dict: DictValue, depth: number, known: Map<DictValue, Found | u
 }
 
 function searched(dict: DictValue, depth: number, known: Map<DictValue, Found | undefined>[]): Found | undefined {
-  const inner = new Map<PickleValue, Found>();
+  const inner = new Map<string, Found>();
   if (depth < mostDepth) {
     for (const [key, value] of dict.entries) {
       // Numbers are those of parameters in the state of an optimizer.
-      const mayBe = typeof key === 'string' && isKind(value, 'dict');
-      const found = mayBe ? foundIn(value, depth + 1, known) : undefined;
+      if (typeof key !== 'string' || !isKind(value, 'dict')) continue;
+      const found = foundIn(value, depth + 1, known);
       if (found !== undefined) inner.set(key, found);
     }
   }
-  const others = (taken: PickleValue) => [...dict.entries.keys()].filter((key) => key !== taken).map(keyText);
-  const within = (key: PickleValue) => {
-    const { path, leftOut, ...found } = inner.get(key) as Found;
-    return { ...found, path: [keyText(key), ...path], leftOut: [...others(key), ...leftOut] };
+  const within = (key: string): Found => {
+    const found = inner.get(key) as Found;
+    return { dict, within: { key, found }, ...(found.several === undefined ? {} : { several: found.several }) };
   };
   const usual = usualKeys.find((key) => inner.has(key));
   if (usual !== undefined) return within(usual);
-  if ([...dict.entries].some(([key, value]) => typeof key === 'string' && isKind(value, 'tensor'))) {
-    const leftOut = [...dict.entries].filter(([, value]) => !isKind(value, 'tensor')).map(([key]) => keyText(key));
-    return { dict, path: [], leftOut };
-  }
+  if ([...dict.entries].some(([key, value]) => typeof key === 'string' && isKind(value, 'tensor'))) return { dict };
   const keys = [...inner.keys()];
-  const models = keys.filter((key) => !trainingKeys.test(keyText(key)));
+  const models = keys.filter((key) => !trainingKeys.test(key));
   const candidates = models.length > 0 ? models : keys;
-  if (candidates.length > 1) return { dict, path: [], leftOut: [], several: candidates.map(keyText) };
+  if (candidates.length > 1) return { dict, several: candidates };
   const [only] = candidates;
   return only === undefined ? undefined : within(only);
 }
@@ -101,12 +97,25 @@ export function stateOf(root: PickleValue, name: string): State {
   const { several } = found;
   if (several !== undefined)
     bad(`the file holds several dictionaries of tensors, ${quotedNames(several)}; save one of them alone`);
+
+  // Go down to the tensors, and collect other keys on the way.
+  const path: string[] = [];
+  const leftOut: string[] = [];
+  let at = found;
+  for (; at.within !== undefined; at = at.within.found) {
+    const { key: taken } = at.within;
+    path.push(taken);
+    for (const key of at.dict.entries.keys()) if (key !== taken) leftOut.push(keyText(key));
+  }
   const tensors = new Map<string, TensorValue>();
-  for (const [key, value] of found.dict.entries) {
-    if (!isKind(value, 'tensor')) continue;
+  for (const [key, value] of at.dict.entries) {
+    if (!isKind(value, 'tensor')) {
+      leftOut.push(keyText(key));
+      continue;
+    }
     if (typeof key !== 'string') bad('the name of a tensor is not a text');
     if (key === '__metadata__') bad(`a tensor is called ${quoted(key)}, which no tensor of a result can be`);
     tensors.set(key, value);
   }
-  return { tensors, path: found.path, leftOut: found.leftOut };
+  return { tensors, path, leftOut };
 }

@@ -11,7 +11,8 @@ import {
   microscaledBlock,
 } from '../../../../codecs/microscaled.js';
 import type { ScaledForm } from '../../../../codecs/scaled-elements.js';
-import type { LogicalTensor, PlannedTensor } from '../../../format.js';
+import { grouped } from '../../../../core/groups.js';
+import type { PlannedTensor } from '../../../format.js';
 import { rankReason } from '../../../reason.js';
 import { cutUnitsNotes, joinedMatrix } from '../../fused.js';
 import { linearOnly } from '../../keep.js';
@@ -40,16 +41,13 @@ function schemeOf(format: string, bits: number, strategy: string, scaleType: str
 
 /** Weights of joined layers get their ranges from each other. */
 function withSharedRanges(planned: readonly PlannedTensor[]): readonly PlannedTensor[] {
-  const groups = new Map<string, LogicalTensor[]>();
   const keyOf = ({ source, form }: PlannedTensor) =>
     (form as MicroscaledForm).kind === 'nvfp4' ? joinedMatrix(source.name) : undefined;
-  for (const tensor of planned) {
-    const key = keyOf(tensor);
-    if (key !== undefined) groups.set(key, [...(groups.get(key) ?? []), tensor.source]);
-  }
+  const groups = grouped(planned, keyOf);
   return planned.map((tensor) => {
-    const others = groups.get(keyOf(tensor) ?? '')?.filter((other) => other !== tensor.source) ?? [];
-    return others.length === 0 ? tensor : { ...tensor, sharesRangeWith: others };
+    const key = keyOf(tensor);
+    const others = key === undefined ? [] : (groups.get(key) ?? []).filter((other) => other !== tensor);
+    return others.length === 0 ? tensor : { ...tensor, sharesRangeWith: others.map(({ source }) => source) };
   });
 }
 
