@@ -155,7 +155,7 @@ const node = {
     'tests/web/formats/safetensors/{reader-comfy,reader-mlx,small-floats}.node.test.ts',
     'tests/web/language/{quantized-logits,resume}.node.test.ts',
     'tests/web/language/workers.test.ts',
-    'tests/web/model/{fetched,fit,fit-outputs,many,min-output,onnx-statistics,read-planned,safetensors-statistics}.node.test.ts',
+    'tests/web/model/{fetched,fit,fit-outputs,growth,many,min-output,onnx-statistics,read-planned,safetensors-statistics}.node.test.ts',
     'tests/web/package/tensors.test.ts',
     'tests/web/pipeline/{engine,failures}.node.test.ts',
     'tests/web/runner/reopened.node.test.ts',

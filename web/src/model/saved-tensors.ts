@@ -21,12 +21,12 @@ import { typedArrayName } from '../core/realms.js';
 import { show } from '../core/show.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { quoted } from '../files/bytes.js';
-import { madeBytes, type OpenFile, type OpenInput, type OpenModel } from '../formats/format.js';
+import { madeBytes, type OpenFile, type OpenInput, type OpenModel, type SourceTensor } from '../formats/format.js';
 import type { TensorDType } from '../formats/safetensors/header.js';
 import { openSafetensors } from '../formats/safetensors/open.js';
 import { layoutSafetensors, type NamedTensor } from '../formats/safetensors/write-header.js';
 import { recognize } from './recognize.js';
-import { readNamed, type TensorData } from './stored-tensor.js';
+import { readStored, type TensorData } from './stored-tensor.js';
 
 // The file holds the codes under the name of the tensor, and `name.scale` and the like beside them. `__metadata__` holds under this key the
 // rest, as JSON: { version, tensors: { name: Meaning } }.
@@ -238,11 +238,12 @@ class SavedParts {
   constructor(
     private readonly core: Core,
     private readonly model: OpenModel,
+    private readonly stored: ReadonlyMap<string, SourceTensor>,
     private readonly tensor: string,
   ) {}
 
   has(end: string): boolean {
-    return this.model.tensors.some(({ name }) => name === this.tensor + end);
+    return this.stored.has(this.tensor + end);
   }
 
   /** Reads a part. @throws ScalepointError `BAD_FILE` unless the file has it with one of these types */
@@ -251,8 +252,9 @@ class SavedParts {
     dtypes: readonly string[],
   ): Promise<{ dtype: string; shape: readonly number[]; data: TensorData }> {
     const name = this.tensor + end;
-    if (!this.has(end)) throw bad(`${quoted(name)} is missing`, this.tensor);
-    const { dtype, shape, data } = await readNamed(this.model, name);
+    const found = this.stored.get(name);
+    if (found === undefined) throw bad(`${quoted(name)} is missing`, this.tensor);
+    const { dtype, shape, data } = await readStored(this.model, found);
     if (!dtypes.includes(dtype)) throw bad(`${quoted(name)} is ${dtype}, not ${dtypes.join(' or ')}`, this.tensor);
     return { dtype, shape, data };
   }
@@ -354,9 +356,10 @@ export async function openTensors(files: readonly OpenFile[], open: OpenInput): 
 
 async function readTensors(core: Core, model: OpenModel, meanings: Meanings): Promise<Record<string, SavedTensor>> {
   const tensors: [string, SavedTensor][] = [];
+  const stored = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
   for (const [name, meaning] of meanings) {
     try {
-      const parts = new SavedParts(core, model, name);
+      const parts = new SavedParts(core, model, stored, name);
       const known = meaning as unknown as Meaning;
       if (known.kind === 'array' || known.kind === 'floats') {
         tensors.push([name, await floatsOf(parts, known)]);

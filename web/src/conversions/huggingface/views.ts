@@ -72,7 +72,8 @@ function expertLayers({ config }: Read, layers: number): (layer: number) => bool
   const has = (layer: number) => (layer + 1) % step === 0;
   const list = config.get('moe_layers');
   if (Array.isArray(list) && list.length > 0) {
-    const other = Array.from({ length: layers }, (_, i) => i).find((i) => list.includes(i) !== has(i));
+    const stated = new Set<unknown>(list);
+    const other = Array.from({ length: layers }, (_, i) => i).find((i) => stated.has(i) !== has(i));
     if (other !== undefined)
       unsupported(file, `moe_layers is ${show(list)}; llama.cpp computes experts in each layer of ${step} only`);
   }

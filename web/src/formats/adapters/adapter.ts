@@ -1,6 +1,7 @@
 /** Reads adapters (LoRA): pairs of narrow matrices whose products are added to weights. */
 import { floatsIn } from '../../codecs/floats-in.js';
 import { ScalepointError } from '../../core/errors.js';
+import { grouped } from '../../core/groups.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
 import { readNeighbors } from '../../files/neighbors.js';
@@ -45,6 +46,9 @@ interface Settings {
 /** Initializations that change the weights of the model, so that the adapter fits only these. */
 const changedBase: readonly string[] = ['pissa', 'olora', 'corda', 'loftq', 'lora_ga'];
 
+/** Most entries of alpha_pattern: more than a model has layers to adapt. */
+const mostAlphas = 5000;
+
 const isFields = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
@@ -71,6 +75,9 @@ function settingsOf(config: Readonly<Record<string, unknown>>, place: string, fa
     );
   const alpha = numberIn(config.lora_alpha, `${place}: lora_alpha`, fail);
   const patterns = isFields(config.alpha_pattern) ? Object.entries(config.alpha_pattern) : [];
+  // Each may be compared with each layer.
+  if (patterns.length > mostAlphas)
+    fail(`${place}: alpha_pattern has ${patterns.length} entries, of ${mostAlphas} allowed`);
   // Keys are expressions for the ends of layers' names, as PEFT matches them.
   const patternOf = (key: string) => {
     try {
@@ -162,14 +169,16 @@ async function readSettings(
   const packed = metadata[diffusersKey];
   if (typeof packed !== 'string') return () => undefined;
   const ofModels = fieldsIn(packed, diffusersKey, fail);
+  const modelOf = (name: string) => name.slice(0, name.indexOf('.') + 1);
+  const fields = grouped(Object.entries(ofModels), ([key]) => modelOf(key));
   const byModel = new Map<string, Settings | undefined>();
   return (module) => {
-    const model = module.slice(0, module.indexOf('.') + 1);
+    const model = modelOf(module);
     if (byModel.has(model)) return byModel.get(model);
-    const own = Object.entries(ofModels).flatMap(([key, value]) =>
-      key.startsWith(model) ? [[key.slice(model.length), value] as const] : [],
-    );
-    const settings = own.length === 0 ? undefined : settingsOf(Object.fromEntries(own), diffusersKey, fail);
+    const own = model === '' ? Object.entries(ofModels) : fields.get(model);
+    const settings =
+      own &&
+      settingsOf(Object.fromEntries(own.map(([key, value]) => [key.slice(model.length), value])), diffusersKey, fail);
     byModel.set(model, settings);
     return settings;
   };

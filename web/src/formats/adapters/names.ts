@@ -97,11 +97,22 @@ export function innerNames(module: string): readonly string[] {
   return names;
 }
 
+/** Ends of a name that are looked up. Names of real layers have some ten parts. */
+const mostEnds = 64;
+
+/** Adds a name to those of an end. Names come once for each end that they have. */
+function addTo(ends: Map<string, string[]>, end: string, name: string): void {
+  const known = ends.get(end);
+  if (known === undefined) ends.set(end, [name]);
+  else if (known.at(-1) !== name) known.push(name);
+}
+
 /** The weights of a model by the names of their layers. */
 export class LayerNames {
   readonly #exact = new Map<string, string>();
-  /** Weights by each end of their layer's name that begins behind a dot, in underscores. */
+  /** Weights by each end of their layer's name that begins behind a dot, as it is and in underscores. */
   readonly #ends = new Map<string, string[]>();
+  readonly #underscored = new Map<string, string[]>();
 
   /** @param names of all weights */
   constructor(names: readonly string[]) {
@@ -111,11 +122,9 @@ export class LayerNames {
       if (layer === name && this.#exact.has(layer)) continue;
       this.#exact.set(layer, name);
       const key = underscored(layer);
-      for (let at = 0; at >= 0; at = nextDot(layer, at)) {
-        const end = key.slice(at);
-        const known = this.#ends.get(end);
-        if (known === undefined) this.#ends.set(end, [name]);
-        else if (!known.includes(name)) known.push(name);
+      for (let at = 0, i = 0; at >= 0 && i < mostEnds; at = nextDot(layer, at), i++) {
+        addTo(this.#ends, layer.slice(at), name);
+        addTo(this.#underscored, key.slice(at), name);
       }
     }
   }
@@ -134,12 +143,9 @@ export class LayerNames {
     const layer = (name: string) => (name.endsWith('.weight') ? name.slice(0, -'.weight'.length) : name);
     const isMarked = (one: Component | undefined, name: string) =>
       one?.marks.some((mark) => name.includes(mark)) === true;
-    const found = (this.#ends.get(underscored(own)) ?? []).filter(
-      (name) =>
-        // Dots say where a name begins.
-        (!hasDots || layer(name) === own || layer(name).endsWith(`.${own}`)) &&
-        // Text encoders of one checkpoint may have the same names.
-        (component === undefined || isMarked(component, name) || !components.some((one) => isMarked(one, name))),
+    // Dots say where a name begins. Text encoders of one checkpoint may have the same names.
+    const found = ((hasDots ? this.#ends.get(own) : this.#underscored.get(own)) ?? []).filter(
+      (name) => component === undefined || isMarked(component, name) || !components.some((one) => isMarked(one, name)),
     );
     if (found.length < 2) return found;
     const whole = found.filter((name) => underscored(layer(name)) === underscored(own));

@@ -1,4 +1,5 @@
 /** Notes about options that would convert weights which a safetensors result keeps. */
+import { grouped } from '../../core/groups.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { mention, type OptionMention } from '../../core/option-problem.js';
 import type { LogicalTensor, PlannedTensor } from '../format.js';
@@ -100,7 +101,6 @@ function otherLayersNote(left: readonly Left[]): Note {
 /** Notes about options that would convert kept weights. */
 export function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[], to: string): Note[] {
   const rows = left.filter(({ by }) => by === 'groups');
-  const paths = [...new Set(rows.map(({ groups }) => groups?.path))];
   const isDouble = ({ reason }: Left) => reason.kind === 'dtype';
   const ruled = left.filter(({ by }) => by === 'rule');
   const doubles = ruled.filter(isDouble);
@@ -110,7 +110,7 @@ export function notesOnLeft(converted: readonly PlannedTensor[], left: readonly 
   const convertedBytes = () =>
     bytesOf(converted.map(({ source: { parts } }) => ({ bytes: bytesOf(parts.map(({ tensor }) => tensor)) })));
   return [
-    ...paths.map((path) => rowsNote(rows.filter(({ groups }) => groups?.path === path))),
+    ...[...grouped(rows, ({ groups }) => groups?.path).values()].map(rowsNote),
     ...(doubles.length > 0 ? [rulesNote('leftDoubles', 'as float64', to, doubles)] : []),
     ...(others.length > 0 && bytesOf(others) > convertedBytes() ? [otherLayersNote(others)] : []),
     // Most models keep such weights on purpose. Name the remedy only if there is nothing else.

@@ -245,6 +245,7 @@ function qwen3vl(read: TowerRead): Tower {
   const tower = qwenTower(read, vision.whole('hidden_size'), vision.whole('intermediate_size'), positions);
   const { layers, patch } = tower.sizes;
   const deepstack = deepstackOf(vision, layers);
+  const deep = new Set(deepstack);
   return {
     ...tower,
     image: vision.whole('image_size', side * patch),
@@ -258,7 +259,7 @@ function qwen3vl(read: TowerRead): Tower {
       {
         name: 'clip.vision.is_deepstack_layers',
         type: 'bool[]',
-        value: Array.from({ length: layers }, (_, i) => deepstack.includes(i)),
+        value: Array.from({ length: layers }, (_, i) => deep.has(i)),
       },
     ],
   };

@@ -113,7 +113,7 @@ export class Skeleton {
 
   /** Begin of the first range behind a byte. */
   next(at: number): number {
-    return this.#ranges.find(({ begin }) => begin > at)?.begin ?? Number.POSITIVE_INFINITY;
+    return this.#ranges[countBefore(this.#ranges, ({ begin }) => begin <= at)]?.begin ?? Number.POSITIVE_INFINITY;
   }
 
   /** The bytes [begin, end), sharing memory with the skeleton; undefined if some were not read. */

@@ -1,5 +1,6 @@
 /** Graphs of a model: values, their producers and readers, and the scopes of subgraphs. */
 
+import { grouped } from '../../../core/groups.js';
 import type { OnnxModel, Weight } from '../file/model.js';
 import type { OnnxFunction, OnnxGraph, OnnxNode } from '../file/proto.js';
 
@@ -100,6 +101,8 @@ export class Graphs {
   readonly #weights = new Map<OnnxGraph, Map<string, Weight>>();
   readonly #functions = new Map<string, OnnxFunction>();
   #next: Map<OnnxNode, OnnxNode | undefined> | undefined;
+  /** The graphs that define a name. */
+  #graphsWith: ReadonlyMap<string, readonly { readonly name: string; readonly one: OnnxGraph }[]> | undefined;
   /** Names of values and nodes of all graphs. */
   readonly valueNames: ReadonlySet<string> = new Set<string>();
   readonly nodeNames: ReadonlySet<string> = new Set<string>();
@@ -203,8 +206,12 @@ export class Graphs {
   isShadowed({ graph, value }: Weight): boolean {
     const isInside = (inner: OnnxGraph | undefined, outer: OnnxGraph): boolean =>
       inner !== undefined && (inner === outer || isInside(this.#parents.get(inner), outer));
-    const others = [...this.#values].filter(([other, values]) => other !== graph && values.has(value));
-    return others.some(([other]) => isInside(other, graph) || isInside(graph, other));
+    this.#graphsWith ??= grouped(
+      [...this.#values].flatMap(([one, values]) => [...values.keys()].map((name) => ({ name, one }))),
+      ({ name }) => name,
+    );
+    const others = this.#graphsWith.get(value) ?? [];
+    return others.some(({ one }) => one !== graph && (isInside(one, graph) || isInside(graph, one)));
   }
 
   scopeOf(graph: OnnxGraph): Scope {

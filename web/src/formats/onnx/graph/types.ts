@@ -94,12 +94,14 @@ export class Types {
 
   constructor(graphs: Graphs, scope: Scope) {
     this.#graphs = graphs;
+    const declared = new Map<OnnxGraph, Map<string, number>>();
     const hints = new Map<OnnxGraph, Map<string, number>>();
     for (const { name, graph, weight, producer } of graphs.valuesOf(scope)) {
       const value = graphs.valueAt(graph, name) as Value;
       if (producer !== undefined) continue;
-      const declared = graph.inputs.find((input) => input.name === name)?.type;
-      const type = weight === undefined ? declared : onnxTypeNumber(weight.source.dtype);
+      const known = declared.get(graph) ?? new Map(graph.inputs.map((input) => [input.name, input.type]));
+      declared.set(graph, known);
+      const type = weight === undefined ? known.get(name) : onnxTypeNumber(weight.source.dtype);
       if (type) this.#types.set(value, type);
     }
     for (const { node, graph } of graphs.nodes) {

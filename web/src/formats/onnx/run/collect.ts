@@ -12,7 +12,7 @@ import { findInputs, type JointInputs, reasonFor } from './product-inputs.js';
 import { SampleRun } from './resume.js';
 import { type RunnableModel, runnableOf } from './runnable.js';
 import { failed, loadRuntime, type RuntimeTensor, type Session, type TypedRuntime, withSession } from './runtime.js';
-import { type NamedSample, type Samples, samplesOf } from './samples.js';
+import { type NamedSample, openInputs, type Samples, samplesOf } from './samples.js';
 import { type SumOutputs, SumsGraph } from './sums-graph.js';
 
 /**
@@ -201,7 +201,7 @@ export async function collectFromRuns(
   { onSample, onSums, takeMoments }: CollectHooks,
 ): Promise<CollectedSums> {
   const { option, dimensions = {}, moments: wantsMoments, heldBack: share, open, signal } = options;
-  const inputs = model.proto.graph.inputs.filter(({ name }) => !model.weights.some(({ value }) => value === name));
+  const inputs = openInputs(model);
   const samples = samplesOf(option, data, inputs, open, signal);
   const graphs = new Graphs(model);
   const { shared, unreached } = findInputs(model, graphs);

@@ -13,7 +13,7 @@ import type { OnnxModel } from '../file/model.js';
 import { ComparedSamples, outputsOf, sampleFeeds } from './on-samples.js';
 import { runnableOf } from './runnable.js';
 import { loadRuntime, withSession } from './runtime.js';
-import { samplesOf } from './samples.js';
+import { openInputs, samplesOf } from './samples.js';
 
 /** Opens a model to give outputs. @throws ScalepointError `RUNTIME` */
 export async function withRunOutputs<T>(
@@ -43,7 +43,7 @@ export function evaluateOutputs(
   onSample: (done: number) => Promise<void>,
 ): Promise<OutputsEvaluation> {
   const { option, open, signal } = options;
-  const inputs = model.proto.graph.inputs.filter(({ name }) => !model.weights.some(({ value }) => value === name));
+  const inputs = openInputs(model);
   const samples = samplesOf(option, data, inputs, open, signal);
   return reference.withOutputs(options, 'the reference', (expected) =>
     withRunOutputs(model, options, 'the model', async (found) => {

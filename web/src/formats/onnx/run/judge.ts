@@ -20,7 +20,7 @@ import { feedsOf } from './inputs.js';
 import { ComparedSamples, outputsOf, sampleFeeds } from './on-samples.js';
 import { runnableOf } from './runnable.js';
 import { loadRuntime, type RuntimeTensor, withSession } from './runtime.js';
-import { samplesOf } from './samples.js';
+import { openInputs, samplesOf } from './samples.js';
 
 type Feeds = BackendJob['feeds'];
 
@@ -61,8 +61,7 @@ async function expectedOf(
         await add(values, 'the original');
         return expected;
       }
-      const { proto, weights } = original;
-      const inputs = proto.graph.inputs.filter(({ name }) => !weights.some(({ value }) => value === name));
+      const inputs = openInputs(original);
       const opened = { runtime, session, known: runnable, dimensions };
       for await (const { path, inputs: arrays } of samplesOf('run.samples', samples, inputs, open, signal).read()) {
         const feeds = sampleFeeds(opened, arrays, (name) => `${path}[${quoted(name)}]`);

@@ -7,6 +7,7 @@ import type { OpenInput } from '../../format.js';
 import { openNpy } from '../../npy/header.js';
 import { npyMagic } from '../../npy/signature.js';
 import type { InputArray, ModelSample, ModelSamples, SampleFiles } from '../../run.js';
+import type { OnnxModel } from '../file/model.js';
 import type { OnnxValue } from '../file/proto.js';
 import { isArray, isPlainObject, numpyNumbers } from './inputs.js';
 import { type OpenArray, openArrays } from './npz.js';
@@ -26,6 +27,12 @@ export interface Samples {
 
 /** Inputs of a model, as the graph declares them. */
 export type DeclaredInputs = readonly Pick<OnnxValue, 'name' | 'shape'>[];
+
+/** The inputs of a model that are not weights. Files of old versions list weights, too. */
+export function openInputs({ proto, weights }: Pick<OnnxModel, 'proto' | 'weights'>): readonly OnnxValue[] {
+  const values = new Set(weights.map(({ value }) => value));
+  return proto.graph.inputs.filter(({ name }) => !values.has(name));
+}
 
 const pathIn = (sample: string, input: string) => `${sample}[${quoted(input)}]`;
 

@@ -1,4 +1,5 @@
 /** The groups of modules in a `quantization_config`. */
+import { ScalepointError } from '../../../../core/errors.js';
 import { NamePattern } from '../../../name-pattern.js';
 import { isFields } from '../../stored-model.js';
 import type { Fields } from '../layout.js';
@@ -6,16 +7,10 @@ import type { Fields } from '../layout.js';
 export const listOf = (value: unknown): readonly string[] =>
   Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
 
-/** The expressions of a configuration. Undefined for those that only Python supports. */
-export type Patterns = Map<string, NamePattern | undefined>;
+/** Most expressions of a configuration: each may be compared with each module. */
+const mostExpressions = 1000;
 
-/** True if an entry of a configuration matches a module: by its name, or by an expression at its start. */
-export function means(entry: string, module: string, patterns: Patterns): boolean {
-  if (!entry.startsWith('re:')) return entry === module;
-  if (!patterns.has(entry)) patterns.set(entry, patternIn(entry));
-  return patterns.get(entry)?.test(module) ?? false;
-}
-
+/** An expression of a configuration; undefined for one that only Python supports. */
 function patternIn(entry: string): NamePattern | undefined {
   try {
     return new NamePattern(`^(?:${entry.slice(3)})`, 'ignore');
@@ -24,17 +19,53 @@ function patternIn(entry: string): NamePattern | undefined {
   }
 }
 
-/** Group of a module. Matches by name override those by class. */
-export function groupOf(groups: readonly Fields[], module: string, patterns: Patterns): Fields | undefined {
+/** Lists of modules, by their names or by expressions at their start. */
+export class ModuleLists {
+  /** The first list with each name. */
+  readonly #names = new Map<string, number>();
+  readonly #patterns = new Map<NamePattern, number>();
+
+  /** @throws ScalepointError `BAD_FILE` for too many expressions */
+  constructor(lists: readonly (readonly string[])[]) {
+    const seen = new Set<string>();
+    for (const [i, list] of lists.entries()) {
+      for (const entry of list) {
+        if (seen.has(entry)) continue;
+        seen.add(entry);
+        const pattern = entry.startsWith('re:') ? patternIn(entry) : undefined;
+        if (pattern !== undefined) this.#patterns.set(pattern, i);
+        else if (!entry.startsWith('re:')) this.#names.set(entry, i);
+        if (this.#patterns.size > mostExpressions) {
+          const message = `config.json: quantization_config has more than ${mostExpressions} expressions for modules`;
+          throw new ScalepointError('BAD_FILE', message);
+        }
+      }
+    }
+  }
+
+  /** The first list that has a module; -1 if none does. */
+  find(module: string): number {
+    const named = this.#names.get(module) ?? Number.POSITIVE_INFINITY;
+    for (const [pattern, i] of this.#patterns) {
+      if (i >= named) break;
+      if (pattern.test(module)) return i;
+    }
+    return named === Number.POSITIVE_INFINITY ? -1 : named;
+  }
+}
+
+/** Gives the group of a module. Matches by name override those by class. */
+export function groupsOf(config: Fields): (module: string) => Fields | undefined {
+  const groups = groupsIn(config);
+  const lists = groups.map(({ targets }) => listOf(targets));
+  const modules = new ModuleLists(lists);
   const classes = ['Linear', 'Embedding'];
-  return (
-    groups.find(({ targets }) => listOf(targets).some((target) => means(target, module, patterns))) ??
-    groups.find(({ targets }) => listOf(targets).some((target) => classes.includes(target)))
-  );
+  const usual = groups[lists.findIndex((targets) => targets.some((target) => classes.includes(target)))];
+  return (module) => groups[modules.find(module)] ?? usual;
 }
 
 /** The groups of a `quantization_config`. */
-export function groupsIn({ config_groups: groups }: Fields): readonly Fields[] {
+function groupsIn({ config_groups: groups }: Fields): readonly Fields[] {
   return isFields(groups) ? Object.values(groups).filter(isFields) : [];
 }
 
@@ -44,10 +75,9 @@ export type StatedBits = (name: string) => number | undefined;
 /** Looks up the bits of weights in config.json. */
 export function statedBits(config: Fields | undefined): StatedBits {
   const quantization = config?.quantization_config;
-  const groups = isFields(quantization) ? groupsIn(quantization) : [];
-  const patterns: Patterns = new Map();
+  const groupOf = isFields(quantization) ? groupsOf(quantization) : () => undefined;
   return (name) => {
-    const weights = groupOf(groups, name.replace(/\.weight$/, ''), patterns)?.weights;
+    const weights = groupOf(name.replace(/\.weight$/, ''))?.weights;
     const bits = isFields(weights) ? weights.num_bits : undefined;
     return typeof bits === 'number' ? bits : undefined;
   };

@@ -5,7 +5,7 @@ import type { Finding, LogicalTensor } from '../../../format.js';
 import { isFields } from '../../stored-model.js';
 import { noteFound, problemFound } from '../findings.js';
 import type { Fields } from '../layout.js';
-import { groupOf, groupsIn, listOf, means, type Patterns } from './groups.js';
+import { groupsOf, listOf, ModuleLists } from './groups.js';
 
 /** A tensor that holds codes. */
 interface Coded extends LogicalTensor {
@@ -39,8 +39,8 @@ function differences({ name, shape, form }: Coded, weights: Fields, format: unkn
 /** Compares weights with the `quantization_config` that describes them. */
 export function verifyCompressed(coded: readonly LogicalTensor[], quantization: Fields): Finding[] {
   const { ignore, format } = quantization;
-  const known = groupsIn(quantization);
-  const patterns: Patterns = new Map();
+  const groupOf = groupsOf(quantization);
+  const ignored = new ModuleLists([listOf(ignore)]);
   return coded.flatMap((tensor): Finding[] => {
     const { name } = tensor;
     if (!name.endsWith('.weight')) {
@@ -49,10 +49,10 @@ export function verifyCompressed(coded: readonly LogicalTensor[], quantization: 
       ];
     }
     const module = name.slice(0, -'.weight'.length);
-    if (listOf(ignore).some((entry) => means(entry, module, patterns))) {
+    if (ignored.find(module) >= 0) {
       return [problemFound('ignored', 'config.json says that it holds no codes (ignore)', { tensor: name })];
     }
-    const group = groupOf(known, module, patterns);
+    const group = groupOf(module);
     if (group === undefined) return [problemFound('noGroup', 'no group of config.json names it', { tensor: name })];
     const weights = isFields(group.weights) ? group.weights : {};
     return differences(tensor as Coded, weights, group.format ?? format);
