@@ -1,6 +1,7 @@
 /** Folders of language models, and their vision towers, to GGUF. Loaded with the first folder. */
 import { ScalepointError } from '../core/errors.js';
-import type { OpenModel } from '../formats/format.js';
+import type { ByteSource } from '../files/bytes.js';
+import type { OpenModel, SourceTensor } from '../formats/format.js';
 import { nameKey } from '../formats/gguf/edits.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
@@ -45,7 +46,33 @@ function folderOf(
   const metadata = model.metadata as Readonly<Record<string, string>>;
   const tensors = weights.map(({ tensor, dtype }) => ({ name: tensor.name, dtype, shape: tensor.shape }));
   const isCoded = weights.some(({ tensor }) => quantizedLayoutOf(tensor.form) !== undefined);
-  return { name, tensors, metadata, isCoded, file: (path) => beside.file(path) };
+  return {
+    name,
+    tensors,
+    metadata,
+    isCoded,
+    file: (path) => beside.file(path),
+    async areEqual(a, b) {
+      const [first, second] = [a, b].map((one) => model.tensors.find((tensor) => tensor.name === one));
+      return first && second && areEqual(model, first, second);
+    },
+  };
+}
+
+/** Bytes that are compared at a time. */
+const comparedBytes = 1 << 22;
+
+/** True if two stored tensors have the same type and bytes. */
+async function areEqual({ files }: OpenModel, a: SourceTensor, b: SourceTensor): Promise<boolean> {
+  if (a.dtype !== b.dtype || a.bytes !== b.bytes) return false;
+  for (let at = 0; at < a.bytes; at += comparedBytes) {
+    const end = Math.min(a.bytes, at + comparedBytes);
+    const [x, y] = await Promise.all(
+      [a, b].map(({ file, byteOffset }) => (files[file] as ByteSource).read(byteOffset + at, byteOffset + end)),
+    );
+    if (x?.some((byte, i) => byte !== y?.[i])) return false;
+  }
+  return true;
 }
 
 /** The contents of the GGUF file that a folder becomes. */

@@ -74,6 +74,8 @@ export interface Folder {
   readonly metadata: Readonly<Record<string, string>>;
   /** True if weights of it are codes with scales, whose values are read. */
   readonly isCoded?: boolean;
+  /** True if two tensors have the same bytes; undefined if one of them is made of codes. */
+  areEqual?(a: string, b: string): Promise<boolean | undefined>;
   /** Bytes of a file, such as `config.json`; undefined if the folder lacks it. */
   file(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
 }

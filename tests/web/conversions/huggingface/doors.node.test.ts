@@ -78,12 +78,16 @@ describe('tensors', () => {
     },
   );
 
-  it('of a head beside an embedding that is tied get a note', async () => {
-    const head = base.get('model.embed_tokens.weight') as Weight;
-    const weights = new Map([...base, ['lm_head.weight', head]]);
+  it('of a head that differs from a tied embedding get a note', async () => {
+    const table = base.get('model.embed_tokens.weight') as Weight;
+    const other = { ...table, values: table.values.map((value, i) => (i === 5 ? value + 1 : value)) };
+    const withHead = (head: Weight) => new Map([...base, ['lm_head.weight', head]]);
     const config = { tie_word_embeddings: true };
-    expect(kindsOf(await convert({ weights, config }))).toEqual(['tiedHead']);
-    const alone = new Map([...weights].filter(([name]) => name !== 'lm_head.weight'));
+    const written = await convert({ weights: withHead(other), config });
+    expect(written.notes).toMatchObject([{ kind: 'tiedHead', tensors: ['lm_head.weight'], isWritten: true }]);
+    expect(kindsOf(await convert({ weights: withHead(table), config }))).toEqual([]);
+    expect(kindsOf(await convert({ weights: withHead(other), config: { tie_word_embeddings: false } }))).toEqual([]);
+    const alone = new Map([...withHead(table)].filter(([name]) => name !== 'lm_head.weight'));
     expect(kindsOf(await convert({ weights: alone, config }))).toEqual([]);
   });
 });

@@ -146,16 +146,24 @@ function scoreNotes({ tensors }: Folder): Note[] {
   return [noteOf('scoreLeftOut', { tensors: [scoreName] }, text)];
 }
 
-/** The note about a head beside a table that stands for it. Both are written, as by the converter. */
-function tiedNotes({ tensors }: Folder, { tied, table }: Model): Note[] {
-  const head = tensors.find(({ name }) => headName.test(name))?.name;
-  const hasHead = table.outside.some(({ from }) => from === 'lm_head');
-  if (tied !== true || !hasHead || head === undefined || !tensors.some(({ name }) => embeddingName.test(name)))
-    return [];
-  const text =
-    `tie_word_embeddings is true, but there is a tensor ${head} as well: llama.cpp's output layer becomes this one, and ` +
-    'transformers takes the embedding; check that they are equal';
-  return [noteOf('tiedHead', { tensors: [head] }, text)];
+/**
+ * The note about a head that differs from the embedding where one of them stands for both: by tie_word_embeddings, or because the converter
+ * leaves heads of the architecture out.
+ */
+async function headNotes(folder: Folder, { tied }: Model, tensors: readonly Recipe[]): Promise<Note[]> {
+  const nameOf = (pattern: RegExp) => folder.tensors.find(({ name }) => pattern.test(name.replace(wrappers, '')))?.name;
+  const [head, embedding] = [nameOf(headName), nameOf(embeddingName)];
+  if (head === undefined || embedding === undefined) return [];
+  const isWritten = tensors.some(({ sources }) => sources.includes(head));
+  if (isWritten && tied !== true) return [];
+  const isEqual = await folder.areEqual?.(head, embedding);
+  if (isEqual === true) return [];
+  const differs = isEqual === undefined ? 'may differ' : 'differs';
+  const text = isWritten
+    ? `tie_word_embeddings is true, but the tensor ${head} ${differs} from the embedding: llama.cpp's output layer becomes this tensor, and ` +
+      'transformers takes the embedding'
+    : `the tensor ${head} ${differs} from the embedding, and is left out: llama.cpp's output layer is the embedding`;
+  return [noteOf('tiedHead', { tensors: [head], isWritten }, text)];
 }
 
 /** The model that a folder describes, without its tokenizer. */
@@ -172,8 +180,7 @@ async function modelOf(given: Folder) {
   const tensors = tensorsOf(folder, model, config).map((recipe) =>
     stored.size === 0 ? recipe : { ...recipe, sources: recipe.sources.map((name) => stored.get(name) ?? name) },
   );
-  const notes = [...towerNotes(folder, keys), ...scoreNotes(folder), ...tiedNotes(folder, model)];
-  return { config, model, tensors, notes };
+  return { config, model, tensors, notes: [...towerNotes(folder, keys), ...scoreNotes(folder)] };
 }
 
 /** The note about towers for pictures and sound, which are left out. */
@@ -219,6 +226,7 @@ export async function weightNames(folder: Folder): Promise<WeightNames> {
 export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
   const { config, model, tensors, notes } = await modelOf(folder);
   const modules = await readModules(folder, model.architecture);
+  const heads = await headNotes(folder, model, tensors);
   const tokenizer = await readTokenizer(folder, {
     config,
     architecture: model.architecture,
@@ -230,6 +238,13 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
     architecture: model.architecture,
     keys: [...modelKeys(model.architecture, folder.name, { ...model.hyper, ...modules.hyper }), ...tokenizer.keys],
     tensors: [...modules.tensors, ...tensors],
-    notes: [...model.notes, ...notes, ...modules.notes, ...tokenizer.notes, ...nameNotes(folder, tokenizer.keys)],
+    notes: [
+      ...model.notes,
+      ...notes,
+      ...heads,
+      ...modules.notes,
+      ...tokenizer.notes,
+      ...nameNotes(folder, tokenizer.keys),
+    ],
   };
 }
