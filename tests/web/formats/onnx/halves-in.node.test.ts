@@ -65,7 +65,7 @@ describe.each(models)('%s in float16', (name, file) => {
     const { bytes } = await quantizeModel(half, { to, workers: 0 });
     const result = await bytes();
     expect(result.length).toBe(plan.totals.bytesAfter);
-    if (name === 'Conv' && !['int8-weights', 'uint8-weights', 'q8-blocks'].includes(to)) {
+    if (name === 'Conv' && !['int8-weights', 'uint8-weights', 'int4-weights', 'q8-blocks'].includes(to)) {
       expect(plan.totals.quantized).toBe(0);
       return;
     }

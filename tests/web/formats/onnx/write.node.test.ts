@@ -288,7 +288,7 @@ describe('what does not change', () => {
 
   it('is the whole file if its weights are of another kind, and a note says what would help', async () => {
     const conv = onnx.product('Conv', [32, 8, 3, 3], [1, 8, 9, 9], [1, 32, 'h', 'w'])();
-    for (const to of ['q4', 'bnb4', 'int4-weights'] as const) {
+    for (const to of ['q4', 'bnb4'] as const) {
       expect((await planModel(conv, { to })).notes).toMatchObject([
         { kind: 'nothingConverted', why: 'operator', operator: 'Conv' },
       ]);

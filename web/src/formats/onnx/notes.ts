@@ -107,6 +107,14 @@ export function signedNote(weights: number, bits: 7 | 8): Note {
   return noteOf('reducedRange', data, text, mention('reduceRange', false), ` gives ${one ? 'it' : 'them'} 8`);
 }
 
+/** Weights that have 8 bits where the target has 4. @param operators number of weights by the operator that reads them, at least one */
+export function eightBitsNote(operators: Counts): Note {
+  const weights = sum(operators.values());
+  const list = most(operators).map(([operator, n]) => `${n} of ${operator}`);
+  const text = `${weights === 1 ? '1 weight has' : `${weights} weights have`} 8 bits, as 4 lose too much or do not fit: ${list.join(', ')}`;
+  return noteOf('eightBits', { weights, operators: Object.fromEntries(operators) }, text);
+}
+
 /** Words for a reason, in the list of weights without statistics. */
 function withoutInputs(reason: NoInputsReason): string {
   switch (reason.kind) {
@@ -136,6 +144,8 @@ export function noInputsNote(found: readonly WithoutInputs[]): Note {
 export type WhyNothing =
   /** Its weights are too small, or read by other operators. */
   | { readonly why: 'noWeights' }
+  /** Its weights are codes already. */
+  | { readonly why: 'quantized'; readonly weights: number; readonly bits: readonly number[] }
   /** Its weights have this type already. */
   | { readonly why: 'sameType'; readonly dtype: string }
   /** Its weights have a type that the target does not take. */
@@ -154,6 +164,10 @@ function nothingText(reason: WhyNothing): string {
   switch (reason.why) {
     case 'noWeights':
       return 'the model has no weights that are large enough and of a kind worth quantizing';
+    case 'quantized': {
+      const bits = listOf(reason.bits.map(String), 'and');
+      return `the weights are codes of ${bits} bits already; convert the model that they were made of`;
+    }
     case 'sameType':
       return `the weights are ${reason.dtype}`;
     case 'dtype': {

@@ -11,11 +11,13 @@ import { fewestElements } from './decide/sizes.js';
 import { quantizeOpset, type StaticDecision } from './decide/static.js';
 import type { OnnxModel } from './file/model.js';
 import type { Constants } from './graph/constants.js';
+import { onnxLogicalTensors } from './graph/logical.js';
 import {
   beyondHalfNotes,
   blockCostNote,
   castCostNote,
   dequantizeCostNote,
+  eightBitsNote,
   floatActivationsNote,
   floatNodesNote,
   floatZeroPointsNote,
@@ -46,13 +48,21 @@ const otherOperators: readonly string[] = ['Conv', 'ConvTranspose', 'LSTM', 'GRU
 function whyNothing(model: OnnxModel, { decisions, graphs }: Decisions, target: TargetInfo): WhyNothing {
   // Find the weights that are large enough.
   const isLarge = ({ shape }: SourceTensor) => shape.length > 1 && (elementCount(shape) ?? 0) >= fewestElements;
-  const types = new Set(model.tensors.filter(isLarge).map(({ dtype }) => dtype));
+  const scales = new Set(
+    decisions.flatMap((one) => (one.kind === 'keep' && one.reason.kind === 'scales' ? [one.weight.source] : [])),
+  );
+  const types = new Set(model.tensors.filter((one) => isLarge(one) && !scales.has(one)).map(({ dtype }) => dtype));
   const kept = decisions.flatMap((one) => (one.kind === 'keep' && isLarge(one.weight.source) ? [one.reason] : []));
+  // Name codes.
+  const codes = onnxLogicalTensors(model).flatMap(({ form }) => ('bits' in form ? [Number(form.bits)] : []));
+  if (!types.has('F32') && codes.length > 0) {
+    return { why: 'quantized', weights: codes.length, bits: [...new Set(codes)].sort((a, b) => a - b) };
+  }
   // Name a type that the target does not take.
   const dtype = types.has('F32') ? undefined : ['F16', 'BF16'].find((type) => types.has(type));
   if (dtype !== undefined && !(target.takes as readonly string[]).includes(dtype)) {
     const isHalf = dtype === 'F16';
-    if (isHalf && target.kind === 'half') return { why: 'sameType', dtype };
+    if (target.kind === 'half') return { why: 'sameType', dtype };
     return { why: 'dtype', dtype, others: isHalf ? ['q4', 'int8-weights'] : [] };
   }
   if (target.blockSize === undefined) return { why: 'noWeights' };
@@ -99,6 +109,18 @@ function countSigned({ decisions }: Decisions): number {
   }, 0);
 }
 
+/** Weights with 8 bits of a target with 4. */
+function eightBitsNotes({ decisions, graphs }: Decisions, { kind, bits }: TargetInfo): Note[] {
+  if (kind !== 'restored' || bits === 8) return [];
+  const counts = new Map<string, number>();
+  for (const decision of decisions) {
+    if (decision.kind !== 'restored' || decision.form.bits !== 8) continue;
+    const operator = graphs.readers(decision.weight)[0]?.node.opType ?? '';
+    counts.set(operator, (counts.get(operator) ?? 0) + 1);
+  }
+  return counts.size === 0 ? [] : [eightBitsNote(counts)];
+}
+
 /** True for a product without a range of its input or its output. */
 const isWithoutRange = ({ input, output }: StaticDecision) => input === undefined || output === undefined;
 
@@ -136,6 +158,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
     ...(signed === 0 ? [] : [signedNote(signed, choices.reduceRange === false ? 8 : 7)]),
     ...(without.length === 0 ? [] : [noRangesNote(without)]),
+    ...eightBitsNotes(made, target),
     ...(hasFloatZeroPoints ? [floatZeroPointsNote()] : []),
     ...(codecs.size === 0
       ? [nothingNote(whyNothing(model, made, target))]

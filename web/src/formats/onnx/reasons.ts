@@ -63,16 +63,6 @@ type OwnReason =
       /** Their names, such as `FLOAT`. */
       readonly types: readonly string[];
     }
-  /** Blocks do not divide the rows of a table. */
-  | {
-      readonly kind: 'tableRows';
-      /** Name of the operator, such as `Gather`. */
-      readonly operator: string;
-      /** Length of a row, in elements. */
-      readonly length: number;
-      /** Elements of a block. */
-      readonly by: number;
-    }
   /** Blocks do not divide the columns of a matrix. */
   | {
       readonly kind: 'matrixRows';
@@ -187,8 +177,6 @@ const words: { readonly [Kind in OwnReason['kind']]: WordsOf<Kind> } = {
   moved: ({ operator, movers }) => `read by ${operator} through ${movers.join(', ')}`,
   factor: ({ operator }) => `read by ${operator} with a factor that float16 does not hold`,
   readAs: ({ types }) => `read as ${types.join(' and ')}`,
-  tableRows: ({ operator, length, by }) =>
-    `read by ${operator}: row length ${length} is not a multiple of the block size ${by}`,
   matrixRows: ({ rows }) => `row count ${rows} is not a multiple of the block size`,
   beyondHalf: ({ most }) => `beyond float16: its largest magnitude is ${Number(most.toPrecision(3))}`,
   scales: ({ operator }) => `scales of ${operator}`,

@@ -83,15 +83,9 @@ function formOf(
 }
 
 /** The reason why a reader cannot take blocks. */
-function whyNotTaken(
-  reader: ReadingNode,
-  rank: number,
-  length: number,
-  { codec, blockSize }: RequestedBlocks,
-): OnnxReason {
+function whyNotTaken(reader: ReadingNode, rank: number): OnnxReason {
   const { node, input, path } = reader;
   const operator = node.opType;
-  if (codec === 'matmul-nbits' && looksUpRows(reader)) return { kind: 'tableRows', operator, length, by: blockSize };
   if (node.domain !== '' || (operator !== 'MatMul' && operator !== 'Gemm')) return { kind: 'readBy', operator };
   if (rank !== 2) return { kind: 'rank', rank };
   if (input === 0) return { kind: 'firstInput', operator };
@@ -117,7 +111,8 @@ export function blocksOf(context: Context, reading: Reading, options: RequestedB
   const { shape, bytes } = weight.source;
   const [rows = 0, columns = 0] = shape;
   // Find the readers that can take blocks. Blocks of a table lie along its rows, then also for products.
-  const canLookUp = options.codec === 'matmul-nbits' && columns % options.blockSize === 0;
+  const isWhole = options.bits < 8 || columns % options.blockSize === 0;
+  const canLookUp = options.codec === 'matmul-nbits' && shape.length === 2 && isWhole;
   const lookups = canLookUp ? readers.filter(looksUpRows) : [];
   const factors = readers.filter((reader) => transposes(reader) !== undefined && holdsFactors(reader.node, options));
   const transposed = lookups.length > 0 || (factors[0] !== undefined && transposes(factors[0]) === true);
@@ -130,7 +125,7 @@ export function blocksOf(context: Context, reading: Reading, options: RequestedB
   const form = formOf(options, k, transposed, lookups.length > 0);
   // Check the obstacles.
   const obstacles: readonly Obstacle[] = [
-    () => taken.length === 0 && whyNotTaken(readers[0] as ReadingNode, shape.length, columns, options),
+    () => taken.length === 0 && whyNotTaken(readers[0] as ReadingNode, shape.length),
     () => shape.length !== 2 && { kind: 'rank', rank: shape.length },
     () => other && { kind: 'alsoReadBy', operator: other.node.opType },
     () => leaves && ownReasons.output,

@@ -10,6 +10,7 @@ import { Constants } from '../graph/constants.js';
 import { Graphs } from '../graph/graph.js';
 import { Opsets } from '../graph/opsets.js';
 import { type Reading, readingOf } from '../graph/readers.js';
+import { operatorOfScales } from '../graph/scales.js';
 import type { OnnxChoices } from '../options.js';
 import { type OnnxReason, ownReasons, type WithoutInputs } from '../reasons.js';
 import { type TargetInfo, type TargetOf, targetNamed } from '../targets.js';
@@ -85,7 +86,9 @@ function decideWeight(context: Context, weight: Weight): WeightDecision {
   if (target === undefined) return { kind: 'keep', weight, reason: reasons.rule };
   if (target.kind === 'half') return decideHalf(context, weight);
   // Look up its readers, and decide about codes.
-  const notWorth = whyNotWorth(context, weight, target.takes);
+  const scaled = operatorOfScales(context.graphs, weight);
+  const notWorth: OnnxReason | undefined =
+    scaled === undefined ? whyNotWorth(context, weight, target.takes) : { kind: 'scales', operator: scaled };
   const reading = notWorth === undefined ? readingOf(context.graphs, weight) : undefined;
   const reason = reading === undefined ? notWorth : whyNotRead(context, reading, target);
   const found: WeightDecision =

@@ -4,6 +4,7 @@ import type { Weight } from '../file/model.js';
 import { holdsWeight } from '../graph/beyond-half.js';
 import type { Magnitudes } from '../graph/constants.js';
 import type { Use } from '../graph/graph.js';
+import { isFloat32 } from '../graph/readers.js';
 import { type OnnxReason, ownReasons } from '../reasons.js';
 import type { Context, Half, Keep } from './decision.js';
 import type { HalfNodes } from './half-nodes.js';
@@ -30,11 +31,16 @@ const beyond = (magnitudes: Magnitudes | undefined): OnnxReason => ({
   most: magnitudes?.most ?? 0,
 });
 
+/** Types with more bytes than float16. */
+const wide: readonly string[] = ['F32', 'F64'];
+
 /** First version of ai.onnx whose Cast names types by number. */
 export const castOpset = 6;
 
 /** Decides about float16 in front of nodes in float32. */
 function behindCast(context: Context, weight: Weight): Half | Keep {
+  const { dtype } = weight.source;
+  if (!wide.includes(dtype)) return { kind: 'keep', weight, reason: dtypeReason(dtype) as OnnxReason };
   const magnitudes = context.constants.of(weight);
   const reason =
     whyNotWorth(context, weight, ['F32']) ??
@@ -50,7 +56,7 @@ function behindCast(context: Context, weight: Weight): Half | Keep {
 function inHalfGraph({ graphs, constants }: Context, weight: Weight, nodes: HalfNodes): Half | Keep {
   const { dtype, bytes } = weight.source;
   const keep = (reason: OnnxReason): Keep => ({ kind: 'keep', weight, reason });
-  if (dtype !== 'F32') return keep(dtypeReason(dtype) as OnnxReason);
+  if (!wide.includes(dtype) || !isFloat32(graphs, weight)) return keep(dtypeReason(dtype) as OnnxReason);
   const value = graphs.valueAt(weight.graph, weight.value);
   if (value === undefined || (value.uses.length === 0 && !value.isOutput)) return keep(ownReasons.notRead);
   const { halves, floats } = nodes.readersOf(value);
@@ -60,7 +66,7 @@ function inHalfGraph({ graphs, constants }: Context, weight: Weight, nodes: Half
   const magnitudes = constants.of(weight);
   if (isCast && !holdsWeight(magnitudes))
     return { ...keep(beyond(magnitudes)), ...(halves.length > 0 && { halfUses: halves }) };
-  if (!isCast || bytes / 4 >= fewestElements) {
+  if (!isCast || bytes >= 4 * fewestElements) {
     return { kind: 'half', weight, inHalfGraph: true, isCast, halfUses: isCast ? halves : [] };
   }
   // Keep a small weight, and let nodes in float16 read a Cast of it.

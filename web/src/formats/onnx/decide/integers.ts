@@ -40,7 +40,8 @@ function isPlain(node: OnnxNode): boolean {
 /** True if nodes before a reader swap the dimensions of a weight; undefined if they move elements otherwise. */
 function swapsBefore({ path }: ReadingNode, rank: number): boolean | undefined {
   if (rank === 2) return swaps(path);
-  return path.some(({ opType, domain }) => opType !== 'Identity' || domain !== '') ? undefined : false;
+  const keeps = ({ opType, domain }: OnnxNode) => domain === '' && (opType === 'Identity' || opType === 'Cast');
+  return path.every(keeps) ? false : undefined;
 }
 
 /** Integer operation of a reader; undefined if it does not take codes. */

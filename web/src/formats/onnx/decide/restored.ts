@@ -133,11 +133,14 @@ export function decideRestored(
     if (found.kind === 'blocks') return found;
   }
   const signed = zeroPoints === false;
-  return restoredOf(context, reading, { bits: 4, signed, symmetric: signed, blockSize, range }, false);
+  const found = restoredOf(context, reading, { bits: 4, signed, symmetric: signed, blockSize, range }, false);
+  // Convolutions lose too much with 4 bits.
+  const others = { bits: 8, signed: true, symmetric: true, range } as const;
+  return found.kind === 'keep' && found.reason.kind === 'rank' ? restoredOf(context, reading, others, false) : found;
 }
 
 /** Kinds of reasons to keep a weight from blocks that leave it to other codes. */
-const open: readonly OnnxReason['kind'][] = ['readBy', 'rank', 'tableRows', 'matrixRows', 'alsoReadBy', 'moved'];
+const open: readonly OnnxReason['kind'][] = ['readBy', 'rank', 'matrixRows', 'alsoReadBy', 'moved'];
 
 /**
  * Decides about a weight of a target with blocks. Others may have 8 bits and be restored when the model is loaded, so that they have the speed

@@ -4,6 +4,7 @@ import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js'
 import { dtypeReason, rankReason } from '../../reason.js';
 import { elementCount } from '../../tensors.js';
 import type { Weight } from '../file/model.js';
+import { isFloat32 } from '../graph/readers.js';
 import { type OnnxReason, ownReasons } from '../reasons.js';
 import type { TargetInfo } from '../targets.js';
 import type { Context } from './decision.js';
@@ -13,11 +14,13 @@ export const fewestElements = 1024;
 
 /** Reason to keep a weight regardless of its readers; undefined if it may be converted. */
 export function whyNotWorth(
-  { trains }: Context,
-  { source: { dtype, shape } }: Weight,
+  { graphs, trains }: Context,
+  weight: Weight,
   takes: TargetInfo['takes'],
 ): OnnxReason | undefined {
-  if (!(takes as readonly string[]).includes(dtype)) return dtypeReason(dtype) as OnnxReason;
+  const { dtype, shape } = weight.source;
+  const isTaken = (takes as readonly string[]).includes(dtype) || isFloat32(graphs, weight);
+  if (!isTaken) return dtypeReason(dtype) as OnnxReason;
   if (shape.length < 2) return rankReason(shape.length) as OnnxReason;
   if ((elementCount(shape) ?? 0) < fewestElements) return ownReasons.small;
   return trains ? ownReasons.training : undefined;

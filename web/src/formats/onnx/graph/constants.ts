@@ -5,7 +5,7 @@ import type { OnnxModel, Weight } from '../file/model.js';
 import type { OnnxNode } from '../file/proto.js';
 import type { Value } from './graph.js';
 
-/** Magnitudes of the elements of a float32 tensor. */
+/** Magnitudes of the elements of a tensor, as float32. */
 export interface Magnitudes {
   /** The least and the largest finite element; 0 without any. */
   readonly low: number;
@@ -23,8 +23,12 @@ const mostBytes = 1 << 20;
 /** Bytes between tensors that one read takes along, and bytes of a read. */
 const [mostGap, mostRead] = [1 << 14, 1 << 22];
 
-function magnitudesOf(bytes: Uint8Array): Magnitudes {
-  const values = new Float32Array(bytes.slice(0, bytes.length & ~3).buffer);
+function magnitudesOf(bytes: Uint8Array, dtype = 'F32'): Magnitudes {
+  const { buffer } = bytes.slice(0, bytes.length & ~7);
+  const values =
+    dtype === 'F64'
+      ? Float32Array.from(new Float64Array(buffer))
+      : new Float32Array(bytes.slice(0, bytes.length & ~3).buffer);
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
     if (!Number.isFinite(value)) continue;
@@ -73,12 +77,12 @@ export class Constants {
   }
 }
 
-/** Reads the magnitudes of float32 weights up to 1 MiB each. */
+/** Reads the magnitudes of float32 and float64 weights up to 1 MiB each. */
 export async function readConstants(model: OnnxModel): Promise<Constants> {
   const { files, weights } = model;
   const found = new Map<Weight, Magnitudes>();
   const wanted = weights
-    .filter(({ source: { dtype, bytes } }) => dtype === 'F32' && bytes > 0 && bytes <= mostBytes)
+    .filter(({ source: { dtype, bytes } }) => (dtype === 'F32' || dtype === 'F64') && bytes > 0 && bytes <= mostBytes)
     .sort(({ source: a }, { source: b }) => (a.file ?? 0) - (b.file ?? 0) || a.byteOffset - b.byteOffset);
   for (let i = 0; i < wanted.length; ) {
     const { file = 0, byteOffset: begin, bytes } = (wanted[i] as Weight).source;
@@ -93,7 +97,7 @@ export async function readConstants(model: OnnxModel): Promise<Constants> {
     const read = await (files[file] as ByteSource).read(begin, end);
     for (const weight of wanted.slice(i, after)) {
       const at = weight.source.byteOffset - begin;
-      found.set(weight, magnitudesOf(read.subarray(at, at + weight.source.bytes)));
+      found.set(weight, magnitudesOf(read.subarray(at, at + weight.source.bytes), weight.source.dtype));
     }
     i = after;
   }

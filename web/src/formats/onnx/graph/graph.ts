@@ -93,6 +93,46 @@ export function isMover({ opType, domain }: OnnxNode): boolean {
   return domain === '' && movers.includes(opType);
 }
 
+/** Names that a graph reads, in its subgraphs as well. */
+function namesRead({ nodes, outputs }: OnnxGraph): string[] {
+  return [...nodes.flatMap(namesReadBy), ...outputs.map(({ name }) => name)];
+}
+
+function namesReadBy({ inputs, attributes }: OnnxNode): readonly string[] {
+  const inner = [...attributes.values()].flatMap(({ graphs }) => graphs.flatMap(namesRead));
+  return inner.length === 0 ? inputs : [...inputs, ...inner];
+}
+
+/** Nodes of a graph, each behind those that give its inputs. Some files have them in another order, which runtimes accept. */
+function inOrder({ nodes }: OnnxGraph): readonly OnnxNode[] {
+  const makers = new Map<string, number>();
+  for (const [i, { outputs }] of nodes.entries()) {
+    for (const name of outputs) if (name !== '' && !makers.has(name)) makers.set(name, i);
+  }
+  const makersOf = nodes.map((node) => namesReadBy(node).flatMap((name) => makers.get(name) ?? []));
+  if (makersOf.every((list, i) => list.every((maker) => maker < i))) return nodes;
+  const sorted: OnnxNode[] = [];
+  const entered = new Set<number>();
+  for (const first of nodes.keys()) {
+    const open: { readonly at: number; readonly before: Iterator<number> }[] = [];
+    const enter = (at: number) => {
+      if (entered.has(at)) return;
+      entered.add(at);
+      open.push({ at, before: (makersOf[at] as readonly number[]).values() });
+    };
+    enter(first);
+    for (let last = open.at(-1); last !== undefined; last = open.at(-1)) {
+      const { value, done } = last.before.next();
+      if (!done) enter(value);
+      else {
+        sorted.push(nodes[last.at] as OnnxNode);
+        open.pop();
+      }
+    }
+  }
+  return sorted;
+}
+
 /** The graphs of a model. */
 export class Graphs {
   readonly #values = new Map<OnnxGraph, Map<string, OpenValue>>();
@@ -106,7 +146,7 @@ export class Graphs {
   /** Names of values and nodes of all graphs. */
   readonly valueNames: ReadonlySet<string> = new Set<string>();
   readonly nodeNames: ReadonlySet<string> = new Set<string>();
-  /** Every node with its graph, in order. */
+  /** Every node with its graph, behind the nodes that give its inputs. */
   readonly nodes: NodeInGraph[] = [];
   readonly scopes: readonly Scope[];
   /** The main graph and its subgraphs. */
@@ -151,7 +191,7 @@ export class Graphs {
     }
     for (const { name } of [...graph.inputs, ...graph.initializers]) add(name);
     for (const name of graph.sparse) add(name);
-    for (const node of graph.nodes) {
+    for (const node of inOrder(graph)) {
       this.nodes.push({ node, graph });
       (this.nodeNames as Set<string>).add(node.name);
       for (const name of node.outputs) add(name, node);

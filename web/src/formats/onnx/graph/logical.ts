@@ -5,7 +5,7 @@ import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
 import type { LogicalTensor } from '../../format.js';
 import { elementCount, plainTensor } from '../../tensors.js';
 import type { OnnxModel, Weight } from '../file/model.js';
-import { intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import { contrib, intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import { linearForm } from '../forms.js';
 import { Graphs, type ReadingNode } from './graph.js';
 import { swaps, transposes } from './products.js';
@@ -23,6 +23,9 @@ interface FoundCodes {
 }
 
 const codeTypes = /^([IU])([248])$/;
+
+/** Longest way from the codes of a table to its rows. */
+const mostSteps = 16;
 
 /** True if a tensor has as many elements as the product of `sizes`. */
 function fits({ source }: Weight, sizes: readonly number[]): boolean {
@@ -76,6 +79,39 @@ function prefixOf({ source, value }: Weight): string {
   return source.name.slice(0, source.name.length - value.length);
 }
 
+/** Codes of a table with a GatherBlockQuantized. Those of uint8 lie side by side along rows, whose zero points are packed, too. */
+function gathered(
+  node: OnnxNode,
+  prefix: string,
+  data: Weight,
+  scale: Weight | undefined,
+  zeroPoint: Weight | undefined,
+): FoundCodes | undefined {
+  const blockSize = intOf(node, 'block_size', 128);
+  const { dtype, shape } = data.source;
+  const name = prefix + data.value;
+  if (dtype !== 'U8') {
+    return linear(name, data, scale, zeroPoint, { axis: intOf(node, 'quantize_axis', 1), blockSize, symmetric: false });
+  }
+  const bits = intOf(node, 'bits', 4);
+  const type = scale?.source.dtype;
+  if (![2, 4, 8].includes(bits) || (type !== 'F32' && type !== 'F16') || scale === undefined) return undefined;
+  const [n = 0, bytes = 0, ...others] = shape;
+  const columns = (bytes * 8) / bits;
+  const blocks = Math.ceil(columns / blockSize);
+  if (others.length > 0 || columns % blockSize !== 0 || !fits(scale, [n, blocks])) return undefined;
+  if (zeroPoint !== undefined && !fits(zeroPoint, [n, Math.ceil((blocks * bits) / 8)])) return undefined;
+  const form: MatMulNBitsForm = {
+    codec: 'matmul-nbits',
+    bits: bits as 2 | 4 | 8,
+    blockSize,
+    zeroPoint: zeroPoint !== undefined,
+    transposed: true,
+    scale: type,
+  };
+  return { name, shape: [n, columns], form, data, scale, zeroPoint };
+}
+
 /** Name of the weight that codes encode. */
 function nameWithout({ source }: Weight, end: string): string {
   return source.name.endsWith(end) ? source.name.slice(0, -end.length) : source.name;
@@ -123,6 +159,9 @@ class Finder {
       const [output = ''] = node.outputs;
       const found = linear(prefixOf(first) + output, first, second, third, wanted);
       return found && { ...found, isTurned: this.isTurned(graph, output) };
+    }
+    if (node.opType === 'GatherBlockQuantized' && node.domain === contrib && first !== undefined) {
+      return gathered(node, prefixOf(first), first, third, fourth);
     }
     // Read the sizes of blocks.
     if (node.domain !== 'com.microsoft' || second === undefined || third === undefined) return undefined;
@@ -194,7 +233,20 @@ class Finder {
       transposed: true,
       scale: dtype,
     };
-    return { name: start, shape: [n, blocks * form.blockSize], form, data, scale, zeroPoint };
+    const columns = this.#columnsBehind(data) ?? blocks * form.blockSize;
+    return { name: start, shape: [n, columns], form, data, scale, zeroPoint };
+  }
+
+  /** Columns of a table whose last block is filled up: those that a Gather behind its product with the scales keeps. */
+  #columnsBehind({ graph, value }: Weight): number | undefined {
+    let uses = this.#graphs.uses(graph, value);
+    for (let i = 0; i < mostSteps && uses[0] !== undefined; i++) {
+      const { node, graph: inside } = uses[0];
+      const chosen = this.#graphs.weightAt(inside, node.inputs[1] ?? '')?.source;
+      if (node.opType === 'Gather' && intOf(node, 'axis', 0) === -1) return chosen?.shape[0];
+      uses = this.#graphs.uses(inside, node.outputs[0] ?? '');
+    }
+    return undefined;
   }
 
   /** Codes that are multiplied as integers. Their scales are applied later, and found by name. */

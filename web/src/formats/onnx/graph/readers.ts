@@ -1,7 +1,7 @@
 /** Describes the readers of a weight, and the axis of its channels. */
 import type { Weight } from '../file/model.js';
-import { findInts, intOf, type OnnxNode } from '../file/proto.js';
-import type { Followed, Graphs, ReadingNode } from './graph.js';
+import { findInts, intOf, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
+import { type Followed, type Graphs, isConstant, type ReadingNode, type Use, type Value } from './graph.js';
 import { typeRead } from './products.js';
 
 /** A letter of an Einsum's equation, or an ellipsis. */
@@ -133,13 +133,50 @@ function isOpen(reader: ReadingNode): boolean {
   );
 }
 
+/** True if all readers see a weight as float32: it is, or Casts widen or round it for them. */
+export function isFloat32(graphs: Graphs, { graph, value, source: { dtype } }: Weight): boolean {
+  if (dtype === 'F32') return true;
+  if (dtype !== 'F16' && dtype !== 'BF16' && dtype !== 'F64') return false;
+  const uses = graphs.uses(graph, value);
+  const isCast = ({ node }: Use) =>
+    node.opType === 'Cast' && node.domain === '' && intOf(node, 'to', 0) === onnxTypeNumber('F32');
+  return uses.length > 0 && uses.every(isCast) && !graphs.isOutput(graph, value);
+}
+
+/** Longest way through factors. */
+const mostFactors = 4;
+
+/** Readers behind products and quotients with other constants: a weight of weight normalization is divided by its norm. */
+function behindFactors(graphs: Graphs, readers: readonly ReadingNode[], steps = 0): ReadingNode[] {
+  if (steps === mostFactors) return [];
+  return readers.flatMap(({ node, graph: inside, input }) => {
+    const isFactor = node.domain === '' && (node.opType === 'Mul' || (node.opType === 'Div' && input === 0));
+    if (!isFactor || !isFixed(graphs, graphs.valueAt(inside, node.inputs[1 - input] ?? ''))) return [];
+    const behind = graphs.readers({ graph: inside, value: node.outputs[0] ?? '' });
+    return [...behind, ...behindFactors(graphs, behind, steps + 1)];
+  });
+}
+
+/** True if a value is computed from constants alone. */
+function isFixed(graphs: Graphs, value: Value | undefined, steps = 0): boolean {
+  if (value === undefined || steps > 4 * mostFactors) return false;
+  if (isConstant(value)) return true;
+  const { producer: node, graph } = value;
+  if (node === undefined || node.domain !== '' || node.inputs.length === 0) return false;
+  return node.inputs.every((name) => name === '' || isFixed(graphs, graphs.valueAt(graph, name), steps + 1));
+}
+
 /** Collects the facts about a weight from its graph. */
 export function readingOf(graphs: Graphs, weight: Weight): Reading {
   const { shape } = weight.source;
   const followed = graphs.follow(weight);
   const open = followed.readers.find(isOpen);
   // Axes that depend on open attributes are unknown.
-  const first = open === undefined ? followed.readers.find((reader) => axisIn(reader, shape) !== undefined) : undefined;
+  const isKnown = (reader: ReadingNode) => axisIn(reader, shape) !== undefined;
+  const first =
+    open === undefined
+      ? (followed.readers.find(isKnown) ?? behindFactors(graphs, followed.readers).find(isKnown))
+      : undefined;
   const axis = first && channelAxis(first, shape);
   const channels = first && {
     operator: first.node.opType,

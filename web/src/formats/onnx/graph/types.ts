@@ -170,6 +170,9 @@ export class Types {
     if (domain === '' && anyOps.has(opType)) return 'any';
     const isKnown = domain === '' ? halfOps.has(opType) : domain === 'com.microsoft' && contribOps.has(opType);
     if (!isKnown || this.#floatType(node, graph) !== float) return 'float';
+    // onnxruntime (1.30) scatters sums and other reductions in float32 alone.
+    const { s: reduction = 'none' } = node.attributes.get('reduction') ?? {};
+    if (opType.startsWith('Scatter') && reduction !== 'none') return 'float';
     // An input of unknown type might be a float that must change with the others.
     return inputs.every((name, i) => name === '' || this.inputType(node, graph, i) !== undefined) ? 'half' : 'float';
   }

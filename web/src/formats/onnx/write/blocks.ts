@@ -48,7 +48,8 @@ export function writeBlocks(builder: Builder, decision: Blocks): void {
     ...stored,
     scales: products.length === 0 ? stored.scales : widened(builder, weight, stored.scales, wide),
     bits: form.bits,
-    blocks: k / form.blockSize,
+    blocks: Math.ceil(k / form.blockSize),
+    blockSize: form.blockSize,
     columns: k,
     halfScales: form.scale === 'F16',
   };

@@ -33,6 +33,7 @@ export function writeHalf(builder: Builder, { weight, inHalfGraph, isCast, halfU
     return;
   }
   builder.raise(graph, castOpset);
+  if (weight.source.dtype !== 'F32') setTypes(builder, graph, new Set([value]), float);
   const output = builder.floatName(weight);
   const cast = inHalfGraph ? namedCast(stored, output, float) : castNode(stored, output, float);
   builder.addNodes({ graph, before: node }, [inHalfGraph ? cast : { ...cast, name: `${value}_Cast` }]);

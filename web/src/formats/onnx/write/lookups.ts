@@ -19,6 +19,7 @@ export interface TableBlocks {
   readonly zeroPoints: string | undefined;
   readonly bits: 2 | 4 | 8;
   readonly blocks: number;
+  readonly blockSize: number;
   /** Length of a row. */
   readonly columns: number;
   readonly halfScales: boolean;
@@ -64,7 +65,7 @@ const half128 = 0x5800;
 /** Replaces a Gather of rows, which gives float16 if `isHalf`. Scales are float16 then, too. */
 export function lookUp(builder: Builder, { node, graph }: ReadingNode, table: TableBlocks, isHalf: boolean): void {
   // Prepare helpers that add nodes.
-  const { bits, blocks, columns } = table;
+  const { bits, blocks, blockSize, columns } = table;
   const [, indices = ''] = builder.inputsOf(node);
   const [output = ''] = builder.outputsOf(node);
   const float = isHalf ? 'F16' : 'F32';
@@ -75,6 +76,12 @@ export function lookUp(builder: Builder, { node, graph }: ReadingNode, table: Ta
     return name;
   };
   const constant = (what: string, values: readonly number[]) => builder.addIntegers(graph, `${output}_${what}`, values);
+  /** Indices of the first n elements. */
+  const firstOf = (what: string, n: number) =>
+    constant(
+      what,
+      Array.from({ length: n }, (_, i) => i),
+    );
   const cast = (from: string, what: string, type: string) => add('Cast', [from], what, { to: onnxTypeNumber(type) });
   const lengths = add('Shape', [indices], 'lengths');
   /** The shape of the indices, and more dimensions. */
@@ -96,11 +103,7 @@ export function lookUp(builder: Builder, { node, graph }: ReadingNode, table: Ta
     if (packed > blocks) {
       // Drop unused codes of the last byte, by Gather, because Slice differs between versions.
       const all = add('Reshape', [zeros, shape('zeros_all_shape', [packed])], 'zeros_all');
-      const first = constant(
-        'zeros_wanted',
-        Array.from({ length: blocks }, (_, i) => i),
-      );
-      zeros = add('Gather', [all, first], 'zeros_first', { axis: -1 });
+      zeros = add('Gather', [all, firstOf('zeros_wanted', blocks)], 'zeros_first', { axis: -1 });
     }
     codes = add(
       'Sub',
@@ -120,7 +123,9 @@ export function lookUp(builder: Builder, { node, graph }: ReadingNode, table: Ta
     [codes, table.halfScales && !isHalf ? cast(scales, 'scales_float', 'F32') : scales],
     'blocks',
   );
-  add('Reshape', [product, shape('shape', [columns])], '');
+  const width = blocks * blockSize;
+  const whole = add('Reshape', [product, shape('shape', [width])], width === columns ? '' : 'padded');
+  if (width !== columns) add('Gather', [whole, firstOf('columns_wanted', columns)], '', { axis: -1 });
   // Replace the Gather.
   builder.addNodes({ graph, before: node }, nodes);
   builder.removeNode(node);

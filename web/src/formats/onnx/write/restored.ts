@@ -7,6 +7,7 @@ import type { Weight } from '../file/model.js';
 import { intOf, type OnnxGraph, type OnnxNode, onnxTypeNumber } from '../file/proto.js';
 import type { ReadingNode } from '../graph/graph.js';
 import type { Builder } from './builder.js';
+import { setTypes } from './half-edits.js';
 
 /** Writes a weight as codes that are restored to floats. Returns their names if a DequantizeLinear restores them. */
 export function writeRestored(builder: Builder, { weight, form, by }: Restored): CodeNames | undefined {
@@ -71,11 +72,16 @@ function rankBehind({ graphs }: Builder, graph: OnnxGraph, node: OnnxNode, rank:
   return axes && rank + (opType === 'Squeeze' ? -axes : axes);
 }
 
+/** Sets the recorded type of a weight to that of its restored floats. */
+function recordFloats(builder: Builder, { graph, value, source }: Weight, type: 'F32' | 'F16'): void {
+  if (source.dtype !== type) setTypes(builder, graph, new Set([value]), onnxTypeNumber(type));
+}
+
 /** Adds the node that restores floats, under the name of the weight. */
 export function addDequantize(
   builder: Builder,
   weight: Weight,
-  { axis, blockSize }: DequantizeLinearForm,
+  { axis, blockSize, scale: type }: DequantizeLinearForm,
   { codes, scale, zeroPoint }: CodeNames,
   { domain, opset }: Dequantizer,
 ): void {
@@ -92,6 +98,7 @@ export function addDequantize(
       rank = rankBehind(builder, inside, node, rank);
     }
   }
+  recordFloats(builder, weight, type);
   const dequantize: NewNode = {
     opType: 'DequantizeLinear',
     domain,
@@ -125,6 +132,7 @@ function addCast(
     centered = fresh('centered');
     nodes.push(cast(zeroPoint, zero), { opType: 'Sub', name: centered, inputs: [floats, zero], outputs: [centered] });
   }
+  recordFloats(builder, weight, type);
   const output = builder.floatName(weight);
   nodes.push({ opType: 'Mul', name: `${value}_Mul`, inputs: [centered, scale], outputs: [output] });
   builder.addNodes({ graph, before: node }, nodes);

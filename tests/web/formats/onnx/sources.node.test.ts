@@ -1,0 +1,197 @@
+// Models as other tools write them, and results of this one as a source.
+
+import * as ort from 'onnxruntime-web';
+import { compareModels, quantizeModel } from 'scalepoint/model';
+import { describe, expect, it } from 'vitest';
+import * as onnx from './encoder.js';
+import { cosine, type Feeds, run } from './ort.js';
+
+type To = NonNullable<Parameters<typeof quantizeModel>[1]>['to'];
+type File = Uint8Array<ArrayBuffer>;
+
+async function make(file: File, to: To, options: object = {}) {
+  const { bytes, report } = await quantizeModel(file, { to, workers: 0, ...options } as never);
+  return { made: (await bytes()) as File, report };
+}
+
+/** Runs a result beside its model, without the optimizer and with it. */
+async function check(file: File, to: To, limit: number, feeds?: Feeds) {
+  const result = await make(file, to);
+  for (const level of ['disabled', 'all'] as const) {
+    const [before, after] = [await run(file, level, feeds), await run(result.made, level, feeds)];
+    for (const [name, y] of Object.entries(before)) {
+      expect(cosine(y, after[name] as Float32Array), `${to} ${level} ${name}`).toBeGreaterThan(limit);
+    }
+  }
+  return result;
+}
+
+/** Least cosine of small networks of random weights. */
+const limits = { q8: 0.999, 'int8-weights': 0.999, 'q8-blocks': 0.999, q4: 0.98, fp16: 0.9999 } as const;
+const named = Object.entries(limits) as [keyof typeof limits, number][];
+
+const product = (w: onnx.Bytes, more: readonly onnx.TestNode[], reads: string) =>
+  onnx.model({
+    nodes: [...more, { op: 'MatMul', in: ['x', reads], out: ['y'] }],
+    initializers: [w],
+    inputs: [['x', [3, 64]]],
+    outputs: [['y', [3, 64]]],
+  });
+
+describe('weights behind a Cast', () => {
+  const floats = onnx.weights(64 * 64, 3);
+  const bits = new Uint32Array(floats.buffer);
+  const cast: onnx.TestNode = { op: 'Cast', in: ['W'], out: ['w'], attributes: { to: 1 } };
+  const types = {
+    BF16: { type: 16, raw: new Uint8Array(Uint16Array.from(bits, (one) => one >>> 16).buffer) },
+    F64: { type: 11, raw: new Uint8Array(Float64Array.from(floats).buffer) },
+  };
+  it.each(Object.entries(types))('become codes if they are %s', async (name, { type, raw }) => {
+    const file = product(onnx.tensor({ name: 'W', type, dims: [64, 64], raw }), [cast], 'w');
+    for (const [to, limit] of named) {
+      const { made, report } = await check(file, to, limit);
+      // BF16 has as many bytes as float16.
+      if (to !== 'fp16' || name === 'F64') expect(made.length).toBeLessThan(0.62 * file.length);
+      else expect(report.notes).toMatchObject([{ kind: 'nothingConverted', why: 'sameType' }]);
+    }
+  });
+});
+
+describe('a weight under weight normalization', () => {
+  it.each(['Conv', 'ConvTranspose', 'MatMul'])('becomes codes before %s', async (op) => {
+    const [dims, x, axes] =
+      op === 'MatMul'
+        ? [[64, 48], [3, 64], [0]]
+        : [
+            [32, 32, 7],
+            [1, 32, 20],
+            [1, 2],
+          ];
+    const kept = dims.map((n, i) => (axes.includes(i) ? 1 : n));
+    const file = onnx.model({
+      nodes: [
+        { op: 'ReduceL2', in: ['v'], out: ['n'], attributes: { axes, keepdims: 1 } },
+        { op: 'Div', in: ['v', 'n'], out: ['u'] },
+        { op: 'Mul', in: ['u', 'g'], out: ['w'] },
+        { op, in: ['x', 'w'], out: ['y'] },
+      ],
+      initializers: [onnx.floatTensor('v', dims, 1), onnx.floatTensor('g', kept, 2)],
+      inputs: [['x', x]],
+      outputs: [['y', x.map((_, i) => `d${i}`)]],
+    });
+    for (const to of ['q8', 'int8-weights', 'q8-blocks'] as const) {
+      const { made } = await check(file, to, 0.999);
+      expect(made.length).toBeLessThan(0.4 * file.length);
+    }
+  });
+});
+
+/** A table and a product. */
+const withTable = (columns: number) =>
+  onnx.model({
+    nodes: [
+      { op: 'Gather', in: ['E', 'ids'], out: ['e'] },
+      { op: 'MatMul', in: ['e', 'w'], out: ['y'] },
+    ],
+    initializers: [onnx.floatTensor('E', [400, columns], 5), onnx.floatTensor('w', [columns, 64], 1)],
+    inputs: [['ids', [2, 3], 7]],
+    outputs: [['y', [2, 3, 64]]],
+  });
+const ids = { ids: new ort.Tensor('int64', BigInt64Array.of(0n, 7n, 399n, 31n, 200n, 8n), [2, 3]) };
+
+describe('a table', () => {
+  it.each([300, 312, 33])('of %i columns becomes blocks', async (columns) => {
+    const file = withTable(columns);
+    for (const [to, zeroPoints] of [
+      ['q4', false],
+      ['q4', true],
+      ['int4-weights', false],
+    ] as const) {
+      const { made, report } = await make(file, to, { zeroPoints });
+      expect(report.tensors.map(({ kept }) => kept)).toEqual([undefined, undefined]);
+      for (const level of ['disabled', 'all'] as const) {
+        const [before, after] = [await run(file, level, ids), await run(made, level, ids)];
+        expect(cosine(before.y as Float32Array, after.y as Float32Array), level).toBeGreaterThan(0.98);
+      }
+      // It reads back in its own shape.
+      const { tensors } = await compareModels(file, made);
+      expect(tensors.map(({ name }) => name)).toContain('E');
+    }
+  });
+});
+
+describe('codes as a source', () => {
+  it.each(['q4', 'q2', 'q8-blocks', 'int4-weights', 'int8-weights', 'uint8-weights', 'q8'] as const)(
+    'keep their scales if they are %s',
+    async (from) => {
+      const { made } = await make(withTable(256), from);
+      for (const to of ['q8', 'uint8', 'int8-weights', 'int4-weights', 'q4', 'q8-blocks'] as const) {
+        const again = await make(made, to);
+        expect(Buffer.compare(again.made, made), to).toBe(0);
+        expect(again.report.notes, to).toContainEqual(
+          expect.objectContaining({ kind: 'nothingConverted', why: 'quantized' }),
+        );
+      }
+    },
+  );
+});
+
+describe('nodes in another order than that of their dependencies', () => {
+  const nodes: onnx.TestNode[] = [
+    { op: 'MatMul', in: ['x', 'w1'], out: ['a'] },
+    { op: 'Relu', in: ['a'], out: ['b'] },
+    { op: 'MatMul', in: ['b', 'w2'], out: ['c'] },
+    { op: 'Softmax', in: ['c'], out: ['d'] },
+    { op: 'MatMul', in: ['d', 'w3'], out: ['y'] },
+  ];
+  it.each([
+    [4, 3, 2, 1, 0],
+    [2, 0, 4, 1, 3],
+  ])('%i %i %i %i %i are converted as in order', async (...order) => {
+    const file = onnx.model({
+      nodes: order.map((i) => nodes[i] as onnx.TestNode),
+      initializers: ['w1', 'w2', 'w3'].map((name, i) => onnx.floatTensor(name, [64, 64], i + 1)),
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 64]]],
+    });
+    for (const [to, limit] of named) {
+      const { report } = await check(file, to, limit);
+      expect(report.notes.some(({ kind }) => kind === 'floatNodes')).toBe(false);
+    }
+  });
+});
+
+it.each([
+  ['ScatterND', 'add', 16],
+  ['ScatterND', 'max', 18],
+  ['ScatterND', 'none', 16],
+  ['ScatterElements', 'mul', 16],
+  ['ScatterElements', 'min', 18],
+] as const)('%s with the reduction %s runs in a float16 graph', async (op, reduction, opset) => {
+  const indices = op === 'ScatterND' ? [0, 2] : Array.from({ length: 64 }, (_, i) => i % 3);
+  const file = onnx.model(
+    {
+      nodes: [
+        { op: 'MatMul', in: ['x', 'w1'], out: ['a'] },
+        { op, in: ['a', 'i', 'u'], out: ['s'], attributes: { reduction } },
+        { op: 'MatMul', in: ['s', 'w2'], out: ['y'] },
+      ],
+      initializers: [
+        onnx.floatTensor('w1', [64, 64], 1),
+        onnx.floatTensor('w2', [64, 64], 2),
+        onnx.tensor({ name: 'i', type: 7, dims: op === 'ScatterND' ? [2, 1] : [1, 64], raw: onnx.int64s(indices) }),
+        onnx.floatTensor('u', op === 'ScatterND' ? [2, 64] : [1, 64], 9, 1),
+      ],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 64]]],
+    },
+    { opset },
+  );
+  for (const to of ['fp16', 'q4f16'] as const) await check(file, to, to === 'fp16' ? 0.9999 : 0.98);
+});
+
+it('int4-weights gives convolutions 8 bits', async () => {
+  const file = onnx.product('Conv', [16, 8, 3, 3], [1, 8, 6, 6], [1, 16, 4, 4])();
+  const { report } = await check(file, 'int4-weights', 0.999);
+  expect(report.notes).toContainEqual(expect.objectContaining({ kind: 'eightBits', operators: { Conv: 1 } }));
+});
