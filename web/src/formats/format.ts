@@ -89,6 +89,8 @@ export interface OpenModel extends ModelContents {
   fileBeside?(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
   /** Closes the files that `open` added to the given ones. */
   close?(): Promise<void>;
+  /** The MD5 of each file, as an index of the model states it, in hexadecimal digits. */
+  readonly checksums?: readonly (string | undefined)[];
   /** Adapters that are merged into its weights as these are read. Their files follow those of the model. */
   readonly adapters?: ModelAdapters;
 }

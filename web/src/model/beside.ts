@@ -8,6 +8,7 @@ import { type ByteSource, type FileInput, isMissing, quoted, tooLongError } from
 import { type InputNotes, openInput } from '../files/open.js';
 import { decodedName } from '../files/url.js';
 import type { OpenFile } from '../formats/format.js';
+import { signatures } from '../formats/signatures.js';
 
 /** Names of files that accompany a model, and names of indices, which list the files of a model. */
 const besides = /\.(json|txt|model|jinja|md)$/i;
@@ -22,10 +23,11 @@ function pathOf({ input, source }: OpenFile): string {
 /** Bytes at the start of an index that contain `weight_map`. */
 const indexHead = 1 << 16;
 
+const headOf = ({ source }: OpenFile) => source.read(0, Math.min(source.size, indexHead));
+
 /** True for a file whose content is that of an index. Browsers rename files that are saved twice, so that names prove nothing. */
-async function isIndex({ source }: OpenFile): Promise<boolean> {
-  const head = new TextDecoder().decode(await source.read(0, Math.min(source.size, indexHead)));
-  return head.includes('"weight_map"');
+async function isIndex(file: OpenFile): Promise<boolean> {
+  return new TextDecoder().decode(await headOf(file)).includes('"weight_map"');
 }
 
 /** Separates the files of a model from those beside it. If there are no others, all files belong to the model. */
@@ -38,6 +40,13 @@ export async function separated(
   };
   const model = files.filter((file) => !isBeside(file));
   let beside = files.filter(isBeside);
+  // The index of a model with data in other files may be JSON, too.
+  for (const file of beside) {
+    const head = await headOf(file);
+    if (!signatures().some(({ takesData, sniff }) => takesData === true && sniff?.(head) === true)) continue;
+    model.push(file);
+    beside = beside.filter((other) => other !== file);
+  }
   if (model.length === 0) return { model: files, beside: [] };
   if (model.length > 1 && !model.some(({ source: { name = '' } }) => indices.test(name))) {
     for (const file of beside) {

@@ -7,7 +7,7 @@ import type { BitCheck } from '../codecs/checks.js';
 import { codecOf } from '../codecs/registry.js';
 import type { ByteSource } from '../files/bytes.js';
 import { type ReadStretch, readNeighbors } from '../files/neighbors.js';
-import type { Finding, LogicalTensor, SourceTensor } from '../formats/format.js';
+import { type Finding, type LogicalTensor, md5Digits, type OpenModel, type SourceTensor } from '../formats/format.js';
 import type { ModelFormat } from '../formats/registry.js';
 import { indexOf } from '../pipeline/logical-tensor.js';
 import { TensorProgress } from '../pipeline/progress.js';
@@ -128,6 +128,22 @@ class ChunkReader {
   }
 }
 
+/** Compares the checksums that an index states with those of the files. */
+async function checksumFindings({ files, checksums = [] }: OpenModel, reader: ChunkReader): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const [i, stated] of checksums.entries()) {
+    const source = files[i];
+    if (stated === undefined || source === undefined) continue;
+    const sum = new (await import('../files/md5.js')).Md5();
+    for await (const chunk of reader.read(source, 0, source.size)) sum.update(chunk);
+    const found = sum.hex();
+    if (found === stated.toLowerCase()) continue;
+    const text = `its MD5 is ${found}, and the index says ${stated.slice(0, md5Digits)}`;
+    findings.push({ severity: 'problem', kind: 'checksum', text, file: source.name, found, stated });
+  }
+  return findings;
+}
+
 /** Checks an open model. See `verifyModel`. */
 export async function verifyOpen(
   { format, model }: Opened,
@@ -158,6 +174,7 @@ export async function verifyOpen(
       ...running.flatMap((one) => findingOf(one, tensor)).map((one) => ({ ...one, ...fileName(tensor.file) })),
     );
   }
+  findings.push(...(await checksumFindings(model, reader)));
   for (const file of model.files) await file.verify();
   return {
     format: format.name as ModelFormat,

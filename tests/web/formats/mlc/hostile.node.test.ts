@@ -1,4 +1,5 @@
 // Indices of MLC that are damaged or lie. Every one is refused with a typed error, before anything large is allocated.
+import { createHash } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,6 +22,8 @@ for (let i = 0; i < 64; i++) shard[i] = 16 * ((2 * i + 1) % 16) + ((2 * i) % 16)
 new Uint16Array(shard.buffer, 64, 4).set([0x3c00, 0x3800, 0xbc00, 0]);
 new Uint16Array(shard.buffer, 72, 4).set([0x3f80, 0x4000, 0, 0]);
 
+const md5Of = (bytes: Uint8Array) => createHash('md5').update(bytes).digest('hex');
+
 const records: readonly Json[] = [
   { name: 'a.q_weight', shape: [2, 8], dtype: 'uint32', format: 'f32-to-bf16', nbytes: 64, byteOffset: 0 },
   { name: 'a.q_scale', shape: [2, 2], dtype: 'float16', format: 'f32-to-bf16', nbytes: 8, byteOffset: 64 },
@@ -29,7 +32,7 @@ const records: readonly Json[] = [
 
 const sound: Json = {
   metadata: { ParamSize: 3, ParamBytes: 88, BitsPerParam: 5.4 },
-  records: [{ dataPath: 'params_shard_0.bin', format: 'raw-shard', nbytes: 80, records, md5sum: '0'.repeat(32) }],
+  records: [{ dataPath: 'params_shard_0.bin', format: 'raw-shard', nbytes: 80, records, md5sum: md5Of(shard) }],
 };
 
 let written = 0;
@@ -66,6 +69,43 @@ it('reads a sound one: codes from -7 to 8 times their scales, and float32 as bfl
   expect((await verifyModel(path)).problems).toEqual([]);
 });
 
+it('is read from a list of files, the index anywhere among them', async () => {
+  const text = JSON.stringify(sound);
+  const files = [
+    new File([shard], 'params_shard_0.bin'),
+    new File(['{ "model_type": "llama" }'], 'mlc-chat-config.json'),
+    new File([text], 'ndarray-cache.json'),
+    new File([text], 'tensor-cache.json'),
+  ];
+  for (const list of [files, files.toReversed(), files.slice(0, 3)]) {
+    const { format, tensors } = await inspectModel(list);
+    expect([format, tensors.length]).toEqual(['mlc', 3]);
+    expect((await verifyModel(list)).problems).toEqual([]);
+    expect((await readFloats(list, 'a.weight')).shape).toEqual([2, 64]);
+  }
+  // A shard that is not given is named.
+  await expect(inspectModel(files.slice(1))).rejects.toThrow(/params_shard_0|tensor-cache.json with its files/);
+});
+
+it('compares files with the checksums of the index', async () => {
+  const changed = shard.slice();
+  changed[3]! ^= 1;
+  const list = [new File([JSON.stringify(sound)], 'tensor-cache.json'), new File([changed], 'params_shard_0.bin')];
+  const { problems } = await verifyModel(list);
+  const sums = { found: md5Of(changed), stated: md5Of(shard) };
+  expect(problems).toEqual([
+    {
+      severity: 'problem',
+      kind: 'checksum',
+      file: 'params_shard_0.bin',
+      text: `its MD5 is ${sums.found}, and the index says ${sums.stated}`,
+      ...sums,
+    },
+  ]);
+  // Older indices have none.
+  expect((await verifyModel(await index(shardWith({ md5sum: undefined })))).problems).toEqual([]);
+});
+
 it('is no source of other results', async () => {
   for (const to of ['mlc-q4f16_1', 'mlc-q4f32_1'] as const)
     expect(await rejectionOf(planModel(await index(sound), { to }))).toMatchObject({ code: 'UNKNOWN_FORMAT' });
@@ -75,7 +115,7 @@ it('finds scales that are no numbers', async () => {
   const bad = shard.slice();
   new Uint16Array(bad.buffer, 64, 1).set([0x7c00]);
   await writeFile(join(place, 'bad.bin'), bad);
-  const { problems } = await verifyModel(await index(shardWith({ dataPath: 'bad.bin' })));
+  const { problems } = await verifyModel(await index(shardWith({ dataPath: 'bad.bin', md5sum: md5Of(bad) })));
   expect(problems).toMatchObject([{ kind: 'notFinite', tensor: 'a.q_scale' }]);
 });
 

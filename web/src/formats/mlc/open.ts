@@ -126,6 +126,7 @@ export async function openMlc(files: readonly OpenFile[], open: OpenInput): Prom
   const byName = new Map(given.map((file) => [file.source.name, file.source]));
   const opened: ByteSource[] = [];
   const sources: ByteSource[] = [];
+  const checksums: (string | undefined)[] = [];
   const tensors: SourceTensor[] = [];
   const names = new Set<string>();
   const shardNames = new Set<string>();
@@ -143,6 +144,7 @@ export async function openMlc(files: readonly OpenFile[], open: OpenInput): Prom
       const its = known ?? (await besideFile(input, open, ofType('tensor-cache.json with its files'))(name));
       if (known === undefined) opened.push(its);
       sources.push(its);
+      checksums.push(Object.hasOwn(shard, 'md5sum') ? textOf(shard, 'md5sum', quoted(name)) : undefined);
       const size = wholeOf(shard, 'nbytes', quoted(name));
       if (its.size !== size) fail(`${quoted(name)} has ${its.size} bytes, and the index says ${size}`);
       const own = listOf(shard, 'records', quoted(name), mostArrays).map((one) => arrayOf(one, file, name, size));
@@ -159,7 +161,7 @@ export async function openMlc(files: readonly OpenFile[], open: OpenInput): Prom
     throw error;
   }
   const bytes = sources.reduce((sum, { size }) => sum + size, 0);
-  return { bytes, files: sources, tensors, metadata: metadataOf(index.metadata), close };
+  return { bytes, files: sources, tensors, metadata: metadataOf(index.metadata), checksums, close };
 }
 
 const codesEnd = '.q_weight';

@@ -16,6 +16,7 @@ export const mlcSignature = {
   files: 'MLC',
   extensions: [cacheNames[0]],
   isFolder: true,
+  takesData: true,
   sniff: isTensorCache,
   /** `model` with the target `mlc-q4f16_1` becomes `model-q4f16_1-MLC`, as models of MLC are called. */
   resultEnd: (to: string) => `-${to.replace(/^mlc-/, '')}-MLC`,
