@@ -77,8 +77,8 @@ const apart = [
   {
     name: 'checks',
     include: ['tests/checks/*.test.ts'],
-    // One starts a process for each way that a run can end, the other compresses the package.
-    slow: ['tests/checks/{outcome,size}.test.ts'],
+    // One starts a process for each way that a run can end, the other one has the long checks.
+    slow: ['tests/checks/{long-checks,outcome}.test.ts'],
     reads: [...everything, 'dist', 'build/wasm'],
     readsTests: true,
   },

@@ -11,6 +11,9 @@ const { scripts } = JSON.parse(readFileSync(`${root}/package.json`, 'utf8')) as 
 /** The names of all checks. */
 export const checks = Object.keys(scripts).filter((name) => name.startsWith('check:'));
 
+/** Checks that take long, and find nothing wrong in what the package does. */
+export const longChecks = ['check:arrows', 'check:unused', 'check:size'];
+
 /** Runs a check, which has to succeed. */
 export async function check(name: string): Promise<void> {
   // Have the compiler of TypeScript, a program in Go, collect garbage less often, which takes a third of its time.
