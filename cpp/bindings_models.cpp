@@ -484,7 +484,7 @@ Status store_rows(StoredRow kind, const float* x, size_t rows, size_t dimension,
 
 /// The exact scores of a query against rows at some addresses. scratch: a float for each coordinate.
 void score_rows(Metric metric, const float* query, size_t dimension, StoredRow kind, const uint32_t* rows, size_t count,
-                float* scores, float* scratch) {
+                double* scores, float* scratch) {
   const double squares = scalepoint::squared_norm({query, dimension});
   for (size_t i = 0; i < count; i++) {
     const auto* const row = reinterpret_cast<const std::byte*>(static_cast<uintptr_t>(rows[i]));

@@ -253,6 +253,17 @@ Status make_integers(const SearchSpec& spec, std::span<const float> x, SearchQue
   return Status::kOk;
 }
 
+/// Gives scored values of dot products a unit that depends on the query, so that short queries and short vectors together keep their order
+/// in float32. Distances add the lengths of vectors to them and keep their unit. Steps of 2^-15 leave room for sums of 2^31 with factors of
+/// 2^111. Powers of two change no other bits.
+void choose_unit(const SearchSpec& spec, SearchQuery& query) {
+  if (spec.metric != Metric::kDot || !(query.step > 0) || !is_finite(query.step)) return;
+  query.unit = static_cast<float>(std::ldexp(1.0, std::clamp(std::ilogb(query.step) + 15, -126, 127)));
+  for (float* const value : {&query.step, &query.bias, &query.weight}) {
+    *value = static_cast<float>(static_cast<double>(*value) / query.unit);
+  }
+}
+
 const SearchQuery& facts_of(std::span<const std::byte> queries, size_t bytes, size_t i) {
   return *reinterpret_cast<const SearchQuery*>(queries.data() + i * bytes);
 }
@@ -535,12 +546,14 @@ Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, std::span
     return Status::kSizeMismatch;
   }
   auto& facts = *reinterpret_cast<SearchQuery*>(query.data());
-  facts.padding = 0;
+  facts.unit = 1;
   std::byte* const rest = query.data() + sizeof(SearchQuery);
   const double squares = loops::dot_product(x.data(), x.data(), n);
   if (!std::isfinite(squares)) return Status::kNonFinite;
   if (spec.bits == 8) {
-    return make_integers(spec, x, facts, reinterpret_cast<int16_t*>(rest), reinterpret_cast<int8_t*>(scratch.data()));
+    const Status status = make_integers(spec, x, facts, reinterpret_cast<int16_t*>(rest), reinterpret_cast<int8_t*>(scratch.data()));
+    if (status == Status::kOk) choose_unit(spec, facts);
+    return status;
   }
 
   // Take the part along the center away, of which the products with vectors are known.
@@ -561,6 +574,7 @@ Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, std::span
   rotate({u, n}, {frame.signs, rotation_words(n)});
   if (!std::isfinite(loops::dot_product(u, u, n))) return Status::kOverflow;
   make_tables(spec, u, facts, reinterpret_cast<uint8_t*>(rest));
+  choose_unit(spec, facts);
   return Status::kOk;
 }
 
@@ -611,7 +625,7 @@ void finish_best(const SearchSpec& spec, const SearchQuery& query, BestList& bes
     best.indices[size - 1] = index;
   }
   for (uint32_t i = 0; i < best.size; i++) {
-    const double value = best.scores[i];
+    const double value = static_cast<double>(best.scores[i]) * query.unit;
     best.scores[i] = static_cast<float>(spec.metric == Metric::kEuclidean ? std::sqrt(std::max(0.0, query.base - 2 * value))
                                                                           : query.base + value);
   }
@@ -651,8 +665,8 @@ Status store_rows(StoredRow kind, std::span<const float> x, size_t dimension, st
 
 double squared_norm(std::span<const float> x) noexcept { return loops::dot_product(x.data(), x.data(), x.size()); }
 
-float score_row(Metric metric, std::span<const float> query, double query_squares, StoredRow kind, const std::byte* row,
-                std::span<float> scratch) noexcept {
+double score_row(Metric metric, std::span<const float> query, double query_squares, StoredRow kind, const std::byte* row,
+                 std::span<float> scratch) noexcept {
   const size_t n = query.size();
   const float* x = scratch.data();
   if (kind == StoredRow::kFloat32) {
@@ -664,11 +678,11 @@ float score_row(Metric metric, std::span<const float> query, double query_square
     std::memcpy(&scale, row, 4);
     loops::dequantize_uniform(row + 4, kInt8Spec.dtype, n, scale, 0, scratch.data());
   }
-  if (metric == Metric::kEuclidean) return static_cast<float>(std::sqrt(loops::squared_distance(query.data(), x, n)));
+  if (metric == Metric::kEuclidean) return std::sqrt(loops::squared_distance(query.data(), x, n));
   const double product = loops::dot_product(query.data(), x, n);
-  if (metric == Metric::kDot) return static_cast<float>(product);
+  if (metric == Metric::kDot) return product;
   const double squares = query_squares * loops::dot_product(x, x, n);
-  return squares > 0 ? static_cast<float>(product / std::sqrt(squares)) : 0;
+  return squares > 0 ? product / std::sqrt(squares) : 0;
 }
 
 }  // namespace scalepoint

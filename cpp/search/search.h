@@ -60,11 +60,11 @@ struct SearchPart {
 
 /// A query, ready for search: its facts, and after them tables or integers.
 struct SearchQuery {
-  double base;    ///< score = base + scored value; the square of a distance is base - 2 scored value
-  float step;     ///< of sums of table entries or of integers
-  float bias;     ///< of sums
-  float weight;   ///< of the extras of vectors
-  float padding;  ///< 0
+  double base;     ///< score = base + unit * scored value; the square of a distance is base - 2 unit * scored value
+  float step;      ///< of sums of table entries or of integers
+  float bias;      ///< of sums
+  float weight;    ///< of the extras of vectors
+  float unit = 1;  ///< a power of two, with which scored values of short queries stay in the range of float32
 };
 
 /// The best vectors of a query: a heap with the worst on top.
@@ -133,7 +133,7 @@ enum class StoredRow : int32_t { kFloat32 = 0, kFloat16 = 1, kInt8 = 2 };
 /// The square of the length of a vector, in double.
 [[nodiscard]] double squared_norm(std::span<const float> x) noexcept;
 /// The exact score of a query against a row, computed in double. query_squares: squared_norm of the query. scratch: dimension floats.
-[[nodiscard]] float score_row(Metric metric, std::span<const float> query, double query_squares, StoredRow kind,
-                              const std::byte* row, std::span<float> scratch) noexcept;
+[[nodiscard]] double score_row(Metric metric, std::span<const float> query, double query_squares, StoredRow kind,
+                               const std::byte* row, std::span<float> scratch) noexcept;
 
 }  // namespace scalepoint

@@ -98,7 +98,7 @@ void run(Input& in) {
   const std::byte* const any = in.bytes(row_bytes);
   for (const std::byte* row : {static_cast<const std::byte*>(kept.data()), any}) {
     if (row != any && stored != Status::kOk) continue;
-    const float score = score_row(spec.metric, query, squared_norm(query), kind, row, of_row);
+    const auto score = static_cast<float>(score_row(spec.metric, query, squared_norm(query), kind, row, of_row));
     in.digest({&score, 1});
   }
 }

@@ -291,6 +291,28 @@ for (const { build, sp } of builds) {
       index.dispose();
     });
 
+    it('orders short vectors as long ones, as the index of every instance does', async () => {
+      const [random, dimension, small] = [new Random(17), 32, 2 ** -70];
+      const x = random.bell(500 * dimension);
+      const queries = random.bell(3 * dimension);
+      // Products are about 2^-140, where float32 has 9 bits left. Powers of two change no codes.
+      const shortOf = (values: Float32Array) => values.map((value) => value * small);
+      const plainInstance = await load({ wasm: wasmFiles[build === 'SIMD' ? 'simd' : 'scalar'] });
+      using plain = plainInstance.index(shortOf(x), { shape: [500, dimension] });
+      for (const rerank of [undefined, { source: 'int8', factor: 4 } as const]) {
+        using index = made(sp, x, dimension, { rerank });
+        using short = made(sp, shortOf(x), dimension, { rerank });
+        const want = await index.searchMany(queries, 50);
+        const found = await short.searchMany(shortOf(queries), 50);
+        expect(found.map(({ ids }) => ids)).toEqual(want.map(({ ids }) => ids));
+        expect(found.map(({ scores }) => scores)).toEqual(
+          want.map(({ scores }) => scores.map((score) => score * small * small)),
+        );
+        for (const [q, { ids }] of rerank === undefined ? found.entries() : [])
+          expect(plain.search(shortOf(row(queries, dimension, q)), 50).ids).toEqual(ids);
+      }
+    });
+
     it('searches by the first elements, and scores again by all', () => {
       const random = new Random(13);
       const dimension = 64;

@@ -524,15 +524,16 @@ export class SearchIndex implements VectorIndex {
     const core = this.#core;
     const n = rows.addresses.length;
     const { dimension, metric } = this;
-    const scores = core.withMemory(n * 8 + dimension * 8 + 16, (memory) => {
-      const q = Math.ceil(memory / 8) * 8;
+    const scores = core.withMemory(n * 12 + dimension * 8 + 8, (memory) => {
+      const to = Math.ceil(memory / 8) * 8;
+      const q = to + n * 8;
       const scratch = q + dimension * 4;
       const at = scratch + dimension * 4;
-      const to = at + n * 4;
       core.module.HEAPF32.set(query, q >>> 2);
       core.module.HEAPU32.set(rows.addresses, at >>> 2);
       core.models.scoreRows(MetricId[metric], q, dimension, rows.kind, at, n, to, scratch);
-      return core.module.HEAPF32.slice(to >>> 2, (to >>> 2) + n);
+      // Short vectors keep their order in float64.
+      return core.module.HEAPF64.slice(to / 8, to / 8 + n);
     });
     const sign = metric === 'euclidean' ? -1 : 1;
     // Rows of a file may hold NaN, which is worse than any score.
