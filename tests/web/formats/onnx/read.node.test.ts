@@ -2,6 +2,7 @@
 import { inspectModel, planModel, quantizeModel, readTensor, verifyModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { signatures } from '../../../../web/src/formats/signatures.js';
+import { rejectionOf } from '../../support/models.js';
 import * as onnx from './encoder.js';
 
 const { bytes, int, text } = onnx;
@@ -302,18 +303,22 @@ describe('the data type of a tensor', () => {
     }
   });
 
-  it.each([27, 99, 2 ** 31 - 1])('may come from a later version, and verify says so: %i', async (type) => {
-    for (const file of [inGraph(typed(type)), inNode(typed(type))]) {
-      expect((await inspectModel(file)).tensors.map(({ name }) => name)).toEqual(['w']);
-      const { problems } = await verifyModel(file);
-      expect(problems).toMatchObject([
-        { severity: 'problem', kind: 'unknownType', tensor: 'odd', type, byteOffset: expect.any(Number) },
-      ]);
-      expect(problems[0]?.text).toContain(String(type));
-      // It is copied as it is.
-      const made = await (await quantizeModel(file, { to: 'q8', workers: 0 })).bytes();
-      expect((await verifyModel(made)).problems).toMatchObject([{ kind: 'unknownType', type }]);
-      expect((await planModel(file, { to: 'q8' })).totals.quantized).toBe(1);
+  it.each([27, 99, 2 ** 31 - 1])('that ONNX does not have is refused: %i', async (type) => {
+    const value = holding(floats, { more: bytes(13, onnx.value(['odd', [3], type])) });
+    for (const [file, what] of [
+      [inGraph(typed(type)), 'tensor "odd": its data type'],
+      [inNode(typed(type)), 'tensor "odd": its data type'],
+      [value, 'value "odd": its element type'],
+    ] as const) {
+      const quantized = (made: Uint8Array<ArrayBuffer>) => quantizeModel(made, { to: 'q8', workers: 0 });
+      for (const call of [inspectModel, verifyModel, quantized]) {
+        expect(await rejectionOf(call(file))).toMatchObject({
+          code: 'UNSUPPORTED_DTYPE',
+          tensor: 'odd',
+          byteOffset: expect.any(Number),
+          message: expect.stringContaining(`${what} is ${type}, which ONNX does not have`),
+        });
+      }
     }
   });
 

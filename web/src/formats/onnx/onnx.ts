@@ -71,12 +71,6 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
 
   reasonText,
 
-  verify: ({ proto }) =>
-    proto.unknown.map(({ type, name, start }) => {
-      const text = `its data type is ${type}, which ONNX does not have`;
-      return { severity: 'problem', kind: 'unknownType', text, tensor: name, byteOffset: start, type };
-    }),
-
   async compareRuns(a, b, options, readOptionFile, signal) {
     // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.
     const compare = await import('./run/compare.js');

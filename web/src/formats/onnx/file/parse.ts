@@ -2,6 +2,7 @@
  * Parses the messages of ONNX from the skeleton of a file. Errors carry the offset.
  * Reference: github.com/onnx/onnx, onnx/onnx.proto at f754691.
  */
+import { ScalepointError } from '../../../core/errors.js';
 import { quoted } from '../../../files/bytes.js';
 import {
   attributeField,
@@ -46,7 +47,6 @@ function signed({ low, high }: Pick<Field, 'low' | 'high'>): Int64 {
 /** Parses messages. */
 export class Parser {
   readonly #skeleton: Skeleton;
-  readonly #unknown: OnnxProto['unknown'][number][] = [];
   #depth = 0;
 
   constructor(skeleton: Skeleton) {
@@ -164,7 +164,7 @@ export class Parser {
     if (!Number.isSafeInteger(bytes)) bad(`its shape is ${shape.join('×')}, which is too large`);
     const isEmpty = name === '' && shape.length === 0 && raw === undefined && typed.size === 0;
     if (type < 1 && !isEmpty) bad(`its data type is ${type}`);
-    if (type > 0 && type !== textType && element === undefined) this.#unknown.push({ name, start, type });
+    if (!isEmpty) this.#checkType(type, `tensor ${quoted(name)}: its data type`, begin, name);
     const sources = [...typed].filter(([, fields]) =>
       fields.some((field) => field.wire !== 2 || field.end > field.begin),
     );
@@ -183,6 +183,13 @@ export class Parser {
     } else if (sources[0] !== undefined) data = this.#typed(sources[0], element, count, bad);
     else if (element !== undefined && count > 0) bad('it has no data');
     return { start, begin, end, name, element, shape, bytes, data };
+  }
+
+  /** Refuses types that ONNX lacks. @throws ScalepointError `UNSUPPORTED_DTYPE` */
+  #checkType(type: number, what: string, byteOffset: number, tensor: string): void {
+    if (type === textType || kindsById.has(type)) return;
+    const message = `${what} is ${type}, which ONNX does not have`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor, byteOffset });
   }
 
   #count(shape: readonly number[], bad: (message: string) => never): number {
@@ -373,6 +380,8 @@ export class Parser {
         if (kind.number !== 1) continue;
         for (const part of this.#fields(this.#message(kind, 'a type').begin, kind.end)) {
           if (part.number === 1) type = this.#integer(part, 'the type of a value');
+          if (part.number === 1 && type !== 0)
+            this.#checkType(type, `value ${quoted(name)}: its element type`, part.start, name);
           if (part.number === 2) shape = this.#shape(part);
         }
       }
@@ -480,6 +489,6 @@ export class Parser {
     }
     if (graphs.length === 0) malformed('the file has no graph', 0);
     if (irVersion < 0) malformed(`ir_version is ${irVersion}`, 0);
-    return { irVersion, producer, opsets, graph: this.#graph(graphs), functions, unknown: this.#unknown, trains };
+    return { irVersion, producer, opsets, graph: this.#graph(graphs), functions, trains };
   }
 }

@@ -171,7 +171,7 @@ export interface OnnxTensor {
   readonly begin: number;
   readonly end: number;
   readonly name: string;
-  /** Undefined for strings and for unknown types. */
+  /** Undefined for strings. */
   readonly element: ElementKind | undefined;
   readonly shape: readonly number[];
   /** Size of its elements in bytes. */
@@ -273,8 +273,6 @@ export interface OnnxProto {
   readonly opsets: ReadonlyMap<string, number>;
   readonly graph: OnnxGraph;
   readonly functions: readonly OnnxFunction[];
-  /** Tensors anywhere in the file whose type ONNX does not have. */
-  readonly unknown: readonly (Pick<OnnxTensor, 'name' | 'start'> & { readonly type: number })[];
   /** True if it can be trained. Its training graphs then use names of the main graph. */
   readonly trains: boolean;
 }
