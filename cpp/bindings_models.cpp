@@ -362,6 +362,13 @@ Status rms_norm(const float* x, uint32_t rows, const float* weight, uint32_t wid
   return scalepoint::rms_norm({x, size_t{rows} * width}, {weight, width}, epsilon, add, {y, size_t{rows} * width});
 }
 
+/// bias: `width` floats or null.
+Status layer_norm(const float* x, uint32_t rows, const float* weight, const float* bias, uint32_t width, float epsilon,
+                  float* y) {
+  const size_t n = size_t{rows} * width;
+  return scalepoint::layer_norm({x, n}, {weight, width}, {bias, bias == nullptr ? 0 : width}, epsilon, {y, n});
+}
+
 /// x: `rows` rows of heads * head_size floats, changed in place. positions: one for each row.
 Status rotate(float* x, uint32_t rows, const RotarySpec& spec, const uint32_t* positions, const double* frequencies, uint32_t n) {
   return scalepoint::rotate({x, size_t{rows} * spec.heads * spec.head_size}, spec, {positions, rows}, {frequencies, n});
@@ -377,10 +384,12 @@ Status attend(const float* q, const float* k, const float* v, uint32_t tokens, c
 /// x and y: n floats.
 Status add_scaled(float factor, const float* x, uint32_t n, float* y) { return scalepoint::add_scaled(factor, {x, n}, {y, n}); }
 
-/// scores: `experts` floats for each token. chosen, shares: `used` for each token.
-Status route_experts(const float* scores, uint32_t tokens, uint32_t experts, uint32_t used, uint32_t* chosen, float* shares) {
-  const size_t n = size_t{tokens} * used;
-  return scalepoint::route_experts({scores, size_t{tokens} * experts}, experts, used, {chosen, n}, {shares, n});
+/// scores: spec.experts floats for each token. biases: as many or null. chosen, shares: spec.used for each token.
+Status route_experts(const float* scores, const float* biases, uint32_t tokens, const RouteSpec& spec, uint32_t* chosen,
+                     float* shares) {
+  const size_t n = size_t{tokens} * spec.used;
+  return scalepoint::route_experts({scores, size_t{tokens} * spec.experts}, {biases, biases == nullptr ? 0 : spec.experts}, spec,
+                                   {chosen, n}, {shares, n});
 }
 
 /// x: n floats, changed in place.

@@ -15,20 +15,9 @@ void turn(float& a, float& b, double cosine, double sine) {
   b = static_cast<float>(x * sine + y * cosine);
 }
 
-/// Replaces n scores by their shares: e^(score - largest), whose sum becomes 1.
+/// Replaces n scores by their shares: e^(score - largest), whose sum becomes 1. Powers are in float32, which take a third of the time of
+/// those in double.
 void softmax(float* scores, size_t n) {
-  const float largest = *std::max_element(scores, scores + n);
-  double sum = 0;
-  for (size_t i = 0; i < n; i++) {
-    const double share = std::exp(static_cast<double>(scores[i]) - largest);
-    scores[i] = static_cast<float>(share);
-    sum += share;
-  }
-  for (size_t i = 0; i < n; i++) scores[i] = static_cast<float>(scores[i] / sum);
-}
-
-/// The same with powers in float32, which take a third of the time: for the many scores of attention.
-void fast_softmax(float* scores, size_t n) {
   const float largest = *std::max_element(scores, scores + n);
   double sum = 0;
   for (size_t i = 0; i < n; i++) {
@@ -43,6 +32,8 @@ double gate_value(Gate function, double x) {
   switch (function) {
     case Gate::kSilu:
       return x / (1 + static_cast<double>(std::exp(static_cast<float>(-x))));
+    case Gate::kReluSquared:
+      return x > 0 ? x * x : 0;
     case Gate::kGeluTanh:
       return x / 2 * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
     default:
@@ -61,6 +52,25 @@ Status rms_norm(std::span<const float> x, std::span<const float> weight, float e
     for (size_t i = 0; i < width; i++) sum += static_cast<double>(x[row + i]) * x[row + i];
     const auto factor = static_cast<float>(1 / std::sqrt(sum / static_cast<double>(width) + epsilon));
     for (size_t i = 0; i < width; i++) y[row + i] = x[row + i] * factor * (weight[i] + add);
+  }
+  return Status::kOk;
+}
+
+Status layer_norm(std::span<const float> x, std::span<const float> weight, std::span<const float> bias, float epsilon,
+                  std::span<float> y) noexcept {
+  const size_t width = weight.size();
+  if (width == 0) return Status::kBadLayout;
+  if (x.size() % width != 0 || y.size() != x.size() || (!bias.empty() && bias.size() != width)) return Status::kSizeMismatch;
+  for (size_t row = 0; row < x.size(); row += width) {
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < width; i++) sum += x[row + i];
+    const double mean = sum / static_cast<double>(width);
+    for (size_t i = 0; i < width; i++) squares += (x[row + i] - mean) * (x[row + i] - mean);
+    const double factor = 1 / std::sqrt(squares / static_cast<double>(width) + epsilon);
+    for (size_t i = 0; i < width; i++) {
+      const double value = (x[row + i] - mean) * factor * weight[i];
+      y[row + i] = static_cast<float>(bias.empty() ? value : value + bias[i]);
+    }
   }
   return Status::kOk;
 }
@@ -115,7 +125,7 @@ Status attend(std::span<const float> q, std::span<const float> k, std::span<cons
           scores[i] *= spec.scale;
           if (spec.softcap > 0) scores[i] = spec.softcap * std::tanh(scores[i] / spec.softcap);
         }
-        fast_softmax(scores, n);
+        softmax(scores, n);
         // Add up their values.
         float* const to = y.data() + token * width + head * head_size;
         std::fill(to, to + head_size, 0.0f);
@@ -135,30 +145,49 @@ Status add_scaled(float factor, std::span<const float> x, std::span<float> y) no
   return Status::kOk;
 }
 
-Status route_experts(std::span<const float> scores, size_t experts, size_t used, std::span<uint32_t> chosen,
-                     std::span<float> shares) noexcept {
+Status route_experts(std::span<const float> scores, std::span<const float> biases, const RouteSpec& spec,
+                     std::span<uint32_t> chosen, std::span<float> shares) noexcept {
+  const size_t experts = spec.experts, used = spec.used;
   if (used == 0 || used > experts) return Status::kBadLayout;
   const size_t tokens = scores.size() / experts;
-  if (scores.size() % experts != 0 || chosen.size() != tokens * used || shares.size() != chosen.size())
+  if (scores.size() % experts != 0 || (!biases.empty() && biases.size() != experts) || chosen.size() != tokens * used ||
+      shares.size() != chosen.size()) {
     return Status::kSizeMismatch;
-  for (const float score : scores) {
-    if (!std::isfinite(score)) return Status::kNonFinite;
+  }
+  for (const std::span<const float> values : {scores, biases}) {
+    for (const float value : values) {
+      if (!std::isfinite(value)) return Status::kNonFinite;
+    }
   }
   for (size_t token = 0; token < tokens; token++) {
     const float* const row = scores.data() + token * experts;
     uint32_t* const best = chosen.data() + token * used;
+    double sum = 0;
+    const double largest = *std::max_element(row, row + experts);
+    for (size_t expert = 0; expert < experts; expert++) sum += std::exp(row[expert] - largest);
+    const auto share_of = [&](size_t expert) {
+      return spec.shares == Shares::kSigmoid ? 1 / (1 + std::exp(-static_cast<double>(row[expert])))
+                                             : std::exp(row[expert] - largest) / sum;
+    };
+    // Without biases, scores have the order of shares, and more digits.
+    const auto rank_of = [&](size_t expert) { return biases.empty() ? row[expert] : share_of(expert) + biases[expert]; };
     // Insert each expert behind those that are at least as good.
     for (size_t expert = 0, n = 0; expert < experts; expert++) {
       size_t at = n;
-      while (at > 0 && row[best[at - 1]] < row[expert]) at--;
+      while (at > 0 && rank_of(best[at - 1]) < rank_of(expert)) at--;
       if (at == used) continue;
       n = std::min(n + 1, used);
       for (size_t i = n - 1; i > at; i--) best[i] = best[i - 1];
       best[at] = static_cast<uint32_t>(expert);
     }
-    float* const share = shares.data() + token * used;
-    for (size_t i = 0; i < used; i++) share[i] = row[best[i]];
-    softmax(share, used);
+    double total = 0;
+    for (size_t i = 0; i < used; i++) total += share_of(best[i]);
+    // llama.cpp divides by no less.
+    total = std::max(total, 0x1p-14);
+    for (size_t i = 0; i < used; i++) {
+      const double share = share_of(best[i]);
+      shares[token * used + i] = static_cast<float>((spec.normalized ? share / total : share) * spec.scale);
+    }
   }
   return Status::kOk;
 }
@@ -174,7 +203,7 @@ Status cap_softly(float cap, std::span<float> x) noexcept {
 }
 
 Status apply_gate(Gate function, std::span<const float> gate, std::span<const float> up, std::span<float> y) noexcept {
-  if (static_cast<int32_t>(function) < 0 || function > Gate::kGelu) return Status::kBadDType;
+  if (static_cast<int32_t>(function) < 0 || function > Gate::kReluSquared) return Status::kBadDType;
   if (y.size() != gate.size() || (!up.empty() && up.size() != gate.size())) return Status::kSizeMismatch;
   for (size_t i = 0; i < gate.size(); i++) {
     const double value = gate_value(function, gate[i]);

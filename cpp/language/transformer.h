@@ -16,6 +16,12 @@ namespace scalepoint {
 [[nodiscard]] Status rms_norm(std::span<const float> x, std::span<const float> weight, float epsilon, float add,
                               std::span<float> y) noexcept;
 
+/// y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias, row by row. Sums are in double. y may be x.
+/// Shape:   x and y hold whole rows of weight.size() elements; bias has as many, or none.
+/// Status:  kBadLayout if weight is empty; kSizeMismatch.
+[[nodiscard]] Status layer_norm(std::span<const float> x, std::span<const float> weight, std::span<const float> bias,
+                                float epsilon, std::span<float> y) noexcept;
+
 /// Pairs of elements that the rotary embedding turns.
 enum class RotaryPairs : int32_t {
   kHalves = 0,     ///< element i and element i + rotary / 2, as in Hugging Face's models
@@ -59,23 +65,38 @@ struct AttentionSpec {
 
 /// Functions of the gate of a feed-forward layer.
 enum class Gate : int32_t {
-  kSilu = 0,      ///< x / (1 + e^-x)
-  kGeluTanh = 1,  ///< x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-  kGelu = 2,      ///< x / 2 (1 + erf(x / sqrt(2)))
+  kSilu = 0,         ///< x / (1 + e^-x)
+  kGeluTanh = 1,     ///< x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+  kGelu = 2,         ///< x / 2 (1 + erf(x / sqrt(2)))
+  kReluSquared = 3,  ///< max(x, 0)^2
 };
 
 /// y += factor * x, in float32. A residual connection has the factor 1.
 /// Status:  kSizeMismatch.
 [[nodiscard]] Status add_scaled(float factor, std::span<const float> x, std::span<float> y) noexcept;
 
-/// Chooses the experts of each token: those with the largest scores, the first of equals, in falling order. Their shares are the softmax over
-/// the chosen scores, which is the softmax over all of them, divided by the sum of the chosen shares. In double.
-///   scores  `experts` for each token
-///   chosen  `used` indices of experts for each token
+/// Functions that make shares of the scores of experts.
+enum class Shares : int32_t {
+  kSoftmax = 0,  ///< e^score / sum of e^score over all experts
+  kSigmoid = 1,  ///< 1 / (1 + e^-score)
+};
+
+struct RouteSpec {
+  uint32_t experts = 0;
+  uint32_t used = 0;
+  Shares shares = Shares::kSoftmax;
+  bool normalized = true;  ///< true: shares of the chosen experts are divided by their sum
+  float scale = 1;         ///< factor of the shares
+};
+
+/// Chooses the experts of each token: those with the largest shares and biases together, the first of equals, in falling order. In double.
+///   scores  spec.experts for each token
+///   biases  one for each expert, or none
+///   chosen  spec.used indices of experts for each token
 ///   shares  one for each index
 /// Status:  kBadLayout unless 1 <= used <= experts; kSizeMismatch; kNonFinite for NaN or infinities.
-[[nodiscard]] Status route_experts(std::span<const float> scores, size_t experts, size_t used, std::span<uint32_t> chosen,
-                                   std::span<float> shares) noexcept;
+[[nodiscard]] Status route_experts(std::span<const float> scores, std::span<const float> biases, const RouteSpec& spec,
+                                   std::span<uint32_t> chosen, std::span<float> shares) noexcept;
 
 /// x *= factor, in float32.
 void scale_floats(float factor, std::span<float> x) noexcept;

@@ -551,7 +551,8 @@ Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, std::span
   const double squares = loops::dot_product(x.data(), x.data(), n);
   if (!std::isfinite(squares)) return Status::kNonFinite;
   if (spec.bits == 8) {
-    const Status status = make_integers(spec, x, facts, reinterpret_cast<int16_t*>(rest), reinterpret_cast<int8_t*>(scratch.data()));
+    const Status status =
+        make_integers(spec, x, facts, reinterpret_cast<int16_t*>(rest), reinterpret_cast<int8_t*>(scratch.data()));
     if (status == Status::kOk) choose_unit(spec, facts);
     return status;
   }

@@ -29,7 +29,9 @@ TEST(Transformer, RoutesTokensToTheBestExperts) {
     for (float& score : scores) score = std::round(score);
     Buffer<uint32_t> chosen(tokens * used);
     Buffer<float> shares(tokens * used);
-    ASSERT_EQ(route_experts(Buffer<float>(scores), experts, used, chosen, shares), Status::kOk);
+    ASSERT_EQ(
+        route_experts(Buffer<float>(scores), {}, {static_cast<uint32_t>(experts), static_cast<uint32_t>(used)}, chosen, shares),
+        Status::kOk);
     for (size_t token = 0; token < tokens; token++) {
       const float* const row = scores.data() + token * experts;
       std::vector<uint32_t> order(experts);
@@ -41,18 +43,83 @@ TEST(Transformer, RoutesTokensToTheBestExperts) {
       for (size_t i = 0; i < used; i++) {
         ASSERT_EQ(chosen.values()[token * used + i], order[i]) << used << ": " << token;
         const auto share = static_cast<double>(std::exp(static_cast<long double>(row[order[i]])) / sum);
-        // Rounded to float32 twice: as a power, and as a share.
-        ASSERT_NEAR(shares.values()[token * used + i], share, share * 0x1p-22);
+        // Rounded to float32 once.
+        ASSERT_NEAR(shares.values()[token * used + i], share, share * 0x1p-23);
       }
     }
   }
+}
+
+TEST(Transformer, RoutesByBiasesAndSigmoids) {
+  const uint32_t experts = 9, used = 4;
+  const std::vector<float> scores = Random(6).uniform_values(experts * 30, -4, 4),
+                           biases = Random(7).uniform_values(experts, -1, 1);
+  for (const Shares kind : {Shares::kSoftmax, Shares::kSigmoid}) {
+    for (const bool normalized : {true, false}) {
+      Buffer<uint32_t> chosen(30 * used);
+      Buffer<float> shares(30 * used);
+      const RouteSpec spec{experts, used, kind, normalized, 2.5f};
+      ASSERT_EQ(route_experts(Buffer<float>(scores), Buffer<float>(biases), spec, chosen, shares), Status::kOk);
+      for (size_t token = 0; token < 30; token++) {
+        const float* const row = scores.data() + token * experts;
+        long double sum = 0, total = 0, all[experts];
+        for (size_t i = 0; i < experts; i++) sum += std::exp(static_cast<long double>(row[i]));
+        for (size_t i = 0; i < experts; i++) {
+          all[i] = kind == Shares::kSigmoid ? 1 / (1 + std::exp(-static_cast<long double>(row[i])))
+                                            : std::exp(static_cast<long double>(row[i])) / sum;
+        }
+        std::vector<uint32_t> order(experts);
+        for (uint32_t i = 0; i < experts; i++) order[i] = i;
+        std::stable_sort(order.begin(), order.end(),
+                         [&](uint32_t a, uint32_t b) { return all[a] + biases[a] > all[b] + biases[b]; });
+        for (size_t i = 0; i < used; i++) total += all[order[i]];
+        for (size_t i = 0; i < used; i++) {
+          ASSERT_EQ(chosen.values()[token * used + i], order[i]);
+          const auto share = static_cast<double>((normalized ? all[order[i]] / total : all[order[i]]) * 2.5);
+          // Rounded to float32 once.
+          ASSERT_NEAR(shares.values()[token * used + i], share, share * 0x1p-23);
+        }
+      }
+    }
+  }
+}
+
+TEST(Transformer, NormalizesAroundTheMean) {
+  for (const size_t width : {1, 3, 64}) {
+    const std::vector<float> x = Random(8).uniform_values(width * 5, -2, 9), weight = Random(9).uniform_values(width, -2, 2);
+    const std::vector<float> bias = Random(10).uniform_values(width, -2, 2);
+    for (const bool has_bias : {false, true}) {
+      Buffer<float> y(width * 5);
+      Buffer<float> biases(has_bias ? bias : std::vector<float>{});
+      ASSERT_EQ(layer_norm(Buffer<float>(x), Buffer<float>(weight), biases, 1e-5f, y), Status::kOk);
+      for (size_t row = 0; row < 5; row++) {
+        long double mean = 0, square = 0;
+        for (size_t i = 0; i < width; i++) mean += x[row * width + i] / static_cast<long double>(width);
+        for (size_t i = 0; i < width; i++) {
+          square += (x[row * width + i] - mean) * (x[row * width + i] - mean) / static_cast<long double>(width);
+        }
+        for (size_t i = 0; i < width; i++) {
+          const long double off = (x[row * width + i] - mean) / std::sqrt(square + 1e-5f) * weight[i];
+          const auto want = static_cast<double>(has_bias ? off + bias[i] : off);
+          // Rounded to float32 once; sums in double are off by less than that.
+          ASSERT_NEAR(y.values()[row * width + i], want, std::fabs(want) * 0x1p-23 + 1e-12);
+        }
+      }
+    }
+  }
+  Buffer<float> y(4);
+  Buffer<float> x(4), none(0), two(2), three(3);
+  EXPECT_EQ(layer_norm(x, none, {}, 1, y), Status::kBadLayout);
+  EXPECT_EQ(layer_norm(x, three, {}, 1, y), Status::kSizeMismatch);
+  EXPECT_EQ(layer_norm(x, two, three, 1, y), Status::kSizeMismatch);
 }
 
 TEST(Transformer, RefusesWrongRoutes) {
   Buffer<uint32_t> chosen(4);
   Buffer<float> shares(4);
   const auto route = [&](std::vector<float> scores, size_t experts, size_t used) {
-    return route_experts(Buffer<float>(scores), experts, used, chosen, shares);
+    return route_experts(Buffer<float>(scores), {}, {static_cast<uint32_t>(experts), static_cast<uint32_t>(used)}, chosen,
+                         shares);
   };
   EXPECT_EQ(route({1, 2, 3, 4, 5, 6}, 3, 2), Status::kOk);
   EXPECT_EQ(route({1, 2, 3, 4, 5, 6}, 3, 0), Status::kBadLayout);

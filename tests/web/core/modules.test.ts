@@ -259,6 +259,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       quantizeByMoments: true,
       sumOutputErrors: true,
       rmsNorm: true,
+      layerNorm: true,
       rotate: true,
       attend: true,
       applyGate: true,

@@ -4,7 +4,7 @@
  * Reference: github.com/ggml-org/llama.cpp, src/llama-model.cpp at commit a5410f046c01d01330c8a42f13b64a211fedf2c3, and
  * ggml/src/ggml-cpu/ops.cpp at commit 1f08e2d662715ead7987c365eced4f273d90e431 (rope_yarn, ggml_rope_cache_init).
  */
-import { GateId, RotaryPairsId } from '../core/door.js';
+import { GateId, RotaryPairsId, SharesId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import type { Rotary } from '../transformer/jobs.js';
 
@@ -25,6 +25,10 @@ export interface LanguageFacts {
   readonly epsilon: number;
   /** Factor of the embedding of each token. */
   readonly embeddingScale: number;
+  /** Factor of what attention and the feed-forward part of each layer add to its states. */
+  readonly residualScale: number;
+  /** Factor of logits, before `finalCap`. */
+  readonly logitScale: number;
   /** Factor of the products of queries and keys. */
   readonly attentionScale: number;
   /** Bound of attention scores, through tanh; 0 without one. */
@@ -32,9 +36,21 @@ export interface LanguageFacts {
   /** Bound of logits, through tanh; 0 without one. */
   readonly finalCap: number;
   readonly gate: GateId;
-  /** Experts of each layer, and those that a token uses. 0 in dense models. */
+  /** True if norms subtract the mean of a row (LayerNorm). */
+  readonly isCentered: boolean;
+  /** True if attention and the feed-forward part read the same states, and false if the latter reads those behind attention. */
+  isParallel(hasFeedForwardNorm: boolean): boolean;
+  /** True if queries and keys are normalized after they are turned. */
+  readonly normsTurned: boolean;
+  /** True if the norm that is named for its place behind attention stands before the feed-forward part. */
+  readonly normsBetween: boolean;
+  /** Experts of layers that have some, and those that a token uses. 0 in dense models. */
   readonly experts: number;
   readonly usedExperts: number;
+  /** The function that makes shares of the scores of experts, what it is multiplied by, and true if shares are divided by their sum. */
+  readonly shares: SharesId;
+  readonly sharesScale: number;
+  readonly normalizesShares: boolean;
   /** Tokens that a token sees in a layer; 0 for all before it. */
   window(layer: number): number;
   /** The rotary embedding of a layer; undefined for layers without positions. */
@@ -51,8 +67,20 @@ interface Traits {
   readonly slides?: (layer: number) => boolean;
   /** True for layers without a rotary embedding. */
   readonly turnless?: (layer: number) => boolean;
-  /** True if layers with a window have rotary frequencies of their own. */
-  readonly turnsLocally?: true;
+  /** True if layers turn only those that see a window, unless no layer does. */
+  readonly turnsWindows?: true;
+  /** Base of the rotary frequencies of layers with a window, which are not scaled, unless the metadata state another; 0 for that of all layers. */
+  readonly localBase?: number;
+  readonly isCentered?: true;
+  /** True if attention and the feed-forward part read the same states; `norm` if they do unless the latter has a norm of its own. */
+  readonly isParallel?: true | 'norm';
+  readonly normsTurned?: true;
+  readonly normsBetween?: true;
+  /** True if the metadata have a factor by which logits are divided. */
+  readonly dividesLogits?: true;
+  readonly shares?: SharesId;
+  /** False if shares of experts keep their sums, unless the metadata say otherwise. */
+  readonly normalizesShares?: false;
   /** The number of layers of the model whose attention is scaled by hidden / heads. */
   readonly largest?: number;
   /** Bound of attention scores unless the metadata state another. */
@@ -62,6 +90,9 @@ interface Traits {
 }
 
 const { halves, neighbors } = RotaryPairsId;
+
+/** True for layers that see a window where every fourth layer sees all tokens. */
+const isNoFourth = (layer: number) => layer % 4 !== 3;
 
 /** Known architectures. To add one, add a line here, and its tensors to forward.ts if they differ. */
 const traits: Readonly<Record<string, Traits>> = {
@@ -88,10 +119,25 @@ const traits: Readonly<Record<string, Traits>> = {
     gate: GateId.geluTanh,
     scalesEmbedding: true,
     slides: (layer) => layer % 6 !== 5,
-    turnsLocally: true,
+    localBase: 10000,
     largest: 62,
   },
   phi3: { pairs: halves, slides: () => true },
+  granite: { pairs: neighbors, dividesLogits: true },
+  granitemoe: { pairs: neighbors, dividesLogits: true },
+  olmo2: { pairs: halves, slides: isNoFourth, localBase: 0 },
+  olmoe: { pairs: halves, normalizesShares: false },
+  'command-r': { pairs: neighbors, isCentered: true, isParallel: true },
+  cohere2: { pairs: neighbors, isCentered: true, isParallel: true, slides: isNoFourth, turnsWindows: true },
+  exaone4: { pairs: halves, slides: isNoFourth, turnsWindows: true },
+  'hunyuan-dense': { pairs: halves, normsTurned: true },
+  seed_oss: { pairs: halves, normsBetween: true },
+  glm4moe: { pairs: halves, normsBetween: true, shares: SharesId.sigmoid },
+  'ernie4_5-moe': { pairs: neighbors },
+  nemotron: { pairs: halves, isCentered: true, gate: GateId.reluSquared },
+  starcoder2: { pairs: halves, isCentered: true, gate: GateId.geluTanh },
+  stablelm: { pairs: halves, isCentered: true, isParallel: 'norm' },
+  phi2: { pairs: halves, isCentered: true, isParallel: true, gate: GateId.geluTanh },
 };
 
 /** Architectures, in llama.cpp's spelling, whose outputs can be computed. */
@@ -168,7 +214,9 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
   }
 
   // Read the sizes.
-  const [layers, hidden, heads] = [whole('block_count'), whole('embedding_length'), whole('attention.head_count')];
+  // Layers that predict further tokens are the last ones.
+  const layers = Math.max(0, whole('block_count') - whole('nextn_predict_layers', 0));
+  const [hidden, heads] = [whole('embedding_length'), whole('attention.head_count')];
   const keyHeads = whole('attention.head_count_kv', heads);
   if (layers * hidden * heads * keyHeads === 0 || heads % keyHeads !== 0) {
     throw new ScalepointError(
@@ -184,25 +232,34 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
 
   // Make the rotary embeddings: one for all layers, or one for those with a window and one for the others.
   const scaling = metadata(`${architecture}.rope.scaling.type`);
-  const global = frequenciesOf(number, scaling, turning, number('rope.freq_base', 10000));
+  const base = number('rope.freq_base', 10000);
+  const global = frequenciesOf(number, scaling, turning, base);
   const scaled: Rotary = {
     pairs: own.pairs,
     factor: global.factor,
     frequencies:
       divisors === undefined ? global.frequencies : global.frequencies.map((f, i) => f / (divisors[i] as number)),
   };
-  const localBase = number('rope.freq_base_swa', 10000);
+  const localBase = number('rope.freq_base_swa', own.localBase || base);
   const local: Rotary =
-    own.turnsLocally === true
-      ? { pairs: own.pairs, factor: 1, frequencies: frequenciesOf(number, undefined, turning, localBase).frequencies }
-      : scaled;
+    own.localBase === undefined
+      ? scaled
+      : { pairs: own.pairs, factor: 1, frequencies: frequenciesOf(number, undefined, turning, localBase).frequencies };
 
   const [experts, usedExperts] = [whole('expert_count', 0), whole('expert_used_count', 0)];
   if (experts > 0 && (usedExperts === 0 || usedExperts > experts)) {
     throw new ScalepointError('BAD_FILE', `a token uses ${usedExperts} of ${experts} experts`);
   }
   const window = whole('attention.sliding_window', 0);
-  const slides = (layer: number) => window > 0 && own.slides?.(layer) === true;
+  const pattern = metadata(`${architecture}.attention.sliding_window_pattern`);
+  const slides = (layer: number) =>
+    window > 0 &&
+    (own.slides !== undefined && Array.isArray(pattern) ? Boolean(pattern[layer]) : own.slides?.(layer) === true);
+  // Files without some factor have 0, or none.
+  const factor = (key: string, otherwise: number) => number(key, 0) || otherwise;
+  const turns = (layer: number) =>
+    own.turnless?.(layer) !== true && (own.turnsWindows !== true || window === 0 || slides(layer));
+  const logitScale = factor('logit_scale', 1);
   return {
     architecture,
     layers,
@@ -211,16 +268,25 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
     keyHeads,
     headSize,
     context: whole('context_length'),
-    epsilon: number('attention.layer_norm_rms_epsilon'),
-    embeddingScale: own.scalesEmbedding === true ? Math.sqrt(hidden) : 1,
-    attentionScale: 1 / Math.sqrt(layers === own.largest ? hidden / heads : headSize),
+    epsilon: number(own.isCentered ? 'attention.layer_norm_epsilon' : 'attention.layer_norm_rms_epsilon'),
+    embeddingScale: own.scalesEmbedding === true ? Math.sqrt(hidden) : factor('embedding_scale', 1),
+    residualScale: factor('residual_scale', 1),
+    logitScale: own.dividesLogits === true ? 1 / logitScale : logitScale,
+    attentionScale: factor('attention.scale', 1 / Math.sqrt(layers === own.largest ? hidden / heads : headSize)),
     attentionCap: own.attentionCap === undefined ? 0 : number('attn_logit_softcapping', own.attentionCap),
     finalCap: number('final_logit_softcapping', own.finalCap ?? 0),
     gate: own.gate ?? GateId.silu,
+    isCentered: own.isCentered === true,
+    isParallel: (hasNorm) => own.isParallel === true || (own.isParallel === 'norm' && !hasNorm),
+    normsTurned: own.normsTurned === true,
+    normsBetween: own.normsBetween === true,
     experts,
     usedExperts,
+    shares: own.shares ?? SharesId.softmax,
+    sharesScale: factor('expert_weights_scale', 1),
+    normalizesShares: own.normalizesShares ?? true,
     window: (layer) => (slides(layer) ? window : 0),
-    rotary: (layer) => (own.turnless?.(layer) === true ? undefined : slides(layer) ? local : scaled),
+    rotary: (layer) => (turns(layer) ? (slides(layer) ? local : scaled) : undefined),
   };
 }
 

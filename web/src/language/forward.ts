@@ -9,6 +9,7 @@ import { type Hands, inOrder } from '../pipeline/hands.js';
 import type {
   LayerSpec,
   NormName,
+  NormSpec,
   ProductName,
   ProductSpec,
   TransformerAnswer,
@@ -119,6 +120,11 @@ export class LanguageForward {
     return Object.values(products).map(({ names }) => ({ names, columns: this.#columnsOf(names) }));
   }
 
+  /** True if tokens of a layer choose experts. The first layers of some models are dense. */
+  #isRouted(index: number): boolean {
+    return this.#facts.experts > 0 && this.#tensors.has(`blk.${index}.ffn_gate_inp.weight`);
+  }
+
   #columnsOf(names: readonly string[]): number {
     return this.#tensors.size(names[0] as string)[1];
   }
@@ -134,7 +140,13 @@ export class LanguageForward {
       together: has('attn_qkv') ? all('attn_qkv') : all('attn_q', 'attn_k', 'attn_v'),
       output: all('attn_output'),
     };
-    if (this.#facts.experts > 0) return { ...attention, router: all('ffn_gate_inp') };
+    if (this.#isRouted(index)) {
+      const shared = has('ffn_up_shexp') && {
+        sharedUp: all('ffn_gate_shexp', 'ffn_up_shexp'),
+        sharedDown: all('ffn_down_shexp'),
+      };
+      return { ...attention, router: all('ffn_gate_inp'), ...shared };
+    }
     return { ...attention, up: has('ffn_gate') ? all('ffn_gate', 'ffn_up') : all('ffn_up'), down: all('ffn_down') };
   }
 
@@ -184,9 +196,9 @@ export class LanguageForward {
     onTokens: (tokens: number) => void | Promise<void>,
     watcher: InputWatcher = unwatched,
   ): Promise<void> {
-    const layer = this.#layerOf(index);
+    const layer = await this.#layerOf(index);
     const { hidden, experts, usedExperts } = layer;
-    await this.#begin(index);
+    await this.#begin(layer);
     const tokens = states.length / hidden;
     const routes = experts > 0 ? new Routes(layer, tokens) : undefined;
     const step = Math.max(1, Math.floor(sliceTokens / textSize)) * textSize;
@@ -211,38 +223,51 @@ export class LanguageForward {
     );
   }
 
-  #layerOf(index: number): LayerSpec {
-    const { hidden, heads, keyHeads, headSize, epsilon, gate, attentionScale, attentionCap } = this.#facts;
-    const { experts, usedExperts } = this.#facts;
-    const sizes = { hidden, heads, keyHeads, headSize, experts, usedExperts };
-    const functions = { epsilon, gate, attentionScale, attentionCap };
-    return { index, ...sizes, ...functions, window: this.#facts.window(index), rotary: this.#facts.rotary(index) };
+  async #layerOf(index: number): Promise<LayerSpec> {
+    const { layers: _, context: _context, isParallel, window, rotary, experts, ...others } = this.#facts;
+    const bias = `blk.${index}.exp_probs_b.bias`;
+    return {
+      ...others,
+      index,
+      experts: this.#isRouted(index) ? experts : 0,
+      isParallel: isParallel(this.#tensors.has(`blk.${index}.ffn_norm.weight`)),
+      window: window(index),
+      rotary: rotary(index),
+      routerBias: this.#tensors.has(bias) ? await this.#tensors.read(bias, 0, 1) : undefined,
+    };
   }
 
   /** Puts the weights of a layer into the memory of all hands. */
-  async #begin(index: number): Promise<void> {
+  async #begin({ index, experts }: LayerSpec): Promise<void> {
     const own = (name: string) => `blk.${index}.${name}.weight`;
     const products = this.#productsOf(index);
+    const { normsBetween } = this.#facts;
     const norms: Readonly<Partial<Record<NormName, string>>> = {
       attentionNorm: own('attn_norm'),
       queryNorm: own('attn_q_norm'),
       keyNorm: own('attn_k_norm'),
-      attentionAfter: own('post_attention_norm'),
-      feedForwardNorm: own('ffn_norm'),
+      ...(normsBetween ? {} : { attentionAfter: own('post_attention_norm') }),
+      feedForwardNorm: own(normsBetween ? 'post_attention_norm' : 'ffn_norm'),
       feedForwardAfter: own('post_ffw_norm'),
     };
     await this.#load([...Array(this.#hands.count).keys()], products, norms, (made) => {
-      const { heads, keyHeads, headSize, hidden, experts } = this.#facts;
+      const { heads, keyHeads, headSize, hidden } = this.#facts;
       const [queries, keys] = [heads * headSize, keyHeads * headSize];
-      const { together, output, up, down, router } = made;
+      const { together, output, up, down, router, sharedUp, sharedDown } = made;
+      const isFeedForward = (first: ProductSpec | undefined, second: ProductSpec | undefined) =>
+        first?.inputs === hidden &&
+        second?.outputs === hidden &&
+        (first.outputs === 2 * second.inputs || first.outputs === second.inputs);
       const fits =
         together?.inputs === hidden &&
         together.outputs === queries + 2 * keys &&
         output?.inputs === queries &&
         output.outputs === hidden &&
         (experts > 0
-          ? router?.inputs === hidden && router.outputs === experts
-          : up?.inputs === hidden && down?.outputs === hidden && up.outputs === 2 * down.inputs);
+          ? router?.inputs === hidden &&
+            router.outputs === experts &&
+            (sharedUp === undefined || isFeedForward(sharedUp, sharedDown))
+          : isFeedForward(up, down));
       if (!fits) throw new ScalepointError('BAD_FILE', `the matrices of layer ${index} do not fit its heads`);
     });
   }
@@ -260,11 +285,19 @@ export class LanguageForward {
     const entries = Object.entries(products) as [ProductName, ProductRows][];
     const specs = Object.fromEntries(entries.map(([name, rows]) => [name, this.#specOf(rows)]));
     check(specs);
-    const read: Partial<Record<NormName, Float32Array<ArrayBuffer>>> = {};
+    const read: Partial<Record<NormName, NormSpec>> = {};
     for (const [name, tensor] of Object.entries(norms)) {
-      if (this.#tensors.has(tensor)) read[name as NormName] = await this.#tensors.read(tensor, 0, 1);
+      if (!this.#tensors.has(tensor)) continue;
+      if (this.#tensors.size(tensor)[0] > 1) {
+        const message = `the outputs of models whose heads have norms of their own (${tensor}) cannot be computed here`;
+        throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor });
+      }
+      const biasName = tensor.replace(/\.weight$/, '.bias');
+      const bias = this.#tensors.has(biasName) ? await this.#tensors.read(biasName, 0, 1) : undefined;
+      read[name as NormName] = { weight: await this.#tensors.read(tensor, 0, 1), bias };
     }
-    await toAll({ kind: 'begin', products: specs, norms: read });
+    const { epsilon, isCentered } = this.#facts;
+    await toAll({ kind: 'begin', products: specs, norms: read, epsilon, isCentered });
     for (const [product, { names, row: first, rows }] of entries) {
       const { outputs, inputs } = specs[product] as ProductSpec;
       const step = Math.max(1, Math.floor(readSize / inputs));
@@ -277,7 +310,8 @@ export class LanguageForward {
           await toAll({ kind: 'rows', product, row: at + row, values });
         }
         const biasName = name.replace(/\.weight$/, '.bias');
-        if (this.#tensors.has(biasName)) bias.set(await this.#tensors.read(biasName, 0, 1), at);
+        if (this.#tensors.has(biasName))
+          bias.set((await this.#tensors.read(biasName, 0, 1)).subarray(first, first + count), at);
         at += count;
       }
       if (bias.some((value) => value !== 0)) await toAll({ kind: 'bias', product, values: bias });
@@ -335,7 +369,7 @@ export class LanguageForward {
     values: Float32Array<ArrayBuffer>,
     shares: readonly number[],
   ): void {
-    const { hidden } = this.#facts;
+    const { hidden, residualScale } = this.#facts;
     const { core } = this.#hands;
     const before = rowsOf(states, hidden, tokens);
     const after = core.withMemory(values.byteLength * 2, (x) => {
@@ -343,7 +377,7 @@ export class LanguageForward {
       toWasm(core, values, x);
       toWasm(core, before, y);
       for (const [i, share] of shares.entries()) {
-        checkStatus(core.models.addScaled(share, x + i * hidden * 4, hidden, y + i * hidden * 4));
+        checkStatus(core.models.addScaled(share * residualScale, x + i * hidden * 4, hidden, y + i * hidden * 4));
       }
       if (core.module.firstNonFinite(y, values.length) < values.length) {
         throw new ScalepointError('NON_FINITE', `the states behind layer ${layer} are not finite`);
@@ -369,7 +403,7 @@ export class LanguageForward {
    * that large vocabularies fit.
    */
   async logits(states: Float32Array<ArrayBuffer>): Promise<Float32Array<ArrayBuffer>> {
-    const { hidden, epsilon, finalCap: cap } = this.#facts;
+    const { hidden, logitScale: scale, finalCap: cap } = this.#facts;
     const { vocabulary } = this;
     const tokens = states.length / hidden;
     const all = new Float32Array(tokens * vocabulary);
@@ -380,7 +414,7 @@ export class LanguageForward {
       await this.#load([hand], { head }, { headNorm: 'output_norm.weight' }, (specs) => {
         if (specs.head?.inputs !== hidden) throw new ScalepointError('BAD_FILE', 'the head does not fit the states');
       });
-      return this.#hands.ask(hand, { kind: 'logits', states, epsilon, cap });
+      return this.#hands.ask(hand, { kind: 'logits', states, scale, cap });
     };
     await inOrder(this.#hands, Math.ceil(vocabulary / step), run, (piece, { values }) => {
       const rows = rowsOfPiece(piece);

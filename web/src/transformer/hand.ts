@@ -1,5 +1,5 @@
 /** Carries out jobs of the forward pass in the memory of one core. */
-import { AttentionSpecRecord, RotarySpecRecord, StatusId } from '../core/door.js';
+import { AttentionSpecRecord, RotarySpecRecord, RouteSpecRecord, StatusId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import type { LayerSpec, NormName, ProductName, TransformerAnswer, TransformerJob, Watch, Watched } from './jobs.js';
@@ -14,7 +14,9 @@ export class TransformerHand {
   readonly #core: Core;
   readonly #weights: Memory;
   readonly #products = new Map<ProductName, Product>();
-  readonly #norms = new Map<NormName, { readonly address: number; readonly width: number }>();
+  readonly #norms = new Map<NormName, { readonly weight: number; readonly bias: number; readonly width: number }>();
+  #isCentered = false;
+  #epsilon = 0;
   /** Addresses of sums of second moments. */
   readonly #moments = new Map<string, number>();
 
@@ -53,27 +55,41 @@ export class TransformerHand {
     return product;
   }
 
-  #begin({ products, norms }: Job<'begin'>): TransformerAnswer {
+  #begin({ products, norms, isCentered, epsilon }: Job<'begin'>): TransformerAnswer {
+    this.#isCentered = isCentered;
+    this.#epsilon = epsilon;
     this.#weights.release();
     this.#products.clear();
     this.#norms.clear();
     for (const [name, spec] of Object.entries(products)) {
       this.#products.set(name as ProductName, new Product(spec, this.#weights));
     }
-    for (const [name, values] of Object.entries(norms)) {
+    const place = (values: Float32Array<ArrayBuffer>) => {
       const address = this.#weights.floats(values.length);
       toWasm(this.#core, values, address);
-      this.#norms.set(name as NormName, { address, width: values.length });
+      return address;
+    };
+    for (const [name, { weight, bias }] of Object.entries(norms)) {
+      const addresses = { weight: place(weight), bias: bias === undefined ? 0 : place(bias) };
+      this.#norms.set(name as NormName, { ...addresses, width: weight.length });
     }
     return nothing();
   }
 
-  /** Normalizes rows of floats, if there is such a norm. */
-  #norm(name: NormName, from: number, floats: number, epsilon: number, to: number): void {
+  /** Normalizes rows of floats. Without such a norm, they stay as they are. */
+  #norm(name: NormName, from: number, floats: number, to: number): void {
+    const { models } = this.#core;
     const norm = this.#norms.get(name);
-    if (norm === undefined) return;
-    const rows = floats / norm.width;
-    checkStatus(this.#core.models.rmsNorm(from, rows, norm.address, norm.width, epsilon, 0, to));
+    if (norm === undefined) {
+      if (from !== to) models.HEAPF32.copyWithin(to >>> 2, from >>> 2, (from >>> 2) + floats);
+      return;
+    }
+    const { weight, bias, width } = norm;
+    const rows = floats / width;
+    const status = this.#isCentered
+      ? models.layerNorm(from, rows, weight, bias, width, this.#epsilon, to)
+      : models.rmsNorm(from, rows, weight, width, this.#epsilon, 0, to);
+    checkStatus(status);
   }
 
   /** Computes a product, and collects its inputs. */
@@ -103,7 +119,7 @@ export class TransformerHand {
   #layer({ layer, states, textSize, watch }: Job<'layer'>): TransformerAnswer {
     const core = this.#core;
     const { models } = core;
-    const { index, hidden, heads, keyHeads, headSize, epsilon } = layer;
+    const { index, hidden, heads, keyHeads, headSize, residualScale, isParallel, normsTurned } = layer;
     const tokens = states.length / hidden;
     const floats = states.length;
     const [queries, keys] = [heads * headSize, keyHeads * headSize];
@@ -112,26 +128,34 @@ export class TransformerHand {
     try {
       // Take memory for a slice.
       const together = this.#product('together').spec;
-      const [up, down] = [this.#products.get('up')?.spec, this.#products.get('down')?.spec];
+      const widthOf = (name: ProductName, side: 'inputs' | 'outputs') => this.#products.get(name)?.spec[side] ?? 0;
       const x = work.floats(floats);
       const normed = work.floats(floats);
-      const wide = work.floats(tokens * Math.max(together.outputs, up?.outputs ?? layer.experts));
+      const added = work.floats(floats);
+      const widest = Math.max(
+        together.outputs,
+        widthOf('up', 'outputs'),
+        widthOf('sharedUp', 'outputs'),
+        layer.experts,
+      );
+      const wide = work.floats(tokens * widest);
       const [q, k, v] = [work.floats(tokens * queries), work.floats(tokens * keys), work.floats(tokens * keys)];
-      const mixed = work.floats(tokens * Math.max(queries, down?.inputs ?? 0));
+      const mixed = work.floats(tokens * Math.max(queries, widthOf('down', 'inputs'), widthOf('sharedDown', 'inputs')));
       toWasm(core, states, x);
-      const add = (from: number) => checkStatus(models.addScaled(1, from, floats, x));
+      const add = (from: number) => checkStatus(models.addScaled(residualScale, from, floats, x));
 
       // Attend.
-      this.#norm('attentionNorm', x, floats, epsilon, normed);
+      this.#norm('attentionNorm', x, floats, normed);
       this.#apply('together', normed, tokens, wide, watch, watched);
       split(models.HEAPF32, wide >>> 2, tokens, [
         [q >>> 2, queries],
         [k >>> 2, keys],
         [v >>> 2, keys],
       ]);
-      this.#norm('queryNorm', q, tokens * queries, epsilon, q);
-      this.#norm('keyNorm', k, tokens * keys, epsilon, k);
-      this.#rotate(layer, tokens, textSize, q, k, work);
+      if (normsTurned) this.#rotate(layer, tokens, textSize, q, k, work);
+      this.#norm('queryNorm', q, tokens * queries, q);
+      this.#norm('keyNorm', k, tokens * keys, k);
+      if (!normsTurned) this.#rotate(layer, tokens, textSize, q, k, work);
       const attention: AttentionSpecRecord = {
         heads,
         keyHeads,
@@ -146,20 +170,26 @@ export class TransformerHand {
       core.withRecord(AttentionSpecRecord, attention, (record) =>
         checkStatus(models.attend(q, k, v, tokens, record, scratch, mixed)),
       );
-      this.#apply('output', mixed, tokens, normed, watch, watched);
-      this.#norm('attentionAfter', normed, floats, epsilon, normed);
-      add(normed);
+      this.#apply('output', mixed, tokens, added, watch, watched);
+      this.#norm('attentionAfter', added, floats, added);
+      // A parallel feed-forward part reads the inputs of attention, unless it has a norm of its own.
+      if (isParallel && this.#norms.has('feedForwardNorm')) this.#norm('feedForwardNorm', x, floats, normed);
+      add(added);
 
       // Feed forward, or find the experts of each token.
-      this.#norm('feedForwardNorm', x, floats, epsilon, normed);
+      if (!isParallel) this.#norm('feedForwardNorm', x, floats, normed);
       if (layer.experts > 0) {
         this.#apply('router', normed, tokens, wide, watch, watched);
         const routes = this.#route(layer, wide, tokens, normed, work);
+        if (this.#products.has('sharedUp')) {
+          this.#feedForward(layer, ['sharedUp', 'sharedDown'], normed, tokens, wide, mixed, added, watch, watched);
+          add(added);
+        }
         return { values: this.#finiteStates(index, x, floats), watched, routes };
       }
-      this.#feedForward(layer, normed, tokens, wide, mixed, normed, watch, watched);
-      this.#norm('feedForwardAfter', normed, floats, epsilon, normed);
-      add(normed);
+      this.#feedForward(layer, ['up', 'down'], normed, tokens, wide, mixed, added, watch, watched);
+      this.#norm('feedForwardAfter', added, floats, added);
+      add(added);
       return { values: this.#finiteStates(index, x, floats), watched };
     } finally {
       work.release();
@@ -188,6 +218,7 @@ export class TransformerHand {
 
   #feedForward(
     { gate }: LayerSpec,
+    [up, down]: readonly [ProductName, ProductName],
     x: number,
     tokens: number,
     wide: number,
@@ -197,20 +228,29 @@ export class TransformerHand {
     watched: Watched[],
   ): void {
     const { models } = this.#core;
-    const width = this.#product('down').spec.inputs;
-    this.#apply('up', x, tokens, wide, watch, watched);
+    const width = this.#product(down).spec.inputs;
+    const { outputs } = this.#product(up).spec;
+    this.#apply(up, x, tokens, wide, watch, watched);
     for (let token = 0; token < tokens; token++) {
-      const at = wide + token * width * 8;
-      checkStatus(models.applyGate(gate, at, at + width * 4, width, mixed + token * width * 4));
+      const at = wide + token * outputs * 4;
+      const factors = outputs === width ? 0 : at + width * 4;
+      checkStatus(models.applyGate(gate, at, factors, width, mixed + token * width * 4));
     }
-    this.#apply('down', mixed, tokens, y, watch, watched);
+    this.#apply(down, mixed, tokens, y, watch, watched);
   }
 
-  #route({ index, hidden, experts, usedExperts }: LayerSpec, scores: number, tokens: number, x: number, work: Memory) {
+  #route(layer: LayerSpec, scores: number, tokens: number, x: number, work: Memory) {
     const core = this.#core;
+    const { index, hidden, experts, usedExperts, routerBias } = layer;
     const n = tokens * usedExperts;
     const [chosen, shares] = [work.bytes(n * 4), work.floats(n)];
-    const status = core.models.routeExperts(scores, tokens, experts, usedExperts, chosen, shares);
+    const biases = routerBias === undefined ? 0 : work.floats(experts);
+    if (routerBias !== undefined) toWasm(core, routerBias, biases);
+    const { shares: kind, sharesScale: scale, normalizesShares: normalized } = layer;
+    const spec = { experts, used: usedExperts, shares: kind, normalized, scale };
+    const status = core.withRecord(RouteSpecRecord, spec, (record) =>
+      core.models.routeExperts(scores, biases, tokens, record, chosen, shares),
+    );
     if (status === StatusId.nonFinite) {
       throw new ScalepointError('NON_FINITE', `the scores of the experts of layer ${index} are not finite`);
     }
@@ -239,14 +279,14 @@ export class TransformerHand {
       const at = work.floats(x.length);
       toWasm(core, x, at);
       const [wide, mixed] = [work.floats(tokens * width * 2), work.floats(tokens * width)];
-      this.#feedForward(layer, at, tokens, wide, mixed, at, watch, watched);
+      this.#feedForward(layer, ['up', 'down'], at, tokens, wide, mixed, at, watch, watched);
       return { values: fromWasm(core, at, x.length), watched };
     } finally {
       work.release();
     }
   }
 
-  #logits({ states, epsilon, cap }: Job<'logits'>): TransformerAnswer {
+  #logits({ states, scale, cap }: Job<'logits'>): TransformerAnswer {
     const core = this.#core;
     const { inputs, outputs } = this.#product('head').spec;
     const tokens = states.length / inputs;
@@ -254,8 +294,9 @@ export class TransformerHand {
     try {
       const [x, y] = [work.floats(states.length), work.floats(tokens * outputs)];
       toWasm(core, states, x);
-      this.#norm('headNorm', x, states.length, epsilon, x);
+      this.#norm('headNorm', x, states.length, x);
       this.#product('head').run(x, tokens, y);
+      if (scale !== 1) core.models.scaleFloats(scale, y, tokens * outputs);
       if (cap > 0) checkStatus(core.models.capSoftly(cap, y, tokens * outputs));
       return { values: fromWasm(core, y, tokens * outputs), watched: [] };
     } finally {

@@ -2,7 +2,7 @@
  * Jobs of the forward pass of a language model, as messages to workers carry them. A hand, which is a worker or the calling thread, holds the
  * weights of one layer, of one expert or of some rows of the head, and takes slices of tokens.
  */
-import type { GateId, RotaryPairsId } from '../core/door.js';
+import type { GateId, RotaryPairsId, SharesId } from '../core/door.js';
 
 /** Weights with the same inputs, one above the other. */
 export interface ProductSpec {
@@ -21,8 +21,8 @@ export interface Rotary {
   readonly factor: number;
 }
 
-/** Products of a layer. Layers with experts have a router in place of `up` and `down`. */
-export type ProductName = 'together' | 'output' | 'up' | 'down' | 'router' | 'head';
+/** Products of a layer. Layers with experts have a router in place of `up` and `down`, and may have an expert that all tokens share. */
+export type ProductName = 'together' | 'output' | 'up' | 'down' | 'router' | 'sharedUp' | 'sharedDown' | 'head';
 
 /** Norms of a layer, and the one in front of the head. */
 export type NormName =
@@ -34,6 +34,12 @@ export type NormName =
   | 'feedForwardAfter'
   | 'headNorm';
 
+/** A norm. */
+export interface NormSpec {
+  readonly weight: Float32Array<ArrayBuffer>;
+  readonly bias?: Float32Array<ArrayBuffer> | undefined;
+}
+
 /** Sizes and functions of a layer. */
 export interface LayerSpec {
   readonly index: number;
@@ -41,14 +47,21 @@ export interface LayerSpec {
   readonly heads: number;
   readonly keyHeads: number;
   readonly headSize: number;
-  readonly epsilon: number;
   readonly gate: GateId;
+  readonly residualScale: number;
+  readonly isParallel: boolean;
+  readonly normsTurned: boolean;
   readonly attentionScale: number;
   readonly attentionCap: number;
   readonly window: number;
   readonly rotary: Rotary | undefined;
   readonly experts: number;
   readonly usedExperts: number;
+  readonly shares: SharesId;
+  readonly sharesScale: number;
+  readonly normalizesShares: boolean;
+  /** Addends of the shares by which experts are chosen. */
+  readonly routerBias: Float32Array<ArrayBuffer> | undefined;
 }
 
 /** Work of a hand. */
@@ -57,7 +70,11 @@ export type TransformerJob =
   | {
       readonly kind: 'begin';
       readonly products: Readonly<Partial<Record<ProductName, ProductSpec>>>;
-      readonly norms: Readonly<Partial<Record<NormName, Float32Array<ArrayBuffer>>>>;
+      readonly norms: Readonly<Partial<Record<NormName, NormSpec>>>;
+      /** True if norms subtract the mean of a row. */
+      readonly isCentered: boolean;
+      /** Addend under the roots of norms. */
+      readonly epsilon: number;
     }
   /** Fills in rows of weights. */
   | {
@@ -88,7 +105,8 @@ export type TransformerJob =
   | {
       readonly kind: 'logits';
       readonly states: Float32Array<ArrayBuffer>;
-      readonly epsilon: number;
+      /** Factor of logits. */
+      readonly scale: number;
       /** Bound of logits, through tanh; 0 without one. */
       readonly cap: number;
     }

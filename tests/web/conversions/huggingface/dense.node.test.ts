@@ -31,6 +31,7 @@ import { type Decoder, decoderStates, gelu, relu2 } from '../../support/forward.
 import { NativeModel } from '../../support/llama-run.js';
 import { safetensors } from '../../support/models.js';
 import { needNative } from '../../support/native.js';
+import { ownLogits } from '../../support/own-logits.js';
 import { fileOf } from '../../support/recipes.js';
 import { Random } from '../../support/support.js';
 import { expectTensors, type HandTable, weightsOfTable } from '../../support/tensor-table.js';
@@ -159,6 +160,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Granite',
+    own: true,
     hugging: 'GraniteForCausalLM',
     architecture: 'granite',
     config: {
@@ -197,6 +199,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'OLMo 2',
+    own: true,
     hugging: 'Olmo2ForCausalLM',
     architecture: 'olmo2',
     keys: common(),
@@ -212,6 +215,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'OLMo 3, with windows and YaRN in the layers without one',
+    own: true,
     hugging: 'Olmo3ForCausalLM',
     architecture: 'olmo2',
     layers: 4,
@@ -291,6 +295,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'StarCoder 2',
+    own: true,
     hugging: 'Starcoder2ForCausalLM',
     architecture: 'starcoder2',
     config: { norm_epsilon: 1e-5, hidden_act: 'gelu_pytorch_tanh', use_bias: true },
@@ -311,6 +316,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'StableLM with biases',
+    own: true,
     hugging: 'StableLmForCausalLM',
     architecture: 'stablelm',
     config: { layer_norm_eps: 1e-5, use_qkv_bias: true, partial_rotary_factor: 0.25 },
@@ -425,6 +431,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Phi-2',
+    own: true,
     hugging: 'PhiForCausalLM',
     architecture: 'phi2',
     config: {
@@ -483,6 +490,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Command R',
+    own: true,
     hugging: 'CohereForCausalLM',
     architecture: 'command-r',
     config: { layer_norm_eps: 1e-5, logit_scale: 0.25, model_max_length: 256 },
@@ -533,6 +541,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Cohere 2',
+    own: true,
     hugging: 'Cohere2ForCausalLM',
     architecture: 'cohere2',
     layers: 4,
@@ -564,6 +573,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'EXAONE 4',
+    own: true,
     hugging: 'Exaone4ForCausalLM',
     architecture: 'exaone4',
     config: { sliding_window: null, head_dim: 16 },
@@ -580,6 +590,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'EXAONE 4 of 64 layers, with windows',
+    own: true,
     hugging: 'Exaone4ForCausalLM',
     architecture: 'exaone4',
     layers: 64,
@@ -600,6 +611,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Hunyuan',
+    own: true,
     hugging: 'HunYuanDenseV1ForCausalLM',
     architecture: 'hunyuan-dense',
     config: { use_qk_norm: true, rope_scaling: { type: 'xdrope', alpha: 50 }, tie_word_embeddings: true },
@@ -638,6 +650,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Ernie 4.5 with fused matrices',
+    own: true,
     hugging: 'Ernie4_5_ForCausalLM',
     architecture: 'ernie4_5',
     config: { head_dim: 16 },
@@ -669,6 +682,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Nemotron',
+    own: true,
     hugging: 'NemotronForCausalLM',
     architecture: 'nemotron',
     config: { norm_eps: 1e-5, partial_rotary_factor: 0.5, hidden_act: 'relu2', head_dim: 16 },
@@ -770,6 +784,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Seed-OSS',
+    own: true,
     hugging: 'SeedOssForCausalLM',
     architecture: 'seed_oss',
     config: { head_dim: 16, attention_bias: true, attention_out_bias: false },
@@ -791,6 +806,16 @@ const cases: readonly DecoderCase[] = [
 ];
 
 testDecoders(cases);
+
+it('outputs of models whose heads have norms of their own are refused', async () => {
+  const one = cases.find(({ name }) => name.startsWith('Command R+')) as DecoderCase;
+  const weights = weightsOfTable(one.table, one.layers ?? 3);
+  const file = new Uint8Array(fileOf(await convertedDecoder(one, weights), weights));
+  await expect(ownLogits(file, decoderTokens)).rejects.toMatchObject({
+    code: 'UNKNOWN_FORMAT',
+    tensor: 'blk.0.attn_q_norm.weight',
+  });
+});
 
 describe('EmbeddingGemma', () => {
   needNative();

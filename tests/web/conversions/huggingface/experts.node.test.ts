@@ -107,6 +107,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Qwen3 with stacked experts',
+    own: true,
     hugging: 'Qwen3MoeForCausalLM',
     architecture: 'qwen3moe',
     config: {
@@ -184,6 +185,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'OLMoE',
+    own: true,
     hugging: 'OlmoeForCausalLM',
     architecture: 'olmoe',
     config: {
@@ -206,6 +208,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Granite with experts',
+    own: true,
     hugging: 'GraniteMoeForCausalLM',
     architecture: 'granitemoe',
     config: {
@@ -247,6 +250,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Granite with experts and shared ones',
+    own: true,
     hugging: 'GraniteMoeSharedForCausalLM',
     architecture: 'granitemoe',
     config: {
@@ -288,6 +292,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'GLM-4 with experts, and a layer that predicts a further token',
+    own: true,
     hugging: 'Glm4MoeForCausalLM',
     architecture: 'glm4moe',
     layers: 4,
@@ -358,6 +363,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Ernie 4.5 with experts',
+    own: true,
     hugging: 'Ernie4_5_MoeForCausalLM',
     architecture: 'ernie4_5-moe',
     config: {
