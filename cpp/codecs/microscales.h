@@ -26,9 +26,9 @@ enum class MicroscaleRule : int32_t {
   kNearFloor = 0,
   /// 2^(floor(log2(amax)) - M) (OCP, ggml). Values up to 2^(M + 1) saturate.
   kFloor = 1,
-  /// 2^ceil(log2(amax / L)) (ComfyUI). Nothing saturates.
+  /// 2^ceil(log2(amax / L)) (ComfyUI, MLX with CUDA). Nothing saturates.
   kCeiling = 2,
-  /// 2^round(log2(amax / L)), the nearest exponent (MLX).
+  /// 2^round(log2(amax / L)), the nearest exponent (MLX with Metal).
   kNearest = 3,
 };
 

@@ -84,7 +84,7 @@ export function microscaledRecord(form: MicroscaledForm): MicroscaledRecord {
     form: {
       element: element === 'kFloat4E2M1' ? MinifloatId.float4E2M1 : MinifloatId.float8E4M3FN,
       scale: isFloat8 ? MicroscaleTypeId.float8 : MicroscaleTypeId.powerOfTwo,
-      // MLX's kernels for GPUs round up.
+      // MLX's CUDA kernels round up. Those for Metal round to the nearest power of two.
       rule: tool === 'mlx' ? MicroscaleRuleId.ceiling : MicroscaleRuleId.nearFloor,
       block,
       zeroScale: zeroScaleOf(tool, isFloat8),

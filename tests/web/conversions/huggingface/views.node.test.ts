@@ -1,4 +1,11 @@
-import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '../../support/decoder-cases.js';
+import { describe, expect, it } from 'vitest';
+import {
+  convertedDecoder,
+  type DecoderCase,
+  type FolderJson,
+  testDecoders,
+  testRefusals,
+} from '../../support/decoder-cases.js';
 import {
   attention,
   biases,
@@ -24,6 +31,7 @@ import {
   turnedOf,
   type Vector,
 } from '../../support/forward.js';
+import { weightsOfTable } from '../../support/tensor-table.js';
 
 /** As in logits.node.test.ts: a table of GELU in half precision. */
 const nearGelu = 3e-3;
@@ -508,3 +516,18 @@ testRefusals(cases, [
     'UNKNOWN_FORMAT',
   ],
 ]);
+
+describe('limits of YaRN that llama.cpp rounds', () => {
+  it.each([
+    [false, 1],
+    [true, 0],
+    [undefined, 0],
+  ])('have a note where config.json does not truncate them: %s', async (truncate, count) => {
+    const yarn = { rope_type: 'yarn', factor: 32, original_max_position_embeddings: 64, truncate };
+    const one = { ...gptOss, config: { ...gptOss.config, rope_scaling: yarn } };
+    const { notes } = await convertedDecoder(one, weightsOfTable(one.table, 4));
+    const found = notes.filter(({ kind }) => kind === 'computedOtherwise');
+    expect(found).toHaveLength(count);
+    if (count > 0) expect(found[0]?.text).toContain('rope_scaling.truncate is false');
+  });
+});

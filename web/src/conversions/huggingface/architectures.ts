@@ -3,15 +3,16 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/ base.py at 00bd27a, llama.py 0274f0f, qwen.py 03173d5, gemma.py 061b8c5, phi.py
  * 051139f, bert.py 2ca8afc. Tests compare with llama.cpp v0.5.0.
  */
-import { noteOf } from '../../core/note.js';
+import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import { type Config, readRope } from './config.js';
+import { type Config, type Rope, readRope } from './config.js';
 import { denseReaders } from './dense.js';
 import { encoderReaders } from './encoders.js';
 import { badFolderFile, unsupported } from './errors.js';
 import { expertReaders } from './experts.js';
 import { gemma3nReaders } from './gemma3n.js';
 import { gemma4Readers } from './gemma4.js';
+import { member } from './json.js';
 import { linearReaders } from './linear.js';
 import { multimodalReaders } from './multimodal.js';
 import {
@@ -306,6 +307,15 @@ const missing: readonly (readonly [names: RegExp, reason: string])[] = [
   [/^MPNet/, 'llama.cpp has no graph for MPNet; export it to ONNX, and quantize that file here'],
 ];
 
+/** The note about limits of YaRN that llama.cpp rounds. */
+function ropeNotes({ type, settings, where }: Rope, architecture: string): Note[] {
+  if (type !== 'yarn' || member(settings, 'truncate') !== false) return [];
+  const text =
+    `${where}.truncate is false in config.json; llama.cpp always rounds the limits between which YaRN scales frequencies to whole pairs, so ` +
+    'that logits differ from those of transformers (by 0.3 % of the largest in gpt-oss)';
+  return [noteOf('computedOtherwise', { architecture }, text)];
+}
+
 /** Reads a model of a known architecture. */
 export function readModel(
   config: Config,
@@ -323,5 +333,6 @@ export function readModel(
       `the architecture ${show(name)} is not supported${why}; supported are ${architectureNames.join(', ')}`,
     );
   }
-  return read({ config, rope: readRope(config), notes: [], names, embeddingRows, isCoded });
+  const rope = readRope(config);
+  return read({ config, rope, notes: ropeNotes(rope, name), names, embeddingRows, isCoded });
 }
