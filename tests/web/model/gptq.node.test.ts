@@ -288,6 +288,19 @@ describe('quantizeModel with gptq', () => {
     expect(names.length).toBe(20);
   });
 
+  it('makes the same codes with a better search, and says so', async () => {
+    const { file, statistics } = caseOf('storyteller');
+    const options = { to: 'Q4_K_M', method: 'gptq', data: statistics, rules, workers: 0 } as const;
+    const best = await quantizeModel(file, { ...options, search: 'best' });
+    const usual = await fedBack('storyteller', 'Q4_K_M');
+    expect(Buffer.compare(await best.bytes(), await usual.bytes())).toBe(0);
+    const fed = outputsOf(usual).map(({ name }) => name);
+    const notes = best.report.notes.filter(({ kind }) => kind === 'searchWithoutEffect');
+    expect(notes).toMatchObject([{ text: expect.stringContaining("method: 'gptq'") }]);
+    expect([...(notes[0]?.tensors ?? [])].sort()).toEqual(fed.sort());
+    expect(usual.report.notes.map(({ kind }) => kind)).not.toContain('searchWithoutEffect');
+  });
+
   it('refuses wrong options', async () => {
     const { file, statistics } = caseOf('made up');
     const to = 'Q4_K_M' as const;

@@ -81,16 +81,30 @@ function canTakeCodes({ form, gathered }: LogicalTensor): boolean {
   return isWhole && codec === 'microscaled' && kind === 'nvfp4' && tool !== 'mlx';
 }
 
-/** The note about tensors whose types lack a better search. */
-function searchNote(results: readonly ResultTensor[], search: BlockSearch | undefined): Note[] {
+/** Notes about tensors that a better search does not change. */
+function searchNotes(results: readonly ResultTensor[], search: BlockSearch | undefined): Note[] {
   if (search !== 'best') return [];
+  const fedBack = results.flatMap(({ name, feedback }) => (feedback === undefined ? [] : [name]));
+  const unchanged =
+    fedBack.length === 0
+      ? []
+      : [
+          noteOf(
+            'searchWithoutEffect',
+            { tensors: fedBack },
+            mention('search', 'best'),
+            ' changes nothing in weights with ',
+            mention('method', 'gptq'),
+            ', which finds scales of its own',
+          ),
+        ];
   const made = results.filter(
     ({ type, kept }) => kept === undefined && !isCastType(type) && !isSearched(type as TargetType),
   );
-  if (made.length === 0) return [];
+  if (made.length === 0) return unchanged;
   const types = [...new Set(made.map(({ type }) => type))];
   const text = `no better search for ${types.join(', ')}: these tensors use ggml's own search`;
-  return [noteOf('noBetterSearch', { types, tensors: made.map(({ name }) => name) }, text)];
+  return [...unchanged, noteOf('noBetterSearch', { types, tensors: made.map(({ name }) => name) }, text)];
 }
 
 /** True if a tensor can be copied: its elements are contiguous and have that type. */
@@ -200,7 +214,7 @@ export function planResult(
     tensors,
     notes: [
       ...(wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)]),
-      ...searchNote(results, options.choices.search),
+      ...searchNotes(results, options.choices.search),
       ...largeNote(options.choices, results, sizesOf(results)),
     ],
     sidecars: [],
