@@ -293,18 +293,19 @@ class Encoder {
 
   /// Raises scales to the least one. Sets of zeros have a scale of 1, from a range or a search.
   void raise_scales() const {
-    for (size_t i = 0; i < sets(); i++) {
-      if (scale_[i] < codes_.least_scale || (scale_[i] == 1 && holds_zeros(i))) scale_[i] = codes_.least_scale;
+    if (codes_.search) {
+      // A search leaves the memory of ranges unused.
+      std::fill_n(min_, sets(), 0.0f);
+      std::fill_n(max_, sets(), x_ == nullptr ? 1.0f : 0.0f);
+      if (x_ != nullptr) {
+        form_.for_each_run([&](uint64_t set, uint64_t first, uint64_t n) {
+          if (!is_zero({x_ + first, static_cast<size_t>(n)})) max_[set] = 1;
+        });
+      }
     }
-  }
-
-  [[nodiscard]] bool holds_zeros(size_t wanted) const {
-    if (!codes_.search) return min_[wanted] == 0 && max_[wanted] == 0;
-    bool zeros = x_ != nullptr;
-    form_.for_each_run([&](uint64_t set, uint64_t first, uint64_t n) {
-      if (set == wanted) zeros = zeros && is_zero({x_ + first, static_cast<size_t>(n)});
-    });
-    return zeros;
+    for (size_t i = 0; i < sets(); i++) {
+      if (scale_[i] < codes_.least_scale || (scale_[i] == 1 && min_[i] == 0 && max_[i] == 0)) scale_[i] = codes_.least_scale;
+    }
   }
 
   /// Reports the element of largest magnitude in a set whose scale is beyond its type.

