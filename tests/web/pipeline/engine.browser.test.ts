@@ -56,7 +56,8 @@ async function fails(call: () => Promise<unknown>): Promise<unknown> {
 describe('in Chromium', () => {
   const mixed = mixedModel();
 
-  for (const way of [0, 2, 4, 7, 9, 11].map((i) => ways[i] as (typeof ways)[number])) {
+  // Node goes all ways. Workers, Blobs and files are the browser's own.
+  for (const way of [4, 11].map((i) => ways[i] as (typeof ways)[number])) {
     it(`${JSON.stringify(way)} gives the same from any worker, build and input, to any output`, async () => {
       const { report, config, bytes } = await quantizeModel(mixed, { ...way, workers: 0, core: { simd: 'on' } });
       const want = await bytes();

@@ -42,7 +42,7 @@ function madeIn(way: Way): ReturnType<typeof quantizeModel> {
 }
 
 describe('every way through the engine', () => {
-  const large = ways.filter((_, i) => [0, 2, 4, 7, 11].includes(i));
+  const large = ways.filter((_, i) => [2, 4, 7].includes(i));
 
   for (const way of ways) {
     it(`${nameOf(way)}: codes, scales and errors are right, and the same from any worker and build`, async () => {
