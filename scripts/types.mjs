@@ -1,6 +1,5 @@
 // Makes the declarations that tsc wrote fit every supported version of TypeScript, and projects without the DOM library:
-//   Uint8Array<ArrayBuffer>   becomes what `slice` returns: just that from TypeScript 5.7 on, and Uint8Array before it;
-//   AbortSignal, Blob, ...    are imported from core/platform.d.ts, which takes them from the project if it has them.
+//   Uint8Array<ArrayBuffer>, AbortSignal, Blob, ...    are imported from core/platform.d.ts, which takes them from the project if it has them.
 
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, sep } from 'node:path';
@@ -16,11 +15,13 @@ export function finishTypes(folder) {
   for (const path of paths.filter((name) => /\.d\.m?ts$/.test(name) && name.split(sep).join('/') !== platform)) {
     const text = readFileSync(join(folder, path), 'utf8')
       .replace(/\b(\w+Array)<ArrayBufferLike>/g, '$1')
-      .replace(/\b((?:Big)?(?:Int|Uint|Float)\w*Array)<ArrayBuffer>/g, "ReturnType<$1['slice']>")
       .replace(/\bWebAssembly\.(Module|Instance|Imports)\b/g, 'WebAssembly$1');
     // Comments speak of these names, too.
     const code = text.replace(/\/\*[\s\S]*?\*\/|\/\/.*$/gm, '').replace(/'[^'\n]*'/g, "''");
-    const used = names.filter((name) => new RegExp(`(?<![\\w.'])${name}\\b(?!\\s*[?:(])`).test(code));
+    // Only arrays with a type argument need those of the platform.
+    const isUsed = (name) =>
+      new RegExp(`(?<![\\w.'])${name}\\b${name.endsWith('Array') ? '<' : '(?!\\s*[?:(])'}`).test(code);
+    const used = names.filter(isUsed);
     const from = relative(dirname(path), platform)
       .split(sep)
       .join('/')

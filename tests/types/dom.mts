@@ -66,7 +66,7 @@ export async function stored(file: File): Promise<void> {
   sp.linear(await readQuantized(file, 'fc1.weight'));
   sp.quantize((await readFloats(file, 'fc1.weight')).data);
   const { table } = await loadTensors(file);
-  if (table !== undefined) sp.dequantize(table);
+  if (table?.kind !== undefined) sp.dequantize(table);
   // @ts-expect-error codes are not floats
   sp.quantize(q);
 }

@@ -76,6 +76,12 @@ export async function arrays(x: Float32Array, dtype: DType): Promise<void> {
   layer.forward(x, { batch: 4, out: floats[0] ?? new Float32Array(1) });
   const saved: Uint8Array = await saveTensors({ codebook, index: index.tensor() });
   const back: Record<string, QuantizedTensor> = await loadTensors(saved);
+  const { weight, bias } = await loadTensors(saved);
+  // Floats come back, too.
+  if (bias instanceof Float32Array) bias.fill(0);
+  if (weight?.kind === 'linear') sp.dequantize(weight);
+  // @ts-expect-error it may be floats
+  if (weight !== undefined) sp.dequantize(weight);
   console(indices, errors, back);
   sp.dispose();
 }

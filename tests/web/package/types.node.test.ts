@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { dtypes } from 'scalepoint';
+import { modelFormats } from 'scalepoint/model';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { examplePrograms } from '../support/examples.js';
 
@@ -67,6 +69,38 @@ describe.each(Object.keys(compilers))('in TypeScript %s', (version) => {
     const files = ['use.mts', 'dom.mts', ...Object.keys(programs)];
     expect(await check(version, `${version} with DOM`, options, files)).toBe('');
   });
+});
+
+it.each(['5.4', '5.9'])('editors offer all types and show readable ones in TypeScript %s', async (version) => {
+  const file = join(folder, `editor-${version}.mts`);
+  writeFileSync(
+    file,
+    `import { load } from 'scalepoint';
+    import { loadTensors, quantizeModel } from 'scalepoint/model';
+    const sp = await load();
+    const x = new Float32Array(4);
+    sp.quantize(x, { dtype: '/*C*/' });
+    sp.quantize(x, { scheme: 'asymmetric', dtype: '/*C*/' });
+    await quantizeModel('x', { to: '/*C*/' });
+    await quantizeModel('x', { /*H*/to: 'int8' });
+    const q = sp./*H*/quantize(x);
+    sp./*H*/dequantize(q);
+    q./*H*/scale;
+    sp.histogram(x)./*H*/counts;
+    const /*H*/loaded = await loadTensors('x');`,
+  );
+  const args = [join(root, 'tests/types/editor.mjs'), version, file];
+  const lines = (await promisify(execFile)(process.execPath, args)).stdout.trim().split('\n');
+  const [dtype, also, targets, to, ...hovers] = lines;
+  expect(dtype?.split(' ')).toEqual([...dtypes].sort());
+  expect(also).toBe(dtype);
+  const names = modelFormats().flatMap((format) => format.targets.map(({ name }) => name));
+  expect(targets?.split(' ')).toEqual(expect.arrayContaining([...names, 'auto']));
+  const described = new Set(to?.split(/[^\w-]+/));
+  expect(names.filter((name) => !described.has(name))).toEqual([]);
+  expect(hovers.join('\n')).not.toMatch(/ReturnType|Fresh|slice/);
+  expect(hovers[1]).toContain(version === '5.4' ? '): Float32Array' : '): Float32Array<ArrayBuffer>');
+  expect(hovers.at(-1)).toContain('SavedTensor');
 });
 
 it('finds the types of all entry points by the old rules', async ({ skip }) => {

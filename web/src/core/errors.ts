@@ -73,6 +73,7 @@ export interface ErrorPlace {
 export interface ErrorData {
   /** `ScalepointError`, `RangeError`, `TypeError` or that of another error. */
   readonly name: string;
+  /** The whole message. */
   readonly message: string;
   /** Of a ScalepointError. */
   readonly code?: ErrorCode | undefined;
@@ -130,7 +131,6 @@ const argumentErrors = { RangeError, TypeError };
 /**
  * The error that `toJSON` made plain, such as one that came from a worker: a ScalepointError with its code, or a RangeError or TypeError
  * with its option. An error is returned as it is.
- * @example worker.onmessage = ({ data }) => { if (data.error) throw errorFrom(data.error); };
  */
 export function errorFrom(data: unknown): Error {
   if (data instanceof Error) return data;

@@ -45,6 +45,14 @@ export type Response = Known<
   { readonly ok: boolean; readonly url: string; arrayBuffer(): Promise<ArrayBuffer> }
 >;
 
+export type ReadableStream<R = unknown> = typeof globalThis extends { ReadableStream: { new (): infer T } }
+  ? T
+  : {
+      readonly locked: boolean;
+      cancel(reason?: unknown): Promise<void>;
+      getReader(): { read(): Promise<{ readonly done: boolean; readonly value?: R | undefined }> };
+    };
+
 export type Transferable = ArrayBuffer | object;
 
 export type URL = Known<'URL', { readonly href: string; readonly protocol: string; readonly pathname: string }>;
@@ -66,3 +74,56 @@ type Wasm<Name extends string> = typeof globalThis extends { WebAssembly: Record
 export type WebAssemblyModule = Wasm<'Module'>;
 export type WebAssemblyInstance = Wasm<'Instance'>;
 export type WebAssemblyImports = Record<string, Record<string, unknown>>;
+
+/** Arrays: those of an ArrayBuffer are what `slice` returns, which has no type argument before TypeScript 5.7. */
+type Fresh<Buffer, Any, New> = unknown extends Buffer ? Any : New;
+export type BigInt64Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.BigInt64Array,
+  ReturnType<globalThis.BigInt64Array['slice']>
+>;
+export type BigUint64Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.BigUint64Array,
+  ReturnType<globalThis.BigUint64Array['slice']>
+>;
+export type Float32Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.Float32Array,
+  ReturnType<globalThis.Float32Array['slice']>
+>;
+export type Float64Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.Float64Array,
+  ReturnType<globalThis.Float64Array['slice']>
+>;
+export type Int16Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.Int16Array,
+  ReturnType<globalThis.Int16Array['slice']>
+>;
+export type Int32Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.Int32Array,
+  ReturnType<globalThis.Int32Array['slice']>
+>;
+export type Int8Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.Int8Array,
+  ReturnType<globalThis.Int8Array['slice']>
+>;
+export type Uint16Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.Uint16Array,
+  ReturnType<globalThis.Uint16Array['slice']>
+>;
+export type Uint32Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.Uint32Array,
+  ReturnType<globalThis.Uint32Array['slice']>
+>;
+export type Uint8Array<Buffer = unknown> = Fresh<
+  Buffer,
+  globalThis.Uint8Array,
+  ReturnType<globalThis.Uint8Array['slice']>
+>;

@@ -92,10 +92,19 @@ export class Scalepoint {
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. After an error the
    * content of `out` is undefined.
    */
-  quantize<const D extends DType = 'int8'>(
+  // The first overload decides which values editors offer for dtype.
+  quantize<const D extends DType>(
     x: FloatInput,
-    options?: QuantizeOptions & { dtype?: D | undefined; out?: undefined; packed?: false | undefined },
+    options: QuantizeOptions & { dtype: D | undefined; out?: undefined; packed?: false | undefined },
   ): LinearQuantizedTensor<CodesOf<D>> & NewParameters;
+  quantize(
+    x: FloatInput,
+    options?: QuantizeOptions & { dtype?: undefined; out?: undefined; packed?: false | undefined },
+  ): LinearQuantizedTensor<CodesOf<'int8'>> & NewParameters;
+  quantize(
+    x: FloatInput,
+    options: QuantizeOptions & { out?: undefined; packed?: false | undefined },
+  ): LinearQuantizedTensor<CodesOf<DType>> & NewParameters;
   quantize(
     x: FloatInput,
     options: QuantizeOptions & { out?: undefined; packed: true },

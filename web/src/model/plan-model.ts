@@ -32,11 +32,18 @@ import { checkWorkOptions, workNames } from './work-options.js';
 /** The options that decide about a result. */
 export interface PlanOptions extends FormatOptions, SizeOptions {
   /**
-   * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other
-   * file types of llama-quantize; F16, BF16 and F32 also from quantized files. Both: 'copy', which leaves every tensor as it is, for
-   * splitting or joining models or editing metadata. A folder of a language model, and a checkpoint of a diffusion model, become GGUF by
-   * the types of GGUF. 'auto' with a size, which chooses the types: for GGUF the file type of most weights, int4 for safetensors, q4 for
-   * ONNX. An `output` called `.gguf` makes GGUF of a folder.
+   * The target, one of:
+   * - safetensors, PyTorch and .npy: int8, int4, float8e4m3fn, nvfp4, mxfp4, mxfp8, gptq, gptq-8bit, gptq-3bit, gptq-2bit, awq, float16,
+   *   bfloat16; comfy-fp8, comfy-int8, comfy-mxfp8, comfy-nvfp4; mlx-4bit, mlx-2bit, mlx-3bit, mlx-5bit, mlx-6bit, mlx-8bit, mlx-mxfp4,
+   *   mlx-nvfp4, mlx-mxfp8.
+   * - GGUF, and folders of language models and checkpoints of diffusion models, which become GGUF: Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_0, Q5_1,
+   *   Q4_K_M, Q4_K_S, Q4_0, Q4_1, Q3_K_L, Q3_K_M, Q3_K_S, Q2_K, Q2_K_S, IQ4_XS, IQ4_NL, IQ3_M, IQ3_S, IQ3_XS, IQ3_XXS, IQ2_M, IQ2_S, IQ2_XS,
+   *   IQ2_XXS, IQ1_M, IQ1_S, TQ2_0, TQ1_0, Q2_0, Q1_0, MXFP4_MOE, MXFP4, NVFP4, F16, BF16, F32. An `output` called `.gguf` makes GGUF of a
+   *   folder.
+   * - ONNX: q8, q8-blocks, q4, q4f16, q2, q2f16, bnb4, fp16, int8, uint8, int8-static, int8-weights, uint8-weights, int4-weights.
+   * - WebLLM: mlc-q4f16_1, mlc-q4f32_1.
+   * - copy, which leaves every tensor as it is, for splitting or joining models or editing metadata.
+   * - auto with a size, which chooses the types: for GGUF the file type of most weights, int4 for safetensors, q4 for ONNX.
    */
   readonly to: ModelTarget | 'auto';
   /**

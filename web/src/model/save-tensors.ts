@@ -1,6 +1,5 @@
 /** Saves tensors of arrays and loads them again. saved-tensors.ts does the work, and is imported when it is needed. */
 
-import type { QuantizedTensor } from '../arrays/tensor.js';
 import { typeError } from '../core/errors.js';
 import { imported } from '../core/imported.js';
 import type { Core } from '../core/memory.js';
@@ -64,7 +63,7 @@ export async function saveTensors(
  * @throws ScalepointError `BAD_FILE` if the file is damaged or was not made by `saveTensors`, `UNKNOWN_FORMAT`, `IO`, `WASM_LOAD`, `CSP`,
  *   `OUT_OF_MEMORY`; the reason of the signal
  */
-export async function loadTensors<T extends Readonly<Record<keyof T, SavedTensor>> = Record<string, QuantizedTensor>>(
+export async function loadTensors<T extends Readonly<Record<keyof T, SavedTensor>> = Record<string, SavedTensor>>(
   file: ModelInput,
   options: Pick<WorkOptions, 'core'> & OpenOptions = {},
 ): Promise<T> {

@@ -36,8 +36,18 @@ const formatVersion = 1;
 /** A tensor to be saved. */
 export type SavableTensor = QuantizedTensor | Float32Array | Float64Array | WasmArray | StoredFloats | TensorLike;
 
+/** Floats have no kind, so that it tells them from quantized tensors. */
+type WithoutKind = {
+  /** Absent. */
+  readonly kind?: undefined;
+};
+
 /** A tensor of a file that `saveTensors` made. */
-export type SavedTensor = QuantizedTensor | Float32Array | Float64Array | StoredFloats;
+export type SavedTensor =
+  | QuantizedTensor
+  | (Float32Array & WithoutKind)
+  | (Float64Array & WithoutKind)
+  | (StoredFloats & WithoutKind);
 
 /** The entry of floats in the metadata. 'array': without a shape. Type and shape of the others are those of the part. */
 type FloatMeaning = { readonly kind: 'array' } | { readonly kind: 'floats' };
