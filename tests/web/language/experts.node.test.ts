@@ -99,7 +99,12 @@ describe('a model with experts', () => {
     const { tensors } = await inspectModel(await statistics.moments!.bytes());
     const names = tensors.map(({ name }) => name).filter((name) => !name.endsWith('.diagonal'));
     expect(names.sort()).toEqual(
-      Array.from({ length: tiny.layers }, (_, i) => ['attn_output', 'attn_q'].map((name) => `blk.${i}.${name}.weight`))
+      [
+        ...Array.from({ length: tiny.layers }, (_, i) =>
+          ['attn_output', 'attn_q'].map((name) => `blk.${i}.${name}.weight`),
+        ),
+        'output.weight',
+      ]
         .flat()
         .flatMap((name) => [name, `${name}.heldBack`]),
     );

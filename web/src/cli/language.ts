@@ -192,10 +192,20 @@ export async function calibrate(args: string[]): Promise<number> {
       // Run the model.
       const wanted = { moments: values.moments, heldBack, ranges: values.ranges };
       const options = { ...sizes, ...wanted, output, overwrite: force, resume, signal, onProgress };
-      const { tokens, chunks, heldBackChunks, weights, unreached, size, moments, ranges } = await about(
-        input.name,
-        () => calibrateModel(input.file, data, options).catch((error) => Promise.reject(asUsage(error, values))),
+      const {
+        tokens,
+        chunks,
+        heldBackChunks,
+        weights,
+        notes = [],
+        unreached,
+        size,
+        moments,
+        ranges,
+      } = await about(input.name, () =>
+        calibrateModel(input.file, data, options).catch((error) => Promise.reject(asUsage(error, values))),
       ).finally(progress.clear);
+      for (const { text } of notes) printLines([`scalepoint: ${printable(text)}`], process.stderr);
       // Print the files, and how to use them.
       const second = moments && { path: String(moments.path), size: moments.size };
       const third = ranges && { path: String(ranges.path), size: ranges.size };
@@ -205,7 +215,17 @@ export async function calibrate(args: string[]): Promise<number> {
           ...(third && { ranges: third }),
           ...(unreached && { unreached }),
         };
-        printJson({ file: input.name, output, tokens, chunks, weights, size, ...beside, peakBytes: peakBytes() });
+        printJson({
+          file: input.name,
+          output,
+          tokens,
+          chunks,
+          weights,
+          notes,
+          size,
+          ...beside,
+          peakBytes: peakBytes(),
+        });
       } else if (!quiet) {
         const rows = unreached === undefined ? counted(tokens, 'token') : counted(chunks, 'sample');
         const [to, blocks] = unreached === undefined ? ['Q4_K_M', 'Q4_K_M'] : ['q4 --range mse', 'q4'];

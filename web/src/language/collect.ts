@@ -116,7 +116,7 @@ export interface CollectTextsOptions {
 }
 
 /**
- * Runs a model on texts and adds up the squares of the inputs of each product.
+ * Runs a model on texts and adds up the squares of the inputs of each product, the head's among them, which may be the table of the tokens.
  * @throws ScalepointError `NON_FINITE` naming the weight or the layer
  */
 export async function collectFromTexts(
@@ -146,7 +146,7 @@ export async function collectFromTexts(
     if (x !== undefined) await moments?.add(key, x, columns);
   };
   const { layers } = facts;
-  await statesOf(model, ids, textSize, {
+  const states = await statesOf(model, ids, textSize, {
     onTokens: (progress) => onProgress({ ...progress, passes: layers }),
     passed,
     watcher: (layer) => ({ watch: { squares: true, inputs: moments?.begin(forward.inputsOf(layer)) ?? [] }, take }),
@@ -155,6 +155,9 @@ export async function collectFromTexts(
       await onLayer?.({ layer, states, sums: [...all.values()] });
     },
   });
+  const inputs = moments?.begin([forward.head]) ?? [];
+  await forward.headInputs(states, { watch: { squares: true, inputs }, take });
+  await moments?.finish();
   return [...all.values()];
 }
 

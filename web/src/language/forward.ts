@@ -398,6 +398,25 @@ export class LanguageForward {
     return this.#tensors.has('output.weight') ? 'output.weight' : 'token_embd.weight';
   }
 
+  /** The weight of the head, which may be the table of the tokens, and the columns of its inputs. */
+  get head(): { readonly names: readonly string[]; readonly columns: number } {
+    return { names: [this.#head], columns: this.#facts.hidden };
+  }
+
+  /** Has a watcher see the inputs of the head, in the order of the tokens. @param states behind the last layer */
+  async headInputs(states: Float32Array<ArrayBuffer>, { watch, take }: InputWatcher): Promise<void> {
+    const { hidden } = this.#facts;
+    await this.#load([...Array(this.#hands.count).keys()], {}, { headNorm: 'output_norm.weight' });
+    const step = sliceTokens * hidden;
+    const run = (slice: number, hand: number) => {
+      const part = states.slice(slice * step, (slice + 1) * step);
+      return this.#hands.ask(hand, { kind: 'headInputs', name: this.#head, states: part, watch }, [part.buffer]);
+    };
+    await inOrder(this.#hands, Math.ceil(states.length / step), run, async (_, { watched }) => {
+      for (const one of watched) await take(one, undefined);
+    });
+  }
+
   /**
    * Logits of some tokens, one row of `vocabulary` numbers for each, from the states behind the last layer. The head is read in pieces, so
    * that large vocabularies fit.

@@ -1,4 +1,5 @@
 /** Statistics of language models that are run a layer at a time. */
+import { type Note, noteOf } from '../core/note.js';
 import type { ModelOutput } from '../files/sinks.js';
 import { isHeldBack, tooFewToHoldBack } from '../formats/held-back.js';
 import type { MomentsFile } from '../formats/statistics.js';
@@ -25,6 +26,7 @@ interface LanguageStatisticsOptions extends TextOptions {
 
 /** Statistics, as `calibrateModel` gives them. */
 interface LanguageStatistics extends Omit<MomentsFile, 'path'> {
+  readonly notes: readonly Note[];
   readonly tokens: number;
   readonly chunks: number;
   readonly heldBackChunks?: number | undefined;
@@ -46,6 +48,22 @@ function heldBackLast(ids: Uint32Array<ArrayBuffer>, size: number, share: number
     texts.set(ids.subarray(from * size, (from + 1) * size), to * size);
   }
   return { texts, fitted: own.length * size };
+}
+
+/**
+ * The least share of the tokens that a text could have, which is the smaller of its length and the vocabulary, for statistics that hold for
+ * other texts. Measured with the model of stories: see `web/demo/guide/06-let-data-decide.md`.
+ */
+const leastSeen = 0.05;
+
+/** The note about a text of few different tokens. */
+function fewTokensNotes(ids: Uint32Array, vocabulary: number): Note[] {
+  const seen = new Set(ids).size;
+  if (seen >= leastSeen * Math.min(ids.length, vocabulary)) return [];
+  const text =
+    `the data have ${seen} of the ${vocabulary} tokens that the model knows; weights made by them may be worse for other texts than without ` +
+    'data, which errors on held-back data do not show: add texts of other kinds, or random tokens';
+  return [noteOf('fewTokens', { seen, vocabulary, tokens: ids.length }, text)];
 }
 
 /** Collects statistics of a language model. See `calibrateModel`. */
@@ -90,7 +108,8 @@ export async function calibrateLanguage(
         let finishMoments = async () => {};
         if (second !== undefined) {
           const { MomentsLayout } = await import('../language/moments-file.js');
-          const shared = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i)).flat();
+          const layers = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i));
+          const shared = [...layers.flat(), forward.head];
           const inputs = shared.map((one) => ({ ...one, heldBack: held > 0 }));
           const layout = new MomentsLayout(inputs, { tokens: fitted, heldBack: held });
           const sink = second.sized(layout.size);
@@ -114,7 +133,8 @@ export async function calibrateLanguage(
         await main?.sized(file.length).write(0, file);
         const { path: _, ...result } = (main as NonNullable<typeof main>).result();
         const beside = second && { moments: second.result(), heldBackChunks: Math.ceil(held / size) };
-        return { tokens: texts.length, chunks, weights, ...result, ...beside };
+        const notes = fewTokensNotes(texts, forward.vocabulary);
+        return { tokens: texts.length, chunks, weights, notes, ...result, ...beside };
       }),
     );
     await state?.remove();

@@ -2,6 +2,7 @@
 
 import { rangeError, typeError } from '../core/errors.js';
 import { imported } from '../core/imported.js';
+import type { Note } from '../core/note.js';
 import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../files/sinks.js';
 import { heldBackShare } from '../formats/held-back.js';
@@ -64,6 +65,8 @@ export interface ModelStatistics {
   readonly heldBackChunks?: number | undefined;
   /** Weights with statistics, in llama.cpp's names; for ONNX models, in those of the model. */
   readonly weights: readonly string[];
+  /** Facts about the statistics of a language model that users should know, such as data of few different tokens. */
+  readonly notes?: readonly Note[] | undefined;
   /** For ONNX models: weights whose inputs were not reached. */
   readonly unreached?: readonly UnreachedWeight[] | undefined;
   /** Size of the file in bytes. */

@@ -42,6 +42,8 @@ export class TransformerHand {
         return this.#expert(job);
       case 'logits':
         return this.#logits(job);
+      case 'headInputs':
+        return this.#headInputs(job);
       case 'addMoments':
         return this.#addMoments(job);
       case 'takeMoments':
@@ -302,6 +304,17 @@ export class TransformerHand {
     } finally {
       work.release();
     }
+  }
+
+  #headInputs({ name, states, watch }: Job<'headInputs'>): TransformerAnswer {
+    const { width } = this.#norms.get('headNorm') ?? { width: 0 };
+    const core = this.#core;
+    return core.withMemory(states.byteLength, (x) => {
+      toWasm(core, states, x);
+      this.#norm('headNorm', x, states.length, x);
+      const watched = this.#watched([name], x, states.length / width, width, watch);
+      return { ...nothing(), watched: [watched] };
+    });
   }
 
   #addMoments({ name, x, columns }: Job<'addMoments'>): TransformerAnswer {

@@ -110,6 +110,14 @@ export type TransformerJob =
       /** Bound of logits, through tanh; 0 without one. */
       readonly cap: number;
     }
+  /** Watches the inputs of the head. */
+  | {
+      readonly kind: 'headInputs';
+      /** Name of the head. */
+      readonly name: string;
+      readonly states: Float32Array<ArrayBuffer>;
+      readonly watch: Watch;
+    }
   /** Adds the second moments of some inputs to the sums of that name, in the order of these jobs. */
   | {
       readonly kind: 'addMoments';
