@@ -24,7 +24,8 @@ const halfOps = words(
 
 /** The same among com.microsoft's operators. */
 const contribOps = words(
-  'BiasGelu FastGelu FusedMatMul Gelu QuickGelu SkipLayerNormalization SkipSimplifiedLayerNormalization',
+  `Attention BiasGelu FastGelu FusedMatMul Gelu GroupQueryAttention MultiHeadAttention QuickGelu RotaryEmbedding SkipLayerNormalization
+  SkipSimplifiedLayerNormalization`,
 );
 
 /** Operators that the usual converters leave in float32. Their first input determines the type. */
@@ -50,6 +51,9 @@ const outputs: Readonly<Record<string, readonly OutputType[]>> = {
   ),
   // Y, the present keys and values, and the products of queries and keys.
   Attention: ['floats', 'floats', 'floats', 'floats'],
+  // Those of com.microsoft, with their caches.
+  GroupQueryAttention: ['floats', 'floats', 'floats', 'floats'],
+  MultiHeadAttention: ['floats', 'floats', 'floats', 'floats'],
   // Until opset 13, Y, mean, variance, and both as saved; since then Y and running statistics.
   BatchNormalization: ['floats', 'floats', 'floats', 'floats', 'floats'],
   Dropout: ['floats', bool],
