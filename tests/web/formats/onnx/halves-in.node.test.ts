@@ -86,5 +86,8 @@ it.each(['q8', 'int8', 'uint8', 'bnb4'] as const)('%s says that it is for float3
   const half = await (await quantizeModel(models[1]?.[1] as Uint8Array<ArrayBuffer>, { to: 'fp16' })).bytes();
   const { totals, notes } = await planModel(half, { to });
   expect(totals.quantized).toBe(0);
-  expect(notes).toMatchObject([{ kind: 'nothingConverted', why: 'dtype', others: ['q4', 'int8-weights'] }]);
+  expect(notes).toMatchObject([
+    { kind: 'littleConverted' },
+    { kind: 'nothingConverted', why: 'dtype', others: ['q4', 'int8-weights'] },
+  ]);
 });

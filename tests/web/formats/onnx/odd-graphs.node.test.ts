@@ -175,10 +175,13 @@ describe('a weight that goes into functions, as torch.onnx.dynamo_export wrote m
     },
   );
 
-  it('becomes no blocks', async () => {
-    const { tensors, notes } = await planModel(file, { to: 'q4' });
+  it('becomes no blocks of operators', async () => {
+    const { tensors, notes } = await planModel(file, { to: 'bnb4' });
     expect(tensors).toMatchObject(Array(2).fill({ kept: { kind: 'inFunction', operator: 'Gemm' } }));
-    expect(notes).toMatchObject([{ kind: 'nothingConverted', why: 'inFunctions' }]);
+    expect(notes).toMatchObject([{ kind: 'littleConverted' }, { kind: 'nothingConverted', why: 'inFunctions' }]);
+    // DequantizeLinear stays outside.
+    const { tensors: restored } = await planModel(file, { to: 'q4' });
+    expect(restored.map(({ kept }) => kept)).toEqual([undefined, undefined]);
   });
 
   it('may be multiplied with an attribute, which does not matter', async () => {

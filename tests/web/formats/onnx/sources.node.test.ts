@@ -1,7 +1,7 @@
 // Models as other tools write them, and results of this one as a source.
 
 import * as ort from 'onnxruntime-web';
-import { compareModels, quantizeModel } from 'scalepoint/model';
+import { compareModels, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
 import { cosine, type Feeds, run } from './ort.js';
@@ -194,4 +194,109 @@ it('int4-weights gives convolutions 8 bits', async () => {
   const file = onnx.product('Conv', [16, 8, 3, 3], [1, 8, 6, 6], [1, 16, 4, 4])();
   const { report } = await check(file, 'int4-weights', 0.999);
   expect(report.notes).toContainEqual(expect.objectContaining({ kind: 'eightBits', operators: { Conv: 1 } }));
+});
+
+describe('a target that leaves most as it is', () => {
+  it('names the operators, their bytes and a target that helps, first of all', async () => {
+    const file = onnx.model({
+      nodes: [
+        { op: 'MatMul', in: ['x', 'w'], out: ['a'] },
+        { op: 'Conv', in: ['i', 'c'], out: ['y'] },
+      ],
+      initializers: [onnx.floatTensor('w', [64, 32]), onnx.floatTensor('c', [64, 64, 3, 3])],
+      inputs: [
+        ['x', [3, 64]],
+        ['i', [1, 64, 9, 9]],
+      ],
+      outputs: [
+        ['a', [3, 32]],
+        ['y', [1, 64, 7, 7]],
+      ],
+    });
+    const { notes } = await planModel(file, { to: 'q4' });
+    expect(notes[0]).toMatchObject({
+      kind: 'littleConverted',
+      kept: [{ operator: 'Conv', bytes: 147456 }],
+      helps: { to: 'q8-blocks' },
+    });
+    for (const to of ['q8', 'q8-blocks', 'fp16'] as const) {
+      expect((await planModel(file, { to })).notes.some(({ kind }) => kind === 'littleConverted')).toBe(false);
+    }
+  });
+
+  it('names experts that no target takes', async () => {
+    const file = onnx.model(
+      {
+        nodes: [
+          { op: 'MoE', domain: 'com.microsoft', in: ['x', 'r', 'f1', '', 'f2'], out: ['y'], attributes: { k: 2 } },
+        ],
+        initializers: [onnx.floatTensor('f1', [4, 64, 64]), onnx.floatTensor('f2', [4, 64, 64])],
+        inputs: [
+          ['x', [3, 64]],
+          ['r', [3, 4]],
+        ],
+        outputs: [['y', [3, 64]]],
+      },
+      { imports: { 'com.microsoft': 1 } },
+    );
+    for (const to of ['q4', 'q8', 'int8-weights', 'int4-weights', 'q8-blocks'] as const) {
+      expect((await planModel(file, { to })).notes[0], to).toMatchObject({
+        kind: 'littleConverted',
+        kept: [{ operator: 'MoE', bytes: 131072 }],
+        helps: { to: 'fp16' },
+      });
+    }
+  });
+});
+
+it.each([
+  [
+    [2, 3, 64],
+    [2, 64, 64],
+  ],
+  [
+    [3, 64],
+    [2, 2, 64, 64],
+  ],
+])('q4 restores blocks of products with several matrices: %j and %j', async (x, w) => {
+  const file = onnx.product(
+    'MatMul',
+    w,
+    x,
+    Array.from({ length: Math.max(x.length, w.length) }, (_, i) => `d${i}`),
+  )();
+  for (const to of ['q4', 'q2', 'q4f16'] as const) {
+    const { made } = await check(file, to, 0.98);
+    expect(made.length).toBeLessThan((to === 'q4f16' ? 0.53 : 0.2) * file.length);
+  }
+});
+
+it('q4 and q8-blocks restore weights that functions take', async () => {
+  const local = [
+    ...[
+      ...onnx.text(1, 'F'),
+      ...onnx.text(4, 'a'),
+      ...onnx.text(4, 'w'),
+      ...onnx.text(5, 'o'),
+      ...onnx.text(10, 'local'),
+    ],
+    ...onnx.bytes(7, onnx.node({ op: 'MatMul', in: ['a', 'w'], out: ['o'] })),
+    ...onnx.bytes(9, onnx.int(2, 17)),
+  ];
+  const file = onnx.model(
+    {
+      nodes: [{ op: 'F', domain: 'local', in: ['x', 'w'], out: ['y'] }],
+      initializers: [onnx.floatTensor('w', [64, 64])],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 64]]],
+    },
+    { imports: { local: 1 }, more: onnx.bytes(25, local) },
+  );
+  for (const [to, share] of [
+    ['q4', 0.22],
+    ['q8-blocks', 0.32],
+  ] as const) {
+    const { made } = await check(file, to, 0.98);
+    expect(made.length).toBeLessThan(share * file.length);
+  }
 });

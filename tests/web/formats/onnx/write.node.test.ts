@@ -290,6 +290,7 @@ describe('what does not change', () => {
     const conv = onnx.product('Conv', [32, 8, 3, 3], [1, 8, 9, 9], [1, 32, 'h', 'w'])();
     for (const to of ['q4', 'bnb4'] as const) {
       expect((await planModel(conv, { to })).notes).toMatchObject([
+        { kind: 'littleConverted', helps: { to: 'q8-blocks' } },
         { kind: 'nothingConverted', why: 'operator', operator: 'Conv' },
       ]);
     }
@@ -300,6 +301,7 @@ describe('what does not change', () => {
       outputs: [['y', [3, 48], 10]],
     });
     expect((await planModel(half, { to: 'q8' })).notes).toMatchObject([
+      { kind: 'littleConverted' },
       { kind: 'nothingConverted', why: 'dtype', dtype: 'F16', others: ['q4', 'int8-weights'] },
     ]);
     expect((await planModel(half, { to: 'fp16' })).notes).toMatchObject([

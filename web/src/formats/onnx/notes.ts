@@ -189,6 +189,49 @@ export function nothingNote(reason: WhyNothing): Note {
   return noteOf('nothingConverted', { ...reason }, nothingText(reason));
 }
 
+/** Weights of an operator that stay as they are. */
+export interface KeptBy {
+  readonly operator: string;
+  readonly bytes: number;
+}
+
+const megabytes = (bytes: number) =>
+  bytes < 1e6 ? `${Math.round(bytes / 1e3)} kB` : `${Math.round(bytes / 1e5) / 10} MB`;
+
+/**
+ * A target that leaves most of a model as it is.
+ * @param saved share of the bytes that it saves
+ * @param kept operators of the weights that stay, those with most bytes first
+ * @param helps the target that makes the file smallest, and the share that it saves; undefined if all save as little
+ */
+export function littleNote(
+  saved: number,
+  kept: readonly KeptBy[],
+  helps: { readonly to: OnnxTarget; readonly saved: number } | undefined,
+): Note {
+  const percent = (share: number) => `${Math.round(100 * share)}%`;
+  const list = kept.slice(0, 4).map(({ operator, bytes }) => `${megabytes(bytes)} of ${operator}`);
+  const stay = list.length === 0 ? '' : `; as they are: ${list.join(', ')}${kept.length > list.length ? ', …' : ''}`;
+  const data = { saved, kept, ...(helps && { helps }) };
+  if (helps === undefined)
+    return noteOf('littleConverted', data, `this target saves ${percent(saved)} of the bytes${stay}`);
+  const text = `this target saves ${percent(saved)} of the bytes${stay}; `;
+  return noteOf('littleConverted', data, text, mention('to', helps.to), ` saves ${percent(helps.saved)}`);
+}
+
+/**
+ * Tensors that most GPUs cannot bind.
+ * @param tensors names, and bytes as the GPU has them, the largest first; at least one
+ */
+export function largeBindingsNote(tensors: readonly { readonly name: string; readonly bytes: number }[]): Note {
+  const [first] = tensors;
+  const more = tensors.length > 1 ? ` and ${tensors.length - 1} more` : '';
+  const text =
+    `on WebGPU, ${first?.name} (${megabytes(first?.bytes ?? 0)})${more} need larger bindings than the 128 MiB that each GPU has; ` +
+    'many have 256 MiB or more';
+  return noteOf('largeBindings', { tensors }, text);
+}
+
 /** Words about a result on WebGPU, behind those about other backends. */
 const onWebGpuWords: Readonly<Record<OnWebGpu, string>> = {
   gpu: 'and on WebGPU',

@@ -22,6 +22,8 @@ import {
   floatNodesNote,
   floatZeroPointsNote,
   integerCostNote,
+  largeBindingsNote,
+  littleNote,
   noHalfNote,
   noInputsNote,
   noRangesNote,
@@ -34,7 +36,7 @@ import {
 } from './notes.js';
 import type { OnnxChoices } from './options.js';
 import type { BeyondNode } from './reasons.js';
-import { type TargetInfo, targetNamed } from './targets.js';
+import { type OnnxTarget, type TargetInfo, targetNamed } from './targets.js';
 import { dataSuffix } from './write/builder.js';
 import { writeResult } from './write/write.js';
 
@@ -136,8 +138,79 @@ function checkRanges({ statics }: Decisions, ranges: ActivationRanges): void {
 const beyondNodes = ({ beyond }: HalfNodes): BeyondNode[] =>
   beyond.map(({ node, why }) => ({ node: node.name || node.outputs[0] || '', operator: node.opType, why }));
 
+/** Least share of the bytes that a target has to save. */
+const leastSaved = 0.25;
+
+/** Targets without ranges and other needs, which take most operators. */
+const helpful: readonly OnnxTarget[] = ['q8-blocks', 'int8-weights', 'fp16'];
+
+/** The note about a result that is hardly smaller, which names the target that helps. */
+function littleNotes(
+  model: OnnxModel,
+  choices: OnnxChoices,
+  { decisions, graphs }: Decisions,
+  partsOf: PartsOf,
+  files: FilePlan['files'],
+): Note[] {
+  const sizeOf = (result: FilePlan['files']) => result.reduce((sum, { size }) => sum + size, 0);
+  const savedBy = (result: FilePlan['files']) => 1 - sizeOf(result) / model.bytes;
+  const saved = savedBy(files);
+  const large = decisions.filter((one) => one.kind === 'keep' && one.weight.source.bytes >= 4 * fewestElements);
+  const stays = large.filter(
+    (one) => one.kind === 'keep' && one.reason.kind !== 'rule' && one.reason.kind !== 'scales',
+  );
+  if (saved >= leastSaved || stays.length === 0 || choices.rules?.length || targetNamed(choices.to).kind === 'half')
+    return [];
+  const bytes = new Map<string, number>();
+  for (const decision of stays) {
+    if (decision.kind !== 'keep') continue;
+    const { weight } = decision;
+    const operator = graphs.readers(weight)[0]?.node.opType ?? 'no node';
+    bytes.set(operator, (bytes.get(operator) ?? 0) + weight.source.bytes);
+  }
+  const kept = [...bytes].map(([operator, n]) => ({ operator, bytes: n })).sort((a, b) => b.bytes - a.bytes);
+  const others = helpful
+    .filter((to) => to !== choices.to)
+    .map((to) => ({
+      to,
+      saved: savedBy(writeResult(model, decide(model, { to }, partsOf), partsOf, undefined).files),
+    }));
+  // Of targets that save nearly as much, take the first.
+  const most = Math.max(...others.map((one) => one.saved));
+  const best = others.find((one) => one.saved > most - 0.05) as (typeof others)[number];
+  return [littleNote(saved, kept, best.saved > saved + 0.05 ? best : undefined)];
+}
+
+/** Bytes of the largest binding that each GPU has: maxStorageBufferBindingSize of WebGPU by default. */
+const mostBinding = 2 ** 27;
+
+/** Tensors of a result that need larger bindings. Codes that a Cast widens are float32 there. */
+function largeBindings(
+  { tensors }: FilePlan,
+  { decisions }: Decisions,
+): { readonly name: string; readonly bytes: number }[] {
+  const widened = new Set(
+    decisions.flatMap((one) =>
+      (one.kind === 'restored' && one.by.kind !== 'gather') || (one.kind === 'half' && one.isCast)
+        ? [one.weight.source.name]
+        : [],
+    ),
+  );
+  return tensors
+    .map(({ source, kept, parts }) => {
+      const stored =
+        kept === undefined ? Math.max(0, ...parts.map(({ bytes }) => bytes)) : (source.parts[0]?.tensor.bytes ?? 0);
+      const floats = widened.has(source.name) ? 4 * (elementCount(source.shape) ?? 0) : 0;
+      return { name: source.name, bytes: Math.max(stored, floats) };
+    })
+    .filter(({ bytes }) => bytes > mostBinding)
+    .sort((a, b) => b.bytes - a.bytes);
+}
+
 /** Notes for users about a result. */
-function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tensors }: FilePlan): Note[] {
+function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, plan: FilePlan, partsOf: PartsOf): Note[] {
+  const { tensors, files } = plan;
+  const large = largeBindings(plan, made);
   const target = targetNamed(choices.to);
   const { halves, isTooOldForHalf, decisions, graphs } = made;
   const restored = decisions.flatMap((one) =>
@@ -150,6 +223,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
   );
   const codecs = new Set(tensors.flatMap(({ kept, form }) => (kept === undefined ? [form.codec] : [])));
   return [
+    ...littleNotes(model, choices, made, partsOf, files),
     ...made.notes,
     ...(made.withoutInputs.length === 0 ? [] : [noInputsNote(made.withoutInputs)]),
     ...(isTooOldForHalf ? [noHalfNote(graphs.main.opsets.get(''), lowestHalf)] : []),
@@ -163,6 +237,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, { tens
     ...(codecs.size === 0
       ? [nothingNote(whyNothing(model, made, target))]
       : [...costNotes(target, choices, codecs, made), runsOnNote(target.onWebGpu)]),
+    ...(large.length === 0 ? [] : [largeBindingsNote(large)]),
   ];
 }
 
@@ -187,5 +262,5 @@ export function planOnnx(
   const isTooLarge = plan.files.some(({ suffix, size }) => suffix === '' && size > mostBytes);
   if (isTooLarge && !choices.externalData) plan = written(beside);
   const data = decisions.feedback.size > 0 ? { data: statistics.moments?.file } : {};
-  return { ...plan, ...data, notes: notesOf(model, choices, decisions, plan) };
+  return { ...plan, ...data, notes: notesOf(model, choices, decisions, plan, partsOf) };
 }

@@ -139,8 +139,14 @@ export function decideRestored(
   return found.kind === 'keep' && found.reason.kind === 'rank' ? restoredOf(context, reading, others, false) : found;
 }
 
+/** True for products with several matrices, and in functions, whose nodes stay: DequantizeLinear restores their blocks. */
+function isRestorable({ halves }: Context, { readers }: Reading, { kind }: OnnxReason): boolean {
+  const areProducts = readers.every(({ node }) => node.opType === 'MatMul' || node.opType === 'Gemm');
+  return halves === undefined && areProducts && (kind === 'rank' || kind === 'inFunction');
+}
+
 /** Kinds of reasons to keep a weight from blocks that leave it to other codes. */
-const open: readonly OnnxReason['kind'][] = ['readBy', 'rank', 'matrixRows', 'alsoReadBy', 'moved'];
+const open: readonly OnnxReason['kind'][] = ['readBy', 'rank', 'matrixRows', 'alsoReadBy', 'moved', 'inFunction'];
 
 /**
  * Decides about a weight of a target with blocks. Others may have 8 bits and be restored when the model is loaded, so that they have the speed
@@ -153,7 +159,13 @@ export function decideBlocksOrRestored(
 ): Blocks | Restored | Keep {
   const found = decideBlocks(context, reading, target);
   const isOpen = found.kind === 'keep' && 'restoresOthers' in target && open.includes(found.reason.kind);
-  if (!isOpen) return found;
+  if (!isOpen) {
+    const isCoded = target.codec === 'matmul-nbits' && target.bits < 8;
+    if (found.kind !== 'keep' || !isCoded || !isRestorable(context, reading, found.reason)) return found;
+    const blockSize = context.choices.blockSize ?? target.blockSize;
+    const codes = restoredOf(context, reading, { bits: 4, signed: true, symmetric: true, blockSize }, false);
+    return codes.kind === 'restored' ? codes : found;
+  }
   const range = context.choices.range === 'mse' ? 'mse' : undefined;
   const others = restoredOf(context, reading, { bits: 8, signed: false, symmetric: false, range }, true);
   return others.kind === 'restored' ? others : found;
