@@ -95,7 +95,7 @@ describe('other edges write', () => {
       'missingBytes',
       'keep',
       '--missing-bytes keep',
-      '“Also with a vocabulary that lacks bytes, which can crash llama.cpp” under More',
+      '“Convert although the tokenizer has no byte tokens (llama.cpp may crash)” under More',
     ],
     [
       'zeroPoints',

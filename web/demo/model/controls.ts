@@ -65,7 +65,7 @@ const controls: readonly Control[] = [
   flag('keepSplit', 'As many files as the model has', { 'keep-split': true }),
   flag('requantize', 'Also quantize what is quantized already', { requantize: true }),
   flag('nonFinite', 'Write NaN and infinities of tensors that stay floats', { 'non-finite': 'keep' }),
-  flag('missingBytes', 'Also with a vocabulary that lacks bytes, which can crash llama.cpp', {
+  flag('missingBytes', 'Convert although the tokenizer has no byte tokens (llama.cpp may crash)', {
     'missing-bytes': 'keep',
   }),
   flag('mmproj', 'The vision tower alone, for --mmproj of llama.cpp', { mmproj: true }),

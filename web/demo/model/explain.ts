@@ -33,6 +33,26 @@ const texts: Readonly<Record<string, string>> = {
   IMPORT: 'A part of the page could not be loaded. Load the page again.',
 };
 
+/** The title and the advice for a folder of sound files that lacks one, or whose tokenizer lacks a part. */
+function explainMissing(missing: string): PageProblem {
+  if (missing === 'byte tokens') {
+    return {
+      title: 'The tokenizer has no byte tokens',
+      text: 'The files are sound. For GGUF, choose “Convert although the tokenizer has no byte tokens” under More. Or choose a size that needs no tokenizer, such as int8.',
+    };
+  }
+  return {
+    title: `${missing} is missing`,
+    text: `The weights are sound, but this size needs ${missing}. Drop the whole folder of the model, or choose a size that needs no tokenizer, such as int8.`,
+  };
+}
+
+/** The reason for the card of a preset that is not available, in a few words. The problem below says the rest. */
+export function obstacleOf(error: unknown): string {
+  const missing = error instanceof ScalepointError ? error.missing : undefined;
+  return missing === undefined ? sentence(inPageWords(error)) : `Needs ${missing}.`;
+}
+
 /** True for a write error because the disk, or the quota of this page, is full. */
 const isFull = ({ cause }: Error) => cause instanceof DOMException && cause.name === 'QuotaExceededError';
 
@@ -82,7 +102,8 @@ export function explain(error: unknown, ways?: WaysOut): PageProblem {
       text: 'The disk is full, or the browser gives this page no more of it. Nothing was saved. Free some room, or choose a smaller size.',
     };
   }
-  const { code, byteOffset } = error instanceof ScalepointError ? error : {};
+  const { code, byteOffset, missing } = error instanceof ScalepointError ? error : {};
+  if (missing !== undefined) return explainMissing(missing);
   const place = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
   const words = sentence(`${inPageWords(error).replace(/\.$/, '')}${place}`);
   const own = `${words} ${advice[code ?? ''] ?? ''}`.trim();

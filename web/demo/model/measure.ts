@@ -9,9 +9,8 @@ import {
 } from 'scalepoint/model';
 import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
-import { sentence } from '../shared/problems.js';
 import { escaped, formatFor, type ModelChoice, optionsOf, presetFormat, statisticsKey, withPreset } from './choice.js';
-import { inPageWords, isAboutCodes } from './explain.js';
+import { isAboutCodes, obstacleOf } from './explain.js';
 import type { Sizer } from './sizer.js';
 import type { Errors, MeasuredError, Offer } from './state.js';
 
@@ -160,7 +159,7 @@ export class Measurer {
       return { offer: this.#offerOf(choice, plan), choice, plan };
     } catch (error) {
       if (isAboutCodes(error)) return { offer: { to: choice.to, isQuantized: true }, choice };
-      return { offer: { to: choice.to, obstacle: sentence(inPageWords(error)) }, choice };
+      return { offer: { to: choice.to, obstacle: obstacleOf(error) }, choice };
     }
   }
 

@@ -20,6 +20,7 @@ import { show } from './show.js';
  * | `DISPOSED` | the object was used after `dispose()` |
  * | `UNKNOWN_FORMAT` | a file is of no supported format |
  * | `BAD_FILE` | a file breaks the rules of its format; `byteOffset` gives the place |
+ * | `INCOMPLETE` | the files are sound, but a conversion needs one more, or a part that one lacks: `missing` names it |
  * | `UNSUPPORTED_DTYPE` | a tensor's type cannot be read or converted |
  * | `NOT_FOUND` | a file has no tensor of that name |
  * | `CHANGED` | a file was changed while it was read, or between the runs of `--resume` |
@@ -43,6 +44,7 @@ export type ErrorCode =
   | 'DISPOSED'
   | 'UNKNOWN_FORMAT'
   | 'BAD_FILE'
+  | 'INCOMPLETE'
   | 'UNSUPPORTED_DTYPE'
   | 'NOT_FOUND'
   | 'CHANGED'
@@ -63,6 +65,8 @@ export interface ErrorPlace {
   byteOffset?: number | undefined;
   /** Path of the file. */
   path?: string | undefined;
+  /** The file, or the part of one, that is missing. */
+  missing?: string | undefined;
   /** Advice at the end of the message. */
   hint?: Hint | undefined;
   /** The error underneath. */
@@ -83,6 +87,8 @@ export interface ErrorData {
   readonly byteOffset?: number | undefined;
   /** Path of the file, if known. */
   readonly path?: string | undefined;
+  /** The file, or the part of one, that is missing. */
+  readonly missing?: string | undefined;
   /** The message without the hint, of a ScalepointError. */
   readonly statement?: string | undefined;
   /** Advice, of a ScalepointError. */
@@ -118,7 +124,7 @@ function dataOf(error: unknown, depth = 0): ErrorData {
   const { name, message, cause } = error;
   const fields = error as unknown as Record<string, unknown>;
   const known: Record<string, unknown> = { name, message };
-  for (const field of ['code', 'tensor', 'byteOffset', 'path', 'statement', 'hint', 'option', 'problem']) {
+  for (const field of ['code', 'tensor', 'byteOffset', 'path', 'missing', 'statement', 'hint', 'option', 'problem']) {
     if (fields[field] !== undefined) known[field] = plainValue(fields[field]);
   }
   if (cause !== undefined && depth < mostCauses) known.cause = dataOf(cause, depth + 1);
@@ -136,13 +142,15 @@ export function errorFrom(data: unknown): Error {
   if (data instanceof Error) return data;
   const isData = typeof data === 'object' && data !== null && typeof (data as ErrorData).message === 'string';
   if (!isData) return new Error(typeof data === 'string' ? data : show(data));
-  const { name, message, code, tensor, byteOffset, path, statement, hint, option, problem, cause } = data as ErrorData;
+  const { name, message, code, tensor, byteOffset, path, missing, statement, hint, option, problem, cause } =
+    data as ErrorData;
   const causeError = cause === undefined ? undefined : errorFrom(cause);
   if (name === 'ScalepointError' && code !== undefined) {
     const error = new ScalepointError(code, statement ?? message, {
       tensor,
       byteOffset,
       path,
+      missing,
       hint,
       cause: causeError,
     });
@@ -177,6 +185,8 @@ export class ScalepointError extends Error {
   declare readonly byteOffset?: number | undefined;
   /** Path of the file that exists already, or cannot be opened or written, if known. */
   declare readonly path?: string | undefined;
+  /** The file that a conversion needs beside sound ones, or the part that a file lacks: `tokenizer.json`, `byte tokens`. */
+  declare readonly missing?: string | undefined;
   /** Advice, if there is any. */
   declare readonly hint?: Hint | undefined;
   /** The message without the hint. */
@@ -189,6 +199,7 @@ export class ScalepointError extends Error {
     if (place.tensor !== undefined) this.tensor = place.tensor;
     if (place.byteOffset !== undefined) this.byteOffset = place.byteOffset;
     if (place.path !== undefined) this.path = place.path;
+    if (place.missing !== undefined) this.missing = place.missing;
     if (place.hint !== undefined) this.hint = place.hint;
   }
 

@@ -6,7 +6,7 @@ import { folderOf, type Weight } from '../../support/recipes.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 
 type Json = Record<string, unknown>;
-type Code = 'BAD_FILE' | 'UNKNOWN_FORMAT';
+type Code = 'INCOMPLETE' | 'BAD_FILE' | 'UNKNOWN_FORMAT';
 
 interface Change {
   readonly architecture?: string;
@@ -271,7 +271,7 @@ describe('tokenizers', () => {
     };
 
   it('are missing', async () => {
-    await refused({ files: { 'tokenizer.json': undefined } }, 'BAD_FILE', 'tokenizer.json', 'none');
+    await refused({ files: { 'tokenizer.json': undefined } }, 'INCOMPLETE', 'tokenizer.json', 'none');
   });
 
   it('of kinds that are not known', async () => {
@@ -345,7 +345,7 @@ describe('tokenizers', () => {
 
   it('without tokens for bytes, unless that is asked for', async () => {
     const change = tokenizer(({ model }) => delete model.vocab['<0x80>']);
-    await refused(change, 'BAD_FILE', 'tokenizer.json', '1 of the 256', 'llama.cpp');
+    await refused(change, 'INCOMPLETE', 'tokenizer.json', '1 of the 256', 'llama.cpp');
     const { notes } = await convert({ ...change, options: { missingBytes: 'keep' } });
     expect(notes).toEqual([{ kind: 'missingBytes', count: 1, text: expect.stringContaining('1 of the 256') }]);
   });

@@ -7,6 +7,11 @@ export function badFolderFile(file: string, message: string, tensor?: string, hi
   throw new ScalepointError('BAD_FILE', `${file}: ${message}`, { tensor, hint });
 }
 
+/** Fails because a folder of sound files lacks one, or a file lacks a part. @param missing `tokenizer.json`, `byte tokens` */
+export function incomplete(file: string, message: string, missing: string, hint?: Hint): never {
+  throw new ScalepointError('INCOMPLETE', `${file}: ${message}`, { missing, hint });
+}
+
 /** Fails because a valid file describes something that cannot be converted. */
 export function unsupported(file: string, message: string): never {
   throw new ScalepointError('UNKNOWN_FORMAT', `${file}: ${message}`);

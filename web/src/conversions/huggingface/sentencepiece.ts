@@ -6,7 +6,7 @@ import { noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
-import { badFolderFile, unsupported } from './errors.js';
+import { incomplete, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember } from './json.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
@@ -49,7 +49,7 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
   if (missing === 0) return;
   const text = `${missing} of the 256 tokens for single bytes (<0x00> to <0xFF>) are missing`;
   if (missingBytes === 'refuse')
-    badFolderFile(file, `${text}; llama.cpp aborts at the first character without a token`, undefined, {
+    incomplete(file, `${text}; llama.cpp aborts at the first character without a token`, 'byte tokens', {
       kind: 'try',
       option: mention('missingBytes', 'keep'),
       effect: 'converts it all the same',

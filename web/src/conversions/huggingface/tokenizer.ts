@@ -4,7 +4,7 @@ import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
 import { byteLevelKeys } from './bytelevel.js';
-import { badFolderFile, unsupported } from './errors.js';
+import { incomplete, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember, parseObject } from './json.js';
 import { sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import { readTemplates } from './templates.js';
@@ -115,7 +115,7 @@ async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenize
   if (encoder === 't5') return t5Keys(files, await t5Model(folder));
   const kind = kindFound ?? 'sentencepiece';
   if (encoder === undefined ? kind === 'wordpiece' || kind === 'unigram' : kind !== encoderKinds[encoder]) {
-    if (tokenizer === undefined) return badFolderFile('tokenizer.json', 'the folder has none');
+    if (tokenizer === undefined) return incomplete('tokenizer.json', 'the folder has none', 'tokenizer.json');
     return unsupported('tokenizer.json', `this kind of tokenizer is not supported for ${wish.architecture}: ${kind}`);
   }
   if (kind === 'unigram') return xlmRobertaFromJson(files, tokenizer as Json);
@@ -127,7 +127,9 @@ async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenize
   // Gemma 4 is read from tokenizer.json alone.
   const model = wish.architecture === 'gemma4' ? undefined : await folder.file('tokenizer.model');
   if (model !== undefined) return sentencePieceFromModel(files, model);
-  if (tokenizer === undefined) return badFolderFile('tokenizer.json', 'the folder has none, and no tokenizer.model');
+  if (tokenizer === undefined) {
+    return incomplete('tokenizer.json', 'the folder has none, and no tokenizer.model', 'tokenizer.json');
+  }
   return sentencePieceFromJson(files, tokenizer);
 }
 
@@ -136,9 +138,10 @@ async function t5Model(folder: Folder): Promise<Uint8Array> {
   return (
     (await folder.file('tokenizer.model')) ??
     (await folder.file('spiece.model')) ??
-    badFolderFile(
+    incomplete(
       'spiece.model',
       'the folder has none; the vocabulary of T5 is read from this file, not from tokenizer.json',
+      'spiece.model',
     )
   );
 }

@@ -16,7 +16,7 @@ import { tensorsAsFloats } from '../../formats/safetensors/quantized.js';
 import { keptTensor } from '../../formats/tensors.js';
 import type { Beside, Converted } from '../converter.js';
 import { Config, readRope } from '../huggingface/config.js';
-import { badFolderFile, unsupported } from '../huggingface/errors.js';
+import { incomplete, unsupported } from '../huggingface/errors.js';
 import { arrayMember, decodeText, type Json, member, parseObject } from '../huggingface/json.js';
 import { chatConfig, type ModelTexts, tokenizerFiles } from './chat-config.js';
 import { familiesOf, familyOf, type NeededParameter, parametersOf, webllmArchitectures } from './families.js';
@@ -255,7 +255,7 @@ async function textsOf(
   }
   const bytesOf = (name: string) => files.find((file) => file.name === name)?.bytes;
   if (bytesOf('tokenizer.json') === undefined && bytesOf('tokenizer.model') === undefined)
-    badFolderFile('tokenizer.json', 'the folder has neither it nor tokenizer.model');
+    incomplete('tokenizer.json', 'the folder has neither it nor tokenizer.model', 'tokenizer.json');
   const tokenizer = maybeObject('tokenizer.json', bytesOf('tokenizer.json'));
   const generation = maybeObject('generation_config.json', await beside.file('generation_config.json'));
   const chat = await chatTemplateOf(beside, maybeObject('tokenizer_config.json', bytesOf('tokenizer_config.json')));
