@@ -45,9 +45,11 @@ function countsText({ quantized, cast, kept }: ModelTotals): string {
 }
 
 function totalsText(file: string, tensors: readonly PlannedTensorInfo[], totals: ModelTotals): string[] {
-  const { bytesBefore, bytesAfter, ratio, bitsPerWeight } = totals;
+  const { bytesBefore, bytesAfter, ratio, bitsPerWeight, fellBack = 0 } = totals;
+  const share = (100 * fellBack).toPrecision(2);
+  const others = fellBack === 0 ? '' : `; ${share} % of the elements in other types, whose blocks divide their rows`;
   return [
-    `${printable(basename(file))}: ${counted(tensors.length, 'tensor')}, ${countsText(totals)}`,
+    `${printable(basename(file))}: ${counted(tensors.length, 'tensor')}, ${countsText(totals)}${others}`,
     `${formatBytes(bytesBefore)} → ${formatBytes(bytesAfter)}, ratio ${ratio.toFixed(2)}, ${bitsPerWeight.toFixed(2)} bits per weight`,
   ];
 }

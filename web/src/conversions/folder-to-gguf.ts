@@ -101,7 +101,7 @@ export async function convertFolder(
   beside: Beside,
   choices: ConvertOptions & Partial<Pick<GgufChoices, 'to' | 'metadata' | 'requantize' | 'mmproj'>>,
 ): Promise<Converted> {
-  const { missingBytes = 'refuse', metadata = {}, requantize = false } = choices;
+  const { missingBytes = 'refuse', preTokenizer, metadata = {}, requantize = false } = choices;
   // A given name takes the place of the folder's, as with --model-name of llama.cpp's converter. Other edits move to the end, as in ggml.
   const { [nameKey]: given, ...others } = metadata;
   const isNamed = typeof given === 'string' && given !== '';
@@ -109,8 +109,9 @@ export async function convertFolder(
   const conversions = known.get(model) ?? new Map<string, ReturnType<typeof carriedOut>>();
   known.set(model, conversions);
   const tower = choices.mmproj === true ? ((choices.to ?? 'F32') as TowerTarget) : undefined;
-  const key = JSON.stringify([name ?? null, missingBytes, requantize, tower]);
-  const carried = conversions.get(key) ?? carriedOut(model, beside, name, requantize, { missingBytes }, tower);
+  const key = JSON.stringify([name ?? null, missingBytes, preTokenizer ?? null, requantize, tower]);
+  const carried =
+    conversions.get(key) ?? carriedOut(model, beside, name, requantize, { missingBytes, preTokenizer }, tower);
   conversions.set(key, carried);
   const { architecture, notes, types, view, sources } = await carried;
   return {

@@ -195,6 +195,8 @@ export interface PlannedTensor {
   readonly sharesRangeWith?: readonly LogicalTensor[] | undefined;
   /** Set if rounding passes errors on. */
   readonly feedback?: Feedback | undefined;
+  /** The type that it was to have, if another one was chosen because blocks do not divide its rows. */
+  readonly unfit?: string | undefined;
   /** The moments of its inputs, if they are known, by which the errors of its outputs are measured. */
   readonly moments?: WeightMoments | undefined;
 }

@@ -52,6 +52,8 @@ export interface ModelTotals {
   readonly ratio: number;
   /** Bits of the result's tensors, scales included, for each element of the original ones. */
   readonly bitsPerWeight: number;
+  /** GGUF: share of the elements whose type is another one, because its blocks do not divide their rows; undefined instead of 0. */
+  readonly fellBack?: number | undefined;
 }
 
 /** A plan, and the words of its reasons. */
@@ -172,6 +174,10 @@ export function totalsOf(tensors: readonly PlannedTensorInfo[], bytesBefore: num
   const elements = tensors.reduce((sum, { shape }) => sum + elementsOf(shape), 0);
   const payload = tensors.reduce((sum, { bytesAfter }) => sum + bytesAfter, 0);
   const bytesAfter = resultBytes(plan);
+  const unfit = plan.tensors.reduce(
+    (sum, { unfit, source }) => sum + (unfit === undefined ? 0 : elementsOf(source.shape)),
+    0,
+  );
   return {
     quantized: converted.length - cast,
     cast,
@@ -180,5 +186,6 @@ export function totalsOf(tensors: readonly PlannedTensorInfo[], bytesBefore: num
     bytesAfter,
     ratio: bytesBefore / bytesAfter,
     bitsPerWeight: elements === 0 ? 0 : (8 * payload) / elements,
+    ...(unfit === 0 ? {} : { fellBack: unfit / elements }),
   };
 }

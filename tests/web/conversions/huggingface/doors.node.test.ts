@@ -201,6 +201,32 @@ describe('tokenizers', () => {
   });
 });
 
+it('pre-tokenizers that are not recognized take a name', async () => {
+  const tokenizer = (pattern: string) => ({
+    model: { type: 'BPE', vocab: Object.fromEntries(Array.from({ length: 12 }, (_, i) => [`t${i}`, i])), merges: [] },
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        { type: 'Split', pattern: { Regex: pattern }, behavior: 'Isolated', invert: false },
+        { type: 'ByteLevel', add_prefix_space: false, use_regex: false },
+      ],
+    },
+  });
+  const named = (preTokenizer: string | undefined, pattern = 'x+') =>
+    convertHuggingface(
+      folderOf(base, {
+        'config.json': decoderConfig('LlamaForCausalLM'),
+        'tokenizer.json': tokenizer(pattern),
+      }),
+      { preTokenizer },
+    );
+  await expect(named(undefined)).rejects.toThrow('not known to llama.cpp');
+  await expect(named(undefined)).rejects.toMatchObject({ hint: { kind: 'try', option: { option: 'preTokenizer' } } });
+  const result = await named('qwen2');
+  expect(keyValue(result, 'tokenizer.ggml.pre')).toBe('qwen2');
+  expect(result.notes).toContainEqual(expect.objectContaining({ kind: 'preTokenizer', pre: 'qwen2' }));
+});
+
 it('layers of sentence-transformers behind the pooling get a note', async () => {
   const modules = [
     { idx: 0, path: '', type: 'sentence_transformers.models.Transformer' },

@@ -71,6 +71,27 @@ it('takes a matrix of sp.importance as the one of llama-imatrix', async () => {
   await expectNative(file, 'Q4_K_M', { importance: made }, options);
 });
 
+it('counts weights whose rows no long blocks divide, or refuses them', async () => {
+  const file = tinyLlama({ embedding: 288, feedForward: 256, layers: 1 });
+  const { tensors, totals } = await planModel(file, { to: 'Q4_K_M' });
+  const size = (some: typeof tensors) =>
+    some.reduce((sum, { shape }) => sum + shape.reduce((product, n) => product * n, 1), 0);
+  // Rows of ffn_down are whole blocks. Without them, the output layer has 8 bits by the mixture itself.
+  const others = tensors.filter(({ name, kept, shape }) => !kept && shape.at(-1) === 288 && name !== 'output.weight');
+  expect(others.length).toBeGreaterThan(5);
+  expect(totals.fellBack).toBe(size(others) / size(tensors));
+  await expect(planModel(file, { to: 'Q4_K_M', fallback: false })).rejects.toMatchObject({
+    code: 'UNSUPPORTED_DTYPE',
+    tensor: expect.any(String),
+    message: expect.stringMatching(/rows of 288 are not a multiple of Q[46]_K's blocks of 256; .*keep/),
+  });
+  for (const [model, to] of [
+    [tinyLlama({ layers: 1 }), 'Q4_K_M'],
+    [file, 'Q8_0'],
+  ] as const)
+    expect((await planModel(model, { to, fallback: false })).totals).not.toHaveProperty('fellBack');
+});
+
 describe('a GGUF file with an importance matrix', () => {
   it.each<[what: string, options: TinyOptions, targets?: readonly GgufTarget[]]>([
     ['rows of 512 and 768', { embedding: 512, feedForward: 768, rows: 7, layers: 1, source: 'F32' }],

@@ -65,7 +65,7 @@ const addBos = ['llama-bpe', 'tekken', 'lfm2', 'falcon-h1'];
 /** Reads a byte-level BPE tokenizer. */
 export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer {
   const model = objectMember(tokenizer, 'model') as Json;
-  const { pre, note } = preTokenizerOf(tokenizer, files.settings, files.architecture);
+  const { pre, note } = preTokenizerOf(tokenizer, files.settings, files.architecture, files.preTokenizer);
   const vocabulary = readTokens(files, tokenizer, model);
   const { notes } = vocabulary;
   if (note !== undefined) notes.push(note);

@@ -31,6 +31,8 @@ export interface ConvertOptions {
    * @defaultValue 'refuse'
    */
   readonly missingBytes?: 'refuse' | 'keep';
+  /** Name of the pre-tokenizer in llama.cpp, if it is not recognized. */
+  readonly preTokenizer?: string | undefined;
 }
 
 /** Names of the token embedding, with the prefixes that folders have. */
@@ -233,6 +235,7 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
     encoder: model.encoder,
     size: model.sizes.vocabulary,
     missingBytes: options.missingBytes ?? 'refuse',
+    preTokenizer: options.preTokenizer,
   });
   return {
     architecture: model.architecture,

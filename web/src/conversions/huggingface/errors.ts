@@ -13,6 +13,6 @@ export function incomplete(file: string, message: string, missing: string, hint?
 }
 
 /** Fails because a valid file describes something that cannot be converted. */
-export function unsupported(file: string, message: string): never {
-  throw new ScalepointError('UNKNOWN_FORMAT', `${file}: ${message}`);
+export function unsupported(file: string, message: string, hint?: Hint): never {
+  throw new ScalepointError('UNKNOWN_FORMAT', `${file}: ${message}`, { hint });
 }

@@ -4,6 +4,7 @@
  * Reference: github.com/ggml-org/llama.cpp, conversion/base.py at 00bd27a and src/llama-vocab.cpp at eb6a99c.
  */
 import { type Note, noteOf } from '../../core/note.js';
+import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import { unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
@@ -110,15 +111,22 @@ function mergesNote(pre: string, stated: boolean): Note {
   );
 }
 
-/** llama.cpp's name of a tokenizer's pre-tokenizer. */
+/**
+ * llama.cpp's name of a tokenizer's pre-tokenizer.
+ * @param given the name to write if it is not recognized
+ */
 export function preTokenizerOf(
   tokenizer: Json,
   settings: Json | undefined,
   architecture: string,
+  given: string | undefined,
 ): { readonly pre: string; readonly note?: Note } {
-  const found = knownPreTokenizer(tokenizer, settings);
-  const pre = Object.hasOwn(namesakes, architecture) ? namesakes[architecture]?.[found.pre] : undefined;
-  return pre === undefined ? found : { ...found, pre };
+  const found = knownPreTokenizer(tokenizer, settings, given);
+  if (found.note?.kind === 'preTokenizer') return found;
+  const pre = (Object.hasOwn(namesakes, architecture) ? namesakes[architecture]?.[found.pre] : undefined) ?? found.pre;
+  if (given !== undefined && given !== pre)
+    return unsupported(file, `the pre-tokenizer is that of ${show(pre)}, so that it cannot be called ${show(given)}`);
+  return { ...found, pre };
 }
 
 /** Tokens that Mistral's tokenizers since Nemo (tekken) have, and no others. */
@@ -137,6 +145,7 @@ function isMislabeledTekken(tokenizer: Json): boolean {
 function knownPreTokenizer(
   tokenizer: Json,
   settings: Json | undefined,
+  given: string | undefined,
 ): { readonly pre: string; readonly note?: Note } {
   const entries = flatSteps(member(tokenizer, 'pre_tokenizer') ?? {}, 'pretokenizers');
   const alone = entries.filter((entry) => member(entry, 'type') === 'Split').length === 1;
@@ -144,11 +153,17 @@ function knownPreTokenizer(
   const found = known.find(
     (one) => one.steps.length === steps.length && one.steps.every((step, i) => step === steps[i]),
   );
-  if (found === undefined)
-    return unsupported(
-      file,
-      `the pre-tokenizer is not known to llama.cpp: ${steps.map(show).join(', ').slice(0, 1000)}`,
-    );
+  if (found === undefined) {
+    const text = `the pre-tokenizer is not known to llama.cpp: ${steps.map(show).join(', ').slice(0, 1000)}`;
+    if (given === undefined)
+      return unsupported(file, text, {
+        kind: 'try',
+        option: mention('preTokenizer'),
+        effect: 'names the one that llama.cpp is to use',
+      });
+    const words = `${file}: the pre-tokenizer is not recognized; llama.cpp will cut text as its "${given}" does, as was asked for`;
+    return { pre: given, note: noteOf('preTokenizer', { pre: given }, words) };
+  }
   const ignores = member(objectMember(tokenizer, 'model'), 'ignore_merges') === true;
   if (found.name === 'llama-bpe' && isMislabeledTekken(tokenizer)) {
     const text =

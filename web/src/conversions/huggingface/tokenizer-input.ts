@@ -19,6 +19,8 @@ export interface TokenizerInput {
   /** Rows of the embedding. */
   readonly size: number;
   readonly missingBytes: 'refuse' | 'keep';
+  /** Name of the pre-tokenizer in llama.cpp, for one that is not recognized. */
+  readonly preTokenizer?: string | undefined;
 }
 
 /** The files of a tokenizer, parsed. */

@@ -45,6 +45,12 @@ export interface GgufOptions
    * @defaultValue false
    */
   readonly fixAlignment?: boolean | undefined;
+  /**
+   * GGUF: weights whose rows are not whole blocks of their type. true: another type, as llama-quantize chooses it: Q5_0 in place of Q4_K,
+   * for example; `totals.fellBack` is the share of such weights. false: an error.
+   * @defaultValue true
+   */
+  readonly fallback?: boolean | undefined;
   /** GGUF: true keeps output.weight. @defaultValue false */
   readonly leaveOutputTensor?: boolean | undefined;
   /**
@@ -68,6 +74,12 @@ export interface GgufOptions
    * @defaultValue 'refuse'
    */
   readonly missingBytes?: 'refuse' | 'keep' | undefined;
+  /**
+   * GGUF from a folder: llama.cpp's name of the pre-tokenizer, for a tokenizer whose own is not recognized, which is refused otherwise. Such
+   * as 'llama-bpe', 'qwen2' or 'gpt-2'. llama.cpp does not load a name that it does not know.
+   * @defaultValue the one that tokenizer.json describes
+   */
+  readonly preTokenizer?: string | undefined;
   /**
    * GGUF from a folder: the vision tower in place of the language model, as llama.cpp takes it with `--mmproj`. F32, F16, BF16 and Q8_0 are
    * those of llama.cpp's converter.
@@ -195,6 +207,13 @@ export const options = optionTable<GgufOptions>({
   title: 'GGUF',
   entries: {
     pure: toggle({ name: 'pure', about: "every weight in TYPE, without llama-quantize's mixture" }),
+    fallback: {
+      ...toggle({
+        name: 'no-fallback',
+        about: 'refuse rows that blocks of the type do not divide, which get another type by default',
+      }),
+      read: () => false,
+    },
     requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }),
     nonFinite,
     fixAlignment: toggle({
@@ -230,6 +249,24 @@ export const options = optionTable<GgufOptions>({
       value: 'HOW',
       about: 'refuse or keep tokenizers without byte tokens, on which llama.cpp may crash (default refuse)',
     }),
+    preTokenizer: {
+      flags: [
+        {
+          name: 'pre-tokenizer',
+          value: 'NAME',
+          about: "llama.cpp's name for a pre-tokenizer that is not recognized, such as llama-bpe or qwen2",
+        },
+      ],
+      check(value, name) {
+        if (typeof value === 'string' && /^[\w.-]{1,60}$/.test(value)) return;
+        throw typeError(
+          name,
+          { kind: 'text', form: 'a name of llama.cpp', examples: ['llama-bpe', 'qwen2', 'gpt-2'] },
+          value,
+        );
+      },
+      read: (words) => words['pre-tokenizer'],
+    },
     mmproj: toggle({ name: 'mmproj', about: "the vision tower of a folder, for llama.cpp's --mmproj" }),
     keepSplit: toggle({ name: 'keep-split', about: 'as many files as FILE is in, with the same tensors in each' }),
     shardSize,

@@ -103,6 +103,14 @@ function checkImportance({ name, type, importance }: ResultTensor, to: FileType,
   throw new ScalepointError('BAD_FILE', message, { tensor: name });
 }
 
+/** The error for rows that are not whole blocks. */
+function unfitError({ name, shape, byteOffset }: GgufTensor, type: TargetType, more = ''): ScalepointError {
+  const { elements } = ggmlType(type);
+  const message = `rows of ${shape.at(-1)} are not a multiple of ${type}'s blocks of ${elements}${more}`;
+  const place = { tensor: name, hint: keepHint, byteOffset };
+  return new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, place);
+}
+
 /** Chooses the type of each tensor. */
 class Chooser {
   readonly #choices: GgufChoices;
@@ -127,16 +135,10 @@ class Chooser {
     if (rule?.to !== undefined) type = rule.to as TargetType;
     else if (!pure && !isCastType(type)) type = this.#mixture.typeOf(tensor);
     const fitting = fallback(type, shape);
-    if (fitting === undefined) {
-      const { elements } = ggmlType(type);
-      const message = `rows of ${shape.at(-1)} are not a multiple of ${type}'s blocks of ${elements}, and ${type} has no replacement`;
-      throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, {
-        tensor: name,
-        hint: keepHint,
-        byteOffset: tensor.byteOffset,
-      });
-    }
-    return fitting === dtype ? { type: fitting, kept: reasons.sameType } : { type: fitting };
+    if (fitting === undefined) throw unfitError(tensor, type, `, and ${type} has no replacement`);
+    if (fitting !== type && this.#choices.fallback === false) throw unfitError(tensor, type);
+    const unfit = fitting === type ? {} : { unfit: type };
+    return fitting === dtype ? { type: fitting, kept: reasons.sameType, ...unfit } : { type: fitting, ...unfit };
   }
 }
 

@@ -24,6 +24,8 @@ import { ggmlBytes, ggmlType } from './types.js';
 export interface Choice {
   readonly type: string;
   readonly kept?: Reason;
+  /** The type that the tensor would have, if rows were whole blocks of it; undefined if they are. */
+  readonly unfit?: string | undefined;
 }
 
 /** A tensor of a result. */
@@ -195,7 +197,7 @@ export function planResult(
 ): FilePlan {
   const { files, wrongAlignment } = layOut(pairs, results, options);
   const tensors: PlannedTensor[] = [];
-  for (const { type, kept, from, importance, feedback, moments, role } of results) {
+  for (const { type, kept, from, importance, feedback, moments, role, unfit } of results) {
     if (from instanceof Uint8Array || role !== undefined) continue;
     const { source, index } = from;
     if (kept !== undefined && isAsStored(source, type)) tensors[index] = keptLogical(source, kept);
@@ -207,6 +209,7 @@ export function planResult(
       const planned = convertedLogical(source, form, partsOf(source.shape, form));
       tensors[index] = moments === undefined ? planned : { ...planned, feedback, moments };
     }
+    if (unfit !== undefined) tensors[index] = { ...(tensors[index] as PlannedTensor), unfit };
   }
   return {
     format: 'gguf',

@@ -122,10 +122,12 @@ export const targets: readonly Target[] = [
       ...(about === undefined ? {} : { about }),
       options: [
         'pure',
+        'fallback',
         'requantize',
         'nonFinite',
         'fixAlignment',
         'missingBytes',
+        'preTokenizer',
         ...(towerTargets.includes(name) ? ['mmproj'] : []),
         'leaveOutputTensor',
         'pruneLayers',
