@@ -962,6 +962,19 @@ describe('EmbeddingGemma', () => {
   });
 });
 
+it('takes Phi-2 without a bias of the head as with one of zeros', async () => {
+  const one = cases.find(({ name }) => name === 'Phi-2') as DecoderCase;
+  const weights = weightsOfTable(one.table, 3);
+  const without = new Map([...weights].filter(([name]) => name !== 'lm_head.bias'));
+  const zeros = new Map(weights).set('lm_head.bias', { shape: [264], values: new Float32Array(264) });
+  const [made, stored] = [await convertedDecoder(one, without), await convertedDecoder(one, zeros)];
+  expect(made.keys).toEqual(stored.keys);
+  expect(made.tensors.find(({ name }) => name === 'output.bias')?.values).toEqual(new Float32Array(264));
+  using native = new NativeModel(fileOf(made, without));
+  using other = new NativeModel(fileOf(stored, zeros));
+  expect(native.logits(decoderTokens)).toEqual(other.logits(decoderTokens));
+});
+
 testRefusals(cases, [
   ['Gemma 1', { rope_theta: 5000 }, /rope_theta is 5000/],
   ['Gemma 1', { hidden_act: 'relu' }, /hidden_act is "relu"/],

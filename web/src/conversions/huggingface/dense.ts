@@ -305,6 +305,13 @@ function phi2(read: Read): Model {
     sizes,
     table: dense.phi2,
     ...whole(read),
+    // llama.cpp needs the bias of the head, which checkpoints without it do not add.
+    made: () => {
+      if (read.names.some((name) => name.endsWith('lm_head.bias'))) return [];
+      return [
+        { name: 'output.bias', shape: [sizes.vocabulary], sources: [], values: new Float32Array(sizes.vocabulary) },
+      ];
+    },
   };
 }
 

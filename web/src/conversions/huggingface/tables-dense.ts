@@ -176,7 +176,7 @@ export const phi2: TensorTable = {
   outside: [
     embedding,
     { from: 'model.final_layernorm', to: 'output_norm', shape: ['hidden'], bias: 'always' },
-    { from: 'lm_head', to: 'output', shape: ['vocabulary', 'hidden'], bias: 'always' },
+    { from: 'lm_head', to: 'output', shape: ['vocabulary', 'hidden'], bias: 'optional' },
   ],
   layer: withBias(
     [
