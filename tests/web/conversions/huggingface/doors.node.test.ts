@@ -97,6 +97,11 @@ describe('tokenizers', () => {
     const settings = { eos_token: '</s>' };
     const result = await convert({ config: { eos_token_id: [2, 1] }, files: { 'tokenizer_config.json': settings } });
     expect(keyValue(result, 'tokenizer.ggml.eos_token_id')).toBe(2);
+    expect(result.notes).toEqual([]);
+    const listed = await convert({ config: { eos_token_id: [5, 1] } });
+    expect(keyValue(listed, 'tokenizer.ggml.eos_token_id')).toBe(5);
+    expect(listed.notes).toMatchObject([{ kind: 'severalTokens', role: 'eos', tokens: [5, 1] }]);
+    expect((await convert({ config: { eos_token_id: [5] } })).notes).toEqual([]);
   });
 
   it('may have a character in place of a token for its byte, as those of Gemma have', async () => {

@@ -3,6 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/vocab.py at 0c1c9d3.
  */
 import { noteOf } from '../../core/note.js';
+import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import { statesPrefix, type TokenizerFiles } from './tokenizer-input.js';
@@ -170,7 +171,19 @@ function roleIds(files: TokenizerFiles, { texts, roles: all }: RoleFacts, vocabu
   // Of two added tokens with the same text, the first one counts.
   for (const { content, id } of addedTokens(files.tokenizer)) if (!added.has(content)) added.set(content, id);
   if (files.settings !== undefined) for (const role of all) put(role, added.get(texts.get(role) ?? ''));
-  for (const role of all) put(role, files.config.get(`${role}_token_id`));
+  for (const role of all) {
+    const stated = files.config.get(`${role}_token_id`);
+    if (!Array.isArray(stated) || ids.has(role)) {
+      put(role, stated);
+      continue;
+    }
+    // llama.cpp's converter drops lists, and llama.cpp then takes an end of its own.
+    const [first, ...others] = stated as unknown[];
+    put(role, first);
+    if (others.length === 0) continue;
+    const text = `config.json has several ${role} tokens, of which ${show(first)} is written; llama.cpp knows others by their texts alone`;
+    vocabulary.notes.push(noteOf('severalTokens', { role, tokens: stated }, text));
+  }
   for (const [role, text] of usualTokens[files.architecture] ?? []) put(role, added.get(text));
   return ids;
 }
