@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { compareModels, inspectModel, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { root } from '../../../scripts/steps.mjs';
+import { safetensors } from '../support/models.js';
 import { everyPair, tinyLlama } from '../support/tiny-llama.js';
 import { path, program, programFile, put, putModel, run, start, useFolder, wave } from './support.js';
 
@@ -970,6 +971,30 @@ describe('the configuration of integers', () => {
       'scalepoint: cannot read "none.json": no such file or directory\n',
     );
     expect((await readdir(path())).sort()).toEqual(['c.json', 'model.safetensors']);
+  });
+
+  it('may tell of the quantization that --requantize starts from', async () => {
+    const weight = {
+      dtype: 'F32',
+      shape: [64, 128],
+      data: new Float32Array(64 * 128).map((_, i) => Math.sin(i)),
+    } as const;
+    await writeFile(path('model.safetensors'), safetensors({ 'layers.0.mlp.down_proj.weight': weight }));
+    await writeFile(path('config.json'), '{"model_type": "llama"}');
+    const first = await run(['quantize', 'model.safetensors', '--to', 'gptq', '-o', 'g.safetensors']);
+    expect(first).toMatchObject({ code: 0 });
+    expect(JSON.parse(await readFile(path('g.config.json'), 'utf8')).quantization_config.quant_method).toBe('gptq');
+    const config = ['--requantize', '--config', 'g.config.json'];
+    expect(await run(['quantize', 'g.safetensors', '--to', 'int8', ...config, '-o', 'i.safetensors'])).toMatchObject({
+      code: 0,
+    });
+    const { quantization_config, ...rest } = JSON.parse(await readFile(path('i.config.json'), 'utf8'));
+    expect([quantization_config.quant_method, rest]).toEqual(['compressed-tensors', { model_type: 'llama' }]);
+    // The result of floats has none.
+    expect(
+      await run(['quantize', 'g.safetensors', '--to', 'bfloat16', ...config, '-o', 'b.safetensors']),
+    ).toMatchObject({ code: 0 });
+    expect(JSON.parse(await readFile(path('b.config.json'), 'utf8'))).toEqual({ model_type: 'llama' });
   });
 
   it('does not replace a file without --force, and says so before any work', async () => {

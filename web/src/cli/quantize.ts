@@ -569,7 +569,7 @@ async function prepare(
   if (isCopy && request.sidecars.some(({ path }) => path !== undefined)) {
     throw wrongFlag('config', without('to', 'copy'));
   }
-  const sidecars = await readSidecars(request.sidecars, plan.to, input);
+  const sidecars = await readSidecars(request.sidecars, plan, input);
   // Fail before the work begins if a file of the plan exists.
   await checkGiven(line, request);
   await checkSavedFree(line.values, force);

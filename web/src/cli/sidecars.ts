@@ -28,12 +28,12 @@ async function contentBeside({ option, sidecar }: SidecarOption, to: string, inp
 
 /**
  * Reads the files that were given, or are completed.
- * @param to the target
+ * @param plan the target; with `requantize`, a file may name the method of weights that are decoded
  * @throws ScalepointError
  */
 export async function readSidecars(
   options: readonly SidecarOption[],
-  to: string,
+  { to, requantize }: { readonly to: string; readonly requantize?: boolean | undefined },
   input: Input,
 ): Promise<readonly PreparedSidecar[]> {
   const prepared: PreparedSidecar[] = [];
@@ -41,8 +41,8 @@ export async function readSidecars(
     const { path, sidecar } = option;
     const read = async (file: string) => {
       const content = sidecar.parse(await readText(file));
-      // Fails if nothing can be added to it.
-      sidecar.merge(content.value, {});
+      // Fails before any work if nothing can be added to it.
+      if (requantize !== true) sidecar.merge(content.value, {});
       return content;
     };
     const given = path === undefined ? await contentBeside(option, to, input) : await about(path, () => read(path));
