@@ -1,7 +1,9 @@
 // Regular expressions given as text. RegExp is the oracle for their meaning. Expressions that would keep RegExp busy for years have to end.
 import fc from 'fast-check';
+import { planModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { NamePattern } from '../../../web/src/formats/name-pattern.js';
+import { MatchingWork, NamePattern } from '../../../web/src/formats/name-pattern.js';
+import { safetensors } from '../support/models.js';
 import { thrownBy } from '../support/support.js';
 
 const test = (source: string, name: string) => new NamePattern(source, 'match').test(name);
@@ -178,4 +180,22 @@ describe('an expression given as text', () => {
       expect(test(open.repeat(200) + ')'.repeat(200), 'a')).toBe(true);
     }
   });
+});
+
+it('is matched in a bounded number of steps, together with others', async () => {
+  const names = Array.from({ length: 100 }, (_, i) => `layers.${i}.weight`);
+  const work = new MatchingWork();
+  work.addStates(2 ** 20 - 300);
+  expect(work.visit(2 ** 23 - 5000)).toBe(true);
+  // Each position of a name has another set of states.
+  const hard = new NamePattern('^(a|b){90}a(a|b)*\\d*$', 'rules[3].match', work);
+  const letters = Array.from({ length: 80 }, (_, i) => 'ab'[((i * i) % 7) & 1]).join('');
+  expect(() => hard.test(letters)).toThrow(/^rules\[3\]\.match: .*it takes more than 8388608 steps to match the names/);
+  expect(() => new NamePattern('a{99}', 'match', work)).toThrow(/with those before, it has more than 1048576 states/);
+  // A fit has a rule for each of many tensors, which take few steps.
+  const file = safetensors(
+    Object.fromEntries(names.map((name) => [name, { dtype: 'F32', shape: [1], data: new Float32Array(1) }])),
+  );
+  const exact = names.map((name) => ({ match: `^${name.replaceAll('.', '\\.')}$`, keep: true as const }));
+  expect((await planModel(file, { to: 'int8', rules: exact })).tensors).toHaveLength(names.length);
 });

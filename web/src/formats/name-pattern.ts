@@ -35,6 +35,9 @@ const mostDepth = 250;
 /** Most states of an expression. Counts multiply: `((a{100}){100}){100}` would have a million. */
 const mostStates = 50_000;
 
+/** Most states of expressions that are matched together. A fit may have a rule for each of ten thousand tensors. */
+const mostTogether = 2 ** 20;
+
 const digit = [0x30, 0x39];
 const word = [0x30, 0x39, 0x41, 0x5a, 0x5f, 0x5f, 0x61, 0x7a];
 // biome-ignore format: a range a pair
@@ -233,6 +236,29 @@ interface Program {
   readonly end: number;
 }
 
+/** Most states and steps between them that are visited. With those that are kept, a name takes a step for each of its code units. */
+const mostVisits = 2 ** 23;
+const tooManyVisits = `it takes more than ${mostVisits} steps to match the names`;
+
+/** The work on some expressions, which is bounded for all of them together. */
+export class MatchingWork {
+  #states = 0;
+  #visits = 0;
+
+  /** Counts the states of an expression. @throws SyntaxError */
+  addStates(count: number): void {
+    this.#states += count;
+    if (this.#states > mostTogether)
+      throw new SyntaxError(`with those before, it has more than ${mostTogether} states`);
+  }
+
+  /** Counts visited states. Returns false if they are too many. */
+  visit(count: number): boolean {
+    this.#visits += count;
+    return this.#visits <= mostVisits;
+  }
+}
+
 /** The states of an expression, with their steps in the direction in which names are read: to the state before. */
 class Automaton {
   /** The steps that lead into each state. */
@@ -358,6 +384,9 @@ function textIn(root: Node): string {
 /** A regular expression given as text. */
 export class NamePattern {
   readonly source: string;
+  readonly #option: string;
+  /** Set anew for each call that matches names, as rules stay the same. */
+  work: MatchingWork;
   readonly #automaton: Automaton;
   /** Most names lack it, and searching it is faster than all else. */
   readonly #text: string;
@@ -373,24 +402,32 @@ export class NamePattern {
   /**
    * @param source in the syntax of RegExp
    * @param option name for errors
+   * @param work shared by expressions that are matched together
    * @throws RangeError if the syntax is wrong or not supported
    */
-  constructor(source: string, option: string) {
+  constructor(source: string, option: string, work = new MatchingWork()) {
     this.source = source;
+    this.#option = option;
+    this.work = work;
     try {
       const root = new Reader(source).read();
       this.#text = textIn(root);
       this.#automaton = new Automaton(root);
+      work.addStates(this.#automaton.sets.length);
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
-      throw rangeError(option, ofType('regular expression'), source, { kind: 'because', message: error.message });
+      throw this.#wrong(error.message);
     }
     const steps = this.#automaton.into.flat();
     this.#usesWords = steps.some(({ assertion }) => assertion === 'boundary' || assertion === 'noBoundary');
     this.#endsAtEnd = this.#isAnchored();
   }
 
-  /** True if a part of the name matches, or all of it. */
+  #wrong(message: string): RangeError {
+    return rangeError(this.#option, ofType('regular expression'), this.source, { kind: 'because', message });
+  }
+
+  /** True if a part of the name matches, or all of it. @throws RangeError if that takes too many steps */
   test(name: string): boolean {
     if (!name.includes(this.#text)) return false;
     let left = this.#sideAt(name, name.length - 1);
@@ -414,7 +451,13 @@ export class NamePattern {
   /** The position before another, with a code unit between them. */
   #before(position: Position, code: number, right: Side, left: Side): Position {
     const { sets } = this.#automaton;
-    const seeds = position.readers.filter((state) => has(sets[state] as CodeSet, code));
+    let visits = position.readers.length;
+    const seeds = position.readers.filter((state) => {
+      const set = sets[state] as CodeSet;
+      visits += set.ranges.length >> 1;
+      return has(set, code);
+    });
+    if (!this.work.visit(visits)) throw this.#wrong(tooManyVisits);
     const before = this.#position(seeds, false, right, left);
     position.before[3 * code + left] = before;
     return before;
@@ -457,6 +500,7 @@ export class NamePattern {
       const before = readers.length;
       // The loop also visits the states that it adds.
       for (const state of states) {
+        if (!this.work.visit(1 + (into[state] as Step[]).length)) throw this.#wrong(tooManyVisits);
         for (const reader of codesInto[state] as number[]) readers.push(reader);
         for (const step of into[state] as Step[]) if (isTrue(step)) states.add(step.from);
       }

@@ -16,7 +16,7 @@ import {
   searchOf,
 } from '../core/range.js';
 import { article } from '../core/show.js';
-import { NamePattern } from './name-pattern.js';
+import { MatchingWork, NamePattern } from './name-pattern.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- rules
 
@@ -104,10 +104,13 @@ export interface NonFiniteOptions {
 /** The patterns of rules whose expressions are text. */
 const patterns = new WeakMap<Rule, NamePattern>();
 
-function patternOf(rule: Rule, source: string, path: string): NamePattern {
+function patternOf(rule: Rule, source: string, path: string, work?: MatchingWork): NamePattern {
   const known = patterns.get(rule);
-  if (known?.source === source) return known;
-  const pattern = new NamePattern(source, path);
+  if (known?.source === source) {
+    if (work !== undefined) known.work = work;
+    return known;
+  }
+  const pattern = new NamePattern(source, path, work);
   patterns.set(rule, pattern);
   return pattern;
 }
@@ -141,11 +144,12 @@ const ruleNames = ['match', 'keep', 'to', 'granularity', ...modelGranularityName
 export function checkRules(rules: unknown, check: (rule: Rule, path: string) => void): void {
   if (rules === undefined) return;
   if (!Array.isArray(rules)) throw typeError('rules', ofType('array'), rules);
+  const work = new MatchingWork();
   for (const [i, rule] of rules.entries()) {
     const path = `rules[${i}]`;
     checkKeys(rule, ruleNames, path);
     const { match, keep, to } = rule as Record<string, unknown>;
-    if (typeof match === 'string') patternOf(rule as Rule, match, `${path}.match`);
+    if (typeof match === 'string') patternOf(rule as Rule, match, `${path}.match`, work);
     else if (!(match instanceof RegExp)) throw typeError(`${path}.match`, ofType('string', 'RegExp'), match);
     if (keep === true && to !== undefined) throw rangeError(`${path}.to`, without(`${path}.keep`, true));
     if (keep !== true && to === undefined) throw rangeError(`${path}.to`, { kind: 'required' });

@@ -6,7 +6,7 @@ import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
 import { readNeighbors } from '../../files/neighbors.js';
 import type { OpenModel, SourceTensor } from '../format.js';
-import { NamePattern } from '../name-pattern.js';
+import { MatchingWork, NamePattern } from '../name-pattern.js';
 import { type AdapterPart, adapterNameOf, strangeAdapter } from './names.js';
 
 /** The matrices for one layer. */
@@ -78,10 +78,11 @@ function settingsOf(config: Readonly<Record<string, unknown>>, place: string, fa
   // Each may be compared with each layer.
   if (patterns.length > mostAlphas)
     fail(`${place}: alpha_pattern has ${patterns.length} entries, of ${mostAlphas} allowed`);
+  const work = new MatchingWork();
   // Keys are expressions for the ends of layers' names, as PEFT matches them.
   const patternOf = (key: string) => {
     try {
-      return new NamePattern(`^(?:.*\\.)?(?:${key})$`, 'alpha_pattern');
+      return new NamePattern(`^(?:.*\\.)?(?:${key})$`, 'alpha_pattern', work);
     } catch (error) {
       return fail(`${place}: alpha_pattern has the key ${quoted(key)}: ${(error as Error).message}`);
     }
@@ -91,7 +92,13 @@ function settingsOf(config: Readonly<Record<string, unknown>>, place: string, fa
     alpha: numberIn(value, `${place}: alpha_pattern of ${quoted(key)}`, fail),
   }));
   return {
-    alphaOf: (module) => alphas.find(({ pattern }) => pattern.test(module))?.alpha ?? alpha,
+    alphaOf(module) {
+      try {
+        return alphas.find(({ pattern }) => pattern.test(module))?.alpha ?? alpha;
+      } catch (error) {
+        return fail(`${place}: alpha_pattern: ${(error as Error).message}`);
+      }
+    },
     root: config.use_rslora === true,
     turned: config.fan_in_fan_out === true,
   };

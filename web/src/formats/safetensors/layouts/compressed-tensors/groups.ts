@@ -1,6 +1,7 @@
 /** The groups of modules in a `quantization_config`. */
 import { ScalepointError } from '../../../../core/errors.js';
-import { NamePattern } from '../../../name-pattern.js';
+import { quoted } from '../../../../files/bytes.js';
+import { MatchingWork, NamePattern } from '../../../name-pattern.js';
 import { isFields } from '../../stored-model.js';
 import type { Fields } from '../layout.js';
 
@@ -11,12 +12,17 @@ export const listOf = (value: unknown): readonly string[] =>
 const mostExpressions = 1000;
 
 /** An expression of a configuration; undefined for one that only Python supports. */
-function patternIn(entry: string): NamePattern | undefined {
+function patternIn(entry: string, work: MatchingWork): NamePattern | undefined {
   try {
-    return new NamePattern(`^(?:${entry.slice(3)})`, 'ignore');
+    return new NamePattern(`^(?:${entry.slice(3)})`, 'ignore', work);
   } catch {
     return undefined;
   }
+}
+
+function badExpressions(has: string, cause?: unknown): ScalepointError {
+  const message = `config.json: quantization_config has ${has} expressions for modules`;
+  return new ScalepointError('BAD_FILE', message, { cause });
 }
 
 /** Lists of modules, by their names or by expressions at their start. */
@@ -28,16 +34,16 @@ export class ModuleLists {
   /** @throws ScalepointError `BAD_FILE` for too many expressions */
   constructor(lists: readonly (readonly string[])[]) {
     const seen = new Set<string>();
+    const work = new MatchingWork();
     for (const [i, list] of lists.entries()) {
       for (const entry of list) {
         if (seen.has(entry)) continue;
         seen.add(entry);
-        const pattern = entry.startsWith('re:') ? patternIn(entry) : undefined;
+        const pattern = entry.startsWith('re:') ? patternIn(entry, work) : undefined;
         if (pattern !== undefined) this.#patterns.set(pattern, i);
         else if (!entry.startsWith('re:')) this.#names.set(entry, i);
         if (this.#patterns.size > mostExpressions) {
-          const message = `config.json: quantization_config has more than ${mostExpressions} expressions for modules`;
-          throw new ScalepointError('BAD_FILE', message);
+          throw badExpressions(`more than ${mostExpressions}`);
         }
       }
     }
@@ -48,7 +54,11 @@ export class ModuleLists {
     const named = this.#names.get(module) ?? Number.POSITIVE_INFINITY;
     for (const [pattern, i] of this.#patterns) {
       if (i >= named) break;
-      if (pattern.test(module)) return i;
+      try {
+        if (pattern.test(module)) return i;
+      } catch (cause) {
+        throw badExpressions(`too many steps of matching in ${quoted(pattern.source)}, among its`, cause);
+      }
     }
     return named === Number.POSITIVE_INFINITY ? -1 : named;
   }
