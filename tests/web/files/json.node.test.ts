@@ -68,4 +68,14 @@ describe('the first mistake in a text', () => {
       }
     }
   });
+
+  it('is found in a long line without an array of its characters', () => {
+    const text = `{"a":"${'a'.repeat(3e7)}","b":x}`;
+    const before = process.resourceUsage().maxRSS;
+    expect(whyNoJson(text)).toBe(`line 1, column ${text.length - 1}: expected a value, got 'x'`);
+    // The array would take 8 bytes for each.
+    expect(process.resourceUsage().maxRSS - before).toBeLessThan((8 * 3e7) / 1024);
+    expect(whyNoJson(`[${'1,\n'.repeat(1e6)}x]`)).toBe("line 1000001, column 1: expected a value, got 'x'");
+    expect(whyNoJson('[\n1,\r\n2,\r3 4]')).toBe("line 4, column 3: expected ',' or ']', got '4'");
+  });
 });

@@ -122,7 +122,15 @@ export function whyNoJson(text: string): string | undefined {
   const scanner = new JsonScanner(text);
   const wrong = scanner.all();
   if (wrong === undefined) return undefined;
-  const lines = text.slice(0, scanner.at).split(/\r\n|\r|\n/);
-  const column = [...(lines.at(-1) as string)].length + 1;
-  return `line ${lines.length}, column ${column}: ${wrong}`;
+  // Count in place: an array of the characters of a long line would take many times its memory.
+  let [line, column] = [1, 1];
+  for (let i = 0; i < scanner.at; i++) {
+    const code = text.charCodeAt(i);
+    const isEnd = code === 0x0a || (code === 0x0d && (i + 1 === scanner.at || text.charCodeAt(i + 1) !== 0x0a));
+    if (isEnd) line++;
+    column = isEnd ? 1 : column + 1;
+    // Two halves of a surrogate pair are one character.
+    if (code > 0xffff >> 1 && (text.codePointAt(i) as number) > 0xffff && i + 1 < scanner.at) i++;
+  }
+  return `line ${line}, column ${column}: ${wrong}`;
 }
