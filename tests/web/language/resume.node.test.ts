@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync } from 'node:fs';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   calibrateModel,
@@ -10,6 +11,7 @@ import {
   evaluateModel,
   inspectModel,
   quantizeModel,
+  ScalepointError,
 } from '../../../web/src/model.js';
 import { madeUpLlama } from '../support/made-up-llama.js';
 import { drawn } from '../support/tokens.js';
@@ -23,6 +25,12 @@ beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'scalepoint-resume-'));
 });
 afterEach(() => rm(folder, { recursive: true }));
+
+/** The places of all members in a value of JSON. */
+const placesIn = (value: unknown): string[][] =>
+  typeof value !== 'object' || value === null
+    ? []
+    : Object.entries(value).flatMap(([key, one]) => [[key], ...placesIn(one).map((rest) => [key, ...rest])]);
 
 /** Options of a run that is stopped in a pass. */
 function stoppedIn(last: number) {
@@ -105,8 +113,66 @@ describe('a calibration', () => {
       await expect(calibrateModel(file, ids, options)).rejects.toMatchObject({ code: 'BAD_FILE' });
       expect(readdirSync(folder)).toEqual(['.imatrix.gguf.resume']);
     }
+    // Another program's file is not to be removed.
+    await writeFile(path, '{"format":"something else"}');
+    const other = await calibrateModel(file, ids, options).catch((error: Error) => error);
+    expect(other).toMatchObject({ code: 'BAD_FILE', message: expect.not.stringContaining('remove') });
     await writeFile(path, state);
     expect((await calibrateModel(file, ids, options)).tokens).toBe(ids.length);
+  });
+
+  it('refuses states in which anything was changed', async () => {
+    const output = join(folder, 'imatrix.gguf');
+    const options = { chunkSize, workers: 0, output, resume: true };
+    await calibrateModel(file, ids, { chunkSize, workers: 0, output });
+    const expected = await readFile(output);
+    await rm(output);
+    await expect(calibrateModel(file, ids, { ...options, ...stoppedIn(2) })).rejects.toThrow('stopped');
+    const path = join(folder, '.imatrix.gguf.resume');
+    const state = await readFile(path);
+    const length = Number(state.readBigUInt64LE(0));
+    const header = JSON.parse(state.toString('utf8', 8, 8 + length)) as Record<string, unknown>;
+    const rest = state.subarray(8 + length);
+    const values = fc.oneof(fc.constantFrom(null, -1, 0, 1, 2 ** 31, 2 ** 53, '', [], {}, true), fc.string());
+    const members = placesIn(header);
+    const withMember = (place: readonly string[], value: unknown) => {
+      const copy = JSON.parse(JSON.stringify(header)) as Record<string, unknown>;
+      const inner = place.slice(0, -1).reduce<Record<string, unknown>>((at, key) => at[key] as never, copy);
+      inner[place.at(-1) as string] = value;
+      const text = Buffer.from(JSON.stringify(copy));
+      const start = Buffer.alloc(8);
+      start.writeBigUInt64LE(BigInt(text.length));
+      return Buffer.concat([start, text, rest]);
+    };
+    const flipped = (at: number, by: number) => {
+      const copy = Buffer.from(state);
+      copy[at] = (copy[at] as number) ^ by;
+      return copy;
+    };
+    const at = fc.nat(state.length - 1);
+    const mutations = fc.oneof(
+      fc.record({ place: fc.constantFrom(...members), value: values }),
+      fc.record({ at, by: fc.integer({ min: 1, max: 255 }) }),
+      fc.record({ end: at }),
+    );
+    await fc.assert(
+      fc.asyncProperty(mutations, async (one) => {
+        const changed =
+          'place' in one
+            ? withMember(one.place, one.value)
+            : 'by' in one
+              ? flipped(one.at, one.by)
+              : state.subarray(0, one.end);
+        await writeFile(path, changed);
+        const outcome: unknown = await calibrateModel(file, ids, options).catch((error: unknown) => error);
+        if (outcome instanceof Error) expect(outcome).toBeInstanceOf(ScalepointError);
+        else {
+          expect((await readFile(output)).equals(expected)).toBe(true);
+          await rm(output);
+        }
+      }),
+      { numRuns: 40, seed: 1 },
+    );
   });
 
   it('takes a path as output', async () => {

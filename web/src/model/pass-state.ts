@@ -28,7 +28,12 @@ interface Header {
   readonly facts: RunFacts;
   readonly about: unknown;
   readonly arrays: readonly { readonly bytes: 4 | 8; readonly length: number }[];
+  /** Pieces of the file of moments. */
+  readonly moments: readonly WrittenPiece[];
 }
+
+/** A piece of a file, by which a change of it is noticed. */
+type WrittenPiece = readonly [position: number, length: number, digest: string];
 
 const formatName = 'scalepoint.pass';
 
@@ -62,6 +67,24 @@ export function besideOutput(output: unknown): string {
   const { 'node:path': paths } = nodePaths('resume');
   const path = pathOf(output);
   return paths.join(paths.dirname(path), `.${paths.basename(path)}.resume`);
+}
+
+/** Bytes of the digest at the end of a state. */
+const sealBytes = 32;
+
+/** The digest of a state: that of the digests of its pieces. */
+class Seal {
+  readonly #digests: Uint8Array[] = [];
+
+  async add(bytes: Uint8Array<ArrayBuffer>): Promise<void> {
+    this.#digests.push(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes)));
+  }
+
+  async finish(): Promise<Uint8Array<ArrayBuffer>> {
+    const all = new Uint8Array(sealBytes * this.#digests.length);
+    for (const [i, digest] of this.#digests.entries()) all.set(digest, sealBytes * i);
+    return new Uint8Array(await crypto.subtle.digest('SHA-256', all));
+  }
 }
 
 async function digestOf(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
@@ -98,6 +121,8 @@ export class PassState {
   /** The state that an interrupted run left, until it is taken. */
   #found: SavedState | undefined;
   #moments: WritableFileHandle | undefined;
+  /** What was written to the file of moments, by position. */
+  readonly #pieces = new Map<number, WrittenPiece>();
   /** True if this run, or the interrupted one, has a file of moments. */
   #hasMoments = false;
 
@@ -124,6 +149,8 @@ export class PassState {
     const source = await openWithin(options.waiting, path);
     try {
       const header = await readHeader(source, path);
+      // A state of this version is read as a whole first, so that nothing of a changed one counts.
+      const arrays = header.version === versionName ? await readArrays(source, header, path) : [];
       const hasMoments = (header.facts.options as { moments?: unknown } | undefined)?.moments === true;
       const changed = [
         ...(isSame(header.facts.model, facts.model) ? [] : ['the model']),
@@ -137,8 +164,9 @@ export class PassState {
         if (options.overwrite) return fresh;
         throw fresh.changed(changed);
       }
-      const found = { about: header.about, arrays: await readArrays(source, header) };
+      const found = { about: header.about, arrays };
       const state = new PassState(path, facts, options, found);
+      for (const piece of header.moments) state.#pieces.set(piece[0], piece);
       state.#hasMoments = hasMoments;
       return state;
     } finally {
@@ -170,20 +198,27 @@ export class PassState {
       facts: this.#facts,
       about,
       arrays: arrays.map((array) => ({ bytes: array.BYTES_PER_ELEMENT as 4 | 8, length: array.length })),
+      moments: [...this.#pieces.values()],
     };
     const text = new TextEncoder().encode(JSON.stringify(facts));
     const start = new Uint8Array(8 + padded(text.length)).fill(0x20);
     new DataView(start.buffer).setBigUint64(0, BigInt(start.length - 8), true);
     start.set(text, 8);
+    const seal = new Seal();
     const sink = await openSink(this.#path, this.#options);
     try {
+      await seal.add(start);
       await sink.write(0, start);
       let at = start.length;
       for (const { buffer, byteOffset, byteLength } of arrays) {
+        for (let done = 0; done < byteLength; done += copyBytes) {
+          await seal.add(new Uint8Array(buffer, byteOffset + done, Math.min(copyBytes, byteLength - done)));
+        }
         await sink.write(at, new Uint8Array(buffer, byteOffset, byteLength));
         if (padded(byteLength) > byteLength) await sink.write(at + byteLength, new Uint8Array(4));
         at += padded(byteLength);
       }
+      await sink.write(at, await seal.finish());
       await sink.finish();
     } catch (error) {
       await sink.discard(error);
@@ -204,16 +239,27 @@ export class PassState {
       write: async (position, bytes) => {
         await writeAll(handle, position, bytes, JSON.stringify(this.#momentsPath));
         await handle.datasync();
+        for (let at = 0; at < bytes.length; at += copyBytes) {
+          const piece = bytes.slice(at, at + copyBytes);
+          this.#pieces.set(position + at, [position + at, piece.length, await digestOf(piece)]);
+        }
       },
     };
   }
 
-  /** Copies the moments to their place. */
+  /** Copies the moments to their place. @throws ScalepointError `BAD_FILE` if another program changed them */
   async copyMoments(size: number, to: ByteSink): Promise<void> {
     const source = await openWithin(this.#options.waiting, this.#momentsPath);
     try {
-      for (let at = 0; at < size; at += copyBytes) {
-        await to.write(at, await source.read(at, Math.min(size, at + copyBytes)));
+      const starts = [...this.#pieces.keys()].sort((a, b) => a - b);
+      for (let at = 0, next = 0; at < size; ) {
+        while (next < starts.length && (starts[next] as number) < at) next++;
+        const start = starts[next] ?? size;
+        const [, length, digest] = (start === at ? this.#pieces.get(at) : undefined) ?? [];
+        const bytes = await source.read(at, Math.min(size, at + (length ?? Math.min(copyBytes, start - at))));
+        if (digest !== undefined && digest !== (await digestOf(bytes))) throw damaged(this.#momentsPath);
+        await to.write(at, bytes);
+        at += bytes.length;
       }
     } finally {
       await source.close();
@@ -247,9 +293,16 @@ export function damaged(path: string): ScalepointError {
   return new ScalepointError('BAD_FILE', `${JSON.stringify(path)} is damaged; remove it to begin anew`, { path });
 }
 
+/** The beginning of the header of each state, by which files of other programs are told apart. */
+const headerStart = `{"format":"${formatName}",`;
+
 /** Reads the header of a state, and checks the sizes that it states. */
 async function readHeader(source: ByteSource, path: string): Promise<Header & { readonly start: number }> {
-  if (source.size < 8) throw damaged(path);
+  const begin = new TextDecoder('latin1').decode(await source.read(0, Math.min(source.size, 8 + headerStart.length)));
+  if (begin.slice(8) !== headerStart) {
+    const message = `${JSON.stringify(path)} is not the state of an interrupted run: choose another name, or move this file`;
+    throw new ScalepointError('BAD_FILE', message, { path });
+  }
   const length = Number(new DataView((await source.read(0, 8)).buffer).getBigUint64(0, true));
   if (!(length <= Math.min(mostHeader, source.size - 8))) throw damaged(path);
   let header: Partial<Header> | null;
@@ -258,30 +311,55 @@ async function readHeader(source: ByteSource, path: string): Promise<Header & { 
   } catch {
     throw damaged(path);
   }
-  const { format, version, facts, about, arrays } = header ?? {};
-  if (format !== formatName || typeof version !== 'string' || typeof facts !== 'object' || !Array.isArray(arrays)) {
+  const { format, version, facts, about, arrays, moments } = header ?? {};
+  const isObject = (value: unknown) => typeof value === 'object' && value !== null;
+  if (format !== formatName || typeof version !== 'string' || !isObject(facts) || !Array.isArray(arrays)) {
     throw damaged(path);
   }
+  // Other versions have other layouts.
+  if (version !== versionName)
+    return { format, version, facts: facts as RunFacts, about, arrays: [], moments: [], start: 0 };
   const isArray = ({ bytes, length }: Partial<Header['arrays'][number]>) =>
     (bytes === 4 || bytes === 8) && Number.isSafeInteger(length) && (length as number) >= 0;
   if (!arrays.every((one) => typeof one === 'object' && one !== null && isArray(one))) throw damaged(path);
-  const size = arrays.reduce((sum, { bytes, length }) => sum + padded(bytes * length), 8 + length);
-  if (size !== source.size) throw damaged(path);
-  return { format, version, facts: facts as RunFacts, about, arrays, start: 8 + length };
+  const size = arrays.reduce((sum, { bytes, length }) => sum + padded(bytes * length), 8 + length + sealBytes);
+  if (size !== source.size || !Array.isArray(moments) || !moments.every((one) => Array.isArray(one)))
+    throw damaged(path);
+  return {
+    format,
+    version,
+    facts: facts as RunFacts,
+    about,
+    arrays,
+    moments: moments as unknown as WrittenPiece[],
+    start: 8 + length,
+  };
 }
 
-async function readArrays(source: ByteSource, { arrays, start }: Header & { start: number }): Promise<Numbers[]> {
+/** Reads the arrays of a state. @throws ScalepointError `BAD_FILE` if it differs from the state that was written */
+async function readArrays(
+  source: ByteSource,
+  { arrays, start }: Header & { start: number },
+  path: string,
+): Promise<Numbers[]> {
   const found: Numbers[] = [];
+  const seal = new Seal();
+  await seal.add(await source.read(0, start));
   let at = start;
   for (const { bytes, length } of arrays) {
     const array = bytes === 4 ? new Float32Array(length) : new Float64Array(length);
     const target = new Uint8Array(array.buffer);
     for (let done = 0; done < target.length; done += copyBytes) {
       const end = Math.min(target.length, done + copyBytes);
-      target.set(await source.read(at + done, at + end), done);
+      const bytes = await source.read(at + done, at + end);
+      await seal.add(bytes);
+      target.set(bytes, done);
     }
     found.push(array);
     at += padded(target.length);
   }
+  const own = await seal.finish();
+  const stated = await source.read(at, at + sealBytes);
+  if (own.some((byte, i) => byte !== stated[i])) throw damaged(path);
   return found;
 }
