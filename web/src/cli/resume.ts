@@ -3,6 +3,7 @@
  * result records it. The next run with --resume skips recorded files, if model, options and version are the same. Each file has the same
  * bytes as in a single run, because it is made as a part of the work (`part`).
  */
+import { createHash } from 'node:crypto';
 import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { buildId, version } from '../core/core.mjs';
@@ -63,6 +64,32 @@ const isIndex = (name: string) => name.endsWith('.json');
 
 const isSame = (a: unknown, b: unknown) => textOf(a) === textOf(b);
 
+/** The beginning of every journal, by which files of other programs are told apart. */
+const journalStart = '{"version":"';
+
+/** The digest of a journal, by which changes of it are noticed. */
+const digestOf = (journal: Journal) => createHash('sha256').update(textOf(journal)).digest('hex');
+
+/** Reads a journal. @throws ScalepointError `BAD_FILE` if no run wrote it, or it was changed since */
+function journalIn(text: string, path: string, current: string): Journal {
+  const bad = (what: string) => new ScalepointError('BAD_FILE', `${JSON.stringify(path)} ${what}`, { path });
+  if (!text.startsWith(journalStart)) {
+    throw bad('is not the journal of an interrupted run: choose another output, or move this file');
+  }
+  const damaged = bad('is damaged; remove it to begin anew');
+  let found: (Journal & { digest?: unknown }) | undefined;
+  try {
+    found = restored(text) as Journal;
+  } catch {
+    throw damaged;
+  }
+  const { digest, ...journal } = found;
+  // Journals of other versions may look otherwise, and nothing of them is used.
+  if (typeof journal.version !== 'string' || (journal.version === current && digest !== digestOf(journal)))
+    throw damaged;
+  return journal;
+}
+
 /** The path of the journal of an output. */
 export function journalPath(output: string): string {
   return join(dirname(output), `.${basename(output)}.resume.json`);
@@ -100,15 +127,7 @@ export class ResumableRun {
     const files = plan.files.filter(({ name }) => !isIndex(name));
     const count = knows(plan.to, 'part') ? Math.max(1, files.length) : 1;
     const journal = await readFile(path, 'utf8').then(
-      (text) => {
-        try {
-          return restored(text) as Journal;
-        } catch {
-          throw new ScalepointError('BAD_FILE', `${JSON.stringify(path)} is damaged; remove it to begin anew`, {
-            path,
-          });
-        }
-      },
+      (text) => journalIn(text, path, facts.version),
       () => undefined,
     );
     if (journal !== undefined) {
@@ -161,7 +180,7 @@ export class ResumableRun {
     // A run that is killed here leaves the old journal or the new one.
     const partial = `${this.#path}.partial`;
     try {
-      await writeFile(partial, textOf(this.#journal));
+      await writeFile(partial, textOf({ ...this.#journal, digest: digestOf(this.#journal) }));
       await rename(partial, this.#path);
     } catch (cause) {
       throw new ScalepointError('IO', `cannot write ${JSON.stringify(this.#path)}`, { cause, path: this.#path });
