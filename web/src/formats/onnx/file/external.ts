@@ -35,7 +35,19 @@ function missing(message: string, referrer: Referrer, cause?: unknown): never {
   throw new ScalepointError('NOT_FOUND', message, { ...referrer, cause });
 }
 
-/** Opens a file in the folder of a path. Fails if links lead elsewhere. */
+/**
+ * True for a file in the blobs of a repository in the hub's cache, which the folder of a snapshot in the same repository links to:
+ * `models--NAME/snapshots/COMMIT/PATH` and `models--NAME/blobs/DIGEST`.
+ * Reference: github.com/huggingface/huggingface_hub at 12bb876b, docs/source/en/guides/manage-cache.md.
+ */
+function isInHubCache(real: string, expected: string): boolean {
+  const [, repository, sign] =
+    /^(.*[\\/](?:models|datasets|spaces)--[^\\/]+([\\/]))snapshots[\\/][^\\/]+[\\/]/s.exec(expected) ?? [];
+  const blobs = `${repository}blobs${sign}`;
+  return repository !== undefined && real.startsWith(blobs) && /^[^\\/]+$/.test(real.slice(blobs.length));
+}
+
+/** Opens a file in the folder of a path. Fails if links lead elsewhere, other than within the hub's cache. */
 async function besidePath(
   input: string,
   location: string,
@@ -52,8 +64,9 @@ async function besidePath(
   } catch (cause) {
     missing(`the model's tensors are in ${quoted(location)}: ${systemMessage(cause)}`, referrer, cause);
   }
-  if (real !== expected)
-    malformed(`${quoted(location)} beside the model is a link`, referrer.byteOffset, referrer.tensor);
+  if (real !== expected && !isInHubCache(real, expected)) {
+    malformed(`${quoted(location)} beside the model is a link to another place`, referrer.byteOffset, referrer.tensor);
+  }
   return open(real);
 }
 

@@ -291,6 +291,9 @@ function isKnownWithout({ name, type }: InputMetadata, count: number): boolean {
   return count === 0 || type === 'bool' || /mask|type|position/i.test(name);
 }
 
+/** Most values of all inputs that are made up. */
+const mostMade = 2 ** 26;
+
 /** Makes the inputs of a model from arrays. @throws RangeError for invalid inputs */
 export function feedsFrom(
   { Tensor }: TypedRuntime,
@@ -307,6 +310,7 @@ export function feedsFrom(
     }
   }
   const guessed = new Map<string, number>();
+  let made = 0;
   const values: Record<string, RuntimeTensor> = {};
   for (const [i, input] of metadata.entries()) {
     const { name, type, isTensor } = input;
@@ -316,6 +320,12 @@ export function feedsFrom(
     const count = shape.reduce((product, size) => product * size, 1);
     if (array === undefined && isStrict && !isKnownWithout(input, count)) {
       throw rangeError(path(name), { kind: 'required' }, undefined);
+    }
+    // A file may state shapes of any size.
+    if (array === undefined) made += count;
+    if (!(made <= mostMade)) {
+      const message = `its shape [${shape.join(', ')}] takes more than the ${mostMade} values that are made up`;
+      throw rangeError(path(name), { kind: 'required' }, undefined, { kind: 'because', message });
     }
     const data = array?.data ?? randomValues(input, count, limits.get(name), uniform(seed * 1009 + i));
     if (data.length !== count) throw rangeError(path(name), exactly(count, 'values'), data.length);
