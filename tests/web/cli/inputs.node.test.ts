@@ -183,3 +183,30 @@ describe('on the command line, a FILE is', () => {
     expect(code).toBe(0);
   });
 });
+
+it('takes config.json for its folder', async () => {
+  const { code, stdout } = await run(['inspect', path('folder', 'config.json'), '--json']);
+  expect(code).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({ format: 'safetensors', files: ['model.safetensors'] });
+});
+
+it('gives the command for arguments in the order of llama-quantize', async () => {
+  const cases: [string[], string][] = [
+    [['in.gguf', 'out.gguf', 'Q4_K_M'], 'scalepoint quantize in.gguf --to Q4_K_M -o out.gguf'],
+    [['in.gguf', 'q8_0'], 'scalepoint quantize in.gguf --to Q8_0'],
+    [["a 'b.gguf", 'c d.gguf', 'q4_k_m'], "scalepoint quantize 'a '\\''b.gguf' --to Q4_K_M -o 'c d.gguf'"],
+  ];
+  for (const [args, command] of cases) {
+    const { code, stderr } = await run(['quantize', ...args]);
+    expect(code).toBe(2);
+    expect(stderr).toContain(`write: ${command}`);
+  }
+});
+
+it('fails to compare models without a common tensor', async () => {
+  await writeFile(path('other.safetensors'), safetensors({ 'b.weight': weights('F32', [8, 128]) }));
+  const { code, stdout, stderr } = await run(['compare', path('folder'), path('other.safetensors')]);
+  expect(code).toBe(1);
+  expect(stdout).toContain('only in');
+  expect(stderr).toContain('the models have no tensor of the same name');
+});

@@ -88,7 +88,7 @@ function show(a: string, b: string, result: CompareReport, limit: number | undef
   const report = wanted.sort === 'sqnr' ? { ...result, tensors: sorted(result.tensors) } : result;
   // With --run, --min-sqnr applies to the outputs.
   const miss = result.outputs === undefined ? missed : missedOutput;
-  const failure = limit === undefined ? undefined : miss(report, limit);
+  const failure = limit === undefined ? withoutPair(result) : miss(report, limit);
   if (wanted.json) {
     const text = failure === undefined ? {} : { error: errorJson(failure) };
     printJson({ a, b, ...report, peakBytes: peakBytes(), ...text });
@@ -103,6 +103,13 @@ function show(a: string, b: string, result: CompareReport, limit: number | undef
     return 1;
   }
   return 0;
+}
+
+/** The error for models that share no tensor, so that the comparison says nothing. */
+function withoutPair({ tensors, skipped, onlyInA, onlyInB, outputs }: CompareReport): ScalepointError | undefined {
+  if (outputs !== undefined || tensors.length + skipped.length > 0 || onlyInA.length + onlyInB.length === 0)
+    return undefined;
+  return new ScalepointError('NOT_FOUND', 'the models have no tensor of the same name');
 }
 
 /** Sorts tensors by SQNR, the lowest first. */

@@ -81,7 +81,9 @@ async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
   const { url, name } = urlOfText(text) ?? {};
   if (url !== undefined && url.protocol !== 'file:')
     return { name: text, file: url, isPath: false, fileName: name, close };
-  const given = url === undefined ? text : fileURLToPath(url);
+  const named = url === undefined ? text : fileURLToPath(url);
+  // The configuration of a model stands for its folder.
+  const given = basename(named) === 'config.json' ? dirname(named) : named;
   // Other problems are reported when the file is opened.
   const isFolder = await stat(given).then(
     (status) => status.isDirectory(),

@@ -3,6 +3,7 @@ import {
   inspectModel,
   type ModelPlan,
   type ModelReport,
+  modelFormats,
   type Note,
   type PlanModelOptions,
   type PlanOptions,
@@ -137,8 +138,22 @@ function checkOutputFlags(values: LineValues, words: Words): void {
   }
 }
 
+/** The command for arguments in the order of llama-quantize: `in.gguf [out.gguf] Q4_K_M`. Undefined for others. */
+function commandForTypeLast(positionals: readonly string[]): string | undefined {
+  const last = positionals.at(-1)?.toLowerCase();
+  const names = modelFormats().flatMap(({ targets }) => targets.map(({ name }) => name));
+  const type = names.find((name) => name.toLowerCase() === last);
+  if (type === undefined || positionals.length < 2 || positionals.length > 3) return undefined;
+  const word = (text: string) => (/^[\w./:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+  const [file = '', output] = positionals;
+  const target = positionals.length === 3 ? ` -o ${word(output as string)}` : '';
+  return `scalepoint quantize ${word(file)} --to ${type}${target}`;
+}
+
 /** Checks the parts of a command line that do not depend on the file. Returns FILE. @throws UsageError */
 function checkLine({ values, words, positionals }: Line, command: string): string {
+  const meant = commandForTypeLast(positionals);
+  if (meant !== undefined) throw new UsageError(`the type and the result are flags here; write: ${meant}`);
   const [file] = filesOf(positionals, ['FILE'], command) as [string];
   const { to, preset, output } = values;
   workersOf(values.workers);
