@@ -11,7 +11,7 @@ const config: KnipConfig = {
     'tests/upstream/show.mjs',
     'tests/consumers/run.mjs',
     'tests/consumers/app/*.js',
-    'tests/types/{exports.mjs,optional.mjs,use.mts,dom.mts}',
+    'tests/types/{editor.mjs,exports.mjs,optional.mjs,use.mts,dom.mts}',
     'web/src/inline/own-*.ts',
     'web/demo/**/main.ts',
     'web/demo/public/*.js',
@@ -26,7 +26,7 @@ const config: KnipConfig = {
     'typedoc-plugin-markdown',
     'typescript-5.9',
   ],
-  ignoreBinaries: ['script'],
+  ignoreBinaries: ['cmake', 'ctest', 'script'],
 };
 
 export default config;

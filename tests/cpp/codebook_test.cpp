@@ -62,7 +62,7 @@ TEST(Codebook, gives_the_code_of_the_nearest_value_in_blocks_and_pieces) {
       for (size_t i = 0; i < x.size(); i++) {
         const size_t block = i / block_size;
         float largest = 0;
-        for (size_t j = block * block_size; j < std::min(x.size(), (block + 1) * block_size); j++)
+        for (size_t j = block * block_size; j < std::min<uint64_t>(x.size(), (block + 1) * block_size); j++)
           largest = std::max(largest, std::fabs(x[j]));
         ASSERT_EQ(q.absmax[block], largest);
         ASSERT_EQ(q.codes[i], nearest(x[i] * (1 / largest), codebook)) << exact(x[i]) << ", " << count << " values";

@@ -62,9 +62,10 @@ struct Packed {
   std::vector<float> forward(const std::vector<float>& x, uint32_t batch) {
     std::vector<std::max_align_t> workspace(layer_workspace_bytes(spec, batch) / sizeof(std::max_align_t) + 1);
     Buffer<float> y(size_t{batch} * spec.rows);
-    EXPECT_EQ(layer_forward(bytes(), Buffer<float>(x), batch, y,
-                            {reinterpret_cast<std::byte*>(workspace.data()), layer_workspace_bytes(spec, batch)}),
-              Status::kOk);
+    EXPECT_EQ(
+        layer_forward(bytes(), Buffer<float>(x), batch, y,
+                      {reinterpret_cast<std::byte*>(workspace.data()), static_cast<size_t>(layer_workspace_bytes(spec, batch))}),
+        Status::kOk);
     return y.values();
   }
 };
@@ -395,7 +396,8 @@ TEST(Layer, scores_are_whole_numbers_for_codes_of_scale_one) {
   const std::vector<float> x = random.uniform_values(100, -1, 1);
   const Int8Row row = int8_row(x, Scheme::kSymmetric);
   std::vector<std::max_align_t> workspace(layer_workspace_bytes(packed.spec, 1) / sizeof(std::max_align_t) + 1);
-  const std::span<std::byte> work = {reinterpret_cast<std::byte*>(workspace.data()), layer_workspace_bytes(packed.spec, 1)};
+  const std::span<std::byte> work = {reinterpret_cast<std::byte*>(workspace.data()),
+                                     static_cast<size_t>(layer_workspace_bytes(packed.spec, 1))};
   for (uint32_t first = 0; first < 45; first += 7) {
     std::vector<double> scores(std::min(20u, 45 - first));
     ASSERT_EQ(layer_scores(packed.bytes(), x, first, scores, work), Status::kOk);
@@ -453,7 +455,8 @@ TEST(Layer, refuses_what_does_not_fit) {
   const std::vector<float> x(10), short_x(9);
   std::vector<float> y(4);
   std::vector<std::max_align_t> workspace(layer_workspace_bytes(good, 1) / sizeof(std::max_align_t) + 1);
-  const std::span<std::byte> work = {reinterpret_cast<std::byte*>(workspace.data()), layer_workspace_bytes(good, 1)};
+  const std::span<std::byte> work = {reinterpret_cast<std::byte*>(workspace.data()),
+                                     static_cast<size_t>(layer_workspace_bytes(good, 1))};
   EXPECT_EQ(layer_forward(packed.bytes(), x, 1, y, work), Status::kOk);
   EXPECT_EQ(layer_forward(packed.bytes(), short_x, 1, y, work), Status::kSizeMismatch);
   EXPECT_EQ(layer_forward(packed.bytes(), x, 2, y, work), Status::kSizeMismatch);
