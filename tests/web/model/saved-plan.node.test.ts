@@ -1,6 +1,14 @@
 // Plans that went through JSON give the bytes of the options that they were made of.
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { inspectModel, type ModelPlan, type PlanOptions, planModel, quantizeModel } from '../../../web/src/model.js';
+import {
+  inspectModel,
+  type ModelPlan,
+  type PlanOptions,
+  planModel,
+  quantizeModel,
+  ScalepointError,
+} from '../../../web/src/model.js';
 import { activationsOf, matrixFile } from '../support/importance.js';
 import { safetensors, weights } from '../support/models.js';
 import { expectRefusal, thrownBy } from '../support/support.js';
@@ -157,4 +165,31 @@ describe('a plan that went through JSON', () => {
     const plan = { tensors: [], totals: {}, options: { to: 'int8', wrong: 1 } };
     expectRefusal(await failed(quantizeModel(model(), plan as never)), TypeError, 'plan.options.wrong');
   });
+});
+
+it('gives an error that names the option, or a result, whatever somebody changed in a plan', async () => {
+  const data = new Float32Array(1024);
+  const file = safetensors({ 'a.weight': { dtype: 'F32', shape: [32, 32], data } });
+  const rules = [{ match: 'b', to: 'int8' as const }];
+  const saved = JSON.stringify(await planModel(file, { to: 'int4', rules }));
+  const placesIn = (value: unknown): string[][] =>
+    typeof value !== 'object' || value === null
+      ? []
+      : Object.entries(value).flatMap(([key, one]) => [[key], ...placesIn(one).map((rest) => [key, ...rest])]);
+  const place = fc.constantFrom(...placesIn(JSON.parse(saved)));
+  const value = fc.constantFrom(null, -1, 0, 1.5, 2 ** 53, 1e300, '', 'x', true, [], {}, [null], '__proto__');
+  await fc.assert(
+    fc.asyncProperty(place, value, async (path, other) => {
+      const plan = JSON.parse(saved);
+      const inner = path.slice(0, -1).reduce((at, key) => at[key], plan);
+      inner[path.at(-1) as string] = other;
+      const error: unknown = await quantizeModel(file, plan, { workers: 0 }).then(
+        () => undefined,
+        (reason: unknown) => reason,
+      );
+      if (error === undefined || error instanceof ScalepointError) return;
+      expect(error).toMatchObject({ option: expect.any(String) });
+    }),
+    { numRuns: 100, seed: 1 },
+  );
 });
