@@ -273,7 +273,6 @@ describe('targets that an ONNX note names', () => {
     ['a product in float16', 'uint8'],
     ['a convolution', 'q4'],
     ['a convolution', 'bnb4'],
-    ['a convolution', 'int4-weights'],
   ] as const)('%s as %s', async (what, to) => {
     const file = files[what];
     const plan = await planModel(file, { to } as PlanModelOptions);

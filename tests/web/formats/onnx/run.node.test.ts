@@ -420,7 +420,6 @@ describe('where weights hide', () => {
 
   it('weights that no blocks replace, with the reason', async () => {
     const cases: [kept: OnnxReason, file: Uint8Array<ArrayBuffer>][] = [
-      [{ kind: 'rank', rank: 3 }, product('MatMul', [2, 64, 48], [2, 3, 64], [2, 3, 48])()],
       [
         { kind: 'firstInput', operator: 'MatMul' },
         onnx.model({
