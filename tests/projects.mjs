@@ -44,9 +44,8 @@ const library = [
   // Tests of the package that run in this project, too.
   ...['policy.browser', 'small', 'tensors'].map((name) => `tests/web/package/${name}.test.ts`),
   // Words of the page that are compared with those of the library.
-  ...['model/choice', 'model/controls', 'model/sizes', 'shared/file-error', 'shared/files', 'shared/format'].map(
-    (name) => `web/demo/${name}.ts`,
-  ),
+  ...['choice', 'controls', 'explain', 'sizes'].map((name) => `web/demo/model/${name}.ts`),
+  ...['copy', 'dom', 'file-error', 'files', 'format', 'live', 'problems'].map((name) => `web/demo/shared/${name}.ts`),
   // The table of inputs and results.
   'web/demo/guide/05-models.md',
   // The models of the front page.

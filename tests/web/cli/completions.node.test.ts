@@ -47,7 +47,7 @@ describe.runIf(isInstalled('bash'))('in bash', () => {
     expect(await offered('scalepoint', 'inspect', 'm.gguf', '--to')).toEqual([]);
     expect(await offered('scalepoint', 'm.gguf', '--imat')).toEqual(['--imatrix']);
     expect(await offered('scalepoint', 'split', 'm.gguf', '--split-')).toEqual(['--split-size', '--split-tensors']);
-    for (const command of commands) expect(await offered('scalepoint', command, '--hel')).toEqual(['--help']);
+    for (const command of commands) expect(await offered('scalepoint', command, '--hel')).toContain('--help');
   });
 
   it('completes values, also behind an equals sign or a comma', async () => {

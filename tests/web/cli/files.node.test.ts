@@ -4,6 +4,7 @@ import { link, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/prom
 import { inspectModel, modelFormats, presetTarget, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { presets } from '../../../web/src/tooling.js';
+import { product } from '../formats/onnx/encoder.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 import { path, programFile, put, putModel, run, safetensors, start, useFolder, wave } from './support.js';
 
@@ -43,6 +44,17 @@ describe('a folder', () => {
     expect((await run(['inspect', 'folder'])).stdout).toMatch(/^folder\/some\.gguf: gguf/);
     await put('folder/model.safetensors', { w: [[4, 4], wave] });
     expect((await run(['inspect', 'folder'])).stdout).toMatch(/^folder\/model\.safetensors: safetensors/);
+  });
+
+  it('has its model in the folder onnx, as for transformers.js', async () => {
+    await mkdir(path('hub/onnx'), { recursive: true });
+    await writeFile(path('hub/config.json'), '{}');
+    const tiny = product('MatMul', [4, 8], [1, 4], [1, 8])();
+    for (const name of ['model', 'model_q4']) await writeFile(path(`hub/onnx/${name}.onnx`), tiny);
+    expect(await run(['inspect', 'hub'])).toMatchObject({
+      stdout: expect.stringMatching(/^hub\/onnx\/model\.onnx: onnx/),
+      stderr: '',
+    });
   });
 
   it('is an error if it holds several models, none, or cannot be read', async () => {

@@ -32,6 +32,17 @@ describe('commands', () => {
     expect(stderr).toMatch(/ got "quantise"; did you mean quantize\? See scalepoint --help\n$/);
   });
 
+  it('has help of a screen, and explains all options by --help-all', async () => {
+    for (const command of ['quantize', 'plan']) {
+      const { stdout } = await run([command, '--help']);
+      expect(stdout.split('\n').length).toBeLessThanOrEqual(41);
+      expect(stdout).toContain('\n  --help-all  ');
+      const all = await run([command, '--help-all']);
+      expect(all).toMatchObject({ code: 0, stderr: '', stdout: expect.stringContaining('\n  --imatrix FILE  ') });
+    }
+    expect(await run(['compare', '--help-all'])).toEqual(await run(['compare', '--help']));
+  });
+
   it('explains a command by help as by --help', async () => {
     for (const command of ['inspect', 'plan', 'quantize', 'compare', 'verify', 'bench']) {
       const help = await run(['help', command]);

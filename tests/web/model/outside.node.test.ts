@@ -353,7 +353,7 @@ describe('a format and a codec from outside', () => {
   });
 
   it('are options, errors and help of the command line', async () => {
-    const help = await command('quantize', '--help');
+    const help = await command('quantize', '--help-all');
     expect(help.stdout).toContain('BOX files become shares.');
     expect(help.stdout).toMatch(/\n {6}BOX +share\n/);
     expect(help.stdout).toContain('\nBOX\n  --levels N            steps between 0 and the peak\n');

@@ -1,7 +1,7 @@
-import { folderRank, pipelineIndex, pipelinePart } from '../../src/tooling.js';
+import { filesBeside, folderRank, isFileBeside, onnxFolder, pipelineIndex, pipelinePart } from '../../src/tooling.js';
 
 /** Folders inside of a model's folder whose files belong to it. */
-const inner: readonly string[] = ['1_Pooling'];
+const inner = filesBeside.flatMap((path) => (path.includes('/') ? [path.split('/')[0] as string] : []));
 
 /** Names of files that describe a model. */
 const beside = /\.(json|txt|model|jinja|md)$/i;
@@ -13,12 +13,12 @@ export interface FolderFile {
   readonly file: File;
 }
 
-/** The files of the main model of a pipeline of diffusers, as those of a folder; undefined for other folders. */
-function pipelineFiles(files: readonly FolderFile[], top: readonly FolderFile[]): readonly FolderFile[] | undefined {
-  if (!top.some(({ file }) => file.name === pipelineIndex)) return undefined;
-  const part = pipelinePart(files.map(({ path }) => path.split('/')[1] ?? ''));
-  if (part === undefined) return undefined;
+/** The files of the folder in a folder that has the model, of a pipeline of diffusers or of transformers.js; undefined for other folders. */
+function innerFiles(files: readonly FolderFile[], top: readonly FolderFile[]): readonly FolderFile[] | undefined {
+  const isPipeline = top.some(({ file }) => file.name === pipelineIndex);
+  const part = isPipeline ? pipelinePart(files.map(({ path }) => path.split('/')[1] ?? '')) : onnxFolder;
   const inPart = files.filter(({ path }) => path.split('/').length > 2 && path.split('/')[1] === part);
+  if (inPart.length === 0) return undefined;
   return inPart.map(({ path, file }) => ({ path: path.slice(path.indexOf('/') + 1), file }));
 }
 
@@ -40,15 +40,17 @@ export function modelInFolder(files: readonly FolderFile[]): readonly FolderFile
   if (first.some(({ file }) => index.test(file.name))) {
     main = ranked.flatMap(({ one, rank }) => (rank <= best + 2 && models.includes(one) ? [one] : []));
   }
-  const pipeline = ranked.length === 0 ? pipelineFiles(files, top) : undefined;
-  if (pipeline !== undefined) {
-    const chosen = modelInFolder(pipeline).map(({ file }) => file);
+  const within = ranked.length === 0 ? innerFiles(files, top) : undefined;
+  if (within !== undefined) {
+    const chosen = modelInFolder(within).map(({ file }) => file);
     return files.filter(({ file }) => chosen.includes(file));
   }
   // Opening this file explains the problem.
   if (main.length === 0) return models.length > 0 ? models : top.slice(0, 1);
   const others = files.filter(
-    (one) => beside.test(one.file.name) && (top.includes(one) || inner.includes(one.path.split('/')[1] ?? '')),
+    (one) =>
+      (beside.test(one.file.name) && top.includes(one)) ||
+      (inner.includes(one.path.split('/')[1] ?? '') && isFileBeside(one.file.name, one.path)),
   );
   return [...main, ...others];
 }
@@ -76,7 +78,7 @@ async function filesIn(folder: FileSystemDirectoryEntry, depth: number): Promise
       const file = await new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject));
       const path = entry.fullPath.slice(1);
       found.push({ path, file: withPath(file, path) });
-    } else if (depth > 0 && (inner.includes(entry.name) || pipelinePart([entry.name]) !== undefined)) {
+    } else if (depth > 0 && ([...inner, onnxFolder].includes(entry.name) || pipelinePart([entry.name]) !== undefined)) {
       for (const one of await filesIn(entry as FileSystemDirectoryEntry, depth - 1)) found.push(one);
     }
   }

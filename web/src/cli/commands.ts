@@ -50,7 +50,9 @@ export async function carryOut(args: readonly string[]): Promise<number> {
   const isHelp = args[0] === '--help' || args[0] === '-h';
   const { name, rest } = isHelp ? { name: 'help', rest: [] } : split(args);
   const command = commands[name];
-  if (command !== undefined) return command(rest);
+  // The help of these two has more than a screen shows. That of others is whole.
+  const isLong = name === 'quantize' || name === 'plan';
+  if (command !== undefined) return command(isLong ? rest : rest.map((arg) => (arg === '--help-all' ? '--help' : arg)));
   process.stdout.write(usage());
   return 0;
 }

@@ -137,6 +137,7 @@ export const quantizeFlags = {
   },
   force: { type: 'boolean', short: 'f', about: 'replace OUT and the files beside it if they exist' },
   quiet,
+  'help-all': { type: 'boolean', about: 'explain all options' },
   ...common(
     '{ file, output, config, to, tensors, totals, notes, peakBytes }; for several files also { files, isWhole }; with --min-output also ' +
       '{ repair }',

@@ -6,7 +6,15 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { type FileInput, ScalepointError } from '../model.js';
-import { isModelStart, modelInFolder, modelStartBytes, type NodeFileHandle, problemOf, urlOfText } from '../tooling.js';
+import {
+  isModelStart,
+  modelInFolder,
+  modelStartBytes,
+  type NodeFileHandle,
+  onnxFolder,
+  problemOf,
+  urlOfText,
+} from '../tooling.js';
 import { UsageError } from './process.js';
 import { systemText } from './system-text.js';
 
@@ -94,6 +102,7 @@ async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
   const part = isFolder && resolve(dirname(path)) !== resolve(given) ? basename(dirname(path)) : undefined;
   const remark =
     part &&
+    part !== onnxFolder &&
     `${given} is a pipeline of diffusers; ${part} is read, and its other models are folders to give on their own`;
   return { name: path, file: path, isPath: true, fileName: basename(path), close, ...(remark && { remark }) };
 }

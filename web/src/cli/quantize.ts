@@ -180,7 +180,9 @@ function checkLine({ values, words, positionals }: Line, command: string): strin
   }
   if (to === undefined && preset === undefined && !isSized(values)) {
     const some = usualTables().map(({ formats: [first] }) => first?.targets[0]?.name);
-    throw new UsageError(`${command} needs --to ${some.join(', ')} or another type, or --preset; --help lists them`);
+    throw new UsageError(
+      `${command} needs --to ${some.join(', ')} or another type, or --preset; --help-all lists them`,
+    );
   }
   choiceOf('preset', preset, presets);
   return file;
@@ -261,8 +263,8 @@ function remarkNotes(notes: readonly Note[], rules: readonly Rule[] | undefined)
 /** Makes a model smaller. Returns the exit code. */
 export async function quantizeCommand(args: string[]): Promise<number> {
   const line = await lineOf(args);
-  if (line.values.help) {
-    process.stdout.write(quantizeUsage());
+  if (line.values.help || line.values['help-all']) {
+    process.stdout.write(quantizeUsage(line.values['help-all'] === true));
     return 0;
   }
   return line.values['dry-run'] ? dryRun(line, 'quantize') : convert(line);
@@ -271,8 +273,8 @@ export async function quantizeCommand(args: string[]): Promise<number> {
 /** Prints a plan of `quantize`. Returns the exit code. */
 export async function plan(args: string[]): Promise<number> {
   const line = await lineOf(args);
-  if (line.values.help) {
-    process.stdout.write(planUsage());
+  if (line.values.help || line.values['help-all']) {
+    process.stdout.write(planUsage(line.values['help-all'] === true));
     return 0;
   }
   return dryRun(line, 'plan');

@@ -122,7 +122,9 @@ export function usage(): string {
         'a URL, or - for standard input. For a model in several files, name the index or, for GGUF, the first file. OUT may be - for ' +
         'standard output.',
     ),
-    ...wrapped('scalepoint help COMMAND explains a command; scalepoint --version prints version and build.'),
+    ...wrapped(
+      'scalepoint help COMMAND explains a command, and --help-all all of its options; scalepoint --version prints version and build.',
+    ),
   ]);
 }
 
@@ -195,7 +197,45 @@ function tableLines(table: OptionTable, sidecars: boolean): string[] {
 const sidecarsIn = (): Sidecar[] =>
   tables().flatMap(({ table }) => optionsIn(table).flatMap(({ sidecar }) => sidecar ?? []));
 
-export function quantizeUsage(): string {
+/** The options that are used most. @param more lines of others */
+function usualLines(more: readonly string[]): string[] {
+  const { to, rule } = quantizeFlags;
+  const usual = usualTables().map(({ formats: [format] }) => balanced((format as FormatInfo).targets));
+  const count = new Set(tables().flatMap(({ formats }) => (formats[0] as FormatInfo).targets.map(({ name }) => name)))
+    .size;
+  return [
+    ...explained('--to TYPE', `${to.about}; ${orList(usual)}, or another of ${count}`),
+    ...explained('--preset P', presetText()),
+    ...explained("--rule 'REGEX=TYPE'", `${rule.about}; keep in place of TYPE keeps them as they are`),
+    ...flagLines(pick('target-size', 'lora')),
+    ...more,
+    ...flagLines(pick('quiet', 'help-all')),
+  ];
+}
+
+/** The help of `quantize`. @param all true for all options, false for those that a screen shows */
+export function quantizeUsage(all: boolean): string {
+  if (!all) {
+    return text([
+      'scalepoint [quantize] FILE --to TYPE [-o OUT] [options]',
+      '',
+      ...wrapped(
+        'Makes a model smaller. Prints a table of all tensors: sizes, SQNR, the largest error, or the reason why one was kept. FILE may be a ' +
+          'folder. Quantized weights need the settings that are written beside OUT.',
+      ),
+      '',
+      ...usualLines([
+        ...explained('-o, --output OUT', 'file or folder for the result; by default a file beside FILE'),
+        ...flagLines(pick('dry-run', 'resume', 'force')),
+        ...explained('--json', 'print JSON'),
+      ]),
+      '',
+      ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
+      '',
+      'Examples',
+      ...formats().flatMap(({ examples }) => examples.slice(0, 1).map((example) => `  scalepoint quantize ${example}`)),
+    ]);
+  }
   const abouts = [...formats(), ...converters()].map(({ about }) => about);
   const outputs = tables().map(({ formats: [format] }) => {
     const { extensions, result: name, targets } = format as FormatInfo;
@@ -242,10 +282,15 @@ export function quantizeUsage(): string {
   ]);
 }
 
-export function planUsage(): string {
+/** The help of `plan`. @param all true for all options, false for those that a screen shows */
+export function planUsage(all: boolean): string {
   // A plan has no errors, so examples with a limit for them are left out.
   const examples = formats().flatMap(
     ({ examples: all }) => all.filter((example) => !example.includes('--min-sqnr')).at(-1) ?? [],
+  );
+  const json = explained(
+    '--json',
+    'print JSON: { file, output, format, to, tensors, totals, files, notes, quantizationConfig, peakBytes }',
   );
   return text([
     'scalepoint plan FILE --to TYPE [options]',
@@ -255,13 +300,14 @@ export function planUsage(): string {
         'is kept, and the exact size. Reads headers only, except with --target-size or --target-bpw.',
     ),
     '',
-    ...targetLines(),
-    ...explained(
-      '--json',
-      'print JSON: { file, output, format, to, tensors, totals, files, notes, quantizationConfig, peakBytes }',
-    ),
-    ...flagLines(pick('quiet', 'verbose', 'no-color')),
-    ...tables().flatMap(({ table }) => tableLines(table, false)),
+    ...(all
+      ? [
+          ...targetLines(),
+          ...json,
+          ...flagLines(pick('quiet', 'verbose', 'no-color')),
+          ...tables().flatMap(({ table }) => tableLines(table, false)),
+        ]
+      : usualLines(json)),
     '',
     'Examples',
     ...examples.map((example) => `  scalepoint plan ${example}`),

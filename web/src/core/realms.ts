@@ -10,7 +10,14 @@ export function typedArrayName(value: unknown): string | undefined {
 }
 
 /** The class of an object of the engine, such as `Response`; `Object` for others. */
-export const tagOf = (value: unknown): string => Object.prototype.toString.call(value).slice(8, -1);
+export function tagOf(value: unknown): string {
+  try {
+    return Object.prototype.toString.call(value).slice(8, -1);
+  } catch {
+    // A value may have a getter of its tag that throws.
+    return 'Object';
+  }
+}
 
 /** True for an ArrayBuffer. */
 export function isBuffer(value: unknown): value is ArrayBuffer {

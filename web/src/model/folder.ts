@@ -47,7 +47,13 @@ export function pipelinePart(folders: readonly string[]): string | undefined {
   return ['transformer', 'unet'].find((part) => folders.includes(part));
 }
 
-/** Path of the model in a folder of the system. @throws ScalepointError `IO`, or `NOT_FOUND` unless there is one */
+/** The folder in which models of transformers.js lie, beside the settings of a model. */
+export const onnxFolder = 'onnx';
+
+/**
+ * Path of the model in a folder of the system, or in a folder in that: the one of a pipeline of diffusers, or of transformers.js.
+ * @throws ScalepointError `IO`, or `NOT_FOUND` unless there is one
+ */
 export async function modelInFolder(folder: string): Promise<string> {
   const label = quoted(folder);
   const [fs, paths] = [nodeModule('node:fs/promises'), nodeModule('node:path')];
@@ -65,7 +71,8 @@ export async function modelInFolder(folder: string): Promise<string> {
   const best = models.reduce((least, model) => Math.min(least, model.rank), Infinity);
   const found = models.filter((model) => model.rank === best).map(({ name }) => name);
   const [first] = found;
-  const part = first === undefined && names.includes(pipelineIndex) ? pipelinePart(names) : undefined;
+  const inside = names.includes(pipelineIndex) ? pipelinePart(names) : names.find((name) => name === onnxFolder);
+  const part = first === undefined ? inside : undefined;
   if (part !== undefined && paths !== undefined) return modelInFolder(paths.join(folder, part));
   if (first === undefined || paths === undefined) {
     const ends = signatures()

@@ -71,7 +71,8 @@ function targetsOf({ targets, label }: Format, most = mostNames): Expected {
 
 /** The integer of a format with at least as many bits as another one: int8 for int5. */
 function widerInteger(to: unknown, names: readonly string[]): string | undefined {
-  const bits = (name: unknown) => Number(/^u?int(\d+)$/.exec(String(name))?.[1] ?? NaN);
+  if (typeof to !== 'string') return undefined;
+  const bits = (name: string) => Number(/^u?int(\d+)$/.exec(name)?.[1] ?? NaN);
   const wider = names.filter((name) => bits(name) >= bits(to)).sort((a, b) => bits(a) - bits(b));
   return wider[0];
 }
@@ -92,7 +93,8 @@ function nearTarget(to: unknown, owners: readonly Format[]): Hint | undefined {
 
 /** The hint for a target of another format: the files that its conversion needs, or else the nearest target of this format. */
 function otherTarget(to: unknown, from: Format): Hint | undefined {
-  const isOf = (format: Format) => accepts(format, to) || format.targets.some(({ name }) => name.startsWith(`${to}_`));
+  const isOf = (format: Format) =>
+    accepts(format, to) || (typeof to === 'string' && format.targets.some(({ name }) => name.startsWith(`${to}_`)));
   const maker = makersFor(from).find(({ format, converter }) => converter !== undefined && isOf(format));
   if (maker === undefined) return nearTarget(to, [from]);
   const files =

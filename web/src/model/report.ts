@@ -122,8 +122,8 @@ export function nonFiniteNotes(tensors: readonly TensorReport[]): Note[] {
   return [noteOf('nonFinite', { tensors: names, count }, text)];
 }
 
-/** The largest number of float16. */
-const largestHalf = 65504;
+/** The largest number of float16, and a root mean square that no trained weights reach: embeddings of T5 have some 10 to 20. */
+const [largestHalf, mostUsual] = [65504, 100];
 
 /**
  * Notes about weights whose numbers are too large to be those of a trained model. The length of a tensor as a vector is at least its largest
@@ -133,7 +133,7 @@ function hugeNotes(tensors: readonly TensorReport[]): Note[] {
   const huge = tensors.filter(({ shape, error }) => {
     if (error === undefined || error.relativeL2 === 0) return false;
     const rootMeanSquare = error.rmse / error.relativeL2;
-    return rootMeanSquare > 1 && rootMeanSquare * Math.sqrt(elementsOf(shape)) > largestHalf;
+    return rootMeanSquare > mostUsual && rootMeanSquare * Math.sqrt(elementsOf(shape)) > largestHalf;
   });
   if (huge.length === 0) return [];
   const names = huge.map(({ name }) => name);

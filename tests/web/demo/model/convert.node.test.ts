@@ -120,10 +120,11 @@ describe('the model in a folder', () => {
       'flux.safetensors',
       'README.md',
     ]);
-    expect(chosen('model.safetensors', 'modules.json', '1_Pooling/config.json', '2_Dense/config.json')).toEqual([
+    const parts = ['1_Pooling/config.json', '2_Dense/config.json', '2_Dense/model.safetensors'];
+    expect(chosen('model.safetensors', 'modules.json', ...parts, '2_Dense/README.md')).toEqual([
       'model.safetensors',
       'modules.json',
-      '1_Pooling/config.json',
+      ...parts,
     ]);
   });
 
@@ -138,6 +139,12 @@ describe('the model in a folder', () => {
     const sharded = [...shards, `transformer/${file}.index.json`];
     expect(chosen(...pipeline, ...sharded, `unet/${file}`)).toEqual(sharded);
     expect(chosen(...pipeline)).toEqual(['model_index.json']);
+  });
+
+  it('is that of the folder onnx, as for transformers.js, if there is no other', () => {
+    expect(chosen('config.json', 'tokenizer.json', 'onnx/model.onnx', 'onnx/model_q4.onnx')).toEqual([
+      'onnx/model.onnx',
+    ]);
   });
 
   it('is one of PyTorch if there is no other', () => {
