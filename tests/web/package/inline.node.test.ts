@@ -53,7 +53,9 @@ beforeAll(() => {
 });
 
 it('finds nothing beside itself, and evaluates no text', () => {
-  const text = readFileSync(dist, 'utf8');
+  // A message has code to write.
+  const message = "`new URL('$" + "{source}', import.meta.url)`";
+  const text = readFileSync(dist, 'utf8').replace(message, '');
   // A runtime of ONNX models is imported by its name, where a call asks for it.
   expect(text).not.toMatch(/import\.meta|\bimport\s*\(\s*["'`]|^import\s/m);
   expect(text).not.toMatch(/\bnew Function\b|(?<![\w$.])eval\(/);
