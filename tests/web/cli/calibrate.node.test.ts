@@ -38,3 +38,27 @@ it('scalepoint calibrate --resume goes on after the process is killed, with the 
   }
   expect((await readdir(path())).filter((name) => name.includes('resume'))).toEqual([]);
 });
+
+it('scalepoint calibrate --ranges prints a command that works, also for a model without products', async () => {
+  const lstm = onnx.model({
+    nodes: [{ op: 'LSTM', in: ['x', 'w', 'r'], out: ['y'], attributes: { hidden_size: 32 } }],
+    initializers: [onnx.floatTensor('w', [1, 128, 40], 1, 0.3), onnx.floatTensor('r', [1, 128, 32], 2, 0.3)],
+    inputs: [['x', [5, 1, 40]]],
+    outputs: [['y', [5, 1, 1, 32]]],
+  });
+  const product = onnx.product('MatMul', [40, 64], [5, 1, 40], [5, 1, 64])();
+  const x = Array.from({ length: 5 }, (_, i) => [Array.from(onnx.weights(40, i + 1, 2))]);
+  await writeFile(path('samples.jsonl'), JSON.stringify({ x }));
+  for (const [name, model] of [
+    ['lstm', lstm],
+    ['product', product],
+  ] as const) {
+    await writeFile(path(`${name}.onnx`), model);
+    const args = ['calibrate', `${name}.onnx`, '--data', 'samples.jsonl', '--ranges', '-o', `${name}.gguf`];
+    const { stdout, stderr } = await (await start(args)).outcome;
+    expect(stderr).toBe('');
+    const [, line] = /: scalepoint (.* --ranges .*)\n/.exec(stdout) ?? [];
+    if (name === 'lstm') expect([line, stdout]).toEqual([undefined, expect.stringContaining('has no use for them')]);
+    else expect((await (await start(line?.split(' ') ?? [])).outcome).code).toBe(0);
+  }
+});

@@ -6,6 +6,7 @@ import {
   evaluateModel,
   type LanguageData,
   type LanguageEvaluation,
+  planModel,
 } from '../model.js';
 import { grouped, momentsEnd, mostHeldBack, rangesEnd, type UnreachedWeight, whole, without } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
@@ -247,9 +248,15 @@ export async function calibrate(args: string[]): Promise<number> {
         }
         if (third !== undefined) {
           const path = printable(third.path);
+          // A model without products, such as an LSTM alone, has no ranges, and int8-static changes nothing in it.
+          const options = { to: 'int8-static', ranges: third.path } as const;
+          const plan = await planModel(input.file, options).catch(() => undefined);
+          const hasProducts = plan?.tensors.some(({ kept }) => kept === undefined);
           lines.push(
             `${path}: ranges of activations, ${formatBytes(third.size)}`,
-            `quantize with them: scalepoint ${printable(input.name)} --to int8-static --ranges ${path}`,
+            hasProducts
+              ? `quantize with them: scalepoint ${printable(input.name)} --to int8-static --ranges ${path}`
+              : 'int8-static has no use for them: the model has no products of activations and weights that it takes',
           );
         }
         if (values.verbose) lines.push(effort());
