@@ -130,8 +130,9 @@ const [largestHalf, mostUsual] = [65504, 100];
  * number, and its root mean square at most.
  */
 function hugeNotes(tensors: readonly TensorReport[]): Note[] {
-  const huge = tensors.filter(({ shape, error }) => {
-    if (error === undefined || error.relativeL2 === 0) return false;
+  const huge = tensors.filter(({ shape, to, error }) => {
+    // Plain floats share no scale.
+    if (error === undefined || error.relativeL2 === 0 || /^(BF16|F16|F32|F64)$/.test(to)) return false;
     const rootMeanSquare = error.rmse / error.relativeL2;
     return rootMeanSquare > mostUsual && rootMeanSquare * Math.sqrt(elementsOf(shape)) > largestHalf;
   });

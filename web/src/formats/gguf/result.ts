@@ -83,7 +83,7 @@ function canTakeCodes({ form, gathered }: LogicalTensor): boolean {
   return isWhole && codec === 'microscaled' && kind === 'nvfp4' && tool !== 'mlx';
 }
 
-/** Notes about tensors that a better search does not change. */
+/** Notes about tensors that a better search hardly changes, or not at all. */
 function searchNotes(results: readonly ResultTensor[], search: BlockSearch | undefined): Note[] {
   if (search !== 'best') return [];
   const fedBack = results.flatMap(({ name, feedback }) => (feedback === undefined ? [] : [name]));
@@ -95,7 +95,7 @@ function searchNotes(results: readonly ResultTensor[], search: BlockSearch | und
             'searchWithoutEffect',
             { tensors: fedBack },
             mention('search', 'best'),
-            ' changes nothing in weights with ',
+            ' changes only rows that keep their nearest codes in weights with ',
             mention('method', 'gptq'),
             ', which finds scales of its own',
           ),
