@@ -190,7 +190,7 @@ describe('with an importance matrix', async () => {
       });
       return types[weighted.tensors.findIndex((tensor) => tensor.name === name)]!;
     };
-    const [one, all] = [await typeWith(1e4, 0), await typeWith(0, 1e4)];
+    const [one, all] = [await typeWith(1e4, 1e-4), await typeWith(1e-4, 1e4)];
     expect(one.to).not.toBe(all.to);
   });
 
