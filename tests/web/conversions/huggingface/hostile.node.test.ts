@@ -138,7 +138,7 @@ async function expectTyped(what: string, conversion: Promise<Conversion>): Promi
   const { name, code, message } = error as { name?: string; code?: string; message?: string };
   expect({ what, name, code, message }).toMatchObject({
     name: 'ScalepointError',
-    code: expect.stringMatching(/^(BAD_FILE|UNKNOWN_FORMAT)$/),
+    code: expect.stringMatching(/^(BAD_FILE|INCOMPLETE|UNKNOWN_FORMAT)$/),
   });
   expect((message as string).length).toBeLessThan(3000);
 }
