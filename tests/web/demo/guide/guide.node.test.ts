@@ -262,7 +262,8 @@ describe('the code of the guide', () => {
       if (language !== 'js config') continue;
       made.push((await import(`data:text/javascript,${encodeURIComponent(code)}`)).default);
     }
-    expect(made).toEqual([{ worker: { format: 'es' } }, { optimizeDeps: { exclude: ['scalepoint'] } }]);
+    const worker = { worker: { format: 'es' } };
+    expect(made).toEqual([worker, { optimizeDeps: { exclude: ['scalepoint'] } }, worker]);
   });
 });
 
