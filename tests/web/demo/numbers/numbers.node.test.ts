@@ -903,7 +903,12 @@ describe('the demo page', () => {
     expect(chosen.length).toBeGreaterThan(0);
     expect(Math.max(...chosen)).toBe(0);
     await page.focus('#bits');
-    expect(Math.max(...(await delays(() => page.keyboard.press('ArrowRight'))))).toBeGreaterThan(0);
+    // On a busy machine a movement may be over before the page comes to wait for its end.
+    let longest = 0;
+    for (let i = 0; i < 8 && longest === 0; i++) {
+      longest = Math.max(...(await delays(() => page.keyboard.press(i % 2 === 0 ? 'ArrowRight' : 'ArrowLeft'))));
+    }
+    expect(longest).toBeGreaterThan(0);
   });
 
   it('says so where there is nothing to draw', async () => {
