@@ -64,7 +64,7 @@ const isIndex = (name: string) => name.endsWith('.json');
 
 const isSame = (a: unknown, b: unknown) => textOf(a) === textOf(b);
 
-/** The beginning of every journal, by which files of other programs are told apart. */
+/** The beginning of every journal. Files of other programs lack it. */
 const journalStart = '{"version":"';
 
 /** The digest of a journal, by which changes of it are noticed. */

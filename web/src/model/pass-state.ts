@@ -121,7 +121,7 @@ export class PassState {
   /** The state that an interrupted run left, until it is taken. */
   #found: SavedState | undefined;
   #moments: WritableFileHandle | undefined;
-  /** What was written to the file of moments, by position. */
+  /** Parts of the file of moments as they were written, by position. */
   readonly #pieces = new Map<number, WrittenPiece>();
   /** True if this run, or the interrupted one, has a file of moments. */
   #hasMoments = false;
@@ -293,7 +293,7 @@ export function damaged(path: string): ScalepointError {
   return new ScalepointError('BAD_FILE', `${JSON.stringify(path)} is damaged; remove it to begin anew`, { path });
 }
 
-/** The beginning of the header of each state, by which files of other programs are told apart. */
+/** The beginning of the header of each state. Files of other programs lack it. */
 const headerStart = `{"format":"${formatName}",`;
 
 /** Reads the header of a state, and checks the sizes that it states. */
