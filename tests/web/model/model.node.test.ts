@@ -491,13 +491,15 @@ describe('failing', () => {
     ] as const) {
       const bytes = of(tensor);
       const payload = bytes.length - 2 * 4 * 256 - tensor.data.byteLength;
-      const error = await leavesNothing(() => quantizeModel(bytes, { to, output: out() }));
-      expect(error).toMatchObject({
-        code: 'NON_FINITE',
-        tensor: 'norm',
-        byteOffset: payload + 4 * 256 + offset,
-        message: `tensor "norm" holds ${value} at [${index}]; nonFinite: 'keep' writes it as it is`,
-      });
+      for (const workers of [0, 1]) {
+        const error = await leavesNothing(() => quantizeModel(bytes, { to, workers, output: out() }));
+        expect(error).toMatchObject({
+          code: 'NON_FINITE',
+          tensor: 'norm',
+          byteOffset: payload + 4 * 256 + offset,
+          message: `tensor "norm" holds ${value} at [${index}]; nonFinite: 'keep' writes it as it is`,
+        });
+      }
       const { report } = await quantizeModel(bytes, { to, nonFinite: 'keep' });
       expect(report.notes.at(-1)).toMatchObject({ kind: 'nonFinite', tensors: ['norm'] });
     }

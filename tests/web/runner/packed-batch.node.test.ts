@@ -52,6 +52,9 @@ describe('a batch that is sent', () => {
       encode(12, { inputs: [{ form: f32, parts: [part(12, { role: 'scale' })] }] }),
       encode(13, { outputs: [{ role: 'scale', offset: 7, bytes: 8 }] }),
       encode(14, { outputs: [{ role: 'scale', offset: 9, bytes: 7 }] }),
+      encode(15, { refuses: true }),
+      encode(16, { refuses: true, ranges: Float32Array.of(-5, 6) }),
+      encode(17, { pieceRows: 2 }),
       { kind: 'range', ...rows, inputs: [{ form: f32, parts: [part(1)] }] },
       { kind: 'range', ...rows, inputs: [{ form: f32, parts: [part(2)] }] },
       { kind: 'sets', ...rows, inputs: [{ form: f32, parts: [part(3)] }], to },
@@ -63,7 +66,7 @@ describe('a batch that is sent', () => {
           { form: to, parts: [part(5), part(2 ** 40 + 1, { role: 'scale' })] },
         ],
       },
-      encode(15),
+      encode(18),
     ];
     const batch = { ...batchOf(tasks), writes: Float64Array.of(0, 2 ** 40 + 3, 0, 72) };
     expect(sent(batch)).toEqual(batch);

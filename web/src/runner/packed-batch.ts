@@ -128,14 +128,14 @@ function taskLike(example: TileTask, next: () => number): TileTask {
   });
   if (example.kind !== 'encode') return { ...example, inputs } as unknown as TileTask;
   const outputs = example.outputs.map(({ role, bytes }) => ({ role, offset: next(), bytes }));
-  const { kind, rows, columns, to, measures, ranges, cached, pieceRows, damping, order, judges } = example;
+  const { kind, rows, columns, to, measures, refuses, ranges, cached, pieceRows, damping, order, judges } = example;
   const [input, moments] = inputs as unknown as readonly [TileInput, TileInput?];
   if (moments !== undefined) {
     return { kind, rows, columns, inputs: [input, moments], damping, order, judges, to, outputs, measures, pieceRows };
   }
   return ranges === undefined
-    ? { kind, rows, columns, inputs: [input], to, outputs, measures, pieceRows }
-    : { kind, rows, columns, inputs: [input], to, outputs, measures, ranges, cached, pieceRows };
+    ? { kind, rows, columns, inputs: [input], to, outputs, measures, refuses, pieceRows }
+    : { kind, rows, columns, inputs: [input], to, outputs, measures, refuses, ranges, cached, pieceRows };
 }
 
 /** Unpacks a batch. @param last the ranges that were received before */
