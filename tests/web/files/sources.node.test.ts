@@ -1,7 +1,9 @@
 // Every read of a reader is checked: nothing that was in memory before reaches a result, and nothing waits for ever.
-import { mkdtemp, open, rm, writeFile } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { mkdir, mkdtemp, open, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { inspectModel, quantizeModel, readTensor } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openSource } from '../../../web/src/files/open.js';
@@ -228,4 +230,21 @@ describe('bytes in memory', () => {
     data.fill(0 as never);
     expect(bytes).toEqual(model);
   });
+});
+
+it('takes streams of Node, and leaves no temporary file', async () => {
+  const wanted = (await inspectModel(model)).tensors;
+  const temporary = join(folder, 'temporary');
+  await mkdir(temporary);
+  const before = process.env.TMPDIR;
+  try {
+    process.env.TMPDIR = temporary;
+    expect((await inspectModel(Readable.from([model.slice(0, 5), model.slice(5)]))).tensors).toEqual(wanted);
+    const info = await inspectModel(createReadStream(path));
+    expect(info.files).toEqual(['model.safetensors']);
+    expect(await readdir(temporary)).toEqual([]);
+  } finally {
+    if (before === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = before;
+  }
 });

@@ -6,7 +6,6 @@ import { rejectionOf, safetensors, weights } from '../support/models.js';
 
 const model = safetensors({ 'a.weight': weights('F32', [16, 128]), 'a.bias': weights('F32', [16]) });
 const wanted = (await inspectModel(model)).tensors;
-const isNode = typeof process !== 'undefined';
 
 /** A stream of chunks of 1,000 bytes. */
 const streamOf = (bytes: Uint8Array, type?: (chunk: Uint8Array) => unknown) => {
@@ -96,30 +95,4 @@ it('ends with the signal, and cancels the stream', async () => {
   controller.abort(new Error('enough'));
   expect(await call).toMatchObject({ message: 'enough' });
   await expect.poll(() => cancelled).toMatchObject({ message: 'enough' });
-});
-
-it.runIf(isNode)('takes streams of Node, and leaves no temporary file', async () => {
-  const [{ createReadStream }, { mkdtemp, readdir, rm, writeFile }, os, { join }, { Readable }] = await Promise.all([
-    import('node:fs'),
-    import('node:fs/promises'),
-    import('node:os'),
-    import('node:path'),
-    import('node:stream'),
-  ]);
-  const folder = await mkdtemp(join(os.tmpdir(), 'streams-'));
-  const before = process.env.TMPDIR;
-  try {
-    process.env.TMPDIR = folder;
-    expect((await inspectModel(Readable.from([model.slice(0, 5), model.slice(5)]))).tensors).toEqual(wanted);
-    expect(await readdir(folder)).toEqual([]);
-    const path = join(folder, 'm.safetensors');
-    await writeFile(path, model);
-    const info = await inspectModel(createReadStream(path));
-    expect(info.files).toEqual(['m.safetensors']);
-    expect(await readdir(folder)).toEqual(['m.safetensors']);
-  } finally {
-    if (before === undefined) delete process.env.TMPDIR;
-    else process.env.TMPDIR = before;
-    await rm(folder, { recursive: true, force: true });
-  }
 });
