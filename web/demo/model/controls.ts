@@ -64,6 +64,7 @@ const controls: readonly Control[] = [
   flag('search', 'Search for better scales in the same types and bytes (slower)', { search: 'best' }),
   flag('keepSplit', 'As many files as the model has', { 'keep-split': true }),
   flag('requantize', 'Also quantize what is quantized already', { requantize: true }),
+  flag('kvCache', 'Caches of language models in float16', { 'kv-cache': 'float16' }),
   flag('nonFinite', 'Write NaN and infinities of tensors that stay floats', { 'non-finite': 'keep' }),
   flag('missingBytes', 'Convert although the tokenizer has no byte tokens (llama.cpp may crash)', {
     'missing-bytes': 'keep',

@@ -54,6 +54,16 @@ export function beyondHalfNotes(nodes: readonly BeyondNode[], reached: number | 
   return [noteOf('beyondHalf', { nodes, ...(reached !== undefined && { reached }) }, text)];
 }
 
+/** Caches of a language model that are float16. @param caches number of inputs and outputs */
+export function cachesNote(caches: number, to: OnnxTarget): Note {
+  const text =
+    caches === 0
+      ? 'the model has no caches of float32 that could be float16'
+      : `${caches} caches are float16; transformers.js 3 needs to know it from config.json: ` +
+        `"transformers.js_config": {"kv_cache_dtype": {"${to}": "float16"}}`;
+  return noteOf('halfCaches', { caches }, text);
+}
+
 /** The version of ai.onnx lacks casts to float16. @param opset undefined if the model imports none */
 export function noHalfNote(opset: number | undefined, needed: number): Note {
   const cause =

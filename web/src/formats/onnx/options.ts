@@ -3,7 +3,15 @@ import { rangeError, typeError } from '../../core/errors.js';
 import { mention, ofType, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import type { OptionFile } from '../../files/bytes.js';
 import { isFileInput, isHandle } from '../../files/open.js';
-import { checkRules, optionTable, type PlanChoices, type RangeOptions, searchedRange, toggle } from '../options.js';
+import {
+  checkRules,
+  choiceOption,
+  optionTable,
+  type PlanChoices,
+  type RangeOptions,
+  searchedRange,
+  toggle,
+} from '../options.js';
 import { hasRanges, type StatisticsOfModel } from '../statistics.js';
 import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
@@ -39,6 +47,12 @@ export interface OnnxOptions extends StatisticsOptions, RangeOptions {
    * file. Nodes whose activations float16 cannot hold then stay in float32.
    */
   readonly ranges?: OptionFile | StatisticsOfModel | undefined;
+  /**
+   * ONNX, fp16, q4f16 and q2f16: type of the caches of a language model, which are inputs and outputs. 'float16': half of their memory,
+   * and no casts around attention. transformers.js 4 reads the type from the model; 3 needs `kv_cache_dtype` in config.json.
+   * @defaultValue 'float32'
+   */
+  readonly kvCache?: 'float32' | 'float16' | undefined;
   /**
    * ONNX: true puts weights into a second file, named after the output with `_data` appended. transformers.js then needs
    * `use_external_data_format` in config.json. The output must be a path.
@@ -106,6 +120,11 @@ export const options = optionTable<OnnxOptions>({
       },
       read: (words) => words.ranges,
     },
+    kvCache: choiceOption(['float32', 'float16'], {
+      name: 'kv-cache',
+      value: 'TYPE',
+      about: 'fp16, q4f16, q2f16: type of the caches of language models (default float32)',
+    }),
     externalData: toggle({ name: 'external-data', about: 'weights in a second file, OUTPUT_data' }),
     zeroPoints: {
       flags: [
@@ -135,6 +154,7 @@ export const options = optionTable<OnnxOptions>({
       data,
       damping,
       ranges,
+      kvCache,
     } = choices;
     // Refuse options that the target does not take.
     const target = targets.find(({ name }) => name === to);
@@ -150,6 +170,7 @@ export const options = optionTable<OnnxOptions>({
       data,
       damping,
       ranges,
+      kvCache,
     };
     for (const [name, value] of Object.entries(named)) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {

@@ -15,6 +15,7 @@ import { onnxLogicalTensors } from './graph/logical.js';
 import {
   beyondHalfNotes,
   blockCostNote,
+  cachesNote,
   castCostNote,
   dequantizeCostNote,
   eightBitsNote,
@@ -229,6 +230,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, plan: 
     ...(isTooOldForHalf ? [noHalfNote(graphs.main.opsets.get(''), lowestHalf)] : []),
     ...(halves === undefined || halves.floats.size === 0 ? [] : [floatNodesNote(halves.floats)]),
     ...(halves === undefined ? [] : beyondHalfNotes(beyondNodes(halves), halves.reached)),
+    ...(choices.kvCache === 'float16' ? [cachesNote(halves?.caches.size ?? 0, choices.to)] : []),
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
     ...(signed === 0 ? [] : [signedNote(signed, choices.reduceRange === false ? 8 : 7)]),
     ...(without.length === 0 ? [] : [noRangesNote(without)]),

@@ -234,6 +234,7 @@ function optionsOf({ kind, half, ranges, zeroPoints, blockSize }: AnyRow): strin
     ...(ranges === undefined ? [] : ['range', ...statisticsNames]),
     ...(kind === 'integers' ? ['perTensor', 'reduceRange'] : []),
     ...(kind === 'static' || half === true ? ['ranges'] : []),
+    ...(half === true ? ['kvCache'] : []),
     ...(kind === 'restored' && blockSize === undefined ? ['dequantize'] : []),
     ...(blockSize === undefined ? [] : ['blockSize']),
     ...(zeroPoints === undefined ? [] : ['zeroPoints']),

@@ -135,7 +135,13 @@ export function decide(
   const isTooOldForHalf = wantsHalf && (graphs.main.opsets.get('') ?? 0) < lowestHalf;
   const halves =
     wantsHalf && !isTooOldForHalf
-      ? new HalfNodes(graphs, exceptedNodes(graphs, model, choices), constants, statistics.ranges)
+      ? new HalfNodes(
+          graphs,
+          exceptedNodes(graphs, model, choices),
+          constants,
+          statistics.ranges,
+          choices.kvCache === 'float16',
+        )
       : undefined;
   // Decide about the weights in order: some become codes together with later ones.
   const decided = new Set<Weight>();

@@ -7,6 +7,7 @@
 import type { ActivationRanges } from '../../statistics.js';
 import type { OnnxGraph, OnnxNode } from '../file/proto.js';
 import { findBeyondHalf } from '../graph/beyond-half.js';
+import { cachesOf } from '../graph/caches.js';
 import type { Constants } from '../graph/constants.js';
 import type { Graphs, NodeInGraph, Use, Value } from '../graph/graph.js';
 import { batchesMoved } from '../graph/moved.js';
@@ -30,6 +31,8 @@ export class HalfNodes {
   readonly beyond: readonly (NodeInGraph & { readonly why: BeyondHalf })[];
   /** Largest magnitude that ranges state beyond float16; undefined without. */
   readonly reached: number | undefined;
+  /** Inputs and outputs of the model that are float16: caches, if they were asked for. */
+  readonly caches: ReadonlySet<Value>;
   readonly #graphs: Graphs;
   readonly #beyond: ReadonlySet<OnnxNode>;
   readonly #halves = new Set<OnnxNode>();
@@ -38,15 +41,18 @@ export class HalfNodes {
   /**
    * @param floats nodes to keep in float32
    * @param ranges measured ranges of values
+   * @param hasHalfCaches true if caches of language models become float16
    */
   constructor(
     graphs: Graphs,
     floats: ReadonlySet<OnnxNode>,
     constants: Constants,
     ranges: ActivationRanges | undefined,
+    hasHalfCaches: boolean,
   ) {
     this.#graphs = graphs;
     this.types = new Types(graphs, graphs.main);
+    this.caches = hasHalfCaches ? cachesOf(graphs, this.types) : new Set();
     const nodes = graphs.nodes.filter(({ graph }) => graphs.scopeOf(graph) === graphs.main);
     const { nodes: beyond, reached } = findBeyondHalf({ graphs, types: this.types, constants }, nodes, ranges);
     this.reached = reached;

@@ -12,6 +12,7 @@ import type { OnnxModel } from '../file/model.js';
 import { intOf, onnxTypeNumber } from '../file/proto.js';
 import type { Values } from './apart.js';
 import { execute } from './execute.js';
+import { inTypesOf } from './inputs.js';
 import { checkNodes, type RanModel } from './nodes.js';
 import { type RunnableModel, withGraphOutputs } from './runnable.js';
 import { runtimeName, type TypedRuntime } from './runtime.js';
@@ -55,9 +56,10 @@ async function runOn(
   judged: ComparedModel,
   original: Values,
   reference: RanModel | undefined,
-  feeds: BackendJob['feeds'],
+  given: BackendJob['feeds'],
   signal: AbortSignal | undefined,
 ): Promise<{ readonly answer: BackendAnswer; readonly result: BackendRun }> {
+  const feeds = inTypesOf(judged.model, given);
   const ask = async (job: BackendJob) => {
     const answer = await backend.run(job, signal);
     signal?.throwIfAborted();

@@ -2,12 +2,12 @@
 
 import { type Hint, mention } from '../../../core/option-problem.js';
 import type { ReadOptionFile } from '../../format.js';
-import type { ComparedLayer, RunInput, RunOptions, RunReport, RunTensor } from '../../run.js';
+import type { BackendJob, ComparedLayer, RunInput, RunOptions, RunReport, RunTensor } from '../../run.js';
 import type { OnnxModel } from '../file/model.js';
 import { backendIn, type ComparedModel, hasFloat16, innerValues, runOnBackends } from './backends.js';
 import { listening } from './execute.js';
 import { measureRanges, overflowsIn, tooLarge } from './float-ranges.js';
-import { type Feeds, feedsOf } from './inputs.js';
+import { type Feeds, feedsOf, inTypesOf } from './inputs.js';
 import { type GraphValue, type RunnableModel, runnableOf, withGraphOutputs } from './runnable.js';
 import { failed, type Loadable, loadRuntime, type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
 import { compareOutputs, compareValue, whyNotCompared } from './values.js';
@@ -92,7 +92,12 @@ export async function compareRuns(
       return feeds;
     });
     signal?.throwIfAborted();
-    const after = await runOnce(runtime, models[1], 'B', level, async () => feeds as Feeds);
+    const after = await runOnce(runtime, models[1], 'B', level, async () => {
+      const { values, ...rest } = feeds as Feeds;
+      const inTypes = Object.entries(inTypesOf(b, values as BackendJob['feeds']));
+      const tensors = inTypes.map(([name, { type, data, dims }]) => [name, new runtime.Tensor(type, data, dims)]);
+      return { ...rest, values: Object.fromEntries(tensors) };
+    });
     signal?.throwIfAborted();
     return [before, after] as const;
   };

@@ -4,9 +4,12 @@ import { rangeError } from '../../../core/errors.js';
 import { exactly, ofType, oneOf } from '../../../core/option-problem.js';
 import { type FileInput, quoted } from '../../../files/bytes.js';
 import type { ReadOptionFile } from '../../format.js';
-import type { InputArray, InputOptions, ModelInputs } from '../../run.js';
+import type { BackendJob, InputArray, InputOptions, ModelInputs } from '../../run.js';
+import type { OnnxModel } from '../file/model.js';
+import { onnxTypeNumber } from '../file/proto.js';
 import { type NumpyArray, readArrays } from './npz.js';
 import type { InputMetadata, RuntimeTensor, TypedRuntime } from './runtime.js';
+import { runtimeNumbers } from './values.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- given
 
@@ -257,6 +260,12 @@ function typed(type: string, values: ArrayLike<number | bigint>, path: string): 
   }
 }
 
+/** Names of float types in the runtime. */
+const floatTypes: ReadonlyMap<number, string> = new Map([
+  [onnxTypeNumber('F32'), 'float32'],
+  [onnxTypeNumber('F16'), 'float16'],
+]);
+
 /** Facts about inputs from the graph, by name. */
 export interface Known {
   /** Rows of the table, for inputs that are indices. */
@@ -332,6 +341,17 @@ export function feedsFrom(
     values[name] = new Tensor(type, typed(type, data, path(name)), shape);
   }
   return { values, guessed, given: new Set(arrays.keys()) };
+}
+
+/** Float inputs in the types of another model: a result may have its caches in float16. */
+export function inTypesOf({ proto: { graph } }: OnnxModel, feeds: BackendJob['feeds']): BackendJob['feeds'] {
+  const types = new Map(graph.inputs.map(({ name, type }) => [name, type]));
+  const changed = Object.entries(feeds).flatMap(([name, value]) => {
+    const type = floatTypes.get(types.get(name) ?? 0);
+    if (type === undefined || type === value.type || ![...floatTypes.values()].includes(value.type)) return [];
+    return [[name, { type, dims: value.dims, data: typed(type, runtimeNumbers(value), name) }] as const];
+  });
+  return changed.length === 0 ? feeds : { ...feeds, ...Object.fromEntries(changed) };
 }
 
 /** Makes the inputs of a model from options. @throws RangeError for invalid inputs; ScalepointError for files */

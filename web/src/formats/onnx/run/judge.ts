@@ -16,7 +16,7 @@ import { targetNamed } from '../targets.js';
 import { backendIn, hasFloat16 } from './backends.js';
 import { listening } from './execute.js';
 import { measureRanges, overflowsIn, overflowText, tooLarge } from './float-ranges.js';
-import { feedsOf } from './inputs.js';
+import { feedsOf, inTypesOf } from './inputs.js';
 import { ComparedSamples, outputsOf, sampleFeeds } from './on-samples.js';
 import { runnableOf } from './runnable.js';
 import { loadRuntime, type RuntimeTensor, withSession } from './runtime.js';
@@ -84,7 +84,7 @@ async function judgeOn(
   expected: readonly Expected[],
   signal: AbortSignal | undefined,
 ): Promise<JudgedOutput[]> {
-  const [first, ...others] = expected.map(({ feeds }) => feeds) as [Feeds, ...Feeds[]];
+  const [first, ...others] = expected.map(({ feeds }) => inTypesOf(model, feeds)) as [Feeds, ...Feeds[]];
   const job = { model: await runnableOf(model), level: 'all', measures: false } as const;
   // Run all samples in one session, where the backend can.
   const answer = await backend.run({ ...job, feeds: first, ...(others.length > 0 && { more: others }) }, signal);

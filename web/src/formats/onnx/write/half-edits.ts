@@ -86,7 +86,7 @@ export function fillWithZeros({ edits }: Builder, { begin }: OnnxNode, type: num
 /** Sets the recorded types of values. */
 export function setTypes(
   { edits, model }: Builder,
-  { values }: OnnxGraph,
+  { values }: Pick<OnnxGraph, 'values'>,
   names: ReadonlySet<string>,
   type: number,
 ): void {

@@ -1,6 +1,6 @@
 /**
  * Writes a graph that computes in float16, like the usual converters: tensors and values are float16, inputs and outputs of the model stay
- * float32, and nodes that need float32 stand between casts. Inputs and outputs of subgraphs keep their types.
+ * float32 unless they are caches that were asked for, and nodes that need float32 stand between casts. Inputs and outputs of subgraphs keep their types.
  * Reference: github.com/microsoft/onnxruntime 0c17f27, onnxruntime/python/tools/transformers/float16.py. Tests run onnxruntime-web 1.30.0.
  */
 import type { HalfNodes } from '../decide/half-nodes.js';
@@ -35,6 +35,9 @@ export function writeHalfGraph(builder: Builder, nodes: HalfNodes): void {
     changed.set(value.graph, names.add(value.name));
   }
   for (const [graph, names] of changed) setTypes(builder, graph, names, half);
+  const { root } = graphs.main;
+  const caches = new Set([...nodes.caches].map(({ name }) => name));
+  setTypes(builder, { values: [...root.inputs, ...root.outputs] }, caches, half);
 }
 
 /** Gives each reader a value in the type it needs. Returns true if the value is float16 under its own name. */
@@ -42,16 +45,18 @@ function convert(builder: Builder, nodes: HalfNodes, value: Value): boolean {
   const { name, graph, producer, isOutput } = value;
   const { halves, floats } = nodes.readersOf(value);
   const isFree = halves.length > 0 && floats.length === 0 && !isOutput;
-  const isHalf = producer !== undefined && gives(builder, nodes, producer, value, isFree);
+  const isCache = nodes.caches.has(value);
+  const isHalf = producer === undefined ? isCache : gives(builder, nodes, producer, value, isFree);
   /** Lets inputs read the value under another name, and adds a Cast between both. */
   const cast = (uses: readonly Use[], other: string, from: string, to: string, type: number) => {
     renameUses(builder, uses, other);
     builder.addNodes(builder.behind(graph, producer), [namedCast(from, to, type)]);
   };
-  if (isHalf && isOutput) {
-    const inside = builder.freshValue(`${name}_fp16`);
+  if (producer !== undefined && isOutput && isHalf !== isCache) {
+    // The output has the other type.
+    const inside = builder.freshValue(`${name}_${isHalf ? 'fp16' : 'fp32'}`);
     builder.renameOutput(producer, name, inside);
-    cast(halves, inside, inside, name, float);
+    cast(isHalf ? halves : floats, inside, inside, name, isCache ? half : float);
   } else if (isHalf && floats.length > 0) {
     const restored = builder.freshValue(`${name}_fp32`);
     cast(floats, restored, name, restored, float);
@@ -59,7 +64,7 @@ function convert(builder: Builder, nodes: HalfNodes, value: Value): boolean {
     const narrowed = builder.freshValue(`${name}_fp16`);
     cast(halves, narrowed, name, narrowed, half);
   }
-  return isHalf && !isOutput;
+  return isOutput ? isCache : isHalf;
 }
 
 /** Makes a node give a value as float16 if possible. @param isFree true if no node needs the value as float32 */
