@@ -1,7 +1,9 @@
 #!/usr/bin/env node
 // The command line. Results go to stdout; progress and errors to stderr, so that pipes stay clean.
-import { explainFailure, run } from './cli/main.js';
+import { fileURLToPath } from 'node:url';
+import { explainFailure, hearsSignals, run } from './cli/main.js';
 import { systemText } from './cli/system-text.js';
+import { endWithWatcher, isWatched, watch } from './cli/watched.js';
 
 /** The error that closed stdout. */
 let failure: NodeJS.ErrnoException | undefined;
@@ -26,9 +28,25 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 process.stderr.on('error', () => {});
 
 const args = process.argv.slice(2);
-run(args)
-  .catch((error: unknown) => explainFailure(error, args))
-  .then((code) => {
-    ended = code;
-    end();
+
+/** Carries out the command in this process. */
+function here(): void {
+  run(args)
+    .catch((error: unknown) => explainFailure(error, args))
+    .then((code) => {
+      ended = code;
+      end();
+    });
+}
+
+if (isWatched()) {
+  endWithWatcher();
+  here();
+} else if (!hearsSignals(args)) {
+  here();
+} else {
+  watch(fileURLToPath(import.meta.url), args).then((code) => {
+    if (code === undefined) here();
+    else process.exitCode = code;
   });
+}

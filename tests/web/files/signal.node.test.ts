@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { build } from 'rolldown';
 import {
   compareModels,
   type FileInput,
@@ -197,23 +198,68 @@ it('closes a file that was opened too late', async () => {
   if (existsSync(descriptors)) await expect.poll(whatIsOpen, { interval: 5 }).not.toContain(path);
 });
 
-it('the first Ctrl-C ends a command that hangs', async () => {
-  // A pipe without a writer hangs in a call to the system, which no signal of the library reaches.
-  const pipe = join(folder, 'stuck');
-  await promisify(execFile)('mkfifo', [pipe]);
-  const script = `
-    import { abortOnSignal } from ${JSON.stringify(new URL('../../../web/src/cli/process.js', import.meta.url).href)};
-    import { open } from 'node:fs/promises';
-    abortOnSignal('interrupted');
-    console.log('ready');
-    await open(${JSON.stringify(pipe)}, 'r');`;
-  const { build } = await import('rolldown');
-  const entry = join(folder, 'stuck.mjs');
-  await writeFile(entry, script.replaceAll('process.js', 'process.ts').replaceAll('file://', ''));
-  const bundle = join(folder, 'stuck-bundle.mjs');
-  await build({ input: entry, platform: 'node', output: { file: bundle, format: 'esm' }, logLevel: 'silent' });
-  const child = spawn(process.execPath, [bundle], { stdio: ['ignore', 'pipe', 'inherit'] });
-  await once(child.stdout, 'data');
-  child.kill('SIGINT');
-  expect(await once(child, 'close')).toEqual([null, 'SIGINT']);
+describe('Ctrl-C', () => {
+  /** Starts a program of the command line's modules, and waits until it prints a line. */
+  async function started(script: string) {
+    const entry = join(folder, 'program.mjs');
+    const source = new URL('../../../web/src/cli/', import.meta.url).pathname;
+    await writeFile(entry, script.replaceAll("'cli/", `'${source}`));
+    const file = join(folder, 'program-bundle.mjs');
+    const output = { file, format: 'esm', codeSplitting: false } as const;
+    await build({ input: entry, platform: 'node', output, logLevel: 'silent' });
+    const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'pipe'] });
+    let stderr = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      stderr += text;
+    });
+    const [line] = await once(child.stdout, 'data');
+    return { child, line: String(line).trim(), errors: () => stderr };
+  }
+
+  it('ends a command that hangs at once', async () => {
+    // A pipe without a writer hangs in a call to the system, which no signal of the library reaches.
+    const pipe = join(folder, 'stuck');
+    await promisify(execFile)('mkfifo', [pipe]);
+    const { child } = await started(`
+      import { abortOnSignal } from 'cli/process.ts';
+      import { open } from 'node:fs/promises';
+      abortOnSignal('interrupted');
+      console.log('ready');
+      await open(${JSON.stringify(pipe)}, 'r');`);
+    child.kill('SIGINT');
+    expect(await once(child, 'close')).toEqual([null, 'SIGINT']);
+  });
+
+  it.each([1, 2])('%i times ends a process that computes without a pause, and leaves none behind', async (times) => {
+    const { child, line, errors } = await started(`
+      import { abortOnSignal } from 'cli/process.ts';
+      import { isWatched, watch } from 'cli/watched.ts';
+      if (isWatched()) {
+        abortOnSignal('interrupted');
+        console.log(process.pid);
+        for (;;);
+      }
+      process.exitCode = await watch(process.argv[1], []);`);
+    expect(Number(line)).not.toBe(child.pid);
+    child.kill('SIGINT');
+    // Two signals of one kind that come together would be one.
+    if (times > 1) child.kill('SIGTERM');
+    const [code, signal] = await once(child, 'close');
+    expect([signal, errors()]).toEqual([null, 'scalepoint: interrupted\n']);
+    expect([130, times > 1 ? 143 : 130]).toContain(code);
+    expect(() => process.kill(Number(line), 0)).toThrow('ESRCH');
+  });
+
+  it('ends a watched process whose watcher was killed', async () => {
+    const { child } = await started(`
+      import { endWithWatcher, isWatched, watch } from 'cli/watched.ts';
+      if (isWatched()) {
+        endWithWatcher();
+        console.log('ready');
+        setInterval(() => {}, 1000);
+      } else await watch(process.argv[1], []);`);
+    child.kill('SIGKILL');
+    // The stream ends with the last process that holds it.
+    await once(child, 'close');
+  });
 });

@@ -7,10 +7,22 @@ async function printVersion(): Promise<number> {
   return 0;
 }
 
+const versionFlags: readonly string[] = ['--version', '-V', '-v'];
+
+/** Commands that write nothing. A signal ends them, whatever they do, because they do not listen to it. */
+const endedBySignals: readonly string[] = [...versionFlags, 'help', '-h', 'completions', 'inspect', 'plan'];
+
+/** True for a command line that listens to signals. */
+export function hearsSignals(args: readonly string[]): boolean {
+  const [first] = args;
+  if (first === undefined || endedBySignals.includes(first)) return false;
+  return !args.some((arg) => arg === '--help' || arg === '--help-all' || arg === '--dry-run');
+}
+
 /** Carries out a command line. Returns the exit code. */
 export async function run(args: readonly string[]): Promise<number> {
   const [first = ''] = args;
-  if (['--version', '-V', '-v'].includes(first)) return printVersion();
+  if (versionFlags.includes(first)) return printVersion();
   const { carryOut } = await import('./commands.js');
   return carryOut(args);
 }

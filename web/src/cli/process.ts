@@ -6,6 +6,7 @@ import { ScalepointError } from '../model.js';
 import type { Hint, OptionProblem } from '../tooling.js';
 import { jsonText } from './json.js';
 import { columnsOf, formatBytes, formatSeconds, printable } from './text.js';
+import { codeAfter, type Ending, endMilliseconds, onEnding } from './watched.js';
 
 /**
  * Wrong usage of the command line: exit code 2. `usageError` makes those about an option, from data. Sentences of their own are for command
@@ -32,32 +33,24 @@ export class Interrupted extends Error {
   }
 }
 
-/** Signals that ask the process to end, and their numbers. */
-const endings = { SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGTERM: 15 } as const;
-
-/** Time in ms for the work to end after a signal. */
-const endMilliseconds = 1000;
-
 /** Ends the process as the signal would, but first runs the exit handlers, which remove partial files. */
-function endNow(name: keyof typeof endings): never {
+function endNow(name: Ending): never {
   process.once('exit', () => {
     process.removeAllListeners(name);
     // A normal exit would wait for system calls that may hang.
     process.kill(process.pid, name);
   });
-  return process.exit(128 + endings[name]);
+  return process.exit(codeAfter(name));
 }
 
 /** A signal that aborts with an Interrupted on the first request to end the process. The second request ends it at once. */
 export function abortOnSignal(message: string): AbortSignal {
   const controller = new AbortController();
-  for (const [name, number] of Object.entries(endings) as [keyof typeof endings, number][]) {
-    process.on(name, () => {
-      if (controller.signal.aborted) endNow(name);
-      controller.abort(new Interrupted(message, 128 + number));
-      setTimeout(() => endNow(name), endMilliseconds).unref();
-    });
-  }
+  onEnding((name) => {
+    if (controller.signal.aborted) endNow(name);
+    controller.abort(new Interrupted(message, codeAfter(name)));
+    setTimeout(() => endNow(name), endMilliseconds).unref();
+  });
   return controller.signal;
 }
 
