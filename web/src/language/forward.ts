@@ -309,7 +309,8 @@ export class LanguageForward {
           const values = await this.#tensors.read(name, first + row, Math.min(step, count - row));
           await toAll({ kind: 'rows', product, row: at + row, values });
         }
-        const biasName = name.replace(/\.weight$/, '.bias');
+        // A tied head has a bias of its own.
+        const biasName = product === 'head' ? 'output.bias' : name.replace(/\.weight$/, '.bias');
         if (this.#tensors.has(biasName))
           bias.set((await this.#tensors.read(biasName, 0, 1)).subarray(first, first + count), at);
         at += count;

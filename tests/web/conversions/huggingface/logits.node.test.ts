@@ -356,3 +356,25 @@ describe('vectors of tiny encoders', () => {
     expect(furthest([native.pooled(text)], [mean])).toBeLessThan(near);
   });
 });
+
+it('takes a bias of the head where llama.cpp adds it, and refuses it elsewhere', async () => {
+  const values = Float32Array.from({ length: tiny.vocabulary }, (_, i) => Math.sin(i));
+  const weights = new Map([
+    ...decoderWeights({ tied: true, biases: ['q_proj', 'k_proj', 'v_proj'] }),
+    ['lm_head.bias', { shape: [tiny.vocabulary], values }],
+  ]);
+  const convert = (architecture: string, own: Weights) =>
+    convertHuggingface(
+      folderOf(own, { 'config.json': decoderConfig(architecture), 'tokenizer.json': plainTokenizer() }),
+    );
+  const biased = fileOf(await convert('Qwen2ForCausalLM', weights), weights);
+  const plain = new Map([...weights].filter(([name]) => name !== 'lm_head.bias'));
+  using native = new NativeModel(biased);
+  using without = new NativeModel(fileOf(await convert('Qwen2ForCausalLM', plain), plain));
+  const sums = without.logits(tokens).map((row) => Float32Array.from(row, (logit, i) => logit + values[i]!));
+  expect(native.logits(tokens)).toEqual(sums);
+  expect(furthest(await ownLogits(new Uint8Array(biased), tokens), sums) / largest(sums)).toBeLessThan(ownNear);
+  await expect(convert('LlamaForCausalLM', weights)).rejects.toThrow(
+    'tensor "lm_head.bias" has no place in a model of the architecture llama',
+  );
+});

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { sampleTexts } from '../../../../web/src/conversions/huggingface/token-differences.js';
 import { needNative } from '../../support/native.js';
 import { wordSettings, wordTokenizer } from '../../support/tiny-huggingface.js';
 import {
@@ -42,7 +43,7 @@ describe('real tokenizers', () => {
     const real = realTokenizer('llama2');
     const conversion = await convertTokenizer(filesOf(real), { size: 32000 });
     expect(conversion.notes).toEqual([]);
-    expect(await differing(real, conversion)).toEqual([]);
+    expect(await differing(real, conversion, [...texts, ...sampleTexts])).toEqual([]);
     expect(await differing(real, conversion, ['', 'one', '<s>two</s>'], true)).toEqual([]);
   });
 
@@ -89,11 +90,10 @@ const characters = (() => {
  * A byte-level tokenizer whose merges were learned from the texts as wholes. They cross the ends of words, so a wrong way of cutting words
  * is seen at once.
  */
-const learned = (() => {
-  const pieces = texts.map((text) => [...new TextEncoder().encode(text)].map((byte) => characters[byte]!));
+const learn = (alphabet: readonly string[], pieces: string[][], rounds = 300) => {
   const merges: [string, string][] = [];
-  const vocabulary = new Set(characters);
-  for (let round = 0; round < 300; round++) {
+  const vocabulary = new Set(alphabet);
+  for (let round = 0; round < rounds; round++) {
     const counts = new Map<string, { pair: [string, string]; count: number }>();
     for (const piece of pieces)
       for (let i = 1; i < piece.length; i++) {
@@ -115,7 +115,11 @@ const learned = (() => {
   }
   const vocab = Object.fromEntries([...vocabulary].map((token, id) => [token, id]));
   return { vocab, merges, size: vocabulary.size };
-})();
+};
+const learned = learn(
+  characters,
+  texts.map((text) => [...new TextEncoder().encode(text)].map((byte) => characters[byte]!)),
+);
 
 const byteLevel = (use_regex: boolean) => ({
   type: 'ByteLevel',
@@ -150,6 +154,15 @@ const ways: readonly (readonly [name: string, preTokenizer: object, more?: Json,
     sequence({ type: 'Digits', individual_digits: true }, byteLevel(true)),
     {},
     { clean_up_tokenization_spaces: false },
+  ],
+  [
+    'falcon',
+    sequence(
+      { type: 'Punctuation', behavior: 'Contiguous' },
+      byteLevel(true),
+      { type: 'Digits', individual_digits: false },
+      split('[0-9][0-9][0-9]'),
+    ),
   ],
   ['tekken', sequence(split(cased('', '')), byteLevel(false)), { ignore_merges: true }],
   [
@@ -195,6 +208,49 @@ describe('ways of cutting words', () => {
     },
   );
 
+  it.each(['tekken', 'gpt-4o'])('%s: texts that llama.cpp cuts otherwise are counted', async (name) => {
+    const [, preTokenizer, more] = ways.find((way) => way[0] === name)!;
+    // Merges of the samples themselves, so that other cuts give other tokens.
+    const marked = sampleTexts.filter((text) => /\p{M}/u.test(text));
+    const own = learn(
+      characters,
+      marked.map((text) => [...new TextEncoder().encode(text)].map((byte) => characters[byte]!)),
+      80,
+    );
+    const tokenizer = tokenizerOf(preTokenizer, { ...more, vocab: own.vocab, merges: own.merges });
+    const conversion = await convertTokenizer({ 'tokenizer.json': tokenizer }, { size: own.size });
+    const others = await differing({ tokenizer }, conversion, sampleTexts);
+    expect(others.length).toBeGreaterThan(20);
+    expect(conversion.notes).toMatchObject([
+      { kind: 'tokensDiffer', count: others.length, of: 220, texts: others.slice(0, 8) },
+    ]);
+  });
+
+  it('that are given by name count the texts, too', async () => {
+    const pattern = words('{1,2}');
+    const tokenizer = tokenizerOf(sequence(split(pattern), byteLevel(false)));
+    const conversion = await convertTokenizer(
+      { 'tokenizer.json': tokenizer },
+      { size: learned.size, preTokenizer: 'qwen2' },
+    );
+    const others = await differing({ tokenizer }, conversion, sampleTexts);
+    expect(others.length).toBeGreaterThan(0);
+    expect(conversion.notes.find(({ kind }) => kind === 'tokensDiffer')).toMatchObject({ count: others.length });
+  });
+
+  it.each([
+    ['end_of_word_suffix', '</w>', sequence(split(words('')), byteLevel(false))],
+    ['continuing_subword_prefix', '##', byteLevel(true)],
+  ])('are refused for marks of words: %s', async (name, mark, preTokenizer) => {
+    const convert = (value: string) =>
+      convertTokenizer({ 'tokenizer.json': tokenizerOf(preTokenizer, { [name]: value }) }, { size: learned.size });
+    await expect(convert(mark)).rejects.toMatchObject({
+      code: 'UNKNOWN_FORMAT',
+      message: `tokenizer.json: model.${name} is "${mark}", which llama.cpp does not have`,
+    });
+    await convert('');
+  });
+
   it('the texts tell them apart', async () => {
     const tokenizer = tokenizerOf(ways[2]![1]);
     const conversion = await convertTokenizer({ 'tokenizer.json': tokenizer }, { size: learned.size });
@@ -219,6 +275,77 @@ describe('ways of cutting words', () => {
         message: expect.stringContaining('tokenizer.json: the pre-tokenizer is not known'),
       });
     }
+  });
+});
+
+describe('BPE that falls back to bytes', () => {
+  const bytes = Array.from({ length: 256 }, (_, i) => `<0x${i.toString(16).toUpperCase().padStart(2, '0')}>`);
+  const letters = [...new Set(sampleTexts.join(''))].filter((letter) => letter !== ' ' && letter < '\u1000');
+  // As the trainer of Hugging Face makes it: one merge for each token, where SentencePiece's has all pairs that make it.
+  const own = learn(
+    ['<unk>', ...bytes, '▁', ...letters],
+    sampleTexts.slice(0, 60).map((text) => [...`▁${text.replaceAll(' ', '▁')}`]),
+    60,
+  );
+  const replaced = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
+  const prepended = { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: '▁' }, replaced] };
+  const tokenizerOf = (normalizer: object | null, pre_tokenizer: object | null, more: Json = {}): Json => ({
+    added_tokens: [{ id: 0, content: '<unk>', special: true }],
+    normalizer,
+    pre_tokenizer,
+    post_processor: null,
+    decoder: { type: 'ByteFallback' },
+    model: { type: 'BPE', byte_fallback: true, unk_token: '<unk>', vocab: own.vocab, merges: own.merges, ...more },
+  });
+
+  const whole = { type: 'Metaspace', replacement: '▁', prepend_scheme: 'always', split: false };
+  const reversed = { merges: [...own.merges].reverse() };
+  it.each<[string, object | null, object | null, Json?]>([
+    ['with a blank where there is none', null, whole],
+    ['with other merges', prepended, null, reversed],
+    ['with single digits', replaced, { type: 'Digits', individual_digits: true }],
+    ['with a pattern', replaced, split(String.raw`\p{N}{1,3}|▁?[^\p{N}▁]+`)],
+  ])('%s: texts that llama.cpp cuts otherwise are counted', async (_, normalizer, preTokenizer, more) => {
+    const tokenizer = tokenizerOf(normalizer, preTokenizer, more);
+    const conversion = await convertTokenizer({ 'tokenizer.json': tokenizer }, { size: own.size });
+    const others = await differing({ tokenizer }, conversion, sampleTexts);
+    expect(others.length).toBeGreaterThan(0);
+    expect(conversion.notes).toMatchObject([
+      { kind: 'tokensDiffer', count: others.length, of: 220, texts: others.slice(0, 8) },
+    ]);
+  });
+
+  it('with words, which Metaspace cuts unless it is told not to', async () => {
+    // The package above does not cut them; the tokens are those of huggingface/tokenizers at 0.21, pre_tokenizers/metaspace.rs.
+    const letters = Object.entries(own.vocab).filter(([token, id]) => id < 257 || [...token].length === 1);
+    const model = { vocab: { ...Object.fromEntries(letters), 'o▁': own.size }, merges: [['o', '▁']] };
+    const notes = async (split: boolean) => {
+      const tokenizer = tokenizerOf(null, { ...whole, prepend_scheme: 'never', split }, model);
+      return (await convertTokenizer({ 'tokenizer.json': tokenizer }, { size: own.size + 1 })).notes;
+    };
+    expect(await notes(false)).toEqual([]);
+    // 'Hello Hello', and no other text has a blank behind this letter.
+    expect(await notes(true)).toMatchObject([{ kind: 'tokensDiffer', count: 1, texts: ['Hello Hello'] }]);
+  });
+
+  it('is refused if llama.cpp cuts most texts otherwise, or a step is not known', async () => {
+    const convert = (preTokenizer: object) =>
+      convertTokenizer({ 'tokenizer.json': tokenizerOf(replaced, preTokenizer) }, { size: own.size });
+    await expect(convert({ type: 'Split', pattern: { Regex: '.' }, behavior: 'Isolated' })).rejects.toThrow(
+      /the pre-tokenizer "Split" is not supported for this kind of tokenizer: llama\.cpp would cut \d+ of 220/,
+    );
+    await expect(convert({ type: 'UnicodeScripts' })).rejects.toThrow('"UnicodeScripts" is not supported');
+  });
+
+  it('of bytes, whose fallback has no effect, is byte-level BPE', async () => {
+    const tokenizer = {
+      ...tokenizerOf(null, byteLevel(true)),
+      added_tokens: [],
+      model: { type: 'BPE', byte_fallback: true, vocab: learned.vocab, merges: learned.merges },
+    };
+    const conversion = await convertTokenizer({ 'tokenizer.json': tokenizer }, { size: learned.size });
+    expect(conversion.keys.find((key) => key.name === 'tokenizer.ggml.model')?.value).toBe('gpt2');
+    expect(await differing({ tokenizer }, conversion)).toEqual([]);
   });
 });
 

@@ -10,8 +10,17 @@ import { type Json, member, objectMember } from './json.js';
 import { preTokenizerOf } from './pretokenizer.js';
 import { specialKeys } from './special.js';
 import { flatSteps } from './steps.js';
+import { byteLevelDifferences, differencesNote } from './token-differences.js';
 import { statesPrefix, type Tokenizer, type TokenizerFiles } from './tokenizer-input.js';
-import { addedTokens, kinds, looksSpecial, mergeTexts, Vocabulary, vocabularyEntries } from './vocabulary.js';
+import {
+  addedTokens,
+  checkMarks,
+  kinds,
+  looksSpecial,
+  mergeTexts,
+  Vocabulary,
+  vocabularyEntries,
+} from './vocabulary.js';
 
 const file = 'tokenizer.json';
 
@@ -65,11 +74,16 @@ const addBos = ['llama-bpe', 'tekken', 'lfm2', 'falcon-h1'];
 /** Reads a byte-level BPE tokenizer. */
 export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer {
   const model = objectMember(tokenizer, 'model') as Json;
-  const { pre, note } = preTokenizerOf(tokenizer, files.settings, files.architecture, files.preTokenizer);
+  checkMarks(model);
+  const { pre, note, theirs } = preTokenizerOf(tokenizer, files.settings, files.architecture, files.preTokenizer);
   const vocabulary = readTokens(files, tokenizer, model);
   const { notes } = vocabulary;
   if (note !== undefined) notes.push(note);
   checkNormalizer(member(tokenizer, 'normalizer'), notes);
+  if (theirs !== undefined) {
+    const ignores = ['tekken', 'llama-bpe'].includes(pre);
+    notes.push(...differencesNote(byteLevelDifferences(tokenizer, theirs, byteCharacters(), ignores)));
+  }
   const merges = mergeTexts(model, blank);
   const prefix = statesPrefix.includes(files.architecture) ? member(files.settings, 'add_prefix_space') : undefined;
   return {

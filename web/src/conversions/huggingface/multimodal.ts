@@ -26,6 +26,9 @@ import type { TensorTable } from './tensors.js';
 
 const file = 'config.json';
 
+/** llama.cpp reads a bias of the head of this architecture, and does not add it. */
+const qwen2vlTable: TensorTable = { ...tables.qwen2, outside: tables.outsideDecoder };
+
 function qwenVl(read: Read, architecture: 'qwen2vl' | 'qwen3vl' | 'qwen3vlmoe', table: TensorTable): Model {
   const { config, rope, notes } = read;
   checkDecoder(read);
@@ -90,8 +93,8 @@ function llava(read: Read, llama: LlamaReader): Model {
 
 /** Readers by the name that config.json has under `architectures`. @param llama the reader of Llama */
 export const multimodalReaders = (llama: LlamaReader): Readonly<Record<string, (read: Read) => Model>> => ({
-  Qwen2VLForConditionalGeneration: (read) => qwenVl(read, 'qwen2vl', tables.qwen2),
-  Qwen2_5_VLForConditionalGeneration: (read) => qwenVl(read, 'qwen2vl', tables.qwen2),
+  Qwen2VLForConditionalGeneration: (read) => qwenVl(read, 'qwen2vl', qwen2vlTable),
+  Qwen2_5_VLForConditionalGeneration: (read) => qwenVl(read, 'qwen2vl', qwen2vlTable),
   Qwen3VLForConditionalGeneration: qwen3vl,
   Qwen3VLMoeForConditionalGeneration: qwen3vlmoe,
   Idefics3ForConditionalGeneration: (read) => llama(read, textModel),

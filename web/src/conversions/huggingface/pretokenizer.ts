@@ -9,6 +9,7 @@ import { show } from '../../core/show.js';
 import { unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { flatSteps } from './steps.js';
+import { wordPattern } from './token-differences.js';
 import { addedTokens } from './vocabulary.js';
 
 const file = 'tokenizer.json';
@@ -25,17 +26,22 @@ const words = (digits: string) =>
   String.raw`${contractions}|${lead}\p{L}+|\p{N}${digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|${rest}`;
 
 /** Words cut where an upper letter follows a lower one. */
-const cased = (ending: string, digits: string) =>
-  String.raw`${lead}${upper}*${lower}+${ending}|${lead}${upper}+${lower}*${ending}|\p{N}${digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|${rest}`;
+const cased = (ending: string, digits: string, [high, low] = [upper, lower]) =>
+  String.raw`${lead}${high}*${low}+${ending}|${lead}${high}+${low}*${ending}|\p{N}${digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|${rest}`;
+
+/** Classes of letters in llama.cpp's place of `upper` and `lower`: it knows the case of ASCII alone, and no marks. */
+const plainCases: [string, string] = [String.raw`(?:(?=\p{L})[^a-z])`, String.raw`(?:(?=\p{L})[^A-Z])`];
 
 const deepseek = String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${'`'}{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|${rest}`;
 
 const byteLevel = 'bytes';
 const wordBytes = 'words and bytes';
 const digit = 'digit';
+const digits = 'digits';
+const signs = 'signs';
 
-/** Steps of each known pre-tokenizer. A step is a pattern, or one of the names above. */
-const known: readonly { readonly name: string; readonly steps: readonly string[] }[] = [
+/** Steps of each known pre-tokenizer, and those of llama.cpp where they are others. A step is a pattern, or one of the names above. */
+const known: readonly { readonly name: string; readonly steps: readonly string[]; readonly theirs?: string }[] = [
   { name: 'llama-bpe', steps: [words('{1,3}'), byteLevel] },
   { name: 'qwen2', steps: [words(''), byteLevel] },
   {
@@ -44,8 +50,13 @@ const known: readonly { readonly name: string; readonly steps: readonly string[]
   },
   { name: 'gpt-2', steps: [wordBytes] },
   { name: 'smollm', steps: [digit, wordBytes] },
-  { name: 'tekken', steps: [cased('', ''), byteLevel] },
-  { name: 'gpt-4o', steps: [cased(`${contractions}?`, '{1,3}'), byteLevel] },
+  { name: 'falcon', steps: [signs, wordBytes, digits, '[0-9][0-9][0-9]'] },
+  { name: 'tekken', steps: [cased('', ''), byteLevel], theirs: cased('', '', plainCases) },
+  {
+    name: 'gpt-4o',
+    steps: [cased(`${contractions}?`, '{1,3}'), byteLevel],
+    theirs: cased(`${contractions}?`, '{1,3}', plainCases),
+  },
   { name: 'deepseek-v3', steps: [String.raw`\p{N}{1,3}`, '[一-龥぀-ゟ゠-ヿ]+', deepseek, byteLevel] },
   {
     name: 'seed-coder',
@@ -85,12 +96,35 @@ const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'hunyuan-dense': { 'deepseek-v3': 'hunyuan-dense' },
 };
 
+/** A pre-tokenizer of llama.cpp. */
+interface PreTokenizer {
+  readonly pre: string;
+  readonly note?: Note;
+  /** Patterns by which llama.cpp cuts words, where these are not those of tokenizer.json. */
+  readonly theirs?: readonly string[] | undefined;
+}
+
+/** llama.cpp's patterns of a pre-tokenizer. Undefined for names that are not in the table. */
+function theirPatterns(name: string): readonly string[] | undefined {
+  const found = known.find((one) => one.name === name);
+  if (found?.theirs !== undefined) return [found.theirs];
+  const named: Readonly<Record<string, readonly string[]>> = {
+    [byteLevel]: [],
+    [wordBytes]: [wordPattern],
+    [digit]: [String.raw`\p{N}`],
+    [digits]: [String.raw`\p{N}+`],
+    [signs]: [String.raw`[\p{P}$+<=>^~|${'`'}]+`],
+  };
+  return found?.steps.flatMap((step) => named[step] ?? [step]);
+}
+
 /** A step in the spelling of the table, or its name in parentheses. `alone`: no other step splits by a pattern. */
 function stepOf(entry: Json, alone: boolean): string {
   const type = member(entry, 'type');
   if (type === 'ByteLevel' && member(entry, 'add_prefix_space') !== true)
     return member(entry, 'use_regex') === false ? byteLevel : wordBytes;
-  if (type === 'Digits' && member(entry, 'individual_digits') === true) return digit;
+  if (type === 'Digits') return member(entry, 'individual_digits') === true ? digit : digits;
+  if (type === 'Punctuation' && member(entry, 'behavior') === 'Contiguous') return signs;
   if (type === 'Split') {
     const pattern = member(objectMember(entry, 'pattern'), 'Regex');
     const [behavior, inverted] = [member(entry, 'behavior'), member(entry, 'invert') === true];
@@ -120,7 +154,7 @@ export function preTokenizerOf(
   settings: Json | undefined,
   architecture: string,
   given: string | undefined,
-): { readonly pre: string; readonly note?: Note } {
+): PreTokenizer {
   const found = knownPreTokenizer(tokenizer, settings, given);
   if (found.note?.kind === 'preTokenizer') return found;
   const pre = (Object.hasOwn(namesakes, architecture) ? namesakes[architecture]?.[found.pre] : undefined) ?? found.pre;
@@ -142,11 +176,7 @@ function isMislabeledTekken(tokenizer: Json): boolean {
 }
 
 /** The name in `known`. */
-function knownPreTokenizer(
-  tokenizer: Json,
-  settings: Json | undefined,
-  given: string | undefined,
-): { readonly pre: string; readonly note?: Note } {
+function knownPreTokenizer(tokenizer: Json, settings: Json | undefined, given: string | undefined): PreTokenizer {
   const entries = flatSteps(member(tokenizer, 'pre_tokenizer') ?? {}, 'pretokenizers');
   const alone = entries.filter((entry) => member(entry, 'type') === 'Split').length === 1;
   const steps = entries.map((entry) => stepOf(entry, alone));
@@ -162,7 +192,7 @@ function knownPreTokenizer(
         effect: 'names the one that llama.cpp is to use',
       });
     const words = `${file}: the pre-tokenizer is not recognized; llama.cpp will cut text as its "${given}" does, as was asked for`;
-    return { pre: given, note: noteOf('preTokenizer', { pre: given }, words) };
+    return { pre: given, note: noteOf('preTokenizer', { pre: given }, words), theirs: theirPatterns(given) };
   }
   const ignores = member(objectMember(tokenizer, 'model'), 'ignore_merges') === true;
   if (found.name === 'llama-bpe' && isMislabeledTekken(tokenizer)) {
@@ -174,10 +204,7 @@ function knownPreTokenizer(
   if (found.name === 'llama-bpe') return { pre: ignores ? 'llama-bpe' : 'smaug-bpe' };
   if (found.name === 'smollm')
     return { pre: member(settings, 'clean_up_tokenization_spaces') === false ? 'smollm' : 'starcoder' };
-  if (ignores !== (found.name === 'tekken'))
-    return {
-      pre: found.name,
-      note: mergesNote(found.name, ignores),
-    };
-  return { pre: found.name };
+  const theirs = found.theirs === undefined ? undefined : theirPatterns(found.name);
+  if (ignores !== (found.name === 'tekken')) return { pre: found.name, note: mergesNote(found.name, ignores), theirs };
+  return { pre: found.name, theirs };
 }

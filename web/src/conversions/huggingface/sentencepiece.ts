@@ -11,15 +11,16 @@ import { isObject, type Json, member, objectMember } from './json.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
 import { flatSteps } from './steps.js';
+import { differencesNote, MergeRanks, sampleTexts, sentencePieceDifferences } from './token-differences.js';
 import { statesPrefix, type Tokenizer, type TokenizerFiles } from './tokenizer-input.js';
 import {
   type AddedToken,
   addedToken,
   addedTokens,
   beyondNote,
+  checkMarks,
   kinds,
   looksSpecial,
-  mergePairs,
   mergeTexts,
   Vocabulary,
   vocabularyEntries,
@@ -214,26 +215,25 @@ export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array)
   return { keys: keysOf(files, vocabulary, model.addsBlank), notes: vocabulary.notes };
 }
 
-/** True if a tokenizer.json puts a blank before the text. Fails for steps that llama.cpp lacks. */
-function readsBlank(tokenizer: Json): boolean {
-  const file = 'tokenizer.json';
-  let adds = false;
+/** True if a tokenizer.json puts a blank before the text, and its first step that llama.cpp lacks. */
+function readSteps(tokenizer: Json): { readonly addsBlank: boolean; readonly lacking: string | undefined } {
+  let addsBlank = false;
+  const lacking: string[] = [];
   for (const step of flatSteps(member(tokenizer, 'normalizer'), 'normalizers')) {
     const [type, text] = [member(step, 'type'), member(objectMember(step, 'pattern'), 'String')];
-    if (type === 'Prepend' && member(step, 'prepend') === blank) adds = true;
+    if (type === 'Prepend' && member(step, 'prepend') === blank) addsBlank = true;
     else if (!(type === 'Replace' && text === ' ' && member(step, 'content') === blank))
-      unsupported(file, `the normalizer ${show(type)} is not supported for this kind of tokenizer`);
+      lacking.push(`the normalizer ${show(type)}`);
   }
   for (const step of flatSteps(member(tokenizer, 'pre_tokenizer'), 'pretokenizers')) {
     const [type, text] = [member(step, 'type'), member(objectMember(step, 'pattern'), 'String')];
     if (type === 'Metaspace') {
       const scheme =
         member(step, 'prepend_scheme') ?? (member(step, 'add_prefix_space') === false ? 'never' : 'always');
-      adds ||= scheme !== 'never';
-    } else if (!(type === 'Split' && text === ' '))
-      unsupported(file, `the pre-tokenizer ${show(type)} is not supported for this kind of tokenizer`);
+      addsBlank ||= scheme !== 'never';
+    } else if (!(type === 'Split' && text === ' ')) lacking.push(`the pre-tokenizer ${show(type)}`);
   }
-  return adds;
+  return { addsBlank, lacking: lacking[0] };
 }
 
 /**
@@ -244,17 +244,14 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
   const file = 'tokenizer.json';
   const model = objectMember(tokenizer, 'model') as Json;
   const vocabulary = new Vocabulary(files.size, fillerScore);
-  const ranks = new Map<string, number>();
-  mergePairs(model).forEach(([left, right], i) => {
-    const made = left + right;
-    if (!ranks.has(made)) ranks.set(made, i);
-  });
+  checkMarks(model);
+  const ranks = new MergeRanks(model);
   const unknown = member(model, 'unk_token');
   const isGemma4 = files.architecture === 'gemma4';
   const entries = vocabularyEntries(model);
   for (const [token, id] of entries) {
     const kind = bytePattern.test(token) ? kinds.byte : kinds.normal;
-    vocabulary.putOnce(file, id, token, token === unknown ? kinds.unknown : kind, 0 - (ranks.get(token) ?? 0));
+    vocabulary.putOnce(file, id, token, token === unknown ? kinds.unknown : kind, 0 - (ranks.firstOf(token) ?? 0));
   }
   putAdded(
     vocabulary,
@@ -266,12 +263,23 @@ export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): T
     },
     isGemma4 ? 'kept' : 'blanks',
   );
-  const addsBlank = readsBlank(tokenizer);
+  const { addsBlank, lacking } = readSteps(tokenizer);
+  const notSupported = (why = '') => unsupported(file, `${lacking} is not supported for this kind of tokenizer${why}`);
+  if (lacking !== undefined && isGemma4) notSupported();
   vocabulary.check(file);
   checkBytes(file, vocabulary, files.missingBytes);
   // Blanks inside of merged tokens become the letter that byte-level vocabularies have for them, as in the converter.
-  const keys = isGemma4
-    ? gemma4Keys(files, vocabulary, entries.length, mergeTexts(model, 'Ġ'))
-    : keysOf(files, vocabulary, addsBlank);
-  return { keys, notes: vocabulary.notes };
+  if (isGemma4) {
+    const merges = mergeTexts(model, 'Ġ');
+    return { keys: gemma4Keys(files, vocabulary, entries.length, merges), notes: vocabulary.notes };
+  }
+  const keys = keysOf(files, vocabulary, addsBlank);
+  const prefix = keys.find(({ name }) => name === 'tokenizer.ggml.add_space_prefix')?.value !== false;
+  const differing = sentencePieceDifferences(tokenizer, ranks, vocabulary, prefix);
+  if (lacking !== undefined) {
+    if (differing === undefined) notSupported();
+    else if (differing.length > sampleTexts.length / 2)
+      notSupported(`: llama.cpp would cut ${differing.length} of ${sampleTexts.length} sample texts otherwise`);
+  }
+  return { keys, notes: [...vocabulary.notes, ...differencesNote(differing)] };
 }

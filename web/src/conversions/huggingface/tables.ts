@@ -88,7 +88,8 @@ export function withoutBias({ bias: _, ...row }: Row): Row {
 
 export const qwen2: TensorTable = {
   layerPrefix,
-  outside: outsideDecoder,
+  // Of the architectures whose transformers class has no bias here, llama.cpp adds that of this one alone.
+  outside: [embedding, finalNorm, { ...head, bias: 'optional' }],
   layer: [...norms, ...withBias(attention.slice(0, 3), 'always'), ...attention.slice(3), ...feedForward],
   rename: withPrefix,
 };

@@ -7,6 +7,7 @@ import { byteLevelKeys } from './bytelevel.js';
 import { incomplete, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember, parseObject } from './json.js';
 import { sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
+import { flatSteps } from './steps.js';
 import { readTemplates } from './templates.js';
 import type { EncoderTokenizer, Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
 import { t5Keys, tokenTypeCount, xlmRobertaFromJson, xlmRobertaFromModel } from './unigram.js';
@@ -21,13 +22,17 @@ function modelType(model: Json | undefined): unknown {
   return member(model, 'max_input_chars_per_word') === undefined ? stated : 'WordPiece';
 }
 
-/** Kind of a tokenizer.json: 'bytes' for BPE without byte_fallback and with a ByteLevel pre-tokenizer. */
+/** Kind of a tokenizer.json: 'sentencepiece' for BPE that falls back to tokens of bytes, which byte-level BPE never does. */
 function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' | 'unigram' {
   const model = objectMember(tokenizer, 'model');
   const type = modelType(model);
   if (type === 'WordPiece') return 'wordpiece';
   if (type === 'Unigram') return 'unigram';
-  if (type === 'BPE') return member(model, 'byte_fallback') === true ? 'sentencepiece' : 'bytes';
+  if (type === 'BPE') {
+    if (member(model, 'byte_fallback') !== true) return 'bytes';
+    const steps = flatSteps(member(tokenizer, 'pre_tokenizer'), 'pretokenizers');
+    return steps.some((step) => member(step, 'type') === 'ByteLevel') ? 'bytes' : 'sentencepiece';
+  }
   return unsupported('tokenizer.json', `model.type is ${show(type)}; supported are BPE, WordPiece and Unigram`);
 }
 

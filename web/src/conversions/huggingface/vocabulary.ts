@@ -1,8 +1,9 @@
 /** A list of tokens that is filled by id, with the checks that all kinds of tokenizers share. */
 
 import { type Note, noteOf } from '../../core/note.js';
+import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
-import { badFolderFile } from './errors.js';
+import { badFolderFile, unsupported } from './errors.js';
 import { isObject, type Json, member } from './json.js';
 
 /** Kinds of tokens, with the numbers of `tokenizer.ggml.token_type`. */
@@ -115,6 +116,14 @@ export function vocabularyEntries(model: Json): readonly (readonly [token: strin
   if (!isObject(vocabulary)) return badFolderFile('tokenizer.json', 'model.vocab has to be an object');
   // Takes a quarter of the time of Object.entries, for 128,000 tokens.
   return Object.keys(vocabulary).map((token) => [token, vocabulary[token]]);
+}
+
+/** Fails for BPE that marks where words continue or end, as that of CLIP does. llama.cpp has none of the kind. */
+export function checkMarks(model: Json): void {
+  for (const name of ['continuing_subword_prefix', 'end_of_word_suffix']) {
+    const mark = member(model, name) ?? '';
+    if (mark !== '') unsupported('tokenizer.json', `model.${name} is ${show(mark)}, which llama.cpp does not have`);
+  }
 }
 
 /** `model.merges` as pairs: strings with one blank, or arrays of two strings. */
