@@ -170,7 +170,7 @@ describe('on the command line, a FILE is', () => {
   }
 
   it('one model: others are refused by name', async () => {
-    for (const command of ['inspect', 'plan', 'quantize', 'verify', 'merge']) {
+    for (const command of ['inspect', 'verify', 'merge']) {
       const { code, stderr } = await run([command, 'a.gguf', 'b.gguf']);
       expect({ command, code }).toEqual({ command, code: 2 });
       expect(stderr).toMatch(/takes one FILE, got "b\.gguf" as well; for a model in several files, name its folder/);

@@ -100,6 +100,28 @@ describe('--resume', () => {
     expect({ ...other, peakBytes: 0 }).toEqual({ ...one, peakBytes: 0 });
   });
 
+  it('does nothing after the end, and says so', async () => {
+    await putFour();
+    await mkdir(path('a'));
+    await run(command('a', '--resume', '-q'));
+    const before = await Promise.all([1, 2, 3, 4].map((i) => identity(`a/${shard(i)}`)));
+    expect(await run(command('a', '--resume'))).toEqual({
+      code: 0,
+      stdout: '',
+      stderr:
+        'scalepoint: a/m.safetensors is there already, with the files and sizes of the plan: nothing was done; --force makes it again\n',
+    });
+    const { stdout } = await run(command('a', '--resume', '--json'));
+    expect(JSON.parse(stdout)).toMatchObject({ output: 'a/m.safetensors', to: 'int8', isWhole: true });
+    expect(await Promise.all([1, 2, 3, 4].map((i) => identity(`a/${shard(i)}`)))).toEqual(before);
+    // A result of other sizes, or one that is older than the model, is not this one.
+    for (const change of [['--scheme', 'asymmetric'], []]) {
+      if (change.length === 0) await putFour();
+      const { code, stderr } = await run(command('a', '--resume', ...change));
+      expect([code, stderr]).toEqual([1, expect.stringContaining('exists already')]);
+    }
+  });
+
   it('makes files again that are missing or were changed', async () => {
     await putFour();
     await mkdir(path('a'));

@@ -98,13 +98,70 @@ describe('several types', () => {
   it.each([
     ['q8,q3', [], /--to: expected .*, got "q3"/],
     ['q8,', [], /--to: expected .*, got ""/],
-    ['q8,q4', ['-o', 'x.onnx'], /--output: expected an existing folder for several types, got "x.onnx"/],
+    ['q8,q4', ['-o', 'x.onnx'], /--output: expected an existing folder for several results, got "x.onnx"/],
     ['q8,q4', ['-o', '-'], /--to: expected 1 type with --output -, got 2/],
   ] as const)('%s with %j is an error', async (to, more, message) => {
     const { code, stderr } = await run(['onnx/model.onnx', '--to', to, ...more]);
     expect(code).toBe(2);
     expect(stderr).toMatch(message);
     expect(await names('onnx')).toEqual(['model.onnx']);
+  });
+});
+
+describe('several models', () => {
+  const other = onnx.product('MatMul', [48, 64], [3, 48], [3, 64])();
+  beforeEach(async () => {
+    await mkdir(path('b'));
+    await writeFile(path('b', 'other.onnx'), other);
+  });
+  const both = ['onnx/model.onnx', 'b/other.onnx'];
+
+  it('have a result each, beside them or in a folder', async () => {
+    expect(await run([...both, '--to', 'q8,q4', '-q'])).toEqual({ code: 0, stdout: '', stderr: '' });
+    expect(await names('onnx')).toEqual(['model.onnx', 'model_q4.onnx', 'model_quantized.onnx']);
+    expect(await names('b')).toEqual(['other.onnx', 'other_q4.onnx', 'other_quantized.onnx']);
+    await mkdir(path('out'));
+    const { code, stdout } = await run([...both, '--preset', 'small', '-o', 'out', '--json']);
+    expect([code, (JSON.parse(stdout) as { file: string }[]).map(({ file }) => file)]).toEqual([0, both]);
+    for (const [name, bytes] of [['model', model] as const, ['other', other] as const]) {
+      const alone = await (await quantizeModel(bytes, { to: 'q4' })).bytes();
+      expect(await readFile(path('out', `${name}_q4.onnx`))).toEqual(Buffer.from(alone));
+    }
+    const planned = JSON.parse((await run(['plan', ...both, '--to', 'q4', '--json'])).stdout) as { file: string }[];
+    expect(planned.map(({ file }) => file)).toEqual(both);
+  });
+
+  it('are all left if one of them cannot be converted, which is named', async () => {
+    await writeFile(path('b', 'other.onnx'), 'nothing');
+    const { code, stderr } = await run([...both, '--to', 'q4']);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^scalepoint: b\/other.onnx: /)]);
+    expect(await names('onnx')).toEqual(['model.onnx']);
+  });
+
+  it('never replace each other', async () => {
+    await writeFile(path('onnx', 'model_q4.onnx'), other);
+    await writeFile(path('b', 'model.onnx'), other);
+    await mkdir(path('out'));
+    for (const [args, message] of [
+      [
+        ['onnx/model.onnx', 'onnx/model_q4.onnx', '-f'],
+        /--output: expected a name of another file, got .*: it is the input itself/,
+      ],
+      [
+        ['onnx/model.onnx', 'b/model.onnx', '-o', 'out'],
+        /the results of onnx\/model.onnx and b\/model.onnx would both write out\/model_q4.onnx/,
+      ],
+      [[...both, '-o', 'out/x.onnx'], /--output: expected an existing folder for several results/],
+      [[...both, '-o', '-'], /--output - goes with one FILE, got 2/],
+      [[...both, '--save-plan', 'p.json'], /--save-plan goes with one FILE, got 2/],
+      [['m-00001-of-00002.gguf', 'm-00002-of-00002.gguf'], /takes one FILE, got .*; for a model in several files/],
+      [['onnx/model.onnx', 'onnx/model.onnx'], /takes one FILE/],
+    ] as const) {
+      const { code, stderr } = await run([...args, '--to', 'q4']);
+      expect([code, stderr]).toEqual([2, expect.stringMatching(message)]);
+    }
+    expect(await names('out')).toEqual([]);
+    expect(await readFile(path('onnx', 'model_q4.onnx'))).toEqual(Buffer.from(other));
   });
 });
 

@@ -107,16 +107,26 @@ async function inputOf(text: string, signal?: AbortSignal): Promise<Input> {
   return { name: path, file: path, isPath: true, fileName: basename(path), close, ...(remark && { remark }) };
 }
 
-/** Calls `use` with a FILE of the command line, then closes it. */
-export async function withInput<T>(text: string, use: (input: Input) => Promise<T>, signal?: AbortSignal): Promise<T> {
-  const input = await inputOf(text, signal);
+/** Calls `use` with the FILEs of the command line, then closes them. */
+export async function withInputs<T>(
+  texts: readonly string[],
+  use: (inputs: readonly Input[]) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  const inputs: Input[] = [];
   try {
-    return await use(input);
+    for (const text of texts) inputs.push(await inputOf(text, signal));
+    return await use(inputs);
   } catch (error) {
     // The files that an index names are looked for beside it.
-    const isIndex = input.fileName === undefined && problemOf(error)?.option === 'file';
-    throw isIndex ? new UsageError(`${input.name} cannot be an index; name its file, or the folder`) : error;
+    const index =
+      problemOf(error)?.option === 'file' ? inputs.find(({ fileName }) => fileName === undefined) : undefined;
+    throw index ? new UsageError(`${index.name} cannot be an index; name its file, or the folder`) : error;
   } finally {
-    await input.close();
+    for (const input of inputs) await input.close();
   }
 }
+
+/** The same with one FILE. */
+export const withInput = <T>(text: string, use: (input: Input) => Promise<T>, signal?: AbortSignal): Promise<T> =>
+  withInputs([text], ([input]) => use(input as Input), signal);

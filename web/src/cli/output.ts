@@ -91,7 +91,7 @@ export async function folderOf(asked: string | undefined, types: number): Promis
   if (asked === standardOutput)
     throw wrongFlag('to', exactly(1, 'type'), types, { kind: 'with', options: [mention('output', asked)] });
   if (!(await isThere(asked))) {
-    throw wrongFlag('output', ofType('existing folder for several types'), asked);
+    throw wrongFlag('output', ofType('existing folder for several results'), asked);
   }
   return isFolderPath(asked) ? asked : asked + sep;
 }

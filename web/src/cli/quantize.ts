@@ -1,4 +1,5 @@
 /** The commands that convert: `quantize`, `plan`, `split` and `merge`. */
+import { dirname, resolve } from 'node:path';
 import {
   inspectModel,
   type ModelPlan,
@@ -43,11 +44,12 @@ import {
   namedFiles,
   readFlags,
   type SidecarOption,
+  sidecarFlags,
   sidecarsOf,
   usualTables,
   withTexts,
 } from './format-flags.js';
-import { type Input, withInput } from './input.js';
+import { type Input, withInputs } from './input.js';
 import {
   afterAll,
   called,
@@ -150,11 +152,29 @@ function commandForTypeLast(positionals: readonly string[]): string | undefined 
   return `scalepoint quantize ${word(file)} --to ${type}${target}`;
 }
 
-/** Checks the parts of a command line that do not depend on the file. Returns FILE. @throws UsageError */
-function checkLine({ values, words, positionals }: Line, command: string): string {
+/** Commands that take several models, each with a result of its own. */
+const takingSeveral: readonly string[] = ['quantize', 'plan'];
+
+/** The models of a command line. @throws UsageError */
+function modelsOf({ values, words, positionals }: Line, command: string): readonly string[] {
+  // Files of one model are given as one.
+  const stems = new Set(positionals.map((file) => file.replace(/-\d{5,}-of-\d{5,}(?=\.\w+$)/, '')));
+  const isSeveral = positionals.length > 1 && stems.size === positionals.length && takingSeveral.includes(command);
+  if (!isSeveral) return filesOf(positionals, ['FILE'], command);
+  if (positionals.includes('')) throw new UsageError(`${command} needs names of files, got ""`);
+  for (const flag of ['save-plan', 'save-rules', ...sidecarFlags().map(({ name }) => name)])
+    if (words[flag] !== undefined) throw new UsageError(`--${flag} goes with one FILE, got ${positionals.length}`);
+  if (values.output === standardOutput)
+    throw new UsageError(`--output - goes with one FILE, got ${positionals.length}`);
+  return positionals;
+}
+
+/** Checks the parts of a command line that do not depend on the files. Returns the models. @throws UsageError */
+function checkLine(line: Line, command: string): readonly string[] {
+  const { values, words, positionals } = line;
   const meant = commandForTypeLast(positionals);
   if (meant !== undefined) throw new UsageError(`the type and the result are flags here; write: ${meant}`);
-  const [file] = filesOf(positionals, ['FILE'], command) as [string];
+  const files = modelsOf(line, command);
   const { to, preset, output } = values;
   workersOf(values.workers);
   decibelsOf(values['min-sqnr']);
@@ -165,7 +185,7 @@ function checkLine({ values, words, positionals }: Line, command: string): strin
     for (const other of ['part', 'min-sqnr', 'min-output'] as const)
       if (words[other] !== undefined) throw wrongFlag('resume', without(`--${other}`));
     if (output === standardOutput) throw wrongFlag('resume', without('output', output));
-    if (file === '-' || urlOfText(file)?.url !== undefined)
+    if (files.some((file) => file === '-' || urlOfText(file)?.url !== undefined))
       throw wrongFlag('resume', { kind: 'onlyFor', files: 'models in files' });
   }
   checkOutputFlags(values, words);
@@ -176,7 +196,7 @@ function checkLine({ values, words, positionals }: Line, command: string): strin
     ];
     const other = others.find((name) => words[name] !== undefined);
     if (other !== undefined) throw wrongFlag(other, without('--plan'));
-    return file;
+    return files;
   }
   if (to === undefined && preset === undefined && !isSized(values)) {
     const some = usualTables().map(({ formats: [first] }) => first?.targets[0]?.name);
@@ -185,7 +205,7 @@ function checkLine({ values, words, positionals }: Line, command: string): strin
     );
   }
   choiceOf('preset', preset, presets);
-  return file;
+  return files;
 }
 
 const isPreset = (text: string | undefined): text is Preset => presets.some((preset) => preset === text);
@@ -221,20 +241,28 @@ function loraOf({ lora }: LineValues) {
   return lora === undefined ? {} : { lora: lora.map(adapterOf) };
 }
 
-/** Reads the command line: a request for each type. @throws UsageError */
-async function requestsOf({ values, words }: Line, input: Input): Promise<readonly ResultRequest[]> {
+/** Reads the command line: a request for each model and type. @throws UsageError */
+async function requestsOf(line: Line, inputs: readonly Input[]): Promise<readonly ResultRequest[]> {
+  const requests: ResultRequest[] = [];
+  for (const input of inputs) requests.push(...(await requestsFor(line, input, inputs.length)));
+  return requests;
+}
+
+async function requestsFor({ values, words }: Line, input: Input, count: number): Promise<readonly ResultRequest[]> {
   if (values.plan !== undefined) {
     const saved = await planIn(values.plan);
     const to = String(saved.options.to);
     const sidecars = sidecarsOf(words, to);
     const read = readFlags().flatMap((name) => (words[name] === undefined ? [] : [[name, words[name]] as const]));
     const plan = { ...saved.options, ...loraOf(values), ...choicesOf(Object.fromEntries(read), to) };
-    return [{ input, asked: await insideOf(values.output), plan, saved, sidecars }];
+    const asked = count > 1 ? await folderOf(values.output, 1) : await insideOf(values.output);
+    return [{ input, asked, plan, saved, sidecars }];
   }
   const wanted = await wantedOf(values, input);
   const rules = await rulesOf(values);
   const texts = await withTexts(words);
-  const asked = wanted.length > 1 ? await folderOf(values.output, wanted.length) : await insideOf(values.output);
+  const isSeveral = wanted.length * count > 1;
+  const asked = isSeveral ? await folderOf(values.output, wanted.length) : await insideOf(values.output);
   return wanted.map((to) => {
     const sidecars = sidecarsOf(words, to);
     // The model functions check the rest.
@@ -379,8 +407,8 @@ async function dryRun(line: Line, command: string): Promise<number> {
     const hint = { kind: 'because', message: 'a plan runs no models' } as const;
     throw wrongFlag('min-output', { kind: 'absent' }, bound, hint);
   }
-  return withInput(checkLine(line, command), async (input) => {
-    const requests = await requestsOf(line, input);
+  return withInputs(checkLine(line, command), async (inputs) => {
+    const requests = await requestsOf(line, inputs);
     const documents: object[] = [];
     for (const request of requests) documents.push(...(await showPlan(line, request)));
     printDocuments(documents, requests);
@@ -388,7 +416,7 @@ async function dryRun(line: Line, command: string): Promise<number> {
   });
 }
 
-/** Prints JSON: one document, or a list of them if several types were asked for. */
+/** Prints JSON: one document, or a list of them if several results were asked for. */
 function printDocuments(documents: readonly object[], requests: readonly ResultRequest[]): void {
   const [first] = documents;
   if (first !== undefined) printJson(requests.length > 1 ? documents : first);
@@ -480,31 +508,37 @@ function show(
 
 async function convert(line: Line, command = 'quantize'): Promise<number> {
   const { values, words } = line;
-  const file = checkLine(line, command);
+  const files = checkLine(line, command);
   if (values.output === standardOutput) {
     checkStandardOutput({ json: values.json ?? false, minSqnr: values['min-sqnr'] !== undefined });
   }
-  // Open the input.
+  // Open the inputs.
   const signal = abortOnSignal(
     values.resume ? 'interrupted; the same command goes on' : 'interrupted, nothing was written',
   );
   const written: string[] = [];
   const progress = progressLine(values.quiet ?? false);
-  return withInput(
-    file,
-    async (input) => {
-      const requests = await requestsOf(line, input);
+  return withInputs(
+    files,
+    async (inputs) => {
+      const requests = await requestsOf(line, inputs);
       const documents: object[] = [];
+      let current = requests[0];
       try {
         // Prepare all results first, so that wrong requests fail before the work begins.
         const prepared: PreparedResult[] = [];
         const work = { signal, onProgress: progress.update };
-        for (const request of requests) prepared.push(await prepare(line, request, work));
+        for (const request of requests) {
+          current = request;
+          prepared.push(await prepare(line, request, work, inputs));
+        }
+        checkApart(prepared);
         const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
         if (requests.length > 1 && !values.resume) await checkFree(paths, values.force ?? false);
         // Carry out one result after the other.
         await withBackends(backendNames(values.backend), values.browser, async (backends) => {
           for (const one of prepared) {
+            current = one.request;
             documents.push(...(await carryOut(line, one, signal, progress, backends)));
             for (const path of pathsOf(one.output, one.planned)) written.push(path);
           }
@@ -514,7 +548,7 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
       } catch (error) {
         // Print the report of a missed quality gate.
         progress.clear();
-        const request = requests[documents.length] ?? requests[0];
+        const request = current;
         if (error instanceof QualityError && request !== undefined) {
           const none = Object.fromEntries(
             request.sidecars.flatMap(({ option, sidecar }) => (sidecar.isWhole ? [] : [[option, null]])),
@@ -565,9 +599,32 @@ interface PreparedResult {
   readonly whole: ModelPlan | undefined;
   readonly output: string;
   readonly places: readonly SidecarPlace[];
+  /** Paths of all files that it writes. */
+  readonly written: readonly string[];
   /** With --resume: the run, and the names of all tensors. */
   readonly run: ResumableRun | undefined;
+  /** True if the result of an earlier run is there, and whole. */
+  readonly isDone: boolean;
   readonly names: readonly string[];
+}
+
+/** Fails if results of two models would have a file of the same name. @throws UsageError */
+function checkApart(prepared: readonly PreparedResult[]): void {
+  const owners = new Map<string, Input>();
+  for (const { request, written } of prepared) {
+    for (const path of written) {
+      const place = resolve(path);
+      const { input } = request;
+      const owner = owners.get(place) ?? input;
+      if (owner !== input) {
+        const both = `${printable(owner.name)} and ${printable(input.name)}`;
+        throw new UsageError(
+          `the results of ${both} would both write ${printable(path)}; quantize one after the other`,
+        );
+      }
+      owners.set(place, input);
+    }
+  }
 }
 
 /** Subject of an error message: the input, and the type if there are several. */
@@ -579,6 +636,7 @@ async function prepare(
   line: Line,
   request: ResultRequest,
   work: Pick<QuantizeModelOptions, 'signal' | 'onProgress'>,
+  inputs: readonly Input[],
 ): Promise<PreparedResult> {
   const { force = false } = line.values;
   const { input, plan } = request;
@@ -593,7 +651,9 @@ async function prepare(
   const planned = await planFor(line, request, work);
   const output = outputOf(input, request.asked, called(planned, sizeLabel(line.values)));
   const isFile = output !== standardOutput;
-  await checkFilesApart(await writtenFiles(line, request, planned, output), input, line);
+  const files = await writtenFiles(line, request, planned, output);
+  for (const one of inputs) await checkFilesApart(files, one, line);
+  const written = isFile ? files.map(({ path }) => path) : [];
   // A conversion to another format has an effect, even if no tensor changes.
   const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
   if (planned.totals.quantized + planned.totals.cast === 0 && !force && !isMeant)
@@ -601,9 +661,10 @@ async function prepare(
   // Go on with an interrupted run, or begin one.
   const run = line.values.resume === true ? await runOf(line, request, planned, output) : undefined;
   const overwrite = force || run?.isResumed === true;
-  if (run !== undefined) await checkFree(pathsOf(output, planned), overwrite);
+  const isDone = run !== undefined && !overwrite && (await run.isThere(named(planned, output), dirname(output)));
+  if (run !== undefined && !isDone) await checkFree(pathsOf(output, planned), overwrite);
   const places: SidecarPlace[] = [];
-  for (const sidecar of sidecars) {
+  for (const sidecar of isDone ? [] : sidecars) {
     if (isCopy) {
       if (isFile)
         places.push(...(await placeOfCopy(output, input.isPath ? input.name : undefined, sidecar, planned, overwrite)));
@@ -612,7 +673,8 @@ async function prepare(
   // Drop the list of tensors, which is made anew during the conversion. A long one would be in memory twice.
   const whole = line.values['save-plan'] === undefined ? undefined : planned;
   const names = run === undefined ? [] : planned.tensors.map(({ name }) => name);
-  return { request, planned: { ...planned, options: planned.options, tensors: [] }, whole, output, places, run, names };
+  const short = { ...planned, options: planned.options, tensors: [] };
+  return { request, planned: short, whole, output, places, written, run, isDone, names };
 }
 
 /** The run of a result with --resume. */
@@ -634,7 +696,7 @@ async function runOf(line: Line, request: ResultRequest, planned: ModelPlan, out
 /** Carries out a request. Returns its JSON documents, if any. */
 async function carryOut(
   line: Line,
-  { request, planned, whole, output, places, run, names }: PreparedResult,
+  { request, planned, whole, output, places, run, isDone, names }: PreparedResult,
   signal: AbortSignal,
   progress: ReturnType<typeof progressLine>,
   backends: RunOptions['backends'],
@@ -642,8 +704,18 @@ async function carryOut(
   const { force = false, quiet = false, ...values } = line.values;
   const { minOutput, run: runs } = outputOptionsOf(values);
   const [workers, minSqnrDb] = [workersOf(values.workers), decibelsOf(values['min-sqnr'])];
-  // Write the model.
   const { input, plan } = request;
+  if (isDone) {
+    if (!quiet)
+      remark([
+        `${output} is there already, with the files and sizes of the plan: nothing was done; --force makes it again`,
+      ]);
+    const { to, totals } = planned;
+    return values.json
+      ? [{ file: input.name, output, to, files: pathsOf(output, planned), isWhole: true, totals }]
+      : [];
+  }
+  // Write the model.
   const isFile = output !== standardOutput;
   const sidecars = places.map(({ sidecar }) => sidecar);
   const given = sidecars.flatMap(({ option, value }) => (value === undefined ? [] : [[option, value] as const]));

@@ -1,7 +1,8 @@
 /**
  * Runs that go on after an interruption. With --resume, each file of a result appears as soon as it is whole, and a journal beside the
  * result records it. The next run with --resume skips recorded files, if model, options and version are the same. Each file has the same
- * bytes as in a single run, because it is made as a part of the work (`part`).
+ * bytes as in a single run, because it is made as a part of the work (`part`). After the last file the journal is removed. A run after that
+ * knows the result by its names, sizes and times.
  */
 import { createHash } from 'node:crypto';
 import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
@@ -151,6 +152,13 @@ export class ResumableRun {
     if (record === undefined) return undefined;
     for (const stamp of record.files) if (!isSame(await stampOf(join(folder, stamp[0])), stamp)) return undefined;
     return record;
+  }
+
+  /** True if files of these names and sizes are there, and nothing that decides about them changed later. */
+  async isThere(files: ModelPlan['files'], folder: string): Promise<boolean> {
+    const newest = Math.max(...this.#journal.model.map(([, , time]) => time));
+    const stamps = await Promise.all(files.map(({ name }) => stampOf(join(folder, name))));
+    return stamps.every((stamp, i) => stamp !== undefined && stamp[1] === files[i]?.bytes && stamp[2] >= newest);
   }
 
   /** True if an existing file of a part was written by an interrupted run. */

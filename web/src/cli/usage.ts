@@ -217,11 +217,11 @@ function usualLines(more: readonly string[]): string[] {
 export function quantizeUsage(all: boolean): string {
   if (!all) {
     return text([
-      'scalepoint [quantize] FILE --to TYPE [-o OUT] [options]',
+      'scalepoint [quantize] FILE... --to TYPE [-o OUT] [options]',
       '',
       ...wrapped(
         'Makes a model smaller. Prints a table of all tensors: sizes, SQNR, the largest error, or the reason why one was kept. FILE may be a ' +
-          'folder. Quantized weights need the settings that are written beside OUT.',
+          'folder; of several, each gets a result of its own. Quantized weights need the settings that are written beside OUT.',
       ),
       '',
       ...usualLines([
@@ -242,7 +242,7 @@ export function quantizeUsage(all: boolean): string {
     return resultName(`model${extensions[0]}`, { to: balanced(targets), format: name });
   });
   return text([
-    'scalepoint [quantize] FILE --to TYPE [-o OUT] [options]',
+    'scalepoint [quantize] FILE... --to TYPE [-o OUT] [options]',
     '',
     ...wrapped(
       'Makes a model smaller. Prints a table of all tensors: sizes, SQNR, the largest error, or the reason why one was kept. ' +
