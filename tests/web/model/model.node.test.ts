@@ -480,6 +480,8 @@ describe('failing', () => {
     const data = noise(2 ** 21 + 8);
     data[2 ** 20 + 9] = Number.NEGATIVE_INFINITY;
     const header = { dtype: 'BF16', shape: [4], data: new Uint16Array([1, 2, 0x7fc0, 0x7f80]) } as const;
+    // The first number is beyond float32, and no infinity.
+    const doubles = { dtype: 'F64', shape: [4], data: new Float64Array([1e300, 2, Number.NaN, 1]) } as const;
     const of = (tensor: Parameters<typeof safetensors>[0][string]) =>
       safetensors({ 'a.weight': f32([4, 64]), norm: tensor, 'z.weight': f32([4, 64]) });
     for (const [to, tensor, value, index, offset] of [
@@ -488,6 +490,7 @@ describe('failing', () => {
       ['int4', header, Number.NaN, 2, 4],
       ['bfloat16', header, Number.NaN, 2, 4],
       ['float16', header, Number.NaN, 2, 4],
+      ['int4', doubles, Number.NaN, 2, 16],
     ] as const) {
       const bytes = of(tensor);
       const payload = bytes.length - 2 * 4 * 256 - tensor.data.byteLength;

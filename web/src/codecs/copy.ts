@@ -12,8 +12,8 @@ export interface CopyForm extends Form {
   readonly bytes: number;
 }
 
-/** Bytes of the float types up to float32, in which the core counts NaN and infinities. Other types are cut by bytes. */
-const counted: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2, F8_E4M3: 1, F8_E5M2: 1 };
+/** Bytes of the float types, in which the core counts NaN and infinities. Other types are cut by bytes. */
+const counted: Readonly<Record<string, number>> = { F64: 8, F32: 4, F16: 2, BF16: 2, F8_E4M3: 1, F8_E5M2: 1 };
 
 /** Bytes of one unit of a rectangle: an element, or a byte. */
 function unitOf({ dtype }: CopyForm): number {

@@ -311,8 +311,10 @@ export class TileConverter {
     const { parts, sums, problem } = encoded;
     if (problem !== undefined || sums === undefined || nonFiniteOf(sums) === 0) return encoded;
     const { address } = parts.data as Bytes;
-    const at = floatsOf(this.#core, this.#arena, codecOf(to).label(to), rows, columns, address);
-    const values = new Float32Array(this.#core.module.HEAPU8.buffer, at, rows * columns);
+    const [type, n] = [codecOf(to).label(to), rows * columns];
+    const at = type === 'F64' ? address : floatsOf(this.#core, this.#arena, type, rows, columns, address);
+    const { buffer } = this.#core.module.HEAPU8;
+    const values = type === 'F64' ? new Float64Array(buffer, at, n) : new Float32Array(buffer, at, n);
     const index = values.findIndex((value) => !Number.isFinite(value));
     return { parts: {}, problem: { kind: 'non-finite', index, value: values[index] as number } };
   }

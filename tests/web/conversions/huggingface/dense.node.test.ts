@@ -941,6 +941,24 @@ describe('EmbeddingGemma', () => {
       return new Float32Array(bits.buffer)[0]!;
     });
     expect([b?.name, b?.shape, b?.values]).toEqual(['dense_3.weight', [64, 128], rounded]);
+    // Every float16 that is finite, and the same numbers by their definition.
+    const halves = Uint16Array.from({ length: 128 * 64 }, (_, i) => ((i * 8 + (i % 8)) % 0x7c00) | ((i & 1) << 15));
+    const wide = Float32Array.from(halves, (bits) => {
+      const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, (bits & 1023) / 1024];
+      return sign * (exponent === 0 ? fraction * 2 ** -14 : (1 + fraction) * 2 ** (exponent - 15));
+    });
+    for (const [dtype, data, values] of [
+      ['F16', halves, wide],
+      ['F64', Float64Array.from(wide), wide],
+    ] as const) {
+      const weight = safetensors({ 'linear.weight': { dtype, shape: [128, 64], data } });
+      const { tensors } = await convertedDecoder(one, weights, { ...files, '2_Dense/model.safetensors': weight });
+      expect(tensors[0]?.values, dtype).toEqual(values);
+    }
+    const whole = safetensors({ 'linear.weight': { dtype: 'I16', shape: [128, 64], data: new Int16Array(128 * 64) } });
+    await expect(convertedDecoder(one, weights, { ...files, '2_Dense/model.safetensors': whole })).rejects.toThrow(
+      'linear.weight is I16, and no float',
+    );
     // llama.cpp multiplies the pooled vector by both.
     using plain = new NativeModel(fileOf(await convertedDecoder(one, weights, pooled), weights));
     using native = new NativeModel(fileOf(conversion, weights));

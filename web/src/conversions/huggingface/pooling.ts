@@ -103,6 +103,20 @@ async function settingsOf(
   return { path, file, keys: parseObject(file, settings) };
 }
 
+/** Floats of a small matrix as float32, exact but for F64. Undefined for other types. */
+function widened(dtype: string, data: ArrayBuffer): Float32Array<ArrayBuffer> | undefined {
+  if (dtype === 'F32') return new Float32Array(data);
+  if (dtype === 'F64') return Float32Array.from(new Float64Array(data));
+  if (dtype === 'BF16') return new Float32Array(Uint32Array.from(new Uint16Array(data), (bits) => bits << 16).buffer);
+  if (dtype !== 'F16') return undefined;
+  return Float32Array.from(new Uint16Array(data), (bits) => {
+    const [exponent, fraction] = [(bits >>> 10) & 31, bits & 1023];
+    if (exponent === 31) return fraction === 0 ? Infinity : Number.NaN;
+    const size = exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25);
+    return bits < 0x8000 ? size : -size;
+  });
+}
+
 /** A layer behind the pooling: its matrix, its sizes, and notes about parts of it that llama.cpp does not apply. */
 async function denseOf(folder: Folder, module: Json) {
   const { path, file, keys } = await settingsOf(folder, module, 'layer behind the pooling');
@@ -122,13 +136,8 @@ async function denseOf(folder: Folder, module: Json) {
       weights,
       `linear.weight has the shape [${shape.join(', ')}]; by ${file} it is [${show(outputs)}, ${show(inputs)}]`,
     );
-  if (dtype !== 'F32' && dtype !== 'BF16')
-    unsupported(weights, `linear.weight is ${dtype}; supported are F32 and BF16`);
   const data = bytes.slice(byteOffset, byteOffset + size).buffer;
-  const values =
-    dtype === 'F32'
-      ? new Float32Array(data)
-      : new Float32Array(Uint32Array.from(new Uint16Array(data), (bits) => bits << 16).buffer);
+  const values = widened(dtype, data) ?? unsupported(weights, `linear.weight is ${dtype}, and no float`);
   const sizes = { inputs: shape[1] as number, outputs: shape[0] as number };
   const hyper: Partial<Hyper> = isSecond
     ? { secondDenseInputs: sizes.inputs, secondDenseOutputs: sizes.outputs }
