@@ -2,6 +2,8 @@
 import { errorFrom, load, ScalepointError } from 'scalepoint';
 import { inspectModel, loadTensors, quantizeModel } from 'scalepoint/model';
 import { expect, it } from 'vitest';
+import { failureOf } from '../../../web/src/runner/messages.js';
+import { TaskError } from '../../../web/src/runner/task.js';
 import { rejectionOf, safetensors, weights } from '../support/models.js';
 import { thrownBy } from '../support/support.js';
 
@@ -61,4 +63,26 @@ it('keeps causes, and other errors', async () => {
   expect(errorFrom('gone')).toMatchObject({ message: 'gone' });
   expect(errorFrom({ name: 'AbortError', message: 'stop' })).toMatchObject({ name: 'AbortError', message: 'stop' });
   expect(errorFrom({ name: 'x', message: 5 })).toBeInstanceOf(Error);
+});
+
+it('keeps all of an error that a worker reports', async () => {
+  const cause = Object.assign(new Error('no room'), { code: 'ENOSPC', errno: -28 });
+  const hint = { kind: 'because', message: 'x' } as const;
+  for (const error of [
+    new ScalepointError('INCOMPLETE', 'no tokenizer', {
+      missing: 'tokenizer.json',
+      path: 'a',
+      tensor: 't',
+      hint,
+      cause,
+    }),
+    thrownBy(() => sp.quantize([1], { dtype: anything('int9') })),
+    cause,
+  ]) {
+    const reply = (await sent(failureOf(3, new TaskError(2, error)))) as ReturnType<typeof failureOf> & object;
+    expect(reply).toMatchObject({ kind: 'failure', id: 3, task: 2, writing: false });
+    const again = errorFrom((reply as { error?: unknown }).error);
+    expect(again).toBeInstanceOf((error as Error).constructor);
+    expect({ ...again, message: again.message }).toEqual({ ...(error as Error), message: (error as Error).message });
+  }
 });

@@ -97,6 +97,8 @@ export interface ErrorData {
   readonly option?: string | undefined;
   /** The mistake in an argument. The given value is text unless JSON holds it. */
   readonly problem?: OptionProblem | undefined;
+  /** Number of an error of the system. */
+  readonly errno?: number | undefined;
   /** The error underneath. */
   readonly cause?: ErrorData | undefined;
 }
@@ -119,15 +121,30 @@ function plainValue(value: unknown, depth = 0): unknown {
   return show(value);
 }
 
-function dataOf(error: unknown, depth = 0): ErrorData {
+/** Fields of errors beside their names and messages. */
+const errorFields: readonly (keyof ErrorData)[] = [
+  'code',
+  'tensor',
+  'byteOffset',
+  'path',
+  'missing',
+  'statement',
+  'hint',
+  'option',
+  'problem',
+  'errno',
+];
+
+/** An error as plain data. */
+export function errorData(error: unknown, depth = 0): ErrorData {
   if (!(error instanceof Error)) return { name: 'Error', message: show(error) };
   const { name, message, cause } = error;
   const fields = error as unknown as Record<string, unknown>;
   const known: Record<string, unknown> = { name, message };
-  for (const field of ['code', 'tensor', 'byteOffset', 'path', 'missing', 'statement', 'hint', 'option', 'problem']) {
+  for (const field of errorFields) {
     if (fields[field] !== undefined) known[field] = plainValue(fields[field]);
   }
-  if (cause !== undefined && depth < mostCauses) known.cause = dataOf(cause, depth + 1);
+  if (cause !== undefined && depth < mostCauses) known.cause = errorData(cause, depth + 1);
   return known as unknown as ErrorData;
 }
 
@@ -142,7 +159,7 @@ export function errorFrom(data: unknown): Error {
   if (data instanceof Error) return data;
   const isData = typeof data === 'object' && data !== null && typeof (data as ErrorData).message === 'string';
   if (!isData) return new Error(typeof data === 'string' ? data : show(data));
-  const { name, message, code, tensor, byteOffset, path, missing, statement, hint, option, problem, cause } =
+  const { name, message, code, tensor, byteOffset, path, missing, statement, hint, option, problem, errno, cause } =
     data as ErrorData;
   const causeError = cause === undefined ? undefined : errorFrom(cause);
   if (name === 'ScalepointError' && code !== undefined) {
@@ -164,13 +181,13 @@ export function errorFrom(data: unknown): Error {
   }
   const error = new Error(message, options);
   if (typeof name === 'string' && name !== 'Error') error.name = name;
-  return code === undefined ? error : Object.assign(error, { code });
+  return Object.assign(error, code !== undefined && { code }, errno !== undefined && { errno });
 }
 
 /** An error about an argument with its data. */
 function withData<E extends RangeError | TypeError>(error: E, option: string, problem: OptionProblem): OptionError<E> {
   const made = Object.assign(error, { option, problem });
-  return Object.defineProperty(made, 'toJSON', { value: () => dataOf(made) }) as E & typeof made & OptionError<E>;
+  return Object.defineProperty(made, 'toJSON', { value: () => errorData(made) }) as E & typeof made & OptionError<E>;
 }
 
 /** Any error of this package except wrong arguments. */
@@ -205,7 +222,7 @@ export class ScalepointError extends Error {
 
   /** The error as plain data, for `postMessage` and JSON; `errorFrom` gives it back. */
   toJSON(): ErrorData {
-    return dataOf(this);
+    return errorData(this);
   }
 }
 

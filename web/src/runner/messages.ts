@@ -1,5 +1,5 @@
 /** The messages between the worker pool and its workers. */
-import { type ErrorCode, ScalepointError } from '../core/errors.js';
+import { type ErrorData, errorData } from '../core/errors.js';
 import { sumCount } from '../core/measure.js';
 import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
 import type { SourceReference } from '../files/bytes.js';
@@ -54,61 +54,15 @@ export type WorkerReply =
       readonly id: number | undefined;
       readonly task: number;
       readonly writing: boolean;
-      readonly cause?: SystemError | undefined;
-      readonly code?: ErrorCode;
-      readonly message: string;
-      readonly byteOffset?: number | undefined;
-      readonly tensor?: string | undefined;
+      readonly error: ErrorData;
     };
-
-/** An error of the system as plain data. */
-interface SystemError {
-  readonly message: string;
-  readonly code: string;
-  readonly errno: number | undefined;
-  readonly syscall: string | undefined;
-}
 
 // ------------------------------------------------------------------------------------------------------------------------- errors
 
-export function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
-}
-
-/** The plain data of an error of the system, which would lose its code if it was sent as an Error. */
-function systemErrorOf(cause: unknown): SystemError | undefined {
-  const { message, code, errno, syscall } = (cause ?? {}) as Partial<SystemError>;
-  return cause instanceof Error && typeof code === 'string'
-    ? { message: `${message}`, code, errno, syscall }
-    : undefined;
-}
-
 /** The message for an error. @param id of the batch */
 export function failureOf(id: number | undefined, error: unknown): WorkerReply {
-  const cause = error instanceof TaskError ? error.cause : error;
-  return {
-    kind: 'failure',
-    id,
-    task: error instanceof TaskError ? error.task : 0,
-    writing: error instanceof TaskError && error.writing,
-    message: messageOf(cause),
-    ...(cause instanceof ScalepointError
-      ? { code: cause.code, byteOffset: cause.byteOffset, tensor: cause.tensor, cause: systemErrorOf(cause.cause) }
-      : {}),
-  };
-}
-
-/** The error that a message reports. */
-export function errorOf({
-  code,
-  message,
-  byteOffset,
-  tensor,
-  cause,
-}: Extract<WorkerReply, { kind: 'failure' }>): Error {
-  if (code === undefined) return new Error(message);
-  const place = { byteOffset, tensor, cause: cause && Object.assign(new Error(cause.message), cause) };
-  return new ScalepointError(code, message, place);
+  const { task, writing, cause } = error instanceof TaskError ? error : { task: 0, writing: false, cause: error };
+  return { kind: 'failure', id, task, writing, error: errorData(cause) };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- checks
@@ -122,8 +76,11 @@ function isResult(result: Partial<BatchResult> | undefined): boolean {
 
 /** True if a worker that the caller made replies as the file `scalepoint/worker` does. */
 export function isReply(reply: unknown): reply is WorkerReply {
-  const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
-  if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
+  const { kind, result, task, error } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
+  if (kind === 'failure') {
+    const { message } = (error ?? {}) as Partial<ErrorData>;
+    return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
+  }
   if (kind === 'result') return isResult(result);
   if (kind === 'answer') {
     const { answer } = reply as { answer?: unknown };

@@ -2,7 +2,7 @@
  * Carries out batches in workers, each with an instance of the core of its own. Workers open the files of the model and of the result by
  * themselves if they can, read straight into wasm memory, and write from there. For other files this thread reads and writes.
  */
-import { ScalepointError, typeError } from '../core/errors.js';
+import { errorFrom, ScalepointError, typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
 import type { WorkerLike } from '../core/worker-like.js';
@@ -12,12 +12,10 @@ import { CacheOwners } from './cache-owners.js';
 import { Feed } from './feed.js';
 import {
   type ExpectedResult,
-  errorOf,
   type HandAnswer,
   type HandJob,
   isReply,
   isResultOf,
-  messageOf,
   type WorkerReply,
   type WorkerRequest,
 } from './messages.js';
@@ -25,6 +23,10 @@ import { ownWorker } from './own-worker.js';
 import { type LastRanges, packBatch } from './packed-batch.js';
 import { type Batch, type BatchResult, TaskError } from './task.js';
 import type { TileRunner, WorkFiles } from './tile-runner.js';
+
+function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}
 
 /** A worker of Node, which has another kind of events. */
 interface NodeWorker extends WorkerLike {
@@ -224,7 +226,8 @@ export class WorkerPool implements TileRunner {
         else if (reply.kind === 'ready') started(reply);
         else if (reply.kind === 'taken') seat.feed.takeBack(reply.memory);
         else if (reply.kind === 'answer') this.#answer(seat, reply.id, (ask) => ask.resolve(reply.answer));
-        else if (reply.kind === 'failure' && this.#answer(seat, reply.id, (ask) => ask.reject(errorOf(reply)))) return;
+        else if (reply.kind === 'failure' && this.#answer(seat, reply.id, (ask) => ask.reject(errorFrom(reply.error))))
+          return;
         else this.#receive(seat, reply, stopped);
       };
       listen(worker, receive, stopped);
@@ -321,9 +324,11 @@ export class WorkerPool implements TileRunner {
     if (this.#ended !== undefined) return;
     const job = seat.jobs.get(reply.id ?? -1);
     if (reply.kind === 'failure') {
-      const { code, message, task, writing } = reply;
-      if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
-      job?.reject(new TaskError(Math.min(task, job.expected.tasks - 1), errorOf(reply), writing));
+      const { task, writing } = reply;
+      const error = errorFrom(reply.error);
+      if (job === undefined)
+        this.dispose(error instanceof ScalepointError ? error : new ScalepointError('WORKER', error.message));
+      job?.reject(new TaskError(Math.min(task, job.expected.tasks - 1), error, writing));
     } else if (job !== undefined && isResultOf(job.expected, reply.result)) {
       this.#owners.add(reply.result, seat);
       job.resolve(reply.result);
