@@ -311,11 +311,12 @@ export function startBytes(events: BytesEvents, current: () => State) {
   const maps = new Maps(section);
   const offer = new SavingOffer(events, current);
   return (state: State, before: State | undefined) => {
-    const { plan, run, model } = state;
+    const { plan, run, model, problem } = state;
     if (model === undefined) return;
+    // Without a plan there are no bytes to show. While one is made, the section keeps its room.
+    section.hidden = plan === undefined && problem !== undefined;
     const isNew = plan !== before?.plan || model !== before?.model;
     if (!isNew && run.kind === before.run.kind) return;
-    section.classList.toggle('empty', plan === undefined);
     if (isNew) {
       const slices = plan === undefined ? [] : slicesOf(plan.tensors);
       drawKinds(slices);

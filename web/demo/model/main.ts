@@ -74,9 +74,17 @@ function loadSoon(): void {
   if (location.hash.length > 1) load();
 }
 
+/** Removes temporary files of earlier visits, such as one that ended during a save, and says so. */
+async function tidyUp(): Promise<void> {
+  const count = await removeLeftovers();
+  if (count === 0) return;
+  const what = count === 1 ? 'a temporary file' : `${count} temporary files`;
+  setText(byId('tidied', HTMLElement), `Removed ${what} that an earlier visit left in this browser.`);
+}
+
 function start(): void {
   startSite();
-  void removeLeftovers();
+  void tidyUp();
   startChoosing();
   startLinked();
   loadSoon();

@@ -27,18 +27,24 @@ function hold(name: string): () => void {
   return release;
 }
 
-/** Removes files that earlier visits left in the origin private file system. Those of other tabs stay. */
-export async function removeLeftovers(): Promise<void> {
+/** Removes files that earlier visits left in the origin private file system. Those of other tabs stay. Returns their number. */
+export async function removeLeftovers(): Promise<number> {
+  let removed = 0;
   try {
     const folder = await navigator.storage.getDirectory();
     const { held = [] } = await navigator.locks.query();
     const used = new Set(held.map(({ name }) => name));
     for await (const name of (folder as unknown as { keys(): AsyncIterable<string> }).keys()) {
-      if (name.startsWith(prefix) && !used.has(name)) await folder.removeEntry(name).catch(() => {});
+      if (!name.startsWith(prefix) || used.has(name)) continue;
+      await folder.removeEntry(name).then(
+        () => removed++,
+        () => {},
+      );
     }
   } catch {
     // The browser has no such file system or no locks, so nothing is removed.
   }
+  return removed;
 }
 
 /** A file that the visitor chose. A new one is empty until the result is whole, and is removed if saving fails. */

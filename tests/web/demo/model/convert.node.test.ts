@@ -68,6 +68,43 @@ describe('the page for model files', () => {
     expect(site.complaints).toEqual([]);
   });
 
+  it('shows no empty parts if the tokenizer is missing, and all of them once there is a plan', async () => {
+    const path = folder();
+    page = await site.open('model/');
+    await page.setInputFiles(
+      '#file',
+      names.slice(0, 2).map((name) => join(path, name)),
+    );
+    await expect.poll(() => page.textContent('main')).toContain('tokenizer.json is missing');
+    expect(await page.isVisible('#bytes')).toBe(false);
+    await page.click('#more summary');
+    await page.selectOption('#model-target', 'int8');
+    await expect.poll(() => page.isVisible('#bytes-kinds th')).toBe(true);
+  });
+
+  it('removes what an earlier visit left behind, and says so', async () => {
+    page = await site.open('model/');
+    const put = () =>
+      page.evaluate(async () => {
+        const root = await navigator.storage.getDirectory();
+        for (const name of ['scalepoint-a', 'mine']) await root.getFileHandle(name, { create: true });
+      });
+    await put();
+    await page.reload();
+    const words = 'Removed a temporary file that an earlier visit left in this browser.';
+    await expect.poll(() => page.textContent('#tidied')).toBe(words);
+    await page.mouse.move(5, 5);
+    const left = () =>
+      page.evaluate(async () => {
+        const root = await navigator.storage.getDirectory();
+        const left: string[] = [];
+        for await (const name of (root as unknown as { keys(): AsyncIterable<string> }).keys()) left.push(name);
+        return left;
+      });
+    expect(await left()).toEqual(['mine']);
+    expect(await page.textContent('#tidied')).toBe(words);
+  });
+
   it('takes a folder that is dropped, with its name', async () => {
     const path = folder();
     page = await site.open('model/');
