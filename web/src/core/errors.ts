@@ -159,18 +159,11 @@ export function errorFrom(data: unknown): Error {
   if (data instanceof Error) return data;
   const isData = typeof data === 'object' && data !== null && typeof (data as ErrorData).message === 'string';
   if (!isData) return new Error(typeof data === 'string' ? data : show(data));
-  const { name, message, code, tensor, byteOffset, path, missing, statement, hint, option, problem, errno, cause } =
-    data as ErrorData;
+  const { cause, ...known } = data as ErrorData;
+  const { name, message, code, option, problem, errno } = known;
   const causeError = cause === undefined ? undefined : errorFrom(cause);
   if (name === 'ScalepointError' && code !== undefined) {
-    const error = new ScalepointError(code, statement ?? message, {
-      tensor,
-      byteOffset,
-      path,
-      missing,
-      hint,
-      cause: causeError,
-    });
+    const error = new ScalepointError(code, known.statement ?? message, { ...known, cause: causeError });
     // The words of a hint may be another version's.
     if (error.message !== message) error.message = message;
     return error;
