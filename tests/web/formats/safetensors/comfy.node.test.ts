@@ -175,7 +175,7 @@ describe('files for ComfyUI', () => {
       return String(await rejectionOf(quantizeModel(safetensors(tensors), { to: 'comfy-fp8' })));
     };
     expect(await refused('model.layers.0.self_attn.q_proj.weight')).toMatch(
-      /not those of a model that is known here: flux, /,
+      /not those of a model that is known here: hyvid, flux, /,
     );
     expect(await refused('text_model.encoder.layers.0.self_attn.q_proj.weight')).toMatch(
       /encoder of CLIP.*--to float16/,

@@ -197,6 +197,84 @@ const zImage = `
     )
     .join('\n  ')}`;
 
+// From the tables of huggingface/diffusers at 019c4962: lora_conversion_utils.py, and its scripts that convert the models.
+const wan = `
+  patch_embedding.weight patch_embedding.weight - 1x1
+  condition_embedder.time_embedder.linear_1.weight time_embedding.0.weight - 1x1
+  condition_embedder.time_embedder.linear_2.bias time_embedding.2.bias - 1
+  condition_embedder.text_embedder.linear_1.weight text_embedding.0.weight - 1x2
+  condition_embedder.text_embedder.linear_2.weight text_embedding.2.weight - 1x1
+  condition_embedder.time_proj.weight time_projection.1.weight - 6x1
+  condition_embedder.image_embedder.norm1.weight img_emb.proj.0.weight - 1
+  condition_embedder.image_embedder.ff.net.0.proj.weight img_emb.proj.1.weight - 1x1
+  condition_embedder.image_embedder.ff.net.2.weight img_emb.proj.3.weight - 1x1
+  condition_embedder.image_embedder.norm2.bias img_emb.proj.4.bias - 1
+  scale_shift_table head.modulation - 1x2x1
+  proj_out.weight head.head.weight - 2x1
+  ${['blocks', 'vace_blocks']
+    .map(
+      (list) => `${list}.#.attn1.to_q.weight ${list}.#.self_attn.q.weight - 1x1
+  ${list}.#.attn1.to_k.weight ${list}.#.self_attn.k.weight - 1x1
+  ${list}.#.attn1.to_v.bias ${list}.#.self_attn.v.bias - 1
+  ${list}.#.attn1.to_out.0.weight ${list}.#.self_attn.o.weight - 1x1
+  ${list}.#.attn1.norm_q.weight ${list}.#.self_attn.norm_q.weight - 1
+  ${list}.#.attn1.norm_k.weight ${list}.#.self_attn.norm_k.weight - 1
+  ${list}.#.attn2.to_q.weight ${list}.#.cross_attn.q.weight - 1x1
+  ${list}.#.attn2.to_v.weight ${list}.#.cross_attn.v.weight - 1x1
+  ${list}.#.attn2.to_out.0.weight ${list}.#.cross_attn.o.weight - 1x1
+  ${list}.#.attn2.add_k_proj.weight ${list}.#.cross_attn.k_img.weight - 1x1
+  ${list}.#.attn2.add_v_proj.weight ${list}.#.cross_attn.v_img.weight - 1x1
+  ${list}.#.attn2.norm_added_k.weight ${list}.#.cross_attn.norm_k_img.weight - 1
+  ${list}.#.norm2.weight ${list}.#.norm3.weight - 1
+  ${list}.#.ffn.net.0.proj.weight ${list}.#.ffn.0.weight - 4x1
+  ${list}.#.ffn.net.2.weight ${list}.#.ffn.2.weight - 1x4
+  ${list}.#.scale_shift_table ${list}.#.modulation - 1x6x1`,
+    )
+    .join('\n  ')}
+  vace_blocks.#.proj_out.weight vace_blocks.#.after_proj.weight - 1x1
+  vace_blocks.0.proj_in.weight vace_blocks.0.before_proj.weight - 1x1`;
+
+const hunyuanVideo = `
+  x_embedder.proj.weight img_in.proj.weight - 1x2
+  context_embedder.proj_in.weight txt_in.input_embedder.weight - 1x2
+  context_embedder.time_text_embed.timestep_embedder.linear_1.weight txt_in.t_embedder.mlp.0.weight - 1x1
+  context_embedder.time_text_embed.text_embedder.linear_2.weight txt_in.c_embedder.linear_2.weight - 1x1
+  context_embedder.token_refiner.refiner_blocks.#.attn.to_q.weight txt_in.individual_token_refiner.blocks.#.self_attn_qkv.weight 0 1x1
+  context_embedder.token_refiner.refiner_blocks.#.attn.to_k.weight txt_in.individual_token_refiner.blocks.#.self_attn_qkv.weight 1 1x1
+  context_embedder.token_refiner.refiner_blocks.#.attn.to_v.weight txt_in.individual_token_refiner.blocks.#.self_attn_qkv.weight 2 1x1
+  context_embedder.token_refiner.refiner_blocks.#.attn.to_out.0.weight txt_in.individual_token_refiner.blocks.#.self_attn_proj.weight - 1x1
+  context_embedder.token_refiner.refiner_blocks.#.ff.net.0.proj.weight txt_in.individual_token_refiner.blocks.#.mlp.fc1.weight - 4x1
+  context_embedder.token_refiner.refiner_blocks.#.ff.net.2.weight txt_in.individual_token_refiner.blocks.#.mlp.fc2.weight - 1x4
+  context_embedder.token_refiner.refiner_blocks.#.norm1.weight txt_in.individual_token_refiner.blocks.#.norm1.weight - 1
+  context_embedder.token_refiner.refiner_blocks.#.norm_out.linear.weight txt_in.individual_token_refiner.blocks.#.adaLN_modulation.1.weight - 2x1
+  time_text_embed.timestep_embedder.linear_1.weight time_in.mlp.0.weight - 1x1
+  time_text_embed.text_embedder.linear_2.weight vector_in.out_layer.weight - 1x1
+  time_text_embed.guidance_embedder.linear_2.weight guidance_in.mlp.2.weight - 1x1
+  transformer_blocks.#.attn.to_q.weight double_blocks.#.img_attn_qkv.weight 0 1x1
+  transformer_blocks.#.attn.to_k.weight double_blocks.#.img_attn_qkv.weight 1 1x1
+  transformer_blocks.#.attn.to_v.weight double_blocks.#.img_attn_qkv.weight 2 1x1
+  transformer_blocks.#.attn.add_q_proj.weight double_blocks.#.txt_attn_qkv.weight 0 1x1
+  transformer_blocks.#.attn.add_k_proj.weight double_blocks.#.txt_attn_qkv.weight 1 1x1
+  transformer_blocks.#.attn.add_v_proj.weight double_blocks.#.txt_attn_qkv.weight 2 1x1
+  transformer_blocks.#.attn.to_out.0.weight double_blocks.#.img_attn_proj.weight - 1x1
+  transformer_blocks.#.attn.to_add_out.weight double_blocks.#.txt_attn_proj.weight - 1x1
+  transformer_blocks.#.attn.norm_q.weight double_blocks.#.img_attn_q_norm.weight - 1
+  transformer_blocks.#.attn.norm_added_k.weight double_blocks.#.txt_attn_k_norm.weight - 1
+  transformer_blocks.#.norm1.linear.weight double_blocks.#.img_mod.linear.weight - 6x1
+  transformer_blocks.#.norm1_context.linear.weight double_blocks.#.txt_mod.linear.weight - 6x1
+  transformer_blocks.#.ff.net.0.proj.weight double_blocks.#.img_mlp.fc1.weight - 4x1
+  transformer_blocks.#.ff_context.net.2.weight double_blocks.#.txt_mlp.fc2.weight - 1x4
+  single_transformer_blocks.#.attn.to_q.weight single_blocks.#.linear1.weight 0 1x1
+  single_transformer_blocks.#.attn.to_k.weight single_blocks.#.linear1.weight 1 1x1
+  single_transformer_blocks.#.attn.to_v.weight single_blocks.#.linear1.weight 2 1x1
+  single_transformer_blocks.#.proj_mlp.weight single_blocks.#.linear1.weight 3 4x1
+  single_transformer_blocks.#.proj_out.weight single_blocks.#.linear2.weight - 1x5
+  single_transformer_blocks.#.norm.linear.weight single_blocks.#.modulation.linear.weight - 3x1
+  single_transformer_blocks.#.attn.norm_q.weight single_blocks.#.q_norm.weight - 1
+  single_transformer_blocks.#.attn.norm_k.weight single_blocks.#.k_norm.weight - 1
+  norm_out.linear.weight final_layer.adaLN_modulation.1.weight swap 2x1
+  proj_out.weight final_layer.linear.weight - 2x1`;
+
 /** A UNet with 3 or 4 levels of 2 residual blocks, as SDXL and Stable Diffusion 1 have them. `attends` says which levels have attention. */
 function unet(levels: number, attends: (level: number) => boolean, hasLabels: boolean): Line[] {
   const lines: Line[] = [];
@@ -251,6 +329,8 @@ const models: Readonly<Record<string, readonly Line[]>> = {
   sd3: parsed(sd3, 2),
   aura: parsed(aura, 4),
   lumina2: parsed(zImage, 2),
+  wan: parsed(wan, 2),
+  hyvid: parsed(hunyuanVideo, 2),
   sdxl: unet(3, (level) => level > 0, true),
   sd1: unet(4, (level) => level < 3, false),
 };
@@ -410,6 +490,44 @@ describe.each(Object.entries(models))('an adapter of %s', (architecture, lines) 
       await results(prefixed(plain.original), prefixed(original), 0);
     },
   );
+});
+
+it('an adapter of XLabs changes the layers of FLUX behind its processors', async () => {
+  const lines = models.flux!;
+  const plain = both(lines, 'F32', (_, shape, seed = 1) => weight(shape, seed, true));
+  const layers: readonly (readonly [layer: string, weight: string, rows: number])[] = [0, 1].flatMap((i) => [
+    [`double_blocks.${i}.processor.qkv_lora1`, `double_blocks.${i}.img_attn.qkv.weight`, 96] as const,
+    [`double_blocks.${i}.processor.qkv_lora2`, `double_blocks.${i}.txt_attn.qkv.weight`, 96] as const,
+    [`double_blocks.${i}.processor.proj_lora1`, `double_blocks.${i}.img_attn.proj.weight`, 32] as const,
+    [`double_blocks.${i}.processor.proj_lora2`, `double_blocks.${i}.txt_attn.proj.weight`, 32] as const,
+    // Queries, keys and values are the first rows of a weight that has others, too.
+    [`single_blocks.${i}.processor.qkv_lora`, `single_blocks.${i}.linear1.weight`, 96] as const,
+    [`single_blocks.${i}.processor.proj_lora`, `single_blocks.${i}.linear2.weight`, 32] as const,
+  ]);
+  const adapter: Tensors = {};
+  const sums = { ...plain.original };
+  for (const [i, [layer, name, rows]] of layers.entries()) {
+    const { shape, data } = sums[name]!;
+    const columns = shape[1]!;
+    const one = pair(rows, columns, 4, i + 1, true);
+    adapter[`${layer}.down.weight`] = float32([4, columns], one.down);
+    adapter[`${layer}.up.weight`] = float32([rows, 4], one.up);
+    const all = (data as Float32Array<ArrayBuffer>).slice();
+    const first = float32([rows, columns], all.slice(0, rows * columns));
+    all.set(Float32Array.from(merged(first, [{ pair: one, factor: 1 }]).values));
+    sums[name] = float32(shape, all);
+  }
+  const prefixed = Object.entries(adapter).map(([name, tensor]) => [`diffusion_model.${name}`, tensor]);
+  for (const file of [safetensors(adapter), safetensors(Object.fromEntries(prefixed) as Tensors)])
+    for (const [model, want] of [
+      [plain.original, sums],
+      [plain.diffusers, takenApart(lines, sums)],
+    ] as const)
+      for (const to of ['copy', 'comfy-fp8'] as const) {
+        const got = await quantizeModel(safetensors(model), { to, lora: [{ file }], workers: 0 });
+        const other = await quantizeModel(safetensors(want), { to, workers: 0 });
+        expectSameTensors(parseSafetensors(await got.bytes()).tensors, parseSafetensors(await other.bytes()).tensors);
+      }
 });
 
 describe('adapters of text encoders', () => {

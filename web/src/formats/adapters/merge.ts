@@ -10,7 +10,7 @@ import { quoted, quotedNames } from '../../files/bytes.js';
 import type { CodedFloats, LogicalTensor, SourceTensor } from '../format.js';
 import { joinedAgain, type LayerPlace, layerPlaces, storedRows, takenApart } from '../safetensors/diffusers.js';
 import type { Adapter, AdapterLayer } from './adapter.js';
-import { innerNames, LayerNames, openClipPlace } from './names.js';
+import { innerNames, LayerNames, openClipPlace, processorLayers } from './names.js';
 
 /** Layers without a weight that a message lists. */
 const mostListed = 10;
@@ -160,17 +160,21 @@ function weightsOf({ name, layers }: Adapter, { names, placesOf, rowsAt }: Place
     });
   };
   for (const layer of layers) {
-    // Layers of diffusers may stand for others of an original, or for rows of them, and the other way round.
-    const elsewhere = innerNames(layer.module)
-      .map(placesOf)
-      .find((places) => places !== undefined);
-    const [own, ...others] = elsewhere === undefined ? names.find(layer.module) : [];
-    const place =
-      own === undefined ? openClipPlace(layer.module, (weight) => rowsAt({ weight }) !== undefined) : { weight: own };
-    const places = elsewhere ?? (place === undefined ? [] : [place]);
+    const each = (processorLayers(layer.module) ?? [layer.module]).map((module): readonly LayerPlace[] => {
+      // Layers of diffusers may stand for others of an original, or for rows of them, and the other way round.
+      const elsewhere = innerNames(module)
+        .map(placesOf)
+        .find((places) => places !== undefined);
+      if (elsewhere !== undefined) return elsewhere;
+      const [own, ...others] = names.find(module);
+      if (others.length > 0)
+        fail(`the layer ${quoted(module)} may be any of ${quotedNames([own as string, ...others])}`, layer);
+      const place =
+        own === undefined ? openClipPlace(module, (weight) => rowsAt({ weight }) !== undefined) : { weight: own };
+      return place === undefined ? [] : [place];
+    });
+    const places = each.some((one) => one.length === 0) ? [] : each.flat();
     if (places.length === 0) lost.push(layer);
-    if (others.length > 0)
-      fail(`the layer ${quoted(layer.module)} may be any of ${quotedNames([own as string, ...others])}`, layer);
     let row = 0;
     for (const place of places) {
       const { weight, part } = place;

@@ -1,7 +1,7 @@
 /**
  * Names of the tensors in adapters (LoRA), as several tools spell them, and the weights that they stand for.
  * Reference: github.com/huggingface/peft at 000b5847, src/peft/utils/save_and_load.py; huggingface/diffusers at ed6847a1,
- * src/diffusers/loaders/lora_conversion_utils.py; Comfy-Org/ComfyUI at 6f98b150, comfy/weight_adapter/lora.py.
+ * src/diffusers/loaders/lora_conversion_utils.py (that of XLabs at 019c4962); Comfy-Org/ComfyUI at 6f98b150, comfy/weight_adapter/lora.py.
  */
 
 /** A matrix of an adapter, or the number that scales their product. `embeddingA` and `embeddingB` are the transposes of down and up. */
@@ -25,6 +25,9 @@ const ends: readonly (readonly [end: RegExp, part: AdapterPart, isPeft: boolean]
   [/\.lora_down\.weight$/, 'down', false],
   [/\.lora_up\.weight$/, 'up', false],
   [/\.lora_mid\.weight$/, 'middle', false],
+  // XLabs, which trains processors of FLUX.
+  [/(?<=\.processor\.(?:qkv|proj)_lora[12]?)\.down\.weight$/, 'down', false],
+  [/(?<=\.processor\.(?:qkv|proj)_lora[12]?)\.up\.weight$/, 'up', false],
   [/[._]lora\.down\.weight$/, 'down', false],
   [/[._]lora\.up\.weight$/, 'up', false],
   [/\.lora_linear_layer\.down\.weight$/, 'down', false],
@@ -76,6 +79,27 @@ const components: readonly Component[] = [
 
 /** Prefixes that wrappers of a model add to the names of its layers, or leave out. */
 const wrappers = ['base_model.model.', 'model.', 'transformer.', 'language_model.'];
+
+/** Layers of FLUX behind the processors that XLabs trains: of the original, but for the first rows of a joined one. */
+const processors: Readonly<Record<string, readonly string[]>> = {
+  'double_blocks qkv_lora1': ['img_attn.qkv'],
+  'double_blocks qkv_lora2': ['txt_attn.qkv'],
+  'double_blocks proj_lora1': ['img_attn.proj'],
+  'double_blocks proj_lora2': ['txt_attn.proj'],
+  'single_blocks qkv_lora': ['attn.to_q', 'attn.to_k', 'attn.to_v'],
+  'single_blocks proj_lora': ['linear2'],
+};
+
+/** The layers whose rows an adapter has together, after each other, if it is one of XLabs. */
+export function processorLayers(module: string): readonly string[] | undefined {
+  const [, list = '', number, processor = ''] =
+    /(?:^|\.)((?:double|single)_blocks)\.(\d+)\.processor\.(\w+)$/.exec(module) ?? [];
+  const key = `${list} ${processor}`;
+  if (!Object.hasOwn(processors, key)) return undefined;
+  return processors[key]?.map((layer) =>
+    layer.startsWith('attn.') ? `single_transformer_blocks.${number}.${layer}` : `${list}.${number}.${layer}`,
+  );
+}
 
 /** Layers whose processors, in old files of diffusers, have the names of the layers behind `processor`. */
 function withoutProcessor(module: string): string {

@@ -2,7 +2,9 @@
  * Diffusion models in the layout of diffusers, read under the names of the original checkpoints, which ComfyUI and the readers of GGUF know.
  * Reference: github.com/Comfy-Org/ComfyUI at 09708eae, comfy/utils.py (flux_to_diffusers, mmdit_to_diffusers, auraflow_to_diffusers,
  * z_image_to_diffusers, unet_to_diffusers) and comfy/model_detection.py (convert_diffusers_mmdit). ComfyUI rearranges floats in this way when
- * it loads them, and drops the scales and markers of codes. Norms of Flux are named `scale`, as in the checkpoints; ComfyUI takes both names.
+ * it loads them, and drops the scales and markers of codes. Wan and Hunyuan Video: huggingface/diffusers at 019c4962,
+ * src/diffusers/loaders/lora_conversion_utils.py, and the tables of its scripts convert_wan_to_diffusers.py and
+ * convert_hunyuan_video_to_diffusers.py. Norms of Flux are named `scale`, as in the checkpoints; ComfyUI takes both names.
  */
 import { elementsOf } from '../../codecs/elements.js';
 import { ScalepointError } from '../../core/errors.js';
@@ -210,8 +212,116 @@ const zImage: Names = {
   },
 };
 
-/** Transformers, in the order of detection: Flux has the key of SD3 as well. */
-const transformers: readonly Names[] = [aura, zImage, flux, sd3];
+const wanAttention = (from: string, to: string): Modules => ({
+  [`${from}.to_q`]: `${to}.q`,
+  [`${from}.to_k`]: `${to}.k`,
+  [`${from}.to_v`]: `${to}.v`,
+  [`${from}.to_out.0`]: `${to}.o`,
+  [`${from}.norm_q`]: `${to}.norm_q`,
+  [`${from}.norm_k`]: `${to}.norm_k`,
+});
+const wanBlock: Modules = {
+  ...wanAttention('attn1', 'self_attn'),
+  ...wanAttention('attn2', 'cross_attn'),
+  'attn2.add_k_proj': 'cross_attn.k_img',
+  'attn2.add_v_proj': 'cross_attn.v_img',
+  'attn2.norm_added_k': 'cross_attn.norm_k_img',
+  'ffn.net.0.proj': 'ffn.0',
+  'ffn.net.2': 'ffn.2',
+  // The norm in front of the second attention is the third of the original.
+  norm2: 'norm3',
+  norm3: 'norm2',
+  scale_shift_table: 'modulation',
+};
+
+const wan: Names = {
+  architecture: 'wan',
+  key: 'condition_embedder.time_proj.weight',
+  blocks: {
+    blocks: { to: 'blocks', modules: wanBlock },
+    vace_blocks: { to: 'vace_blocks', modules: { ...wanBlock, proj_in: 'before_proj', proj_out: 'after_proj' } },
+  },
+  modules: {
+    ...same('patch_embedding', 'vace_patch_embedding'),
+    'condition_embedder.time_embedder.linear_1': 'time_embedding.0',
+    'condition_embedder.time_embedder.linear_2': 'time_embedding.2',
+    'condition_embedder.text_embedder.linear_1': 'text_embedding.0',
+    'condition_embedder.text_embedder.linear_2': 'text_embedding.2',
+    'condition_embedder.time_proj': 'time_projection.1',
+    'condition_embedder.image_embedder.norm1': 'img_emb.proj.0',
+    'condition_embedder.image_embedder.ff.net.0.proj': 'img_emb.proj.1',
+    'condition_embedder.image_embedder.ff.net.2': 'img_emb.proj.3',
+    'condition_embedder.image_embedder.norm2': 'img_emb.proj.4',
+    'condition_embedder.image_embedder.pos_embed': 'img_emb.emb_pos',
+    scale_shift_table: 'head.modulation',
+    proj_out: 'head.head',
+  },
+};
+
+const hunyuanVideo: Names = {
+  architecture: 'hyvid',
+  key: 'context_embedder.token_refiner.refiner_blocks.0.attn.to_q.weight',
+  blocks: {
+    transformer_blocks: {
+      to: 'double_blocks',
+      modules: {
+        'attn.norm_q': 'img_attn_q_norm',
+        'attn.norm_k': 'img_attn_k_norm',
+        'attn.norm_added_q': 'txt_attn_q_norm',
+        'attn.norm_added_k': 'txt_attn_k_norm',
+        'attn.to_out.0': 'img_attn_proj',
+        'attn.to_add_out': 'txt_attn_proj',
+        'norm1.linear': 'img_mod.linear',
+        'norm1_context.linear': 'txt_mod.linear',
+        'ff.net.0.proj': 'img_mlp.fc1',
+        'ff.net.2': 'img_mlp.fc2',
+        'ff_context.net.0.proj': 'txt_mlp.fc1',
+        'ff_context.net.2': 'txt_mlp.fc2',
+      },
+      joined: { img_attn_qkv: threeOf('attn', plainNames), txt_attn_qkv: threeOf('attn', addedNames) },
+    },
+    single_transformer_blocks: {
+      to: 'single_blocks',
+      modules: {
+        'attn.norm_q': 'q_norm',
+        'attn.norm_k': 'k_norm',
+        'norm.linear': 'modulation.linear',
+        proj_out: 'linear2',
+      },
+      joined: { linear1: [...threeOf('attn', plainNames), 'proj_mlp'] },
+    },
+    'context_embedder.token_refiner.refiner_blocks': {
+      to: 'txt_in.individual_token_refiner.blocks',
+      modules: {
+        ...same('norm1', 'norm2'),
+        'attn.to_out.0': 'self_attn_proj',
+        'ff.net.0.proj': 'mlp.fc1',
+        'ff.net.2': 'mlp.fc2',
+        'norm_out.linear': 'adaLN_modulation.1',
+      },
+      joined: { self_attn_qkv: threeOf('attn', plainNames) },
+    },
+  },
+  modules: {
+    'x_embedder.proj': 'img_in.proj',
+    'context_embedder.proj_in': 'txt_in.input_embedder',
+    'context_embedder.time_text_embed.timestep_embedder.linear_1': 'txt_in.t_embedder.mlp.0',
+    'context_embedder.time_text_embed.timestep_embedder.linear_2': 'txt_in.t_embedder.mlp.2',
+    'context_embedder.time_text_embed.text_embedder.linear_1': 'txt_in.c_embedder.linear_1',
+    'context_embedder.time_text_embed.text_embedder.linear_2': 'txt_in.c_embedder.linear_2',
+    'time_text_embed.timestep_embedder.linear_1': 'time_in.mlp.0',
+    'time_text_embed.timestep_embedder.linear_2': 'time_in.mlp.2',
+    'time_text_embed.text_embedder.linear_1': 'vector_in.in_layer',
+    'time_text_embed.text_embedder.linear_2': 'vector_in.out_layer',
+    'time_text_embed.guidance_embedder.linear_1': 'guidance_in.mlp.0',
+    'time_text_embed.guidance_embedder.linear_2': 'guidance_in.mlp.2',
+    proj_out: 'final_layer.linear',
+  },
+  swapped: { 'norm_out.linear': 'final_layer.adaLN_modulation.1' },
+};
+
+/** Transformers, in the order of detection: Flux has the key of SD3 as well, and Hunyuan Video that of Flux. */
+const transformers: readonly Names[] = [aura, zImage, wan, hunyuanVideo, flux, sd3];
 
 // ------------------------------------------------------------------------------------------------------------------------- names
 
@@ -251,7 +361,7 @@ function placeInBlock(block: Block, module: string, end: string, at: string, fro
 /** Makes a function that gives the places of a transformer's tensors. */
 function transformerPlaces({ blocks, modules, swapped }: Names, names: Iterable<string>) {
   const counts = new Map<string, number>();
-  const inBlock = (name: string) => /^([a-z_]+)\.(\d{1,6})\.(.+)$/s.exec(name);
+  const inBlock = (name: string) => /^([a-z_]+(?:\.[a-z_]+)*)\.(\d{1,6})\.(.+)$/s.exec(name);
   for (const name of names) {
     const [, list = '', number] = inBlock(name) ?? [];
     if (number !== undefined) counts.set(list, Math.max(counts.get(list) ?? 0, Number(number) + 1));
@@ -607,7 +717,9 @@ function placesInOriginal(own: ReadonlySet<string>, prefix: string): Map<string,
   // List the layers that diffusers has.
   const layers: string[] = known === undefined ? unetLayers() : Object.keys({ ...known.modules, ...known.swapped });
   for (const [list, { to, modules, joined = {} }] of Object.entries(known?.blocks ?? {})) {
-    const numbers = new Set([...own].flatMap((name) => (name.startsWith(`${to}.`) ? [name.split('.')[1]] : [])));
+    const numbers = new Set(
+      [...own].flatMap((name) => (name.startsWith(`${to}.`) ? [name.slice(to.length + 1).split('.')[0]] : [])),
+    );
     for (const number of numbers)
       for (const module of [...Object.keys(modules), ...Object.values(joined).flat()])
         layers.push(`${list}.${number}.${module}`);

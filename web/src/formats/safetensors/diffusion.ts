@@ -35,8 +35,14 @@ const stableDiffusion = {
   measured: ['.transformer_blocks.0.attn2.to_k.weight'],
 };
 
-/** Known architectures, in the order of detection. */
+/** Known architectures, in the order of detection: in the layout of diffusers, Hunyuan Video has the names of Flux, too. */
 export const diffusionArchitectures: readonly Architecture[] = [
+  {
+    name: 'hyvid',
+    keys: [['double_blocks.0.img_attn_proj.weight', 'txt_in.individual_token_refiner.blocks.1.self_attn_qkv.weight']],
+    diffusers: ['context_embedder.token_refiner.refiner_blocks.0.attn.to_q.weight'],
+    kept: ['txt_in.', 'img_in.', 'time_in.', 'vector_in.', 'guidance_in.', 'final_layer.'],
+  },
   {
     name: 'flux',
     keys: [['double_blocks.0.img_attn.proj.weight']],
@@ -110,13 +116,9 @@ export const diffusionArchitectures: readonly Architecture[] = [
     kept: ['adaln_single.', 'caption_projection.', 'patchify_proj.', 'proj_out.', 'scale_shift_table'],
   },
   {
-    name: 'hyvid',
-    keys: [['double_blocks.0.img_attn_proj.weight', 'txt_in.individual_token_refiner.blocks.1.self_attn_qkv.weight']],
-    kept: ['txt_in.', 'img_in.', 'time_in.', 'vector_in.', 'guidance_in.', 'final_layer.'],
-  },
-  {
     name: 'wan',
     keys: [['blocks.0.self_attn.norm_q.weight', 'text_embedding.2.weight', 'head.modulation']],
+    diffusers: ['condition_embedder.time_proj.weight'],
     precise: [
       '.modulation',
       '.encoder.padding_tokens',
