@@ -22,22 +22,15 @@ import { race, runBench } from 'scalepoint/bench';
 import { describe, expect, it } from 'vitest';
 import type { callOptions, variantNames } from '../../../web/src/arrays/calls.js';
 import { problemOf } from '../../../web/src/core/errors.js';
-import { thrownBy } from '../support/support.js';
+import { meant, mistakeIn, takenBy, thrownBy } from '../support/support.js';
 
 const sp = await load();
 const x = new Float32Array(8).map((_, i) => i - 4);
 const q = sp.quantize(x, { shape: [2, 4] });
 const anything = (value: unknown) => value as never;
 
-/** The mistake that a call was refused for: its option, its hint and the error's type. */
-function refusal(call: () => unknown): object {
-  const error = thrownBy(call) as Error;
-  const { option, hint } = problemOf(error) ?? {};
-  return { type: error.constructor, option, hint };
-}
-
-const meant = (...names: string[]) => ({ kind: 'didYouMean', names });
-const takenBy = (call: string, name: string) => ({ kind: 'takenBy', call, name });
+/** The mistake that a call was refused for. */
+const refusal = (call: () => unknown) => mistakeIn(thrownBy(call));
 
 describe('an unknown option', () => {
   const quantize = (options: object) => () => sp.quantize(x, anything(options));
@@ -219,7 +212,7 @@ describe('a type that a call does not make', () => {
   });
 
   it('in other calls', () => {
-    const hints = (call: () => unknown) => (refusal(call) as { hint: unknown }).hint;
+    const hints = (call: () => unknown) => refusal(call).hint;
     expect(hints(() => sp.quantizeBlocks(x, anything('int4')))).toEqual(takenBy('quantize', 'int4'));
     expect(hints(() => sp.quantizeBlocks(x, anything('q4_0')))).toEqual(meant('Q4_0'));
     expect(hints(() => sp.castFloat(x, anything('int8')))).toEqual(takenBy('quantize', 'int8'));

@@ -20,20 +20,15 @@ import {
 } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { problemOf } from '../../../web/src/core/errors.js';
-import { safetensors, weights } from '../support/models.js';
+import { rejectionOf, safetensors, weights } from '../support/models.js';
+import { meant, mistakeIn, takenBy } from '../support/support.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 
 const file = safetensors({ 'a.weight': weights('F32', [8, 8]) });
 const anything = (value: unknown) => value as never;
-const meant = (...names: string[]) => ({ kind: 'didYouMean', names });
-const takenBy = (call: string, name: string) => ({ kind: 'takenBy', call, name });
 
 /** The mistake that a call was refused for. */
-async function refusal(call: () => Promise<unknown>): Promise<object> {
-  const error = await call().then(undefined, (reason: unknown) => reason);
-  const { option, hint } = problemOf(error) ?? {};
-  return { type: (error as Error).constructor, option, hint };
-}
+const refusal = async (call: () => Promise<unknown>) => mistakeIn(await rejectionOf(call()));
 
 const quantize = (options: object) => () => quantizeModel(file, anything({ to: 'int8', ...options }));
 const rule = (one: object) =>

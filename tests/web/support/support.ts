@@ -3,7 +3,7 @@
 import { type DType, type Granularity, load, type Scalepoint, ScalepointError } from 'scalepoint';
 import { describe, expect } from 'vitest';
 import { problemOf } from '../../../web/src/core/errors.js';
-import { sayProblem } from '../../../web/src/core/option-problem.js';
+import { type Hint, sayProblem } from '../../../web/src/core/option-problem.js';
 
 /** Both builds of the small module. All computations are tested with each. */
 export const cores: readonly { build: string; sp: Scalepoint }[] = [
@@ -407,6 +407,16 @@ export function thrownBy(f: () => unknown): unknown {
   }
   return expect.fail(`nothing was thrown, but ${String(result)} returned`);
 }
+
+/** The mistake that an error names: its option, its hint and the type of the error. */
+export function mistakeIn(error: unknown): { type: unknown; option: string | undefined; hint: Hint | undefined } {
+  const { option, hint } = problemOf(error) ?? {};
+  return { type: (error as Error).constructor, option, hint };
+}
+
+/** Hints of mistakes. */
+export const meant = (...names: string[]): Hint => ({ kind: 'didYouMean', names });
+export const takenBy = (call: string, name: string): Hint => ({ kind: 'takenBy', call, name });
 
 /**
  * Fails unless f throws an error of exactly this type about an argument, or about a part of it. The error has the path of the argument as

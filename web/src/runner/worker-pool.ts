@@ -24,10 +24,6 @@ import { type LastRanges, packBatch } from './packed-batch.js';
 import { type Batch, type BatchResult, TaskError } from './task.js';
 import type { TileRunner, WorkFiles } from './tile-runner.js';
 
-function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
-}
-
 /** A worker of Node, which has another kind of events. */
 interface NodeWorker extends WorkerLike {
   on(type: string, listener: (value: never) => void): void;
@@ -47,7 +43,7 @@ async function workerOfPackage(): Promise<() => WorkerLike> {
     try {
       return start();
     } catch (cause) {
-      throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
+      throw new ScalepointError('WORKER', `a worker could not be started: ${errorFrom(cause).message}`, { cause });
     }
   };
 }
@@ -62,7 +58,7 @@ function send(worker: WorkerLike, request: WorkerRequest, transfer: ArrayBuffer[
   try {
     worker.postMessage(request, transfer);
   } catch (cause) {
-    throw new ScalepointError('WORKER', `a worker takes no messages: ${messageOf(cause)}`, { cause });
+    throw new ScalepointError('WORKER', `a worker takes no messages: ${errorFrom(cause).message}`, { cause });
   }
 }
 
@@ -85,7 +81,7 @@ function listen(
   if ('on' in worker) {
     const node = worker as NodeWorker;
     node.on('message', receive);
-    node.on('error', (cause: unknown) => stopped(`failed: ${messageOf(cause)}`, cause));
+    node.on('error', (cause: unknown) => stopped(`failed: ${errorFrom(cause).message}`, cause));
     node.on('exit', () => stopped('ended before its time'));
     return;
   }
