@@ -262,8 +262,7 @@ describe('the code of the guide', () => {
       if (language !== 'js config') continue;
       made.push((await import(`data:text/javascript,${encodeURIComponent(code)}`)).default);
     }
-    const worker = { worker: { format: 'es' } };
-    expect(made).toEqual([worker, { optimizeDeps: { exclude: ['scalepoint'] } }, worker]);
+    expect(made).toEqual([{ optimizeDeps: { exclude: ['scalepoint'] } }, { worker: { format: 'es' } }]);
   });
 });
 
