@@ -374,11 +374,12 @@ Status rotate(float* x, uint32_t rows, const RotarySpec& spec, const uint32_t* p
   return scalepoint::rotate({x, size_t{rows} * spec.heads * spec.head_size}, spec, {positions, rows}, {frequencies, n});
 }
 
-/// y: `tokens` rows of heads * head_size floats. scratch: a float for each token of a text.
-Status attend(const float* q, const float* k, const float* v, uint32_t tokens, const AttentionSpec& spec, float* scratch,
-              float* y) {
+/// sinks: spec.heads floats or null. y: `tokens` rows of heads * head_size floats. scratch: a float for each token of a text.
+Status attend(const float* q, const float* k, const float* v, const float* sinks, uint32_t tokens, const AttentionSpec& spec,
+              float* scratch, float* y) {
   const size_t queries = size_t{tokens} * spec.heads * spec.head_size, keys = size_t{tokens} * spec.key_heads * spec.head_size;
-  return scalepoint::attend({q, queries}, {k, keys}, {v, keys}, spec, {scratch, attention_scratch_size(spec)}, {y, queries});
+  return scalepoint::attend({q, queries}, {k, keys}, {v, keys}, {sinks, sinks == nullptr ? 0 : spec.heads}, spec,
+                            {scratch, attention_scratch_size(spec)}, {y, queries});
 }
 
 /// x and y: n floats.
@@ -394,6 +395,7 @@ Status route_experts(const float* scores, const float* biases, uint32_t tokens, 
 
 /// x: n floats, changed in place.
 void scale_floats(float factor, float* x, uint32_t n) { scalepoint::scale_floats(factor, {x, n}); }
+Status clamp_floats(float bound, float* x, uint32_t n) { return scalepoint::clamp_floats(bound, {x, n}); }
 Status cap_softly(float cap, float* x, uint32_t n) { return scalepoint::cap_softly(cap, {x, n}); }
 
 /// up: n floats or null. y may be gate.

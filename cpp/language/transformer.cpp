@@ -16,10 +16,11 @@ void turn(float& a, float& b, double cosine, double sine) {
 }
 
 /// Replaces n scores by their shares: e^(score - largest), whose sum becomes 1. Powers are in float32, which take a third of the time of
-/// those in double.
-void softmax(float* scores, size_t n) {
-  const float largest = *std::max_element(scores, scores + n);
-  double sum = 0;
+/// those in double. sink: a further score, or null.
+void softmax(float* scores, size_t n, const float* sink) {
+  float largest = *std::max_element(scores, scores + n);
+  if (sink != nullptr) largest = std::max(largest, *sink);
+  double sum = sink == nullptr ? 0 : std::exp(*sink - largest);
   for (size_t i = 0; i < n; i++) {
     scores[i] = std::exp(scores[i] - largest);
     sum += scores[i];
@@ -34,6 +35,9 @@ double gate_value(Gate function, double x) {
       return x / (1 + static_cast<double>(std::exp(static_cast<float>(-x))));
     case Gate::kReluSquared:
       return x > 0 ? x * x : 0;
+    case Gate::kBoundSilu:
+      x = std::min(x, 7.0);
+      return x / (1 + std::exp(-1.702 * x));
     case Gate::kGeluTanh:
       return x / 2 * (1 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
     default:
@@ -94,13 +98,13 @@ Status rotate(std::span<float> x, const RotarySpec& spec, std::span<const uint32
 
 size_t attention_scratch_size(const AttentionSpec& spec) noexcept { return spec.text_size; }
 
-Status attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, const AttentionSpec& spec,
-              std::span<float> scratch, std::span<float> y) noexcept {
+Status attend(std::span<const float> q, std::span<const float> k, std::span<const float> v, std::span<const float> sinks,
+              const AttentionSpec& spec, std::span<float> scratch, std::span<float> y) noexcept {
   const size_t head_size = spec.head_size, width = spec.heads * head_size, key_width = spec.key_heads * head_size;
   if (width == 0 || key_width == 0 || spec.text_size == 0 || spec.heads % spec.key_heads != 0) return Status::kBadLayout;
   const size_t tokens = q.size() / width;
   if (q.size() % width != 0 || k.size() != tokens * key_width || v.size() != k.size() || y.size() != q.size() ||
-      scratch.size() < attention_scratch_size(spec)) {
+      scratch.size() < attention_scratch_size(spec) || (!sinks.empty() && sinks.size() != spec.heads)) {
     return Status::kSizeMismatch;
   }
   const uint32_t share = spec.heads / spec.key_heads;
@@ -125,7 +129,7 @@ Status attend(std::span<const float> q, std::span<const float> k, std::span<cons
           scores[i] *= spec.scale;
           if (spec.softcap > 0) scores[i] = spec.softcap * std::tanh(scores[i] / spec.softcap);
         }
-        softmax(scores, n);
+        softmax(scores, n, sinks.empty() ? nullptr : &sinks[head]);
         // Add up their values.
         float* const to = y.data() + token * width + head * head_size;
         std::fill(to, to + head_size, 0.0f);
@@ -196,6 +200,12 @@ void scale_floats(float factor, std::span<float> x) noexcept {
   for (float& value : x) value *= factor;
 }
 
+Status clamp_floats(float bound, std::span<float> x) noexcept {
+  if (!(bound > 0)) return Status::kBadLayout;
+  for (float& value : x) value = std::clamp(value, -bound, bound);
+  return Status::kOk;
+}
+
 Status cap_softly(float cap, std::span<float> x) noexcept {
   if (!(cap > 0) || !std::isfinite(cap)) return Status::kBadLayout;
   for (float& value : x) value = static_cast<float>(cap * std::tanh(static_cast<double>(value) / cap));
@@ -203,11 +213,13 @@ Status cap_softly(float cap, std::span<float> x) noexcept {
 }
 
 Status apply_gate(Gate function, std::span<const float> gate, std::span<const float> up, std::span<float> y) noexcept {
-  if (static_cast<int32_t>(function) < 0 || function > Gate::kReluSquared) return Status::kBadDType;
+  if (static_cast<int32_t>(function) < 0 || function > Gate::kBoundSilu) return Status::kBadDType;
   if (y.size() != gate.size() || (!up.empty() && up.size() != gate.size())) return Status::kSizeMismatch;
   for (size_t i = 0; i < gate.size(); i++) {
     const double value = gate_value(function, gate[i]);
-    y[i] = static_cast<float>(up.empty() ? value : value * up[i]);
+    double factor = up.empty() ? 1 : up[i];
+    if (function == Gate::kBoundSilu && !up.empty()) factor = std::clamp(factor, -7.0, 7.0) + 1;
+    y[i] = static_cast<float>(value * factor);
   }
   return Status::kOk;
 }

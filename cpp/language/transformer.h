@@ -58,10 +58,12 @@ struct AttentionSpec {
 [[nodiscard]] size_t attention_scratch_size(const AttentionSpec& spec) noexcept;
 
 /// y = softmax(scale q k') v for each head, within each text. Products, sums and powers are in float32, sums of powers in double.
+///   sinks  a score for each head that takes a share, and has no value; or none
 /// Shape:   q, y: tokens * heads * head_size; k, v: tokens * key_heads * head_size.
 /// Status:  kBadLayout if a size is 0 or key_heads does not divide heads; kSizeMismatch.
 [[nodiscard]] Status attend(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                            const AttentionSpec& spec, std::span<float> scratch, std::span<float> y) noexcept;
+                            std::span<const float> sinks, const AttentionSpec& spec, std::span<float> scratch,
+                            std::span<float> y) noexcept;
 
 /// Functions of the gate of a feed-forward layer.
 enum class Gate : int32_t {
@@ -69,6 +71,7 @@ enum class Gate : int32_t {
   kGeluTanh = 1,     ///< x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
   kGelu = 2,         ///< x / 2 (1 + erf(x / sqrt(2)))
   kReluSquared = 3,  ///< max(x, 0)^2
+  kBoundSilu = 4,    ///< x / (1 + e^(-1.702 x)) with x at most 7; what it multiplies is bound to -7 and 7, plus 1 (gpt-oss)
 };
 
 /// y += factor * x, in float32. A residual connection has the factor 1.
@@ -100,6 +103,10 @@ struct RouteSpec {
 
 /// x *= factor, in float32.
 void scale_floats(float factor, std::span<float> x) noexcept;
+
+/// Bounds x to -bound and bound.
+/// Status:  kBadLayout unless bound is above 0.
+[[nodiscard]] Status clamp_floats(float bound, std::span<float> x) noexcept;
 
 /// x = cap * tanh(x / cap), which keeps x within -cap and cap. Computed in double.
 /// Status:  kBadLayout unless cap is finite and above 0.

@@ -268,6 +268,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       addSums: true,
       scaleFloats: true,
       capSoftly: true,
+      clampFloats: true,
       judgeToken: true,
       rotationWords: true,
       makeRotation: true,

@@ -35,9 +35,13 @@ export interface LanguageFacts {
   readonly attentionCap: number;
   /** Bound of logits, through tanh; 0 without one. */
   readonly finalCap: number;
+  /** Bound of queries, keys and values; 0 without one. */
+  readonly clamp: number;
   readonly gate: GateId;
   /** True if norms subtract the mean of a row (LayerNorm). */
   readonly isCentered: boolean;
+  /** True if the norms of states have no weights. */
+  readonly hasBareNorms: boolean;
   /** True if attention and the feed-forward part read the same states, and false if the latter reads those behind attention. */
   isParallel(hasFeedForwardNorm: boolean): boolean;
   /** True if queries and keys are normalized after they are turned. */
@@ -72,8 +76,12 @@ interface Traits {
   /** Base of the rotary frequencies of layers with a window, which are not scaled, unless the metadata state another; 0 for that of all layers. */
   readonly localBase?: number;
   readonly isCentered?: true;
-  /** True if attention and the feed-forward part read the same states; `norm` if they do unless the latter has a norm of its own. */
-  readonly isParallel?: true | 'norm';
+  readonly hasBareNorms?: true;
+  /**
+   * True if attention and the feed-forward part read the same states; `norm` if they do unless the latter has a norm of its own, and `stated` if
+   * the metadata say so.
+   */
+  readonly isParallel?: true | 'norm' | 'stated';
   readonly normsTurned?: true;
   readonly normsBetween?: true;
   /** True if the metadata have a factor by which logits are divided. */
@@ -138,6 +146,16 @@ const traits: Readonly<Record<string, Traits>> = {
   starcoder2: { pairs: halves, isCentered: true, gate: GateId.geluTanh },
   stablelm: { pairs: halves, isCentered: true, isParallel: 'norm' },
   phi2: { pairs: halves, isCentered: true, isParallel: true, gate: GateId.geluTanh },
+  qwen2moe: { pairs: halves, normalizesShares: false },
+  phimoe: { pairs: halves },
+  gptneox: { pairs: halves, isCentered: true, isParallel: 'stated', gate: GateId.geluTanh },
+  olmo: { pairs: neighbors, isCentered: true, hasBareNorms: true },
+  'gpt-oss': {
+    pairs: halves,
+    normsBetween: true,
+    gate: GateId.boundSilu,
+    slides: (layer) => layer % 2 === 0,
+  },
 };
 
 /** Architectures, in llama.cpp's spelling, whose outputs can be computed. */
@@ -275,9 +293,14 @@ export function languageFacts(metadata: Metadata, divisors?: Float32Array, mostC
     attentionScale: factor('attention.scale', 1 / Math.sqrt(layers === own.largest ? hidden / heads : headSize)),
     attentionCap: own.attentionCap === undefined ? 0 : number('attn_logit_softcapping', own.attentionCap),
     finalCap: number('final_logit_softcapping', own.finalCap ?? 0),
+    clamp: number('attention.clamp_kqv', 0),
     gate: own.gate ?? GateId.silu,
     isCentered: own.isCentered === true,
-    isParallel: (hasNorm) => own.isParallel === true || (own.isParallel === 'norm' && !hasNorm),
+    hasBareNorms: own.hasBareNorms === true,
+    isParallel: (hasNorm) => {
+      if (own.isParallel === 'stated') return metadata(`${architecture}.use_parallel_residual`) === true;
+      return own.isParallel === true || (own.isParallel === 'norm' && !hasNorm);
+    },
     normsTurned: own.normsTurned === true,
     normsBetween: own.normsBetween === true,
     experts,

@@ -48,6 +48,9 @@ const headSize = 1 << 24;
 /** Tokens of a slice, at least one text. */
 const sliceTokens = 512;
 
+/** Norms of states, which may have no weights. */
+const bareNorms: readonly string[] = ['attentionNorm', 'feedForwardNorm', 'headNorm'] satisfies NormName[];
+
 /** Rows of weights to put into the memory of hands. */
 interface ProductRows {
   readonly names: readonly string[];
@@ -116,7 +119,7 @@ export class LanguageForward {
 
   /** The weights of a layer that all tokens pass, those that share their inputs together, and the columns of these inputs. */
   inputsOf(index: number): { readonly names: readonly string[]; readonly columns: number }[] {
-    const { router: _, ...products } = this.#productsOf(index);
+    const { router: _, sharedGate: _gate, ...products } = this.#productsOf(index);
     return Object.values(products).map(({ names }) => ({ names, columns: this.#columnsOf(names) }));
   }
 
@@ -144,6 +147,7 @@ export class LanguageForward {
       const shared = has('ffn_up_shexp') && {
         sharedUp: all('ffn_gate_shexp', 'ffn_up_shexp'),
         sharedDown: all('ffn_down_shexp'),
+        ...(has('ffn_gate_inp_shexp') && { sharedGate: all('ffn_gate_inp_shexp') }),
       };
       return { ...attention, router: all('ffn_gate_inp'), ...shared };
     }
@@ -225,7 +229,7 @@ export class LanguageForward {
 
   async #layerOf(index: number): Promise<LayerSpec> {
     const { layers: _, context: _context, isParallel, window, rotary, experts, ...others } = this.#facts;
-    const bias = `blk.${index}.exp_probs_b.bias`;
+    const [bias, sinks] = [`blk.${index}.exp_probs_b.bias`, `blk.${index}.attn_sinks.weight`];
     return {
       ...others,
       index,
@@ -233,6 +237,7 @@ export class LanguageForward {
       isParallel: isParallel(this.#tensors.has(`blk.${index}.ffn_norm.weight`)),
       window: window(index),
       rotary: rotary(index),
+      sinks: this.#tensors.has(sinks) ? await this.#tensors.read(sinks, 0, 1) : undefined,
       routerBias: this.#tensors.has(bias) ? await this.#tensors.read(bias, 0, 1) : undefined,
     };
   }
@@ -253,7 +258,7 @@ export class LanguageForward {
     await this.#load([...Array(this.#hands.count).keys()], products, norms, (made) => {
       const { heads, keyHeads, headSize, hidden } = this.#facts;
       const [queries, keys] = [heads * headSize, keyHeads * headSize];
-      const { together, output, up, down, router, sharedUp, sharedDown } = made;
+      const { together, output, up, down, router, sharedUp, sharedDown, sharedGate } = made;
       const isFeedForward = (first: ProductSpec | undefined, second: ProductSpec | undefined) =>
         first?.inputs === hidden &&
         second?.outputs === hidden &&
@@ -266,7 +271,8 @@ export class LanguageForward {
         (experts > 0
           ? router?.inputs === hidden &&
             router.outputs === experts &&
-            (sharedUp === undefined || isFeedForward(sharedUp, sharedDown))
+            (sharedUp === undefined || isFeedForward(sharedUp, sharedDown)) &&
+            (sharedGate === undefined || (sharedGate.inputs === hidden && sharedGate.outputs === 1))
           : isFeedForward(up, down));
       if (!fits) throw new ScalepointError('BAD_FILE', `the matrices of layer ${index} do not fit its heads`);
     });
@@ -286,8 +292,13 @@ export class LanguageForward {
     const specs = Object.fromEntries(entries.map(([name, rows]) => [name, this.#specOf(rows)]));
     check(specs);
     const read: Partial<Record<NormName, NormSpec>> = {};
+    const { epsilon, isCentered, hasBareNorms, hidden } = this.#facts;
     for (const [name, tensor] of Object.entries(norms)) {
-      if (!this.#tensors.has(tensor)) continue;
+      if (!this.#tensors.has(tensor)) {
+        if (hasBareNorms && bareNorms.includes(name))
+          read[name as NormName] = { weight: new Float32Array(hidden).fill(1) };
+        continue;
+      }
       if (this.#tensors.size(tensor)[0] > 1) {
         const message = `the outputs of models whose heads have norms of their own (${tensor}) cannot be computed here`;
         throw new ScalepointError('UNKNOWN_FORMAT', message, { tensor });
@@ -296,7 +307,6 @@ export class LanguageForward {
       const bias = this.#tensors.has(biasName) ? await this.#tensors.read(biasName, 0, 1) : undefined;
       read[name as NormName] = { weight: await this.#tensors.read(tensor, 0, 1), bias };
     }
-    const { epsilon, isCentered } = this.#facts;
     await toAll({ kind: 'begin', products: specs, norms: read, epsilon, isCentered });
     for (const [product, { names, row: first, rows }] of entries) {
       const { outputs, inputs } = specs[product] as ProductSpec;
@@ -311,12 +321,16 @@ export class LanguageForward {
         }
         // A tied head has a bias of its own.
         const biasName = product === 'head' ? 'output.bias' : name.replace(/\.weight$/, '.bias');
-        if (this.#tensors.has(biasName))
-          bias.set((await this.#tensors.read(biasName, 0, 1)).subarray(first, first + count), at);
+        if (this.#tensors.has(biasName)) bias.set((await this.#biasesOf(biasName)).subarray(first, first + count), at);
         at += count;
       }
       if (bias.some((value) => value !== 0)) await toAll({ kind: 'bias', product, values: bias });
     }
+  }
+
+  /** Elements of a bias, those of experts one after the other. */
+  #biasesOf(name: string): Promise<Float32Array<ArrayBuffer>> {
+    return this.#tensors.read(name, 0, this.#tensors.size(name)[0]);
   }
 
   #specOf({ names, rows }: ProductRows): ProductSpec {

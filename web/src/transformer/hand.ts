@@ -1,5 +1,5 @@
 /** Carries out jobs of the forward pass in the memory of one core. */
-import { AttentionSpecRecord, RotarySpecRecord, RouteSpecRecord, StatusId } from '../core/door.js';
+import { AttentionSpecRecord, RotarySpecRecord, RouteSpecRecord, SharesId, StatusId } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import type { LayerSpec, NormName, ProductName, TransformerAnswer, TransformerJob, Watch, Watched } from './jobs.js';
@@ -88,10 +88,13 @@ export class TransformerHand {
     }
     const { weight, bias, width } = norm;
     const rows = floats / width;
-    const status = this.#isCentered
-      ? models.layerNorm(from, rows, weight, bias, width, this.#epsilon, to)
-      : models.rmsNorm(from, rows, weight, width, this.#epsilon, 0, to);
-    checkStatus(status);
+    if (this.#isCentered) {
+      checkStatus(models.layerNorm(from, rows, weight, bias, width, this.#epsilon, to));
+      return;
+    }
+    checkStatus(models.rmsNorm(from, rows, weight, width, this.#epsilon, 0, to));
+    if (bias === 0) return;
+    for (let row = 0; row < rows; row++) checkStatus(models.addScaled(1, bias, width, to + row * width * 4));
   }
 
   /** Computes a product, and collects its inputs. */
@@ -149,6 +152,7 @@ export class TransformerHand {
       // Attend.
       this.#norm('attentionNorm', x, floats, normed);
       this.#apply('together', normed, tokens, wide, watch, watched);
+      if (layer.clamp > 0) checkStatus(models.clampFloats(layer.clamp, wide, tokens * together.outputs));
       split(models.HEAPF32, wide >>> 2, tokens, [
         [q >>> 2, queries],
         [k >>> 2, keys],
@@ -169,8 +173,10 @@ export class TransformerHand {
         textSize,
       };
       const scratch = work.floats(textSize);
+      const sinks = layer.sinks === undefined ? 0 : work.floats(heads);
+      if (layer.sinks !== undefined) toWasm(core, layer.sinks, sinks);
       core.withRecord(AttentionSpecRecord, attention, (record) =>
-        checkStatus(models.attend(q, k, v, tokens, record, scratch, mixed)),
+        checkStatus(models.attend(q, k, v, sinks, tokens, record, scratch, mixed)),
       );
       this.#apply('output', mixed, tokens, added, watch, watched);
       this.#norm('attentionAfter', added, floats, added);
@@ -184,7 +190,13 @@ export class TransformerHand {
         this.#apply('router', normed, tokens, wide, watch, watched);
         const routes = this.#route(layer, wide, tokens, normed, work);
         if (this.#products.has('sharedUp')) {
+          const shares = this.#products.has('sharedGate') ? work.floats(tokens) : undefined;
+          if (shares !== undefined) this.#sharesOfShared(normed, tokens, shares, work, watch, watched);
           this.#feedForward(layer, ['sharedUp', 'sharedDown'], normed, tokens, wide, mixed, added, watch, watched);
+          for (let token = 0; shares !== undefined && token < tokens; token++) {
+            const share = models.HEAPF32[(shares >>> 2) + token] as number;
+            models.scaleFloats(share, added + token * hidden * 4, hidden);
+          }
           add(added);
         }
         return { values: this.#finiteStates(index, x, floats), watched, routes };
@@ -239,6 +251,17 @@ export class TransformerHand {
       checkStatus(models.applyGate(gate, at, factors, width, mixed + token * width * 4));
     }
     this.#apply(down, mixed, tokens, y, watch, watched);
+  }
+
+  /** The share of each token that passes the expert which all tokens share: a sigmoid. */
+  #sharesOfShared(x: number, tokens: number, shares: number, work: Memory, watch: Watch, watched: Watched[]): void {
+    const core = this.#core;
+    const [scores, chosen] = [work.floats(tokens), work.bytes(tokens * 4)];
+    this.#apply('sharedGate', x, tokens, scores, watch, watched);
+    const spec = { experts: 1, used: 1, shares: SharesId.sigmoid, normalized: false, scale: 1 };
+    core.withRecord(RouteSpecRecord, spec, (record) =>
+      checkStatus(core.models.routeExperts(scores, 0, tokens, record, chosen, shares)),
+    );
   }
 
   #route(layer: LayerSpec, scores: number, tokens: number, x: number, work: Memory) {

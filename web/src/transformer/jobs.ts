@@ -21,8 +21,20 @@ export interface Rotary {
   readonly factor: number;
 }
 
-/** Products of a layer. Layers with experts have a router in place of `up` and `down`, and may have an expert that all tokens share. */
-export type ProductName = 'together' | 'output' | 'up' | 'down' | 'router' | 'sharedUp' | 'sharedDown' | 'head';
+/**
+ * Products of a layer. Layers with experts have a router in place of `up` and `down`, and may have an expert that all tokens share, with a gate
+ * of its own.
+ */
+export type ProductName =
+  | 'together'
+  | 'output'
+  | 'up'
+  | 'down'
+  | 'router'
+  | 'sharedUp'
+  | 'sharedDown'
+  | 'sharedGate'
+  | 'head';
 
 /** Norms of a layer, and the one in front of the head. */
 export type NormName =
@@ -53,6 +65,10 @@ export interface LayerSpec {
   readonly normsTurned: boolean;
   readonly attentionScale: number;
   readonly attentionCap: number;
+  /** Bound of queries, keys and values; 0 without one. */
+  readonly clamp: number;
+  /** A score of each head that takes a share of attention; undefined without them. */
+  readonly sinks: Float32Array<ArrayBuffer> | undefined;
   readonly window: number;
   readonly rotary: Rotary | undefined;
   readonly experts: number;

@@ -184,6 +184,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'OLMo',
+    own: true,
     hugging: 'OlmoForCausalLM',
     architecture: 'olmo',
     config: { clip_qkv: 0.75, rms_norm_eps: undefined },
@@ -382,6 +383,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'GPT-NeoX',
+    own: true,
     hugging: 'GPTNeoXForCausalLM',
     architecture: 'gptneox',
     config: { layer_norm_eps: 1e-5, rotary_pct: 0.5, hidden_act: 'gelu_pytorch_tanh', rope_theta: undefined },

@@ -68,6 +68,7 @@ const sharedNames = (name: string): readonly [string, string, string] => [
 const routed: Partial<Decoder> = { headName: 'lm_head.weight', experts, usedExperts: 2 };
 
 const qwen2moe: Omit<DecoderCase, 'name' | 'table'> = {
+  own: true,
   hugging: 'Qwen2MoeForCausalLM',
   architecture: 'qwen2moe',
   config: {
@@ -123,6 +124,7 @@ const cases: readonly DecoderCase[] = [
   },
   {
     name: 'Phi with experts',
+    own: true,
     hugging: 'PhiMoEForCausalLM',
     architecture: 'phimoe',
     config: {

@@ -232,6 +232,7 @@ const llama4: DecoderCase = {
 
 const gptOss: DecoderCase = {
   name: 'gpt-oss in 16 bits',
+  own: true,
   hugging: 'GptOssForCausalLM',
   architecture: 'gpt-oss',
   layers: 4,
