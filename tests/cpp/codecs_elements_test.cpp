@@ -347,6 +347,14 @@ TEST(Observe, refuses_an_empty_tile) {
   EXPECT_EQ(observe(tile_of({}, 0, 5, ElementType::kF32), arena, range, problem), Status::kBadLayout);
 }
 
+TEST(EncodeCopy, counts_no_double_beyond_float32) {
+  const std::vector<uint8_t> source = reference::store_elements({1e300, -1e300, std::nan(""), HUGE_VAL, 1}, ElementType::kF64);
+  const Tile tile = tile_of(source, 1, 5, ElementType::kF64);
+  Encoded result;
+  run_in_memory([&](Arena& arena) { return encode(tile, Copy{}, arena, result); });
+  EXPECT_EQ(result.sums.non_finite, 2);
+}
+
 TEST(EncodeCopy, adds_up_sums_without_errors) {
   Random random(4);
   for (const ElementType type : kElementTypes) {

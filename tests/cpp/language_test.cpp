@@ -139,6 +139,30 @@ TEST(Transformer, ScalesFloats) {
   }
 }
 
+TEST(Transformer, ClampsFloats) {
+  Buffer<float> x(std::vector<float>{0, 1, -1, 2.5f, -2.5f, INFINITY, -INFINITY, NAN});
+  ASSERT_EQ(clamp_floats(1.5f, x), Status::kOk);
+  const std::vector<float> expected = {0, 1, -1, 1.5f, -1.5f, 1.5f, -1.5f};
+  for (size_t i = 0; i < expected.size(); i++) EXPECT_EQ(x.values()[i], expected[i]) << i;
+  EXPECT_TRUE(std::isnan(x.values().back()));
+  for (const float bound : {0.0f, -1.0f, NAN}) EXPECT_EQ(clamp_floats(bound, x), Status::kBadLayout);
+}
+
+TEST(Transformer, AttendsWithSinks) {
+  // One head of one element, two tokens whose scores are 0: a sink of 0 takes as large a share as each token.
+  Buffer<float> q(std::vector<float>{0, 0}), k(std::vector<float>{1, 1}), v(std::vector<float>{3, 6}), y(2), scratch(2);
+  const AttentionSpec spec = {.heads = 1, .key_heads = 1, .head_size = 1, .scale = 1, .text_size = 2};
+  ASSERT_EQ(attend(q, k, v, Buffer<float>(std::vector<float>{0}), spec, scratch, y), Status::kOk);
+  EXPECT_FLOAT_EQ(y.values()[0], 1.5f);
+  EXPECT_FLOAT_EQ(y.values()[1], 3.0f);
+  // A sink above all scores takes nearly everything, and one far below them nothing.
+  ASSERT_EQ(attend(q, k, v, Buffer<float>(std::vector<float>{200}), spec, scratch, y), Status::kOk);
+  EXPECT_EQ(y.values()[1], 0);
+  ASSERT_EQ(attend(q, k, v, Buffer<float>(std::vector<float>{-200}), spec, scratch, y), Status::kOk);
+  EXPECT_FLOAT_EQ(y.values()[1], 4.5f);
+  EXPECT_EQ(attend(q, k, v, Buffer<float>(std::vector<float>{0, 0}), spec, scratch, y), Status::kSizeMismatch);
+}
+
 TEST(Transformer, CapsSoftly) {
   const std::vector<float> before = {0, -0.0f, 1, -1, 29, 30, -1000, 1e30f, 1e-30f, INFINITY, -INFINITY, NAN};
   Buffer<float> x(before);
