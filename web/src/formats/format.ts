@@ -191,6 +191,8 @@ export interface PlannedTensor {
   readonly parts: readonly Part[];
   /** Reason to copy it; undefined if it is converted. */
   readonly kept?: Reason;
+  /** True if infinities are by design, as in masks: then NaN alone is an error, and no note mentions them. */
+  readonly infinities?: true;
   /** Tensors whose ranges count as its own, in the answers to each RangeCut. */
   readonly sharesRangeWith?: readonly LogicalTensor[] | undefined;
   /** Set if rounding passes errors on. */
@@ -421,8 +423,6 @@ export interface FormatInfo<
   readonly isFolder?: boolean;
   /** True if a model may be split into files without an index, whose names end like `-00001-of-00003`. */
   readonly takesSplits?: boolean;
-  /** True if tensors hold infinities by design, such as masks. Then no note mentions them. */
-  readonly holdsInfinities?: boolean;
   /** True if adapters can be merged into its weights. */
   readonly takesAdapters?: boolean;
   /** Facts for the summary of a model, in addition to those of all formats. */

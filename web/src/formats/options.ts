@@ -94,8 +94,8 @@ export interface RequantizeOptions {
 /** An option of formats whose tensors hold finite numbers alone. */
 export interface NonFiniteOptions {
   /**
-   * GGUF, safetensors and MLC: NaN and infinities of tensors that stay floats. 'error': `NON_FINITE`, unless a rule keeps the tensor. 'keep':
-   * written as they are, with a note. Tensors that become codes must not hold any.
+   * NaN and infinities of tensors that stay floats. 'error': `NON_FINITE`, unless a rule keeps the tensor. 'keep': written as they are, with a
+   * note. Tensors that become codes must not hold any. In ONNX models, infinities are errors in weights alone, because masks hold them.
    * @defaultValue 'error'; copies (`to: 'copy'`) keep them
    */
   readonly nonFinite?: 'error' | 'keep' | undefined;

@@ -122,7 +122,7 @@ function withoutWork<T extends object>(options: T): T {
 
 /**
  * Plans a conversion: the type and size of every tensor, and the exact size of the result. Reads headers only, unless the types are to be
- * chosen for a size: then all weights are measured.
+ * chosen for a size: then all weights are measured. For float16 in ONNX models, also looks at the magnitudes of weights, in files that are near.
  * @example const { totals } = await planModel('model.gguf', { to: 'Q4_K_M' });
  * @example const plan = await planModel('model.gguf', { to: 'auto', targetSize: '3.5GB' });
  * @throws TypeError or RangeError naming the option; what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot

@@ -115,7 +115,7 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   const { adapters } = opened.model;
   const notes = [...(adapters ? [adapters.note] : []), ...plan.notes, ...codecNotes(plan.tensors), ...rulesOn];
   const { part, nonFinite } = choices as { readonly part?: unknown } & NonFiniteOptions;
-  const refusesNonFinite = choices.to !== 'copy' && nonFinite !== 'keep' && !format.holdsInfinities;
+  const refusesNonFinite = choices.to !== 'copy' && nonFinite !== 'keep';
   return { ...partPlan({ ...plan, notes, refusesNonFinite }, part), keptFor };
 }
 

@@ -8,7 +8,6 @@ import { openWithin } from '../files/open.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, isInFolder, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
-import { formatNamed } from '../formats/registry.js';
 import type { OutputRunOptions } from '../formats/run.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
 import { convertedElements, hasChecksums, writePlan } from '../pipeline/writing.js';
@@ -210,7 +209,7 @@ export async function quantizeOpen(
     const measures = await writePlan({ plan, files, sinks, runner, signal, onProgress });
     const made = reportOf(model, plan, measures);
     const more = [
-      ...(formatNamed(plan.format).holdsInfinities ? [] : nonFiniteNotes(made.tensors)),
+      ...nonFiniteNotes(made.tensors.filter((_, i) => !plan.tensors[i]?.infinities)),
       ...(runner.note === undefined ? [] : [runner.note]),
     ];
     const report = more.length === 0 ? made : { ...made, notes: [...made.notes, ...more] };

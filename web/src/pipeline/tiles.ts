@@ -112,7 +112,7 @@ function tileOf(
   pattern: TilePattern,
   places: readonly OutputPlace[],
   moments: TileInput | undefined,
-  refuses: boolean | undefined,
+  refuses: EncodeTask['refuses'],
   cached?: CachedRows,
 ): TileStep {
   const { source } = tensor;
@@ -183,8 +183,9 @@ export class TileCutter {
     this.#refuses = refuses;
   }
 
-  #refusesIn({ form, kept }: PlannedTensor): boolean | undefined {
-    return this.#refuses && codecOf(form).isPlain === true && !isKeptFor('rule', kept) ? true : undefined;
+  #refusesIn({ form, kept, infinities }: PlannedTensor): EncodeTask['refuses'] {
+    if (!this.#refuses || codecOf(form).isPlain !== true || isKeptFor('rule', kept)) return undefined;
+    return infinities ? 'nan' : 'nonFinite';
   }
 
   #momentsOf({ feedback, moments, parts }: PlannedTensor, { rectangle }: TilePattern): TileInput | undefined {

@@ -83,8 +83,8 @@ export interface EncodeTask {
   readonly outputs: readonly OutputPart[];
   /** True if to add up the errors. */
   readonly measures: boolean;
-  /** True if NaN and infinities in the result, which is plain floats, are a problem. */
-  readonly refuses?: boolean | undefined;
+  /** Values that are a problem in the result, which is plain floats. */
+  readonly refuses?: 'nonFinite' | 'nan' | undefined;
   /** A pair of numbers for each set of elements that share a scale, if they are known. */
   readonly ranges?: Float32Array<ArrayBuffer>;
   /** The input in the cache. Undefined: it is read. */

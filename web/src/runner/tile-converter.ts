@@ -306,8 +306,8 @@ export class TileConverter {
     return { problem: { ...problem, index: problem.index + row * columns } };
   }
 
-  /** Makes the first NaN or infinity of plain elements a problem. */
-  #refuseNonFinite(encoded: Encoded, { rows, columns }: Tile, to: Form): Encoded {
+  /** Makes the first NaN of plain elements a problem, or the first infinity, too. */
+  #refuse(refused: 'nonFinite' | 'nan', encoded: Encoded, { rows, columns }: Tile, to: Form): Encoded {
     const { parts, sums, problem } = encoded;
     if (problem !== undefined || sums === undefined || nonFiniteOf(sums) === 0) return encoded;
     const { address } = parts.data as Bytes;
@@ -315,7 +315,10 @@ export class TileConverter {
     const at = type === 'F64' ? address : floatsOf(this.#core, this.#arena, type, rows, columns, address);
     const { buffer } = this.#core.module.HEAPU8;
     const values = type === 'F64' ? new Float64Array(buffer, at, n) : new Float32Array(buffer, at, n);
-    const index = values.findIndex((value) => !Number.isFinite(value));
+    const index = values.findIndex(
+      (value) => Number.isNaN(value) || (refused === 'nonFinite' && !Number.isFinite(value)),
+    );
+    if (index < 0) return encoded;
     return { parts: {}, problem: { kind: 'non-finite', index, value: values[index] as number } };
   }
 
@@ -352,7 +355,7 @@ export class TileConverter {
     const plain = { rows, columns, type, source, roles, measures, ranges, piece };
     if (second === undefined) {
       const encoded = codec.encode(this.#core, plain, to, arena);
-      return task.refuses === true ? this.#refuseNonFinite(encoded, plain, to) : encoded;
+      return task.refuses === undefined ? encoded : this.#refuse(task.refuses, encoded, plain, to);
     }
     if (task.judges)
       return this.#judge(codec.encode(this.#core, plain, to, arena), plain, to, second.heldBack ?? second.data ?? 0);

@@ -75,6 +75,23 @@ export const beyond: Readonly<Record<string, Beyond>> = {
   'variances of 1e7': { file: normalized(1000, 1e7, 100, 1e-5), floats: ['n'] },
   'a mean of 1e5, which the convolution before reaches': { file: normalized(1000, 1e7, 1e5, 1e-5), floats: ['c', 'n'] },
   'variances of 1e-8 with an epsilon of 1e-9': { file: normalized(1e-4, 1e-8, 0, 1e-9), floats: ['n'] },
+  // 1.4 MB, which are read in pieces.
+  'a large weight with a number of 1e6': {
+    file: (() => {
+      const large = onnx.weights(600 * 600, 3);
+      large[300_000] = 1e6;
+      return onnx.model({
+        nodes: [op('MatMul', 'x w', 'p'), op('MatMul', 'p v', 'q'), op('Relu', 'q', 'y')],
+        initializers: [
+          onnx.tensor({ name: 'w', dims: [600, 600], raw: onnx.rawOf(large) }),
+          onnx.floatTensor('v', [600, 32], 2),
+        ],
+        inputs: [['x', [3, 600]]],
+        outputs: [['y', [3, 32]]],
+      });
+    })(),
+    floats: ['p', 'q', 'y'],
+  },
   'power spectra, up to their logarithm': {
     file: onnx.model(
       {

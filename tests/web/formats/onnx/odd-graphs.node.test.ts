@@ -1,5 +1,5 @@
 // Graphs that no exporter writes: many nodes, chains that fork again and again, operators with the names of members of JavaScript's objects.
-import { calibrateModel, inspectModel, planModel, quantizeModel, readTensor } from 'scalepoint/model';
+import { calibrateModel, inspectModel, planModel, quantizeModel, readFloats, readTensor } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { expectProportional } from '../../support/growth.js';
 import * as onnx from './encoder.js';
@@ -237,5 +237,81 @@ describe('the weights of an LSTM', () => {
     const rules = [{ match: /^r$/, to: 'uint8' as const }];
     const made = await (await quantizeModel(file, { to: 'q8', rules, workers: 0 })).bytes();
     expect(new TextDecoder('latin1').decode(made)).not.toContain('DynamicQuantizeLSTM');
+  });
+});
+
+describe('numbers that are not finite', () => {
+  /** A product, a bias, a norm, and a mask in front of a Softmax: as it is, and as rows of a table. */
+  const graph = (values: Readonly<Record<string, number>>) => {
+    const tensor = (name: string, dims: readonly number[], seed: number) => {
+      const data = onnx.weights(
+        dims.reduce((a, b) => a * b, 1),
+        seed,
+      );
+      if (values[name] !== undefined) data[5] = values[name];
+      return onnx.tensor({ name, dims, raw: onnx.rawOf(data) });
+    };
+    return onnx.model(
+      {
+        nodes: [
+          { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+          { op: 'Add', in: ['p', 'b'], out: ['s'] },
+          { op: 'LayerNormalization', in: ['s', 'norm'], out: ['n'] },
+          { op: 'Gather', in: ['table', 'i'], out: ['rows'] },
+          { op: 'Add', in: ['n', 'rows'], out: ['m'] },
+          { op: 'Add', in: ['m', 'mask'], out: ['o'] },
+          { op: 'Softmax', in: ['o'], out: ['y'] },
+          { op: 'Gather', in: ['words', 'i'], out: ['z'] },
+        ],
+        initializers: [
+          tensor('w', [64, 64], 1),
+          tensor('b', [64], 2),
+          tensor('norm', [64], 3),
+          tensor('table', [32, 64], 4),
+          tensor('mask', [3, 64], 5),
+          tensor('words', [32, 64], 6),
+        ],
+        inputs: [
+          ['x', [3, 64]],
+          ['i', [3], 7],
+        ],
+        outputs: [
+          ['y', [3, 64]],
+          ['z', [3, 64]],
+        ],
+      },
+      { opset: 17 },
+    );
+  };
+
+  it.each([
+    ['w', NaN],
+    ['w', Infinity],
+    ['norm', NaN],
+    ['norm', -Infinity],
+    ['words', Infinity],
+    ['b', NaN],
+    ['mask', NaN],
+  ])('are errors in %s: %d', async (name, value) => {
+    const file = graph({ [name]: value });
+    // The bias and the norm stay floats in both, the weights in the first.
+    for (const to of ['fp16', 'q8-blocks'] as const) {
+      const error = await quantizeModel(file, { to, workers: 0 }).catch((one: unknown) => one);
+      expect(error, to).toMatchObject({ code: 'NON_FINITE', tensor: name });
+    }
+    const { report, bytes } = await quantizeModel(file, { to: 'fp16', nonFinite: 'keep', workers: 0 });
+    const note = { kind: 'nonFinite', tensors: [name], count: 1 };
+    const isMask = name === 'b' || name === 'mask';
+    expect(report.notes.filter(({ kind }) => kind === 'nonFinite')).toMatchObject(isMask ? [] : [note]);
+    expect((await readFloats(await bytes(), name)).data[5]).toBe(value);
+    // A rule keeps it by name.
+    await quantizeModel(file, { to: 'q8-blocks', rules: [{ match: name, keep: true }], workers: 0 });
+  });
+
+  it('may be infinities in masks', async () => {
+    const file = graph({ mask: -Infinity, table: -Infinity });
+    const { report, bytes } = await quantizeModel(file, { to: 'fp16', workers: 0 });
+    expect(report.notes.map(({ kind }) => kind)).not.toContain('nonFinite');
+    for (const name of ['mask', 'table']) expect((await readFloats(await bytes(), name)).data[5]).toBe(-Infinity);
   });
 });

@@ -251,8 +251,15 @@ const onWebGpuWords: Readonly<Record<OnWebGpu, string>> = {
   needsFloat16: 'and on WebGPU if the GPU has 16-bit floats (shader-f16), in which products also add up there',
 };
 
-/** Backends of onnxruntime on which a result runs, and gives what it gives in WebAssembly. */
-export function runsOnNote(webgpu: OnWebGpu): Note {
+/**
+ * Backends of onnxruntime on which a result runs, and gives what it gives in WebAssembly.
+ * @param tooLarge bytes of its weights, if WebAssembly cannot hold them
+ */
+export function runsOnNote(webgpu: OnWebGpu, tooLarge: number | undefined): Note {
+  if (tooLarge !== undefined) {
+    const text = `runs natively; its weights take ${megabytes(tooLarge)}, and all of the memory of WebAssembly is 4 GiB`;
+    return noteOf('runsOn', { wasm: 'tooLarge', node: 'right', webgpu }, text);
+  }
   const data = { wasm: 'right', node: 'right', webgpu };
   return noteOf('runsOn', data, `runs in WebAssembly, natively, ${onWebGpuWords[webgpu]}`);
 }

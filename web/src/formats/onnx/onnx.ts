@@ -38,7 +38,6 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   },
   options,
   unit: 'parameter',
-  holdsInfinities: true,
   facts,
 
   readers: (to, file) => [
@@ -64,8 +63,10 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
     const { planOnnx, readConstants } = await code();
     // float16 and the biases of static quantization depend on magnitudes.
     const wanted = [choices.to, ...(choices.rules ?? []).map(({ to }) => to)];
-    const looks = targets.some(({ name, half, kind }) => (half || kind === 'static') && wanted.includes(name));
-    const constants = looks ? await readConstants(model) : undefined;
+    const asked = targets.filter(({ name }) => wanted.includes(name));
+    const isHalf = asked.some(({ half }) => half === true);
+    const looks = isHalf || asked.some(({ kind }) => kind === 'static');
+    const constants = looks ? await readConstants(model, isHalf) : undefined;
     return planOnnx(model, choices, partsOf, output, await readStatistics(choices, readOptionFile), constants);
   },
 

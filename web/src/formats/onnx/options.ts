@@ -6,6 +6,8 @@ import { isFileInput, isHandle } from '../../files/open.js';
 import {
   checkRules,
   choiceOption,
+  type NonFiniteOptions,
+  nonFinite,
   optionTable,
   type PlanChoices,
   type RangeOptions,
@@ -17,7 +19,7 @@ import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../s
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** Options of an ONNX result. */
-export interface OnnxOptions extends StatisticsOptions, RangeOptions {
+export interface OnnxOptions extends StatisticsOptions, RangeOptions, NonFiniteOptions {
   /** ONNX, q8, int8 and uint8: one scale for each weight, as quantize_dynamic does by default. @defaultValue a scale for each channel */
   readonly perTensor?: boolean | undefined;
   /**
@@ -125,6 +127,7 @@ export const options = optionTable<OnnxOptions>({
       value: 'TYPE',
       about: 'fp16, q4f16, q2f16: type of the caches of language models (default float32)',
     }),
+    nonFinite,
     externalData: toggle({ name: 'external-data', about: 'weights in a second file, OUTPUT_data' }),
     zeroPoints: {
       flags: [

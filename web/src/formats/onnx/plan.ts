@@ -2,16 +2,18 @@
 import { ScalepointError } from '../../core/errors.js';
 import type { Note } from '../../core/note.js';
 import { quoted } from '../../files/bytes.js';
-import type { FilePlan, PartsOf, SourceTensor } from '../format.js';
+import type { FilePlan, PartsOf, PlannedTensor, SourceTensor } from '../format.js';
 import type { ActivationRanges, Statistics } from '../statistics.js';
 import { elementCount } from '../tensors.js';
 import { type Decisions, decide } from './decide/decide.js';
+import type { Keep, WeightDecision } from './decide/decision.js';
 import { type HalfNodes, lowestHalf } from './decide/half-nodes.js';
 import { fewestElements } from './decide/sizes.js';
 import { quantizeOpset, type StaticDecision } from './decide/static.js';
 import type { OnnxModel } from './file/model.js';
 import type { Constants } from './graph/constants.js';
 import { onnxLogicalTensors } from './graph/logical.js';
+import { parametersIn } from './graph/parameters.js';
 import {
   beyondHalfNotes,
   blockCostNote,
@@ -154,14 +156,15 @@ function littleNotes(
   files: FilePlan['files'],
 ): Note[] {
   const sizeOf = (result: FilePlan['files']) => result.reduce((sum, { size }) => sum + size, 0);
-  const savedBy = (result: FilePlan['files']) => 1 - sizeOf(result) / model.bytes;
+  const isRuled = (one: WeightDecision): one is Keep => one.kind === 'keep' && one.reason.kind === 'rule';
+  const open = decisions.filter(isRuled).reduce((all, { weight }) => all - weight.source.bytes, model.bytes);
+  const savedBy = (result: FilePlan['files']) => (model.bytes - sizeOf(result)) / open;
   const saved = savedBy(files);
   const large = decisions.filter((one) => one.kind === 'keep' && one.weight.source.bytes >= 4 * fewestElements);
   const stays = large.filter(
     (one) => one.kind === 'keep' && one.reason.kind !== 'rule' && one.reason.kind !== 'scales',
   );
-  if (saved >= leastSaved || stays.length === 0 || choices.rules?.length || targetNamed(choices.to).kind === 'half')
-    return [];
+  if (saved >= leastSaved || stays.length === 0 || targetNamed(choices.to).kind === 'half') return [];
   const bytes = new Map<string, number>();
   for (const decision of stays) {
     if (decision.kind !== 'keep') continue;
@@ -170,11 +173,12 @@ function littleNotes(
     bytes.set(operator, (bytes.get(operator) ?? 0) + weight.source.bytes);
   }
   const kept = [...bytes].map(([operator, n]) => ({ operator, bytes: n })).sort((a, b) => b.bytes - a.bytes);
+  const rules = choices.rules?.filter(({ keep }) => keep);
   const others = helpful
     .filter((to) => to !== choices.to)
     .map((to) => ({
       to,
-      saved: savedBy(writeResult(model, decide(model, { to }, partsOf), partsOf, undefined).files),
+      saved: savedBy(writeResult(model, decide(model, { to, rules }, partsOf), partsOf, undefined).files),
     }));
   // Of targets that save nearly as much, take the first.
   const most = Math.max(...others.map((one) => one.saved));
@@ -208,10 +212,30 @@ function largeBindings(
     .sort((a, b) => b.bytes - a.bytes);
 }
 
+/** Bytes of weights in the memory of WebAssembly, which ends at 4 GiB, that leave room for all else. */
+const mostInWasm = 3.5 * 2 ** 30;
+
+/** Bytes of the weights of a loaded result: Casts are folded. */
+function loadedBytes({ tensors }: FilePlan, { decisions }: Decisions): number {
+  const folded = new Set(
+    decisions.flatMap((one) =>
+      (one.kind === 'restored' && one.by.kind === 'cast') || (one.kind === 'half' && one.isCast && !one.inHalfGraph)
+        ? [one.weight.source.name]
+        : [],
+    ),
+  );
+  return tensors.reduce((all, { source, kept, parts }) => {
+    if (folded.has(source.name)) return all + 4 * (elementCount(source.shape) ?? 0);
+    const stored = kept === undefined ? parts : source.parts.map(({ tensor }) => tensor);
+    return stored.reduce((sum, { bytes }) => sum + bytes, all);
+  }, 0);
+}
+
 /** Notes for users about a result. */
 function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, plan: FilePlan, partsOf: PartsOf): Note[] {
   const { tensors, files } = plan;
   const large = largeBindings(plan, made);
+  const loaded = loadedBytes(plan, made);
   const target = targetNamed(choices.to);
   const { halves, isTooOldForHalf, decisions, graphs } = made;
   const restored = decisions.flatMap((one) =>
@@ -238,7 +262,10 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, plan: 
     ...(hasFloatZeroPoints ? [floatZeroPointsNote()] : []),
     ...(codecs.size === 0
       ? [nothingNote(whyNothing(model, made, target))]
-      : [...costNotes(target, choices, codecs, made), runsOnNote(target.onWebGpu)]),
+      : [
+          ...costNotes(target, choices, codecs, made),
+          runsOnNote(target.onWebGpu, loaded > mostInWasm ? loaded : undefined),
+        ]),
     ...(large.length === 0 ? [] : [largeBindingsNote(large)]),
   ];
 }
@@ -264,5 +291,10 @@ export function planOnnx(
   const isTooLarge = plan.files.some(({ suffix, size }) => suffix === '' && size > mostBytes);
   if (isTooLarge && !choices.externalData) plan = written(beside);
   const data = decisions.feedback.size > 0 ? { data: statistics.moments?.file } : {};
-  return { ...plan, ...data, notes: notesOf(model, choices, decisions, plan, partsOf) };
+  const parameters = parametersIn(decisions.graphs, model.weights);
+  const tensors = plan.tensors.map((tensor): PlannedTensor => {
+    const [part] = tensor.source.parts;
+    return part !== undefined && parameters.has(part.tensor) ? tensor : { ...tensor, infinities: true };
+  });
+  return { ...plan, ...data, tensors, notes: notesOf(model, choices, decisions, plan, partsOf) };
 }

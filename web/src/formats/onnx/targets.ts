@@ -238,6 +238,7 @@ function optionsOf({ kind, half, ranges, zeroPoints, blockSize }: AnyRow): strin
     ...(kind === 'restored' && blockSize === undefined ? ['dequantize'] : []),
     ...(blockSize === undefined ? [] : ['blockSize']),
     ...(zeroPoints === undefined ? [] : ['zeroPoints']),
+    'nonFinite',
     'externalData',
   ];
 }

@@ -2,11 +2,12 @@
  * Finds nodes whose values float16 cannot hold: it ends at 65,504, and numbers below 2^-14 lose digits until they are 0 below 2^-25. They
  * compute in float32, from the node that makes such values to the one whose result has a usual size again.
  */
+import type { Weight } from '../file/model.js';
 import { floatOf, type OnnxNode } from '../file/proto.js';
 import type { BeyondHalf } from '../reasons.js';
 import type { Constants, Magnitudes } from './constants.js';
 import { type Graphs, isConstant, type NodeInGraph, type Use, type Value } from './graph.js';
-import type { Types } from './types.js';
+import { Types } from './types.js';
 
 /** Largest number of float16, and the least one with all digits. */
 const [largestHalf, leastHalf] = [65504, 2 ** -14];
@@ -78,7 +79,7 @@ function floatInputs({ graphs, types, constants }: Facts, { node, graph }: NodeI
   });
 }
 
-const outputsOf = ({ graphs }: Facts, { node, graph }: NodeInGraph): Value[] =>
+const outputsOf = ({ graphs }: Pick<Facts, 'graphs'>, { node, graph }: NodeInGraph): Value[] =>
   node.outputs.flatMap((name) => (name === '' ? [] : (graphs.valueAt(graph, name) ?? [])));
 
 /** The node that gives a value, through nodes that only move its elements. */
@@ -111,10 +112,10 @@ function isIdleBound({ opType, inputs }: OnnxNode, index: number, { low, high }:
  * True if the numbers of a constant stand for infinity: they are added to values of a Softmax, where its largest number has the same effect.
  */
 class Masks {
-  readonly #facts: Facts;
+  readonly #facts: Pick<Facts, 'graphs' | 'types'>;
   readonly #known = new Map<Value, Map<boolean, boolean>>();
 
-  constructor(facts: Facts) {
+  constructor(facts: Pick<Facts, 'graphs' | 'types'>) {
     this.#facts = facts;
   }
 
@@ -153,6 +154,15 @@ class Masks {
     this.#known.set(value, (this.#known.get(value) ?? new Map()).set(isAdded, result));
     return result;
   }
+}
+
+/** A test for constants whose infinities stand for masked values. */
+export function holdsMasks(graphs: Graphs): (weight: Pick<Weight, 'graph' | 'value'>) => boolean {
+  const masks = new Masks({ graphs, types: new Types(graphs, graphs.main) });
+  return ({ graph, value: name }) => {
+    const value = graphs.valueAt(graph, name);
+    return value !== undefined && masks.hasValue(value);
+  };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- growth

@@ -18,7 +18,7 @@ export interface Magnitudes {
 
 /** Longest tensor whose elements are kept. */
 const mostValues = 1 << 14;
-/** Largest tensor that a plan reads: larger ones are no statistics, factors or bounds. */
+/** Largest tensor that is read as a whole: larger ones are no statistics, factors or bounds. */
 const mostBytes = 1 << 20;
 /** Bytes between tensors that one read takes along, and bytes of a read. */
 const [mostGap, mostRead] = [1 << 14, 1 << 22];
@@ -77,12 +77,31 @@ export class Constants {
   }
 }
 
-/** Reads the magnitudes of float32 and float64 weights up to 1 MiB each. */
-export async function readConstants(model: OnnxModel): Promise<Constants> {
+/** Reads the magnitudes of a large tensor piece by piece. */
+async function magnitudesIn(file: ByteSource, { byteOffset, bytes, dtype }: Weight['source']): Promise<Magnitudes> {
+  let [low, high] = [Infinity, -Infinity];
+  for (let at = 0; at < bytes; at += mostRead) {
+    const piece = await file.read(byteOffset + at, byteOffset + Math.min(bytes, at + mostRead));
+    const found = magnitudesOf(piece, dtype);
+    [low, high] = [Math.min(low, found.low), Math.max(high, found.high)];
+  }
+  return { low, high, most: Math.max(-low, high), values: undefined };
+}
+
+/**
+ * Reads the magnitudes of float32 and float64 weights.
+ * @param readsLarge true to read weights of more than 1 MiB as well, unless their file is far away
+ */
+export async function readConstants(model: OnnxModel, readsLarge: boolean): Promise<Constants> {
   const { files, weights } = model;
   const found = new Map<Weight, Magnitudes>();
-  const wanted = weights
-    .filter(({ source: { dtype, bytes } }) => (dtype === 'F32' || dtype === 'F64') && bytes > 0 && bytes <= mostBytes)
+  const floats = weights.filter(({ source: { dtype, bytes } }) => (dtype === 'F32' || dtype === 'F64') && bytes > 0);
+  for (const weight of readsLarge ? floats : []) {
+    const file = files[weight.source.file ?? 0] as ByteSource;
+    if (weight.source.bytes > mostBytes && !file.isFar) found.set(weight, await magnitudesIn(file, weight.source));
+  }
+  const wanted = floats
+    .filter(({ source }) => source.bytes <= mostBytes)
     .sort(({ source: a }, { source: b }) => (a.file ?? 0) - (b.file ?? 0) || a.byteOffset - b.byteOffset);
   for (let i = 0; i < wanted.length; ) {
     const { file = 0, byteOffset: begin, bytes } = (wanted[i] as Weight).source;
