@@ -14,6 +14,7 @@ import type { Input } from './input.js';
 import { Interrupted } from './process.js';
 import { ruleTexts } from './sizes.js';
 import { systemText } from './system-text.js';
+import { convertedShare, shareText } from './tables.js';
 import { counted, listed, printable } from './text.js';
 import { commandWordsFor, wrongFlag } from './wording.js';
 
@@ -161,20 +162,24 @@ export function afterAll(error: unknown, written: readonly string[]): unknown {
   );
 }
 
-/** The error for a plan that converts nothing, with reasons and remedies. */
+/** The error for a plan that converts nothing, or next to nothing, with reasons and remedies. */
 export function nothingToDo({ tensors, notes, options }: ModelPlan): ScalepointError {
   const reasons = new Map<string, number>();
   for (const { kept } of tensors) {
-    const text = kept?.text ?? '';
+    if (kept === undefined) continue;
+    const { text } = kept;
     reasons.set(text, (reasons.get(text) ?? 0) + 1);
   }
   const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${counted(n, 'tensor')}: ${reason}`);
   const why = tensors.length === 0 ? 'there are no tensors' : listed(counts, 5);
   const words = commandWordsFor({}, ruleTexts(options.rules ?? []));
+  const share = convertedShare(tensors);
+  const what =
+    share === 0 ? 'nothing would be converted' : `nearly nothing would be converted, ${shareText(share)} of the bytes`;
   const message = [
-    `nothing would be converted (${why})`,
+    `${what} (${why})`,
     ...notes.map((note) => noteText(note, words)),
-    '--force copies it',
+    `--force ${share === 0 ? 'copies it' : 'converts it all the same'}`,
   ].join('; ');
   return new ScalepointError('NO_EFFECT', message);
 }

@@ -89,7 +89,7 @@ import {
   sizeOptionsOf,
   typesOf,
 } from './sizes.js';
-import { planText, reportText } from './tables.js';
+import { convertedShare, leastConverted, planText, reportText } from './tables.js';
 import { counted, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
 import { asUsage, commandWordsFor, wrongFlag } from './wording.js';
@@ -656,7 +656,7 @@ async function prepare(
   const written = isFile ? files.map(({ path }) => path) : [];
   // A conversion to another format has an effect, even if no tensor changes.
   const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
-  if (planned.totals.quantized + planned.totals.cast === 0 && !force && !isMeant)
+  if (convertedShare(planned.tensors) < leastConverted && !force && !isMeant)
     await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
   // Go on with an interrupted run, or begin one.
   const run = line.values.resume === true ? await runOf(line, request, planned, output) : undefined;

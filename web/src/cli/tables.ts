@@ -44,12 +44,31 @@ function countsText({ quantized, cast, kept }: ModelTotals): string {
   return some.join(', ');
 }
 
+/** Share of the bytes that a target converts, without those that rules keep. */
+export function convertedShare(tensors: readonly PlannedTensorInfo[]): number {
+  const open = tensors.filter(({ kept }) => kept?.kind !== 'rule');
+  const sum = (list: readonly PlannedTensorInfo[]) => list.reduce((all, { bytesBefore }) => all + bytesBefore, 0);
+  return sum(open) === 0 ? 0 : sum(open.filter(({ kept }) => kept === undefined)) / sum(open);
+}
+
+/** A target that converts a smaller share has next to no effect. */
+export const leastConverted = 0.01;
+
+/** Words about a target that converts next to nothing. */
+function littleText(tensors: readonly PlannedTensorInfo[], { quantized, cast }: ModelTotals): string {
+  const share = convertedShare(tensors);
+  return quantized + cast === 0 || share >= leastConverted ? '' : `; ${shareText(share)} of the bytes, nearly nothing`;
+}
+
+/** A small share in percent. */
+export const shareText = (share: number): string => `${(100 * share).toPrecision(1)} %`;
+
 function totalsText(file: string, tensors: readonly PlannedTensorInfo[], totals: ModelTotals): string[] {
   const { bytesBefore, bytesAfter, ratio, bitsPerWeight, fellBack = 0 } = totals;
   const share = (100 * fellBack).toPrecision(2);
   const others = fellBack === 0 ? '' : `; ${share} % of the elements in other types, whose blocks divide their rows`;
   return [
-    `${printable(basename(file))}: ${counted(tensors.length, 'tensor')}, ${countsText(totals)}${others}`,
+    `${printable(basename(file))}: ${counted(tensors.length, 'tensor')}, ${countsText(totals)}${littleText(tensors, totals)}${others}`,
     `${formatBytes(bytesBefore)} → ${formatBytes(bytesAfter)}, ratio ${ratio.toFixed(2)}, ${bitsPerWeight.toFixed(2)} bits per weight`,
   ];
 }

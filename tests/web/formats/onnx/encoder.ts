@@ -56,6 +56,15 @@ export function tensor({ name = '', type = 1, dims, raw, more = [] }: TestTensor
   );
 }
 
+/** Fields of a tensor whose data are in another file, from its start on. */
+export const external = (location: string, length: number): Bytes =>
+  joined(
+    ...Object.entries({ location, length: String(length) }).map(([key, value]) =>
+      bytes(13, joined(text(1, key), text(2, value))),
+    ),
+    int(14, 1),
+  );
+
 /** float32 weights that look like weights: normal in the middle, always the same. */
 export function weights(n: number, seed = 1, spread = 0.1): Float32Array<ArrayBuffer> {
   const values = new Float32Array(n);

@@ -1,7 +1,10 @@
 // Models as other tools write them, and results of this one as a source.
 
+import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import * as ort from 'onnxruntime-web';
-import { compareModels, planModel, quantizeModel } from 'scalepoint/model';
+import { compareModels, type Note, type PlanOptions, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
 import { cosine, type Feeds, run } from './ort.js';
@@ -27,7 +30,7 @@ async function check(file: File, to: To, limit: number, feeds?: Feeds) {
 }
 
 /** Least cosine of small networks of random weights. */
-const limits = { q8: 0.999, 'int8-weights': 0.999, 'q8-blocks': 0.999, q4: 0.98, fp16: 0.9999 } as const;
+const limits = { q8: 0.999, 'int8-weights': 0.999, 'q8-blocks': 0.999, q4: 0.98, q4f16: 0.98, fp16: 0.9999 } as const;
 const named = Object.entries(limits) as [keyof typeof limits, number][];
 
 const product = (w: onnx.Bytes, more: readonly onnx.TestNode[], reads: string) =>
@@ -51,7 +54,8 @@ describe('weights behind a Cast', () => {
     for (const [to, limit] of named) {
       const { made, report } = await check(file, to, limit);
       // BF16 has as many bytes as float16.
-      if (to !== 'fp16' || name === 'F64') expect(made.length).toBeLessThan(0.62 * file.length);
+      if (to === 'q4f16') expect(made.length).toBeLessThan(0.36 * file.length);
+      else if (to !== 'fp16' || name === 'F64') expect(made.length).toBeLessThan(0.62 * file.length);
       else expect(report.notes).toMatchObject([{ kind: 'nothingConverted', why: 'sameType' }]);
     }
   });
@@ -84,6 +88,29 @@ describe('a weight under weight normalization', () => {
       expect(made.length).toBeLessThan(0.4 * file.length);
     }
   });
+});
+
+it('blocks of 4 bits are restored under weight normalization', async () => {
+  const file = onnx.model(
+    {
+      nodes: [
+        { op: 'ReduceL2', in: ['v', 'axes'], out: ['n'] },
+        { op: 'Div', in: ['v', 'n'], out: ['u'] },
+        { op: 'Mul', in: ['u', 'g'], out: ['w'] },
+        { op: 'MatMul', in: ['x', 'w'], out: ['y'] },
+      ],
+      initializers: [
+        onnx.floatTensor('v', [64, 48], 1),
+        onnx.floatTensor('g', [1, 48], 2),
+        onnx.tensor({ name: 'axes', type: 7, dims: [1], raw: onnx.int64s([0]) }),
+      ],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 48]]],
+    },
+    { opset: 21 },
+  );
+  const { made } = await check(file, 'q4', 0.98);
+  expect(made.length).toBeLessThan(0.25 * file.length);
 });
 
 /** A table and a product. */
@@ -299,4 +326,55 @@ it('q4 and q8-blocks restore weights that functions take', async () => {
     const { made } = await check(file, to, 0.98);
     expect(made.length).toBeLessThan(share * file.length);
   }
+});
+
+describe('a model of gigabytes', () => {
+  /** Plans a product and a table of float32, whose data are a file of holes. */
+  async function planned(rows: number, options: PlanOptions) {
+    const folder = await mkdtemp(join(tmpdir(), 'scalepoint-large-'));
+    try {
+      const more = onnx.external('weights', 4 * 1024 * rows);
+      const file = onnx.model({
+        nodes: [
+          { op: 'MatMul', in: ['x', 'w'], out: ['y'] },
+          { op: 'MatMul', in: ['y', 'v'], out: ['z'] },
+        ],
+        initializers: [
+          onnx.tensor({ name: 'w', dims: [1024, rows], more }),
+          onnx.tensor({ name: 'v', dims: [rows, 1024], more }),
+        ],
+        inputs: [['x', [1, 1024]]],
+        outputs: [['z', [1, 1024]]],
+      });
+      await writeFile(join(folder, 'model.onnx'), file);
+      await writeFile(join(folder, 'weights'), '');
+      await truncate(join(folder, 'weights'), 4 * 1024 * rows);
+      return (await planModel(join(folder, 'model.onnx'), options)).notes;
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  }
+  // Each weight has 1 MiB in 8 bits for 1024 rows.
+  const mebibytes = (n: number) => 1024 * n;
+
+  it('names tensors that need larger bindings than each GPU has', async () => {
+    const large = (notes: readonly Note[]) => notes.find(({ kind }) => kind === 'largeBindings');
+    expect(large(await planned(mebibytes(120), { to: 'q8-blocks' }))).toBeUndefined();
+    const note = large(await planned(mebibytes(130), { to: 'q8-blocks' }));
+    expect(note).toMatchObject({ tensors: [{ name: 'w', bytes: 130 * 2 ** 20 }, { name: 'v' }] });
+    // DequantizeLinear restores float32 on the GPU.
+    const restored = large(await planned(mebibytes(40), { to: 'int8-weights' }));
+    expect(restored).toMatchObject({ tensors: [{ bytes: 160 * 2 ** 20 }, {}] });
+  });
+
+  it('does not run in WebAssembly if its weights fill the memory there', async () => {
+    const runs = (notes: readonly Note[]) => notes.find(({ kind }) => kind === 'runsOn');
+    // Two weights of 445 and 450 MiB as codes; those that a Cast restores become four times as large.
+    const cast = { to: 'int8-weights', dequantize: 'cast' } as const;
+    expect(runs(await planned(mebibytes(445), cast))).toMatchObject({ wasm: 'right' });
+    const note = runs(await planned(mebibytes(450), cast));
+    expect(note).toMatchObject({ wasm: 'tooLarge', node: 'right' });
+    expect(note?.text).toContain('3774.9 MB');
+    expect(runs(await planned(mebibytes(450), { to: 'int8-weights' }))).toMatchObject({ wasm: 'right' });
+  });
 });

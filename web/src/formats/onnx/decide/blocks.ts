@@ -27,13 +27,9 @@ export interface RequestedBlocks {
   isHalf(node: OnnxNode): boolean;
 }
 
-/**
- * Float type as which all readers read a weight; undefined for several or other types, and if there are Casts that a graph in float16
- * changes.
- */
-export function floatsRead({ halves }: Context, { readers, types }: Reading): 'F32' | 'F16' | undefined {
-  const isCast = readers.some(({ path }) => path.some(({ opType }) => opType === 'Cast'));
-  if (types.size > 1 || (isCast && halves !== undefined)) return undefined;
+/** Float type as which all readers read a weight; undefined for several or other types. */
+export function floatsRead({ types }: Reading): 'F32' | 'F16' | undefined {
+  if (types.size > 1) return undefined;
   return (['F32', 'F16'] as const).find((name) => types.has(onnxTypeNumber(name)));
 }
 
@@ -143,7 +139,7 @@ export function blocksOf(context: Context, reading: Reading, options: RequestedB
 export function decideBlocks(context: Context, reading: Reading, target: TargetOf<'blocks'>): Blocks | Keep {
   const { choices, halves } = context;
   // Readers in float16 compute in float16.
-  const readsHalf = floatsRead(context, reading) === 'F16';
+  const readsHalf = floatsRead(reading) === 'F16';
   const isBeyond = reading.readers.some(({ node }) => halves?.isBeyond(node));
   return blocksOf(context, reading, {
     codec: target.codec,

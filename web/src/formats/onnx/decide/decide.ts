@@ -53,7 +53,7 @@ function whyNotRead(context: Context, reading: Reading, target: TargetInfo): Onn
   }
   if (channels === undefined) return { kind: open === undefined ? 'readBy' : 'openAttributes', operator };
   const isTaken =
-    target.kind !== 'blocks' || (target.takes as readonly unknown[]).includes(floatsRead(context, reading));
+    target.kind !== 'blocks' || (target.takes as readonly unknown[]).includes(floatsRead(reading));
   return isTaken ? undefined : { kind: 'readAs', types: [...types].map(typeName) };
 }
 
@@ -77,7 +77,7 @@ function isHalfInstead(
   if (context.halves !== undefined) return half === true || reason.kind === 'readAs';
   // In a float32 graph, a Cast follows it.
   const isComputed = reading !== undefined && reading.readers.length > 0;
-  return half === true && isComputed && (reading.channels === undefined || floatsRead(context, reading) === 'F32');
+  return half === true && isComputed && (reading.channels === undefined || floatsRead(reading) === 'F32');
 }
 
 /** Decides about a weight, and about others that must become codes together with it. */

@@ -139,10 +139,12 @@ export function decideRestored(
   return found.kind === 'keep' && found.reason.kind === 'rank' ? restoredOf(context, reading, others, false) : found;
 }
 
-/** True for products with several matrices, and in functions, whose nodes stay: DequantizeLinear restores their blocks. */
-function isRestorable({ halves }: Context, { readers }: Reading, { kind }: OnnxReason): boolean {
-  const areProducts = readers.every(({ node }) => node.opType === 'MatMul' || node.opType === 'Gemm');
-  return halves === undefined && areProducts && (kind === 'rank' || kind === 'inFunction');
+/** True for products with several matrices, in functions, and behind norms, whose nodes stay: DequantizeLinear restores their blocks. */
+function isRestorable({ halves }: Context, { readers, channels }: Reading, { kind }: OnnxReason): boolean {
+  const isProduct = (operator: string) => operator === 'MatMul' || operator === 'Gemm';
+  const areProducts = readers.every(({ node }) => isProduct(node.opType));
+  const isNormed = kind === 'readBy' && channels !== undefined && isProduct(channels.operator);
+  return halves === undefined && (isNormed || (areProducts && (kind === 'rank' || kind === 'inFunction')));
 }
 
 /** Kinds of reasons to keep a weight from blocks that leave it to other codes. */

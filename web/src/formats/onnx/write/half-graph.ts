@@ -24,12 +24,16 @@ export function renameUses(builder: Builder, uses: readonly Use[], name: string)
   for (const { node, input } of uses) builder.renameInput(node, input, name);
 }
 
-/** Gives values of a graph the types that their nodes need. Weights are written separately. */
-export function writeHalfGraph(builder: Builder, nodes: HalfNodes): void {
+/**
+ * Gives values of a graph the types that their nodes need. Weights are written separately.
+ * @param unneeded nodes that go with the weights that they move
+ */
+export function writeHalfGraph(builder: Builder, nodes: HalfNodes, unneeded: ReadonlySet<OnnxNode>): void {
   const { graphs } = builder;
   const changed = new Map<OnnxGraph, Set<string>>();
   for (const value of graphs.valuesOf(graphs.main)) {
     const isPlain = value.weight === undefined && nodes.types.isFloat(value);
+    if (value.producer !== undefined && unneeded.has(value.producer)) continue;
     if (!isPlain || !convert(builder, nodes, value)) continue;
     const names = changed.get(value.graph) ?? new Set();
     changed.set(value.graph, names.add(value.name));

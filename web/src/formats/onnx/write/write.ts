@@ -43,7 +43,8 @@ export function writeResult(
     integers: (decision) => (decision.isSymmetric ? symmetric : others).write(decision),
     together: (decision) => writeTogether(builder, decision),
   };
-  if (halves !== undefined) writeHalfGraph(builder, halves);
+  const unneeded = decisions.decisions.flatMap((one) => ('unneeded' in one ? one.unneeded : []));
+  if (halves !== undefined) writeHalfGraph(builder, halves, new Set(unneeded));
   for (const decision of decisions.decisions) (writers[decision.kind] as (decision: WeightDecision) => void)(decision);
   writeStatic(builder, decisions.statics, written);
   rewriteRaised(builder, halves);
