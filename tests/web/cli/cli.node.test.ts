@@ -499,6 +499,25 @@ describe('scalepoint quantize', () => {
     expect((await run(['plan', 'rows.safetensors', '--to', 'int4'])).code).toBe(0);
   });
 
+  it('fails if nearly nothing would be converted', async () => {
+    await put('some.safetensors', {
+      'a.weight': [[1, 128], wave],
+      'b.weight': [[160, 96], wave],
+    });
+    const args = ['some.safetensors', '--to', 'int4', '-o', 'out'];
+    const { code, stderr } = await run(args);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /nearly nothing would be converted, 0\.8 % of the bytes \(1 tensor: row length 96 .*--force converts it all the same\n$/,
+    );
+    expect((await run(['plan', ...args])).stdout).toMatch(
+      /2 tensors, 1 quantized, 1 kept; 0\.8 % of the bytes, nearly nothing/,
+    );
+    // A rule that keeps the others means it.
+    expect((await run([...args, '--rule', 'b.weight=keep'])).code).toBe(0);
+    expect((await run([...args, '--force'])).code).toBe(0);
+  });
+
   it('does not replace a file without --force', async () => {
     await putModel();
     await writeFile(path('out'), 'mine');

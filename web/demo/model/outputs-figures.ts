@@ -38,7 +38,7 @@ function tableOf({ judgment }: JudgedType): { head: Row; rows: Row[] } {
       ],
     };
   }
-  const { outputs, skippedOutputs } = judgment.figures;
+  const { outputs, skippedOutputs, overflows = [] } = judgment.figures;
   return {
     head: ['Output', 'Shape', 'SQNR', 'Largest error', 'Cosine'],
     rows: [
@@ -52,6 +52,9 @@ function tableOf({ judgment }: JudgedType): { head: Row; rows: Row[] } {
         ],
       ),
       ...skippedOutputs.map(({ name, reason }): Row => [name, reason.text, '', '', '']),
+      ...overflows.map(
+        ({ value, op, largest }): Row => [value, `${op}, infinite in float16`, '', formatReal(largest, 3), ''],
+      ),
     ],
   };
 }

@@ -88,8 +88,8 @@ async function judgeArrays(question: OutputsQuestion): Promise<Pick<JudgedType, 
     run: { runtime, backends: wantsGpu ? ['wasm', 'webgpu'] : ['wasm'], ...(inputs && { inputs }) },
     workers: 0,
   });
-  const { inputs: used = [], guessedSizes = {}, outputs = [], skippedOutputs = [], backends = [] } = report;
-  const figures = { inputs: used, guessedSizes, outputs, skippedOutputs, backends };
+  const { inputs: used = [], guessedSizes = {}, outputs = [], skippedOutputs = [], backends = [], overflows } = report;
+  const figures = { inputs: used, guessedSizes, outputs, skippedOutputs, backends, ...(overflows && { overflows }) };
   return { bytes, seconds: (performance.now() - begin) / 1000, judgment: { kind: 'arrays', figures } };
 }
 

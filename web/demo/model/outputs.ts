@@ -2,6 +2,7 @@
 
 import type { LanguageComparison } from 'scalepoint/model';
 import type { RunReport } from '../../src/tooling.js';
+import { formatCount } from '../shared/format.js';
 import type { VerticalAxis } from '../shared/lines.js';
 import type { Failure } from './failure.js';
 
@@ -159,7 +160,12 @@ export function verdictOf(judgment: Judgment): string {
   if (worst === undefined) return 'The models have no output that could be compared.';
   const { sqnrDb, relativeL2 } = worst.error;
   const bad = figures.outputs.reduce((sum, { mismatched }) => sum + mismatched, 0);
-  const ending = bad === 0 ? '' : ` ${bad} of the numbers are infinite or NaN in one model only.`;
+  const differ = bad === 0 ? '' : ` ${bad} of the numbers are infinite or NaN in one model only.`;
+  const [beyond] = figures.overflows?.toSorted((a, b) => b.largest - a.largest) ?? [];
+  const ending =
+    beyond === undefined
+      ? differ
+      : `${differ} In float16 on a GPU, ${beyond.value} (${beyond.op}) is infinite: it reaches ${formatCount(Math.round(beyond.largest))}, beyond 65,504.`;
   if (sqnrDb === Number.POSITIVE_INFINITY) return `The outputs are exactly the same.${ending}`;
   const off = `off by ${relativeText(relativeL2)}`;
   return figures.outputs.length > 1

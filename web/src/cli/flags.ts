@@ -289,7 +289,8 @@ export const calibrateFlags = {
   },
   ranges: {
     type: 'boolean',
-    about: 'ONNX: also write OUT.ranges.safetensors, the ranges of activations for --to int8-static',
+    about:
+      'ONNX: also write OUT.ranges.safetensors, the ranges of activations, by which int8-static and float16 decide',
   },
   resume: {
     type: 'boolean',

@@ -257,6 +257,7 @@ export async function calibrate(args: string[]): Promise<number> {
             hasProducts
               ? `quantize with them: scalepoint ${printable(input.name)} --to int8-static --ranges ${path}`
               : 'int8-static has no use for them: the model has no products of activations and weights that it takes',
+            'with fp16, q4f16 and q2f16, they decide which nodes stay in float32',
           );
         }
         if (values.verbose) lines.push(effort());

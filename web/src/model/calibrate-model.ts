@@ -46,8 +46,8 @@ export interface CalibrateModelOptions extends TextOptions {
    */
   readonly heldBack?: number | undefined;
   /**
-   * For ONNX models, true: also collects the least and the largest element of the activations around products, for the target
-   * `int8-static`. With a path as `output`, they go to the file `OUTPUT.ranges.safetensors` beside it, otherwise to memory.
+   * For ONNX models, true: also collects the least and the largest element of each activation. `int8-static` takes the scales of its
+   * activations from them, and `fp16`, `q4f16` and `q2f16` keep float32 where they reach beyond float16. With a path as `output`, they go to the file `OUTPUT.ranges.safetensors` beside it, otherwise to memory.
    * @defaultValue false
    */
   readonly ranges?: boolean | undefined;

@@ -21,6 +21,7 @@ import {
   withError,
 } from '../../../../web/demo/model/outputs.js';
 import { compareModels, evaluateModel, type LanguageComparison, quantizeModel } from '../../../../web/src/model.js';
+import type { RunReport } from '../../../../web/src/tooling.js';
 import * as onnx from '../../formats/onnx/encoder.js';
 import { type LlamaConfig, llamaModel } from '../../support/llama-onnx.js';
 import { safetensors } from '../../support/models.js';
@@ -123,6 +124,18 @@ describe('words about outputs', () => {
       'The next word that the model finds most likely is the same in all places; perplexity stays at 8.10.',
     );
     expect(verdictOf(judged(0.5, 12.3456, 12.3401))).toContain('perplexity falls from 12.35 to 12.34.');
+  });
+
+  it('name what is infinite in float16, though the outputs agree here', () => {
+    const outputs = [{ name: 'y', shape: [3], mismatched: 0, error: { sqnrDb: 70, relativeL2: 0.0003 } }];
+    const overflows = [
+      { value: 'a', node: '', op: 'Add', largest: 70_000 },
+      { value: 'p', node: '', op: 'MatMul', largest: 133_339.4 },
+    ];
+    const figures = { inputs: [], guessedSizes: {}, outputs, skippedOutputs: [], overflows } as unknown as RunReport;
+    expect(verdictOf({ kind: 'arrays', figures })).toBe(
+      'The output y is off by 0.03 %. In float16 on a GPU, p (MatMul) is infinite: it reaches 133,339, beyond 65,504.',
+    );
   });
 
   it('never say that all is the same if it is not', () => {

@@ -73,8 +73,8 @@ describe('ranges of activations', () => {
     const { ranges } = await statisticsOf(network);
     const file = (await ranges?.bytes()) as Uint8Array<ArrayBuffer>;
     const { tensors, metadata } = await inspectModel(file);
-    // Values before a Relu, and those that a pool or Flatten moves, have none of their own.
-    expect(tensors.map(({ name }) => name)).toEqual(['x', 'z1', 'z2', 'y']);
+    // Those of products first: codes take these alone.
+    expect(tensors.map(({ name }) => name)).toEqual(['x', 'z1', 'z2', 'y', 'y1', 'q1', 'y2', 'flat']);
     expect(metadata).toEqual({ format: 'scalepoint.ranges', samples: '5' });
     const found = async (name: string) => Array.from((await readFloats(file, name)).data);
     const inputs = images.flatMap(({ x }) => Array.from(x?.data as Float32Array));
@@ -388,7 +388,7 @@ describe('int8-static', () => {
     }
     const bad = bytes.slice();
     new DataView(bad.buffer).setFloat32(bad.length - 4, Number.NaN, true);
-    await expect(make({ ranges: bad })).rejects.toMatchObject({ code: 'BAD_FILE', tensor: 'y' });
+    await expect(make({ ranges: bad })).rejects.toMatchObject({ code: 'BAD_FILE', tensor: 'flat' });
     // Some ranges are enough for some products.
     const text = new TextDecoder('latin1').decode(bytes).replace('"y":', '"u":');
     const some = Uint8Array.from(text, (char) => char.charCodeAt(0));

@@ -113,7 +113,7 @@ export const options = optionTable<OnnxOptions>({
         {
           name: 'ranges',
           value: 'FILE',
-          about: 'int8-static: the ranges of `calibrate --ranges`',
+          about: 'int8-static, fp16, q4f16, q2f16: the ranges of `calibrate --ranges`',
         },
       ],
       check(value, name) {

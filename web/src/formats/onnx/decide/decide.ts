@@ -52,8 +52,7 @@ function whyNotRead(context: Context, reading: Reading, target: TargetInfo): Onn
     return context.graphs.isOutput(weight.graph, weight.value) ? ownReasons.output : ownReasons.notRead;
   }
   if (channels === undefined) return { kind: open === undefined ? 'readBy' : 'openAttributes', operator };
-  const isTaken =
-    target.kind !== 'blocks' || (target.takes as readonly unknown[]).includes(floatsRead(reading));
+  const isTaken = target.kind !== 'blocks' || (target.takes as readonly unknown[]).includes(floatsRead(reading));
   return isTaken ? undefined : { kind: 'readAs', types: [...types].map(typeName) };
 }
 

@@ -7,6 +7,7 @@ import type { CollectedSums, CollectHooks, CollectRunsOptions, ModelSamples, Sum
 import type { OnnxModel } from '../file/model.js';
 import { rangedValues } from '../graph/activations.js';
 import { Graphs } from '../graph/graph.js';
+import { floatValues } from './float-ranges.js';
 import { feedsFrom } from './inputs.js';
 import { findInputs, type JointInputs, reasonFor } from './product-inputs.js';
 import { SampleRun } from './resume.js';
@@ -111,16 +112,23 @@ function addSums(
   }
 }
 
-/** Widens ranges by those of a sample. @throws ScalepointError `NON_FINITE` naming the value */
+/**
+ * Widens ranges by those of a sample.
+ * @param finite values that have to be finite: those of products
+ * @throws ScalepointError `NON_FINITE` naming the value
+ */
 function addRanges(
   ranges: Map<string, readonly [number, number]>,
   names: readonly string[],
+  finite: ReadonlySet<string>,
   { data }: RuntimeTensor,
   path: string,
 ): void {
   for (const [i, name] of names.entries()) {
     const [least, largest] = [data[i] as number, data[names.length + i] as number];
-    if (!Number.isFinite(least) || !Number.isFinite(largest)) {
+    // Without elements, the least is Infinity.
+    const isFinite = least > -Infinity && largest < Infinity;
+    if (finite.has(name) && !isFinite) {
       throw new ScalepointError('NON_FINITE', `the value ${quoted(name)} is not finite in ${path}`, { tensor: name });
     }
     const [low, high] = ranges.get(name) ?? [least, largest];
@@ -227,7 +235,8 @@ export async function collectFromRuns(
   const runtime = await loadRuntime(options.runtime);
   const runnable = await runnableOf(model);
   signal?.throwIfAborted();
-  const ranged = options.ranges ? rangedValues(graphs, model.weights) : [];
+  const finite = new Set(options.ranges ? rangedValues(graphs, model.weights) : []);
+  const ranged = options.ranges ? [...new Set([...finite, ...floatValues(model, graphs)])] : [];
   const ranges = new Map<string, readonly [number, number]>();
   const run = new SampleRun(options.resume, passes.length, all, ranged, ranges, share > 0);
   let count = Array.isArray(data) ? data.length : run.count;
@@ -274,7 +283,7 @@ export async function collectFromRuns(
       count = await runAll(runtime, session, runnable, samples, dimensions, skip, async (results, path, done) => {
         signal?.throwIfAborted();
         addSums(wanted, results, i === 0, wantsMoments && isHeldBack(done - 1, share), path);
-        if (rangesOutput !== undefined) addRanges(ranges, names, results[rangesOutput] as RuntimeTensor, path);
+        if (rangesOutput !== undefined) addRanges(ranges, names, finite, results[rangesOutput] as RuntimeTensor, path);
         await run.passed(done, count);
         await onSample({ pass: i + 1, passes: passes.length, done, total: Math.max(count, done) });
         signal?.throwIfAborted();
@@ -290,12 +299,14 @@ export async function collectFromRuns(
     }
     if (i + 1 < passes.length) await run.finished(count);
   }
+  // Values behind masks are infinite, and caches may be empty.
+  const known = [...ranges].filter(([, range]) => range.every(Number.isFinite));
   const idle = all.filter(({ rows }) => rows === 0).flatMap(({ names }) => names);
   return {
     samples: count,
     heldBack: wantsMoments ? Array.from({ length: count }, (_, i) => isHeldBack(i, share)).filter(Boolean).length : 0,
     sums: left,
-    ranges,
+    ranges: new Map(known),
     unreached: [...unreached, ...idle.map((name) => ({ name, reason: reasonFor('notRun', '') }))],
   };
 }

@@ -15,13 +15,18 @@ type Ranges = Map<string, readonly [least: number, largest: number]>;
 /** The largest number of float16. */
 const largestHalf = 65504;
 
-/** Names of the float32 values that nodes of the main graph give. */
-function floatValues(model: OnnxModel, graphs: Graphs): string[] {
+/** Names of the float32 inputs of the main graph that are read, and of the float32 values that its nodes give. */
+export function floatValues(model: OnnxModel, graphs: Graphs): string[] {
   const types = new Types(graphs, graphs.main);
   const { root } = graphs.main;
-  return model.proto.graph.nodes
+  const inputs = root.inputs.flatMap(({ name }) => {
+    const value = graphs.valueAt(root, name);
+    return value === undefined || value.weight !== undefined || value.uses.length === 0 ? [] : [name];
+  });
+  const given = model.proto.graph.nodes
     .filter(({ opType }) => opType !== 'Constant' && opType !== 'ConstantOfShape')
-    .flatMap(({ outputs }) => outputs.filter((name) => name !== '' && types.isFloat(graphs.valueAt(root, name))));
+    .flatMap(({ outputs }) => outputs);
+  return [...inputs, ...given].filter((name) => name !== '' && types.isFloat(graphs.valueAt(root, name)));
 }
 
 /** Runs a model on inputs, and returns ranges of its float32 values. Values that are not finite have none. */
