@@ -53,7 +53,7 @@ function tableOf({ judgment }: JudgedType): { head: Row; rows: Row[] } {
       ),
       ...skippedOutputs.map(({ name, reason }): Row => [name, reason.text, '', '', '']),
       ...overflows.map(
-        ({ value, op, largest }): Row => [value, `${op}, infinite in float16`, '', formatReal(largest, 3), ''],
+        ({ value, largest }): Row => [value, `reaches ${formatReal(largest, 3)}, infinite in float16`, '', '', ''],
       ),
     ],
   };
