@@ -248,10 +248,10 @@ export async function calibrate(args: string[]): Promise<number> {
         }
         if (third !== undefined) {
           const path = printable(third.path);
-          // A model without products, such as an LSTM alone, has no ranges, and int8-static changes nothing in it.
+          // In a model without products, such as an LSTM alone, int8-static takes no ranges.
           const options = { to: 'int8-static', ranges: third.path } as const;
           const plan = await planModel(input.file, options).catch(() => undefined);
-          const hasProducts = plan?.tensors.some(({ kept }) => kept === undefined);
+          const hasProducts = plan?.notes.some(({ kind }) => kind === 'staticCost');
           lines.push(
             `${path}: ranges of activations, ${formatBytes(third.size)}`,
             hasProducts

@@ -89,7 +89,7 @@ function costNotes(
   target: TargetInfo,
   { dequantize }: OnnxChoices,
   codecs: ReadonlySet<string>,
-  { opsets, graphs }: Decisions,
+  { opsets, graphs, statics }: Decisions,
 ): Note[] {
   const hasBlocks = codecs.has('matmul-nbits') || codecs.has('matmul-bnb4');
   // The only blocks of int4-weights are tables.
@@ -99,7 +99,8 @@ function costNotes(
   if (target.kind === 'integers') return [integerCostNote()];
   if (target.kind === 'static') {
     const obstacle = opsets.obstacle(graphs.main.root, quantizeOpset);
-    return [obstacle === undefined ? staticCostNote() : floatActivationsNote(obstacle)];
+    if (obstacle !== undefined) return [floatActivationsNote(obstacle)];
+    return [statics.every(isWithoutRange) ? dequantizeCostNote(false) : staticCostNote()];
   }
   if (target.kind !== 'restored') return [];
   return [dequantize === 'cast' ? castCostNote() : dequantizeCostNote(target.blockSize === undefined)];

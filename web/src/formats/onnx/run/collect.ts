@@ -127,8 +127,8 @@ function addRanges(
   for (const [i, name] of names.entries()) {
     const [least, largest] = [data[i] as number, data[names.length + i] as number];
     // Without elements, the least is Infinity.
-    const isFinite = least > -Infinity && largest < Infinity;
-    if (finite.has(name) && !isFinite) {
+    const isBounded = least > -Infinity && largest < Infinity;
+    if (finite.has(name) && !isBounded) {
       throw new ScalepointError('NON_FINITE', `the value ${quoted(name)} is not finite in ${path}`, { tensor: name });
     }
     const [low, high] = ranges.get(name) ?? [least, largest];
