@@ -29,7 +29,7 @@ import { show } from './show.js';
  * | `RUNTIME` | onnxruntime-web is not installed, or cannot load or run a model |
  * | `BROWSER` | the command line found no browser for WebGPU, or could not start it, or it ended before its time |
  * | `QUALITY` | a result misses the required SQNR |
- * | `NO_EFFECT` | the command line was to quantize a model without any tensor that can be quantized |
+ * | `NO_EFFECT` | the command line was to quantize a model, and would convert less than 1 % of its bytes |
  * | `IO` | reading or writing failed; `cause` is the system's error |
  * | `EXISTS` | the output exists already, and overwriting was not asked for |
  */
