@@ -269,6 +269,7 @@ describe('a target that leaves most as it is', () => {
     for (const to of ['q4', 'q8', 'int8-weights', 'int4-weights', 'q8-blocks'] as const) {
       expect((await planModel(file, { to })).notes[0], to).toMatchObject({
         kind: 'littleConverted',
+        text: expect.stringContaining('131 kB of MoE (codes for MoE would take the operator QMoE'),
         kept: [{ operator: 'MoE', bytes: 131072 }],
         helps: { to: 'fp16' },
       });

@@ -222,10 +222,12 @@ export function littleNote(
   const percent = (share: number) => `${Math.round(100 * share)}%`;
   const list = kept.slice(0, 4).map(({ operator, bytes }) => `${megabytes(bytes)} of ${operator}`);
   const stay = list.length === 0 ? '' : `; as they are: ${list.join(', ')}${kept.length > list.length ? ', …' : ''}`;
+  const hasExperts = kept.some(({ operator }) => operator === 'MoE');
+  const why = hasExperts ? ' (codes for MoE would take the operator QMoE, which no target writes)' : '';
   const data = { saved, kept, ...(helps && { helps }) };
   if (helps === undefined)
-    return noteOf('littleConverted', data, `this target saves ${percent(saved)} of the bytes${stay}`);
-  const text = `this target saves ${percent(saved)} of the bytes${stay}; `;
+    return noteOf('littleConverted', data, `this target saves ${percent(saved)} of the bytes${stay}${why}`);
+  const text = `this target saves ${percent(saved)} of the bytes${stay}${why}; `;
   return noteOf('littleConverted', data, text, mention('to', helps.to), ` saves ${percent(helps.saved)}`);
 }
 
