@@ -205,6 +205,8 @@ TEST(EncodeComfy, makes_codes_and_scales) {
   for (const auto& [rows, columns] : kShapes) {
     for (const ElementType from : kElementTypes) {
       for (const ComfyKind kind : kWritten) {
+        // Of large tiles a third, each time others.
+        if (rows * columns > 50000 && random.below(3) != 0) continue;
         const std::vector<double> values = hard_rows(random, rows, columns, 8, from == ElementType::kF16 ? 6e4 : 3e38);
         const std::vector<uint8_t> source = reference::store_elements(values, from);
         const std::vector<float> x = floats_of(source, from);

@@ -85,7 +85,7 @@ TEST(EncodeCompressedTensors, makes_codes_scales_and_zero_points) {
     for (const ElementType from : kElementTypes) {
       for (const CompressedTensors& codes : all_forms(columns)) {
         // All of it would take many minutes: of large tiles some forms, each time others.
-        if (random.below(rows * columns > 20000 ? 60 : rows * columns > 600 ? 20 : 3) != 0) continue;
+        if (random.below(rows * columns > 20000 ? 120 : rows * columns > 600 ? 20 : 3) != 0) continue;
         const bool half = from == ElementType::kF16 || codes.scale == ElementType::kF16;
         const std::vector<double> values = hard_rows(random, rows, columns, codes.bits, half ? 6e4 : 1e38);
         const std::vector<uint8_t> source = reference::store_elements(values, from);

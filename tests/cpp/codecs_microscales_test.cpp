@@ -167,7 +167,7 @@ TEST(Microscales, follow_their_rules) {
 TEST(Microscales, searched_scales_are_never_worse) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  std::vector<float> x(32 * 512), weights(x.size());
+  std::vector<float> x(8 * 512), weights(x.size());
   for (size_t i = 0; i < x.size(); i++) {
     x[i] = normal(random);
     weights[i] = i % 5 == 0 ? 30.0f : 0.5f;

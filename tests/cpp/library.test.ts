@@ -22,8 +22,8 @@ const answer = '-127 -33 0 50 127 times 0.100\n';
 describe('a program that uses the core', { timeout: 600_000 }, () => {
   beforeAll(async () => {
     rmSync(`${built}/installed`, { recursive: true, force: true });
-    // The project's own -O3 takes twice as long to compile.
-    const settings = [`-DSCALEPOINT_FOLDER=${root}`, '-DSCALEPOINT_INSTALL=ON', '-DCMAKE_CXX_FLAGS_RELEASE=-O1'];
+    // The project's own -O3 takes several times as long to compile.
+    const settings = [`-DSCALEPOINT_FOLDER=${root}`, '-DSCALEPOINT_INSTALL=ON', '-DCMAKE_CXX_FLAGS_RELEASE=-O0'];
     await run('cmake', '-S', consumer, '-B', `${built}/sources`, '-G', 'Ninja', ...settings);
     await run('cmake', '--build', `${built}/sources`);
     await run('cmake', '--install', `${built}/sources`, '--prefix', `${built}/installed`);

@@ -176,7 +176,7 @@ TEST(search, codes_are_the_nearest_levels_and_factors_those_of_the_unbiased_esti
   for (const uint32_t n : {1u, 5u, 16u, 33u, 100u, 384u}) {
     for (const int32_t bits : {1, 2, 4}) {
       for (const Metric metric : {Metric::kDot, Metric::kCosine, Metric::kEuclidean}) {
-        const uint32_t count = 37;
+        const uint32_t count = 19;
         Index index(n, bits, metric, count);
         index.center = normal(random, n, 0.3);
         const std::vector<float> x = normal(random, size_t{count} * n);

@@ -61,19 +61,8 @@ function runnableLlama(): Uint8Array<ArrayBuffer> {
 
 const runnable = runnableLlama();
 
-const targets: GgufTarget[] = [
-  'Q8_0',
-  'Q4_0',
-  'Q5_1',
-  'Q2_K',
-  'Q3_K_M',
-  'Q4_K_M',
-  'Q5_K_M',
-  'Q6_K',
-  'IQ4_NL',
-  'F16',
-  'BF16',
-];
+// llama.cpp itself loads every type in Node.
+const targets: GgufTarget[] = ['Q8_0', 'Q5_1', 'Q4_K_M', 'IQ4_NL', 'F16'];
 
 test.each(targets)('wllama loads and runs %s', async (to) => {
   const result = await quantizeModel(runnable, { to, workers: 1 });
