@@ -1,0 +1,4 @@
+// The codecs with scalar lanes.
+import { repeatTests } from './native.js';
+
+await repeatTests('scalepoint_tests_codecs_scalar');
