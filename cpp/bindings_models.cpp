@@ -424,6 +424,17 @@ uint32_t search_vector_bytes(const SearchSpec& spec) { return spec.vector_bytes(
 /// Bytes of a prepared query.
 size_t search_query_bytes(const SearchSpec& spec) { return scalepoint::query_bytes(spec); }
 
+/// x: 8 floats for each byte.
+void floats_of_bits(const uint8_t* bytes, size_t count, uint32_t flip, float* x) {
+  scalepoint::floats_of_bits({bytes, count}, static_cast<uint8_t>(flip), {x, count * 8});
+}
+
+/// ranges: all starts, then all ends.
+void floats_of_ranges(const uint8_t* codes, size_t rows, size_t dimension, bool is_signed, const float* ranges, float* x) {
+  scalepoint::floats_of_ranges({codes, rows * dimension}, is_signed, {ranges, dimension}, {ranges + dimension, dimension},
+                               {x, rows * dimension});
+}
+
 /// sums: one for each coordinate.
 Status add_to_center(const SearchSpec& spec, const float* x, size_t rows, double* sums) {
   return scalepoint::add_to_center(spec, {x, rows * spec.dimension}, {sums, spec.dimension});

@@ -84,6 +84,25 @@ bool fits(const SearchSpec& spec, const SearchPart& part, uint64_t first, uint64
   return spec.valid() && part.capacity % kBlockVectors == 0 && first + rows <= part.capacity;
 }
 
+/// Puts the codes of a vector of 1, 2 or 4 bits into their block.
+void put_codes(const SearchSpec& spec, const uint8_t* codes, uint32_t slot, const SearchPart& part) {
+  const size_t n = spec.dimension, bytes = spec.vector_bytes();
+  auto* to = reinterpret_cast<uint8_t*>(part.codes) + slot / kBlockVectors * kBlockVectors * bytes + slot % kBlockVectors;
+  const size_t in_byte = 8 / static_cast<size_t>(spec.bits);
+  for (size_t b = 0; b < bytes; b++, to += kBlockVectors) {
+    const size_t start = b * in_byte, end = std::min(n, start + in_byte);
+    uint32_t byte = 0;
+    for (size_t i = start; i < end; i++) byte |= static_cast<uint32_t>(codes[i]) << (i - start) * static_cast<size_t>(spec.bits);
+    *to = static_cast<uint8_t>(byte);
+  }
+}
+
+/// codes[i] = 1 if x[i] is above 0, and 0 otherwise.
+void find_bits(const float* x, size_t n, uint8_t* codes) {
+  constexpr float kZero = 0;
+  loops::find_levels(x, 1, n, &kZero, 1, codes);
+}
+
 /// Makes the codes of one vector of 1, 2 or 4 bits.
 Status encode_row(const SearchSpec& spec, const SearchFrame& frame, const float* x, uint32_t slot, const SearchPart& part,
                   float* scratch) {
@@ -92,6 +111,13 @@ Status encode_row(const SearchSpec& spec, const SearchFrame& frame, const float*
   auto* const codes = reinterpret_cast<uint8_t*>(scratch + n);
   const double squares = loops::dot_product(x, x, n);
   if (!std::isfinite(squares)) return Status::kNonFinite;
+  if (spec.metric == Metric::kHamming) {
+    find_bits(x, n, codes);
+    put_codes(spec, codes, slot, part);
+    part.factors[slot] = 1;
+    part.extras[slot] = 0;
+    return Status::kOk;
+  }
 
   // Find what is left without the center, and rotate it.
   loops::center_vector(x, unit_factor(spec.metric, squares), frame.center, n, r);
@@ -115,17 +141,7 @@ Status encode_row(const SearchSpec& spec, const SearchFrame& frame, const float*
   if (!is_finite(factor) || !is_finite(static_cast<float>(extra))) return Status::kOverflow;
   part.factors[slot] = factor;
   part.extras[slot] = static_cast<float>(extra);
-
-  // Put the codes into their block.
-  const size_t bytes = spec.vector_bytes();
-  auto* to = reinterpret_cast<uint8_t*>(part.codes) + slot / kBlockVectors * kBlockVectors * bytes + slot % kBlockVectors;
-  const size_t in_byte = 8 / static_cast<size_t>(spec.bits);
-  for (size_t b = 0; b < bytes; b++, to += kBlockVectors) {
-    const size_t start = b * in_byte, end = std::min(n, start + in_byte);
-    uint32_t byte = 0;
-    for (size_t i = start; i < end; i++) byte |= static_cast<uint32_t>(codes[i]) << (i - start) * static_cast<size_t>(spec.bits);
-    *to = static_cast<uint8_t>(byte);
-  }
+  put_codes(spec, codes, slot, part);
   return Status::kOk;
 }
 
@@ -235,6 +251,21 @@ void make_tables(const SearchSpec& spec, const float* u, SearchQuery& query, uin
     }
     for (size_t value = 0; value < loops::kTableSize; value++) {
       tables[value] = static_cast<uint8_t>(round_half_even(std::max(0.0, sums[value] * inverse)));
+    }
+  }
+}
+
+/// Makes the lookup tables of the bits of a query: the number of equal bits.
+void make_bit_tables(const SearchSpec& spec, const uint8_t* bits, SearchQuery& query, uint8_t* tables) {
+  const size_t n = spec.dimension, nibbles = static_cast<size_t>(spec.vector_bytes()) * 2;
+  query.step = 1;
+  query.bias = query.weight = 0;
+  query.base = static_cast<double>(n);
+  for (size_t i = 0; i < nibbles; i++) {
+    for (size_t value = 0; value < loops::kTableSize; value++) {
+      uint8_t equal = 0;
+      for (size_t j = 0; j < 4 && i * 4 + j < n; j++) equal += (value >> j & 1) == bits[i * 4 + j];
+      *tables++ = equal;
     }
   }
 }
@@ -445,6 +476,22 @@ void scan_one(const SearchSpec& spec, const SearchPart& part, std::span<const ui
 
 }  // namespace
 
+void floats_of_bits(std::span<const uint8_t> bytes, uint8_t flip, std::span<float> x) noexcept {
+  for (size_t i = 0; i < x.size(); i++) x[i] = ((bytes[i / 8] ^ flip) >> (7 - i % 8) & 1) != 0 ? 1.0f : -1.0f;
+}
+
+void floats_of_ranges(std::span<const uint8_t> codes, bool is_signed, std::span<const float> starts, std::span<const float> ends,
+                      std::span<float> x) noexcept {
+  const size_t n = starts.size();
+  for (size_t i = 0; i < x.size(); i++) {
+    const double start = starts[i % n], step = (ends[i % n] - start) / 255;
+    // The code -1 stands for (-2, -1], 0 for (-1, 1), and 1 for [1, 2).
+    const int code = is_signed ? static_cast<int8_t>(codes[i]) : codes[i];
+    const double half = code > 0 || !is_signed ? 0.5 : code < 0 ? -0.5 : 0;
+    x[i] = static_cast<float>(start + (code + (is_signed ? 128 : 0) + half) * step);
+  }
+}
+
 Status add_to_center(const SearchSpec& spec, std::span<const float> x, std::span<double> sums) noexcept {
   if (!spec.valid()) return Status::kBadLayout;
   const size_t n = spec.dimension;
@@ -556,6 +603,12 @@ Status prepare_query(const SearchSpec& spec, const SearchFrame& frame, std::span
     if (status == Status::kOk) choose_unit(spec, facts);
     return status;
   }
+  if (spec.metric == Metric::kHamming) {
+    auto* const bits = reinterpret_cast<uint8_t*>(scratch.data());
+    find_bits(x.data(), n, bits);
+    make_bit_tables(spec, bits, facts, reinterpret_cast<uint8_t*>(rest));
+    return Status::kOk;
+  }
 
   // Take the part along the center away, of which the products with vectors are known.
   float* const unit = scratch.data();
@@ -627,8 +680,10 @@ void finish_best(const SearchSpec& spec, const SearchQuery& query, BestList& bes
   }
   for (uint32_t i = 0; i < best.size; i++) {
     const double value = static_cast<double>(best.scores[i]) * query.unit;
-    best.scores[i] = static_cast<float>(spec.metric == Metric::kEuclidean ? std::sqrt(std::max(0.0, query.base - 2 * value))
-                                                                          : query.base + value);
+    double score = query.base + value;
+    if (spec.metric == Metric::kHamming) score = query.base - value;
+    if (spec.metric == Metric::kEuclidean) score = std::sqrt(std::max(0.0, query.base - 2 * value));
+    best.scores[i] = static_cast<float>(score);
   }
 }
 
@@ -680,6 +735,11 @@ double score_row(Metric metric, std::span<const float> query, double query_squar
     loops::dequantize_uniform(row + 4, kInt8Spec.dtype, n, scale, 0, scratch.data());
   }
   if (metric == Metric::kEuclidean) return std::sqrt(loops::squared_distance(query.data(), x, n));
+  if (metric == Metric::kHamming) {
+    size_t distance = 0;
+    for (size_t i = 0; i < n; i++) distance += (query[i] > 0) != (x[i] > 0);
+    return static_cast<double>(distance);
+  }
   const double product = loops::dot_product(query.data(), x, n);
   if (metric == Metric::kDot) return product;
   const double squares = query_squares * loops::dot_product(x, x, n);

@@ -5,6 +5,7 @@
 // squared error for a normal distribution (Max, "Quantizing for Minimum Distortion", 1960). With c for the levels of the codes, the
 // estimate of the dot product of r with a rotated u is <u, c> |r|^2 / <r, c>, which is unbiased over rotations.
 // Codes of 8 bits are integers times one scale for each vector, without center and rotation.
+// Codes for kHamming are a bit for each element, 1 above 0, without center and rotation; scores are exact.
 //
 // A block holds 32 vectors: byte b of vector v lies at b * 32 + v, with 8 / bits codes in a byte, the first in the lowest bits. Vectors of
 // 8 bits follow each other, padded to a multiple of 16 bytes.
@@ -18,8 +19,9 @@
 
 namespace scalepoint {
 
-/// The score of a vector x for a query q: <q, x>, <q, x> / (|q| |x|), or |q - x|.
-enum class Metric : int32_t { kDot = 0, kCosine = 1, kEuclidean = 2 };
+/// The score of a vector x for a query q: <q, x>, <q, x> / (|q| |x|), |q - x|, or the Hamming distance: the number of elements of which
+/// one is above 0 and the other is not.
+enum class Metric : int32_t { kDot = 0, kCosine = 1, kEuclidean = 2, kHamming = 3 };
 
 /// Vectors of a block.
 inline constexpr uint32_t kBlockVectors = 32;
@@ -31,11 +33,12 @@ inline constexpr uint32_t kMaxDimension = 65536;
 /// The form of an index.
 struct SearchSpec {
   uint32_t dimension;  ///< from 1 to kMaxDimension
-  int32_t bits;        ///< 1, 2, 4 or 8
+  int32_t bits;        ///< 1, 2, 4 or 8; 1 with kHamming
   Metric metric;
 
   [[nodiscard]] constexpr bool valid() const {
-    return dimension >= 1 && dimension <= kMaxDimension && (bits == 1 || bits == 2 || bits == 4 || bits == 8);
+    if (dimension < 1 || dimension > kMaxDimension) return false;
+    return bits == 1 || (metric != Metric::kHamming && (bits == 2 || bits == 4 || bits == 8));
   }
   /// Bytes of the codes of a vector: a multiple of 2, or of 16 with 8 bits.
   [[nodiscard]] constexpr uint32_t vector_bytes() const {
@@ -43,7 +46,7 @@ struct SearchSpec {
   }
 };
 
-/// Rotation and center of an index; neither is read with 8 bits.
+/// Rotation and center of an index; neither is read with 8 bits or kHamming.
 struct SearchFrame {
   const uint32_t* signs;  ///< rotation_words(dimension), of make_rotation
   const float* center;    ///< dimension floats
@@ -60,7 +63,8 @@ struct SearchPart {
 
 /// A query, ready for search: its facts, and after them tables or integers.
 struct SearchQuery {
-  double base;     ///< score = base + unit * scored value; the square of a distance is base - 2 unit * scored value
+  double base;     ///< score = base + unit * scored value; the square of a distance is base - 2 unit * scored value,
+                   ///< and a Hamming distance is base - scored value
   float step;      ///< of sums of table entries or of integers
   float bias;      ///< of sums
   float weight;    ///< of the extras of vectors
@@ -74,6 +78,17 @@ struct BestList {
   uint32_t k;
   uint32_t size;  ///< at most k
 };
+
+/// x[8 i + j] = 1 if bit 7 - j of bytes[i] ^ flip is 1, and -1 otherwise: vectors for kHamming whose first element has the highest bit, as
+/// numpy.packbits has them. x: 8 floats for each byte.
+void floats_of_bits(std::span<const uint8_t> bytes, uint8_t flip, std::span<float> x) noexcept;
+
+/// Codes of vectors with a range for each element, as quantize_embeddings of sentence-transformers makes them: (x - start) / step for bytes
+/// without a sign, and (x - start) / step - 128 for those with one, with step = (end - start) / 255, cut off toward zero. Restores each
+/// code as the middle of the values that become it, computed in double.
+/// starts, ends: one for each element of a vector. x: a float for each code.
+void floats_of_ranges(std::span<const uint8_t> codes, bool is_signed, std::span<const float> starts, std::span<const float> ends,
+                      std::span<float> x) noexcept;
 
 /// sums[i] += x[i], of each row divided by its length with kCosine. Rows of zeros add nothing.
 /// Status: kBadLayout, kSizeMismatch, kNonFinite, kOverflow if the reciprocal of a length is beyond float32.

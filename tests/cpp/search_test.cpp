@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -419,6 +420,95 @@ TEST(search, equal_vectors_keep_their_order) {
       const auto found = index.search(one, k);
       ASSERT_EQ(found.size(), k);
       for (uint32_t i = 0; i < k; i++) EXPECT_EQ(found[i].second, i);
+    }
+  }
+}
+
+TEST(search, hamming_distances_are_those_of_popcount) {
+  std::mt19937 random(31);
+  for (const uint32_t bytes : {1u, 3u, 48u, 1100u}) {
+    const uint32_t n = bytes * 8, count = bytes < 1000 ? 300 : 70;
+    std::vector<uint8_t> bits(size_t{count} * bytes), signed_bits;
+    // Few different bytes, so that many distances are equal.
+    for (uint8_t& byte : bits) byte = static_cast<uint8_t>(bytes == 48 ? random() : random() % 3 * 0x51);
+    for (const uint8_t byte : bits) signed_bits.push_back(static_cast<uint8_t>(byte - 128));
+    std::vector<float> x(size_t{count} * n), again(x.size());
+    floats_of_bits(bits, 0, x);
+    floats_of_bits(signed_bits, 128, again);
+    EXPECT_EQ(x, again);
+    EXPECT_EQ(x[0], bits[0] >> 7 != 0 ? 1 : -1);
+    EXPECT_EQ(x[7], (bits[0] & 1) != 0 ? 1 : -1);
+    Index index(n, 1, Metric::kHamming, count);
+    ASSERT_EQ(index.fill(x), Status::kOk);
+    // Alone, and by joined tables.
+    constexpr uint32_t kQueries = 17;
+    const uint32_t k = 40;
+    std::vector<std::byte> all;
+    for (uint32_t q = 0; q < kQueries; q++) {
+      const std::vector<std::byte> made = index.query(std::span(x).subspan(size_t{q} * 4 * n, n));
+      all.insert(all.end(), made.begin(), made.end());
+    }
+    std::vector<float> scores(size_t{kQueries} * k);
+    std::vector<uint32_t> indices(scores.size());
+    std::vector<BestList> best;
+    for (uint32_t q = 0; q < kQueries; q++) best.push_back({scores.data() + q * k, indices.data() + q * k, k, 0});
+    std::vector<std::byte> scratch(scan_scratch_bytes(index.spec, kQueries));
+    ASSERT_EQ(scan_part(index.spec, index.part, index.allowed, 0, all, best, scratch), Status::kOk);
+    for (uint32_t q = 0; q < kQueries; q++) {
+      const size_t from = size_t{q} * 4;
+      std::vector<std::pair<float, uint32_t>> expected;
+      for (uint32_t i = 0; i < count; i++) {
+        int distance = 0;
+        for (size_t b = 0; b < bytes; b++) {
+          distance += std::popcount(static_cast<unsigned>(bits[from * bytes + b] ^ bits[i * bytes + b]));
+        }
+        expected.emplace_back(static_cast<float>(distance), i);
+        std::vector<float> room(n);
+        const std::span<const float> row = std::span(x).subspan(size_t{i} * n, n);
+        ASSERT_EQ(score_row(Metric::kHamming, std::span(x).subspan(from * n, n), 0, StoredRow::kFloat32,
+                            std::as_bytes(row).data(), room),
+                  distance);
+      }
+      std::sort(expected.begin(), expected.end());
+      expected.resize(k);
+      EXPECT_EQ(index.search(std::span(x).subspan(from * n, n), k), expected);
+      finish_best(index.spec, *reinterpret_cast<const SearchQuery*>(all.data() + q * query_bytes(index.spec)), best[q]);
+      for (uint32_t i = 0; i < k; i++) {
+        EXPECT_EQ(scores[q * k + i], expected[i].first);
+        EXPECT_EQ(indices[q * k + i], expected[i].second);
+      }
+    }
+  }
+  // An element is 1 above 0. Elements of which no whole byte is made count as well.
+  const std::vector<float> x = {1e-30f, -1e-30f, 0, -0.0f, 5};
+  Index index(5, 1, Metric::kHamming, 1);
+  ASSERT_EQ(index.fill(x), Status::kOk);
+  EXPECT_EQ(index.search(std::vector<float>{1, 1, 1, 1, 1}, 1)[0].first, 3);
+  EXPECT_EQ(index.search(std::vector<float>{-1, -1, -1, -1, -1}, 1)[0].first, 2);
+  EXPECT_EQ(index.fill(std::vector<float>{1, 2, NAN, 4, 5}), Status::kNonFinite);
+  EXPECT_FALSE((SearchSpec{8, 2, Metric::kHamming}).valid());
+}
+
+TEST(search, codes_with_ranges_are_restored_in_the_middle) {
+  const std::vector<float> starts = {-1, 0, 2}, ends = {1.55f, 255, 2};
+  std::vector<uint8_t> codes(256 * 3);
+  for (size_t i = 0; i < codes.size(); i++) codes[i] = static_cast<uint8_t>(i / 3);
+  for (const bool is_signed : {false, true}) {
+    std::vector<float> x(codes.size());
+    floats_of_ranges(codes, is_signed, starts, ends, x);
+    for (size_t i = 0; i < x.size(); i++) {
+      const size_t at = i % 3;
+      if (at == 2) {
+        EXPECT_EQ(x[i], 2);
+        continue;
+      }
+      // What sentence-transformers makes of the value, and of those that are less than half a step away.
+      const double step = (static_cast<double>(ends[at]) - starts[at]) / 255,
+                   place = (x[i] - static_cast<double>(starts[at])) / step;
+      for (const double off : {-0.49, 0.0, 0.49}) {
+        const double value = place + off - (is_signed ? 128 : 0);
+        EXPECT_EQ(static_cast<uint8_t>(static_cast<int>(std::trunc(value))), codes[i]) << i;
+      }
     }
   }
 }

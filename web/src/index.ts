@@ -75,4 +75,4 @@ export type {
   VectorIndex,
   VectorMetric,
 } from './layers/search-types.js';
-export type { VectorInput } from './layers/vectors.js';
+export type { ByteVectors, VectorInput } from './layers/vectors.js';

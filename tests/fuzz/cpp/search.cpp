@@ -18,8 +18,9 @@ std::span<float> finite(Input& in, size_t n) {
 }
 
 void run(Input& in) {
-  const SearchSpec spec = {
-      .dimension = 1 + in.number(139), .bits = in.choice({1, 2, 4, 8}), .metric = static_cast<Metric>(in.number(2))};
+  SearchSpec spec = {
+      .dimension = 1 + in.number(139), .bits = in.choice({1, 2, 4, 8}), .metric = static_cast<Metric>(in.number(3))};
+  if (spec.metric == Metric::kHamming) spec.bits = 1;
   const size_t n = spec.dimension, blocks = in.number(10), vectors = blocks * kBlockVectors;
   const std::span<std::byte> codes = in.array<std::byte>(vectors * spec.vector_bytes());
   const std::span<float> bounds = in.room<float>(blocks * kBoundFloats);

@@ -274,6 +274,8 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       makeRotation: true,
       searchVectorBytes: true,
       searchQueryBytes: true,
+      floatsOfBits: true,
+      floatsOfRanges: true,
       addToCenter: true,
       finishCenter: true,
       encodeVectors: true,

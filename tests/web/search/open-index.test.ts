@@ -169,6 +169,24 @@ describe('an index in a file', () => {
     }
   });
 
+  it('holds bits and no center for Hamming distances', async () => {
+    const bits = Uint8Array.from({ length: 100 * 5 }, (_, i) => Math.imul(i, 2654435761) >>> 24);
+    using index = sp.index(bits, { shape: [100, 5], metric: 'hamming', ids: [...Array(100).keys()] });
+    index.remove([3]);
+    const bytes = await index.save();
+    const { header } = partsOf(bytes);
+    // Six bytes hold 40 bits, because vectors take an even number.
+    expect(header.codes).toMatchObject({ dtype: 'U8', shape: [4, 6, 32] });
+    expect(header).not.toHaveProperty('center');
+    using opened = await openIndex(bytes, { core });
+    expectEqual(opened, index);
+    expectSame(await opened.save(), bytes);
+    opened.add(bits.subarray(15, 20), [3]);
+    expect(opened.search(bits.subarray(15, 20), 1)).toMatchObject({ ids: [3], scores: Float32Array.of(0) });
+    await expectBad(withFacts(bytes, (facts) => ({ ...facts, bits: 2 })));
+    await expectBad(withFacts(bytes, (facts) => ({ ...facts, metric: 'dot' })));
+  });
+
   it('is as empty as the index', async () => {
     using index = sp.index(new Float32Array(0), { shape: [0, dimension], bits: 2, ids: [] });
     using opened = await openIndex(await index.save(), { core });

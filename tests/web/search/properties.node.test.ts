@@ -34,7 +34,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   search,
 );
 
-const form = fc.record({
+const scored = fc.record({
   bits: fc.constantFrom(1 as const, 2 as const, 4 as const, 8 as const),
   metric: fc.constantFrom('dot' as const, 'cosine' as const, 'euclidean' as const),
   rerank: fc.constantFrom(
@@ -43,6 +43,10 @@ const form = fc.record({
     { source: 'float16' as const, factor: 1000 },
   ),
 });
+const form = fc.oneof(
+  { weight: 5, arbitrary: scored },
+  fc.constant({ bits: 1 as const, metric: 'hamming' as const, rerank: undefined }),
+);
 
 const sequence = fc.record({
   build: fc.constantFrom(...builds),
@@ -140,7 +144,7 @@ it('finds the same in any number of workers after any changes, also in a file', 
             const many = await index.searchMany(queries, step.k, { workers: step.workers });
             for (const [i, found] of many.entries()) {
               const query = row(queries, i);
-              const sign = options.metric === 'euclidean' ? -1 : 1;
+              const sign = options.metric === 'euclidean' || options.metric === 'hamming' ? -1 : 1;
               const best = [...model]
                 .map(([id, { index, vector }]) => ({ id, index, score: alone!.score(vector, query) }))
                 .sort((a, b) => sign * (b.score - a.score) || a.index - b.index)

@@ -382,7 +382,7 @@ for (const { build, sp } of builds) {
       const refuse = (options: object, name: string, type: typeof TypeError | typeof RangeError = RangeError) =>
         expectRefusal(() => made(sp, x, 8, options as IndexOptions), type, name);
       refuse({ bits: 3 }, 'bits');
-      refuse({ metric: 'hamming' }, 'metric');
+      refuse({ metric: 'manhattan' }, 'metric');
       refuse({ dims: 9 }, 'dims');
       refuse({ dims: 0 }, 'dims');
       refuse({ seed: 2 ** 32 }, 'seed');
@@ -460,6 +460,174 @@ describe('both builds', () => {
   });
 });
 
+const ones = (byte: number): number => (byte === 0 ? 0 : (byte & 1) + ones(byte >> 1));
+
+for (const { build, sp } of builds) {
+  describe(`ready codes of others (${build})`, () => {
+    const count = 300;
+    const width = 6;
+    const dimension = width * 8;
+    // Few different bytes, so that many distances are equal.
+    const random = new Random(41);
+    const ubinary = Uint8Array.from({ length: count * width }, (_, i) => (i % 7 === 0 ? random.below(256) : 0xa3));
+    const binary = Int8Array.from(ubinary, (byte) => byte - 128);
+    const vector = (i: number) => ubinary.subarray(i * width, (i + 1) * width);
+    const shape = [count, width];
+
+    /** Indices and distances, nearest first. */
+    const nearest = (q: Uint8Array, k: number, keep = (_: number) => true) =>
+      Array.from({ length: count }, (_, i) => i)
+        .filter(keep)
+        .map((i) => ({ i, distance: q.reduce((sum, byte, at) => sum + ones(byte ^ vector(i)[at]!), 0) }))
+        .sort((a, b) => a.distance - b.distance || a.i - b.i)
+        .slice(0, k);
+
+    const expectNearest = ({ indices, scores }: SearchResult, best: ReturnType<typeof nearest>) => {
+      expect([...indices]).toEqual(best.map(({ i }) => i));
+      expect([...scores]).toEqual(best.map(({ distance }) => distance));
+    };
+
+    it('are found by their Hamming distance, in any form', async () => {
+      const list = Array.from({ length: count }, (_, i) => vector(i));
+      const tensor = { type: 'uint8', dims: shape, data: ubinary };
+      // The first element is the highest bit.
+      const floats = Float32Array.from({ length: count * dimension }, (_, i) =>
+        (ubinary[i >> 3]! >> (7 - (i % 8))) & 1 ? 0.25 : -3,
+      );
+      for (const [vectors, form] of [
+        [ubinary, shape],
+        [binary, shape],
+        [list, undefined],
+        [tensor, undefined],
+        [
+          [
+            { type: 'int8', dims: [1, width], data: binary.subarray(0, width) },
+            ...list.slice(1).map((v) => Int8Array.from(v, (b) => b - 128)),
+          ],
+          undefined,
+        ],
+        [floats, [count, dimension]],
+      ] as const) {
+        using index = sp.index(vectors as Uint8Array, { metric: 'hamming', shape: form });
+        expect([index.bits, index.dimension, index.count]).toEqual([1, dimension, count]);
+        for (const at of [0, 1, 37, 299]) {
+          const best = nearest(vector(at), 20);
+          expect(best[0]!.distance).toBe(0);
+          expectNearest(index.search(vector(at), 20), best);
+          expectNearest(index.search(binary.subarray(at * width, (at + 1) * width), 20), best);
+          expectNearest(index.search(floats.subarray(at * dimension, (at + 1) * dimension), 20), best);
+          expectNearest(index.search({ dims: [1, width], data: vector(at) }, 20), best);
+        }
+        const many = await index.searchMany(ubinary, 20);
+        for (const [at, found] of many.entries()) expectNearest(found, nearest(vector(at), 20));
+        expect(await index.searchMany(list, 20)).toEqual(many);
+        expect(index.recall(ubinary, list.slice(0, 3))).toBe(1);
+      }
+    });
+
+    it('can be added, replaced, removed and filtered', () => {
+      const ids = Array.from({ length: count }, (_, i) => `v${i}`);
+      using index = sp.index(new Uint8Array(0), { shape: [0, width], metric: 'hamming', ids: [] });
+      index.add(ubinary.subarray(0, 100 * width), ids.slice(0, 100));
+      index.add(binary.subarray(100 * width), ids.slice(100));
+      const q = vector(5);
+      expectNearest(index.search(q, 9), nearest(q, 9));
+      index.update(
+        ['v7'],
+        vector(5).map((byte) => byte ^ 255),
+      );
+      expect([...index.search(q, count).scores].at(-1)).toBe(dimension);
+      index.update(['v7'], vector(7));
+      index.remove(['v5', 'v6']);
+      const filter = (id: string | number) => id !== 'v8';
+      expectNearest(
+        index.search(q, 9, { filter }),
+        nearest(q, 9, (i) => ![5, 6, 8].includes(i)),
+      );
+    });
+
+    it('are searched by their first elements on request', () => {
+      using index = sp.index(ubinary, { shape, metric: 'hamming', dims: 12 });
+      const q = vector(3);
+      const distance = (i: number) => ones(q[0]! ^ vector(i)[0]!) + ones((q[1]! ^ vector(i)[1]!) >> 4);
+      const { indices, scores } = index.search(q, 50);
+      expect([...scores]).toEqual([...indices].map(distance));
+      expect([...scores].sort((a, b) => a - b)).toEqual([...scores]);
+    });
+
+    it('are refused by name where they do not fit', () => {
+      const refuse = (vectors: unknown, options: object, option: string, type: typeof RangeError | typeof TypeError) =>
+        expectRefusal(() => sp.index(vectors as Uint8Array, { metric: 'hamming', ...options }), type, option);
+      refuse(ubinary, { shape, bits: 8 }, 'bits', RangeError);
+      refuse(ubinary, { shape, rerank: { source: 'int8' } }, 'rerank', TypeError);
+      refuse(ubinary, { shape, ranges: new Float32Array(2 * width) }, 'ranges', TypeError);
+      refuse(ubinary, { shape, from: 'float16' }, 'vectors', TypeError);
+      refuse(ubinary, {}, 'shape', TypeError);
+      refuse(ubinary, { shape: [count, dimension] }, 'shape', RangeError);
+      refuse(ubinary, { shape: [count * width] }, 'shape', RangeError);
+      refuse(new Uint8Array(65537), { shape: [1, 65537] }, 'shape', RangeError);
+      refuse(new Uint16Array(12), { shape: [2, 6] }, 'vectors', TypeError);
+      refuse([vector(0), vector(1).subarray(1)], {}, 'vectors[1]', RangeError);
+      refuse([vector(0), binary.subarray(0, width)], {}, 'vectors[1]', TypeError);
+      refuse({ dims: [3, 3], data: vector(0) }, {}, 'vectors.shape', RangeError);
+      expectRefusal(() => sp.index(ubinary as never, { shape }), TypeError, 'vectors');
+      using index = sp.index(ubinary, { shape, metric: 'hamming' });
+      expectRefusal(() => index.add(vector(0).subarray(1)), RangeError, 'vectors');
+      expectRefusal(() => index.search(vector(0).subarray(1)), RangeError, 'query');
+      expectRefusal(() => index.search(ubinary), RangeError, 'query');
+      expectRefusal(() => index.search(new Uint16Array(dimension)), TypeError, 'query');
+      expectRefusal(() => index.search(new Float32Array(width)), RangeError, 'query');
+      expectCode(() => index.add(new Float32Array(dimension).fill(NaN)), 'NON_FINITE');
+      expect(index.count).toBe(count);
+    });
+
+    it('with ranges stand for the middle of the values that become them', () => {
+      const [n, d] = [200, 12];
+      const x = clustered(random, n, d);
+      const column = (j: number) => Array.from({ length: n }, (_, i) => x[i * d + j]!);
+      const starts = Float32Array.from({ length: d }, (_, j) => Math.min(...column(j)));
+      const ends = Float32Array.from({ length: d }, (_, j) => Math.max(...column(j)));
+      const ranges = Float32Array.of(...starts, ...ends);
+      // What quantize_embeddings does, with a cast of numpy that cuts off.
+      const place = (v: number, i: number) => (v - starts[i % d]!) / ((ends[i % d]! - starts[i % d]!) / 255);
+      const codes = Int8Array.from(x, (v, i) => Math.trunc(place(v, i) - 128));
+      const unsigned = Uint8Array.from(x, (v, i) => Math.trunc(place(v, i)));
+      const middle = (data: Int8Array | Uint8Array) =>
+        Float32Array.from(data, (code, i) => {
+          const half = data instanceof Uint8Array || code > 0 ? 0.5 : code < 0 ? -0.5 : 0;
+          const step = (ends[i % d]! - starts[i % d]!) / 255;
+          return starts[i % d]! + (code + (data instanceof Uint8Array ? 0 : 128) + half) * step;
+        });
+      const q = row(x, d, 17);
+      for (const data of [codes, unsigned]) {
+        for (const options of [{}, { bits: 4, metric: 'cosine' }, { metric: 'euclidean', dims: 8 }] as const) {
+          using index = sp.index(data, { shape: [n, d], ranges, ...options });
+          using expected = sp.index(middle(data), { shape: [n, d], ...options });
+          expectEqual(index.search(q, 30), expected.search(q, 30));
+          index.add(data.subarray(0, d), { ranges: [starts, ends] });
+          expected.add(middle(data).subarray(0, d));
+          index.update([2], data.subarray(d, 2 * d), { ranges: { dims: [2, d], data: ranges } });
+          expected.update([2], middle(data).subarray(d, 2 * d));
+          expectEqual(index.search(q, 30), expected.search(q, 30));
+        }
+      }
+      const shape = [n, d];
+      expectRefusal(() => sp.index(codes, { shape, ranges: ranges.subarray(1) }), RangeError, 'ranges');
+      expectRefusal(
+        () => sp.index(codes, { shape, ranges: [...ranges.slice(0, -1), NaN] }),
+        RangeError,
+        `ranges[${2 * d - 1}]`,
+      );
+      expectRefusal(() => sp.index(codes, { shape, ranges: [...ends, ...starts] }), RangeError, `ranges[${d}]`);
+      const long = { shape: [1, 2 ** 18], ranges: new Float32Array(2 ** 19) };
+      expectRefusal(() => sp.index(new Int8Array(2 ** 18), long), RangeError, 'shape');
+      expectRefusal(() => sp.index(x as never, { shape, ranges }), TypeError, 'vectors');
+      expectRefusal(() => sp.index(codes as never, { shape }), TypeError, 'vectors');
+      expectRefusal(() => sp.index(codes, { shape, ranges, from: 'float16' }), TypeError, 'from');
+    });
+  });
+}
+
 describe('an index without load({ index: true })', () => {
   it('has 8 bits, and refuses the rest by name', async () => {
     const sp = await load();
@@ -468,7 +636,10 @@ describe('an index without load({ index: true })', () => {
     expect(index.bits).toBe(8);
     expect(index.search(x.subarray(0, 8), 1).ids).toEqual([0]);
     expectRefusal(() => sp.index(x, { shape: [5, 8], bits: 4 }), RangeError, 'bits');
-    expectRefusal(() => sp.index(x, { shape: [5, 8], metric: 'euclidean' }), RangeError, 'metric');
+    for (const metric of ['euclidean', 'hamming'] as const) {
+      expectRefusal(() => sp.index(x, { shape: [5, 8], metric }), RangeError, 'metric');
+    }
+    expectRefusal(() => sp.index(new Int8Array(40), { shape: [5, 8], ranges: x.subarray(0, 16) }), TypeError, 'ranges');
     expectRefusal(() => sp.index(x, { shape: [5, 8], ids: [1, 2, 3, 4, 5] }), TypeError, 'ids');
     expectRefusal(() => index.add(x, [1, 2, 3, 4, 5]), TypeError, 'ids');
     expectRefusal(() => index.search(x.subarray(0, 8), 1, { filter: () => true }), TypeError, 'filter');

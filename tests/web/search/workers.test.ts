@@ -60,6 +60,7 @@ for (const { build, sp } of builds) {
         [2, 'dot', undefined],
         [4, 'euclidean', { source: 'float16', factor: 2 }],
         [8, 'dot', undefined],
+        [1, 'hamming', undefined],
       ] as const) {
         using index = sp.index(x, { shape: [900, dimension], bits, metric, rerank });
         for (const k of [1, 10, 1000]) {

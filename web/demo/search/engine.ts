@@ -140,7 +140,7 @@ export class SearchEngine {
   }
 
   /** The exact score, for which higher is better. */
-  #values({ set, queries, products, squares }: Held, metric: VectorMetric, query: number): Float64Array {
+  #values({ set, queries, products, squares }: Held, metric: Settings['metric'], query: number): Float64Array {
     const q = queries[query] as Float32Array;
     const own = dot(q, 0, q);
     const list = products[query] as Float32Array;
@@ -153,7 +153,7 @@ export class SearchEngine {
     });
   }
 
-  #truthOf(held: Held, metric: VectorMetric): readonly Uint32Array[] {
+  #truthOf(held: Held, metric: Settings['metric']): readonly Uint32Array[] {
     const known = this.#truth.get(metric);
     if (known !== undefined) return known;
     const made = held.queries.map((_, i) => bestOf(this.#values(held, metric, i), k));

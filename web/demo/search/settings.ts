@@ -12,7 +12,7 @@ export const metrics = ['cosine', 'dot', 'euclidean'] as const satisfies readonl
 export interface Settings {
   readonly bits: (typeof widths)[number];
   readonly factor: (typeof factors)[number];
-  readonly metric: VectorMetric;
+  readonly metric: (typeof metrics)[number];
   /** The vectors have this many times as many elements as are searched. */
   readonly part: (typeof parts)[number];
   /** The query of the picture. */

@@ -52,7 +52,7 @@ import {
 } from '../layers/layer.js';
 import type { IndexOptions, VectorIndex } from '../layers/search-types.js';
 import { Int8Index } from '../layers/vector-index.js';
-import type { VectorInput } from '../layers/vectors.js';
+import type { ByteVectors, VectorInput } from '../layers/vectors.js';
 
 /** Makes a whole index. */
 type MakeIndex = typeof import('../search/search-index.js').makeIndex;
@@ -374,7 +374,7 @@ export class Scalepoint {
    * @example const index = sp.index(vectors, { shape: [10000, 384], metric: 'cosine', bits: 4 }); index.search(query).indices;
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
    */
-  index(vectors: VectorInput | QuantizedTensor, options: IndexOptions = {}): VectorIndex {
+  index(vectors: VectorInput | ByteVectors | QuantizedTensor, options: IndexOptions = {}): VectorIndex {
     const make = options?.queries === 'float32' ? undefined : this.#makeIndex;
     return make === undefined ? new Int8Index(this.#core, vectors, options) : make(this.#core, vectors, options);
   }

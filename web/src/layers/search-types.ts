@@ -6,13 +6,16 @@ import type { LinearQuantizedTensor, QuantizedTensor } from '../arrays/tensor.js
 import type { LoadOptions } from '../core/load-options.js';
 import type { NodeWritableHandle } from '../core/node.js';
 import type { WorkerLike } from '../core/worker-like.js';
-import type { VectorInput } from './vectors.js';
+import type { ByteVectors, VectorInput } from './vectors.js';
 
 /** Identifies a vector: a string, or a whole number of at most 2^53 - 1. */
 export type VectorId = string | number;
 
-/** The score of a vector x for a query q: `<q, x>`, `<q, x> / (|q| |x|)`, or the distance `|q - x|`, of which smaller ones are better. */
-export type VectorMetric = 'dot' | 'cosine' | 'euclidean';
+/**
+ * The score of a vector x for a query q: `<q, x>`, `<q, x> / (|q| |x|)`, the distance `|q - x|`, or the Hamming distance, which is the number
+ * of elements of which one is above 0 and the other is not. Smaller distances are better.
+ */
+export type VectorMetric = 'dot' | 'cosine' | 'euclidean' | 'hamming';
 
 /**
  * Gets vectors by their ids, in the same order, at full length: from IndexedDB, a server, or memory of the caller's.
@@ -34,13 +37,20 @@ export interface RerankOptions {
 
 /** Options of `index`. */
 export interface IndexOptions {
-  /** [count, dimension], for vectors in one array. Not needed for a list of vectors or a quantized tensor. */
+  /**
+   * [count, dimension], for vectors in one array. With a bit for each element: [count, bytes of a vector]. Not needed for a list of vectors or
+   * a quantized tensor.
+   */
   shape?: readonly number[] | undefined;
   /** @defaultValue 'int8' */
   dtype?: 'int8' | undefined;
-  /** Bits of a code. Fewer than 8 need `load({ index: true })`. @defaultValue 8 */
+  /** Bits of a code. Fewer than 8 need `load({ index: true })`. @defaultValue 8, or 1 with metric 'hamming', which has no other width */
   bits?: 1 | 2 | 4 | 8 | undefined;
-  /** The score. 'euclidean' needs `load({ index: true })`. @defaultValue 'dot' */
+  /**
+   * The score. 'euclidean' and 'hamming' need `load({ index: true })`. 'hamming' stores a bit for each element, and takes ready ones as well:
+   * a Uint8Array with the first element in the highest bit (`ubinary` of sentence-transformers, `numpy.packbits`), or an Int8Array of these
+   * bytes minus 128 (`binary`). @defaultValue 'dot'
+   */
   metric?: VectorMetric | undefined;
   /**
    * Searches by the first elements of each vector alone, for models that are trained for it (Matryoshka). Needs `load({ index: true })`.
@@ -62,6 +72,12 @@ export interface IndexOptions {
    * @defaultValue 'int8'
    */
   queries?: 'int8' | 'float32' | undefined;
+  /**
+   * Ranges of vectors that are codes in an Int8Array or Uint8Array, as `quantize_embeddings` of sentence-transformers makes them: the least
+   * value of each element, then the largest. The index takes each code as the middle of the values that become it. Queries stay floats.
+   * Needs `load({ index: true })`.
+   */
+  ranges?: VectorInput | undefined;
   /** Workers of each `searchMany` that names no number. Needs `load({ index: true })`. @defaultValue 0 */
   workers?: number | undefined;
   /** The vectors are a Uint16Array of the bits of such floats. */
@@ -72,6 +88,8 @@ export interface IndexOptions {
 export interface AddOptions {
   /** An id for each vector, which no vector of the index has. Needed if the others have ids. Needs `load({ index: true })`. */
   ids?: readonly VectorId[] | undefined;
+  /** Ranges of vectors that are codes; as for `sp.index`. */
+  ranges?: VectorInput | undefined;
   /** The vectors are a Uint16Array of the bits of such floats. */
   from?: HalfFormat | undefined;
 }
@@ -121,7 +139,7 @@ export interface SearchResult {
   readonly ids: readonly VectorId[];
   /** Indices of the vectors, in the order in which they were added. Indices of removed vectors are used again if vectors have ids. */
   readonly indices: Uint32Array<ArrayBuffer>;
-  /** Their scores: dot products, cosines, or distances. */
+  /** Their scores: dot products, cosines, or distances; Hamming distances are exact. */
   readonly scores: Float32Array<ArrayBuffer>;
 }
 
@@ -161,14 +179,14 @@ export interface VectorIndex {
   /** Size of the index in wasm memory, in bytes. */
   readonly bytes: number;
   /**
-   * Adds vectors: floats in one array or one by one, or a quantized tensor. Their indices go from the number of vectors so far on; with
+   * Adds vectors: floats or bytes in one array or one by one, or a quantized tensor. Their indices go from the number of vectors so far on; with
    * ids, indices of removed vectors are used first. After an error the index is as before. Memory grows by half at least, without a copy,
    * so that vectors may come one at a time.
    * @param options ids of the vectors, or options
    * @example index.add(moreVectors, ['a', 'b']);
    * @throws as `sp.index`
    */
-  add(vectors: VectorInput | QuantizedTensor, options?: readonly VectorId[] | AddOptions): void;
+  add(vectors: VectorInput | ByteVectors | QuantizedTensor, options?: readonly VectorId[] | AddOptions): void;
   /**
    * Removes vectors. Ids that the index does not have are ignored.
    * @returns the number of vectors that were removed
@@ -179,7 +197,11 @@ export interface VectorIndex {
    * Replaces vectors, which keep their ids and indices. After an error the index is as before.
    * @throws RangeError for an id that the index does not have; as `add`
    */
-  update(ids: readonly VectorId[], vectors: VectorInput | QuantizedTensor, options?: Pick<AddOptions, 'from'>): void;
+  update(
+    ids: readonly VectorId[],
+    vectors: VectorInput | ByteVectors | QuantizedTensor,
+    options?: Pick<AddOptions, 'from' | 'ranges'>,
+  ): void;
   /** True if a vector has the id. */
   has(id: VectorId): boolean;
   /**
@@ -187,7 +209,7 @@ export interface VectorIndex {
    * @example const { ids, scores } = index.search(query, 10, { filter: (id) => id !== 'a' });
    * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
    */
-  search(query: FloatInput, k?: number, options?: SearchOptions): SearchResult;
+  search(query: FloatInput | Uint8Array | Int8Array, k?: number, options?: SearchOptions): SearchResult;
   /**
    * Searches for many queries, which takes less time for each, without blocking the thread for long. Vectors may be added, updated and
    * removed in the meantime: each query sees the index at one moment of the search, and no result names a vector that was removed since.
@@ -195,7 +217,7 @@ export interface VectorIndex {
    * @example const results = await index.searchMany(queries, 10, { filter: (id) => id !== 'a' });
    * @throws as `search`; what `rerank.source` throws; ScalepointError `WORKER`, `IO`; the signal's reason
    */
-  searchMany(queries: VectorInput, k?: number, options?: SearchManyOptions): Promise<SearchResult[]>;
+  searchMany(queries: VectorInput | ByteVectors, k?: number, options?: SearchManyOptions): Promise<SearchResult[]>;
   /**
    * Writes the index as one safetensors file, which `openIndex` opens. Without an output, the promise gives the bytes.
    * @param output a path or an open file (Node), a file handle of the browser, or a stream
@@ -217,7 +239,7 @@ export interface VectorIndex {
    * @example const share = index.recall(vectors, queries, { k: 10 });
    * @throws as `search`, and if the number or the length of the vectors differs from that of the index
    */
-  recall(vectors: VectorInput, queries: VectorInput, options?: RecallOptions): number;
+  recall(vectors: VectorInput | ByteVectors, queries: VectorInput | ByteVectors, options?: RecallOptions): number;
   /** Frees the memory. Safe to call twice. Any later use of the index throws ScalepointError `DISPOSED`. */
   dispose(): void;
   [Symbol.dispose](): void;

@@ -29,7 +29,7 @@ import type {
   VectorId,
   VectorIndex,
 } from './search-types.js';
-import { isList, squares, type VectorInput, vectorsOf } from './vectors.js';
+import { type ByteVectors, isList, squares, type VectorInput, vectorsOf } from './vectors.js';
 
 /** Scores that are made at a time: half a mebibyte of doubles. */
 const scoresAtOnce = 1 << 16;
@@ -81,7 +81,7 @@ class IndexSegment {
 
 /** The rest is in search/, which `load({ index: true })` loads. */
 const inIndex: Hint = { kind: 'load', option: mention('index', true) };
-const onlyInIndex = ['dims', 'ids', 'rerank', 'seed', 'workers'] as const;
+const onlyInIndex = ['dims', 'ids', 'ranges', 'rerank', 'seed', 'workers'] as const;
 
 /** @throws TypeError for an option or a call that only whole indexes have */
 function refuse(name: string): never {
@@ -107,13 +107,14 @@ export class Int8Index implements VectorIndex {
   #alive = true;
 
   /** @internal */
-  constructor(core: Core, vectors: VectorInput | QuantizedTensor, options: IndexOptions) {
+  constructor(core: Core, vectors: VectorInput | ByteVectors | QuantizedTensor, options: IndexOptions) {
     checkOptionsOf('index', options);
     refuseOptions(options, onlyInIndex);
     choiceIndex(options, 'dtype', ['int8']);
     if (options.bits !== undefined && options.bits !== 8) throw rangeError('bits', oneOf([8]), options.bits, inIndex);
-    const metric = nearest(options.metric, ['dot', 'cosine', 'euclidean']);
-    if (metric === 'euclidean') throw rangeError('metric', oneOf(['dot', 'cosine']), options.metric, inIndex);
+    const metric = nearest(options.metric, ['dot', 'cosine', 'euclidean', 'hamming']);
+    if (metric === 'euclidean' || metric === 'hamming')
+      throw rangeError('metric', oneOf(['dot', 'cosine']), options.metric, inIndex);
     this.metric = choiceIndex(options, 'metric', ['dot', 'cosine']) === 0 ? 'dot' : 'cosine';
     this.#int8 = choiceIndex(options, 'queries', ['int8', 'float32']) === 0;
     this.#core = core;
@@ -131,13 +132,13 @@ export class Int8Index implements VectorIndex {
     return this.#segments.reduce((sum, { memory }) => sum + memory.bytes, 0);
   }
 
-  add(vectors: VectorInput | QuantizedTensor, options: readonly VectorId[] | AddOptions = {}): void {
+  add(vectors: VectorInput | ByteVectors | QuantizedTensor, options: readonly VectorId[] | AddOptions = {}): void {
     this.#checkAlive();
     if (Array.isArray(options)) refuse('ids');
     checkOptionsOf('index.add', options);
-    refuseOptions(options, ['ids']);
+    refuseOptions(options, ['ids', 'ranges']);
     const { dimension } = this;
-    const shape = isQuantized(vectors) || isList(vectors) ? undefined : shapeOf(vectors, dimension);
+    const shape = isQuantized(vectors) || isList(vectors) ? undefined : shapeOf(vectors as FloatInput, dimension);
     const given = givenVectors(this.#core, vectors, shape, (options as AddOptions).from);
     // Check after reading the argument, which may have run code of the caller.
     this.#checkAlive();
@@ -418,11 +419,11 @@ function offerScores(best: Best, sums: Float64Array, factors: Float64Array, firs
 /** The vectors of a caller. Restores codes that are not in the form of the index. */
 function givenVectors(
   core: Core,
-  vectors: VectorInput | QuantizedTensor,
+  vectors: VectorInput | ByteVectors | QuantizedTensor,
   shape: readonly number[] | undefined,
   from: HalfFormat | undefined,
 ): Given {
-  if (!isQuantized(vectors)) return vectorsOf(core, vectors, shape, from, 'vectors');
+  if (!isQuantized(vectors)) return vectorsOf(core, vectors as VectorInput, shape, from, 'vectors');
   if (shape !== undefined) throw typeError('shape', without('vectors.shape'));
   if (from !== undefined) throw typeError('from', without('vectors.dtype'));
   const coded = codedVectors(core, vectors);

@@ -9,6 +9,9 @@ import { type Expected, exactly } from '../core/option-problem.js';
 /** Vectors in one array, or one by one. */
 export type VectorInput = FloatInput | readonly (Float32Array | Float64Array | readonly number[] | TensorLike)[];
 
+/** Vectors as bytes, in one array or one by one: a bit for each element with metric 'hamming', or a code for each with `ranges`. */
+export type ByteVectors = Uint8Array | Int8Array | readonly (Uint8Array | Int8Array)[];
+
 /** Vectors as one source. */
 export interface Vectors {
   readonly source: Source;
@@ -17,7 +20,7 @@ export interface Vectors {
 }
 
 /** True for vectors that come one by one. */
-export function isList(vectors: VectorInput): vectors is Exclude<VectorInput, FloatInput> {
+export function isList(vectors: unknown): vectors is Exclude<VectorInput, FloatInput> {
   return Array.isArray(vectors) && typeof vectors[0] === 'object';
 }
 

@@ -1,27 +1,15 @@
 // Vectors of a caller in any form: floats, or codes of 8 bits with scales.
-import type { CodedVectors } from '../arrays/kind.js';
 import { codedVectors, dequantize, isQuantized } from '../arrays/kinds.js';
-import { addressOf, type HalfFormat } from '../arrays/source.js';
+import { addressOf } from '../arrays/source.js';
 import type { QuantizedTensor } from '../arrays/tensor.js';
 import { isTensor } from '../arrays/tensor-like.js';
 import { checkShape } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, tileSize } from '../core/memory.js';
 import { exactly, without } from '../core/option-problem.js';
-import { isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
-
-/** Vectors of a caller. */
-export interface GivenVectors {
-  readonly count: number;
-  readonly dimension: number;
-  /** Codes that an index of 8 bits takes as they are. */
-  readonly coded?: CodedVectors | undefined;
-  /**
-   * Address of rows [row, row + rows) as floats, valid until the next call.
-   * @param own address of memory for them
-   */
-  floats(row: number, rows: number, own: number): number;
-}
+import type { IndexOptions, VectorMetric } from '../layers/search-types.js';
+import { type ByteVectors, isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
+import { bitRows, type GivenVectors, rangedRows } from './given-bytes.js';
 
 /** Rows that are read at a time. */
 export const rowsAtOnce = (dimension: number) => Math.max(1, Math.floor(tileSize / dimension));
@@ -36,17 +24,27 @@ function plainLength(vectors: unknown): number | undefined {
 
 /**
  * Checks vectors of a caller.
- * @param shape as the caller gave it
+ * @param options as the caller gave them
  * @param dimension of the index, if it has vectors: arrays need no shape then
  * @throws TypeError or RangeError naming the argument
  */
 export function readVectors(
   core: Core,
-  vectors: VectorInput | QuantizedTensor,
-  shape: readonly number[] | undefined,
-  from: HalfFormat | undefined,
+  vectors: VectorInput | ByteVectors | QuantizedTensor,
+  metric: VectorMetric,
+  { shape, from, ranges }: Pick<IndexOptions, 'shape' | 'from' | 'ranges'>,
   dimension?: number,
 ): GivenVectors {
+  if (ranges !== undefined) {
+    if (metric === 'hamming') throw typeError('ranges', without('metric', 'hamming'));
+    if (from !== undefined) throw typeError('from', without('ranges'));
+    return checked(rangedRows(core, vectors, ranges, { shape, dimension }), dimension);
+  }
+  const bits =
+    metric === 'hamming' && from === undefined
+      ? bitRows(core, vectors, { shape, what: 'vectors', dimension })
+      : undefined;
+  if (bits !== undefined) return checked(bits, dimension);
   if (isQuantized(vectors)) {
     if (shape !== undefined) throw typeError('shape', without('vectors.shape'));
     if (from !== undefined) throw typeError('from', without('vectors.dtype'));
@@ -63,7 +61,7 @@ export function readVectors(
   const form =
     shape ??
     (length !== undefined && dimension !== undefined ? [Math.floor(length / dimension), dimension] : undefined);
-  const { source, ...size } = vectorsOf(core, vectors, form, from, 'vectors');
+  const { source, ...size } = vectorsOf(core, vectors as VectorInput, form, from, 'vectors');
   const floats = (row: number, rows: number, own: number) =>
     addressOf(core, source, row * size.dimension, rows * size.dimension, 4, own);
   return checked({ ...size, floats }, dimension);

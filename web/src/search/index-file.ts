@@ -29,7 +29,7 @@ export interface IndexSizes {
 }
 
 /** The tensors of the file of an index. */
-export function partsOfIndex({ bits, dims }: IndexFacts, sizes: IndexSizes): NamedTensor[] {
+export function partsOfIndex({ bits, dims, metric }: IndexFacts, sizes: IndexSizes): NamedTensor[] {
   const { blocks, vectorBytes, rowBytes, idBytes } = sizes;
   const vectors = blocks * 32;
   const parts: NamedTensor[] = [
@@ -42,7 +42,7 @@ export function partsOfIndex({ bits, dims }: IndexFacts, sizes: IndexSizes): Nam
     { name: 'extras', dtype: 'F32', shape: [vectors] },
     { name: 'alive', dtype: 'U32', shape: [blocks] },
   ];
-  if (bits !== 8) parts.push({ name: 'center', dtype: 'F32', shape: [dims] });
+  if (bits !== 8 && metric !== 'hamming') parts.push({ name: 'center', dtype: 'F32', shape: [dims] });
   if (rowBytes > 0) parts.push({ name: 'rows', dtype: 'U8', shape: [vectors, rowBytes] });
   if (idBytes !== undefined) parts.push({ name: 'ids', dtype: 'U8', shape: [idBytes] });
   return parts;

@@ -70,11 +70,12 @@ function factsOf(text: string | undefined): FileFacts {
       throw bad(`the index has factor ${show(factor)}`);
     rerank = { row, factor };
   }
+  const metric = memberOf(facts, 'metric', ['dot', 'cosine', 'euclidean', 'hamming'] as const);
   return {
     dimension,
     dims: wholeMember(facts, 'dims', 1, dimension),
-    bits: memberOf(facts, 'bits', [1, 2, 4, 8] as const),
-    metric: memberOf(facts, 'metric', ['dot', 'cosine', 'euclidean'] as const),
+    bits: memberOf(facts, 'bits', metric === 'hamming' ? ([1] as const) : ([1, 2, 4, 8] as const)),
+    metric,
     seed: wholeMember(facts, 'seed', 0, 2 ** 32 - 1),
     count: wholeMember(facts, 'count', 0, 2 ** 32 - 64),
     rerank,

@@ -3,7 +3,7 @@
 
 import { checkOptionsOf } from '../arrays/calls.js';
 import type { NewParameters } from '../arrays/options.js';
-import { type FloatInput, type HalfFormat, sourceOf } from '../arrays/source.js';
+import { type FloatInput, sourceOf } from '../arrays/source.js';
 import { type LinearQuantizedTensor, plain, type QuantizedTensor } from '../arrays/tensor.js';
 import { bindMethods } from '../core/bind.js';
 import { checkKeys, checkWhole, choiceIndex } from '../core/check.js';
@@ -13,7 +13,7 @@ import { disposedError, rangeError, ScalepointError, typeError } from '../core/e
 import { imported } from '../core/imported.js';
 import { type Core, checkStatus } from '../core/memory.js';
 import { nextTask } from '../core/next-task.js';
-import { exactly, ofType, oneOf, onlyWith, whole } from '../core/option-problem.js';
+import { exactly, ofType, oneOf, onlyWith, whole, without } from '../core/option-problem.js';
 import { waitingFor } from '../core/waiting.js';
 import type {
   AddOptions,
@@ -28,17 +28,19 @@ import type {
   VectorIndex,
   VectorMetric,
 } from '../layers/search-types.js';
-import { isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
+import { type ByteVectors, isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
 import { type Found, VectorStore } from '../scan/vector-store.js';
 import { allowedWords } from './filter.js';
-import { type GivenVectors, readVectors, rowsAtOnce } from './given-vectors.js';
+import { bitRows, type GivenVectors } from './given-bytes.js';
+import { readVectors, rowsAtOnce } from './given-vectors.js';
 import { checkIds, IdTable } from './ids.js';
 import type { IndexFacts } from './index-file.js';
 import { checkFactor, fetchRows, type Rerank, type Rows, readRows, rerankOf } from './rows.js';
 import type { Shares } from './shares.js';
 
-const metrics: readonly VectorMetric[] = ['dot', 'cosine', 'euclidean'];
-const widths = [8, 1, 2, 4] as const;
+const metrics: readonly VectorMetric[] = ['dot', 'cosine', 'euclidean', 'hamming'];
+/** 1 if larger scores are better, and -1 for distances. */
+const signOf = (metric: VectorMetric) => (metric === 'euclidean' || metric === 'hamming' ? -1 : 1);
 
 /** Queries that pass the codes together, unless there are more bytes of codes. */
 const queriesAtOnce = 32;
@@ -130,7 +132,7 @@ export class SearchIndex implements VectorIndex {
     this.dimension = facts.dimension;
     this.bits = facts.bits;
     this.metric = facts.metric;
-    this.#centered = parts.centered || facts.bits === 8;
+    this.#centered = parts.centered || facts.bits === 8 || facts.metric === 'hamming';
     const source = parts.rerank?.source;
     this.#store = new VectorStore(core, {
       dimension: facts.dims,
@@ -177,11 +179,11 @@ export class SearchIndex implements VectorIndex {
 
   // ---------------------------------------------------------------------------------------------------------------- changes
 
-  add(vectors: VectorInput | QuantizedTensor, options: readonly VectorId[] | AddOptions = {}): void {
+  add(vectors: VectorInput | ByteVectors | QuantizedTensor, options: readonly VectorId[] | AddOptions = {}): void {
     this.#checkAlive();
     const given: AddOptions = Array.isArray(options) ? { ids: options } : (options as AddOptions);
     checkOptionsOf('index.add', given);
-    this.addGiven(readVectors(this.#core, vectors, undefined, given.from, this.dimension), given.ids);
+    this.addGiven(readVectors(this.#core, vectors, this.metric, given, this.dimension), given.ids);
   }
 
   /** Adds vectors that were read. @internal */
@@ -327,13 +329,13 @@ export class SearchIndex implements VectorIndex {
 
   update(
     ids: readonly VectorId[],
-    vectors: VectorInput | QuantizedTensor,
-    options: Pick<AddOptions, 'from'> = {},
+    vectors: VectorInput | ByteVectors | QuantizedTensor,
+    options: Pick<AddOptions, 'from' | 'ranges'> = {},
   ): void {
     this.#checkAlive();
     checkOptionsOf('index.update', options);
     const names = checkIds(ids);
-    const given = readVectors(this.#core, vectors, undefined, options.from, this.dimension);
+    const given = readVectors(this.#core, vectors, this.metric, options, this.dimension);
     this.#checkAlive();
     if (given.count !== names.length) throw rangeError('vectors', exactly(names.length, 'vectors'), given.count);
     this.#checkFile();
@@ -383,8 +385,30 @@ export class SearchIndex implements VectorIndex {
     return { k: most, allowed, again };
   }
 
+  /** Queries with a bit for each element, as floats 1 and -1; undefined for other inputs. */
+  #bitsOf(queries: unknown, what: string): Query[] | undefined {
+    if (this.metric !== 'hamming') return undefined;
+    const core = this.#core;
+    const { dimension } = this;
+    const given = bitRows(core, queries, { what, dimension });
+    this.#checkAlive();
+    if (given === undefined) return undefined;
+    if (given.dimension !== dimension) throw rangeError(what, exactly(dimension, 'elements'), given.dimension);
+    return core.withMemory(dimension * 4, (own) =>
+      Array.from({ length: given.count }, (_, i) => {
+        const at = given.floats(i, 1, own) >>> 2;
+        return core.module.HEAPF32.slice(at, at + dimension);
+      }),
+    );
+  }
+
   /** A copy of a query of a caller. */
-  #queryOf(query: FloatInput): Query {
+  #queryOf(query: FloatInput | Uint8Array | Int8Array): Query {
+    const bits = this.#bitsOf(query, 'query');
+    if (bits !== undefined) {
+      if (bits.length === 1) return bits[0] as Query;
+      throw rangeError('query', exactly(this.dimension, 'elements'), bits.length * this.dimension);
+    }
     const source = sourceOf(this.#core, query, undefined, 'query');
     this.#checkAlive();
     if (source.length !== this.dimension) {
@@ -394,7 +418,7 @@ export class SearchIndex implements VectorIndex {
     return this.#core.module.HEAPF32.slice(at, at + source.length);
   }
 
-  search(query: FloatInput, k = 10, options: SearchOptions = {}): SearchResult {
+  search(query: FloatInput | Uint8Array | Int8Array, k = 10, options: SearchOptions = {}): SearchResult {
     this.#checkAlive();
     checkOptionsOf('index.search', options);
     const copy = this.#queryOf(query);
@@ -535,7 +559,7 @@ export class SearchIndex implements VectorIndex {
       // Short vectors keep their order in float64.
       return core.module.HEAPF64.slice(to / 8, to / 8 + n);
     });
-    const sign = metric === 'euclidean' ? -1 : 1;
+    const sign = signOf(metric);
     // Rows of a file may hold NaN, which is worse than any score.
     const value = (i: number) => {
       const score = (scores[i] as number) * sign;
@@ -555,7 +579,11 @@ export class SearchIndex implements VectorIndex {
     return { ids: Array.from(indices, (index) => this.#ids.at(index)), indices, scores };
   }
 
-  async searchMany(queries: VectorInput, k = 10, options: SearchManyOptions = {}): Promise<SearchResult[]> {
+  async searchMany(
+    queries: VectorInput | ByteVectors,
+    k = 10,
+    options: SearchManyOptions = {},
+  ): Promise<SearchResult[]> {
     this.#checkAlive();
     checkOptionsOf('index.searchMany', options);
     const { signal, onProgress } = options;
@@ -620,9 +648,11 @@ export class SearchIndex implements VectorIndex {
   }
 
   /** Copies of the queries of a caller. */
-  #queriesOf(queries: VectorInput): Query[] {
+  #queriesOf(queries: VectorInput | ByteVectors): Query[] {
     const core = this.#core;
     const { dimension } = this;
+    const bits = this.#bitsOf(queries, 'queries');
+    if (bits !== undefined) return bits;
     if (isList(queries)) {
       return queries.map((query, i) => {
         const source = sourceOf(core, query, undefined, `queries[${i}]`);
@@ -635,7 +665,7 @@ export class SearchIndex implements VectorIndex {
     if (Array.isArray(queries) && queries.length === 0) return [];
     const length = (queries as { readonly length?: number }).length;
     const shape = length === undefined ? undefined : [Math.floor(length / dimension), dimension];
-    const asked = vectorsOf(core, queries, shape, undefined, 'queries');
+    const asked = vectorsOf(core, queries as VectorInput, shape, undefined, 'queries');
     if (asked.dimension !== dimension) throw rangeError('queries', exactly(dimension, 'elements'), asked.dimension);
     return Array.from({ length: asked.count }, (_, i) => {
       const at = asked.source.at(i * dimension, dimension) >>> 2;
@@ -716,7 +746,7 @@ export class SearchIndex implements VectorIndex {
     return plain({ kind: 'linear', dtype: 'int8', shape: [count, dims], granularity, data, scale, zeroPoint });
   }
 
-  recall(vectors: VectorInput, queries: VectorInput, options: RecallOptions = {}): number {
+  recall(vectors: VectorInput | ByteVectors, queries: VectorInput | ByteVectors, options: RecallOptions = {}): number {
     this.#checkAlive();
     checkOptionsOf('recall', options);
     const core = this.#core;
@@ -725,7 +755,7 @@ export class SearchIndex implements VectorIndex {
     const list = this.#queriesOf(queries);
     const { rerank } = options;
     const found = list.map((query) => new Set(this.search(query, k, { rerank }).indices));
-    const given = readVectors(core, vectors, undefined, options.from, dimension);
+    const given = readVectors(core, vectors, this.metric, options, dimension);
     if (given.count !== this.#count) throw rangeError('vectors', exactly(this.#count, 'vectors'), given.count);
     const exact = this.#searchExactly(given, list, k);
     let hits = 0;
@@ -737,7 +767,7 @@ export class SearchIndex implements VectorIndex {
   #searchExactly(given: GivenVectors, queries: readonly Query[], k: number): number[][] {
     const { dimension, metric } = this;
     const alive = Array.from({ length: this.#ids.length }, (_, i) => i).filter((index) => this.#store.isAlive(index));
-    const sign = metric === 'euclidean' ? -1 : 1;
+    const sign = signOf(metric);
     const best: { index: number; value: number }[][] = queries.map(() => []);
     const step = rowsAtOnce(dimension);
     for (let first = 0; first < given.count; first += step) {
@@ -796,16 +826,23 @@ export class SearchIndex implements VectorIndex {
 }
 
 /** Checks the options of an index, and makes it. @throws as `sp.index` */
-export function makeIndex(core: Core, vectors: VectorInput | QuantizedTensor, options: IndexOptions): SearchIndex {
+export function makeIndex(
+  core: Core,
+  vectors: VectorInput | ByteVectors | QuantizedTensor,
+  options: IndexOptions,
+): SearchIndex {
   checkOptionsOf('index', options);
   choiceIndex(options, 'dtype', ['int8']);
   choiceIndex(options, 'queries', ['int8']);
   const metric = metrics[choiceIndex(options, 'metric', metrics)] as VectorMetric;
-  const bits = options.bits ?? 8;
-  if (!widths.includes(bits)) throw rangeError('bits', oneOf([1, 2, 4, 8]), bits);
+  const isHamming = metric === 'hamming';
+  const bits = options.bits ?? (isHamming ? 1 : 8);
+  const allowed: readonly number[] = isHamming ? [1] : [1, 2, 4, 8];
+  if (!allowed.includes(bits)) throw rangeError('bits', oneOf(allowed), bits);
+  if (isHamming && options.rerank !== undefined) throw typeError('rerank', without('metric', 'hamming'));
   const seed = checkWhole(options.seed ?? 0, 'seed', 0);
   if (seed >= 2 ** 32) throw rangeError('seed', whole(0, 2 ** 32 - 1), seed);
-  const given = readVectors(core, vectors, options.shape, options.from as HalfFormat | undefined);
+  const given = readVectors(core, vectors, metric, options);
   const { dimension } = given;
   if (dimension > maxDimension) throw rangeError('shape', whole(1, maxDimension), dimension);
   const dims = checkWhole(options.dims ?? dimension, 'dims', 1);
