@@ -571,6 +571,9 @@ for (const { build, sp } of builds) {
       refuse([vector(0), binary.subarray(0, width)], {}, 'vectors[1]', TypeError);
       refuse({ dims: [3, 3], data: vector(0) }, {}, 'vectors.shape', RangeError);
       expectRefusal(() => sp.index(ubinary as never, { shape }), TypeError, 'vectors');
+      expect(() => sp.index(binary, { shape })).toThrow(
+        "write { metric: 'hamming' } for bits, { ranges } for codes, or",
+      );
       using index = sp.index(ubinary, { shape, metric: 'hamming' });
       expectRefusal(() => index.add(vector(0).subarray(1)), RangeError, 'vectors');
       expectRefusal(() => index.search(vector(0).subarray(1)), RangeError, 'query');

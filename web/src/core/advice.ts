@@ -82,6 +82,10 @@ function codeForNumber(path: string, expected: Expected, got: unknown): string |
 function codeForFloats(path: string, got: unknown): string | undefined {
   const array = typedArrayName(got);
   if (array?.startsWith('Big')) return `Float32Array.from(${path}, Number)`;
+  // Vectors of an index may be bits, or codes with ranges.
+  if (path === 'vectors' && (array === 'Uint8Array' || array === 'Int8Array')) {
+    return "{ metric: 'hamming' } for bits, { ranges } for codes, or Float32Array.from(vectors)";
+  }
   // Bytes are numbers, or memory with floats in it.
   if (array === 'Uint8Array') return `Float32Array.from(${path}) or new Float32Array(Uint8Array.from(${path}).buffer)`;
   if (array !== undefined) return `Float32Array.from(${path})`;
