@@ -6,7 +6,7 @@ import { ElementTypeId, MatMulNBitsRecord, StoredRecord } from '../core/door.js'
 import { decodeTile, encodeTileByInputs, storedRecord } from './calls.js';
 import type { Codec, Form, Part, Role, Tile } from './codec.js';
 import { cutColumns, cutInPieces, cutInputs, readsAnyRows } from './columns.js';
-import { byteRuns } from './elements.js';
+import { byteRuns, elementsOf } from './elements.js';
 
 export interface MatMulNBitsForm extends Form {
   readonly codec: 'matmul-nbits';
@@ -16,7 +16,7 @@ export interface MatMulNBitsForm extends Form {
   readonly zeroPoint: boolean;
   /** True if zero points are floats of the scales' type. Only for 2 and 4 bits. */
   readonly floatZeroPoint?: boolean | undefined;
-  /** True if the tensor is B with its columns as rows, [N, K]. */
+  /** True if the tensor is B with its columns as rows, [N, K], or several of them below each other. */
   readonly transposed: boolean;
   readonly scale: 'F32' | 'F16';
   /** Undefined: from the smallest to the largest value. */
@@ -25,9 +25,14 @@ export interface MatMulNBitsForm extends Form {
   readonly importance?: Float32Array<ArrayBuffer> | undefined;
 }
 
+/** A shape with all dimensions before the last as one. */
+function matrixOf(shape: readonly number[]): readonly [rows: number, columns: number] {
+  return [elementsOf(shape.slice(0, -1)), shape.at(-1) ?? 1];
+}
+
 /** Sizes of B, and of a column of its codes. */
 function sizesOf(shape: readonly number[], { transposed, bits, blockSize, scale, floatZeroPoint }: MatMulNBitsForm) {
-  const [first = 1, second = 1] = shape;
+  const [first, second] = matrixOf(shape);
   const [k, n] = transposed ? [second, first] : [first, second];
   const blocks = Math.ceil(k / blockSize);
   const blockBytes = (blockSize * bits) / 8;
@@ -81,9 +86,8 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
 
   grid(shape, form) {
     const { k } = sizesOf(shape, form);
-    return form.transposed
-      ? { rows: shape[0], rowUnit: 1, columnUnit: k }
-      : { rows: shape[0], rowUnit: k, columnUnit: 1 };
+    const [rows] = matrixOf(shape);
+    return form.transposed ? { rows, rowUnit: 1, columnUnit: k } : { rows, rowUnit: k, columnUnit: 1 };
   },
 
   runs(shape, form, role, { row, rows, column, columns }) {
@@ -92,7 +96,8 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
     return byteRuns(first * size, some * size, 1, some * size);
   },
 
-  cuts(shape, form, roles, source) {
+  cuts(whole, form, roles, source) {
+    const shape = matrixOf(whole);
     const { transposed } = form;
     if (form.importance !== undefined) return cutInputs(shape, !transposed, roles, 1, source);
     if (transposed || !readsAnyRows(source)) return cutColumns(shape, transposed, roles);

@@ -255,7 +255,13 @@ describe('a target that leaves most as it is', () => {
     const file = onnx.model(
       {
         nodes: [
-          { op: 'MoE', domain: 'com.microsoft', in: ['x', 'r', 'f1', '', 'f2'], out: ['y'], attributes: { k: 2 } },
+          {
+            op: 'MoE',
+            domain: 'com.microsoft',
+            in: ['x', 'r', 'f1', '', 'f2'],
+            out: ['y'],
+            attributes: { k: 2, use_sparse_mixer: 1 },
+          },
         ],
         initializers: [onnx.floatTensor('f1', [4, 64, 64]), onnx.floatTensor('f2', [4, 64, 64])],
         inputs: [
@@ -269,7 +275,7 @@ describe('a target that leaves most as it is', () => {
     for (const to of ['q4', 'q8', 'int8-weights', 'int4-weights', 'q8-blocks'] as const) {
       expect((await planModel(file, { to })).notes[0], to).toMatchObject({
         kind: 'littleConverted',
-        text: expect.stringContaining('131 kB of MoE (codes for MoE would take the operator QMoE'),
+        text: expect.stringContaining('131 kB of MoE (q4, q4f16 and q8-blocks make QMoE of MoE without'),
         kept: [{ operator: 'MoE', bytes: 131072 }],
         helps: { to: 'fp16' },
       });

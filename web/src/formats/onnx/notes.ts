@@ -223,7 +223,9 @@ export function littleNote(
   const list = kept.slice(0, 4).map(({ operator, bytes }) => `${megabytes(bytes)} of ${operator}`);
   const stay = list.length === 0 ? '' : `; as they are: ${list.join(', ')}${kept.length > list.length ? ', …' : ''}`;
   const hasExperts = kept.some(({ operator }) => operator === 'MoE');
-  const why = hasExperts ? ' (codes for MoE would take the operator QMoE, which no target writes)' : '';
+  const why = hasExperts
+    ? ' (q4, q4f16 and q8-blocks make QMoE of MoE without fc3 and use_sparse_mixer; WebGPU refuses it)'
+    : '';
   const data = { saved, kept, ...(helps && { helps }) };
   if (helps === undefined)
     return noteOf('littleConverted', data, `this target saves ${percent(saved)} of the bytes${stay}${why}`);
@@ -256,14 +258,18 @@ const onWebGpuWords: Readonly<Record<OnWebGpu, string>> = {
 /**
  * Backends of onnxruntime on which a result runs, and gives what it gives in WebAssembly.
  * @param tooLarge bytes of its weights, if WebAssembly cannot hold them
+ * @param hasExperts true for a QMoE with shares, which WebGPU of onnxruntime-web 1.30 refuses
  */
-export function runsOnNote(webgpu: OnWebGpu, tooLarge: number | undefined): Note {
+export function runsOnNote(onWebGpu: OnWebGpu, tooLarge: number | undefined, hasExperts: boolean): Note {
+  const webgpu = hasExperts ? 'refused' : onWebGpu;
   if (tooLarge !== undefined) {
     const text = `runs natively; its weights take ${megabytes(tooLarge)}, and all of the memory of WebAssembly is 4 GiB`;
     return noteOf('runsOn', { wasm: 'tooLarge', node: 'right', webgpu }, text);
   }
-  const data = { wasm: 'right', node: 'right', webgpu };
-  return noteOf('runsOn', data, `runs in WebAssembly, natively, ${onWebGpuWords[webgpu]}`);
+  const words = hasExperts
+    ? ' and natively; WebGPU of onnxruntime-web 1.30 refuses the QMoE of experts'
+    : `, natively, ${onWebGpuWords[onWebGpu]}`;
+  return noteOf('runsOn', { wasm: 'right', node: 'right', webgpu }, `runs in WebAssembly${words}`);
 }
 
 /** Products whose zero points are floats, which MatMulNBits takes in WebAssembly and natively alone (tests/bench/webgpu.mjs). */

@@ -247,6 +247,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, plan: 
   const hasFloatZeroPoints = decisions.some(
     (one) => one.kind === 'blocks' && one.form.codec === 'matmul-nbits' && one.form.floatZeroPoint === true,
   );
+  const hasExperts = decisions.some(({ kind }) => kind === 'experts');
   const codecs = new Set(tensors.flatMap(({ kept, form }) => (kept === undefined ? [form.codec] : [])));
   return [
     ...littleNotes(model, choices, made, partsOf, files),
@@ -265,7 +266,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, plan: 
       ? [nothingNote(whyNothing(model, made, target))]
       : [
           ...costNotes(target, choices, codecs, made),
-          runsOnNote(target.onWebGpu, loaded > mostInWasm ? loaded : undefined),
+          runsOnNote(target.onWebGpu, loaded > mostInWasm ? loaded : undefined, hasExperts),
         ]),
     ...(large.length === 0 ? [] : [largeBindingsNote(large)]),
   ];

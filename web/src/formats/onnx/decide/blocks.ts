@@ -12,7 +12,7 @@ import type { Blocks, Context, Keep } from './decision.js';
 import { bytesIn } from './sizes.js';
 
 /** Smallest block. Smaller ones do not pay for their scales, and runtimes lack them. */
-const smallestBlock = 16;
+export const smallestBlock = 16;
 
 /** Requested blocks. */
 export interface RequestedBlocks {
@@ -52,7 +52,7 @@ function holdsFactors(node: OnnxNode, { scale, isHalf }: RequestedBlocks): boole
 }
 
 /** The largest of blockSize, blockSize / 2, blockSize / 4 … that divides `rows`. */
-function dividing(rows: number, blockSize: number): number {
+export function dividing(rows: number, blockSize: number): number {
   return rows % blockSize === 0 || blockSize < smallestBlock ? blockSize : dividing(rows, blockSize / 2);
 }
 

@@ -16,6 +16,7 @@ import { type OnnxReason, ownReasons, type WithoutInputs } from '../reasons.js';
 import { type TargetInfo, type TargetOf, targetNamed } from '../targets.js';
 import { floatsRead } from './blocks.js';
 import { type Context, type WeightDecision, weightsOfDecision } from './decision.js';
+import { decideExperts } from './experts.js';
 import { decideHalf } from './half.js';
 import { HalfNodes, lowestHalf } from './half-nodes.js';
 import { OnnxInputStatistics } from './inputs.js';
@@ -89,6 +90,9 @@ function decideWeight(context: Context, weight: Weight): WeightDecision {
   const notWorth: OnnxReason | undefined =
     scaled === undefined ? whyNotWorth(context, weight, target.takes) : { kind: 'scales', operator: scaled };
   const reading = notWorth === undefined ? readingOf(context.graphs, weight) : undefined;
+  const experts =
+    reading === undefined || target.kind !== 'blocks' ? undefined : decideExperts(context, reading, target);
+  if (experts !== undefined) return experts;
   const reason = reading === undefined ? notWorth : whyNotRead(context, reading, target);
   const found: WeightDecision =
     reading === undefined || reason !== undefined

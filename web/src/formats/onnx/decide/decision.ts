@@ -120,11 +120,22 @@ export interface Together {
   readonly weights: ReadonlyMap<number, { readonly weight: Weight; readonly form: DequantizeLinearForm }>;
 }
 
+/** Stores both weights of a MoE as blocks, whose node becomes a QMoE. */
+export interface Experts {
+  readonly kind: 'experts';
+  readonly operator: 'MoE';
+  readonly reader: ReadingNode;
+  /** Weights [experts, rows, columns] by input of the node. Blocks lie along the columns. */
+  readonly weights: ReadonlyMap<number, Weight>;
+  readonly form: MatMulNBitsForm;
+}
+
 /** Decision about one or several weights. */
-export type WeightDecision = Keep | Half | Blocks | Restored | Integers | Together;
+export type WeightDecision = Keep | Half | Blocks | Restored | Integers | Together | Experts;
 
 /** Weights of a decision. */
 export function weightsOfDecision(decision: WeightDecision): readonly Weight[] {
+  if (decision.kind === 'experts') return [...decision.weights.values()];
   if (decision.kind !== 'together') return [decision.weight];
   return [...decision.weights.values()].map(({ weight }) => weight);
 }

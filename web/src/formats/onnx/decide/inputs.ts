@@ -11,7 +11,7 @@ import type { Graphs } from '../graph/graph.js';
 import { transposes } from '../graph/products.js';
 import type { OnnxChoices } from '../options.js';
 import type { NoInputsReason, WithoutInputs } from '../reasons.js';
-import type { WeightDecision } from './decision.js';
+import { type WeightDecision, weightsOfDecision } from './decision.js';
 
 /** A form that takes statistics. */
 type WeighedForm = MatMulNBitsForm | DequantizeLinearForm;
@@ -82,9 +82,10 @@ export class OnnxInputStatistics {
       case 'restored':
       case 'integers':
         return { ...decision, form: this.#weighed(decision.weight, decision.form) };
-      case 'together': {
+      case 'together':
+      case 'experts': {
         const reason = { kind: 'readBy', operator: decision.operator } as const;
-        for (const { weight } of decision.weights.values()) this.without.push({ name: weight.source.name, reason });
+        for (const { source } of weightsOfDecision(decision)) this.without.push({ name: source.name, reason });
         return decision;
       }
       default:

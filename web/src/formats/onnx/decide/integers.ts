@@ -119,7 +119,8 @@ export function decideIntegers(context: Context, reading: Reading, target: Targe
     range: choices.range === 'min-max' ? undefined : choices.range,
     asks: (other) => {
       const wanted = context.targetOf(other);
-      return wanted?.kind === 'integers' && codesOf(context, wanted).symmetric === symmetric;
+      const isTaken = other.source.dtype === 'F32' && wanted?.kind === 'integers';
+      return isTaken && codesOf(context, wanted).symmetric === symmetric;
     },
   };
   // Take all weights of a node at once, if it computes with integers only then.

@@ -19,7 +19,7 @@ export interface IntegerOptions {
   readonly reduced: boolean;
   readonly perChannel: boolean;
   readonly range: SearchedRange | undefined;
-  /** True if the target of a weight is the same kind of codes. */
+  /** True if a weight is float32, and its target is the same kind of codes. */
   asks(weight: Weight): boolean;
 }
 
@@ -27,18 +27,18 @@ export interface IntegerOptions {
  * Weights at some inputs of a node, if they have no other readers and all shall become codes; undefined otherwise. Absent inputs are
  * skipped.
  */
-function ownWeights(
+export function ownWeights(
   { graphs, decided }: Context,
   { node, graph }: ReadingNode,
   inputs: readonly number[],
-  { asks }: IntegerOptions,
+  { asks }: Pick<IntegerOptions, 'asks'>,
 ): ReadonlyMap<number, Weight> | undefined {
   const found = new Map<number, Weight>();
   for (const input of inputs) {
     const name = node.inputs[input] ?? '';
     if (name === '') continue;
     const weight = graphs.weightAt(graph, name);
-    if (weight === undefined || weight.source.dtype !== 'F32' || decided.has(weight) || !asks(weight)) return undefined;
+    if (weight === undefined || decided.has(weight) || !asks(weight)) return undefined;
     const isOwn = graphs.uses(graph, name).length === 1 && weight.graph === graph && !graphs.isOutput(graph, name);
     if (!isOwn || graphs.isShadowed(weight)) return undefined;
     found.set(input, weight);

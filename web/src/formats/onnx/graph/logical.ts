@@ -117,6 +117,34 @@ function nameWithout({ source }: Weight, end: string): string {
   return source.name.endsWith(end) ? source.name.slice(0, -end.length) : source.name;
 }
 
+/** Codes of the layers of a QMoE, [experts, rows, columns] with blocks along the columns. */
+function expertsOf(node: OnnxNode, weights: readonly (Weight | undefined)[]): FoundCodes[] {
+  const [bits, blockSize] = [intOf(node, 'expert_weight_bits', 4), intOf(node, 'block_size', 0)];
+  const isPlain = (node.attributes.get('quant_type')?.s ?? 'int') === 'int' && intOf(node, 'weights_prepacked', 0) <= 0;
+  if ((bits !== 4 && bits !== 8) || blockSize < 16 || !isPlain) return [];
+  return [0, 1, 2].flatMap((layer) => {
+    const [data, scale, zeroPoint] = [weights[2 + 3 * layer], weights[3 + 3 * layer], weights[11 + layer]];
+    const type = scale?.source.dtype;
+    if (data?.source.dtype !== 'U8' || scale === undefined || (type !== 'F32' && type !== 'F16')) return [];
+    const [experts = 0, rows = 0, bytes = 0, ...more] = data.source.shape;
+    const columns = (bytes * 8) / bits;
+    const blocks = columns / blockSize;
+    if (more.length > 0 || columns % blockSize !== 0 || !fits(scale, [experts, rows, blocks])) return [];
+    const hasZeroPoints = (node.inputs[11 + layer] ?? '') !== '';
+    const isRead = zeroPoint?.source.dtype === 'U8' && fits(zeroPoint, [experts, rows, Math.ceil((blocks * bits) / 8)]);
+    if (hasZeroPoints && !isRead) return [];
+    const form: MatMulNBitsForm = {
+      codec: 'matmul-nbits',
+      bits,
+      blockSize,
+      zeroPoint: hasZeroPoints,
+      transposed: true,
+      scale: type,
+    };
+    return [{ name: nameWithout(data, `_Q${bits}`), shape: [experts, rows, columns], form, data, scale, zeroPoint }];
+  });
+}
+
 class Finder {
   readonly #graphs: Graphs;
   readonly #byName: ReadonlyMap<string, Weight>;
@@ -135,6 +163,7 @@ class Finder {
       }
       const found = this.#codesOf(node, graph, weights);
       if (found !== undefined) this.found.push(found);
+      if (node.opType === 'QMoE' && node.domain === contrib) this.found.push(...expertsOf(node, weights));
     }
     for (const weight of model.weights) {
       const found = this.#integers(weight) ?? this.#table(weight);

@@ -5,6 +5,7 @@ import type { WeightDecision } from '../decide/decision.js';
 import type { OnnxModel, Weight } from '../file/model.js';
 import { writeBlocks } from './blocks.js';
 import { Builder } from './builder.js';
+import { writeExperts } from './experts.js';
 import { writeHalf, writeKept } from './half.js';
 import { writeHalfGraph } from './half-graph.js';
 import { IntegerWriter } from './integers.js';
@@ -42,6 +43,7 @@ export function writeResult(
     },
     integers: (decision) => (decision.isSymmetric ? symmetric : others).write(decision),
     together: (decision) => writeTogether(builder, decision),
+    experts: (decision) => writeExperts(builder, decision),
   };
   const unneeded = decisions.decisions.flatMap((one) => ('unneeded' in one ? one.unneeded : []));
   if (halves !== undefined) writeHalfGraph(builder, halves, new Set(unneeded));
