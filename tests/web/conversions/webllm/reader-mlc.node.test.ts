@@ -103,7 +103,7 @@ function parametersIn(
 ) {
   const { arrays, metadata } = loadCache(files);
   const left = new Set(arrays.keys());
-  const all = parametersOf(family, 1, tied[family]).map((parameter) => {
+  const all = parametersOf(families[family], 1, tied[family]).map((parameter) => {
     const parts = parameter.from.map((name) => weights[name]!);
     const shape = [parts.reduce((sum, part) => sum + part.shape[0]!, 0), ...parts[0]!.shape.slice(1)];
     const original = Float32Array.from(parts.flatMap(({ values }) => [...values]));

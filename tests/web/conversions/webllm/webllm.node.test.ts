@@ -1,4 +1,4 @@
-// Folders of language models to models of MLC, beside what MLC-LLM's sources make of them (tests/web/support/mlc.ts).
+// Folders of language models to models of MLC, by the names and the rule of MLC-LLM's sources (tests/web/support/readers/mlc.ts).
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,8 +6,10 @@ import { compareModels, inspectModel, planModel, quantizeModel, readFloats, veri
 import { beforeAll, describe, expect, it } from 'vitest';
 import { chatConfig } from '../../../../web/src/conversions/webllm/chat-config.js';
 import { libraries, type PrebuiltLibrary, registerLibrary } from '../../../../web/src/conversions/webllm/prebuilt.js';
-import { arraysOf, cacheOf, type Quantization, recipesOf } from '../../support/mlc.js';
 import { rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
+import { named, nearest } from '../../support/readers/floats.js';
+import { loadCache, mlcCodes, parametersOf, readParameter, storedScales } from '../../support/readers/mlc.js';
+import { expectEqual } from '../../support/readers/same.js';
 import type { Weights } from '../../support/recipes.js';
 import {
   type DecoderOptions,
@@ -116,67 +118,87 @@ async function write(
 const json = async (path: string) => JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
 
 describe.each(Object.keys(families))('%s', (architecture) => {
-  it.each(['q4f16_1', 'q4f32_1'] as const)('becomes what MLC-LLM makes of it, in %s', async (how: Quantization) => {
-    const weights = decoderWeights(families[architecture]!.weights);
-    const source = await write(`${architecture}-${how}`, weights, filesOf(architecture));
-    const output = join(place, `${architecture}-${how}-out`);
-    const plan = await planModel(source, { to: `mlc-${how}`, output });
-    const { files, report } = await quantizeModel(source, { to: `mlc-${how}`, output });
-    const order = (await inspectModel(source)).tensors.map(({ name }) => name);
-    const recipes = recipesOf(architecture, tiny.layers, families[architecture]!.weights?.tied ?? false);
-    const parameters = [...weights.values()].reduce((sum, { values }) => sum + values.length, 0);
-    const expected = cacheOf(arraysOf(recipes, weights, order, how), parameters);
-    for (const [i, bytes] of expected.shards.entries())
-      expect(Buffer.compare(await readFile(join(output, `params_shard_${i}.bin`)), bytes), `shard ${i}`).toBe(0);
-    for (const name of ['tensor-cache.json', 'ndarray-cache.json'])
-      expect(await json(join(output, name))).toEqual(expected.index);
-    const names = (await readdir(output)).sort();
-    expect(names).toEqual(
-      [
-        'mlc-chat-config.json',
-        'ndarray-cache.json',
-        'params_shard_0.bin',
-        'tensor-cache.json',
-        'tokenizer.json',
-        'tokenizer_config.json',
-      ].sort(),
-    );
-    // The plan has the exact sizes.
-    expect(files).toEqual(
-      plan.files.map(({ name, bytes }) => ({ name: name.replace(/^model/, `${architecture}-${how}-out`), bytes })),
-    );
-    for (const { name, bytes } of files) expect((await readFile(join(place, name))).length, name).toBe(bytes);
-    expect(report.notes.map(({ kind }) => kind)).toEqual(['webllmLibrary']);
-    expect(report.notes[0]).toMatchObject({ library: `tiny-${families[architecture]!.family}-${how}-MLC` });
-    expect(await readFile(join(output, 'tokenizer.json'), 'utf8')).toBe(JSON.stringify(plainTokenizer()));
-    const chat = await json(join(output, 'mlc-chat-config.json'));
-    expect(chat).toMatchObject({
-      version: '0.1.0',
-      quantization: how,
-      model_type: families[architecture]!.family,
-      vocab_size: tiny.vocabulary,
-      context_window_size: 128,
-      prefill_chunk_size: 128,
-      tokenizer_files: ['tokenizer.json', 'tokenizer_config.json'],
-      tokenizer_info: {
-        token_postproc_method: 'byte_fallback',
-        prepend_space_in_encode: false,
-        strip_space_in_decode: false,
-      },
-      temperature: 0.5,
-      top_p: 1,
-      bos_token_id: 1,
-      eos_token_id: [2, 5],
-      model_config: { hidden_size: tiny.hidden, context_window_size: 128 },
-      conv_template: { name: 'chatml', stop_token_ids: [2, 5], seps: ['<|im_end|>\n'] },
-    });
-    // Nothing is wrong with the result, and it can be read.
-    expect((await verifyModel(join(output, 'tensor-cache.json'))).problems).toEqual([]);
-    const info = await inspectModel(output);
-    expect(info.format).toBe('mlc');
-    const { tensors } = await compareModels(output, output);
-    expect(tensors.every(({ error }) => error?.mse === 0)).toBe(true);
-  });
+  // Both forms have the names of a family: reader-mlc.node.test.ts has the numbers of either.
+  it.each(architecture.startsWith('Gemma') ? (['q4f16_1', 'q4f32_1'] as const) : (['q4f16_1'] as const))(
+    'becomes what MLC-LLM makes of it, in %s',
+    async (how) => {
+      const weights = decoderWeights(families[architecture]!.weights);
+      const source = await write(`${architecture}-${how}`, weights, filesOf(architecture));
+      const output = join(place, `${architecture}-${how}-out`);
+      const plan = await planModel(source, { to: `mlc-${how}`, output });
+      const { files, report } = await quantizeModel(source, { to: `mlc-${how}`, output });
+      const cache = new Map<string, Uint8Array>();
+      for (const name of await readdir(output)) cache.set(name, await readFile(join(output, name)));
+      const { arrays, metadata } = loadCache(cache);
+      const count = [...weights.values()].reduce((sum, { values }) => sum + values.length, 0);
+      expect(metadata.BitsPerParam).toBe(((metadata.ParamBytes as number) * 8) / count);
+      const left = new Set(arrays.keys());
+      for (const parameter of parametersOf(architecture, tiny.layers, families[architecture]!.weights?.tied ?? false)) {
+        const { name, from, add } = parameter;
+        const parts = from.map((tensor) => weights.get(tensor)!);
+        const original = Float32Array.from(parts.flatMap(({ values }) => [...values].map((v) => v + add)));
+        const columns = parts[0]!.shape[1];
+        const rows = columns === undefined ? original.length : original.length / columns;
+        const read = readParameter(arrays, parameter, columns === undefined ? [rows] : [rows, columns], how);
+        for (const array of read.names) left.delete(array);
+        if (read.codes === undefined) {
+          const cast = original.map((v) => nearest(v, how === 'q4f16_1' ? named.F16! : named.BF16!));
+          expectEqual(read.values, cast, name);
+          continue;
+        }
+        const want = mlcCodes(original, columns!, how);
+        expectEqual(read.codes.scales, storedScales(want.scales, how), `scales of ${name}`);
+        expectEqual(read.codes.words, want.words, `words of ${name}`);
+      }
+      expect([...left]).toEqual([]);
+      const names = (await readdir(output)).sort();
+      expect(names).toEqual(
+        [
+          'mlc-chat-config.json',
+          'ndarray-cache.json',
+          'params_shard_0.bin',
+          'tensor-cache.json',
+          'tokenizer.json',
+          'tokenizer_config.json',
+        ].sort(),
+      );
+      // The plan has the exact sizes.
+      expect(files).toEqual(
+        plan.files.map(({ name, bytes }) => ({ name: name.replace(/^model/, `${architecture}-${how}-out`), bytes })),
+      );
+      for (const { name, bytes } of files) expect((await readFile(join(place, name))).length, name).toBe(bytes);
+      expect(report.notes.map(({ kind }) => kind)).toEqual(['webllmLibrary']);
+      expect(report.notes[0]).toMatchObject({ library: `tiny-${families[architecture]!.family}-${how}-MLC` });
+      expect(await readFile(join(output, 'tokenizer.json'), 'utf8')).toBe(JSON.stringify(plainTokenizer()));
+      const chat = await json(join(output, 'mlc-chat-config.json'));
+      expect(chat).toMatchObject({
+        version: '0.1.0',
+        quantization: how,
+        model_type: families[architecture]!.family,
+        vocab_size: tiny.vocabulary,
+        context_window_size: 128,
+        prefill_chunk_size: 128,
+        tokenizer_files: ['tokenizer.json', 'tokenizer_config.json'],
+        tokenizer_info: {
+          token_postproc_method: 'byte_fallback',
+          prepend_space_in_encode: false,
+          strip_space_in_decode: false,
+        },
+        temperature: 0.5,
+        top_p: 1,
+        bos_token_id: 1,
+        eos_token_id: [2, 5],
+        model_config: { hidden_size: tiny.hidden, context_window_size: 128 },
+        conv_template: { name: 'chatml', stop_token_ids: [2, 5], seps: ['<|im_end|>\n'] },
+      });
+      // Nothing is wrong with the result, and it can be read.
+      expect((await verifyModel(join(output, 'tensor-cache.json'))).problems).toEqual([]);
+      const info = await inspectModel(output);
+      expect(info.format).toBe('mlc');
+      const { tensors } = await compareModels(output, output);
+      expect(tensors.every(({ error }) => error?.mse === 0)).toBe(true);
+    },
+  );
 });
 
 describe('a result', () => {

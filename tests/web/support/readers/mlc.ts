@@ -1,7 +1,6 @@
 // WebLLM's folders as the sources have them: how tvmjs loads arrays, which parameters a model has, and the rule of MLC-LLM's group
 // quantization. Written without knowledge of the encoder under test.
-//   mlc-ai/mlc-llm 01ced331 (quantization/group_quantization.py, model/llama/llama_loader.py, model/qwen2/qwen2_loader.py), 00c44c3c
-//   (quantization/utils.py), 1de5d727 (interface/convert_weight.py); apache/tvm 016a5a09 (web/src/runtime.ts), 09067173 (contrib/tvmjs.py)
+//   mlc-ai/mlc-llm 01ced331 (quantization/group_quantization.py, model/*/*_loader.py), 00c44c3c (quantization/utils.py), 1de5d727 (interface/convert_weight.py); apache/tvm 016a5a09 (web/src/runtime.ts), 09067173 (contrib/tvmjs.py)
 import { createHash } from 'node:crypto';
 import { product } from '../models.js';
 import { bfloat16, evenRound, type FloatFormat, float16, float32, nearest } from './floats.js';
@@ -77,23 +76,38 @@ export interface MlcParameter {
   readonly name: string;
   readonly from: readonly string[];
   readonly codes: boolean;
+  /** A number that the loader adds to the weights. */
+  readonly add: number;
 }
 
-/** Parameters of a model, with the names of the weights that MLC-LLM's loader joins. */
-export function parametersOf(type: 'llama' | 'qwen2', layers: number, tied: boolean): MlcParameter[] {
-  const coded = (name: string, ...from: string[]) => ({ name, from: from.length > 0 ? from : [name], codes: true });
-  const plain = (name: string, ...from: string[]) => ({ ...coded(name, ...from), codes: false });
-  const all = [coded('model.embed_tokens.weight'), plain('model.norm.weight')];
-  if (!tied) all.push(coded('lm_head.weight'));
+/** Parameters of an architecture, with the names of the weights that MLC-LLM's loader joins. */
+export function parametersOf(architecture: string, layers: number, tied: boolean): MlcParameter[] {
+  const [phi, qwen] = [architecture === 'Phi3ForCausalLM', architecture.startsWith('Qwen')];
+  const all: MlcParameter[] = [];
+  const coded = (name: string, ...from: string[]) => all.push({ name, from, codes: true, add: 0 });
+  const norm = (name: string, from = name) =>
+    all.push({ name, from: [from], codes: false, add: architecture.startsWith('Gemma') ? 1 : 0 });
+  coded(phi ? 'transformer.embd.weight' : 'model.embed_tokens.weight', 'model.embed_tokens.weight');
+  norm(phi ? 'transformer.norm.weight' : 'model.norm.weight', 'model.norm.weight');
+  if (!tied) coded('lm_head.weight', 'lm_head.weight');
   for (let i = 0; i < layers; i++) {
-    const [attention, mlp] = [`model.layers.${i}.self_attn`, `model.layers.${i}.mlp`];
-    const joined = `${attention}.${type === 'llama' ? 'qkv_proj' : 'c_attn'}`;
-    const parts = (end: string) => ['q', 'k', 'v'].map((part) => `${attention}.${part}_proj.${end}`);
-    all.push(coded(`${joined}.weight`, ...parts('weight')), coded(`${attention}.o_proj.weight`));
-    if (type === 'qwen2') all.push(plain(`${joined}.bias`, ...parts('bias')));
-    all.push(coded(`${mlp}.gate_up_proj.weight`, `${mlp}.gate_proj.weight`, `${mlp}.up_proj.weight`));
-    all.push(coded(`${mlp}.down_proj.weight`));
-    for (const name of ['input', 'post_attention']) all.push(plain(`model.layers.${i}.${name}_layernorm.weight`));
+    const from = `model.layers.${i}`;
+    const to = phi ? `transformer.h.${i}` : from;
+    const attention = phi ? `${to}.mixer` : `${to}.self_attn`;
+    const joined = qwen ? `${attention}.c_attn` : `${attention}.qkv_proj`;
+    const parts = (end: string) => ['q', 'k', 'v'].map((part) => `${from}.self_attn.${part}_proj.${end}`);
+    coded(`${joined}.weight`, ...(phi ? [`${from}.self_attn.qkv_proj.weight`] : parts('weight')));
+    if (architecture === 'Qwen2ForCausalLM')
+      all.push({ name: `${joined}.bias`, from: parts('bias'), codes: false, add: 0 });
+    coded(`${attention}.${phi ? 'out' : 'o'}_proj.weight`, `${from}.self_attn.o_proj.weight`);
+    const gates = phi ? ['gate_up'] : ['gate', 'up'];
+    coded(`${to}.mlp.gate_up_proj.weight`, ...gates.map((name) => `${from}.mlp.${name}_proj.weight`));
+    coded(`${to}.mlp.down_proj.weight`, `${from}.mlp.down_proj.weight`);
+    norm(`${to}.${phi ? 'ln' : 'input_layernorm'}.weight`, `${from}.input_layernorm.weight`);
+    const norms = ['post_attention_layernorm'];
+    if (architecture === 'Gemma2ForCausalLM') norms.push('pre_feedforward_layernorm', 'post_feedforward_layernorm');
+    if (architecture === 'Qwen3ForCausalLM') norms.push('self_attn.q_norm', 'self_attn.k_norm');
+    for (const name of norms) norm(`${to}.${name}.weight`, `${from}.${name}.weight`);
   }
   return all;
 }
