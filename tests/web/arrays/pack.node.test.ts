@@ -61,21 +61,8 @@ describeBuilds('pack and unpack', (sp) => {
 
   it.each(dtypes)('are the reverse of each other for %s', (dtype) => {
     const { bits } = rangeOf(dtype);
-    const lengths = [
-      ...Array.from({ length: 70 }, (_, n) => n),
-      255,
-      256,
-      257,
-      1000,
-      16_383,
-      16_384,
-      16_385,
-      131_071,
-      131_072,
-      131_073,
-      300_001,
-    ];
-    for (const n of lengths) {
+    // Short, beside a step of copying, and beside a tile.
+    for (const n of [0, 7, 16_385, 131_073]) {
       const codes = randomCodes(dtype, n, n + bits);
       const q = tensor(dtype, codes);
       const bytes = sp.pack(q);

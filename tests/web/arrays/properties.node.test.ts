@@ -53,16 +53,6 @@ function bytesOf(q: { data: unknown; scale: Float32Array; zeroPoint: Int32Array 
 }
 
 describeBuilds('for any array, quantize', (sp) => {
-  it('restores every value within half a step', () => {
-    fc.assert(
-      fc.property(someFloats, options, (x, rule) => {
-        const q = sp.quantize(x, rule);
-        expectWithinHalfStep(x, q.scale[0]!, sp.dequantize(q), rangeOf(rule.dtype).bits);
-      }),
-      { numRuns: 1000 },
-    );
-  });
-
   it('agrees with the oracle, whatever the shape and the granularity', () => {
     fc.assert(
       fc.property(shaped, options, ({ x, shape, granularity }, rule) => {
@@ -83,105 +73,6 @@ describeBuilds('for any array, quantize', (sp) => {
         expectSame(sp.dequantize(q), want.restored);
       }),
       { numRuns: 1000 },
-    );
-  });
-
-  it('keeps the order of values', () => {
-    fc.assert(
-      fc.property(someFloats, options, (x, rule) => {
-        const codes = sp.quantize(x.slice().sort(), rule).data as CodeArray;
-        for (let i = 1; i < codes.length; i++) expect(codes[i]).toBeGreaterThanOrEqual(codes[i - 1]!);
-        const restored = sp.dequantize(sp.quantize(x.slice().sort(), rule));
-        for (let i = 1; i < restored.length; i++) expect(restored[i]).toBeGreaterThanOrEqual(restored[i - 1]!);
-      }),
-      { numRuns: 300 },
-    );
-  });
-
-  it('gives restored values their codes again', () => {
-    // A restored value divided by the scale is its number of steps, off by up to three roundings (two for the reciprocal, one for the
-    // product) of up to 2^16 steps: less than 2^16 * 2^-22 of a step, far from the half where the next code begins.
-    fc.assert(
-      fc.property(shaped, options, ({ x, shape, granularity }, rule) => {
-        const q = sp.quantize(x, { ...rule, shape, granularity });
-        const range = { scale: q.scale, zeroPoint: q.zeroPoint };
-        const again = sp.quantize(sp.dequantize(q), { ...rule, shape, granularity, range });
-        expect(bytesOf(again)).toEqual(bytesOf(q));
-      }),
-      { numRuns: 500 },
-    );
-  });
-
-  it('follows a factor of a power of two with its scale alone', () => {
-    fc.assert(
-      fc.property(plain({ minLength: 1 }), options, fc.integer({ min: -40, max: 60 }), (x, rule, power) => {
-        // Far enough from denormals, which such a factor would round.
-        const y = x.map((v) => (Math.abs(v) < 2 ** -20 ? 0 : v));
-        const a = sp.quantize(y, rule);
-        const b = sp.quantize(
-          y.map((v) => v * 2 ** power),
-          rule,
-        );
-        expectSame(b.data, a.data as CodeArray);
-        expectSame(b.zeroPoint, a.zeroPoint);
-        if (y.some((v) => v !== 0))
-          expectSame(
-            b.scale,
-            a.scale.map((s) => s * 2 ** power),
-          );
-      }),
-      { numRuns: 300 },
-    );
-  });
-
-  it('gives opposite values opposite codes when it is symmetric', () => {
-    fc.assert(
-      fc.property(someFloats, dtype, rounding, (x, d, r) => {
-        const { signed, bits } = rangeOf(d);
-        // With the zero point added before the rounding a tie may go either way; it is 0 for signed types.
-        const rule = { dtype: d, rounding: signed ? r : ('onnx' as const) };
-        const codes = sp.quantize(x, rule).data as CodeArray;
-        const opposite = sp.quantize(
-          x.map((v) => -v),
-          rule,
-        ).data as CodeArray;
-        const twice = signed ? 0 : 2 ** bits;
-        for (let i = 0; i < x.length; i++) expect(opposite[i]).toBe(twice - codes[i]!);
-      }),
-      { numRuns: 300 },
-    );
-  });
-
-  it('does not look at the order of values', () => {
-    fc.assert(
-      fc.property(someFloats, options, (x, rule) => {
-        const a = sp.quantize(x, rule);
-        const b = sp.quantize(x.slice().reverse(), rule);
-        expectSame((b.data as Uint8Array).slice().reverse(), a.data as CodeArray);
-        expect(b.scale).toEqual(a.scale);
-      }),
-      { numRuns: 300 },
-    );
-  });
-
-  it('does with rows what it does with arrays', () => {
-    fc.assert(
-      fc.property(
-        fc.integer({ min: 1, max: 40 }),
-        fc.integer({ min: 1, max: 6 }),
-        options,
-        fc.gen(),
-        (columns, rows, rule, gen) => {
-          const x = gen(floats, { minLength: rows * columns, maxLength: rows * columns });
-          const q = sp.quantize(x, { ...rule, shape: [rows, columns], granularity: { kind: 'per-channel', axis: 0 } });
-          for (let r = 0; r < rows; r++) {
-            const row = sp.quantize(x.subarray(r * columns, (r + 1) * columns), rule);
-            expectSame((q.data as Uint8Array).subarray(r * columns, (r + 1) * columns), row.data as CodeArray);
-            expect([q.scale[r], q.zeroPoint[r]]).toEqual([row.scale[0], row.zeroPoint[0]]);
-          }
-        },
-      ),
-      { numRuns: 300 },
     );
   });
 

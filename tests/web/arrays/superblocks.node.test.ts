@@ -161,17 +161,6 @@ describeLarge('quantizeBlocks', (sp) => {
       }
     });
 
-    it(`makes the same ${type} blocks alone, in pairs and in any number`, () => {
-      const { x } = data.find(({ name }) => name === 'weights')!;
-      const { bytes } = blockTypeInfo(type);
-      const all = ggmlQuantize(type, x);
-      for (let n = 1; n <= 19; n++) {
-        const start = 3 * n;
-        const got = sp.quantizeBlocks(x.subarray(start * elements, (start + n) * elements), type).data;
-        expectSame(got, all.subarray(start * bytes, (start + n) * bytes), `${n} blocks`);
-      }
-    });
-
     it(`restores ggml's floats from ${type} blocks and from any bytes`, () => {
       const [any, real] = restoredOf(type);
       for (const { blocks, floats } of [any!, real!]) {
