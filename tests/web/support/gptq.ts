@@ -1,10 +1,7 @@
-// Restores weights as the loaders of GPTQ and AWQ do, one bit at a time. Written from their sources; it shares no code with web/src and cpp/.
-// Sources: github.com/AutoGPTQ/AutoGPTQ at 9f7d3707, auto_gptq/nn_modules/qlinear/qlinear_cuda.py, and at c69ed3e2,
-// auto_gptq/quantization/config.py (BaseQuantizeConfig); ModelCloud/GPTQModel at f4c327a1,
-// gptqmodel/quantization/config.py (QuantizeConfig, dynamic_get) and utils/model.py (make_quant); casper-hansen/AutoAWQ at 88e4c76b,
-// awq/models/_config.py (and at 024d960c, for quant_config.json), awq/modules/linear/gemm.py and awq/utils/packing_utils.py (AWQ_ORDER, AWQ_REVERSE_ORDER).
-import { numbersOf, type StoredTensor } from './compressed.js';
-
+// Settings of layers as the loaders of GPTQ and AWQ find them. Written from their sources; it shares no code with web/src.
+// Sources: github.com/AutoGPTQ/AutoGPTQ at c69ed3e2, auto_gptq/quantization/config.py (BaseQuantizeConfig); ModelCloud/GPTQModel at f4c327a1,
+// gptqmodel/quantization/config.py (QuantizeConfig, dynamic_get) and utils/model.py (make_quant); casper-hansen/AutoAWQ at 024d960c,
+// awq/models/_config.py.
 type Json = Readonly<Record<string, unknown>>;
 
 /** Settings that a loader finds for a linear layer. */
@@ -99,84 +96,4 @@ export function autoAwqSettings(file: Json): { readonly bits: number; readonly g
   const { zero_point: hasZeros = true, q_group_size: groupSize = 128, w_bit: bits = 4, version = 'GEMM' } = file;
   need(hasZeros === true && version === 'GEMM', 'the version');
   return { bits: bits as number, groupSize: groupSize as number };
-}
-
-/** A matrix of int32 words. */
-interface Words {
-  readonly words: Uint32Array;
-  readonly width: number;
-}
-
-const wordsOf = ({ bytes, shape: [, width = 0] }: StoredTensor): Words => ({
-  words: new Uint32Array(new Uint8Array(bytes).buffer),
-  width,
-});
-
-/** A number whose bits follow each other in words that are a stride apart, the first of which is the one at `at`. */
-function bitsOf(words: Uint32Array, at: number, stride: number, first: number, bits: number): number {
-  const from = at + Math.floor(first / 32) * stride;
-  const shift = first % 32;
-  const low = words[from]! >>> shift;
-  const all = shift + bits > 32 ? low | (words[from + stride]! << (32 - shift)) : low;
-  return all & (2 ** bits - 1);
-}
-
-/** A number whose bits follow each other along a row of words. */
-const along = ({ words, width }: Words, row: number, first: number, bits: number) =>
-  bitsOf(words, row * width, 1, first, bits);
-
-/** The same down a column of words. */
-const down = ({ words, width }: Words, column: number, first: number, bits: number) =>
-  bitsOf(words, column, width, first, bits);
-
-/** Where AWQ puts each of eight neighbors in a word, counted in nibbles from the lowest. */
-const awqPlaces = [0, 4, 1, 5, 2, 6, 3, 7];
-
-/** A layer: codes and zero points as they count, and the scales. */
-export interface GptqLayer {
-  readonly shape: readonly [rows: number, columns: number];
-  readonly codes: Int32Array;
-  readonly zeros: Int32Array;
-  readonly scales: Float64Array;
-  readonly values: Float32Array<ArrayBuffer>;
-}
-
-/** The layer of a module. Words of AWQ are four bits wide. */
-export function gptqLayer(
-  tensors: ReadonlyMap<string, StoredTensor>,
-  module: string,
-  { words, bits, groupSize, zeroAdd }: LayerSettings,
-): GptqLayer {
-  const part = (end: string) => tensors.get(`${module}.${end}`)!;
-  const [qweight, qzeros, scale, index] = [part('qweight'), part('qzeros'), part('scales'), part('g_idx')];
-  const [groups = 0, rows = 0] = scale.shape;
-  const columns = words === 'awq' ? qweight.shape[0]! : (qweight.shape[0]! * 32) / bits;
-  need(groups === Math.ceil(columns / groupSize), `${groups} groups in rows of ${columns}`);
-  const place = (row: number) => 32 * Math.floor(row / 8) + 4 * awqPlaces[row % 8]!;
-  const groupOf =
-    words === 'awq'
-      ? Float64Array.from({ length: columns }, (_, column) => Math.floor(column / groupSize))
-      : numbersOf(index);
-  const scales = numbersOf(scale);
-  const zeroWords = wordsOf(qzeros);
-  const zeros = new Int32Array(groups * rows);
-  for (let group = 0; group < groups; group++) {
-    for (let row = 0; row < rows; row++) {
-      zeros[group * rows + row] =
-        words === 'awq' ? along(zeroWords, group, place(row), 4) : along(zeroWords, group, row * bits, bits) + zeroAdd;
-    }
-  }
-  const weightWords = wordsOf(qweight);
-  const codes = new Int32Array(rows * columns);
-  const values = new Float32Array(rows * columns);
-  for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++) {
-      const code =
-        words === 'awq' ? along(weightWords, column, place(row), 4) : down(weightWords, row, column * bits, bits);
-      const set = groupOf[column]! * rows + row;
-      codes[row * columns + column] = code;
-      values[row * columns + column] = scales[set]! * (code - zeros[set]!);
-    }
-  }
-  return { shape: [rows, columns], codes, zeros, scales, values };
 }

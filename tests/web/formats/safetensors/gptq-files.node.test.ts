@@ -1,13 +1,18 @@
-// Weights in the layouts of GPTQ and AWQ: codes, scales and zero points as compressed-tensors computes them, in the words that loaders of
-// these layouts read, with the configuration that they expect. The loaders themselves are not run.
+// Weights in the layouts of GPTQ and AWQ: shapes, the configuration that loaders expect, and layers that stay floats. The loaders themselves
+// are not run. reader-gptq.node.test.ts unpacks the words, and tests/cpp/codecs_gptq_test.cpp has their arithmetic.
 import { describe, expect, it } from 'vitest';
-import { calibrateModel, planModel, quantizeModel, readFloats, verifyModel } from '../../../../web/src/model.js';
-import { numbersOf, parseSafetensors, referenceQuantize } from '../../support/compressed.js';
+import { calibrateModel, planModel, quantizeModel, verifyModel } from '../../../../web/src/model.js';
+import { numbersOf, parseSafetensors, type StoredTensor } from '../../support/compressed.js';
 import { storyFolder } from '../../support/divergence.js';
 import { folder as folderOf, type Json, made as resultOf } from '../../support/folders.js';
-import { autoAwqSettings, autoGptqSettings, gptqLayer, gptqModelSettings, layerSettings } from '../../support/gptq.js';
-import { chosen, expectBytes, rejectionOf, storedOf, type TestTensor, weights } from '../../support/models.js';
-import { expectSame } from '../../support/support.js';
+import {
+  autoAwqSettings,
+  autoGptqSettings,
+  gptqModelSettings,
+  type LayerSettings,
+  layerSettings,
+} from '../../support/gptq.js';
+import { expectBytes, rejectionOf, storedOf, type TestTensor, weights } from '../../support/models.js';
 import { decoderConfig } from '../../support/tiny-huggingface.js';
 
 const folder = (tensors: Readonly<Record<string, TestTensor>>) =>
@@ -32,68 +37,44 @@ const tensors: Record<string, TestTensor> = {
 };
 const coded = ['self_attn.q_proj', 'mlp.down_proj', 'mlp.up_proj'].map((name) => `${layer}.${name}`);
 
-/** The floats of a coded weight, once for all targets. */
-const known = new Map<string, Float64Array>();
-function sourceNumbers(module: string): Float64Array {
-  const numbers = known.get(module) ?? numbersOf(storedOf(tensors[`${module}.weight`]!));
-  known.set(module, numbers);
-  return numbers;
+/** Fails unless the parts of a layer have the types and shapes of its settings. */
+function expectLayout(got: ReadonlyMap<string, StoredTensor>, module: string, settings: LayerSettings, of: TestTensor) {
+  const { words, bits, groupSize } = settings;
+  const [rows = 0, columns = 0] = of.shape;
+  const groups = columns / groupSize;
+  const parts = {
+    qweight: ['I32', words === 'awq' ? [columns, rows / 8] : [(columns * bits) / 32, rows]],
+    qzeros: ['I32', [groups, (rows * bits) / 32]],
+    scales: ['F16', [groups, rows]],
+    ...(words === 'gptq' && { g_idx: ['I32', [columns]] }),
+  } as const;
+  for (const [part, [dtype, shape]] of Object.entries(parts)) {
+    expect(got.get(`${module}.${part}`), `${module}.${part}`).toMatchObject({ dtype, shape });
+  }
+  expect(got.has(`${module}.weight`), module).toBe(false);
 }
 
 const targets = { gptq: 4, 'gptq-8bit': 8, 'gptq-3bit': 3, 'gptq-2bit': 2, awq: 4 } as const;
 
 describe('codes for loaders of GPTQ and AWQ', () => {
   for (const [to, bits] of Object.entries(targets) as [keyof typeof targets, number][]) {
-    it(`${to}: have the words, the scales and the zero points of the layout`, async () => {
+    it(`${to}: have the parts of the layout, and copies of what stays`, async () => {
       const words = to === 'awq' ? 'awq' : 'gptq';
-      const symmetric = words === 'gptq';
-      for (const groupSize of to === 'gptq' || to === 'awq' ? [128, 32] : [64]) {
-        const granularity = { kind: 'per-group', groupSize } as const;
-        const { tensors: got, bytes, config, quantization } = await made(folder(tensors), { to, granularity });
-        const input = [
-          chosen('model.safetensors', bytes),
-          chosen('config.json', { ...config, quantization_config: quantization }),
-        ];
-        for (const module of coded) {
-          const source = tensors[`${module}.weight`]!;
-          const settings = layerSettings(quantization, module)!;
-          expect(settings).toMatchObject({ words, bits, groupSize, symmetric });
-          const { shape, codes, zeros, scales, values } = gptqLayer(got, module, settings);
-          const [rows, columns] = shape;
-          expect(shape).toEqual(source.shape);
-          const want = referenceQuantize(sourceNumbers(module), shape, {
-            bits,
-            groupSize,
-            symmetric,
-            scaleDtype: 'F16',
-          });
-          const middle = 2 ** (bits - 1);
-          expectSame(
-            codes,
-            new Int32Array(want.codes).map((code) => code + middle),
-            module,
-          );
-          const groups = columns / groupSize;
-          for (let row = 0; row < rows; row++) {
-            for (let group = 0; group < groups; group++) {
-              const [at, from] = [group * rows + row, row * groups + group];
-              if (scales[at] !== want.scale[from] || zeros[at] !== want.zeroPoint[from]! + middle) {
-                expect.fail(`${module}: row ${row}, group ${group}`);
-              }
-            }
-          }
-          expect(got.get(`${module}.scales`)?.dtype).toBe('F16');
-          const { data } = await readFloats(input, `${module}.weight`);
-          expectSame(data, values, module);
-        }
-        for (const [name, tensor] of Object.entries(tensors)) {
-          if (coded.some((module) => name === `${module}.weight`)) expect(got.has(name)).toBe(false);
-          else expectBytes(got.get(name)!.bytes, storedOf(tensor).bytes, name);
-        }
-        expect((await verifyModel(bytes)).problems).toEqual([]);
-        expect(config).toMatchObject({ hidden_size: 64 });
-        expect(layerSettings(quantization, 'lm_head')).toBeUndefined();
+      const groupSize = to === 'gptq' || to === 'awq' ? 32 : 64;
+      const granularity = { kind: 'per-group', groupSize } as const;
+      const { tensors: got, bytes, config, quantization } = await made(folder(tensors), { to, granularity });
+      for (const module of coded) {
+        const settings = layerSettings(quantization, module)!;
+        expect(settings).toMatchObject({ words, bits, groupSize, symmetric: words === 'gptq' });
+        expectLayout(got, module, settings, tensors[`${module}.weight`]!);
       }
+      for (const [name, tensor] of Object.entries(tensors)) {
+        if (coded.some((module) => name === `${module}.weight`)) continue;
+        expectBytes(got.get(name)!.bytes, storedOf(tensor).bytes, name);
+      }
+      expect((await verifyModel(bytes)).problems).toEqual([]);
+      expect(config).toMatchObject({ hidden_size: 64 });
+      expect(layerSettings(quantization, 'lm_head')).toBeUndefined();
     });
   }
 
@@ -119,7 +100,8 @@ describe('codes for loaders of GPTQ and AWQ', () => {
   it('take the groups that divide all rows, and name layers without codes', async () => {
     const gate = { [`${layer}.mlp.gate.weight`]: weights('BF16', [4, 256], 8) };
     const experts = { [`${layer}.mlp.experts.0.up_proj.weight`]: weights('BF16', [64, 192], 9) };
-    const input = folder({ ...tensors, ...gate, ...experts });
+    const all: typeof tensors = { ...tensors, ...gate, ...experts };
+    const input = folder(all);
     const gptq = await made(input, { to: 'gptq', rules: [{ match: 'up_proj', to: 'gptq-8bit' }] });
     const found = (quantization: Json, names: readonly string[]) =>
       names.map((name) => {
@@ -135,7 +117,7 @@ describe('codes for loaders of GPTQ and AWQ', () => {
       for (const name of names) {
         const settings = layerSettings(quantization, `${layer}.${name}`);
         expect(got.has(`${layer}.${name}.qweight`), name).toBe(settings !== undefined);
-        if (settings !== undefined) gptqLayer(got, `${layer}.${name}`, settings);
+        if (settings !== undefined) expectLayout(got, `${layer}.${name}`, settings, all[`${layer}.${name}.weight`]!);
       }
     }
   });
@@ -196,7 +178,7 @@ describe('codes for loaders of GPTQ and AWQ', () => {
         for (const module of [...coded, 'lm_head']) {
           const settings = layerSettings(quantization, module);
           expect(layerSettings(gptqModelSettings(file), module), module).toEqual(settings);
-          if (settings) gptqLayer(got, module, settings);
+          if (settings) expectLayout(got, module, settings, tensors[`${module}.weight`]!);
         }
         const alone = to === 'awq' ? autoAwqSettings(file) : undefined;
         const same = { bits, groupSize: quantization.group_size };
