@@ -21,6 +21,7 @@ import { safetensorsTargets } from '../../web/src/formats/safetensors/targets.js
 import recorded from '../golden/digests-models.json' with { type: 'json' };
 import { run } from './cli/support.js';
 import { type Digests, digestOf, factsOf, Golden, outcomeOf } from './support/digests.js';
+import { folder as folderOf } from './support/folders.js';
 import { digestsOf, nameOf } from './support/model-digests.js';
 import {
   fileWith,
@@ -33,6 +34,7 @@ import {
   weights,
 } from './support/models.js';
 import { Random } from './support/support.js';
+import { decoderConfig, decoderWeights } from './support/tiny-huggingface.js';
 import { everyPair, ggufFile, weights as ggufWeights, type TinyOptions, tinyLlama } from './support/tiny-llama.js';
 
 const golden = new Golden('digests-models.json', recorded);
@@ -330,6 +332,24 @@ describe('safetensors', () => {
     golden.check('configurations', await digestsOf(plainModel(), list));
     const merged = mergeConfig(config, { quant_method: 'compressed-tensors', version: 1 });
     golden.check('merged configuration', { text: JSON.stringify(merged) });
+  });
+
+  it('become codes for each loader, of models that it knows', async () => {
+    const decoder = [...decoderWeights({ layers: 1 })].map(([name, { shape, values }]): [string, TestTensor] => [
+      name,
+      { dtype: 'F32', shape, data: values },
+    ]);
+    const language = folderOf(Object.fromEntries(decoder), {
+      'config.json': decoderConfig('LlamaForCausalLM', { model_type: 'llama', torch_dtype: 'bfloat16' }),
+    });
+    const flux = safetensors({
+      'double_blocks.0.img_attn.norm.query_norm.scale': bell('F32', [32], 70),
+      'double_blocks.0.img_attn.proj.weight': bell('BF16', [160, 96], 71),
+      'single_blocks.0.linear1.weight': bell('F32', [64, 128], 72),
+    });
+    const targets = (start: RegExp) => safetensorsTargets.filter((to) => start.test(to)).map((to) => ({ to }));
+    golden.check('language model', await digestsOf(language, targets(/^(gptq|awq|mlx)/)));
+    golden.check('diffusion model', await digestsOf(flux, targets(/^comfy/)));
   });
 
   it('come in shards', async () => {
