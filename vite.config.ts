@@ -97,8 +97,8 @@ const withoutPolicy: Plugin = {
   transformIndexHtml: (html) => html.replace(/<meta http-equiv="Content-Security-Policy"[^>]*>/, ''),
 };
 
-/** Says nothing of plugins that take long on a busy machine. */
-const checks = { pluginTimings: false };
+/** Says nothing of plugins that take long on a busy machine, nor of modules that the package loads later than the pages do. */
+const checks = { pluginTimings: false, ineffectiveDynamicImport: false };
 
 /** Builds the site as static files that work in any folder of any server. */
 export default defineConfig({
