@@ -761,6 +761,8 @@ it('is within its budget before a model is open', async () => {
   const seen: string[] = [];
   await open('model/', {}, async (page) => {
     page.on('request', (request) => seen.push(new URL(request.url()).pathname));
+    // A busy browser may report a pointer that nobody moved.
+    await page.addInitScript(() => addEventListener('pointermove', (event) => event.stopImmediatePropagation(), true));
   });
   await page.waitForLoadState('networkidle');
   // The panels and the library come when a visitor begins to do something.

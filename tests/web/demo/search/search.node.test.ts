@@ -86,16 +86,16 @@ describe('the page Search', () => {
     await page.focus('#factor');
     await page.keyboard.press('End');
     await page.keyboard.press('ArrowLeft');
-    expect(new URL(page.url()).hash).toBe('#bits=4&rerank=16&metric=dot');
-    await settled(page);
-    expect(await page.getAttribute('#factor', 'aria-valuetext')).toBe('of the best 160');
-    const words = await page.textContent('#picture-words');
-    expect(words).toMatch(/^Query 1 of 64: \d+ of its 10 true neighbors are among the 160 best by codes/);
+    await expect.poll(() => new URL(page.url()).hash).toBe('#bits=4&rerank=16&metric=dot');
+    await expect.poll(() => page.getAttribute('#factor', 'aria-valuetext')).toBe('of the best 160');
+    await expect
+      .poll(() => page.textContent('#picture-words'))
+      .toMatch(/^Query 1 of 64: \d+ of its 10 true neighbors are among the 160 best by codes/);
     await page.click('#next');
     await expect.poll(() => page.textContent('#picture-words')).toMatch(/^Query 2 of 64/);
     await page.click('#reset');
+    await expect.poll(() => page.textContent('#bits-value')).toBe('1 bit');
     expect(new URL(page.url()).hash).toBe('');
-    expect(await page.textContent('#bits-value')).toBe('1 bit');
   });
 
   it('says what is wrong with a file, and goes on', async () => {
