@@ -70,7 +70,7 @@ const apart = [
       'scripts/fuzz_core.mjs',
       'scripts/steps.mjs',
     ],
-    // The other lanes are plain arrays, and their results are compared with these in wasm. Codecs run in wasm, too.
+    // The other lanes are plain arrays, and their results are compared with these in wasm.
     quick: ['tests/cpp/simd.test.ts'],
   },
   {

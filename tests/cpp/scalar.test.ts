@@ -1,4 +1,4 @@
-// The core without its codecs, with scalar lanes.
+// The core with scalar lanes.
 import { repeatTests } from './native.js';
 
 await repeatTests('scalepoint_tests_scalar');

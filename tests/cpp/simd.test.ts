@@ -1,4 +1,4 @@
-// The core without its codecs, with SIMD lanes, through SIMDe.
+// The core with SIMD lanes, through SIMDe.
 import { repeatTests } from './native.js';
 
 await repeatTests('scalepoint_tests_simd');

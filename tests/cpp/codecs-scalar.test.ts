@@ -1,4 +1,0 @@
-// The codecs with scalar lanes.
-import { repeatTests } from './native.js';
-
-await repeatTests('scalepoint_tests_codecs_scalar');

@@ -1,4 +1,0 @@
-// The codecs with SIMD lanes, through SIMDe.
-import { repeatTests } from './native.js';
-
-await repeatTests('scalepoint_tests_codecs_simd');
