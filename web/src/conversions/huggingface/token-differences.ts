@@ -193,7 +193,7 @@ export class MergeRanks {
     return this.#first.get(token);
   }
 
-  /** The place of a merge; Infinity if there is none. */
+  /** Rank of a merge among the merges. Infinity stands for a pair without a merge. */
   rankOf(left: string, right: string): number {
     let i = this.#first.get(left + right) ?? -1;
     while (i >= 0 && this.#pairs[i]?.[0] !== left) i = this.#next[i] as number;
