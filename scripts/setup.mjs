@@ -109,7 +109,9 @@ const homebrewNames = {
 
 /** @param {string[]} rights the prefix @param {string[]} args @returns {[program: string, args: string[]]} */
 function aptGet(rights, args) {
-  const [program = '', ...rest] = [...rights, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', '-q', '-y', ...args];
+  // Wait for another installation, such as the updates that Debian installs after a start.
+  const apt = ['apt-get', '-o', 'DPkg::Lock::Timeout=600', '-q', '-y', ...args];
+  const [program = '', ...rest] = [...rights, 'env', 'DEBIAN_FRONTEND=noninteractive', ...apt];
   return [program, rest];
 }
 
