@@ -18,7 +18,7 @@ type SavePicker = (options: { suggestedName: string }) => Promise<FileSystemFile
 const prefix = 'scalepoint-';
 
 /** Holds a lock until the returned function is called. Other tabs see from it that the file is in use. */
-function hold(name: string): () => void {
+export function hold(name: string): () => void {
   let release = () => {};
   const released = new Promise<void>((done) => {
     release = done;
@@ -27,13 +27,18 @@ function hold(name: string): () => void {
   return release;
 }
 
+/** The names of what this tab and others hold. @throws DOMException or TypeError where the browser has no locks */
+export async function heldNames(): Promise<Set<string | undefined>> {
+  const { held = [] } = await navigator.locks.query();
+  return new Set(held.map(({ name }) => name));
+}
+
 /** Removes files that earlier visits left in the origin private file system. Those of other tabs stay. Returns their number. */
 export async function removeLeftovers(): Promise<number> {
   let removed = 0;
   try {
     const folder = await navigator.storage.getDirectory();
-    const { held = [] } = await navigator.locks.query();
-    const used = new Set(held.map(({ name }) => name));
+    const used = await heldNames();
     for await (const name of (folder as unknown as { keys(): AsyncIterable<string> }).keys()) {
       if (!name.startsWith(prefix) || used.has(name)) continue;
       await folder.removeEntry(name).then(
@@ -63,8 +68,8 @@ async function chosenPlace(handle: Awaited<ReturnType<SavePicker>>): Promise<Sav
 const removalMilliseconds = 50;
 const removalTries = 100;
 
-/** Removes a file of the origin private file system. On a busy machine it stays locked for a moment after its writer was stopped. */
-async function removeFile(folder: FileSystemDirectoryHandle, name: string): Promise<void> {
+/** Removes a file. On a busy machine it stays locked for a moment after its writer was stopped. */
+export async function removeFile(folder: FileSystemDirectoryHandle, name: string): Promise<void> {
   for (let i = 0; i < removalTries; i++) {
     const problem: unknown = await folder.removeEntry(name).then(
       () => undefined,

@@ -9,7 +9,7 @@ import { announce } from '../shared/live.js';
 import { asSentence } from '../shared/problems.js';
 import { formatFor, infoOf, initialChoice, outputName, usualFormat, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';
-import { chooseFolder, newFile, writesFolders } from './folders.js';
+import { chooseFolder, newFile, newFilePlace, writesFolders } from './folders.js';
 import { presetTitles } from './offers-panel.js';
 import { choosePlace } from './save.js';
 import { planOf, type SeveralRow, totalOf } from './several.js';
@@ -25,14 +25,12 @@ async function convert(
   output: string,
   folder: FileSystemDirectoryHandle | undefined,
 ): Promise<string> {
-  const handle = folder && (await newFile(folder, output));
-  const place = handle === undefined ? await choosePlace(output) : undefined;
-  if (handle === undefined && place === undefined) throw new DOMException('cancelled', 'AbortError');
-  const target = handle ?? place?.output;
+  const place = folder === undefined ? await choosePlace(output) : await newFilePlace(folder, output);
+  if (place === undefined) throw new DOMException('cancelled', 'AbortError');
   const work = (workers: number) =>
     quantizeModel([...files], {
       to: options.to,
-      ...(target === undefined ? {} : { output: target, overwrite: true }),
+      ...(place.output === undefined ? {} : { output: place.output, overwrite: true }),
       workers,
       signal: options.signal,
       onProgress: ({ bytesDone, bytesTotal }) => options.onProgress(bytesDone / Math.max(1, bytesTotal)),
@@ -42,7 +40,7 @@ async function convert(
       if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
       return work(0);
     });
-    await place?.finish(result);
+    await place.finish(result);
     const config = `${name.replace(/\.[^.]*$/, '')}.config.json`;
     if (result.config !== undefined) {
       if (folder === undefined) download(json(result.config), config);
@@ -52,11 +50,9 @@ async function convert(
         await stream.close();
       }
     }
-    return handle?.name ?? output;
+    return folder === undefined ? output : (place.output?.name ?? output);
   } catch (error) {
-    await place?.discard();
-    // The file was made for this result, and is empty.
-    if (handle !== undefined) await folder?.removeEntry(handle.name).catch(() => {});
+    await place.discard();
     throw error;
   }
 }

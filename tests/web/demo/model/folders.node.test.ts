@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { planModel } from '../../../../web/src/model.js';
+import { safetensors, weights } from '../../support/models.js';
 import { putSmol } from '../../support/smol.js';
 import { startSite } from '../site.js';
 
@@ -42,19 +43,95 @@ it('writes a model for WebLLM into a new folder of the one that the visitor choo
         return names;
       };
       const out = await (await navigator.storage.getDirectory()).getDirectoryHandle('out');
-      const folders = await namesOf(out);
+      const names = await namesOf(out);
+      const marks = names.filter((name) => name.startsWith('.'));
+      const folders = names.filter((name) => !marks.includes(name));
       const inside = await Promise.all(folders.map(async (name) => namesOf(await out.getDirectoryHandle(name))));
-      return { folders, files: inside.flat() };
+      return { folders, marks, files: inside.flat() };
     });
   await expect.poll(async () => (await written()).files).toContain('mlc-chat-config.json');
-  expect((await written()).folders).toEqual(['model-q4f16_1-MLC']);
+  const { folders, marks } = await written();
+  expect({ folders, marks }).toEqual({
+    folders: ['model-q4f16_1-MLC'],
+    marks: ['.scalepoint-page-model-q4f16_1-MLC.partial'],
+  });
   const names = planned.map(({ name }) => name.slice(name.indexOf('/') + 1));
   for (const name of (await written()).files) expect(names).toContain(name.replace(/\.crswap$/, ''));
   await page.click('#model-cancel');
   await expect.poll(() => page.textContent('#model-status')).toContain('Cancelled. Nothing was saved.');
-  expect((await written()).folders).toEqual([]);
+  expect(await written()).toEqual({ folders: [], marks: [], files: [] });
   // Save all of it: 724 MB become 204.
   await page.click('#model-run');
   await expect.poll(() => page.textContent('#model-status')).toContain('Saved model-q4f16_1-MLC');
-  expect((await written()).files.sort()).toEqual(names.sort());
+  const { files: saved, marks: left } = await written();
+  expect(saved.sort()).toEqual(names.sort());
+  expect(left).toEqual([]);
+});
+
+it('removes what a save that was cut off left in the chosen folder, and nothing else', async () => {
+  const page = await site.open('model/', {}, async (page) => {
+    await page.addInitScript(() => {
+      Object.assign(globalThis, {
+        showDirectoryPicker: async () =>
+          (await navigator.storage.getDirectory()).getDirectoryHandle('out', { create: true }),
+      });
+    });
+  });
+  const markOf = (name: string) => `.scalepoint-page-${name}.partial`;
+  // As a killed Chromium leaves them: an empty file under the name of the result, and what was written beside it.
+  const ours = ['cut.gguf', 'cut.gguf.crswap', markOf('cut.gguf'), 'part-MLC/b.bin', 'part-MLC/b.bin.crswap'];
+  const stays = [
+    // The command line may be at work.
+    '.scalepoint-0123abcd-7-0123abcd.partial',
+    // A part of a result that is whole, and an empty file that the visitor put beside it.
+    ...[markOf('part-MLC'), 'part-MLC/a.bin', 'part-MLC/empty.txt'],
+    // A save of another tab.
+    ...['busy.gguf', 'busy.gguf.crswap', markOf('busy.gguf')],
+    // Somebody else's.
+    ...['other.gguf', 'other.gguf.crswap', 'whole.gguf'],
+  ];
+  await page.evaluate(
+    async ([names, busy]) => {
+      const root = await navigator.storage.getDirectory();
+      const out = await root.getDirectoryHandle('out', { create: true });
+      for (const path of names) {
+        const [name = '', folder] = path.split('/').reverse();
+        const place = folder === undefined ? out : await out.getDirectoryHandle(folder, { create: true });
+        const file = await place.getFileHandle(name, { create: true });
+        if (!/a\.bin|crswap|whole\.gguf$/.test(name)) continue;
+        const stream = await file.createWritable();
+        await stream.write('content');
+        await stream.close();
+      }
+      void navigator.locks.request(busy, () => new Promise(() => {}));
+    },
+    [[...ours, ...stays, markOf('whole.gguf')], markOf('busy.gguf')] as const,
+  );
+  const model = (seed: number) => Buffer.from(safetensors({ 'x.weight': weights('F32', [16, 64], seed) }));
+  await page.setInputFiles(
+    '#file',
+    [1, 2].map((i) => ({ name: `m${i}.safetensors`, mimeType: '', buffer: model(i) })),
+  );
+  await page.click('#several-run');
+  await expect.poll(() => page.textContent('#several-status')).toBe('2 of 2 models saved.');
+  expect(await page.textContent('#tidied')).toBe(
+    'Removed cut.gguf, which a save that was cut off left in the folder out. ' +
+      'part-MLC, which a save that was cut off left in the folder out, is unfinished.',
+  );
+  expect(await page.isVisible('#tidied')).toBe(true);
+  const found = await page.evaluate(async () => {
+    const out = await (await navigator.storage.getDirectory()).getDirectoryHandle('out');
+    const paths: string[] = [];
+    const walk = async (folder: FileSystemDirectoryHandle, prefix: string) => {
+      const entries = folder as unknown as { entries(): AsyncIterable<[string, FileSystemHandle]> };
+      for await (const [name, handle] of entries.entries()) {
+        if (handle.kind === 'file') paths.push(prefix + name);
+        else await walk(handle as FileSystemDirectoryHandle, `${name}/`);
+      }
+    };
+    await walk(out, '');
+    return paths;
+  });
+  const results = ['m1.config.json', 'm1.int8.safetensors', 'm2.config.json', 'm2.int8.safetensors'];
+  expect(found.sort()).toEqual([...stays, ...results].sort());
 });
