@@ -251,7 +251,7 @@ describe('a target that leaves most as it is', () => {
     }
   });
 
-  it('names experts that no target takes', async () => {
+  it('names experts that bnb4 leaves as they are', async () => {
     const file = onnx.model(
       {
         nodes: [
@@ -272,13 +272,14 @@ describe('a target that leaves most as it is', () => {
       },
       { imports: { 'com.microsoft': 1 } },
     );
-    for (const to of ['q4', 'q8', 'int8-weights', 'int4-weights', 'q8-blocks'] as const) {
-      expect((await planModel(file, { to })).notes[0], to).toMatchObject({
-        kind: 'littleConverted',
-        text: expect.stringContaining('131 kB of MoE (q4, q4f16 and q8-blocks make QMoE of MoE without'),
-        kept: [{ operator: 'MoE', bytes: 131072 }],
-        helps: { to: 'fp16' },
-      });
+    expect((await planModel(file, { to: 'bnb4' })).notes[0]).toMatchObject({
+      kind: 'littleConverted',
+      text: expect.stringContaining('131 kB of MoE (q4, q4f16 and q8-blocks make QMoE of MoE without'),
+      kept: [{ operator: 'MoE', bytes: 131072 }],
+      helps: { to: 'q8-blocks' },
+    });
+    for (const to of ['q4', 'q2', 'q8', 'int8-weights', 'int4-weights', 'q8-blocks'] as const) {
+      expect((await planModel(file, { to })).tensors.filter(({ kept }) => kept !== undefined)).toEqual([]);
     }
   });
 });

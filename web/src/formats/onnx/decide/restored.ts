@@ -34,7 +34,7 @@ export function dequantizerOf({ opsets }: Context, graph: OnnxGraph, form: Dequa
 }
 
 /** Operators whose weights are one or several matrices, summed over the last dimension or the one before it. */
-const ofMatrices: readonly string[] = ['MatMul', 'FusedMatMul', 'LSTM', 'GRU', 'RNN'];
+const ofMatrices: readonly string[] = ['MatMul', 'FusedMatMul', 'MoE', 'LSTM', 'GRU', 'RNN'];
 
 /** Axis of the blocks, which a product sums over. With several matrices it must hold at least one block. */
 function blockAxis(shape: readonly number[], { operator, axis }: Channels, blockSize: number): number | undefined {
@@ -139,9 +139,12 @@ export function decideRestored(
   return found.kind === 'keep' && found.reason.kind === 'rank' ? restoredOf(context, reading, others, false) : found;
 }
 
-/** True for products with several matrices, in functions, and behind norms, whose nodes stay: DequantizeLinear restores their blocks. */
+/**
+ * True for products with several matrices, in functions, and behind norms, and for experts without a QMoE, whose nodes stay: DequantizeLinear
+ * restores their blocks.
+ */
 function isRestorable({ halves }: Context, { readers, channels }: Reading, { kind }: OnnxReason): boolean {
-  const isProduct = (operator: string) => operator === 'MatMul' || operator === 'Gemm';
+  const isProduct = (operator: string) => operator === 'MatMul' || operator === 'Gemm' || operator === 'MoE';
   const areProducts = readers.every(({ node }) => isProduct(node.opType));
   const isNormed = kind === 'readBy' && channels !== undefined && isProduct(channels.operator);
   return halves === undefined && (isNormed || (areProducts && (kind === 'rank' || kind === 'inFunction')));

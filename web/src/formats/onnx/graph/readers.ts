@@ -41,6 +41,8 @@ function axisIn({ node, input, path }: ReadingNode, shape: readonly number[]): n
     if (opType === 'EmbedLayerNormalization' && input >= 2 && input <= 4) return 0;
     if (opType === 'FusedConv' && input === 1) return 0;
     if (opType === 'FusedGemm' && input === 1) return intOf(node, 'transB', 0) ? 0 : 1;
+    // Weights of experts, [experts, outputs, inputs].
+    if (opType === 'MoE' && (input === 2 || input === 4 || input === 6)) return 1;
   }
   if (domain !== '') return undefined;
   switch (opType) {
