@@ -56,7 +56,8 @@ interface Config {
   config_groups: Record<string, { targets: string[]; weights: WeightArguments }>;
 }
 
-function check(condition: boolean, message: string): asserts condition {
+/** Fails with a message unless a condition holds. */
+export function check(condition: boolean, message: string): asserts condition {
   if (!condition) throw new Error(message);
 }
 
@@ -81,7 +82,7 @@ export function parseSafetensors(file: Uint8Array): {
     const [begin, end] = data_offsets;
     check(begin === covered, `${name} begins where the tensor before it ends`);
     const size = (
-      { I8: 1, U8: 1, F8_E4M3: 1, F16: 2, BF16: 2, F32: 4, I32: 4, F64: 8, I64: 8 } as Record<string, number>
+      { I8: 1, U8: 1, F8_E4M3: 1, F16: 2, BF16: 2, F32: 4, I32: 4, U32: 4, F64: 8, I64: 8 } as Record<string, number>
     )[dtype];
     if (size !== undefined) {
       check(end - begin === product(shape) * size, `${name} has the bytes of its shape`);

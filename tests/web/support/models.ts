@@ -4,7 +4,7 @@ import type { ModelReport, QuantizeModelOptions } from 'scalepoint/model';
 import { expect } from 'vitest';
 import type { ErrorMeasures } from '../../../web/src/core/measure.js';
 import { type CompressedWeight, numbersOf, parseSafetensors, readCompressed, type StoredTensor } from './compressed.js';
-import { exponentOf, named, nearest } from './readers/floats.js';
+import { exponentOf, named, nearest } from './floats.js';
 import { Random } from './support.js';
 
 /** A tensor to write to a file. */

@@ -1,4 +1,4 @@
-// Folders of language models to models of MLC, by the names and the rule of MLC-LLM's sources (tests/web/support/readers/mlc.ts).
+// Folders of language models to models of MLC, by the names and the rule of MLC-LLM's sources (tests/web/support/mlc.ts).
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,11 +6,11 @@ import { compareModels, inspectModel, planModel, quantizeModel, readFloats, veri
 import { beforeAll, describe, expect, it } from 'vitest';
 import { chatConfig } from '../../../../web/src/conversions/webllm/chat-config.js';
 import { libraries, type PrebuiltLibrary, registerLibrary } from '../../../../web/src/conversions/webllm/prebuilt.js';
+import { named, nearest } from '../../support/floats.js';
+import { loadCache, mlcCodes, parametersOf, readParameter, storedScales } from '../../support/mlc.js';
 import { rejectionOf, safetensors, type TestTensor } from '../../support/models.js';
-import { named, nearest } from '../../support/readers/floats.js';
-import { loadCache, mlcCodes, parametersOf, readParameter, storedScales } from '../../support/readers/mlc.js';
-import { expectEqual } from '../../support/readers/same.js';
 import type { Weights } from '../../support/recipes.js';
+import { expectSame } from '../../support/support.js';
 import {
   type DecoderOptions,
   decoderConfig,
@@ -118,7 +118,7 @@ async function write(
 const json = async (path: string) => JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
 
 describe.each(Object.keys(families))('%s', (architecture) => {
-  // Both forms have the names of a family: reader-mlc.node.test.ts has the numbers of either.
+  // Both forms have the names of a family, and their numbers differ alike in all.
   it.each(architecture.startsWith('Gemma') ? (['q4f16_1', 'q4f32_1'] as const) : (['q4f16_1'] as const))(
     'becomes what MLC-LLM makes of it, in %s',
     async (how) => {
@@ -141,14 +141,15 @@ describe.each(Object.keys(families))('%s', (architecture) => {
         const rows = columns === undefined ? original.length : original.length / columns;
         const read = readParameter(arrays, parameter, columns === undefined ? [rows] : [rows, columns], how);
         for (const array of read.names) left.delete(array);
+        expectSame((await readFloats(output, name, { workers: 0 })).data, read.values, `restored ${name}`);
         if (read.codes === undefined) {
           const cast = original.map((v) => nearest(v, how === 'q4f16_1' ? named.F16! : named.BF16!));
-          expectEqual(read.values, cast, name);
+          expectSame(read.values, cast, name);
           continue;
         }
         const want = mlcCodes(original, columns!, how);
-        expectEqual(read.codes.scales, storedScales(want.scales, how), `scales of ${name}`);
-        expectEqual(read.codes.words, want.words, `words of ${name}`);
+        expectSame(read.codes.scales, storedScales(want.scales, how), `scales of ${name}`);
+        expectSame(read.codes.words, want.words, `words of ${name}`);
       }
       expect([...left]).toEqual([]);
       const names = (await readdir(output)).sort();

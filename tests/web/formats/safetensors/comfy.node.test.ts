@@ -1,5 +1,5 @@
 // ComfyUI's own safetensors: written for the architectures that are known, read again, and refused where they are damaged. ComfyUI itself is
-// not run. reader-comfy.node.test.ts holds codes and restored floats to the rules of comfy-kitchen.
+// not run. tests/cpp/codecs_comfy_test.cpp holds codes, scales and restored floats to the rules of comfy-kitchen.
 import { describe, expect, it } from 'vitest';
 import {
   compareModels,
@@ -20,6 +20,14 @@ const formats: Readonly<Record<string, string>> = {
   'comfy-int8': 'int8_tensorwise',
   'comfy-mxfp8': 'mxfp8',
   'comfy-nvfp4': 'nvfp4',
+};
+
+/** Types and shapes of the parts of a layer of 160 rows and 96 columns, as ComfyUI's loader wants them. Scales of groups fill tiles of 128 x 4. */
+const layouts: Readonly<Record<string, Readonly<Record<string, [dtype: string, shape: number[]]>>>> = {
+  'comfy-fp8': { weight: ['F8_E4M3', [160, 96]], weight_scale: ['F32', []] },
+  'comfy-int8': { weight: ['I8', [160, 96]], weight_scale: ['F32', [160, 1]] },
+  'comfy-mxfp8': { weight: ['F8_E4M3', [160, 96]], weight_scale: ['U8', [256, 4]] },
+  'comfy-nvfp4': { weight: ['U8', [160, 48]], weight_scale: ['F8_E4M3', [256, 8]], weight_scale_2: ['F32', []] },
 };
 
 const zeros = (shape: readonly number[]): TestTensor => ({
@@ -74,6 +82,8 @@ describe('files for ComfyUI', () => {
         for (const layer of layers) {
           expect(markerOf(tensors, layer)).toEqual({ format: formats[to] });
         }
+        for (const [part, [dtype, shape]] of Object.entries(layouts[to]!))
+          expect(tensors.get(`${coded[0]}.${part}`), part).toMatchObject({ dtype, shape });
         // Everything else is a copy.
         const others = Object.keys(flux).filter((name) => !layers.includes(name.replace(/\.weight$/, '')));
         for (const name of others) expectBytes(tensors.get(name)!.bytes, bytesOf(flux[name]!.data), name);

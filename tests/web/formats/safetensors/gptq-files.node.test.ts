@@ -1,5 +1,5 @@
 // Weights in the layouts of GPTQ and AWQ: shapes, the configuration that loaders expect, and layers that stay floats. The loaders themselves
-// are not run. reader-gptq.node.test.ts unpacks the words, and tests/cpp/codecs_gptq_test.cpp has their arithmetic.
+// are not run. tests/cpp/codecs_gptq_test.cpp unpacks the words, and has their arithmetic.
 import { describe, expect, it } from 'vitest';
 import { calibrateModel, planModel, quantizeModel, verifyModel } from '../../../../web/src/model.js';
 import { numbersOf, parseSafetensors, type StoredTensor } from '../../support/compressed.js';
@@ -191,6 +191,15 @@ describe('codes for loaders of GPTQ and AWQ', () => {
     expect([plain.quantizeConfig, plain.quantConfig]).toEqual([undefined, undefined]);
     const given = planModel(folder(tensors), { to: 'gptq', quantizeConfig: {} } as never);
     expect(await rejectionOf(given)).toMatchObject({ name: 'TypeError' });
+  });
+
+  it('are refused where scales exceed float16', async () => {
+    const name = `${layer}.self_attn.q_proj.weight`;
+    const large = { dtype: 'F32', shape: [32, 128], data: new Float32Array(4096).fill(2 ** 100) };
+    for (const to of ['gptq', 'awq'] as const) {
+      const error = await rejectionOf(quantizeModel(folder({ [name]: large }), { to, workers: 0 }));
+      expect(error).toMatchObject({ code: 'OVERFLOW', tensor: name });
+    }
   });
 
   it('are refused for wrong options, and keep rows that fill no words', async () => {

@@ -1,6 +1,6 @@
-// Folders for mlx-lm: the modules and names of mlx-lm, its config.json, and searches. MLX itself is not run. reader-mlx.node.test.ts holds the
-// codes of all targets to MLX's rules.
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+// Folders for mlx-lm: the modules and names of mlx-lm, its config.json, and searches. MLX itself is not run. tests/cpp/codecs_mlx_test.cpp and
+// codecs_microscales_test.cpp hold codes to MLX's rules.
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -14,15 +14,12 @@ import {
   verifyModel,
 } from '../../../../web/src/model.js';
 import { run } from '../../cli/support.js';
-import { numbersOf } from '../../support/compressed.js';
+import { numbersOf, parseSafetensors } from '../../support/compressed.js';
+import { named, nearest } from '../../support/floats.js';
 import { folder as folderOf, type Json, made } from '../../support/folders.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { matrixFile } from '../../support/importance.js';
 import { chosen, rejectionOf, safetensors, storedOf, type TestTensor, weights } from '../../support/models.js';
-import { named, nearest } from '../../support/readers/floats.js';
-import { affineCodes } from '../../support/readers/mlx.js';
-import { floatsOf, type Stored, wordsOf } from '../../support/readers/safetensors.js';
-import { expectEqual } from '../../support/readers/same.js';
 import { expectSame, Random } from '../../support/support.js';
 import { decoderConfig, decoderWeights } from '../../support/tiny-huggingface.js';
 
@@ -43,19 +40,29 @@ function tensorOf(dtype: 'F32' | 'BF16', shape: readonly number[], values: Float
   return { dtype, shape, data };
 }
 
-/** Fails unless the parts of a module are those of MLX's rule. */
-function expectParts(
-  got: ReadonlyMap<string, Stored>,
+/** Fails unless a module holds these values in groups of this width and size: within two steps of each, as scales and biases are rounded. */
+async function expectModule(
+  { tensors, ...result }: Pick<Awaited<ReturnType<typeof made>>, 'tensors' | 'bytes' | 'config'>,
   module: string,
   values: Float32Array,
   bits: number,
   group: number,
   dtype: string,
 ) {
-  const want = affineCodes(values, bits, group, named[dtype]!);
-  expectEqual(wordsOf(got.get(`${module}.weight`)!), want.words, `words of ${module}`);
-  expectEqual(floatsOf(got.get(`${module}.scales`)!), want.scales, `scales of ${module}`);
-  expectEqual(floatsOf(got.get(`${module}.biases`)!), want.biases, `biases of ${module}`);
+  const { dtype: words, shape } = tensors.get(`${module}.weight`)!;
+  expect([words, shape.at(-1)], module).toEqual([
+    'U32',
+    (tensors.get(`${module}.scales`)!.shape.at(-1)! * group * bits) / 32,
+  ]);
+  for (const part of ['scales', 'biases']) expect(tensors.get(`${module}.${part}`)?.dtype, module).toBe(dtype);
+  const restored = await restoredOf(result, `${module}.weight`);
+  expect(restored.length, module).toBe(values.length);
+  for (let start = 0; start < values.length; start += group) {
+    const own = values.subarray(start, start + group);
+    const step = (Math.max(...own) - Math.min(...own)) / (2 ** bits - 1);
+    const largest = own.reduce((most, value, i) => Math.max(most, Math.abs(value - restored[start + i]!)), 0);
+    if (!(largest <= 2 * step)) expect.fail(`${module}, from ${start}: ${largest} beside steps of ${step}`);
+  }
 }
 
 /** The tensors of a tiny decoder. */
@@ -99,9 +106,9 @@ describe('codes for MLX', () => {
       'model.embed_tokens.weight': weights('BF16', [9000, 128], 1),
       'lm_head.weight': weights('F32', [2, 2 ** 20 + 128], 2),
     };
-    const { tensors: got } = await made(folder(tensors, llama()), { to: 'mlx-3bit' });
+    const result = await made(folder(tensors, llama()), { to: 'mlx-3bit' });
     for (const [name, tensor] of Object.entries(tensors)) {
-      expectParts(got, name.slice(0, -7), valuesIn(tensor, 'BF16'), 3, 64, 'BF16');
+      await expectModule(result, name.slice(0, -7), valuesIn(tensor, 'BF16'), 3, 64, 'BF16');
     }
   });
 
@@ -179,7 +186,8 @@ describe('modules of mlx-lm', () => {
       'gpt_neox.final_layer_norm.weight': weights('F16', [64], 5),
       'embed_out.weight': weights('F16', [40, 64], 6),
     };
-    const { tensors: got, bytes } = await made(folder(tensors, { model_type: 'gpt_neox' }), { to: 'mlx-4bit' });
+    const result = await made(folder(tensors, { model_type: 'gpt_neox' }), { to: 'mlx-4bit' });
+    const { tensors: got } = result;
     expect([...got.keys()].filter((name) => !/scales|biases/.test(name)).sort()).toEqual([
       'model.embed_in.weight',
       'model.embed_out.weight',
@@ -189,8 +197,7 @@ describe('modules of mlx-lm', () => {
     ]);
     // Without torch_dtype, everything keeps its type.
     expect(got.get('model.final_layer_norm.weight')?.dtype).toBe('F16');
-    expectParts(got, 'model.embed_out', valuesIn(tensors['embed_out.weight']!, 'F16'), 4, 64, 'F16');
-    expect(bytes.length).toBeGreaterThan(0);
+    await expectModule(result, 'model.embed_out', valuesIn(tensors['embed_out.weight']!, 'F16'), 4, 64, 'F16');
   });
 
   it.each(['F32', 'BF16'] as const)('stack the experts of Mixtral, which were %s', async (dtype) => {
@@ -200,14 +207,9 @@ describe('modules of mlx-lm', () => {
       names: (e: number) => ['w1', 'w3', 'w2'].map((name) => `block_sparse_moe.experts.${e}.${name}`),
     };
     const tensors = decoder({ experts }, dtype);
-    const {
-      tensors: got,
-      config,
-      bytes,
-    } = await made(folder(tensors, llama({ model_type: 'mixtral' })), {
-      to: 'mlx-4bit',
-      granularity: { kind: 'per-group', groupSize: 32 },
-    });
+    const granularity = { kind: 'per-group', groupSize: 32 } as const;
+    const result = await made(folder(tensors, llama({ model_type: 'mixtral' })), { to: 'mlx-4bit', granularity });
+    const { tensors: got, config, bytes } = result;
     for (let layer = 0; layer < 3; layer++) {
       const block = `model.layers.${layer}.block_sparse_moe`;
       for (const [from, to] of [
@@ -220,7 +222,7 @@ describe('modules of mlx-lm', () => {
         ]);
         const module = `${block}.switch_mlp.${to}`;
         expect(got.get(`${module}.weight`)?.shape).toEqual(to === 'down_proj' ? [3, 64, 12] : [3, 96, 8]);
-        expectParts(got, module, Float32Array.from(values), 4, 32, 'BF16');
+        await expectModule(result, module, Float32Array.from(values), 4, 32, 'BF16');
       }
     }
     expect([...got.keys()].some((name) => name.includes('.experts.'))).toBe(false);
@@ -240,11 +242,7 @@ describe('modules of mlx-lm', () => {
       names: (e: number) => ['gate_proj', 'up_proj', 'down_proj'].map((name) => `mlp.experts.${e}.${name}`),
     };
     const tensors = decoder({ experts, headNorms: true }, 'BF16');
-    const {
-      tensors: got,
-      config,
-      bytes,
-    } = await made(folder(tensors, llama({ model_type: 'qwen3_moe' })), {
+    const result = await made(folder(tensors, llama({ model_type: 'qwen3_moe' })), {
       to: 'mlx-4bit',
       rules: [
         { match: /layers\.0\..*gate_proj/, to: 'mlx-6bit', granularity: { kind: 'per-group', groupSize: 32 } },
@@ -252,6 +250,7 @@ describe('modules of mlx-lm', () => {
         { match: /layers\.2\..*o_proj/, to: 'float16' },
       ],
     });
+    const { tensors: got, config, bytes } = result;
     const gate = { group_size: 64, bits: 8, mode: 'affine' };
     expect(config.quantization).toEqual({
       group_size: 64,
@@ -276,14 +275,8 @@ describe('modules of mlx-lm', () => {
     const wrong = { ...config, quantization_config: { ...(config.quantization as Json), 'model.other': gate } };
     const { problems } = await verifyModel(input, { config: wrong });
     expect(problems.map(({ kind }) => kind)).toEqual(['noCodesOfModule']);
-    expectParts(
-      got,
-      'model.layers.0.mlp.gate',
-      valuesIn(tensors['model.layers.0.mlp.gate.weight']!, 'BF16'),
-      8,
-      64,
-      'BF16',
-    );
+    const router = valuesIn(tensors['model.layers.0.mlp.gate.weight']!, 'BF16');
+    await expectModule(result, 'model.layers.0.mlp.gate', router, 8, 64, 'BF16');
   });
 
   it('take weights of other tools', async () => {
@@ -293,10 +286,10 @@ describe('modules of mlx-lm', () => {
     const { [`${module}.weight`]: _, ...others } = plain;
     const quantization_config = { quant_method: 'gptq', checkpoint_format: 'gptq', group_size: 32 };
     const input = folder({ ...others, ...tensorsOf({ [module]: gptq }) }, llama({ quantization_config }));
-    const { tensors: got, config } = await made(input, { to: 'mlx-8bit', requantize: true });
+    const result = await made(input, { to: 'mlx-8bit', requantize: true });
     const values = Float32Array.from(gptq.values, (value) => nearest(value, named.BF16!));
-    expectParts(got, module, values, 8, 64, 'BF16');
-    expect(config.quantization_config).toEqual({ group_size: 64, bits: 8, mode: 'affine' });
+    await expectModule(result, module, values, 8, 64, 'BF16');
+    expect(result.config.quantization_config).toEqual({ group_size: 64, bits: 8, mode: 'affine' });
   });
 
   it('are in files of at most the given size, with an index that counts the weights', async () => {
@@ -315,8 +308,19 @@ describe('modules of mlx-lm', () => {
       });
       const index = JSON.parse(await readFile(`${output}.index.json`, 'utf8'));
       const count = Object.values(tensors).reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
-      expect(index.metadata.total_parameters).toBe(count);
-      expect(index.weight_map['lm_head.scales']).toMatch(/^model-0000\d-of-0000\d\.safetensors$/);
+      const places: [string, string][] = [];
+      let size = 0;
+      for (const name of await readdir(join(directory, 'out'))) {
+        if (!name.endsWith('.safetensors')) continue;
+        expect(name).toMatch(/^model-0000\d-of-0000\d\.safetensors$/);
+        for (const [tensor, { bytes }] of parseSafetensors(await readFile(join(directory, 'out', name))).tensors) {
+          places.push([tensor, name]);
+          size += bytes.length;
+        }
+      }
+      expect(index.metadata).toEqual({ total_size: size, total_parameters: count });
+      // In the order of names, as mlx-lm sorts them.
+      expect(Object.entries(index.weight_map)).toEqual(places.sort(([a], [b]) => (a < b ? -1 : 1)));
     } finally {
       await rm(directory, { recursive: true });
     }

@@ -1,5 +1,5 @@
-// NVFP4, MXFP4 and MXFP8 in compressed-tensors' layout, and small floats of other tools. reader-small-floats.node.test.ts holds codes and
-// restored floats to the rules of the layout.
+// NVFP4, MXFP4 and MXFP8 in compressed-tensors' layout, and small floats of other tools. tests/cpp/codecs_microscales_test.cpp holds codes
+// and restored floats to the rules of the layout.
 import { describe, expect, it } from 'vitest';
 import {
   compareModels,
@@ -9,6 +9,7 @@ import {
   readFloats,
   verifyModel,
 } from '../../../../web/src/model.js';
+import { parseSafetensors } from '../../support/compressed.js';
 import { matrixFile } from '../../support/importance.js';
 import { safetensors, type TestTensor, weights } from '../../support/models.js';
 import { Random } from '../../support/support.js';
@@ -21,6 +22,13 @@ const e4m3 = Array.from({ length: 127 }, (_, code) => {
   return exponent === 0 ? fraction * 2 ** -9 : (8 + fraction) * 2 ** (exponent - 10);
 });
 const unpacked = (bytes: Uint8Array) => [...bytes].flatMap((byte) => [byte & 15, byte >> 4]);
+
+/** Types and shapes of the parts of a weight of 32 rows and 128 columns. */
+const layouts: Readonly<Record<string, Readonly<Record<string, [dtype: string, shape: number[]]>>>> = {
+  nvfp4: { _packed: ['U8', [32, 64]], _scale: ['F8_E4M3', [32, 8]], _global_scale: ['F32', [1]] },
+  mxfp4: { _packed: ['U8', [32, 64]], _scale: ['U8', [32, 4]] },
+  mxfp8: { '': ['F8_E4M3', [32, 128]], _scale: ['U8', [32, 4]] },
+};
 
 const blocks = { nvfp4: 16, mxfp4: 32, mxfp8: 32 } as const;
 type Kind = keyof typeof blocks;
@@ -66,6 +74,9 @@ describe.each(Object.keys(blocks) as Kind[])('%s', (kind) => {
       'model.embed_tokens.weight': 'embedding',
       'lm_head.weight': 'lmHead',
     });
+    const { tensors } = parseSafetensors(bytes);
+    for (const [part, [dtype, shape]] of Object.entries(layouts[kind]!))
+      expect(tensors.get(`${names.q}${part}`), part).toMatchObject({ dtype, shape });
     expect((await verifyModel(bytes, { config: result.config })).problems).toEqual([]);
     // Workers give the same bytes.
     const other = await quantizeModel(file, { to: kind, workers: 2 });

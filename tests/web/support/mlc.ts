@@ -2,9 +2,9 @@
 // quantization. Written without knowledge of the encoder under test.
 //   mlc-ai/mlc-llm 01ced331 (quantization/group_quantization.py, model/*/*_loader.py), 00c44c3c (quantization/utils.py), 1de5d727 (interface/convert_weight.py); apache/tvm 016a5a09 (web/src/runtime.ts), 09067173 (contrib/tvmjs.py)
 import { createHash } from 'node:crypto';
-import { product } from '../models.js';
+import { check, numbersOf, type StoredTensor } from './compressed.js';
 import { bfloat16, evenRound, type FloatFormat, float16, float32, nearest } from './floats.js';
-import { floatsOf, must, type Stored, wordsOf } from './safetensors.js';
+import { product } from './models.js';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -17,7 +17,7 @@ const formats: Readonly<Record<MlcForm, FloatFormat>> = { q4f16_1: float16, q4f3
 interface Decoded {
   readonly dtype: string;
   readonly shape: readonly number[];
-  readonly stored: Stored;
+  readonly stored: StoredTensor;
 }
 
 interface Shard {
@@ -42,32 +42,32 @@ const typeNames: Readonly<Record<string, string>> = { float32: 'BF16', float16: 
 export function loadCache(files: ReadonlyMap<string, Uint8Array>): { arrays: Map<string, Decoded>; metadata: Json } {
   const [list, older] = ['tensor-cache.json', 'ndarray-cache.json'].map((name) => {
     const bytes = files.get(name);
-    must(bytes !== undefined, `missing: ${name}`);
+    check(bytes !== undefined, `missing: ${name}`);
     return new TextDecoder().decode(bytes);
   }) as [string, string];
-  must(list === older, 'the lists differ');
+  check(list === older, 'the lists differ');
   const { records, metadata } = JSON.parse(list) as { records: Shard[]; metadata: Json };
   const arrays = new Map<string, Decoded>();
   for (const [i, shard] of records.entries()) {
-    must(shard.dataPath === `params_shard_${i}.bin` && shard.format === 'raw-shard', `shard ${i}: ${shard.dataPath}`);
+    check(shard.dataPath === `params_shard_${i}.bin` && shard.format === 'raw-shard', `shard ${i}: ${shard.dataPath}`);
     const bytes = files.get(shard.dataPath);
-    must(bytes !== undefined && bytes.length === shard.nbytes, `shard ${i}: ${bytes?.length} bytes`);
-    must(createHash('md5').update(bytes).digest('hex') === shard.md5sum, `shard ${i}: MD5`);
+    check(bytes !== undefined && bytes.length === shard.nbytes, `shard ${i}: ${bytes?.length} bytes`);
+    check(createHash('md5').update(bytes).digest('hex') === shard.md5sum, `shard ${i}: MD5`);
     let at = 0;
     for (const { name, shape, dtype, format, nbytes, byteOffset } of shard.records) {
-      must(!arrays.has(name), `twice: ${name}`);
-      must(format === 'f32-to-bf16' && byteOffset === at, `${name}: ${format} at ${byteOffset}`);
+      check(!arrays.has(name), `twice: ${name}`);
+      check(format === 'f32-to-bf16' && byteOffset === at, `${name}: ${format} at ${byteOffset}`);
       const size = dtype === 'float32' ? 2 : width[dtype];
-      must(size !== undefined && nbytes === size * product(shape), `${name}: ${nbytes} bytes of ${dtype}`);
+      check(size !== undefined && nbytes === size * product(shape), `${name}: ${nbytes} bytes of ${dtype}`);
       at += nbytes;
-      const stored = { dtype: typeNames[dtype]!, shape, bytes: bytes.subarray(byteOffset, byteOffset + nbytes) };
+      const stored = { dtype: typeNames[dtype]!, shape: [...shape], bytes: bytes.subarray(byteOffset, byteOffset + nbytes) };
       arrays.set(name, { dtype, shape, stored });
     }
-    must(at === shard.nbytes, `shard ${i}: ${shard.nbytes - at} bytes too many`);
+    check(at === shard.nbytes, `shard ${i}: ${shard.nbytes - at} bytes too many`);
   }
   const sizes = [...arrays.values()].map(({ dtype, shape }) => product(shape) * width[dtype]!);
-  must(metadata.ParamSize === arrays.size, `ParamSize ${metadata.ParamSize}`);
-  must(metadata.ParamBytes === sizes.reduce((a, b) => a + b, 0), `ParamBytes ${metadata.ParamBytes}`);
+  check(metadata.ParamSize === arrays.size, `ParamSize ${metadata.ParamSize}`);
+  check(metadata.ParamBytes === sizes.reduce((a, b) => a + b, 0), `ParamBytes ${metadata.ParamBytes}`);
   return { arrays, metadata };
 }
 
@@ -154,18 +154,23 @@ export function readParameter(
   form: MlcForm,
 ): { values: Float32Array; codes?: MlcCodes; names: string[] } {
   const type = form === 'q4f16_1' ? 'float16' : 'float32';
-  const take = (own: string, shape: readonly number[], dtype: string): Stored => {
+  const take = (own: string, shape: readonly number[], dtype: string): StoredTensor => {
     const array = arrays.get(own);
-    must(array !== undefined, `missing: ${own}`);
-    must(String(array.shape) === String(shape), `${own}: shape ${array.shape} instead of ${shape}`);
-    must(array.dtype === dtype, `${own}: ${array.dtype} instead of ${dtype}`);
+    check(array !== undefined, `missing: ${own}`);
+    check(String(array.shape) === String(shape), `${own}: shape ${array.shape} instead of ${shape}`);
+    check(array.dtype === dtype, `${own}: ${array.dtype} instead of ${dtype}`);
     return array.stored;
   };
-  if (!codes) return { values: floatsOf(take(name, columns === 1 ? [rows!] : [rows!, columns], type)), names: [name] };
+  if (!codes)
+    return {
+      values: Float32Array.from(numbersOf(take(name, columns === 1 ? [rows!] : [rows!, columns], type))),
+      names: [name],
+    };
   const base = name.replace(/weight$/, '');
   const perRow = Math.ceil(columns / 32);
-  const words = wordsOf(take(`${base}q_weight`, [rows!, perRow * 4], 'uint32'));
-  const scales = floatsOf(take(`${base}q_scale`, [rows!, perRow], type));
+  const packed = take(`${base}q_weight`, [rows!, perRow * 4], 'uint32');
+  const words = new Uint32Array(new Uint8Array(packed.bytes).buffer);
+  const scales = Float32Array.from(numbersOf(take(`${base}q_scale`, [rows!, perRow], type)));
   const values = new Float32Array(rows! * columns);
   for (let i = 0; i < values.length; i++) {
     const [row, column] = [Math.floor(i / columns), i % columns];
