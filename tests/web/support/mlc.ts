@@ -60,7 +60,11 @@ export function loadCache(files: ReadonlyMap<string, Uint8Array>): { arrays: Map
       const size = dtype === 'float32' ? 2 : width[dtype];
       check(size !== undefined && nbytes === size * product(shape), `${name}: ${nbytes} bytes of ${dtype}`);
       at += nbytes;
-      const stored = { dtype: typeNames[dtype]!, shape: [...shape], bytes: bytes.subarray(byteOffset, byteOffset + nbytes) };
+      const stored = {
+        dtype: typeNames[dtype]!,
+        shape: [...shape],
+        bytes: bytes.subarray(byteOffset, byteOffset + nbytes),
+      };
       arrays.set(name, { dtype, shape, stored });
     }
     check(at === shard.nbytes, `shard ${i}: ${shard.nbytes - at} bytes too many`);
