@@ -223,6 +223,42 @@ describe('tokenizer.model', () => {
   });
 });
 
+describe('tokens with NUL, at which llama.cpp ends them', () => {
+  const convert = (contents: readonly string[], architecture = 'llama') => {
+    const json = plainTokenizer();
+    const added = contents.map((content, i) => ({ id: 264 + i, content, special: false }));
+    (json.added_tokens as unknown[]).push(...added);
+    return convertTokenizer({ 'tokenizer.json': json }, { size: 268, architecture });
+  };
+
+  it('are named in a note', async () => {
+    const one = await convert(['xyz\0c']);
+    expect(one.notes).toMatchObject([
+      { kind: 'tokensEnded', tokens: [264], text: expect.stringContaining('"xyz\\u0000c" with the id 264') },
+    ]);
+    expect((await convert(['\0', '\0more', 'w'])).notes).toMatchObject([{ kind: 'tokensEnded', tokens: [264, 265] }]);
+  });
+
+  it('are an error if they equal others then', async () => {
+    for (const [contents, words] of [
+      [['b\0c'], /"b" and "b\\u0000c", with the ids 260 and 264, are equal up to a NUL/],
+      [['xyz\0c', 'xyz\0d'], /"xyz\\u0000c" and "xyz\\u0000d", with the ids 264 and 265/],
+    ] as const)
+      await expect(convert(contents)).rejects.toMatchObject({
+        code: 'BAD_FILE',
+        message: expect.stringMatching(words),
+      });
+  });
+
+  it('are counted once in WordPiece', async () => {
+    const json = wordTokenizer();
+    (json.model as { vocab: Record<string, number> }).vocab['x\0y'] = 12;
+    const files = { 'tokenizer.json': json, 'tokenizer_config.json': wordSettings };
+    const result = await convertTokenizer(files, { size: 13, architecture: 'bert' });
+    expect(result.notes).toMatchObject([{ kind: 'tokensEnded', tokens: [12] }]);
+  });
+});
+
 describe('tokenizer.json made of SentencePiece', () => {
   const tokenizer = (more: Json = {}): Json => {
     const json = plainTokenizer(more);

@@ -62,18 +62,45 @@ export class Vocabulary {
     this.set(own, token, type, score);
   }
 
-  /** Fails for duplicate or empty tokens, at which llama.cpp aborts. */
+  /**
+   * Fails for tokens that are equal, at which llama.cpp aborts. It ends each token at its first NUL, so that tokens with one may equal others; if
+   * they do not, there is a note about them.
+   */
   check(file: string): void {
     // One search in all tokens takes less time than one in each.
-    const isText = !/\p{Surrogate}/u.test(this.tokens.join('\n'));
+    const all = this.tokens.join('\n');
+    const [isText, hasNul] = [!/\p{Surrogate}/u.test(all), all.includes('\0')];
     const ids = new Map<string, number>();
+    const ended: number[] = [];
     this.tokens.forEach((token, id) => {
-      const before = ids.get(token);
-      if (before !== undefined)
-        badFolderFile(file, `the token ${quoted(token)} occurs twice, with the ids ${before} and ${id}`);
       if (!isText && /\p{Surrogate}/u.test(token)) badFolderFile(file, `the token ${id} is not valid text`);
-      ids.set(token, id);
+      const end = hasNul ? token.indexOf('\0') : -1;
+      if (end >= 0) ended.push(id);
+      // A token that nothing is left of gets a name of its own there.
+      if (end === 0) return;
+      const kept = end < 0 ? token : token.slice(0, end);
+      const before = ids.get(kept);
+      if (before !== undefined) this.failTwice(file, before, id);
+      ids.set(kept, id);
     });
+    if (ended.length === 0 || this.notes.some(({ kind }) => kind === 'tokensEnded')) return;
+    const [first] = ended as [number];
+    const which = ended.length === 1 ? 'the token' : `${ended.length} tokens, such as`;
+    const text =
+      `${which} ${quoted(this.tokens[first] as string)} with the id ${first} ${ended.length === 1 ? 'has' : 'have'} a NUL, at which llama.cpp ends ` +
+      'a token, so that text is cut otherwise there';
+    this.notes.push(noteOf('tokensEnded', { file, tokens: ended }, text));
+  }
+
+  private failTwice(file: string, before: number, id: number): never {
+    const [first, second] = [this.tokens[before] as string, this.tokens[id] as string];
+    if (first === second)
+      return badFolderFile(file, `the token ${quoted(second)} occurs twice, with the ids ${before} and ${id}`);
+    return badFolderFile(
+      file,
+      `the tokens ${quoted(first)} and ${quoted(second)}, with the ids ${before} and ${id}, are equal up to a NUL, at which llama.cpp ends a token; ` +
+        'it aborts at equal tokens',
+    );
   }
 }
 
