@@ -167,8 +167,12 @@ describe('modules of mlx-lm', () => {
         tensors: ['lm_head.weight', 'model.layers.0.self_attn.rotary_emb.inv_freq'],
       }),
     );
+    const glm = await made(folder(tensors, llama({ model_type: 'glm', tie_word_embeddings: undefined })), {
+      to: 'mlx-4bit',
+    });
     const unsaid = await made(folder(tensors, llama({ tie_word_embeddings: undefined })), { to: 'mlx-4bit' });
     expect(names(unsaid.tensors)).toContain('lm_head.weight');
+    expect(glm.tensors).toEqual(unsaid.tensors);
     expect(unsaid.config.tie_word_embeddings).toBe(false);
     expect(unsaid.metadata).toEqual({ format: 'mlx' });
     expect(Object.keys(unsaid.config).at(-1)).toBe('quantization_config');

@@ -56,6 +56,7 @@ const models: Readonly<Record<string, Model>> = {
   olmo2: either,
   olmo3: either,
   granite: either,
+  glm: either,
   glm4: own,
   exaone4: either,
   ernie4_5: either,
