@@ -112,6 +112,7 @@ const traits: Readonly<Record<string, Traits>> = {
   mistral3: { pairs: neighbors },
   ernie4_5: { pairs: neighbors },
   glm4: { pairs: neighbors },
+  chatglm: { pairs: neighbors },
   gemma: { pairs: halves, gate: GateId.geluTanh, scalesEmbedding: true },
   gemma2: {
     pairs: halves,
@@ -149,6 +150,7 @@ const traits: Readonly<Record<string, Traits>> = {
   qwen2moe: { pairs: halves, normalizesShares: false },
   phimoe: { pairs: halves },
   gptneox: { pairs: halves, isCentered: true, isParallel: 'stated', gate: GateId.geluTanh },
+  falcon: { pairs: halves, isCentered: true, isParallel: true, gate: GateId.geluTanh },
   olmo: { pairs: neighbors, isCentered: true, hasBareNorms: true },
   'gpt-oss': {
     pairs: halves,

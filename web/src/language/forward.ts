@@ -247,12 +247,14 @@ export class LanguageForward {
     const own = (name: string) => `blk.${index}.${name}.weight`;
     const products = this.#productsOf(index);
     const { normsBetween } = this.#facts;
+    // The first norm of Falcon is that of the feed-forward part, if there is a second one.
+    const hasSecond = this.#tensors.has(own('attn_norm_2'));
     const norms: Readonly<Partial<Record<NormName, string>>> = {
-      attentionNorm: own('attn_norm'),
+      attentionNorm: own(hasSecond ? 'attn_norm_2' : 'attn_norm'),
       queryNorm: own('attn_q_norm'),
       keyNorm: own('attn_k_norm'),
       ...(normsBetween ? {} : { attentionAfter: own('post_attention_norm') }),
-      feedForwardNorm: own(normsBetween ? 'post_attention_norm' : 'ffn_norm'),
+      feedForwardNorm: own(hasSecond ? 'attn_norm' : normsBetween ? 'post_attention_norm' : 'ffn_norm'),
       feedForwardAfter: own('post_ffw_norm'),
     };
     await this.#load([...Array(this.#hands.count).keys()], products, norms, (made) => {
