@@ -83,7 +83,7 @@ export interface Decoder {
   readonly attentionPrefix?: string;
   readonly attentionOutput?: string;
   readonly embedding?: string;
-  /** Name of a matrix that holds queries, keys and values of one head after the other. */
+  /** Name of a matrix that holds, one group after the other, queries that share a key, this key and its value. */
   readonly grouped?: string;
   readonly embeddingFactor?: number;
   readonly residualFactor?: number;
@@ -286,8 +286,12 @@ function attention(read: Reader, model: Decoder, prefix: string, layer: number, 
     all.map((v) => Math.max(-(model.clamp ?? Infinity), Math.min(model.clamp ?? Infinity, v)));
   const parts = x.map((one) => {
     if (model.grouped !== undefined) {
-      const all = slices(read.linear(`${prefix}${model.grouped}`, one), head);
-      return [0, 1, 2].map((part) => joined(all.filter((_, i) => i % 3 === part)));
+      const groups = slices(read.linear(`${prefix}${model.grouped}`, one), (heads / keyHeads + 2) * head);
+      return [
+        joined(groups.map((group) => group.slice(0, -2 * head))),
+        joined(groups.map((group) => group.slice(-2 * head, -head))),
+        joined(groups.map((group) => group.slice(-head))),
+      ];
     }
     const together = `${prefix}${model.togetherName ?? 'qkv_proj'}`;
     if (!read.has(`${together}.weight`))

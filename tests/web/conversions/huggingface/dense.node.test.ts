@@ -65,6 +65,56 @@ const yarn = (dim: number, factor: number, context: number) => (frequencies: rea
   });
 };
 
+/** Keys of config.json that ChatGLM and Falcon call otherwise, or lack. */
+const noUsual = {
+  num_hidden_layers: undefined,
+  num_key_value_heads: undefined,
+  intermediate_size: undefined,
+  max_position_embeddings: undefined,
+  rms_norm_eps: undefined,
+  rope_theta: undefined,
+};
+
+const falconConfig = {
+  ...noUsual,
+  num_hidden_layers: 3,
+  layer_norm_epsilon: 1e-5,
+  alibi: false,
+  bias: false,
+  parallel_attn: true,
+};
+/** Written from conversion/falcon.py. */
+const falconKeys = (keyHeads: number): Keys => [
+  ['context_length', 2048],
+  ['tensor_data_layout', 'jploski'],
+  ['embedding_length', 64],
+  ['feed_forward_length', 256],
+  ['block_count', 3],
+  ['attention.head_count', 4],
+  ['attention.head_count_kv', keyHeads],
+  ['attention.layer_norm_epsilon', 1e-5],
+];
+const falconOutside = `
+  transformer.word_embeddings.weight  token_embd.weight   264x64
+  transformer.ln_f.weight             output_norm.weight  64
+  transformer.ln_f.bias               output_norm.bias    64`;
+const falconRest = `
+  self_attention.dense.weight  attn_output.weight  64x64
+  mlp.dense_h_to_4h.weight     ffn_up.weight       256x64
+  mlp.dense_4h_to_h.weight     ffn_down.weight     64x256`;
+const falconModel: Partial<Decoder> = {
+  embedding: 'transformer.word_embeddings.weight',
+  prefix: 'transformer.h.',
+  attentionPrefix: 'self_attention.',
+  attentionOutput: 'dense',
+  grouped: 'query_key_value',
+  layerNorms: true,
+  parallel: true,
+  act: gelu,
+  mlp: { up: 'mlp.dense_h_to_4h', down: 'mlp.dense_4h_to_h' },
+  norms: { feedForward: undefined, final: 'transformer.ln_f' },
+};
+
 const cases: readonly DecoderCase[] = [
   {
     name: 'Gemma 1',
@@ -293,6 +343,196 @@ const cases: readonly DecoderCase[] = [
       },
     },
     own: true,
+  },
+  {
+    name: 'ChatGLM 3 and GLM-4-9B',
+    hugging: 'ChatGLMModel',
+    architecture: 'chatglm',
+    config: {
+      ...noUsual,
+      num_layers: 3,
+      multi_query_attention: true,
+      multi_query_group_num: 2,
+      ffn_hidden_size: 96,
+      kv_channels: 16,
+      seq_length: 128,
+      layernorm_epsilon: 1e-6,
+      rope_ratio: 50,
+      add_qkv_bias: true,
+      add_bias_linear: false,
+      rmsnorm: true,
+      post_layer_norm: true,
+      original_rope: true,
+      apply_query_key_layer_scaling: true,
+      apply_residual_connection_post_layernorm: false,
+      padded_vocab_size: 264,
+      vocab_size: 264,
+      tie_word_embeddings: false,
+    },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['block_count', 3],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['attention.layer_norm_rms_epsilon', 1e-6],
+      ['rope.dimension_count', 8],
+      ['rope.freq_base', 500000],
+    ],
+    table: {
+      prefix: 'transformer.encoder.layers.',
+      outside: `
+        transformer.embedding.word_embeddings.weight  token_embd.weight   264x64
+        transformer.encoder.final_layernorm.weight    output_norm.weight  64
+        transformer.output_layer.weight               output.weight       264x64`,
+      layer: `
+        input_layernorm.weight                 attn_norm.weight    64
+        post_attention_layernorm.weight        ffn_norm.weight     64
+        self_attention.query_key_value.weight  attn_qkv.weight     128x64
+        self_attention.query_key_value.bias    attn_qkv.bias       128
+        self_attention.dense.weight            attn_output.weight  64x64
+        mlp.dense_h_to_4h.weight               ffn_up.weight       192x64
+        mlp.dense_4h_to_h.weight               ffn_down.weight     64x96`,
+    },
+    model: {
+      embedding: 'transformer.embedding.word_embeddings.weight',
+      headName: 'transformer.output_layer.weight',
+      prefix: 'transformer.encoder.layers.',
+      attentionPrefix: 'self_attention.',
+      togetherName: 'query_key_value',
+      attentionOutput: 'dense',
+      fusedName: 'mlp.dense_h_to_4h',
+      fusedDown: 'mlp.dense_4h_to_h',
+      norms: { final: 'transformer.encoder.final_layernorm' },
+      neighbors: true,
+      rotated: 8,
+      theta: 500000,
+      epsilon: 1e-6,
+    },
+    own: true,
+  },
+  {
+    name: 'GLM in the names of transformers',
+    hugging: 'GlmForCausalLM',
+    architecture: 'chatglm',
+    config: { head_dim: 16, attention_bias: true, partial_rotary_factor: 0.5, rope_theta: 5000 },
+    keys: [
+      ['context_length', 128],
+      ['embedding_length', 64],
+      ['feed_forward_length', 96],
+      ['block_count', 3],
+      ['attention.head_count', 4],
+      ['attention.head_count_kv', 2],
+      ['attention.layer_norm_rms_epsilon', 1e-5],
+      ['rope.dimension_count', 8],
+      ['rope.freq_base', 5000],
+    ],
+    table: {
+      prefix,
+      outside,
+      layer: `${norms}${attention}${biases}
+        mlp.gate_up_proj.weight  ffn_up.weight    192x64
+        mlp.down_proj.weight     ffn_down.weight  64x96`,
+    },
+    model: { ...untied, neighbors: true, rotated: 8, theta: 5000 },
+    own: true,
+  },
+  {
+    name: 'Falcon with one key for all heads',
+    hugging: 'FalconForCausalLM',
+    architecture: 'falcon',
+    config: {
+      ...falconConfig,
+      num_attention_heads: 4,
+      // That of the first checkpoints, which says nothing.
+      num_kv_heads: 4,
+      multi_query: true,
+      new_decoder_architecture: false,
+    },
+    keys: falconKeys(1),
+    table: {
+      prefix: 'transformer.h.',
+      outside: falconOutside,
+      layer: `
+        input_layernorm.weight                 attn_norm.weight  64
+        input_layernorm.bias                   attn_norm.bias    64
+        self_attention.query_key_value.weight  attn_qkv.weight   96x64
+        ${falconRest}`,
+    },
+    model: { ...falconModel, keyHeads: 1 },
+    bound: nearGelu,
+    own: true,
+  },
+  {
+    name: 'Falcon with groups and two norms, as RefinedWeb',
+    hugging: 'RWForCausalLM',
+    architecture: 'falcon',
+    config: {
+      ...falconConfig,
+      ...{ num_hidden_layers: undefined, num_attention_heads: undefined },
+      ...{ model_type: 'RefinedWeb', n_layer: 3, n_head: 4, n_head_kv: 2, rope_theta: undefined },
+    },
+    keys: falconKeys(2),
+    table: {
+      prefix: 'transformer.h.',
+      outside: `${falconOutside}
+        lm_head.weight  output.weight  264x64`,
+      layer: `
+        ln_mlp.weight                          attn_norm.weight    64
+        ln_mlp.bias                            attn_norm.bias      64
+        ln_attn.weight                         attn_norm_2.weight  64
+        ln_attn.bias                           attn_norm_2.bias    64
+        self_attention.query_key_value.weight  attn_qkv.weight     128x64  rows=0+16,16+16,64+16,80+16,32+16,96+16,48+16,112+16
+        ${falconRest}`,
+    },
+    model: {
+      ...falconModel,
+      headName: 'lm_head.weight',
+      norms: { ...falconModel.norms, attention: 'ln_attn', feedForward: 'ln_mlp' },
+    },
+    bound: nearGelu,
+    own: true,
+  },
+  {
+    name: 'Falcon with groups and one norm, and a longer context',
+    hugging: 'FalconForCausalLM',
+    architecture: 'falcon',
+    config: {
+      ...falconConfig,
+      ...{ num_kv_heads: 2, new_decoder_architecture: true, num_ln_in_parallel_attn: 1 },
+      ...{ max_position_embeddings: 8192, rope_theta: 500042, ffn_hidden_size: 256 },
+    },
+    keys: [...withKey(falconKeys(2), 'context_length', 8192), ['rope.freq_base', 500042]],
+    table: {
+      prefix: 'transformer.h.',
+      outside: falconOutside,
+      layer: `
+        input_layernorm.weight                 attn_norm.weight  64
+        input_layernorm.bias                   attn_norm.bias    64
+        self_attention.query_key_value.weight  attn_qkv.weight   128x64  rows=0+16,16+16,64+16,80+16,32+16,96+16,48+16,112+16
+        ${falconRest}`,
+    },
+    model: { ...falconModel, theta: 500042 },
+    bound: nearGelu,
+  },
+  {
+    name: 'Falcon with keys of each head',
+    hugging: 'FalconForCausalLM',
+    architecture: 'falcon',
+    config: { ...falconConfig, multi_query: false, new_decoder_architecture: false },
+    keys: falconKeys(4),
+    table: {
+      prefix: 'transformer.h.',
+      outside: falconOutside,
+      layer: `
+        input_layernorm.weight                 attn_norm.weight  64
+        input_layernorm.bias                   attn_norm.bias    64
+        self_attention.query_key_value.weight  attn_qkv.weight   192x64  rows=0+16,48+16,96+16,144+16,16+16,64+16,112+16,160+16,32+16,80+16,128+16,176+16
+        ${falconRest}`,
+    },
+    model: { ...falconModel, keyHeads: 4 },
+    bound: nearGelu,
   },
   {
     name: 'StarCoder 2',
@@ -1006,6 +1246,17 @@ testRefusals(cases, [
     /layer 3 has a window/,
   ],
   ['GLM-4', { rope_scaling: { type: 'default', mrope_section: [1, 1, 2] } }, /mrope_section/],
+  ['ChatGLM 3 and GLM-4-9B', { position_encoding_2d: true }, /ChatGLM 1, whose positions have two dimensions/],
+  ['ChatGLM 3 and GLM-4-9B', { multi_query_attention: false }, /multi_query_attention is false/],
+  ['ChatGLM 3 and GLM-4-9B', { kv_channels: 32 }, /kv_channels is 32/],
+  ['ChatGLM 3 and GLM-4-9B', { pre_seq_len: 8 }, /pre_seq_len is 8/],
+  ['ChatGLM 3 and GLM-4-9B', { num_hidden_layers: 2 }, /num_hidden_layers is 2 and num_layers 3/, 'BAD_FILE'],
+  ['GLM in the names of transformers', { head_dim: 32 }, /head_dim is 32/],
+  ['GLM in the names of transformers', { rope_scaling: { type: 'linear', factor: 2 } }, /rope_type is "linear"/],
+  ['Falcon with one key for all heads', { alibi: true }, /alibi is true/],
+  ['Falcon with one key for all heads', { parallel_attn: false }, /parallel_attn is false/],
+  ['Falcon with one key for all heads', { bias: true }, /bias is true/],
+  ['Falcon with one key for all heads', { ffn_hidden_size: 96 }, /ffn_hidden_size is 96/],
   ['StarCoder 2', { use_bias: false }, /use_bias is false/],
   ['StableLM with biases', { rope_theta: 500 }, /rope_theta is 500/],
   ['GPT-NeoX', { rotary_emb_base: 500 }, /rotary_emb_base is 500/],
@@ -1027,11 +1278,12 @@ testRefusals(cases, [
 describe('tokens that the converter sets', () => {
   const ids = ({ keys }: Conversion) =>
     keys.filter(({ name }) => /_token_id$|add_/.test(name)).map(({ name, value }) => [name.slice(15), value]);
-  const of = async (name: string, config: FolderJson, files: FolderJson) => {
+  const convertedOf = (name: string, config: FolderJson, files: FolderJson) => {
     const one = cases.find((found) => found.name === name)!;
     const weights = weightsOfTable(one.table, one.layers ?? 3);
-    return ids(await convertedDecoder({ ...one, config: { ...one.config, ...config } }, weights, files));
+    return convertedDecoder({ ...one, config: { ...one.config, ...config } }, weights, files);
   };
+  const of = async (name: string, config: FolderJson, files: FolderJson) => ids(await convertedOf(name, config, files));
 
   it('for Gemma 1, Nemotron, Phi-2 and Hunyuan, in its order', async () => {
     const usual = { bos_token_id: 1, eos_token_id: 2, pad_token_id: 3 };
@@ -1066,6 +1318,19 @@ describe('tokens that the converter sets', () => {
       ['eos_token_id', 5],
       ['padding_token_id', 3],
       ['eot_token_id', 7],
+      ['add_space_prefix', false],
+    ]);
+    const all = await convertedOf('ChatGLM 3 and GLM-4-9B', { eos_token_id: 2 }, {});
+    expect(all.keys.slice(9, 13).map(({ name, value }) => [name, value])).toEqual([
+      ['chatglm.attention.layer_norm_rms_epsilon', 1e-6],
+      ['chatglm.rope.dimension_count', 8],
+      // Between the others, as the converter sets it.
+      ['tokenizer.ggml.add_bos_token', false],
+      ['chatglm.rope.freq_base', 500000],
+    ]);
+    expect(ids(all)).toEqual([
+      ['add_bos_token', false],
+      ['eos_token_id', 2],
       ['add_space_prefix', false],
     ]);
     expect(await of('Ernie 4.5', {}, { 'tokenizer_config.json': { add_prefix_space: true } })).toEqual([

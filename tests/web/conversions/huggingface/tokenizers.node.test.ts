@@ -223,6 +223,138 @@ describe('tokenizer.model', () => {
   });
 });
 
+describe('ChatGLM', () => {
+  // Written from conversion/chatglm.py of github.com/ggml-org/llama.cpp at 32e9e04.
+  const third: readonly Piece[] = [
+    ['<unk>', 0, 2],
+    ['<s>', 0, 3],
+    ['</s>', 0, 3],
+    ...bytePieces,
+    ['▁a', -1],
+    ['b', -2.5, 4],
+  ];
+  const roles = ['[MASK]', '[gMASK]', '[sMASK]', 'sop', 'eop', '<|system|>', '<|user|>', '<|assistant|>'];
+  const file = sentencePieceFile(third, { normalizer: { 3: 1, 4: 0 } });
+  const convert = (files: Json, size = 272, config: Json = { _name_or_path: 'THUDM/chatglm3-6b' }) =>
+    convertTokenizer(files, { size, architecture: 'chatglm', config: new Config(config) });
+
+  it('3: the pieces, the tokens of its class, and fillers without scores', async () => {
+    const result = await convert({
+      'tokenizer.model': file,
+      'tokenizer_config.json': { add_eos_token: false, eos_token: '<|user|>', chat_template: 'template' },
+    });
+    const tokens = valueFor(result, 'ggml.tokens') as string[];
+    expect(tokens.slice(0, 4)).toEqual(['<unk>', '<bos>', '<eos>', '<0x00>']);
+    expect(tokens.slice(259)).toEqual(['▁a', 'b', ...roles, '<|observation|>', '[PAD270]', '[PAD271]']);
+    expect((valueFor(result, 'ggml.scores') as number[]).slice(259)).toEqual([-1, -2.5, ...new Array(11).fill(0)]);
+    const types = valueFor(result, 'ggml.token_type') as number[];
+    expect([...types.slice(0, 4), ...types.slice(259)]).toEqual([2, 3, 3, 6, 1, 1, ...new Array(9).fill(3), 5, 5]);
+    expect(small(result)).toEqual([
+      ['ggml.model', 'llama'],
+      ['ggml.pre', 'chatglm-spm'],
+      ['ggml.add_eos_token', false],
+      ['chat_template', 'template'],
+    ]);
+    expect(result.notes).toEqual([]);
+  });
+
+  it('3: ids of config.json, and a beginning by tokenizer_config.json', async () => {
+    const config = { _name_or_path: 'THUDM/chatglm3-6b', eos_token_id: 2, pad_token_id: 0 };
+    const result = await convert(
+      { 'tokenizer.model': file, 'tokenizer_config.json': { add_bos_token: true } },
+      272,
+      config,
+    );
+    expect(small(result)).toEqual([
+      ['ggml.model', 'llama'],
+      ['ggml.pre', 'chatglm-spm'],
+      ['ggml.eos_token_id', 2],
+      ['ggml.padding_token_id', 0],
+      ['ggml.add_bos_token', true],
+    ]);
+  });
+
+  it('2 is refused, and told from 3 by names and tokens', async () => {
+    await expect(convert({ 'tokenizer.model': file }, 272, {})).rejects.toMatchObject({
+      code: 'UNKNOWN_FORMAT',
+      message: expect.stringMatching(/tokenizer\.model: .*llama\.cpp does not have that of ChatGLM 2/),
+    });
+    const settings = { added_tokens_decoder: { '267': { content: '<|user|>', special: true } } };
+    await convert({ 'tokenizer.model': file, 'tokenizer_config.json': settings }, 272, {});
+    await expect(convert({ 'tokenizer.model': file }, 269)).rejects.toThrow(
+      /"<\|observation\|>" has the id 269, but the embedding has 269 rows/,
+    );
+  });
+
+  /** Lines of a vocabulary of tiktoken: 256 bytes, and tokens behind them. */
+  const ranksOf = (more: readonly string[]) =>
+    [...Array.from({ length: 256 }, (_, i) => Buffer.of(i)), ...more.map((token) => Buffer.from(token))].map(
+      (token, rank) => `${token.toString('base64')} ${rank}`,
+    );
+  const rankFile = (lines: readonly string[]) => new TextEncoder().encode(`${lines.join('\n')}\n`);
+
+  it('4: the vocabulary of tiktoken, its merges, and the added tokens that tokenizer_config.json lists', async () => {
+    const lines = ranksOf(['ab', 'c ', 'abc ', 'xyz']);
+    const decoder = Object.fromEntries(
+      ['<|endoftext|>', '[gMASK]', '<|user|>', 'plain'].map((content, i) => [
+        String(260 + i),
+        { content, special: content !== 'plain' },
+      ]),
+    );
+    const result = await convert(
+      { 'tokenizer.model': rankFile(lines), 'tokenizer_config.json': { added_tokens_decoder: decoder } },
+      265,
+      { eos_token_id: [260, 262], pad_token_id: 260 },
+    );
+    const tokens = valueFor(result, 'ggml.tokens') as string[];
+    expect([tokens[0], tokens[32], tokens[65], ...tokens.slice(256)]).toEqual([
+      ...['Ā', 'Ġ', 'A', 'ab', 'cĠ', 'abcĠ', 'xyz'],
+      ...['<|endoftext|>', '[gMASK]', '<|user|>', 'plain', '[PAD264]'],
+    ]);
+    expect((valueFor(result, 'ggml.token_type') as number[]).slice(259)).toEqual([1, 3, 3, 3, 4, 5]);
+    expect(valueFor(result, 'ggml.merges')).toEqual(['a b', 'c Ġ', 'ab cĠ']);
+    expect(result.notes).toMatchObject([
+      { kind: 'ignoreMerges', tokens: 1, text: expect.stringContaining('"xyz"') },
+      { kind: 'severalTokens', role: 'eos' },
+    ]);
+    expect(small(result)).toEqual([
+      ['ggml.model', 'gpt2'],
+      ['ggml.pre', 'chatglm-bpe'],
+      ['ggml.eos_token_id', 260],
+      ['ggml.padding_token_id', 260],
+      ['ggml.eot_token_id', 262],
+      ['ggml.unknown_token_id', 260],
+    ]);
+  });
+
+  it('4: the added tokens of its class if none are listed', async () => {
+    const result = await convert({ 'tokenizer.model': rankFile(ranksOf([])) }, 270, {});
+    const tokens = valueFor(result, 'ggml.tokens') as string[];
+    expect([tokens[256], tokens[258], tokens[260], tokens[263], tokens[269]]).toEqual([
+      ...['<|endoftext|>', '[gMASK]', '<sop>', '<|user|>', '<|end_of_video|>'],
+    ]);
+    expect(small(result).slice(2)).toEqual([
+      ['ggml.eos_token_id', 256],
+      ['ggml.eot_token_id', 263],
+      ['ggml.unknown_token_id', 256],
+    ]);
+  });
+
+  it.each([
+    ['a line without a rank', [...ranksOf([]), 'YWI='], /line 257 is not a token in base64 and its rank/],
+    ['no base64', [...ranksOf([]), 'YWI=Y 256'], /line 257 is not/],
+    ['a token that is there twice', ranksOf(['a']), /the token "a" occurs twice/],
+    ['a rank that is there twice', [...ranksOf([]), 'YWI= 5'], /have the same id 5/],
+    ['a token of 257 bytes', ranksOf(['x'.repeat(257)]), /the token of line 257 has 257 bytes/],
+    ['too many tokens', ranksOf(Array.from({ length: 99 }, (_, i) => `x${i}`)), /but the embedding has 270 rows/],
+  ])('4: %s is an error', async (_, lines, words) => {
+    await expect(convert({ 'tokenizer.model': rankFile(lines) }, 270, {})).rejects.toMatchObject({
+      code: 'BAD_FILE',
+      message: expect.stringMatching(words),
+    });
+  });
+});
+
 describe('tokens with NUL, at which llama.cpp ends them', () => {
   const convert = (contents: readonly string[], architecture = 'llama') => {
     const json = plainTokenizer();

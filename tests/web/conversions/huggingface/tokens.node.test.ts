@@ -2,8 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { Config } from '../../../../web/src/conversions/huggingface/config.js';
 import { sampleTexts } from '../../../../web/src/conversions/huggingface/token-differences.js';
 import { needNative } from '../../support/native.js';
+import { type Piece, sentencePieceFile } from '../../support/sentencepiece.js';
 import { wordSettings, wordTokenizer } from '../../support/tiny-huggingface.js';
 import {
   convertTokenizer,
@@ -120,6 +122,33 @@ const learned = learn(
   characters,
   texts.map((text) => [...new TextEncoder().encode(text)].map((byte) => characters[byte]!)),
 );
+
+/** A vocabulary of tiktoken. */
+const rankFile = (vocab: Record<string, number>): Uint8Array<ArrayBuffer> =>
+  new TextEncoder().encode(
+    Object.entries(vocab)
+      .map(([token, rank]) => {
+        const bytes = Uint8Array.from(token, (letter) => characters.indexOf(letter));
+        return `${Buffer.from(bytes).toString('base64')} ${rank}\n`;
+      })
+      .join(''),
+  );
+
+/** Tokens by tiktoken's rule: in each word the neighbors whose bytes together have the least rank become one. */
+function tiktoken(text: string, ranks: ReadonlyMap<string, number>): number[] {
+  const pattern =
+    /'s|'t|'re|'ve|'m|'ll|'d|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+/giu;
+  return [...text.matchAll(pattern)].flatMap(([word]) => {
+    const parts = [...new TextEncoder().encode(word)].map((byte) => characters[byte] as string);
+    for (;;) {
+      const all = parts.slice(1).map((part, i) => ranks.get(`${parts[i]}${part}`) ?? Infinity);
+      const least = Math.min(...all);
+      if (!(least < Infinity)) return parts.map((part) => ranks.get(part) as number);
+      const at = all.indexOf(least);
+      parts.splice(at, 2, `${parts[at]}${parts[at + 1]}`);
+    }
+  });
+}
 
 const byteLevel = (use_regex: boolean) => ({
   type: 'ByteLevel',
@@ -275,6 +304,82 @@ describe('ways of cutting words', () => {
         message: expect.stringContaining('tokenizer.json: the pre-tokenizer is not known'),
       });
     }
+  });
+});
+
+describe('ChatGLM', () => {
+  const pre = ({ keys }: Awaited<ReturnType<typeof convertTokenizer>>) =>
+    keys.find(({ name }) => name === 'tokenizer.ggml.pre')?.value;
+  const tokenizer: Json = {
+    added_tokens: [],
+    normalizer: null,
+    pre_tokenizer: sequence(split(words('{1,3}')), byteLevel(false)),
+    post_processor: null,
+    decoder: { type: 'ByteLevel' },
+    model: { type: 'BPE', vocab: learned.vocab, merges: learned.merges },
+  };
+
+  it('GLM-4-9B with tokenizer.json, which goes before the vocabulary of tiktoken', async () => {
+    const files = { 'tokenizer.json': tokenizer, 'tokenizer.model': rankFile(learned.vocab) };
+    const conversion = await convertTokenizer(files, { size: learned.size, architecture: 'chatglm' });
+    expect(pre(conversion)).toBe('chatglm-bpe');
+    expect(await differing({ tokenizer }, conversion, [...texts, ...sampleTexts])).toEqual([]);
+  });
+
+  it.each(['chatglm', 'glm4'])('%s: a note says that whole words are not looked up', async (architecture) => {
+    const model = { ...(tokenizer.model as Json), ignore_merges: true };
+    const conversion = await convertTokenizer(
+      { 'tokenizer.json': { ...tokenizer, model } },
+      { size: learned.size, architecture },
+    );
+    expect(conversion.notes).toMatchObject([{ kind: 'ignoreMerges', stated: true }]);
+  });
+
+  it('GLM-4-9B with the vocabulary of tiktoken: tokens are those of its rule', async () => {
+    const size = learned.size + 14;
+    const conversion = await convertTokenizer(
+      { 'tokenizer.model': rankFile(learned.vocab) },
+      { size: size + 1, architecture: 'chatglm' },
+    );
+    expect(pre(conversion)).toBe('chatglm-bpe');
+    expect(conversion.notes).toEqual([]);
+    using native = nativeTokenizer(conversion);
+    const ranks = new Map(Object.entries(learned.vocab));
+    for (const text of [...texts, ...sampleTexts])
+      expect(native.tokenize(text, { parse: true, special: false }), text).toEqual(tiktoken(text, ranks));
+    const role = native.tokenize('[gMASK]<sop><|user|>a', { parse: true, special: false });
+    expect(role).toEqual([2, 4, 7].map((n) => learned.size + n).concat(learned.vocab.a as number));
+  });
+
+  it('merges of a vocabulary of tiktoken are those of its tokenizer.json: Qwen3', async () => {
+    const { tokenizer } = realTokenizer('qwen3');
+    const { vocab, merges } = tokenizer.model as { vocab: Record<string, number>; merges: (string | string[])[] };
+    const conversion = await convertTokenizer(
+      { 'tokenizer.model': rankFile(vocab) },
+      { size: 151657, architecture: 'chatglm' },
+    );
+    const own = conversion.keys.find(({ name }) => name === 'tokenizer.ggml.merges')?.value as string[];
+    expect(own).toEqual(merges.map((merge) => [merge].flat().join(' ')));
+  });
+
+  it('ChatGLM 3 with the vocabulary of SentencePiece: tokens are those of Hugging Face for the same pieces', async () => {
+    const real = realTokenizer('llama2');
+    const { vocab, merges } = real.tokenizer.model as { vocab: Record<string, number>; merges: string[] };
+    const tokens = Object.entries(vocab).sort(([, a], [, b]) => a - b);
+    // The first merge that makes a token says its score.
+    const scores = new Map(merges.map((merge, i) => [merge.replace(' ', ''), -i] as const).reverse());
+    const typeOf = (id: number) => (id === 0 ? 2 : id < 3 ? 3 : id < 259 ? 6 : 1);
+    const pieces = tokens.map(([token, id]): Piece => [token, scores.get(token) ?? 0, typeOf(id)]);
+    const conversion = await convertTokenizer(
+      { 'tokenizer.model': sentencePieceFile(pieces, { normalizer: { 3: 1, 4: 0 } }) },
+      { size: 32064, architecture: 'chatglm', config: new Config({ _name_or_path: 'THUDM/chatglm3-6b' }) },
+    );
+    expect(pre(conversion)).toBe('chatglm-spm');
+    // Their names differ there.
+    const own = [...texts, ...sampleTexts].filter((text) => !/<\/?s>/.test(text));
+    expect(await differing(real, conversion, own)).toEqual([]);
+    using native = nativeTokenizer(conversion);
+    expect(native.tokenize('[gMASK]sop<|user|>', { parse: true, special: false })).toEqual([32001, 32003, 32006]);
   });
 });
 

@@ -33,7 +33,7 @@ function isPrintable(byte: number): boolean {
 }
 
 /** Characters that stand for the 256 bytes. Bytes that are not printable map, in order, to characters behind Latin-1. */
-function byteCharacters(): string[] {
+export function byteCharacters(): string[] {
   let next = 0x100;
   return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPrintable(byte) ? byte : next++));
 }

@@ -37,7 +37,7 @@ export interface ConvertOptions {
 
 /** Names of the token embedding, with the prefixes that folders have. */
 const embeddingName =
-  /^((model|ernie)\.)?(language_model\.)?(model\.)?(text_model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$|^(model\.)?backbone\.embeddings\.weight$/;
+  /^((model|ernie)\.)?(language_model\.)?(model\.)?(text_model\.)?embed_tokens\.weight$|^gpt_neox\.embed_in\.weight$|^(transformer\.)?wte\.weight$|^(model\.)?backbone\.embeddings\.weight$|^(transformer\.)?(embedding\.)?word_embeddings\.weight$/;
 const bertEmbeddingName =
   /^((bert|roberta|distilbert)\.)?embeddings\.word_embeddings\.weight$|^(model\.)?embeddings\.tok_embeddings\.weight$|^(shared|encoder\.embed_tokens)\.weight$/;
 const headName = /^(language_model\.)?lm_head\.weight$/;
@@ -237,9 +237,11 @@ export async function convertHuggingface(folder: Folder, options: ConvertOptions
     missingBytes: options.missingBytes ?? 'refuse',
     preTokenizer: options.preTokenizer,
   });
+  const keys = [...modelKeys(model.architecture, folder.name, { ...model.hyper, ...modules.hyper }), ...tokenizer.keys];
   return {
     architecture: model.architecture,
-    keys: [...modelKeys(model.architecture, folder.name, { ...model.hyper, ...modules.hyper }), ...tokenizer.keys],
+    // A key that is set again keeps its place.
+    keys: [...new Map(keys.map((key) => [key.name, key])).values()],
     tensors: [...modules.tensors, ...tensors],
     notes: [
       ...model.notes,

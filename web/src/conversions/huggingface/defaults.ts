@@ -1,6 +1,6 @@
 /**
  * Defaults of keys that a config.json may lack: those of the classes that Hugging Face reads it with. Sizes of the vocabulary follow from
- * the embedding. The classes of Nomic's models come with each model and differ, so that their keys have no defaults.
+ * the embedding. The classes of Nomic's and ChatGLM's models come with each model and differ, so that their keys have no defaults.
  * Reference: github.com/huggingface/transformers, src/transformers/models/NAME/configuration_NAME.py at 008e574; gemma3 and bert at 008f5c8.
  */
 import type { Json } from './json.js';
@@ -163,6 +163,9 @@ const cohere: Json = {
   logit_scale: 0.0625,
   tie_word_embeddings: true,
 };
+
+/** Falcon has sizes of its own in each folder. */
+const falcon: Json = { layer_norm_epsilon: 1e-5, max_position_embeddings: 2048, rope_theta: 10000 };
 
 /** Linear attention of Qwen3-Next and later ones. */
 const linear: Json = {
@@ -384,6 +387,17 @@ const byArchitecture: Readonly<Record<string, Json>> = {
     rms_norm_eps: 1.5625e-7,
     attention_bias: true,
   },
+  GlmForCausalLM: {
+    ...decoder,
+    hidden_size: 4096,
+    intermediate_size: 13696,
+    num_hidden_layers: 40,
+    num_key_value_heads: 2,
+    head_dim: 128,
+    max_position_embeddings: 131072,
+    rms_norm_eps: 1.5625e-7,
+    attention_bias: true,
+  },
   Starcoder2ForCausalLM: {
     ...decoder,
     hidden_size: 3072,
@@ -413,6 +427,8 @@ const byArchitecture: Readonly<Record<string, Json>> = {
     layer_norm_eps: 1e-5,
     rotary_pct: 0.25,
   },
+  FalconForCausalLM: falcon,
+  RWForCausalLM: falcon,
   PhiForCausalLM: {
     ...decoder,
     hidden_size: 2048,

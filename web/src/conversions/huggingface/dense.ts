@@ -1,8 +1,8 @@
 /**
  * Decoders without experts that differ from Llama and Qwen: the keys that each reads, and the settings that llama.cpp supports for each.
  * Reference: github.com/ggml-org/llama.cpp, conversion/ gemma.py at 061b8c5, olmo.py, glm.py, phi.py, exaone.py, hunyuan.py, ernie.py 051139f,
- * granite.py 010f22d, command_r.py 00487aa, nemotron.py 003ebfc, mistral3.py 32e9e04, gptneox.py 2eb57bc, starcoder.py 5535795; stablelm.py of
- * Tippach/Franken-Llama 1774451. Tests compare with llama.cpp v0.5.0.
+ * granite.py 010f22d, command_r.py 00487aa, nemotron.py 003ebfc, mistral3.py 32e9e04, gptneox.py 2eb57bc, starcoder.py and falcon.py 5535795,
+ * chatglm.py 32e9e04; stablelm.py of Tippach/Franken-Llama 1774451. Tests compare with llama.cpp v0.5.0.
  */
 import { noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
@@ -207,6 +207,71 @@ function glm4(read: Read): Model {
   };
 }
 
+/** ChatGLM 3 and GLM-4-9B, whose class comes with each model. */
+function chatglm(read: Read): Model {
+  const { config, rope } = read;
+  if (config.get('position_encoding_2d') !== undefined || config.get('inner_hidden_size') !== undefined)
+    unsupported(
+      file,
+      'the model is ChatGLM 1, whose positions have two dimensions; llama.cpp computes ChatGLM 3 and later ones',
+    );
+  for (const key of ['rmsnorm', 'multi_query_attention', 'post_layer_norm']) config.only(key, true);
+  for (const key of ['add_bias_linear', 'apply_residual_connection_post_layernorm']) config.only(key, false);
+  if (config.get('pre_seq_len') !== undefined)
+    unsupported(
+      file,
+      `pre_seq_len is ${show(config.get('pre_seq_len'))}; llama.cpp computes no prefixes that were learned`,
+    );
+  ropeKeys(rope, []);
+  const layers = config.maybeWhole('num_hidden_layers') ?? config.whole('num_layers');
+  if (config.whole('num_layers', layers) !== layers)
+    badFolderFile(file, `num_hidden_layers is ${layers} and num_layers ${show(config.get('num_layers'))}`);
+  const hidden = config.whole('hidden_size');
+  const heads = config.whole('num_attention_heads');
+  const { hyper, sizes } = decoder(read, {
+    layers,
+    keyHeads: config.maybeWhole('multi_query_group_num') ?? config.whole('num_key_value_heads', heads),
+    feedForward: config.maybeWhole('ffn_hidden_size') ?? config.whole('intermediate_size', 4 * hidden),
+    context: config.whole('seq_length', hidden),
+    rmsEpsilon: config.positive('layernorm_epsilon', 1e-5),
+    theta: 10000 * config.positive('rope_ratio', 1),
+    plainHeads: true,
+  });
+  config.only('kv_channels', sizes.head);
+  const vocabulary = config.maybeWhole('padded_vocab_size') ?? sizes.vocabulary;
+  const share = config.positive('partial_rotary_factor', 0.5);
+  const ropeDimensions = Math.floor(config.whole('attention_dim', sizes.head) * share);
+  if (ropeDimensions < 2 || ropeDimensions > sizes.head || ropeDimensions % 2 !== 0)
+    badFolderFile(file, `${ropeDimensions} of ${sizes.head} elements of a head turn; they have to be pairs`);
+  return {
+    architecture: 'chatglm',
+    hyper: { ...hyper, ropeDimensions },
+    sizes: { ...sizes, vocabulary },
+    table: dense.chatglm(config.maybeFlag('add_qkv_bias')),
+    ...whole(read),
+    tied: undefined,
+  };
+}
+
+/**
+ * GLM-4-9B and GLM-Edge in the names of transformers. The converter takes defaults for the context, the base and the addend of norms, which it looks
+ * for under ChatGLM's names; here they are those of the folder.
+ */
+function glm(read: Read): Model {
+  const { config, rope } = read;
+  config.only('hidden_act', 'silu');
+  const { hyper, sizes } = decoder(read, { plainHeads: true });
+  config.only('head_dim', sizes.head);
+  ropeKeys(rope, []);
+  return {
+    architecture: 'chatglm',
+    hyper: { ...hyper, ropeDimensions: rotatedOf(read, sizes.head, 1, 0.5) },
+    sizes,
+    table: biased(config, dense.glm),
+    ...whole(read),
+  };
+}
+
 function bitnet(read: Read): Model {
   const { config, rope, notes } = read;
   checkDecoder(read);
@@ -283,6 +348,47 @@ function gptneox(read: Read): Model {
     table: dense.gptneox,
     ...rest,
     tied: undefined,
+  };
+}
+
+/**
+ * Falcon in the names of transformers, and those of the first checkpoints (RefinedWeb). The converter takes a context of 2048 and a base of 10000;
+ * here they are those of the folder.
+ */
+function falcon(read: Read): Model {
+  const { config, rope, names } = read;
+  if (config.maybeFlag('alibi') === true)
+    unsupported(file, 'alibi is true; llama.cpp computes Falcon with a rotary embedding only');
+  config.only('parallel_attn', true);
+  config.only('bias', false);
+  config.only('activation', 'gelu');
+  config.only('apply_residual_connection_post_layernorm', false);
+  ropeKeys(rope, []);
+  const heads = config.maybeWhole('num_attention_heads') ?? config.whole('n_head');
+  const stated = config.maybeWhole('num_kv_heads') ?? config.maybeWhole('n_head_kv');
+  // The first checkpoints say so by their type.
+  const isNew = config.maybeFlag('new_decoder_architecture') ?? config.get('model_type') === 'RefinedWeb';
+  const hidden = config.maybeWhole('hidden_size') ?? config.whole('n_embed');
+  const { hyper, sizes } = decoder(read, {
+    layers: config.maybeWhole('num_hidden_layers') ?? config.whole('n_layer'),
+    hidden,
+    heads,
+    keyHeads: isNew ? (stated ?? heads) : config.maybeFlag('multi_query') === false ? heads : 1,
+    feedForward: 4 * hidden,
+    normEpsilon: 'layer_norm_epsilon',
+    plainHeads: true,
+  });
+  config.only('ffn_hidden_size', sizes.feedForward);
+  const { theta, ...others } = hyper;
+  return {
+    architecture: 'falcon',
+    hyper: { ...others, ...(theta === 10000 ? {} : { theta: theta as number }), layout: 'jploski' },
+    sizes,
+    table: dense.falcon(
+      names.some((name) => name.endsWith('.ln_attn.weight')),
+      sizes.keyHeads,
+    ),
+    ...whole(read),
   };
 }
 
@@ -550,11 +656,16 @@ export const denseReaders: Readonly<Record<string, (read: Read) => Model>> = {
   Olmo2ForCausalLM: olmo2,
   Olmo3ForCausalLM: olmo2,
   Glm4ForCausalLM: glm4,
+  GlmForCausalLM: glm,
+  ChatGLMModel: chatglm,
+  ChatGLMForConditionalGeneration: chatglm,
   BitnetForCausalLM: bitnet,
   BitNetForCausalLM: bitnet,
   Starcoder2ForCausalLM: starcoder2,
   StableLmForCausalLM: stablelm,
   GPTNeoXForCausalLM: gptneox,
+  FalconForCausalLM: falcon,
+  RWForCausalLM: falcon,
   PhiForCausalLM: phi2,
   CohereForCausalLM: commandR,
   Cohere2ForCausalLM: cohere2,

@@ -132,6 +132,8 @@ export interface Hyper {
   logitScale?: number;
   /** Bound of queries, keys and values. */
   clamp?: number;
+  /** Name of the order of rows in the matrix of queries, keys and values. */
+  layout?: string;
   /** True if a layer adds its attention and its feed-forward part to the same states. */
   parallel?: boolean;
   /** Addend of the norms, for architectures that state it behind other keys. */
@@ -145,11 +147,11 @@ export interface Hyper {
   thirdDenseOutputs?: number;
 }
 
-/** A key of an architecture: its name without the architecture, its type, and the hyperparameter. */
+/** A key of an architecture: its name without the architecture, unless it is the tokenizer's, its type, and the hyperparameter or the value. */
 type HyperKey = readonly [
   name: string,
   type: 'u32' | 'f32' | 'bool' | 'string' | 'bool[]' | 'i32[]' | 'f32[]' | 'string[]',
-  from: keyof Hyper,
+  from: keyof Hyper | boolean,
 ];
 
 // Keys that several architectures have.
@@ -177,6 +179,13 @@ const yarnLogMultiplier: HyperKey = ['rope.scaling.yarn_log_multiplier', 'f32', 
 const vocabulary: HyperKey = ['vocab_size', 'u32', 'vocabulary'];
 const ropeDimensions: HyperKey = ['rope.dimension_count', 'u32', 'ropeDimensions'];
 const window: HyperKey = ['attention.sliding_window', 'u32', 'window'];
+const theta: HyperKey = ['rope.freq_base', 'f32', 'theta'];
+/** Flags that the converter sets before it reads the tokenizer, whose own flag takes that place. */
+const flag = (role: 'bos' | 'eos' | 'sep', value: boolean): HyperKey => [
+  `tokenizer.ggml.add_${role}_token`,
+  'bool',
+  value,
+];
 const windowLayers: HyperKey = ['attention.sliding_window_pattern', 'bool[]', 'windowLayers'];
 const lateRopeType: HyperKey = ['rope.scaling.type', 'string', 'lateRopeType'];
 const lateRopeFactor: HyperKey = ['rope.scaling.factor', 'f32', 'lateRopeFactor'];
@@ -198,7 +207,7 @@ const rope: readonly HyperKey[] = [
   ['rope.scaling.yarn_beta_fast', 'f32', 'yarnBetaFast'],
   ['rope.scaling.yarn_beta_slow', 'f32', 'yarnBetaSlow'],
   ['rope.dimension_sections', 'i32[]', 'ropeSections'],
-  ['rope.freq_base', 'f32', 'theta'],
+  theta,
   ['rope.freq_base_swa', 'f32', 'localTheta'],
 ];
 
@@ -297,7 +306,7 @@ const phiKeys: readonly HyperKey[] = [
   headCountKv,
   rmsEpsilon,
   ropeDimensions,
-  ['rope.freq_base', 'f32', 'theta'],
+  theta,
   window,
 ];
 
@@ -376,15 +385,7 @@ const entries = {
   granitehybrid: [...graniteKeys, ...graniteStates],
   mamba: [...mambaKeys, rmsEpsilon, ['ssm.dt_b_c_rms', 'bool', 'normsSteps']],
   mamba2: [...mambaKeys, groupCount, rmsEpsilon],
-  'falcon-h1': [
-    ...mambaKeys,
-    groupCount,
-    rmsEpsilon,
-    vocabulary,
-    headCountKv,
-    ...headLengths,
-    ['rope.freq_base', 'f32', 'theta'],
-  ],
+  'falcon-h1': [...mambaKeys, groupCount, rmsEpsilon, vocabulary, headCountKv, ...headLengths, theta],
   qwen2moe: [...common, expertFeedForward, sharedFeedForward],
   qwen3next: [...common, expertFeedForward, sharedFeedForward, ...linear],
   qwen35: [...common, ...linear],
@@ -434,6 +435,29 @@ const entries = {
   olmo: [...common, lateNormEpsilon, ['attention.clamp_kqv', 'f32', 'clamp']],
   olmo2: [...common, window, windowLayers],
   glm4: [...common, ropeDimensions],
+  chatglm: [
+    contextLength,
+    embeddingLength,
+    feedForwardLength,
+    blockCount,
+    headCount,
+    headCountKv,
+    rmsEpsilon,
+    ropeDimensions,
+    flag('bos', false),
+    theta,
+  ],
+  falcon: [
+    contextLength,
+    ['tensor_data_layout', 'string', 'layout'],
+    embeddingLength,
+    feedForwardLength,
+    blockCount,
+    headCount,
+    headCountKv,
+    normEpsilon,
+    theta,
+  ],
   starcoder2: common,
   bitnet: [...common, lateRopeType, lateRopeFactor],
   stablelm: [
@@ -466,6 +490,7 @@ const entries = {
     headCountKv,
     normEpsilon,
     ropeDimensions,
+    flag('bos', false),
   ],
   'command-r': [...common, logitScale, lateRopeType],
   cohere2: [...common, logitScale, window, vocabulary, ropeDimensions, lateRopeType],
@@ -493,6 +518,9 @@ const entries = {
     lateRopeType,
     vocabulary,
     ['hidden_activation', 'string', 'activation'],
+    flag('bos', true),
+    flag('eos', true),
+    flag('sep', true),
   ],
   t5encoder: t5Keys([], []),
   t5: t5Keys([['decoder_block_count', 'u32', 'decoderLayers']], [['decoder_start_token_id', 'u32', 'decoderStart']]),
@@ -506,8 +534,9 @@ const early: readonly HyperKey[] = [['rope.scaling.attn_factor', 'f32', 'attenti
 
 function keysOf(list: readonly HyperKey[], architecture: string, hyper: Hyper): GgufKey[] {
   return list.flatMap(([name, type, from]) => {
-    const value = hyper[from];
-    return value === undefined ? [] : [{ name: `${architecture}.${name}`, type, value } as GgufKey];
+    const value = typeof from === 'boolean' ? from : hyper[from];
+    const prefix = name.startsWith('tokenizer.') ? '' : `${architecture}.`;
+    return value === undefined ? [] : [{ name: prefix + name, type, value } as GgufKey];
   });
 }
 

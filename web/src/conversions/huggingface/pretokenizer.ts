@@ -88,6 +88,8 @@ const namesakes: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   lfm2: { 'llama-bpe': 'lfm2' },
   'falcon-h1': { 'llama-bpe': 'falcon-h1' },
   glm4: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
+  // llama.cpp knows a second name of it, glm4, for some tokenizers of this architecture, and takes both for the same.
+  chatglm: { 'llama-bpe': 'chatglm-bpe', 'smaug-bpe': 'chatglm-bpe' },
   glm4moe: { 'llama-bpe': 'glm4', 'smaug-bpe': 'glm4' },
   // RoBERTa, whose architecture in llama.cpp is that of BERT.
   bert: { 'gpt-2': 'roberta-bpe' },
@@ -160,7 +162,9 @@ export function preTokenizerOf(
   const pre = (Object.hasOwn(namesakes, architecture) ? namesakes[architecture]?.[found.pre] : undefined) ?? found.pre;
   if (given !== undefined && given !== pre)
     return unsupported(file, `the pre-tokenizer is that of ${show(pre)}, so that it cannot be called ${show(given)}`);
-  return { ...found, pre };
+  // Under these names llama.cpp looks up no whole words.
+  const merges = found.pre === 'llama-bpe' && ['glm4', 'chatglm-bpe'].includes(pre);
+  return { ...found, pre, ...(merges ? { note: mergesNote(pre, true) } : {}) };
 }
 
 /** Tokens that Mistral's tokenizers since Nemo (tekken) have, and no others. */

@@ -86,10 +86,16 @@ export function vocabularyOf({ config, embeddingRows }: Read): number {
 interface DecoderWish {
   /** Key of the addend of LayerNorms, or the addend, in place of that of RMS norms. */
   readonly normEpsilon?: string | number;
-  /** Key of the addend of RMS norms. @defaultValue 'rms_norm_eps' */
-  readonly rmsEpsilon?: string;
-  /** Rows of the feed-forward part, in place of intermediate_size. */
+  /** Key of the addend of RMS norms, or the addend. @defaultValue 'rms_norm_eps' */
+  readonly rmsEpsilon?: string | number;
+  /** Numbers in place of those under the usual keys. */
+  readonly layers?: number;
+  readonly hidden?: number;
+  readonly heads?: number;
+  readonly keyHeads?: number;
   readonly feedForward?: number;
+  readonly context?: number;
+  readonly theta?: number;
   /** True if heads have hidden_size / num_attention_heads elements, regardless of head_dim. */
   readonly plainHeads?: true;
   /** True if each head has keys and values of its own. */
@@ -100,10 +106,11 @@ interface DecoderWish {
 export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: Hyper; readonly sizes: Sizes } {
   // Read and check the sizes.
   const { config, rope } = read;
-  const { normEpsilon } = wish;
-  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
-  const heads = config.whole('num_attention_heads');
-  const keyHeads = wish.ownKeys === true ? heads : config.whole('num_key_value_heads', heads);
+  const { normEpsilon, rmsEpsilon = 'rms_norm_eps' } = wish;
+  const layers = wish.layers ?? config.whole('num_hidden_layers');
+  const hidden = wish.hidden ?? config.whole('hidden_size');
+  const heads = wish.heads ?? config.whole('num_attention_heads');
+  const keyHeads = wish.ownKeys === true ? heads : (wish.keyHeads ?? config.whole('num_key_value_heads', heads));
   if (heads % keyHeads !== 0)
     badFolderFile(file, `num_attention_heads ${heads} is not a multiple of num_key_value_heads ${keyHeads}`);
   const given = wish.plainHeads === true ? undefined : config.maybeWhole('head_dim');
@@ -123,11 +130,11 @@ export function decoder(read: Read, wish: DecoderWish = {}): { readonly hyper: H
       heads,
       keyHeads,
       feedForward,
-      context: config.whole('max_position_embeddings'),
+      context: wish.context ?? config.whole('max_position_embeddings'),
       ...(normEpsilon === undefined
-        ? { rmsEpsilon: config.positive(wish.rmsEpsilon ?? 'rms_norm_eps') }
+        ? { rmsEpsilon: typeof rmsEpsilon === 'number' ? rmsEpsilon : config.positive(rmsEpsilon) }
         : { normEpsilon: typeof normEpsilon === 'number' ? normEpsilon : config.positive(normEpsilon) }),
-      theta: rope.theta ?? config.positive('rope_theta'),
+      theta: wish.theta ?? rope.theta ?? config.positive('rope_theta'),
       ...(given === undefined ? {} : { head }),
     },
     sizes: {

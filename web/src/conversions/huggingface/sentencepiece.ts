@@ -6,7 +6,7 @@ import { noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
-import { incomplete, unsupported } from './errors.js';
+import { badFolderFile, incomplete, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember } from './json.js';
 import { parseSentencePiece } from './protobuf.js';
 import { specialKeys } from './special.js';
@@ -138,7 +138,7 @@ function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolea
   return [
     ...(said ? [spacePrefix(prefix)] : []),
     { name: 'tokenizer.ggml.model', type: 'string', value: 'llama' },
-    { name: 'tokenizer.ggml.pre', type: 'string', value: 'default' },
+    { name: 'tokenizer.ggml.pre', type: 'string', value: files.architecture === 'chatglm' ? 'chatglm-spm' : 'default' },
     { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
     { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores },
     { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
@@ -184,35 +184,73 @@ function addedByText(added: Json | undefined): AddedToken[] {
 }
 
 /** `added_tokens_decoder` of tokenizer_config.json: tokens by id. */
-function addedById(settings: Json | undefined): AddedToken[] {
+export function addedById(settings: Json | undefined): AddedToken[] {
   const file = 'tokenizer_config.json';
   return Object.entries(objectMember(settings, 'added_tokens_decoder') ?? {}).map(([id, entry]) =>
     addedToken(file, `added_tokens_decoder[${show(id)}]`, entry, Number(id)),
   );
 }
 
-/** Reads a tokenizer.model, and the tokens that other files add. */
-export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
-  const file = 'tokenizer.model';
+/** The pieces of a tokenizer.model. @param filler score of ids without a piece */
+function readPieces({ size }: TokenizerFiles, file: string, bytes: Uint8Array, filler: number) {
   const model = parseSentencePiece(bytes);
   if (model.kind !== 2)
     unsupported(file, `its model_type is ${model.kind === 1 ? 'unigram' : model.kind}; supported is BPE`);
-  const vocabulary = new Vocabulary(files.size, fillerScore);
+  const vocabulary = new Vocabulary(size, filler);
   model.pieces.forEach(({ text, score, type }, id) => {
     vocabulary.putOnce(file, id, text, type === kinds.user ? kinds.normal : type, score);
   });
-  const phi = files.architecture === 'phi3' || files.architecture === 'phimoe';
-  const kindOf = ({ special, content }: AddedToken) =>
-    special || (!phi && looksSpecial(content)) ? kinds.control : kinds.user;
-  putAdded(vocabulary, 'added_tokens.json', addedByText(files.added), () => kinds.user, 'kept');
-  putAdded(vocabulary, 'tokenizer_config.json', addedById(files.settings), kindOf, phi ? 'kept' : 'blanks');
-  if (phi) putAdded(vocabulary, 'tokenizer.json', addedTokens(files.tokenizer), kindOf, 'kept');
+  return { model, vocabulary };
+}
+
+/** Checks the tokens of a tokenizer.model, and gives its keys. */
+function finished(
+  files: TokenizerFiles,
+  file: string,
+  { model, vocabulary }: ReturnType<typeof readPieces>,
+): Tokenizer {
   if (model.removesBlanks) {
     vocabulary.notes.push(noteOf('joinsBlanks', { file }, `${file} joins runs of blanks, which llama.cpp does not`));
   }
   vocabulary.check(file);
   checkBytes(file, vocabulary, files.missingBytes);
   return { keys: keysOf(files, vocabulary, model.addsBlank), notes: vocabulary.notes };
+}
+
+/** Tokens that the class of ChatGLM 3's tokenizer adds behind those of its file. */
+const chatTokens = [
+  ...['[MASK]', '[gMASK]', '[sMASK]', 'sop', 'eop', '<|system|>', '<|user|>', '<|assistant|>', '<|observation|>'],
+];
+
+/**
+ * Reads the tokenizer.model of ChatGLM 3, whose first tokens have names of their own, and adds the tokens of its class.
+ * Reference: github.com/ggml-org/llama.cpp, conversion/chatglm.py at 32e9e04; tokenization_chatglm.py of huggingface.co/THUDM/chatglm3-6b.
+ */
+export function chatGlmFromModel(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
+  const file = 'tokenizer.model';
+  const read = readPieces(files, file, bytes, 0);
+  const { model, vocabulary } = read;
+  const { pieces } = model;
+  ['<unk>', '<bos>', '<eos>'].forEach((token, id) => {
+    const { type, score } = pieces[id] ?? badFolderFile(file, `it has ${pieces.length} tokens`);
+    vocabulary.set(id, token, type, score);
+  });
+  for (const [i, token] of chatTokens.entries()) vocabulary.putOnce(file, pieces.length + i, token, kinds.control);
+  return finished(files, file, read);
+}
+
+/** Reads a tokenizer.model, and the tokens that other files add. */
+export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
+  const file = 'tokenizer.model';
+  const read = readPieces(files, file, bytes, fillerScore);
+  const { vocabulary } = read;
+  const phi = files.architecture === 'phi3' || files.architecture === 'phimoe';
+  const kindOf = ({ special, content }: AddedToken) =>
+    special || (!phi && looksSpecial(content)) ? kinds.control : kinds.user;
+  putAdded(vocabulary, 'added_tokens.json', addedByText(files.added), () => kinds.user, 'kept');
+  putAdded(vocabulary, 'tokenizer_config.json', addedById(files.settings), kindOf, phi ? 'kept' : 'blanks');
+  if (phi) putAdded(vocabulary, 'tokenizer.json', addedTokens(files.tokenizer), kindOf, 'kept');
+  return finished(files, file, read);
 }
 
 /** True if a tokenizer.json puts a blank before the text, and its first step that llama.cpp lacks. */

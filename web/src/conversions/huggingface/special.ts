@@ -147,6 +147,11 @@ const usualTokens: Readonly<Record<string, readonly (readonly [role: string, tex
     ['unk', '<|endoftext|>'],
     ['bos', '<|endoftext|>'],
   ],
+  chatglm: [
+    ['eos', '<|endoftext|>'],
+    ['eot', '<|user|>'],
+    ['unk', '<|endoftext|>'],
+  ],
   glm4moe: [
     ['bos', '[gMASK]'],
     ['eot', '<|user|>'],

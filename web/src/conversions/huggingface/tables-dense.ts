@@ -2,7 +2,8 @@
  * Tensors of decoders whose layers differ from Llama's in their norms, biases or order.
  * Reference: github.com/ggml-org/llama.cpp, gguf-py/gguf/tensor_mapping.py at 0024aa7, and for the changes of each architecture
  * conversion/ gemma.py at 061b8c5, olmo.py, glm.py, phi.py, exaone.py, hunyuan.py, ernie.py at 051139f, granite.py 010f22d, command_r.py
- * 00487aa, nemotron.py 003ebfc, gptneox.py 2eb57bc, starcoder.py 5535795, stablelm.py of Tippach/Franken-Llama 1774451.
+ * 00487aa, nemotron.py 003ebfc, gptneox.py 2eb57bc, starcoder.py 5535795, falcon.py 5535795, chatglm.py 32e9e04, stablelm.py of
+ * Tippach/Franken-Llama 1774451.
  */
 import {
   attention,
@@ -90,6 +91,43 @@ export const glm4: TensorTable = {
   ],
 };
 
+/** ChatGLM 3 and GLM-4-9B. @param biases true if the products of attention have biases; undefined if config.json does not say */
+export const chatglm = (biases: boolean | undefined): TensorTable => ({
+  layersKey: 'num_layers',
+  layerPrefix: 'encoder.layers.',
+  outside: [
+    { from: 'embedding.word_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
+    { from: 'encoder.final_layernorm', to: 'output_norm', shape: ['hidden'] },
+    { from: 'output_layer', to: 'output', shape: ['vocabulary', 'hidden'], optional: true },
+  ],
+  layer: [
+    ...norms,
+    {
+      from: 'self_attention.query_key_value',
+      to: 'attn_qkv',
+      shape: ['together', 'hidden'],
+      bias: biases === undefined ? 'optional' : biases ? 'always' : 'never',
+    },
+    { from: 'self_attention.dense', to: 'attn_output', shape: ['hidden', 'queries'] },
+    { from: 'mlp.dense_h_to_4h', to: 'ffn_up', shape: ['twoFeedForward', 'hidden'] },
+    { from: 'mlp.dense_4h_to_h', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+  ],
+  rename: (name) => (name.endsWith('rotary_pos_emb.inv_freq') ? undefined : name.replace(/^transformer\./, '')),
+});
+
+/** GLM-4-9B and GLM-Edge in the names of transformers. */
+export const glm: TensorTable = {
+  layerPrefix,
+  outside: outsideDecoder,
+  layer: [
+    ...norms,
+    ...biasedAttention.slice(0, 3),
+    ...attention.slice(3),
+    { from: 'mlp.gate_up_proj', to: 'ffn_up', shape: ['twoFeedForward', 'hidden'] },
+    { from: 'mlp.down_proj', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+  ],
+};
+
 /** Names of norms in the first models of BitNet. */
 const bitnetNames: Readonly<Record<string, string>> = {
   'self_attn.inner_attn_ln': 'self_attn.attn_sub_norm',
@@ -141,9 +179,16 @@ export const stablelm = (parallel: boolean, biases: boolean, normsOfHeads: boole
   ],
 });
 
-/** Rows of each head's queries, keys and values, one below the other, gathered to all queries, all keys and all values. */
-const regrouped: RowsOf = ({ heads, head: rows }) =>
-  [0, 1, 2].flatMap((part) => Array.from({ length: heads }, (_, h) => [(3 * h + part) * rows, rows] as const));
+/**
+ * Rows of groups, each of which has the queries that share a key, this key and its value, gathered to all queries, all keys and all values.
+ */
+const regrouped: RowsOf = ({ heads, keyHeads, head: rows }) => {
+  const queries = heads / keyHeads;
+  const part = (i: number) => Math.max(0, (i % (queries + 2)) - queries + 1);
+  return Array.from({ length: heads + 2 * keyHeads }, (_, i) => i)
+    .sort((a, b) => part(a) - part(b))
+    .map((i) => [i * rows, rows] as const);
+};
 
 export const gptneox: TensorTable = {
   layerPrefix: 'gpt_neox.layers.',
@@ -170,6 +215,37 @@ export const gptneox: TensorTable = {
   // Masks of old files.
   rename: (name) => (/\.attention\.(rotary_emb|bias|masked_bias)/.test(name) ? undefined : name),
 };
+
+/** @param twoNorms true if the attention and the feed-forward part have a norm each. @param groups of queries that share a key */
+export const falcon = (twoNorms: boolean, groups: number): TensorTable => ({
+  layerPrefix: 'transformer.h.',
+  outside: [
+    { from: 'transformer.word_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
+    { from: 'transformer.ln_f', to: 'output_norm', shape: ['hidden'], bias: 'always' },
+    head,
+  ],
+  layer: [
+    ...withBias(
+      twoNorms
+        ? [
+            { from: 'ln_mlp', to: 'attn_norm', shape: ['hidden'] },
+            { from: 'ln_attn', to: 'attn_norm_2', shape: ['hidden'] },
+          ]
+        : norms.slice(0, 1),
+      'always',
+    ),
+    {
+      from: 'self_attention.query_key_value',
+      shape: ['together', 'hidden'],
+      ...(groups > 1
+        ? { to: '', shares: [{ to: 'attn_qkv', shape: ['together', 'hidden'], windows: regrouped }] }
+        : { to: 'attn_qkv' }),
+    },
+    { from: 'self_attention.dense', to: 'attn_output', shape: ['hidden', 'hidden'] },
+    { from: 'mlp.dense_h_to_4h', to: 'ffn_up', shape: ['feedForward', 'hidden'] },
+    { from: 'mlp.dense_4h_to_h', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+  ],
+});
 
 export const phi2: TensorTable = {
   layerPrefix,

@@ -1,12 +1,12 @@
 /** Finds the kind of a folder's tokenizer, and reads it. */
 import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
-import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Folder } from '../recipe.js';
-import { byteLevelKeys } from './bytelevel.js';
+import { byteCharacters, byteLevelKeys } from './bytelevel.js';
 import { incomplete, unsupported } from './errors.js';
 import { isObject, type Json, member, objectMember, parseObject } from './json.js';
-import { sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
+import { isRankFile, tokenizerOfRanks } from './ranks.js';
+import { addedById, chatGlmFromModel, sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import { flatSteps } from './steps.js';
 import { readTemplates } from './templates.js';
 import type { EncoderTokenizer, Tokenizer, TokenizerFiles, TokenizerInput } from './tokenizer-input.js';
@@ -45,32 +45,6 @@ const encoderKinds = {
   t5: 'unigram',
 } as const satisfies Record<EncoderTokenizer, string>;
 
-/** Flags that the converter of an architecture sets before it reads the tokenizer, whose own then takes that place. */
-const flagsBefore: Readonly<Record<string, readonly (readonly [key: string, value: boolean])[]>> = {
-  phi2: [['add_bos_token', false]],
-  'modern-bert': [
-    ['add_bos_token', true],
-    ['add_eos_token', true],
-    ['add_sep_token', true],
-  ],
-};
-
-function withFlags(architecture: string, tokenizer: Tokenizer): Tokenizer {
-  const flags = Object.hasOwn(flagsBefore, architecture) ? (flagsBefore[architecture] ?? []) : [];
-  if (flags.length === 0) return tokenizer;
-  const before = flags.map(([key, value]): GgufKey => {
-    const name = `tokenizer.ggml.${key}`;
-    return tokenizer.keys.find((own) => own.name === name) ?? { name, type: 'bool', value };
-  });
-  const names = new Set(before.map(({ name }) => name));
-  return { ...tokenizer, keys: [...before, ...tokenizer.keys.filter(({ name }) => !names.has(name))] };
-}
-
-/** Reads a folder's tokenizer. @throws ScalepointError `BAD_FILE` or `UNKNOWN_FORMAT` */
-export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promise<Tokenizer> {
-  return withFlags(wish.architecture, await ownTokenizer(folder, wish));
-}
-
 /**
  * The note about tokens that take the blanks behind them. llama.cpp has this for models of Phi-3 alone, which it knows by their names.
  * Reference: src/llama-vocab.cpp of llama.cpp at eb6a99c.
@@ -89,7 +63,8 @@ function stripNotes({ name = '' }: Folder, { architecture, tokenizer }: Tokenize
   return [noteOf('nameNeeded', { name, tokens: tokens.length }, text)];
 }
 
-async function ownTokenizer(folder: Folder, wish: TokenizerInput): Promise<Tokenizer> {
+/** Reads a folder's tokenizer. @throws ScalepointError `BAD_FILE` or `UNKNOWN_FORMAT` */
+export async function readTokenizer(folder: Folder, wish: TokenizerInput): Promise<Tokenizer> {
   const object = async (name: string) => {
     const bytes = await folder.file(name);
     return bytes === undefined ? undefined : parseObject(name, bytes);
@@ -108,9 +83,38 @@ async function ownTokenizer(folder: Folder, wish: TokenizerInput): Promise<Token
   return { ...read, notes: [...read.notes, ...stripNotes(folder, files)] };
 }
 
+/**
+ * Reads the tokenizer.model of ChatGLM, which is SentencePiece's or tiktoken's. Undefined if the folder has none, or a tokenizer.json with the
+ * same tokens as tiktoken's.
+ */
+async function chatGlmTokenizer(folder: Folder, files: TokenizerFiles): Promise<Tokenizer | undefined> {
+  const model = await folder.file('tokenizer.model');
+  if (model === undefined) return undefined;
+  if (isRankFile(model)) {
+    if (files.tokenizer !== undefined) return undefined;
+    const { tokenizer, notes } = tokenizerOfRanks(model, byteCharacters(), addedById(files.settings));
+    const read = byteLevelKeys({ ...files, tokenizer }, tokenizer);
+    return { ...read, notes: [...notes, ...read.notes] };
+  }
+  // ChatGLM 2 has the same file, and no tokens for roles.
+  const names = [files.config.get('_name_or_path'), folder.name];
+  const isThird = names.some((name) => typeof name === 'string' && /chatglm3/i.test(name));
+  if (!isThird && !JSON.stringify(files.settings ?? {}).includes('<|user|>'))
+    unsupported(
+      'tokenizer.model',
+      "nothing says that the vocabulary is ChatGLM 3's, which _name_or_path of config.json, the folder's name and the tokens of " +
+        'tokenizer_config.json tell; llama.cpp does not have that of ChatGLM 2',
+    );
+  return chatGlmFromModel(files, model);
+}
+
 /** Reads the files of a tokenizer by its kind. */
 async function readKind(folder: Folder, files: TokenizerFiles): Promise<Tokenizer> {
   const { tokenizer, ...wish } = files;
+  if (wish.architecture === 'chatglm') {
+    const read = await chatGlmTokenizer(folder, files);
+    if (read !== undefined) return read;
+  }
   const kindFound = tokenizer === undefined ? undefined : kindOf(tokenizer);
   // Multilingual models of BERT's architecture have the tokenizer of XLM-R.
   const isOther = wish.encoder === 'wordpiece' && (kindFound === undefined || kindFound === 'unigram');
