@@ -193,10 +193,19 @@ export function placeName({ backend, adapter }: PlaceReport): string {
   return adapter?.isSoftware ? 'WebGPU in software' : placeNames[backend];
 }
 
+/** Clocks of pages advance by up to a millisecond, so that shorter times may be anything, even 0. */
+const clockSeconds = 0.001;
+
 /** Speed of a result in relation to the original. Times differ by some percent from run to run. */
 function speedText(before: number, after: number): string {
-  const ratio = before / Math.max(after, 1e-9);
   const digits = (value: number) => (value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString('en'));
+  if (Math.min(before, after) < clockSeconds) {
+    const [own, other] = [after, before].map((seconds) =>
+      seconds < clockSeconds ? 'less than 1 ms' : `${digits(seconds * 1000)} ms`,
+    );
+    return own === other ? `takes ${own}, as the original does` : `takes ${own}, the original ${other}`;
+  }
+  const ratio = before / after;
   if (ratio >= 1.1) return `is ${digits(ratio)} times as fast as the original`;
   return ratio <= 1 / 1.1 ? `takes ${digits(1 / ratio)} times as long as the original` : 'is as fast as the original';
 }

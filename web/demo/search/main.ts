@@ -38,8 +38,11 @@ interface State {
 
 const state: State = { settings: readLink(location.hash), figures: new Map(), pictures: new Map() };
 
-const formatTime = (milliseconds: number) =>
-  milliseconds < 10 ? `${milliseconds.toPrecision(2)} ms` : `${Math.round(milliseconds)} ms`;
+const formatTime = (milliseconds: number) => {
+  // A clock that steps by a millisecond shows none.
+  if (milliseconds === 0) return 'less than 1 ms';
+  return milliseconds < 10 ? `${milliseconds.toPrecision(2)} ms` : `${Math.round(milliseconds)} ms`;
+};
 const formatShare = (share: number) => (share === 1 ? '100 %' : `${(100 * share).toFixed(1)} %`);
 const scoredAgain = (factor: number) => (factor === 0 ? 'none' : `of the best ${k * factor}`);
 

@@ -420,6 +420,15 @@ it('says in one sentence a place what a result is like there', () => {
   expect(places({ ...wasm, b: run(0.00105) })).toBe(
     'On the processor q4 is as fast as the original, and its outputs are off by 1.2 %. This browser gives no GPU to pages.',
   );
+  // A time below the clock's steps has no ratio to others.
+  for (const [before, after, words] of [
+    [0.0001, 0, 'takes less than 1 ms, as the original does'],
+    [0.012, 0, 'takes less than 1 ms, the original 12 ms'],
+    [0, 0.0042, 'takes 4.2 ms, the original less than 1 ms'],
+    [0, 0, 'takes less than 1 ms, as the original does'],
+  ] as const) {
+    expect(places({ ...wasm, a: run(before), b: run(after) })).toMatch(`On the processor q4 ${words}, and its outputs`);
+  }
   expect(places(wasm, { backend: 'webgpu', adapter: { ...gpu, isSoftware: true }, a: run(1), b: run(1) })).toMatch(
     /^On WebGPU in software q4 .* These times are not those of a GPU\. On the processor/,
   );
