@@ -450,6 +450,12 @@ Status encode_vectors(const SearchSpec& spec, const SearchFrame& frame, const fl
   return scalepoint::encode_vectors(spec, frame, {x, rows * spec.dimension}, first, part, {scratch, search_scratch_size(spec)});
 }
 
+/// Takes rows with a bit for each element, the first with the highest bit, each bit of a byte times -1 where `flip` has a 1.
+Status take_bits(const SearchSpec& spec, const uint8_t* bytes, size_t row_bytes, size_t rows, uint32_t flip, uint32_t first,
+                 const SearchPart& part) {
+  return scalepoint::take_bits(spec, {bytes, rows * row_bytes}, row_bytes, static_cast<uint8_t>(flip), first, part);
+}
+
 /// Takes codes of 8 bits, with one scale for each row.
 Status take_codes(const SearchSpec& spec, const int8_t* codes, const float* scales, size_t rows, uint32_t first,
                   const SearchPart& part) {

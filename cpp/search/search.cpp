@@ -84,10 +84,16 @@ bool fits(const SearchSpec& spec, const SearchPart& part, uint64_t first, uint64
   return spec.valid() && part.capacity % kBlockVectors == 0 && first + rows <= part.capacity;
 }
 
+/// The first byte of a vector of 1, 2 or 4 bits in its block.
+uint8_t* slot_of(const SearchSpec& spec, uint32_t slot, const SearchPart& part) {
+  const size_t block = static_cast<size_t>(slot / kBlockVectors) * kBlockVectors * spec.vector_bytes();
+  return reinterpret_cast<uint8_t*>(part.codes) + block + slot % kBlockVectors;
+}
+
 /// Puts the codes of a vector of 1, 2 or 4 bits into their block.
 void put_codes(const SearchSpec& spec, const uint8_t* codes, uint32_t slot, const SearchPart& part) {
   const size_t n = spec.dimension, bytes = spec.vector_bytes();
-  auto* to = reinterpret_cast<uint8_t*>(part.codes) + slot / kBlockVectors * kBlockVectors * bytes + slot % kBlockVectors;
+  uint8_t* to = slot_of(spec, slot, part);
   const size_t in_byte = 8 / static_cast<size_t>(spec.bits);
   for (size_t b = 0; b < bytes; b++, to += kBlockVectors) {
     const size_t start = b * in_byte, end = std::min(n, start + in_byte);
@@ -95,6 +101,13 @@ void put_codes(const SearchSpec& spec, const uint8_t* codes, uint32_t slot, cons
     for (size_t i = start; i < end; i++) byte |= static_cast<uint32_t>(codes[i]) << (i - start) * static_cast<size_t>(spec.bits);
     *to = static_cast<uint8_t>(byte);
   }
+}
+
+/// A byte with its bits in the opposite order.
+uint8_t reversed(uint32_t byte) {
+  byte = (byte & 0x0F) << 4 | byte >> 4;
+  byte = (byte & 0x33) << 2 | (byte >> 2 & 0x33);
+  return static_cast<uint8_t>((byte & 0x55) << 1 | (byte >> 1 & 0x55));
 }
 
 /// codes[i] = 1 if x[i] is above 0, and 0 otherwise.
@@ -536,6 +549,29 @@ Status encode_vectors(const SearchSpec& spec, const SearchFrame& frame, std::spa
   }
   find_bounds(part, first, rows);
   return status;
+}
+
+Status take_bits(const SearchSpec& spec, std::span<const uint8_t> bytes, size_t row_bytes, uint8_t flip, uint32_t first,
+                 const SearchPart& part) noexcept {
+  const size_t n = spec.dimension, vector_bytes = spec.vector_bytes(), whole = n / 8;
+  if (!spec.valid() || spec.metric != Metric::kHamming || row_bytes * 8 < n) return Status::kBadLayout;
+  const size_t rows = bytes.size() / row_bytes;
+  if (bytes.size() % row_bytes != 0 || !fits(spec, part, first, rows)) return Status::kSizeMismatch;
+  for (size_t row = 0; row < rows; row++) {
+    const size_t slot = first + row;
+    const uint8_t* const from = bytes.data() + row * row_bytes;
+    uint8_t* const to = slot_of(spec, static_cast<uint32_t>(slot), part);
+    // The first element has the lowest bit here.
+    const auto turned = [&](size_t b) { return reversed(from[b] ^ flip); };
+    for (size_t b = 0; b < whole; b++) to[b * kBlockVectors] = turned(b);
+    for (size_t b = whole; b < vector_bytes; b++) {
+      to[b * kBlockVectors] = b * 8 < n ? static_cast<uint8_t>(turned(b) & ((1u << n % 8) - 1)) : uint8_t{0};
+    }
+    part.factors[slot] = 1;
+    part.extras[slot] = 0;
+  }
+  find_bounds(part, first, rows);
+  return Status::kOk;
 }
 
 Status take_codes(const SearchSpec& spec, std::span<const int8_t> codes, std::span<const float> scales, uint32_t first,

@@ -104,6 +104,11 @@ void finish_center(std::span<const double> sums, double rows, std::span<float> c
 [[nodiscard]] Status encode_vectors(const SearchSpec& spec, const SearchFrame& frame, std::span<const float> x, uint32_t first,
                                     const SearchPart& part, std::span<float> scratch) noexcept;
 
+/// Takes vectors for kHamming as the vectors from `first` on, each of row_bytes bytes as floats_of_bits describes them: the same codes as of
+/// its floats. Bits beyond the dimension are left out.
+[[nodiscard]] Status take_bits(const SearchSpec& spec, std::span<const uint8_t> bytes, size_t row_bytes, uint8_t flip,
+                               uint32_t first, const SearchPart& part) noexcept;
+
 /// Takes codes of 8 bits with one scale each, as the vectors from `first` on.
 [[nodiscard]] Status take_codes(const SearchSpec& spec, std::span<const int8_t> codes, std::span<const float> scales,
                                 uint32_t first, const SearchPart& part) noexcept;

@@ -489,6 +489,42 @@ TEST(search, hamming_distances_are_those_of_popcount) {
   EXPECT_FALSE((SearchSpec{8, 2, Metric::kHamming}).valid());
 }
 
+TEST(search, bits_that_are_taken_are_those_of_floats) {
+  std::mt19937 random(32);
+  for (const uint32_t n : {1u, 7u, 8u, 12u, 16u, 17u, 1001u}) {
+    // Bits beyond the dimension belong to no element. The vectors before and after keep theirs.
+    constexpr uint32_t kFirst = 29, kRows = 40, kCount = 75;
+    const size_t width = (n + 7) / 8 + n % 3;
+    std::vector<uint8_t> bits(kRows * width);
+    for (uint8_t& byte : bits) byte = static_cast<uint8_t>(random());
+    for (const uint8_t flip : {uint8_t{0}, uint8_t{128}}) {
+      Index taken(n, 1, Metric::kHamming, kCount), made(n, 1, Metric::kHamming, kCount);
+      std::vector<float> x(size_t{kCount} * n);
+      for (float& v : x) v = (random() & 1) != 0 ? 1 : -1;
+      ASSERT_EQ(taken.fill(x), Status::kOk);
+      for (size_t i = 0; i < size_t{kRows} * n; i++) {
+        const int byte = bits[i / n * width + i % n / 8] ^ flip;
+        x[kFirst * n + i] = (byte & 128 >> i % n % 8) != 0 ? 1 : -1;
+      }
+      ASSERT_EQ(made.fill(x), Status::kOk);
+      std::fill(taken.factors.begin() + kFirst, taken.factors.begin() + kFirst + kRows, 5.0f);
+      std::fill(taken.extras.begin() + kFirst, taken.extras.begin() + kFirst + kRows, 5.0f);
+      ASSERT_EQ(take_bits(taken.spec, bits, width, flip, kFirst, taken.part), Status::kOk);
+      EXPECT_EQ(taken.codes, made.codes) << n;
+      EXPECT_EQ(taken.factors, made.factors);
+      EXPECT_EQ(taken.extras, made.extras);
+      EXPECT_EQ(taken.bounds, made.bounds);
+    }
+  }
+  Index index(12, 1, Metric::kHamming, 32);
+  const std::vector<uint8_t> bits(66);
+  EXPECT_EQ(take_bits(index.spec, std::span(bits).first(33), 1, 0, 0, index.part), Status::kBadLayout);
+  EXPECT_EQ(take_bits(index.spec, std::span(bits).first(33), 2, 0, 0, index.part), Status::kSizeMismatch);
+  EXPECT_EQ(take_bits(index.spec, bits, 2, 0, 0, index.part), Status::kSizeMismatch);
+  EXPECT_EQ(take_bits(index.spec, std::span(bits).first(2), 2, 0, 32, index.part), Status::kSizeMismatch);
+  EXPECT_EQ(take_bits({12, 1, Metric::kDot}, bits, 2, 0, 0, index.part), Status::kBadLayout);
+}
+
 TEST(search, codes_with_ranges_are_restored_in_the_middle) {
   const std::vector<float> starts = {-1, 0, 2}, ends = {1.55f, 255, 2};
   std::vector<uint8_t> codes(256 * 3);

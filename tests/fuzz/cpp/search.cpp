@@ -54,6 +54,9 @@ void run(Input& in) {
       require(std::equal(read.begin(), read.end(), taken.begin()), "codes that were taken are read");
       require(std::equal(of_read.begin(), of_read.end(), scales.begin()), "scales that were taken are read");
     }
+  } else if (spec.metric == Metric::kHamming) {
+    const size_t width = (n + 7) / 8 + in.number(1);
+    in.digest(take_bits(spec, in.array<uint8_t>(rows * width), width, 0, first, part));
   }
   in.digest(codes);
 

@@ -280,6 +280,7 @@ describe.each(pairs)('the modules of the $build build', ({ small, large }) => {
       finishCenter: true,
       encodeVectors: true,
       takeCodes: true,
+      takeBits: true,
       boundBlocks: true,
       readCodes: true,
       prepareQuery: true,

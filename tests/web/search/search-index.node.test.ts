@@ -525,6 +525,33 @@ for (const { build, sp } of builds) {
       }
     });
 
+    it('are in files as those of floats are', async () => {
+      const ids = Array.from({ length: count }, (_, i) => i);
+      const floats = Float32Array.from({ length: count * dimension }, (_, i) =>
+        (ubinary[i >> 3]! >> (7 - (i % 8))) & 1 ? 1 : -1,
+      );
+      const fileOf = async (all: Uint8Array | Int8Array | Float32Array, dims: number) => {
+        const size = all.length / count;
+        using index = sp.index(all.subarray(0, 100 * size), {
+          metric: 'hamming',
+          shape: [100, size],
+          dims,
+          ids: ids.slice(0, 100),
+        });
+        index.add(all.subarray(100 * size, 250 * size), ids.slice(100, 250));
+        index.update([7], all.subarray(250 * size, 251 * size));
+        index.remove([3, 99, 101]);
+        // Those that follow get the places of removed ones.
+        index.add(all.subarray(251 * size), ids.slice(251));
+        return await index.save();
+      };
+      for (const dims of [dimension, 13]) {
+        const expected = await fileOf(floats, dims);
+        expect(await fileOf(ubinary, dims)).toEqual(expected);
+        expect(await fileOf(binary, dims)).toEqual(expected);
+      }
+    });
+
     it('can be added, replaced, removed and filtered', () => {
       const ids = Array.from({ length: count }, (_, i) => `v${i}`);
       using index = sp.index(new Uint8Array(0), { shape: [0, width], metric: 'hamming', ids: [] });

@@ -172,6 +172,15 @@ export class VectorStore {
     return status;
   }
 
+  /** Takes rows with a bit for each element, as the vectors from `first` on. @param flip bits to turn in each byte */
+  takeBits(bits: number, rowBytes: number, rows: number, flip: number, first: number): void {
+    this.onChange?.(first, rows);
+    this.#eachRun(first, rows, (part, local, n, done) => {
+      const from = bits + done * rowBytes;
+      checkStatus(this.#core.models.takeBits(this.#spec, from, rowBytes, n, flip, local, part.record));
+    });
+  }
+
   /** Takes codes of 8 bits, as the vectors from `first` on. Returns the first status that is not ok. */
   takeCodes(codes: number, scales: number, rows: number, first: number): StatusId {
     this.onChange?.(first, rows);

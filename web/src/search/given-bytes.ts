@@ -10,12 +10,24 @@ import { exactly, mention, ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
 import { isList, type VectorInput, vectorsOf } from '../layers/vectors.js';
 
+/** Vectors with a bit for each element. */
+interface BitVectors {
+  /** Bytes of a vector. */
+  readonly width: number;
+  /** Bits to turn in each byte. */
+  readonly flip: number;
+  /** Address of rows [row, row + rows), at most a tile of bytes, valid until the next call. */
+  at(row: number, rows: number): number;
+}
+
 /** Vectors of a caller. */
 export interface GivenVectors {
   readonly count: number;
   readonly dimension: number;
   /** Codes that an index of 8 bits takes as they are. */
   readonly coded?: CodedVectors | undefined;
+  /** Bits that an index for Hamming distances takes as they are. */
+  readonly bits?: BitVectors | undefined;
   /**
    * Address of rows [row, row + rows) as floats, valid until the next call.
    * @param own address of memory for them
@@ -102,15 +114,20 @@ function rowsOf(
   if (dimensions.length !== 2 || width === 0) throw rangeError('shape', expected, dimensions);
   // A tile holds vectors up to this length, and their ranges.
   if (width * each > maxDimension) throw rangeError('shape', whole(1, maxDimension), width * each);
+  const at = (row: number, rows: number) => source.at(row * width, rows * width);
   return {
     count,
     dimension: width * each,
+    ...(each === 8 && { bits: { width, flip: flipOf(signed), at } }),
     floats(row, rows, own) {
-      restore(source.at(row * width, rows * width), rows, width, signed, own);
+      restore(at(row, rows), rows, width, signed, own);
       return own;
     },
   };
 }
+
+/** The bits to turn in bytes, which may have a sign. */
+const flipOf = (signed: boolean) => (signed ? 128 : 0);
 
 /** Vectors with a bit for each element, as floats 1 and -1; undefined for other inputs. @throws TypeError or RangeError naming `what` */
 export function bitRows(
@@ -119,7 +136,7 @@ export function bitRows(
   about: { shape?: readonly number[] | undefined; what: string; dimension?: number | undefined },
 ): GivenVectors | undefined {
   return rowsOf(core, vectors, { ...about, each: 8 }, (from, rows, width, signed, to) =>
-    core.models.floatsOfBits(from, rows * width, signed ? 128 : 0, to),
+    core.models.floatsOfBits(from, rows * width, flipOf(signed), to),
   );
 }
 

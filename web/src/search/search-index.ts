@@ -284,6 +284,15 @@ export class SearchIndex implements VectorIndex {
       this.#takeCodes(given, first, count, index);
       return;
     }
+    if (given.bits !== undefined) {
+      const { width, flip, at } = given.bits;
+      const step = rowsAtOnce(width);
+      for (let row = first; row < first + count; row += step) {
+        const rows = Math.min(step, first + count - row);
+        this.#store.takeBits(at(row, rows), width, rows, flip, index + row - first);
+      }
+      return;
+    }
     this.#eachTile(given, first, count, (x, row, rows, full) => {
       const to = index + row - first;
       checkEncoded(this.#store.encode(x, rows, to), core, x, rows, dims, row);
