@@ -87,6 +87,38 @@ TEST(Codebook, takes_the_smaller_value_on_a_tie_and_the_nearer_one_beside_it) {
   }
 }
 
+TEST(Codebook, decides_as_the_trees_of_bitsandbytes_do) {
+  // dQuantizeNF4 and dQuantizeFP4 in its csrc/kernels.cu.
+  constexpr float kNf4[] = {-0.8480964004993439f,  -0.6106329262256622f,  -0.4599952697753906f,   -0.33967943489551544f,
+                            -0.23460740596055984f, -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f,
+                            0.1202552504837513f,   0.2035212516784668f,   0.2920137718319893f,    0.3893125355243683f,
+                            0.5016634166240692f,   0.6427869200706482f,   0.8614784181118011f};
+  constexpr float kFp4[] = {0.00260417f, 0.0859375f, 0.20833333f, 0.29166667f, 0.4166667f, 0.583333f, 0.8333333f};
+  const auto nf4 = [&](float v) { return std::count_if(std::begin(kNf4), std::end(kNf4), [&](float t) { return v > t; }); };
+  const auto fp4 = [&](float v) {
+    const float m = std::fabs(v);
+    const int above = m > kFp4[5] ? (m > kFp4[6] ? 3 : 2) : m > kFp4[4] ? 5 : 4;
+    const int below = m > kFp4[1] ? (m > kFp4[2] ? 7 : 6) : m > kFp4[0] ? 1 : 0;
+    return (v < 0 ? 8 : 0) + (m > kFp4[3] ? above : below);
+  };
+  std::vector<float> x = {1, -1, 0, -0.0f, 0x1p-149f, -0x1p-149f};
+  for (const std::span<const float> thresholds : {std::span<const float>(kNf4), std::span<const float>(kFp4)}) {
+    for (const float t : thresholds) {
+      for (const float v : {t, -t}) x.insert(x.end(), {v, std::nextafter(v, 2.0f), std::nextafter(v, -2.0f)});
+    }
+  }
+  const auto book = [](PublishedCodebook one) {
+    const std::span<const float> values = published_codebook(one);
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const Quantized n = quantize(x, x.size(), book(PublishedCodebook::kNf4), {x.size()}, Decision::kNf4);
+  const Quantized f = quantize(x, x.size(), book(PublishedCodebook::kFp4), {x.size()}, Decision::kFp4);
+  for (size_t i = 0; i < x.size(); i++) {
+    EXPECT_EQ(n.codes[i], nf4(x[i])) << exact(x[i]);
+    EXPECT_EQ(f.codes[i], fp4(x[i])) << exact(x[i]);
+  }
+}
+
 TEST(Codebook, finds_values_that_share_a_bucket) {
   // 256 neighbouring floats, then 255 of them and one far away: every middle lies between two floats.
   for (const float first : {0.7f, -0.7f, 1e-30f, 0x1p-149f}) {

@@ -277,6 +277,23 @@ TEST(EncodeComfy, stores_zeros_with_a_scale_of_one) {
   }
 }
 
+TEST(EncodeComfy, restores_the_largest_floats_as_finite_ones) {
+  float largest = std::numeric_limits<float>::max();
+  for (int i = 0; i < 64; i++, largest = std::nextafter(largest, 0.0f)) {
+    std::vector<double> values(64);
+    values[3] = i % 2 == 0 ? largest : -largest;
+    const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kF32);
+    for (const ComfyKind kind : {ComfyKind::kFloat8, ComfyKind::kInt8, ComfyKind::kNvFloat4}) {
+      Tile tile = tile_of(source, 1, 64, ElementType::kF32);
+      tile.wanted = all_roles_of(kind);
+      for (const bool searches : {false, true}) {
+        const std::vector<float> x = restored(comfy(tile, {.kind = kind, .search = searches}), 1, 64, {.kind = kind}).x;
+        EXPECT_LE(std::fabs(x[3] - values[3]), largest * 0x1p-6) << exact(largest) << " kind " << static_cast<int>(kind);
+      }
+    }
+  }
+}
+
 TEST(EncodeComfy, gives_tiles_with_a_range_the_bytes_of_the_whole) {
   Random random(12);
   constexpr size_t kRows = 300, kColumns = 256;

@@ -518,6 +518,12 @@ TEST(RangeSearch, entropy_is_that_of_tensorrt) {
           << static_cast<int>(shape) << " " << bits << " bits";
     }
   }
+  // The narrowest threshold counts: it keeps each level apart, and wider ones join those of unequal bins.
+  std::vector<float> x = {2048};
+  for (size_t level = 0; level < 128; level++) x.insert(x.end(), level % 2 == 0 ? 10 : 60, static_cast<float>(level) + 0.5f);
+  ASSERT_EQ(entropy_threshold(x, 128), 128);
+  EXPECT_EQ(chosen_for(x, {.shape = {x.size()}}, {.dtype = {8, true}}, RangeMethod::kEntropy).scale[0],
+            128.0f / reference::highest_code({8, true}));
 }
 
 TEST(RangeSearch, entropy_does_not_clip_a_tenth_of_the_values) {

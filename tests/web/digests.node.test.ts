@@ -15,13 +15,15 @@ import {
 } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { commandAbouts } from '../../web/src/cli/flags.js';
+import { registerLibrary } from '../../web/src/conversions/webllm/prebuilt.js';
 import { ggufTargets } from '../../web/src/formats/gguf/targets.js';
+import { type MlcTarget, mlcTargets } from '../../web/src/formats/mlc/targets.js';
 import { mergeConfig } from '../../web/src/formats/safetensors/config.js';
 import { safetensorsTargets } from '../../web/src/formats/safetensors/targets.js';
 import recorded from '../golden/digests-models.json' with { type: 'json' };
 import { run } from './cli/support.js';
 import { type Digests, digestOf, factsOf, Golden, outcomeOf } from './support/digests.js';
-import { folder as folderOf } from './support/folders.js';
+import { folder as folderOf, type Json } from './support/folders.js';
 import { digestsOf, nameOf } from './support/model-digests.js';
 import {
   fileWith,
@@ -34,7 +36,7 @@ import {
   weights,
 } from './support/models.js';
 import { Random } from './support/support.js';
-import { decoderConfig, decoderWeights } from './support/tiny-huggingface.js';
+import { decoderConfig, decoderWeights, plainTokenizer, tiny } from './support/tiny-huggingface.js';
 import { everyPair, ggufFile, weights as ggufWeights, type TinyOptions, tinyLlama } from './support/tiny-llama.js';
 
 const golden = new Golden('digests-models.json', recorded);
@@ -350,6 +352,39 @@ describe('safetensors', () => {
     const targets = (start: RegExp) => safetensorsTargets.filter((to) => start.test(to)).map((to) => ({ to }));
     golden.check('language model', await digestsOf(language, targets(/^(gptq|awq|mlx)/)));
     golden.check('diffusion model', await digestsOf(flux, targets(/^comfy/)));
+  });
+
+  it('become folders for WebLLM', async () => {
+    const forget = registerLibrary({
+      ...{ model: 'tiny-llama', family: 'llama', template: 'chatml', context: 128 },
+      numbers: {
+        ...{ hidden_size: tiny.hidden, intermediate_size: tiny.feedForward, num_hidden_layers: 1 },
+        ...{ num_attention_heads: tiny.heads, num_key_value_heads: tiny.keyHeads, head_dim: tiny.hidden / tiny.heads },
+        ...{ vocab_size: tiny.vocabulary, rms_norm_eps: 1e-5, rope_theta: 10000, rope_scaling: 'none' },
+        tie_word_embeddings: false,
+      },
+    });
+    // In the order of files of transformers, which has others between those that are joined.
+    const sorted = [...decoderWeights({ layers: 1 })].sort(([a], [b]) => (a < b ? -1 : 1));
+    const tensors = sorted.map(([name, { shape, values }]): [string, TestTensor] => [
+      name,
+      { dtype: 'F32', shape, data: values },
+    ]);
+    const model = folderOf(Object.fromEntries(tensors), {
+      'config.json': decoderConfig('LlamaForCausalLM', { num_hidden_layers: 1, hidden_act: undefined }),
+      'tokenizer.json': plainTokenizer() as Json,
+      'generation_config.json': { eos_token_id: [2, 5], temperature: 0.5 },
+    });
+    const digests: Digests = {};
+    for (const { name } of mlcTargets) {
+      const to = name as MlcTarget;
+      for (const options of [{ to }, { to, search: 'best' as const }]) {
+        const { files, bytes } = await quantizeModel(model, { ...options, workers: 0 });
+        for (const file of files) digests[`${nameOf(options)} ${file.name}`] = await digestOf(await bytes(file.name));
+      }
+    }
+    forget();
+    golden.check('WebLLM', digests);
   });
 
   it('come in shards', async () => {

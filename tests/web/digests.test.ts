@@ -451,6 +451,25 @@ describeLarge('other codes', (sp) => {
     golden.check('blocks', digests);
   });
 
+  it('keep blocks with lower errors', async () => {
+    const digests: Digests = {};
+    const columns = 512;
+    const random = new Random(19);
+    const rows = [random.bell(columns).map((v) => 0.02 * v), random.bell(columns), random.uniform(columns, -0.2, 1)];
+    for (let i = 3; i < columns; i += 61) rows[1]![i]! *= 20;
+    const x = Float32Array.from(rows.flatMap((row) => [...row]));
+    const weights = random.bell(columns).map((v) => v * v);
+    for (const type of blockTypes) {
+      const options = { shape: [rows.length, columns], search: 'best' } as const;
+      const found = await outcomeOf(() => [
+        sp.quantizeBlocks(x, type, options).data,
+        sp.quantizeBlocks(x, type, { ...options, weights }).data,
+      ]);
+      digests[type] = 'error' in found ? found.error : await digestOf(found.value);
+    }
+    golden.check('best blocks', digests);
+  });
+
   it('keep codebooks', async () => {
     const digests: Digests = {};
     const arrays = finiteArrays();
