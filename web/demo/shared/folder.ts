@@ -43,7 +43,10 @@ export function modelInFolder(files: readonly FolderFile[]): readonly FolderFile
   const within = ranked.length === 0 ? innerFiles(files, top) : undefined;
   if (within !== undefined) {
     const chosen = modelInFolder(within).map(({ file }) => file);
-    return files.filter(({ file }) => chosen.includes(file));
+    // A model for transformers.js has its settings in the folder above.
+    const hasAbove = within.every(({ path }) => path.startsWith(`${onnxFolder}/`));
+    const above = hasAbove ? top.filter(({ file }) => beside.test(file.name)) : [];
+    return [...files.filter(({ file }) => chosen.includes(file)), ...above];
   }
   // Opening this file explains the problem.
   if (main.length === 0) return models.length > 0 ? models : top.slice(0, 1);

@@ -16,6 +16,8 @@ export interface WrittenFile {
   readonly path: string;
   /** True for a file that may replace the one its content comes from, such as config.json. */
   readonly isSidecar?: boolean;
+  /** True for a file that several results complete. */
+  readonly isShared?: boolean | undefined;
 }
 
 /** A file that a run reads. */

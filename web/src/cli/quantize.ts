@@ -73,7 +73,16 @@ import { adapterOf, choiceOf, decibelsOf, filesOf, parseArguments, targetOf, wor
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { fileStampsOf, journalPath, makeParts, ResumableRun } from './resume.js';
 import { outputOptionsOf } from './running.js';
-import { placeOf, placeOfCopy, readSidecars, type SidecarPlace, sidecarPath, sidecarPlace, write } from './sidecars.js';
+import {
+  joinCompleted,
+  placeOf,
+  placeOfCopy,
+  readSidecars,
+  type SidecarPlace,
+  sidecarPath,
+  sidecarPlace,
+  write,
+} from './sidecars.js';
 import {
   checkSavedFree,
   checkSizes,
@@ -353,12 +362,14 @@ async function writtenFiles(
   // The last part writes the index, so that all names of the whole result count.
   const isPart = (options as { readonly part?: string }).part !== undefined;
   const whole = isPart ? await planModel(input.file, { ...options, part: undefined } as PlanModelOptions) : planned;
-  const beside = sidecars.flatMap(
-    (one) => (one.sidecar.isWhole ? sidecarPath : sidecarPlace)(output, one, whole) ?? [],
-  );
+  const beside = sidecars.flatMap((one): WrittenFile[] => {
+    const { isWhole, isCompleted } = one.sidecar;
+    const path = (isWhole || isCompleted ? sidecarPath : sidecarPlace)(output, one, whole);
+    return path === undefined ? [] : [{ flag: 'output', path, isSidecar: true, isShared: isCompleted }];
+  });
   return [
     ...pathsOf(output, whole).map((path): WrittenFile => ({ flag: 'output', path })),
-    ...beside.map((path): WrittenFile => ({ flag: 'output', path, isSidecar: true })),
+    ...beside,
     ...(line.values.resume === true ? [{ flag: 'output', path: journalPath(output) } as const] : []),
     ...writtenSaves(line),
   ];
@@ -438,6 +449,17 @@ async function showPlan(line: Line, request: ResultRequest): Promise<object[]> {
     await saveRules(values, planned.options.rules ?? [], force);
     await savePlan(values, planned, force);
   }
+  const isFile = output !== null && output !== standardOutput;
+  const places: SidecarPlace[] = [];
+  for (const one of isFile ? sidecars : []) {
+    if (one.sidecar.isCompleted) {
+      for (const ready of await readSidecars([one], request.plan, input))
+        places.push(await placeOf(output as string, ready, planned, input, force));
+    } else {
+      const sidecar = { ...one, value: undefined, print: one.sidecar.print };
+      places.push({ sidecar, path: sidecarPath(output as string, one, planned) });
+    }
+  }
   const documents: object[] = [];
   if (values.json) {
     const members = planned as unknown as Readonly<Record<string, unknown>>;
@@ -450,8 +472,7 @@ async function showPlan(line: Line, request: ResultRequest): Promise<object[]> {
     const rest = { files, ...additions, ...fitJson(planned.fit), peakBytes: peakBytes() };
     documents.push({ file: input.name, output, ...planned, ...rest });
   } else if (!values.quiet) {
-    const isFile = output !== null && output !== standardOutput;
-    const written = isFile ? sidecars.flatMap((sidecar) => sidecarPath(output, sidecar, planned) ?? []) : [];
+    const written = isFile ? places.flatMap(({ path }) => path ?? []) : [];
     const paths = isFile ? pathsOf(output, planned) : [];
     const several = paths.length > 1 ? fewOf(paths) : [];
     const main = paths.length === 1 ? (paths[0] as string) : isFile ? counted(paths.length, 'file') : output;
@@ -462,6 +483,7 @@ async function showPlan(line: Line, request: ResultRequest): Promise<object[]> {
   if (!values.quiet) {
     remark(input.remark === undefined ? [] : [input.remark]);
     remarkNotes(planned.notes, planned.options.rules);
+    remarkOnLeft(places);
   }
   return documents;
 }
@@ -533,6 +555,7 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
           prepared.push(await prepare(line, request, work, inputs));
         }
         checkApart(prepared);
+        joinCompleted(prepared);
         const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
         if (requests.length > 1 && !values.resume) await checkFree(paths, values.force ?? false);
         // Carry out one result after the other.
@@ -572,15 +595,20 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
   );
 }
 
+/** Prints remarks on existing files that lack the entry of a result. */
+function remarkOnLeft(places: readonly SidecarPlace[]): void {
+  for (const { sidecar, left } of places) {
+    if (left === undefined) continue;
+    remark([`${left} is there already and stays as it is, without the ${sidecar.sidecar.entry}; --force adds it`]);
+  }
+}
+
 /** Prints remarks on files beside the result that were not used or could not be written. */
-function remarkOnSidecars(
-  places: readonly { readonly sidecar: SidecarOption; readonly path: string | undefined }[],
-  output: string,
-  planned: ModelPlan,
-): void {
-  for (const { sidecar, path } of places) {
+function remarkOnSidecars(places: readonly SidecarPlace[], output: string, planned: ModelPlan): void {
+  remarkOnLeft(places);
+  for (const { sidecar, path, left } of places) {
     const { entry, planned: key } = sidecar.sidecar;
-    if (path !== undefined) continue;
+    if (path !== undefined || left !== undefined) continue;
     let text: string | undefined;
     if (output === standardOutput && key in planned) {
       text = `standard output has no place for the ${entry}; scalepoint plan --json prints it`;
@@ -598,8 +626,8 @@ interface PreparedResult {
   /** The same with all tensors, if it is to be saved. */
   readonly whole: ModelPlan | undefined;
   readonly output: string;
-  readonly places: readonly SidecarPlace[];
-  /** Paths of all files that it writes. */
+  readonly places: SidecarPlace[];
+  /** Paths of all files that it writes and shares with no other result. */
   readonly written: readonly string[];
   /** With --resume: the run, and the names of all tensors. */
   readonly run: ResumableRun | undefined;
@@ -653,7 +681,7 @@ async function prepare(
   const isFile = output !== standardOutput;
   const files = await writtenFiles(line, request, planned, output);
   for (const one of inputs) await checkFilesApart(files, one, line);
-  const written = isFile ? files.map(({ path }) => path) : [];
+  const written = isFile ? files.flatMap(({ path, isShared }) => (isShared ? [] : path)) : [];
   // A conversion to another format has an effect, even if no tensor changes.
   const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
   if (convertedShare(planned.tensors) < leastConverted && !force && !isMeant)
@@ -666,9 +694,9 @@ async function prepare(
   const places: SidecarPlace[] = [];
   for (const sidecar of isDone ? [] : sidecars) {
     if (isCopy) {
-      if (isFile)
-        places.push(...(await placeOfCopy(output, input.isPath ? input.name : undefined, sidecar, planned, overwrite)));
-    } else places.push(isFile ? await placeOf(output, sidecar, planned, overwrite) : { sidecar, path: undefined });
+      if (isFile) places.push(...(await placeOfCopy(output, input, sidecar, planned, overwrite)));
+    } else
+      places.push(isFile ? await placeOf(output, sidecar, planned, input, overwrite) : { sidecar, path: undefined });
   }
   // Drop the list of tensors, which is made anew during the conversion. A long one would be in memory twice.
   const whole = line.values['save-plan'] === undefined ? undefined : planned;
@@ -740,7 +768,12 @@ async function carryOut(
   progress.clear();
   // With --part, the run that completes the result writes the files beside it. Two runs may end at the same time.
   const isPart = plan.part !== undefined;
-  const made = result.isWhole ? places : places.map(({ sidecar }): SidecarPlace => ({ sidecar, path: undefined }));
+  const hasContent = ({ sidecar: { option, sidecar } }: SidecarPlace) =>
+    sidecar.isCompleted !== true || (result as unknown as Readonly<Record<string, unknown>>)[option] !== undefined;
+  const made = places.map(
+    (place): SidecarPlace =>
+      result.isWhole && hasContent(place) ? place : { sidecar: place.sidecar, path: undefined },
+  );
   for (const place of made) await write(place, result, output, force || isPart || run?.isResumed === true);
   const shown = made.filter(
     ({ sidecar: { sidecar }, path, cleared }) => !sidecar.isWhole || (path && cleared !== null),

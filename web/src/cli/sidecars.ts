@@ -2,7 +2,7 @@
 import { lstat, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { type ModelPlan, type QuantizeModelResult, ScalepointError } from '../model.js';
-import { formats, writeSidecar } from '../tooling.js';
+import { formats, type Sidecar, writeSidecar } from '../tooling.js';
 import type { SidecarOption } from './format-flags.js';
 import type { Input } from './input.js';
 import { about } from './process.js';
@@ -15,15 +15,24 @@ export interface PreparedSidecar extends SidecarOption {
   readonly print: (value: unknown) => string;
 }
 
+/** Path of a file of some name beside a model, or above the folder of models that has it. */
+export function pathBeside(model: string, { inParentOf }: Sidecar, name: string): string {
+  const folder = dirname(model);
+  return join(folder, basename(resolve(folder)) === inParentOf ? '..' : '', name);
+}
+
+/** The content of a file; undefined if there is none. */
+async function contentAt(path: string, sidecar: Sidecar) {
+  if (!(await stat(path).catch(() => undefined))?.isFile()) return undefined;
+  return about(path, async () => sidecar.parse(await readText(path)));
+}
+
 /** The content of a file in the model's folder, if the target completes it; undefined without the file. */
 async function contentBeside({ option, sidecar }: SidecarOption, to: string, input: Input) {
   const isCompleted = formats().some(({ targets }) =>
     targets.some(({ name, completes }) => name === to && completes?.includes(option)),
   );
-  if (!isCompleted || !input.isPath) return undefined;
-  const path = join(dirname(input.name), sidecar.usualName);
-  if (!(await stat(path).catch(() => undefined))?.isFile()) return undefined;
-  return about(path, async () => sidecar.parse(await readText(path)));
+  return isCompleted && input.isPath ? contentAt(join(dirname(input.name), sidecar.usualName), sidecar) : undefined;
 }
 
 /**
@@ -51,17 +60,23 @@ export async function readSidecars(
   return prepared;
 }
 
+/** The entry of a plan for a file beside the result. */
+function entryIn(plan: ModelPlan, { planned }: Sidecar) {
+  return (plan as unknown as Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>)[planned];
+}
+
 /** Path of a file beside an output, if a plan has content for it. */
 export function sidecarPath(output: string, { sidecar }: SidecarOption, plan: ModelPlan): string | undefined {
-  const planned = (plan as unknown as Readonly<Record<string, unknown>>)[sidecar.planned];
-  return planned === undefined ? undefined : join(dirname(output), sidecar.nameFor(basename(output)));
+  return entryIn(plan, sidecar) === undefined
+    ? undefined
+    : pathBeside(output, sidecar, sidecar.nameFor(basename(output)));
 }
 
 /** Path of a file beside an output, with or without content from the plan; undefined if results of this format have no such file. */
 export function sidecarPlace(output: string, { option, sidecar }: SidecarOption, plan: ModelPlan): string | undefined {
   const result = formats().find(({ name }) => name === plan.format);
   if (result === undefined || !Object.hasOwn(result.options.entries, option)) return undefined;
-  return join(dirname(output), sidecar.nameFor(basename(output)));
+  return pathBeside(output, sidecar, sidecar.nameFor(basename(output)));
 }
 
 /** The change to a file beside a result. */
@@ -74,6 +89,48 @@ export interface SidecarPlace {
    * entry of its own.
    */
   readonly cleared?: string | null;
+  /** Path of an existing file that stays, though it lacks the entry. */
+  readonly left?: string;
+  /** True if the same command has written the file for another result. */
+  readonly isShared?: boolean;
+}
+
+/** Plans the change to a file of the model that a result completes, where there is its content. */
+async function placeToComplete(
+  path: string,
+  sidecar: PreparedSidecar,
+  plan: ModelPlan,
+  input: Input,
+  overwrite: boolean,
+): Promise<SidecarPlace> {
+  const { value: given, sidecar: kind } = sidecar;
+  const there = await contentAt(path, kind);
+  const { usualName } = kind;
+  const inputs = input.isPath ? [join(dirname(input.name), usualName), pathBeside(input.name, kind, usualName)] : [];
+  const [beside] = (await Promise.all(inputs.map((one) => contentAt(one, kind)))).filter((one) => one !== undefined);
+  const found = given === undefined ? (there ?? beside) : sidecar;
+  // A file that says so already stays. The file beside a URL is read by the conversion.
+  const isTold = there !== undefined && kind.merge(there.value, entryIn(plan, kind) ?? {}) === there.value;
+  if (isTold || (found?.value === undefined && input.isPath)) return { sidecar, path: undefined };
+  if (there !== undefined && !overwrite) return { sidecar, path: undefined, left: path };
+  await checkReplaceable(path, overwrite);
+  return { sidecar: { ...sidecar, ...(found?.value && { value: found.value, print: found.print }) }, path };
+}
+
+/** Has results that complete one file add their entries to those of the ones before. */
+export function joinCompleted(
+  results: readonly { readonly planned: ModelPlan; readonly places: SidecarPlace[] }[],
+): void {
+  const before = new Map<string, Pick<PreparedSidecar, 'value' | 'print'>>();
+  for (const { planned, places } of results) {
+    for (const [i, { sidecar, path }] of places.entries()) {
+      const { sidecar: kind } = sidecar;
+      if (path === undefined || !kind.isCompleted || sidecar.value === undefined) continue;
+      const { value, print } = before.get(resolve(path)) ?? sidecar;
+      places[i] = { path, sidecar: { ...sidecar, value, print }, isShared: before.has(resolve(path)) };
+      before.set(resolve(path), { value: kind.merge(value, entryIn(planned, kind) ?? {}), print });
+    }
+  }
 }
 
 /** The text of a file without its entry; null if nothing is left. Undefined if the file is missing, cannot be read or has no entry. */
@@ -95,12 +152,16 @@ export async function placeOf(
   output: string,
   sidecar: PreparedSidecar,
   plan: ModelPlan,
+  input: Input,
   overwrite: boolean,
 ): Promise<SidecarPlace> {
   const path = sidecarPlace(output, sidecar, plan);
   if (path === undefined) return { sidecar, path };
   const { value, sidecar: kind } = sidecar;
   const isWritten = sidecarPath(output, sidecar, plan) !== undefined;
+  if (kind.isCompleted) {
+    return isWritten ? placeToComplete(path, sidecar, plan, input, overwrite) : { sidecar, path: undefined };
+  }
   if (isWritten || (value !== undefined && kind.without(value) !== undefined)) {
     await checkReplaceable(path, overwrite);
     return { sidecar, path };
@@ -120,14 +181,14 @@ export async function placeOf(
  */
 export async function placeOfCopy(
   output: string,
-  input: string | undefined,
+  input: Input,
   sidecar: PreparedSidecar,
   plan: ModelPlan,
   overwrite: boolean,
 ): Promise<readonly SidecarPlace[]> {
-  const isBeside = input !== undefined && resolve(dirname(input)) === resolve(dirname(output));
+  const isBeside = input.isPath && resolve(dirname(input.name)) === resolve(dirname(output));
   if (isBeside || sidecar.sidecar.fits(plan.tensors.map(({ from }) => from))) return [];
-  const place = await placeOf(output, sidecar, plan, overwrite);
+  const place = await placeOf(output, sidecar, plan, input, overwrite);
   return place.cleared === undefined ? [] : [place];
 }
 
@@ -145,7 +206,7 @@ export async function checkReplaceable(path: string, overwrite: boolean): Promis
 
 /** Writes a file beside a finished result. @throws ScalepointError, with the path of the result in its message */
 export async function write(
-  { path, sidecar: { option, print }, cleared }: SidecarPlace,
+  { path, sidecar: { option, print }, cleared, isShared = false }: SidecarPlace,
   result: QuantizeModelResult,
   output: string,
   overwrite: boolean,
@@ -154,7 +215,7 @@ export async function write(
   if (cleared === null) return rm(path, { force: true });
   const value = (result as unknown as Readonly<Record<string, unknown>>)[option];
   try {
-    await writeSidecar(path, cleared ?? print(value), overwrite);
+    await writeSidecar(path, cleared ?? print(value), overwrite || isShared);
   } catch (cause) {
     if (!(cause instanceof ScalepointError)) throw cause;
     const written = `the model was written to ${JSON.stringify(output)}`;

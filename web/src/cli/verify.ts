@@ -1,6 +1,6 @@
 /** The command `verify`. */
 import { stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { basename } from 'node:path';
 import { inspectModel, type VerifyReport, verifyModel } from '../model.js';
 import { type Finding, type FormatInfo, formats, type Sidecar, type Words } from '../tooling.js';
 import { verifyFlags } from './flags.js';
@@ -8,6 +8,7 @@ import { type Input, withInput } from './input.js';
 import { filesOf, parseArguments } from './parse.js';
 import { abortOnSignal, about, effort, peakBytes, printJson, progressLine } from './process.js';
 import { readText } from './side-file.js';
+import { pathBeside } from './sidecars.js';
 import { counted, formatBytes, nameText, painter, printable, printLines } from './text.js';
 import { verifyUsage } from './usage.js';
 import { wrongFlag } from './wording.js';
@@ -87,7 +88,7 @@ async function besideOf({ name, file, isPath }: Input, words: Words, signal: Abo
     const given = words[flag];
     if (given !== undefined) found.push({ option, path: String(given), sidecar });
     else if (isPath) {
-      const path = join(dirname(name), sidecar.nameFor(nameWithoutIndex(basename(name), format)));
+      const path = pathBeside(name, sidecar, sidecar.nameFor(nameWithoutIndex(basename(name), format)));
       if ((await stat(path).catch(() => undefined))?.isFile()) found.push({ option, path, sidecar });
     }
   }

@@ -198,6 +198,10 @@ export interface Sidecar {
   readonly about?: string;
   /** True for a file that describes one result and has nothing else. It is removed with the result that it describes. */
   readonly isWhole?: boolean;
+  /** True for a file of the model that results complete: nothing is written without its content. */
+  readonly isCompleted?: boolean;
+  /** Name of a folder of models whose parent has the file. */
+  readonly inParentOf?: string;
   /** Its name in a model's folder. */
   readonly usualName: string;
   /**

@@ -8,6 +8,7 @@ import { type ByteSource, type FileInput, isMissing, quoted, tooLongError } from
 import { type InputNotes, openInput } from '../files/open.js';
 import { decodedName } from '../files/url.js';
 import type { OpenFile } from '../formats/format.js';
+import { onnxFolder } from '../formats/onnx/signature.js';
 import { signatures } from '../formats/signatures.js';
 
 /** Names of files that accompany a model, and names of indices, which list the files of a model. */
@@ -117,13 +118,18 @@ export function besideOf(
     folder: located.folder,
     isRemote: input instanceof URL && input.protocol !== 'file:',
     async file(name) {
-      let source: ByteSource;
-      try {
-        source = await openInput(waiting, located.locate(name), notes, { most: mostBytes });
-      } catch (error) {
-        if (isMissing(error)) return undefined;
-        throw error;
-      }
+      const open = async (path: string): Promise<ByteSource | undefined> => {
+        try {
+          return await openInput(waiting, located.locate(path), notes, { most: mostBytes });
+        } catch (error) {
+          if (isMissing(error)) return undefined;
+          throw error;
+        }
+      };
+      // The settings of models for transformers.js lie above their folder.
+      const isInside = located.folder === onnxFolder && /\.onnx($|\?)/i.test(String(input));
+      const source = (await open(name)) ?? (isInside ? await open(`../${name}`) : undefined);
+      if (source === undefined) return undefined;
       try {
         return await contentOf(name, source);
       } finally {

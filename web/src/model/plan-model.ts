@@ -83,6 +83,8 @@ export interface ModelPlan {
   readonly totals: ModelTotals;
   /** safetensors with codes: the entry `quantization_config` for config.json. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>> | undefined;
+  /** ONNX with caches in float16: the entries for `transformers.js_config` in config.json. */
+  readonly transformersConfig?: Readonly<Record<string, unknown>> | undefined;
   /** GPTQ: the content of quantize_config.json. */
   readonly quantizeConfig?: Readonly<Record<string, unknown>> | undefined;
   /** AWQ: the content of quant_config.json. */

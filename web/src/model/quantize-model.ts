@@ -38,7 +38,8 @@ export interface QuantizeModelResult {
   readonly report: ModelReport;
   /**
    * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
-   * its `quantization_config`, if it has one.
+   * its `quantization_config`, if it has one. ONNX with caches in float16: the config.json of the model, if it was given or found, with the
+   * type of the caches for transformers.js 3.
    */
   readonly config?: Readonly<Record<string, unknown>> | undefined;
   /** GPTQ: the content of quantize_config.json, which AutoGPTQ and GPTQModel read before config.json. */

@@ -81,8 +81,10 @@ function contentOf(
   isCopy: boolean,
   decoded: readonly string[] | undefined,
 ): unknown {
-  if (addition !== undefined)
-    return sidecar.merge(before ?? addition.base ?? {}, addition.value, addition.also, decoded);
+  if (addition !== undefined) {
+    const content = before ?? addition.base ?? (sidecar.isCompleted ? undefined : {});
+    return content && sidecar.merge(content, addition.value, addition.also, decoded);
+  }
   if (before === undefined || isCopy) return before;
   // Drop an entry that describes codes of another method, which the result does not hold.
   sidecar.merge(before, {}, {}, decoded);

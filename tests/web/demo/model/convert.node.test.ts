@@ -181,6 +181,8 @@ describe('the model in a folder', () => {
   it('is that of the folder onnx, as for transformers.js, if there is no other', () => {
     expect(chosen('config.json', 'tokenizer.json', 'onnx/model.onnx', 'onnx/model_q4.onnx')).toEqual([
       'onnx/model.onnx',
+      'config.json',
+      'tokenizer.json',
     ]);
   });
 

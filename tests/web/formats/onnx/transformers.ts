@@ -12,6 +12,11 @@ interface Loaded {
   (inputs: unknown): Promise<{ readonly logits: Tensor }>;
   dispose(): Promise<unknown>;
 }
+/** A language model. */
+interface Decoder {
+  generate(options: object): Promise<{ readonly data: ArrayLike<bigint> & Iterable<bigint> }>;
+  dispose(): Promise<unknown>;
+}
 type FromPretrained<T> = { from_pretrained(name: string, options?: object): Promise<T> };
 
 /** The part of transformers.js that tests use. It may not be installed, so TypeScript does not know it. */
@@ -29,6 +34,7 @@ export interface Transformers {
   readonly Tensor: new (type: string, data: Float32Array, dims: readonly number[]) => Tensor;
   readonly AutoTokenizer: FromPretrained<(text: string) => unknown>;
   readonly AutoModelForMaskedLM: FromPretrained<Loaded>;
+  readonly AutoModelForCausalLM: FromPretrained<Decoder>;
 }
 
 /** Where it is installed, apart from the other packages: it takes 0.5 GB. */

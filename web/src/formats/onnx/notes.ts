@@ -54,14 +54,28 @@ export function beyondHalfNotes(nodes: readonly BeyondNode[], reached: number | 
   return [noteOf('beyondHalf', { nodes, ...(reached !== undefined && { reached }) }, text)];
 }
 
-/** Caches of a language model that are float16. @param caches number of inputs and outputs */
-export function cachesNote(caches: number, to: OnnxTarget): Note {
-  const text =
-    caches === 0
-      ? 'the model has no caches of float32 that could be float16'
-      : `${caches} caches are float16; transformers.js 3 needs to know it from config.json: ` +
-        `"transformers.js_config": {"kv_cache_dtype": {"${to}": "float16"}}`;
-  return noteOf('halfCaches', { caches }, text);
+/**
+ * Caches of a language model that are float16.
+ * @param caches number of inputs and outputs
+ * @param config what config.json says to transformers.js 3 about it: nothing, because the file was not found; what is completed; or the same
+ *   already. Undefined if version 3 does not know the target.
+ */
+export function cachesNote(caches: number, to: OnnxTarget, config?: 'missing' | 'completed' | 'told'): Note {
+  if (caches === 0) return noteOf('halfCaches', { caches }, 'the model has no caches of float32 that could be float16');
+  const entry = `"transformers.js_config": {"kv_cache_dtype": {"${to}": "float16"}}`;
+  const words = {
+    missing: `; transformers.js 3 reads that from config.json, which was not found: add ${entry}`,
+    completed: `; transformers.js 3 reads that from config.json, which gets ${entry}`,
+    told: '; config.json says so',
+  };
+  const text = `${caches} caches are float16${config === undefined ? '' : words[config]}`;
+  return noteOf('halfCaches', { caches, ...(config && { config }) }, text);
+}
+
+/** Caches that stay float32, though config.json says otherwise. */
+export function floatCachesNote(to: OnnxTarget): Note {
+  const text = `the caches stay float32, and config.json says float16 of ${to} to transformers.js 3; `;
+  return noteOf('floatCaches', { to }, text, mention('kvCache', 'float16'), ' makes them so');
 }
 
 /** The version of ai.onnx lacks casts to float16. @param opset undefined if the model imports none */
@@ -222,14 +236,10 @@ export function littleNote(
   const percent = (share: number) => `${Math.round(100 * share)}%`;
   const list = kept.slice(0, 4).map(({ operator, bytes }) => `${megabytes(bytes)} of ${operator}`);
   const stay = list.length === 0 ? '' : `; as they are: ${list.join(', ')}${kept.length > list.length ? ', …' : ''}`;
-  const hasExperts = kept.some(({ operator }) => operator === 'MoE');
-  const why = hasExperts
-    ? ' (q4, q4f16 and q8-blocks make QMoE of MoE without fc3 and use_sparse_mixer; WebGPU refuses it)'
-    : '';
   const data = { saved, kept, ...(helps && { helps }) };
   if (helps === undefined)
-    return noteOf('littleConverted', data, `this target saves ${percent(saved)} of the bytes${stay}${why}`);
-  const text = `this target saves ${percent(saved)} of the bytes${stay}${why}; `;
+    return noteOf('littleConverted', data, `this target saves ${percent(saved)} of the bytes${stay}`);
+  const text = `this target saves ${percent(saved)} of the bytes${stay}; `;
   return noteOf('littleConverted', data, text, mention('to', helps.to), ` saves ${percent(helps.saved)}`);
 }
 

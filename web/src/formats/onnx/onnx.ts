@@ -2,10 +2,12 @@
 import type { Format, OpenFile, OpenModel } from '../format.js';
 import { readStatistics } from '../read-statistics.js';
 import type { OnnxModel } from './file/model.js';
-import { type OnnxOptions, options } from './options.js';
+import { isPast } from './graph/caches.js';
+import { type OnnxOptions, type OnnxSidecars, options } from './options.js';
 import { reasonText } from './reasons.js';
 import { onnxSignature } from './signature.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
+import { verifyOnnx } from './verify.js';
 
 /** Apps load the code of a format with its first model. */
 const code = () => import('./on-demand.js');
@@ -21,7 +23,7 @@ function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): 
   ];
 }
 
-export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxModel> = {
+export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, OnnxSidecars, OnnxModel> = {
   ...onnxSignature,
   result: 'onnx',
   about:
@@ -60,17 +62,22 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   },
 
   async plan(model, choices, partsOf, output, readOptionFile) {
-    const { planOnnx, readConstants } = await code();
+    const { jsonBeside, planOnnx, readConstants } = await code();
     // float16 and the biases of static quantization depend on magnitudes.
     const wanted = [choices.to, ...(choices.rules ?? []).map(({ to }) => to)];
     const asked = targets.filter(({ name }) => wanted.includes(name));
     const isHalf = asked.some(({ half }) => half === true);
     const looks = isHalf || asked.some(({ kind }) => kind === 'static');
     const constants = looks ? await readConstants(model, isHalf) : undefined;
-    return planOnnx(model, choices, partsOf, output, await readStatistics(choices, readOptionFile), constants);
+    // transformers.js 3 reads the type of caches from config.json.
+    const hasCaches = isHalf && model.proto.graph.inputs.some(isPast);
+    const config = choices.config ?? (hasCaches ? await jsonBeside(model, 'config.json') : undefined);
+    const statistics = await readStatistics(choices, readOptionFile);
+    return planOnnx(model, { ...choices, config }, partsOf, output, statistics, constants);
   },
 
   reasonText,
+  verify: verifyOnnx,
 
   async compareRuns(a, b, options, readOptionFile, signal) {
     // Not destructured, because Vite 5 and 6 mistake what the bundler makes of that.

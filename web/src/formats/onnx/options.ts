@@ -14,8 +14,10 @@ import {
   searchedRange,
   toggle,
 } from '../options.js';
+import { configOption } from '../safetensors/options.js';
 import { hasRanges, type StatisticsOfModel } from '../statistics.js';
 import { checkStatistics, type StatisticsOptions, statisticsEntries } from '../statistics-options.js';
+import { transformersSidecar } from './config.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** Options of an ONNX result. */
@@ -51,7 +53,8 @@ export interface OnnxOptions extends StatisticsOptions, RangeOptions, NonFiniteO
   readonly ranges?: OptionFile | StatisticsOfModel | undefined;
   /**
    * ONNX, fp16, q4f16 and q2f16: type of the caches of a language model, which are inputs and outputs. 'float16': half of their memory,
-   * and no casts around attention. transformers.js 4 reads the type from the model; 3 needs `kv_cache_dtype` in config.json.
+   * and no casts around attention. transformers.js 4 reads the type from the model; 3 needs `kv_cache_dtype` in config.json, which `result.config`
+   * has.
    * @defaultValue 'float32'
    */
   readonly kvCache?: 'float32' | 'float16' | undefined;
@@ -63,11 +66,20 @@ export interface OnnxOptions extends StatisticsOptions, RangeOptions, NonFiniteO
   readonly externalData?: boolean | undefined;
 }
 
+/** Contents of files beside an ONNX result. */
+export interface OnnxSidecars {
+  /**
+   * ONNX, `kvCache: 'float16'`: the parsed config.json of the model, if it does not lie beside the file or above its folder `onnx`. `result.config`
+   * is a copy with the type of the caches for transformers.js 3.
+   */
+  readonly config?: Readonly<Record<string, unknown>> | undefined;
+}
+
 const blockSizes: readonly unknown[] = [16, 32, 64, 128, 256];
 
-export type OnnxChoices = PlanChoices<OnnxOptions, OnnxTarget>;
+export type OnnxChoices = PlanChoices<OnnxOptions & OnnxSidecars, OnnxTarget>;
 
-export const options = optionTable<OnnxOptions>({
+export const options = optionTable<OnnxOptions & OnnxSidecars>({
   title: 'ONNX',
   entries: {
     range: searchedRange,
@@ -141,6 +153,7 @@ export const options = optionTable<OnnxOptions>({
       read: (words) => (words['float-zero-points'] === true ? 'float' : true),
     },
     ...statisticsEntries,
+    config: configOption(transformersSidecar),
   },
   check(choices) {
     const {

@@ -5,12 +5,15 @@ import { quoted } from '../../files/bytes.js';
 import type { FilePlan, PartsOf, PlannedTensor, SourceTensor } from '../format.js';
 import type { ActivationRanges, Statistics } from '../statistics.js';
 import { elementCount } from '../tensors.js';
+import { cacheTypeIn, transformersSidecar } from './config.js';
 import { type Decisions, decide } from './decide/decide.js';
 import type { Keep, WeightDecision } from './decide/decision.js';
 import { type HalfNodes, lowestHalf } from './decide/half-nodes.js';
 import { fewestElements } from './decide/sizes.js';
 import { quantizeOpset, type StaticDecision } from './decide/static.js';
 import type { OnnxModel } from './file/model.js';
+import { onnxTypeNumber } from './file/proto.js';
+import { isPast } from './graph/caches.js';
 import type { Constants } from './graph/constants.js';
 import { onnxLogicalTensors } from './graph/logical.js';
 import { parametersIn } from './graph/parameters.js';
@@ -22,6 +25,7 @@ import {
   dequantizeCostNote,
   eightBitsNote,
   floatActivationsNote,
+  floatCachesNote,
   floatNodesNote,
   floatZeroPointsNote,
   integerCostNote,
@@ -39,6 +43,7 @@ import {
 } from './notes.js';
 import type { OnnxChoices } from './options.js';
 import type { BeyondNode } from './reasons.js';
+import { dtypeOfName } from './signature.js';
 import { type OnnxTarget, type TargetInfo, targetNamed } from './targets.js';
 import { dataSuffix } from './write/builder.js';
 import { writeResult } from './write/write.js';
@@ -232,6 +237,21 @@ function loadedBytes({ tensors }: FilePlan, { decisions }: Decisions): number {
   }, 0);
 }
 
+/** The entry of config.json about caches in float16. */
+const halfCaches = (to: OnnxTarget) => ({ kv_cache_dtype: { [to]: 'float16' } });
+
+/** What config.json says about caches in float16; undefined for a target and for caches that transformers.js 3 does not know. */
+function toldBy({ proto }: OnnxModel, { to, config }: OnnxChoices): 'missing' | 'completed' | 'told' | undefined {
+  if (dtypeOfName(`_${to}.onnx`) === undefined || !proto.graph.inputs.some(isPast)) return undefined;
+  if (config === undefined) return 'missing';
+  return transformersSidecar.merge(config, halfCaches(to)) === config ? 'told' : 'completed';
+}
+
+/** True if config.json says of caches in float32 that they are float16. */
+const hasWrongCaches = ({ proto }: OnnxModel, { to, config = {} }: OnnxChoices) =>
+  cacheTypeIn(config, to) === 'float16' &&
+  proto.graph.inputs.some((input) => isPast(input) && input.type === onnxTypeNumber('F32'));
+
 /** Notes for users about a result. */
 function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, plan: FilePlan, partsOf: PartsOf): Note[] {
   const { tensors, files } = plan;
@@ -256,7 +276,10 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, plan: 
     ...(isTooOldForHalf ? [noHalfNote(graphs.main.opsets.get(''), lowestHalf)] : []),
     ...(halves === undefined || halves.floats.size === 0 ? [] : [floatNodesNote(halves.floats)]),
     ...(halves === undefined ? [] : beyondHalfNotes(beyondNodes(halves), halves.reached)),
-    ...(choices.kvCache === 'float16' ? [cachesNote(halves?.caches.size ?? 0, choices.to)] : []),
+    ...(choices.kvCache === 'float16'
+      ? [cachesNote(halves?.caches.size ?? 0, choices.to, toldBy(model, choices))]
+      : []),
+    ...(choices.kvCache !== 'float16' && hasWrongCaches(model, choices) ? [floatCachesNote(choices.to)] : []),
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
     ...(signed === 0 ? [] : [signedNote(signed, choices.reduceRange === false ? 8 : 7)]),
     ...(without.length === 0 ? [] : [noRangesNote(without)]),
@@ -298,5 +321,8 @@ export function planOnnx(
     const [part] = tensor.source.parts;
     return part !== undefined && parameters.has(part.tensor) ? tensor : { ...tensor, infinities: true };
   });
-  return { ...plan, ...data, tensors, notes: notesOf(model, choices, decisions, plan, partsOf) };
+  const notes = notesOf(model, choices, decisions, plan, partsOf);
+  const isTold = decisions.halves?.caches.size && toldBy(model, choices);
+  const sidecars = isTold ? [{ option: 'config', value: halfCaches(choices.to), base: choices.config }] : [];
+  return { ...plan, ...data, tensors, notes, sidecars };
 }

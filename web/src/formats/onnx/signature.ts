@@ -36,6 +36,18 @@ function isTag(byte: number): boolean {
   return numberTags.includes(byte) || bytesTags.includes(byte);
 }
 
+/** The folder in which models of transformers.js lie, beside the settings of a model. */
+export const onnxFolder = 'onnx';
+
+/**
+ * The dtype of transformers.js 3 that loads a file of this name; undefined for types that it does not know. Reference: the package
+ * @huggingface/transformers 3.8.1, src/utils/dtypes.js.
+ */
+export function dtypeOfName(file: string): string | undefined {
+  const target = targets.find(({ name, ending = name }) => file.endsWith(`_${ending}.onnx`));
+  return target === undefined ? 'fp32' : /-|q2/.test(target.name) ? undefined : target.name;
+}
+
 export const onnxSignature = {
   name: 'onnx',
   label: 'ONNX',

@@ -9,7 +9,6 @@ import {
   type BlockSearchOptions,
   checkRules,
   choiceOption,
-  type Flag,
   type ModelGranularity,
   type NonFiniteOptions,
   nonFinite,
@@ -176,11 +175,19 @@ const include: OptionInfo = {
   read: () => 'all',
 };
 
-const configFlag: Flag = {
-  name: 'config',
-  value: 'FILE',
-  about: "the model's config.json, to be written with the quantization_config in it",
-};
+/** --config. */
+export const configOption = (sidecar: Sidecar): OptionInfo => ({
+  flags: [
+    {
+      name: 'config',
+      value: 'FILE',
+      about: `the model's config.json, to be written with the ${sidecar.entry} in it`,
+    },
+  ],
+  check: checkConfig,
+  read: (words) => words.config,
+  sidecar,
+});
 
 /** The options of safetensors and .npy files. */
 export const options = optionTable<SafetensorsOptions & SafetensorsSidecars & SafetensorsSettings>({
@@ -210,12 +217,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars & Sa
     nonFinite,
     shardSize,
     part,
-    config: {
-      flags: [configFlag],
-      check: checkConfig,
-      read: (words) => words.config,
-      sidecar: configSidecar,
-    },
+    config: configOption(configSidecar),
     quantizeConfig: settings(
       settingsSidecar(
         'quantizeConfig',

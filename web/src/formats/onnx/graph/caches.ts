@@ -9,6 +9,9 @@ import type { Types } from './types.js';
  */
 const [pastName, presentName] = [/^past_\w+\./, /^present(_\w+)?\./];
 
+/** True for an input that is a cache to transformers.js. */
+export const isPast = ({ name }: { readonly name: string }): boolean => pastName.test(name);
+
 /** Inputs of attention that are caches, and its outputs that are. Those of other domains than the standard one begin with it. */
 const places: Readonly<Record<string, { readonly inputs: readonly number[]; readonly outputs: readonly number[] }>> = {
   Attention: { inputs: [4, 5], outputs: [1, 2] },
@@ -26,8 +29,8 @@ export function cachesOf(graphs: Graphs, types: Types): Set<Value> {
   for (const { name } of root.inputs) {
     const value = graphs.valueAt(root, name);
     if (value === undefined || value.weight !== undefined || value.isOutput || !types.isFloat(value)) continue;
-    const isPast = value.uses.some(({ node, input }) => placesIn(node)?.inputs.includes(input));
-    if (isPast || pastName.test(name)) found.add(value);
+    const isAttended = value.uses.some(({ node, input }) => placesIn(node)?.inputs.includes(input));
+    if (isAttended || isPast({ name })) found.add(value);
   }
   for (const { name } of root.outputs) {
     const value = graphs.valueAt(root, name);
