@@ -164,6 +164,13 @@ function asBert(weights: Weights): Map<string, Weight> {
 }
 
 const text = [0, 5, 6, 7, 8, 9, 5, 10, 2];
+
+/** Fails unless llama.cpp has this vector for the text, or the mean of these. */
+function expectPooled(file: Uint8Array, states: readonly Float64Array[], bound = nearGelu): void {
+  const mean = states.reduce(add).map((sum) => sum / states.length);
+  using native = new NativeModel(file);
+  expect(furthest([native.pooled(text)], [mean])).toBeLessThan(bound);
+}
 const shape = { layers: 3, heads: 4, epsilon: 1e-5 };
 
 describe('XLM-R', () => {
@@ -243,13 +250,8 @@ describe('XLM-R', () => {
     // The pooling that a user gives on the command line is a key here.
     using native = new NativeModel(fileOf(conversion, own, [['bert.pooling_type', 'u32', 4]]));
     const [first] = encoderVectors(asBert(own), shape, text) as [Float64Array];
-    const linear = (name: string, x: Float64Array) => {
-      const [matrix, bias] = [own.get(`${name}.weight`)!, own.get(`${name}.bias`)!];
-      return Float64Array.from(bias.values, (b, r) =>
-        x.reduce((sum, v, c) => sum + v * matrix.values[r * x.length + c]!, b),
-      );
-    };
-    const score = linear('classifier.out_proj', linear('classifier.dense', first).map(Math.tanh));
+    const read = new Reader(own);
+    const score = read.linear('classifier.out_proj', read.linear('classifier.dense', first).map(Math.tanh));
     expect(Math.abs(native.pooled(text, 1)[0]! - score[0]!)).toBeLessThan(nearGelu);
   });
 
@@ -321,8 +323,7 @@ describe('RoBERTa', () => {
       ['add_sep_token', true],
       ['token_type_count', 1],
     ]);
-    using native = new NativeModel(fileOf(conversion, weights));
-    expect(furthest([native.pooled(text)], [encoderVectors(asBert(weights), shape, text)[0]!])).toBeLessThan(nearGelu);
+    expectPooled(fileOf(conversion, weights), encoderVectors(asBert(weights), shape, text).slice(0, 1));
   });
 });
 
@@ -408,9 +409,8 @@ describe('DistilBERT', () => {
       ['pooling_type', 2],
     ]);
     expectTensors(conversion, table, 3);
-    using native = new NativeModel(fileOf(conversion, weights));
-    const expected = encoderVectors(renamed(weights), { ...shape, epsilon: 1e-12 }, text)[0]!;
-    expect(furthest([native.pooled(text)], [expected])).toBeLessThan(nearGelu);
+    const states = encoderVectors(renamed(weights), { ...shape, epsilon: 1e-12 }, text);
+    expectPooled(fileOf(conversion, weights), states.slice(0, 1));
   });
 });
 
@@ -487,21 +487,15 @@ describe('Jina v2', () => {
     const files = { ...pooling('mean'), 'tokenizer.json': wordTokenizer(), 'tokenizer_config.json': wordSettings };
     const conversion = await convert(weights, { ...files, 'config.json': config });
     expect(conversion.architecture).toBe('jina-bert-v2');
+    const own = new Map<string, number>(
+      Object.entries({ context_length: 8192, 'attention.layer_norm_epsilon': 1e-12 }),
+    );
     expect(keysOf(conversion)).toEqual([
-      ['block_count', 3],
-      ['context_length', 8192],
-      ['embedding_length', 64],
-      ['feed_forward_length', 96],
-      ['attention.head_count', 4],
-      ['attention.layer_norm_epsilon', 1e-12],
-      ['attention.causal', false],
+      ...bertKeys.map(([name, value]) => [name, own.get(name) ?? value]),
       ['pooling_type', 1],
     ]);
     expectTensors(conversion, table, 3);
-    const states = vectors(weights);
-    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
-    using native = new NativeModel(fileOf(conversion, weights));
-    expect(furthest([native.pooled(text)], [mean])).toBeLessThan(nearGelu);
+    expectPooled(fileOf(conversion, weights), vectors(weights));
     const other = convert(weights, { ...files, 'config.json': { ...config, feed_forward_type: 'original' } });
     await expect(other).rejects.toThrow(/feed_forward_type is "original"/);
     // Those for German, Spanish and code have byte-level vocabularies.
@@ -581,10 +575,7 @@ describe('Jina v3', () => {
       name.replace('roberta.', '').replace('.parametrizations.weight.original', '.weight').replace('mixer', 'attn'),
       weight,
     ]);
-    const states = encoderVectors(new Map(plain), { ...shape, theta: 20000 }, text);
-    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
-    using native = new NativeModel(fileOf(conversion, weights));
-    expect(furthest([native.pooled(text)], [mean])).toBeLessThan(nearGelu);
+    expectPooled(fileOf(conversion, weights), encoderVectors(new Map(plain), { ...shape, theta: 20000 }, text));
   });
 
   it.each<[string, Json, RegExp]>([
@@ -689,9 +680,7 @@ describe('ModernBERT', () => {
       },
       text,
     );
-    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
-    using native = new NativeModel(fileOf(conversion, weights));
-    expect(furthest([native.pooled(text)], [mean])).toBeLessThan(nearGelu);
+    expectPooled(fileOf(conversion, weights), states);
   });
 });
 
@@ -737,68 +726,55 @@ describe('an encoder of T5', () => {
     encoded?: readonly Float64Array[],
   ): Float64Array[] {
     const stack = encoded === undefined ? 'encoder' : 'decoder';
-    const get = (name: string) => weights.get(`${name}.weight`)!;
-    const linear = (name: string, x: Float64Array) => {
-      const { shape: size, values } = get(name);
-      return Float64Array.from({ length: size[0]! }, (_, r) =>
-        x.reduce((sum, v, c) => sum + v * values[r * x.length + c]!, 0),
-      );
-    };
-    const norm = (name: string, x: Float64Array) => {
-      const mean = x.reduce((sum, v) => sum + v * v, 0) / x.length;
-      return x.map((v, i) => (v / Math.sqrt(mean + 1e-6)) * get(name).values[i]!);
-    };
-    type Offset = (t: number, s: number, h: number) => number;
-    const attend = (of: string, x: readonly Float64Array[], seen: readonly Float64Array[], offset: Offset) => {
-      const q = x.map((one) => linear(`${of}.q`, one));
-      const [k, v] = ['k', 'v'].map((name) => seen.map((one) => linear(`${of}.${name}`, one))) as [
-        Float64Array[],
-        Float64Array[],
-      ];
-      return x.map((_, t) => {
-        const out = new Float64Array(96);
-        for (let h = 0; h < 4; h++) {
-          const scores = seen.map((__, s) => {
-            let sum = offset(t, s, h);
-            for (let c = 0; c < 24; c++) sum += q[t]![h * 24 + c]! * k[s]![h * 24 + c]!;
-            return sum;
-          });
-          const most = Math.max(...scores);
-          const powers = scores.map((score) => Math.exp(score - most));
-          const total = powers.reduce((a, b) => a + b, 0);
-          powers.forEach((power, s) => {
-            for (let c = 0; c < 24; c++) out[h * 24 + c]! += (power / total) * v[s]![h * 24 + c]!;
-          });
-        }
-        return linear(`${of}.o`, out);
+    const read = new Reader(weights);
+    const norm = (name: string, x: Float64Array) => read.rms(name, x, 1e-6, 0);
+    const attend = (
+      of: string,
+      x: Float64Array[],
+      seen: readonly Float64Array[],
+      offset: (s: number) => Float64Array[],
+    ) => {
+      const heads = (name: string, all: readonly Float64Array[]) =>
+        all.map((one) => slices(read.linear(`${of}.${name}`, one), 24));
+      const [q, k, v] = [heads('q', x), heads('k', seen), heads('v', seen)];
+      return q.map((queries, t) => {
+        const offsets = offset(t);
+        const mixed = queries.map((query, h) => {
+          const scores = k.map((keys, s) => multiply(query, keys[h]!).reduce((a, b) => a + b, offsets[s]![h]!));
+          return softmax(scores)
+            .map((share, s) => v[s]![h]!.map((value) => value * share))
+            .reduce(add);
+        });
+        return read.linear(`${of}.o`, joined(mixed));
       });
     };
-    const bias = get(`${stack}.block.0.layer.0.SelfAttention.relative_attention_bias`).values;
-    const near: Offset = (t, s, h) =>
-      encoded !== undefined && s > t ? -Infinity : bias[bucketOf(s - t, 8, encoded === undefined) * 4 + h]!;
-    const plus = (x: readonly Float64Array[], y: readonly Float64Array[]) =>
-      x.map((one, t) => one.map((value, c) => value + y[t]![c]!));
-    let x = ids.map((id) => Float64Array.from(get('shared').values.subarray(id * 64, (id + 1) * 64)));
+    // What each head adds to the scores of a query: by distances, nothing, or so much that none is left.
+    const biases = `${stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight`;
+    const near = (t: number) =>
+      ids.map((_, s) =>
+        encoded !== undefined && s > t
+          ? new Float64Array(4).fill(-Infinity)
+          : read.row(biases, bucketOf(s - t, 8, encoded === undefined)),
+      );
+    let x = ids.map((id) => read.row('shared.weight', id));
     for (let i = 0; i < 3; i++) {
       const of = `${stack}.block.${i}.layer.`;
       const normed = x.map((one) => norm(`${of}0.layer_norm`, one));
-      x = plus(x, attend(`${of}0.SelfAttention`, normed, normed, near));
+      const own = attend(`${of}0.SelfAttention`, normed, normed, near);
+      x = x.map((one, t) => add(one, own[t]!));
       if (encoded !== undefined) {
         const asking = x.map((one) => norm(`${of}1.layer_norm`, one));
-        x = plus(
-          x,
-          attend(`${of}1.EncDecAttention`, asking, encoded, () => 0),
-        );
+        const crossed = attend(`${of}1.EncDecAttention`, asking, encoded, () => encoded.map(() => new Float64Array(4)));
+        x = x.map((one, t) => add(one, crossed[t]!));
       }
       const last = `${of}${encoded === undefined ? 1 : 2}`;
       x = x.map((one) => {
         const input = norm(`${last}.layer_norm`, one);
         const dense = `${last}.DenseReluDense.`;
         const inner = gated
-          ? gelu(linear(`${dense}wi_0`, input)).map((value, c) => value * linear(`${dense}wi_1`, input)[c]!)
-          : linear(`${dense}wi`, input).map((value) => Math.max(0, value));
-        const out = linear(`${dense}wo`, inner);
-        return one.map((value, c) => value + out[c]!);
+          ? multiply(gelu(read.linear(`${dense}wi_0`, input)), read.linear(`${dense}wi_1`, input))
+          : read.linear(`${dense}wi`, input).map((value) => Math.max(0, value));
+        return add(one, read.linear(`${dense}wo`, inner));
       });
     }
     return x.map((one) => norm(`${stack}.final_layer_norm`, one));
@@ -845,30 +821,27 @@ describe('an encoder of T5', () => {
       ['attention.relative_buckets_count', 8],
       ['attention.layer_norm_rms_epsilon', 1e-6],
     ]);
-    const layers = table(gated);
-    const got = conversion.tensors.map(({ name, shape: size }) => `${name} ${size.join('x')}`).sort();
-    const lines = (part: string, name: (to: string) => string) =>
-      part
-        .split('\n')
-        .map((line) => line.trim().split(/\s+/))
-        .flatMap(([, to, size]) => (to === undefined ? [] : [`${name(to)} ${size}`]));
-    const expected = [
-      ...lines(layers.outside, (to) => to),
-      ...[0, 1, 2].flatMap((i) => lines(layers.layer, (to) => `enc.blk.${i}.${to}`)),
-      'enc.blk.0.attn_rel_b.weight 8x4',
-    ];
-    expect(got).toEqual(expected.sort());
-    const states = vectors(weights, gated, text);
-    const mean = states[0]!.map((_, i) => states.reduce((sum, state) => sum + state[i]!, 0) / states.length);
+    expectPlaced(conversion.tensors, table(gated), 'enc.blk.');
     // Programs that call llama_encode see all tokens, and give the pooling. For llama_decode, both are keys here.
-    using native = new NativeModel(
-      fileOf(conversion, weights, [
-        ['t5encoder.pooling_type', 'u32', 1],
-        ['t5encoder.attention.causal', 'bool', false],
-      ]),
-    );
-    expect(furthest([native.pooled(text)], [mean])).toBeLessThan(gated ? nearGelu : near);
+    const file = fileOf(conversion, weights, [
+      ['t5encoder.pooling_type', 'u32', 1],
+      ['t5encoder.attention.causal', 'bool', false],
+    ]);
+    expectPooled(file, vectors(weights, gated, text), gated ? nearGelu : near);
   });
+
+  /** Compares names, shapes and sources of tensors with a table, whose layers have this prefix in the result. */
+  function expectPlaced(tensors: Conversion['tensors'], { prefix, outside, layer, some }: HandTable, to: string): void {
+    const lines = (part: string, i?: number) =>
+      part.split('\n').flatMap((line) => {
+        const [from, name, size] = line.trim().split(/\s+/);
+        if (name === undefined) return [];
+        return i === undefined ? `${name} ${size} ${from}` : `${to}${i}.${name} ${size} ${prefix}${i}.${from}`;
+      });
+    const got = tensors.map(({ name, shape: size, sources }) => `${name} ${size.join('x')} ${sources}`);
+    const layers = [0, 1, 2].flatMap((i) => lines(layer, i));
+    expect(got.sort()).toEqual([...lines(outside), ...layers, ...lines(some![0]!.lines, 0)].sort());
+  }
 
   const decoderTable: HandTable = {
     prefix: 'decoder.block.',
@@ -920,30 +893,14 @@ describe('an encoder of T5', () => {
       ['attention.layer_norm_rms_epsilon', 1e-6],
       ['decoder_start_token_id', 0],
     ]);
-    const own = conversion.tensors.filter(({ name }) => /^(dec\.|output\.)/.test(name));
-    const lines = (part: string, layer = '') =>
-      part
-        .split('\n')
-        .map((line) => line.trim().split(/\s+/))
-        .flatMap(([from, to, size]) => {
-          if (to === undefined) return [];
-          return [
-            `${layer === '' ? '' : `dec.blk.${layer}.`}${to} ${size} ${layer === '' ? '' : `decoder.block.${layer}.`}${from}`,
-          ];
-        });
-    expect(own.map(({ name, shape, sources }) => `${name} ${shape.join('x')} ${sources}`).sort()).toEqual(
-      [
-        ...lines(decoderTable.outside),
-        ...['0', '1', '2'].flatMap((i) => lines(decoderTable.layer, i)),
-        ...lines(decoderTable.some![0]!.lines, '0'),
-      ].sort(),
+    expectPlaced(
+      conversion.tensors.filter(({ name }) => /^(dec\.|output\.)/.test(name)),
+      decoderTable,
+      'dec.blk.',
     );
     const begun = [0, 7, 4, 9];
     const states = vectors(weights, true, begun, vectors(weights, true, text));
-    const head = weights.get('lm_head.weight')!.values;
-    const expected = states.map((state) =>
-      Float64Array.from({ length: rows }, (_, r) => state.reduce((sum, v, c) => sum + v * head[r * 64 + c]!, 0)),
-    );
+    const expected = states.map((state) => new Reader(weights).linear('lm_head', state));
     using native = new NativeModel(fileOf(conversion, weights));
     expect(furthest(native.logits(begun, text), expected)).toBeLessThan(nearGelu);
     // transformers divides the states of tied models before their head.
