@@ -25,6 +25,14 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
     rows.push(row);
     report(row);
   };
+  /** Adds what each other way to give and take numbers takes, beside wasm memory and other programs. */
+  const addWays = (operation, n, ms) => {
+    for (const [way, what] of Object.entries({ js: 'JS in and out', fresh: 'fresh result' })) {
+      if (ms[way] === undefined) continue;
+      const ratios = { 'wasm memory': ms[way] / ms.ours, ort: ms.ort / ms[way], plain: ms.plain / ms[way] };
+      add(`${operation}, ${what}`, n, ms, ratios);
+    }
+  };
   const given = { range: { scale, zeroPoint } };
 
   for (const n of sizes) {
@@ -56,7 +64,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
         fresh: () => sp.quantize(js, given),
         limit: () => limits.fourToOne(n),
         divide: () => limits.divide(n),
-        plain: plain.quantize.bind(undefined, js, scale, zeroPoint, codes),
+        plain: plain.plainQuantize.bind(undefined, js, scale, zeroPoint, codes),
         ...withPeer(() => peer.quantize(js)),
       },
       { rounds },
@@ -67,16 +75,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
       ort: ms.ort / ms.ours,
       plain: ms.plain / ms.ours,
     });
-    add('quantize, JS in and out', n, ms, {
-      'wasm memory': ms.js / ms.ours,
-      ort: ms.ort / ms.js,
-      plain: ms.plain / ms.js,
-    });
-    add('quantize, fresh result', n, ms, {
-      'wasm memory': ms.fresh / ms.ours,
-      ort: ms.ort / ms.fresh,
-      plain: ms.plain / ms.fresh,
-    });
+    addWays('quantize', n, ms);
 
     const asymmetric = { scheme: 'asymmetric' };
     ms = await race(
@@ -96,16 +95,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
       ort: ms.ort / ms.ours,
       plain: ms.plain / ms.ours,
     });
-    add('range and quantize, JS in and out', n, ms, {
-      'wasm memory': ms.js / ms.ours,
-      ort: ms.ort / ms.js,
-      plain: ms.plain / ms.js,
-    });
-    add('range and quantize, fresh result', n, ms, {
-      'wasm memory': ms.fresh / ms.ours,
-      ort: ms.ort / ms.fresh,
-      plain: ms.plain / ms.fresh,
-    });
+    addWays('range and quantize', n, ms);
 
     const q = sp.quantize(x, { ...given, out });
     const qjs = sp.quantize(js, given);
@@ -115,22 +105,13 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
         js: () => sp.dequantize(qjs, { out: restored }),
         fresh: () => sp.dequantize(qjs),
         limit: () => limits.oneToFour(n),
-        plain: plain.dequantize.bind(undefined, codes, scale, zeroPoint, restored),
+        plain: plain.plainDequantize.bind(undefined, codes, scale, zeroPoint, restored),
         ...withPeer(() => peer.dequantize(codes)),
       },
       { rounds },
     );
     add('dequantize', n, ms, { '1-to-4 limit': ms.ours / ms.limit, ort: ms.ort / ms.ours, plain: ms.plain / ms.ours });
-    add('dequantize, JS in and out', n, ms, {
-      'wasm memory': ms.js / ms.ours,
-      ort: ms.ort / ms.js,
-      plain: ms.plain / ms.js,
-    });
-    add('dequantize, fresh result', n, ms, {
-      'wasm memory': ms.fresh / ms.ours,
-      ort: ms.ort / ms.fresh,
-      plain: ms.plain / ms.fresh,
-    });
+    addWays('dequantize', n, ms);
 
     const sum = sp.errorSum();
     ms = await race(
@@ -139,7 +120,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
         ours: () => sp.quantize(x, { ...given, out, errors: sum }),
         apart: () => sp.compare(x, sp.quantize(x, { ...given, out })),
         plain: () => {
-          plain.quantize(js, scale, zeroPoint, codes);
+          plain.plainQuantize(js, scale, zeroPoint, codes);
           plain.error(js, codes, scale, zeroPoint);
         },
       },
@@ -176,11 +157,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
         ort: ms.ort / ms.asymmetric,
         plain: ms.plain / ms.asymmetric,
       });
-      add(`${dtype} groups of 32, JS in and out`, n, ms, {
-        'wasm memory': ms.js / ms.ours,
-        ort: ms.ort / ms.js,
-        plain: ms.plain / ms.js,
-      });
+      addWays(`${dtype} groups of 32`, n, ms);
     }
     x.dispose();
     out.dispose();
@@ -192,7 +169,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
   const ms = await race({
     ours: () => sp.quantize(small, { out: codes }),
     given: () => sp.quantize(small, { ...given, out: codes }),
-    plain: plain.quantize.bind(undefined, small, scale, zeroPoint, codes),
+    plain: plain.plainQuantize.bind(undefined, small, scale, zeroPoint, codes),
     ...(peer ? { ort: () => peer.quantize(small) } : {}),
   });
   add('quantize 1024 floats, JS in and out', 1024, ms, {

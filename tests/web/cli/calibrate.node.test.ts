@@ -9,12 +9,7 @@ useFolder();
 
 it('scalepoint calibrate --resume goes on after the process is killed, with the same bytes', async () => {
   const columns = 256;
-  const model = onnx.model({
-    nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
-    initializers: [onnx.floatTensor('w', [columns, 5], 1)],
-    inputs: [['x', ['n', columns]]],
-    outputs: [['y', ['n', 5]]],
-  });
+  const model = onnx.product('MatMul', [columns, 5], ['n', columns], ['n', 5])();
   await writeFile(path('m.onnx'), model);
   const line = (i: number) => JSON.stringify({ x: [Array.from(onnx.weights(columns, i + 1, 2))] });
   await writeFile(path('samples.jsonl'), Array.from({ length: 400 }, (_, i) => line(i)).join('\n'));

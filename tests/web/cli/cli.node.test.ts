@@ -5,6 +5,7 @@ import { compareModels, inspectModel, planModel, quantizeModel } from 'scalepoin
 import { describe, expect, it } from 'vitest';
 import { root } from '../../../scripts/steps.mjs';
 import { safetensors } from '../support/models.js';
+import { npy } from '../support/npz.js';
 import { everyPair, tinyLlama } from '../support/tiny-llama.js';
 import { path, program, programFile, put, putModel, run, start, useFolder, wave } from './support.js';
 
@@ -572,9 +573,7 @@ describe('scalepoint quantize', () => {
   });
 
   it('makes a safetensors file of a .npy file', async () => {
-    const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".padEnd(117);
-    const data = Buffer.from(new Float32Array([1, 2, 3, 4, 5, 127]).buffer);
-    await writeFile(path('w.npy'), Buffer.concat([Buffer.from(`\x93NUMPY\x01\0\x76\0${header}\n`, 'latin1'), data]));
+    await writeFile(path('w.npy'), npy('<f4', '(2, 3)', new Float32Array([1, 2, 3, 4, 5, 127]).buffer));
     expect((await run(['quantize', 'w.npy', '--to', 'int8', '--plain'])).code).toBe(0);
     const { tensors } = await inspectModel(path('w.int8.safetensors'));
     expect(tensors.map(({ name, dtype, shape }) => [name, dtype, shape])).toEqual([

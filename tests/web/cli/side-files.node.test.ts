@@ -55,12 +55,7 @@ const readers: readonly Reader[] = [
   ['--chat-template', (file) => ['m.gguf', '--to', 'Q8_0', '--chat-template', file, '-o', 'o.gguf'], '{{ x }}'],
 ];
 
-const product = onnx.model({
-  nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
-  initializers: [onnx.floatTensor('w', [16, 8])],
-  inputs: [['x', [2, 16]]],
-  outputs: [['y', [2, 8]]],
-});
+const product = onnx.product('MatMul', [16, 8], [2, 16], [2, 8])();
 
 /** The model of a folder, with its tokenizer. */
 const folder: Readonly<Record<string, Uint8Array | string>> = {

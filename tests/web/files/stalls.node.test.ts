@@ -38,13 +38,7 @@ const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value))
 const model = safetensors({ 'a.weight': weights('F32', [8, 64]), 'b.weight': weights('F32', [8, 64], 2) });
 const llama = tinyLlama();
 const [columns, rows] = [64, 16];
-const graph = (tensor: onnx.Bytes) =>
-  onnx.model({
-    nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
-    initializers: [tensor],
-    inputs: [['x', [1, columns]]],
-    outputs: [['y', [1, rows]]],
-  });
+const graph = (tensor: onnx.Bytes) => onnx.product('MatMul', [columns, rows], [1, columns], [1, rows], tensor)();
 const outside = (['location', 'offset', 'length'] as const).flatMap((key, i) => [
   ...onnx.bytes(13, [...onnx.text(1, key), ...onnx.text(2, ['data.bin', '0', `${4 * columns * rows}`][i]!)]),
 ]);

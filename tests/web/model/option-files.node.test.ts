@@ -14,12 +14,7 @@ import { activationsOf, matrixFile } from '../support/importance.js';
 import { madeUpLlama } from '../support/made-up-llama.js';
 
 const llama = madeUpLlama({ layers: 1, width: 64 });
-const product = onnx.model({
-  nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
-  initializers: [onnx.floatTensor('w', [64, 32])],
-  inputs: [['x', [1, 64]]],
-  outputs: [['y', [1, 32]]],
-});
+const product = onnx.product('MatMul', [64, 32], [1, 64], [1, 32])();
 const one = { workers: 0 } as const;
 
 /** An array whose buffer was given away. */

@@ -15,6 +15,7 @@ import type { Page } from 'playwright';
 import { afterAll, expect, it } from 'vitest';
 import { estimateModel, planModel, quantizeModel } from '../../../../web/src/model.js';
 import { safetensors, weights } from '../../support/models.js';
+import { npy } from '../../support/npz.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
 import { brotliBytes, contrastOf, sample, startSite } from '../site.js';
 
@@ -188,13 +189,7 @@ it('opens .gguf, .onnx and .npy by their content, and quantizes each', async () 
   expect(await page.textContent('#model-command')).toContain('--to Q8_0 --requantize');
 
   const values = Float32Array.from({ length: 64 * 64 }, (_, i) => Math.sin(i));
-  const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (64, 64), }".padEnd(117);
-  const npy = Buffer.concat([
-    Buffer.from([0x93, ...Buffer.from('NUMPY'), 1, 0, 118, 0]),
-    Buffer.from(`${header}\n`),
-    Buffer.from(values.buffer),
-  ]);
-  await openFile(fileOf('wave.npy', npy));
+  await openFile(fileOf('wave.npy', npy('<f4', '(64, 64)', values.buffer)));
   await expect.poll(() => page.textContent('#model-name')).toBe('wave.npy');
   await planned();
   expect((await save()).name).toBe('wave.int8.safetensors');

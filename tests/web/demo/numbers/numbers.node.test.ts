@@ -16,6 +16,8 @@ import { bitsOf } from '../../../../web/demo/numbers/table.js';
 import { ticks } from '../../../../web/demo/shared/axis.js';
 import { formatBytes, formatDecibels, formatReal, formatShare } from '../../../../web/demo/shared/format.js';
 import { distributions, generate } from '../../../../web/demo/shared/generate.js';
+import { safetensors } from '../../support/models.js';
+import { npy } from '../../support/npz.js';
 import { expectShortTasks, families, path, type Served, servePages, useFamily } from '../served.js';
 
 let sp: Scalepoint;
@@ -24,7 +26,7 @@ beforeAll(async () => {
 });
 
 /** Pseudorandom numbers, the same in every run. */
-function noise(length: number, seed = 7): Float32Array {
+function noise(length: number, seed = 7): Float32Array<ArrayBuffer> {
   let state = seed;
   return Float32Array.from({ length }, () => {
     state = (Math.imul(state, 1103515245) + 12345) >>> 0;
@@ -229,36 +231,6 @@ async function listen(id: string): Promise<() => Promise<string[]>> {
     [id, key] as const,
   );
   return () => page.evaluate((key) => (globalThis as unknown as Record<string, string[]>)[key]!, key);
-}
-
-/** A .npy file of version 1. */
-function npy(values: Float32Array, shape: readonly number[]): Uint8Array {
-  const dimensions = shape.length === 1 ? `${shape[0]},` : shape.join(', ');
-  const header = `{'descr': '<f4', 'fortran_order': False, 'shape': (${dimensions}), }`;
-  const padded = `${header}${' '.repeat(63 - ((10 + header.length) % 64))}\n`;
-  const length = [padded.length & 255, padded.length >> 8];
-  return Buffer.concat([
-    Buffer.from([0x93, ...Buffer.from('NUMPY'), 1, 0, ...length]),
-    Buffer.from(padded),
-    Buffer.from(values.buffer, values.byteOffset, values.byteLength),
-  ]);
-}
-
-/** A .safetensors file. */
-function safetensors(tensors: Record<string, { dtype: string; shape: number[]; data: ArrayBufferView }>): Uint8Array {
-  const header: Record<string, unknown> = {};
-  const bodies: Buffer[] = [];
-  let end = 0;
-  for (const [name, { dtype, shape, data }] of Object.entries(tensors)) {
-    const body = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
-    header[name] = { dtype, shape, data_offsets: [end, end + body.length] };
-    bodies.push(body);
-    end += body.length;
-  }
-  const text = Buffer.from(JSON.stringify(header));
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(text.length));
-  return Buffer.concat([length, text, ...bodies]);
 }
 
 /** Fails unless the page shows the figures, bytes and codes that the package computes. */
@@ -490,7 +462,7 @@ describe('the demo page', () => {
   it('quantizes a .npy file dropped anywhere on the page', async () => {
     await open('granularity=per-channel&bits=5');
     const values = noise(60);
-    await drop('weights.npy', npy(values, [5, 12]));
+    await drop('weights.npy', npy('<f4', '(5, 12)', values.buffer));
     expect(await page.textContent('#summary')).toContain('weights.npy · 5 × 12');
     await expectSame(values, { shape: [5, 12], dtype: 'int5', granularity: { kind: 'per-channel', axis: 0 } });
   });
@@ -574,7 +546,7 @@ describe('the demo page', () => {
 
   it('explains why it cannot read a file, and keeps the numbers that it had', async () => {
     await open();
-    await drop('good.npy', npy(noise(8), [8]));
+    await drop('good.npy', npy('<f4', '(8,)', noise(8).buffer));
     const broken = safetensors({ w: { dtype: 'F32', shape: [2], data: new Float32Array(2) } }).subarray(0, -3);
     const cases: [name: string, bytes: Uint8Array, message: RegExp][] = [
       ['photo.png', Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a), /PNG picture.*This page reads/],
@@ -583,7 +555,7 @@ describe('the demo page', () => {
       ['empty.npy', new Uint8Array(), /is empty/],
       ['words.txt', Buffer.from('no digits here'), /text without numbers/],
       ['cut.safetensors', broken, /Could not read cut\.safetensors/],
-      ['cut.npy', npy(noise(8), [8]).subarray(0, -1), /Could not read cut\.npy/],
+      ['cut.npy', npy('<f4', '(8,)', noise(8).buffer).subarray(0, -1), /Could not read cut\.npy/],
     ];
     for (const [name, bytes, message] of cases) {
       await drop(name, bytes);
@@ -594,7 +566,7 @@ describe('the demo page', () => {
     await page.click('.problem >> text=Close');
     expect(await page.textContent('#problems')).toBe('');
     const values = noise(8, 3);
-    await drop('next.npy', npy(values, [8]));
+    await drop('next.npy', npy('<f4', '(8,)', values.buffer));
     expect(await page.textContent('#problems')).toBe('');
     await expectSame(values, { dtype: 'int4' });
   });
@@ -1098,7 +1070,7 @@ describe('the demo page', () => {
   it('saves the packed codes', async () => {
     await open('bits=3');
     const values = noise(21);
-    await drop('weights.npy', npy(values, [3, 7]));
+    await drop('weights.npy', npy('<f4', '(3, 7)', values.buffer));
     const [download] = await Promise.all([page.waitForEvent('download'), page.click('#download')]);
     expect(download.suggestedFilename()).toBe('weights.int3.bin');
     const saved = readFileSync(await download.path());

@@ -179,16 +179,37 @@ export function modelOf(main: Bytes, { opset = 17, ir = 8, imports = {}, more = 
 }
 export const model = (main: TestGraph, options?: TestModel) => modelOf(graph(main), options);
 
-/** A model whose graph is one node that reads x and a weight. */
-export function product(op: string, dims: readonly number[], x: readonly number[], y: readonly (number | string)[]) {
+/** A model whose graph is one node that reads x and a weight, which may be given. */
+export function product(
+  op: string,
+  dims: readonly number[],
+  x: readonly (number | string)[],
+  y: readonly (number | string)[],
+  weight = floatTensor('w', dims),
+) {
   return (attributes: TestNode['attributes'] = {}, options?: TestModel) =>
     model(
       {
         nodes: [{ op, name: 'first', in: ['x', 'w'], out: ['y'], attributes }],
-        initializers: [floatTensor('w', dims)],
+        initializers: [weight],
         inputs: [['x', x]],
         outputs: [['y', y]],
       },
       options,
     );
+}
+
+/** A model that looks rows of a table up, or what else lies along an axis. The first dimensions of y are those of the indices. */
+export function gather(
+  dims: readonly number[],
+  y: readonly (number | string)[],
+  indices: TestValue = ['i', [2, 3], 7],
+) {
+  return (attributes: TestNode['attributes'] = {}) =>
+    model({
+      nodes: [{ op: 'Gather', in: ['w', indices[0]], out: ['y'], attributes }],
+      initializers: [floatTensor('w', dims)],
+      inputs: [indices],
+      outputs: [['y', y]],
+    });
 }

@@ -1,23 +1,19 @@
 // Every target runs in onnxruntime-node.
-import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
 import { quantizeModel } from 'scalepoint/model';
 import { expect, it } from 'vitest';
 import * as onnx from './encoder.js';
-import { checkEngine, type Engine } from './engines.js';
+import { checkEngine } from './engines.js';
+import { nodeEngine } from './node-engines.js';
 import { howToInstall } from './transformers.js';
 
-const packages = fileURLToPath(new URL('../../../transformers/node_modules/', import.meta.url));
-
 it('in onnxruntime-node', async ({ skip }) => {
-  if (!existsSync(`${packages}onnxruntime-node`)) skip(howToInstall);
-  await checkEngine(createRequire(packages)('onnxruntime-node') as Engine, ['disabled', 'all']);
+  if (nodeEngine === undefined) return skip(howToInstall);
+  await checkEngine(nodeEngine, ['disabled', 'all']);
 });
 
 it('batches that are moved in front of a product, which crash it in float16', async ({ skip }) => {
-  if (!existsSync(`${packages}onnxruntime-node`)) skip(howToInstall);
-  const { InferenceSession, Tensor } = createRequire(packages)('onnxruntime-node') as typeof import('onnxruntime-web');
+  if (nodeEngine === undefined) return skip(howToInstall);
+  const { InferenceSession, Tensor } = nodeEngine;
   // An LSTM with the batch first and a product behind it, as exporters write them.
   const file = onnx.model({
     nodes: [

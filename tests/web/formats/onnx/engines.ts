@@ -1,13 +1,9 @@
 // A few models as every target, for builds of onnxruntime other than that of the tests next to this one.
-import type * as Ort from 'onnxruntime-web';
 import { type ModelTarget, quantizeModel } from 'scalepoint/model';
 import { expect } from 'vitest';
 import * as onnx from './encoder.js';
-import { cosine, feedsFor } from './ort.js';
+import { cosine, type Engine, run } from './ort.js';
 import { encoderModel } from './transformer.js';
-
-/** The part of a build that tests use. */
-export type Engine = Pick<typeof Ort, 'InferenceSession'>;
 
 /** The least cosine of outputs to those of float32, as for the build that runs all cases. */
 const limits: readonly (readonly [to: ModelTarget, least: number])[] = [
@@ -44,15 +40,6 @@ const models: readonly (readonly [name: string, file: Uint8Array<ArrayBuffer>])[
   ],
 ];
 
-async function run({ InferenceSession }: Engine, file: Uint8Array, level: 'disabled' | 'all') {
-  const session = await InferenceSession.create(file.slice(), { graphOptimizationLevel: level, logSeverityLevel: 3 });
-  try {
-    return Object.entries(await session.run(feedsFor(session)));
-  } finally {
-    await session.release();
-  }
-}
-
 /** Runs all of them, or the first ones. */
 export async function checkEngine(
   engine: Engine,
@@ -60,13 +47,13 @@ export async function checkEngine(
   count = models.length,
 ): Promise<void> {
   for (const [name, file] of models.slice(0, count)) {
-    const expected = await run(engine, file, 'all');
+    const expected = await run(file, 'all', undefined, engine);
     for (const [to, least] of limits) {
       const made = await (await quantizeModel(file, { to, workers: 0 })).bytes();
       for (const level of levels) {
-        const outputs = new Map(await run(engine, made, level));
-        for (const [output, { data }] of expected) {
-          const closeness = cosine(data as Float32Array, outputs.get(output)?.data as Float32Array);
+        const outputs = await run(made, level, undefined, engine);
+        for (const [output, data] of Object.entries(expected)) {
+          const closeness = cosine(data, outputs[output] as Float32Array);
           expect(closeness, `${name} as ${to}, optimizer ${level}`).toBeGreaterThan(least);
         }
       }

@@ -1,32 +1,10 @@
 // Gemm with factors and with a first input that is transposed, as blocks: onnxruntime's products with blocks have none of this.
-import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
 import * as web from 'onnxruntime-web';
 import { compareModels, inspectModel, type ModelTarget, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
-import type { Engine } from './engines.js';
-import { cosine, difference, type Feeds, feedsFor } from './ort.js';
-
-const packages = fileURLToPath(new URL('../../../transformers/node_modules/', import.meta.url));
-// onnxruntime-node is not installed with everything else.
-const engines = [
-  web as unknown as Engine,
-  ...(existsSync(`${packages}onnxruntime-node`) ? [createRequire(packages)('onnxruntime-node') as Engine] : []),
-];
-const levels = ['disabled', 'all'] as const;
-
-type Level = (typeof levels)[number];
-async function run({ InferenceSession }: Engine, file: Uint8Array, level: Level, feeds?: Feeds) {
-  const session = await InferenceSession.create(file.slice(), { graphOptimizationLevel: level, logSeverityLevel: 3 });
-  try {
-    const { y } = await session.run(feeds ?? feedsFor(session));
-    return Float32Array.from(y?.data as Float32Array);
-  } finally {
-    await session.release();
-  }
-}
+import { engines } from './node-engines.js';
+import { difference, type Engine, expectLike, type Feeds, levels, run } from './ort.js';
 
 interface Case {
   readonly attributes: NonNullable<onnx.TestNode['attributes']>;
@@ -87,11 +65,16 @@ function finished(product: Float32Array, asked: Case): Float32Array {
 
 const products = new Map<string, Promise<Float32Array>>();
 /** The product alone, by the same codes. */
-function productOf(to: ModelTarget, isTurned: boolean, engine: Engine, level: Level): Promise<Float32Array> {
+function productOf(
+  to: ModelTarget,
+  isTurned: boolean,
+  engine: Engine,
+  level: (typeof levels)[number],
+): Promise<Float32Array> {
   const key = [to, isTurned, engines.indexOf(engine), level].join();
   const make = async () => {
     const { bytes } = await quantizeModel(gemm({ attributes: { transB: isTurned ? 1 : 0 } }), { to, workers: 0 });
-    return run(engine, await bytes(), level, plainFeeds);
+    return (await run(await bytes(), level, plainFeeds, engine)).y as Float32Array;
   };
   const known = products.get(key) ?? make();
   products.set(key, known);
@@ -129,13 +112,12 @@ describe.each(targets)('Gemm as %s', (to, least) => {
     const { error } = ofW((await compareModels(file, made)).tensors);
     expect(error.maxAbsoluteError).toBe(ofW(report.tensors).error?.maxAbsoluteError);
     const feeds = asked.attributes.transA === 1 ? turnedFeeds : plainFeeds;
-    const before = await run(web as unknown as Engine, file, 'all', feeds);
+    await expectLike(file, made, least, { feeds, engines });
+    // onnxruntime-node computes with 8 bits where DequantizeLinear is in front of a product.
+    if (to === 'int4-weights') return;
     for (const engine of engines) {
       for (const level of levels) {
-        const after = await run(engine, made, level, feeds);
-        expect(cosine(before, after), level).toBeGreaterThan(least);
-        // onnxruntime-node computes with 8 bits where DequantizeLinear is in front of a product.
-        if (to === 'int4-weights') continue;
+        const after = (await run(made, level, feeds, engine)).y as Float32Array;
         const expected = finished(await productOf(to, asked.attributes.transB === 1, engine, level), asked);
         // A product is added up in another order by other kernels: 64 roundings to 2^-24. In float16 it, both factors, what they are
         // multiplied with, and the sum are rounded to 2^-11 each, and C is at most as large as the largest output.
@@ -158,11 +140,7 @@ it('a Gemm in float16 has its factors in float16', async () => {
     // Two numbers, which become float16 when the model is loaded.
     expect(tensors.filter(({ dtype }) => dtype === 'F32').map(({ shape }) => shape)).toEqual([[], []]);
     expect(tensors.some(({ dtype }) => dtype === 'U8')).toBe(true);
-    for (const engine of engines) {
-      for (const level of levels) {
-        expect(cosine(await run(engine, file, level), await run(engine, made, level))).toBeGreaterThan(0.98);
-      }
-    }
+    await expectLike(file, made, 0.98, { engines });
   }
 });
 
@@ -195,11 +173,7 @@ it('a weight that several of them share is stored once', async () => {
     const made = await bytes();
     const { tensors } = await inspectModel(made);
     expect(tensors.filter(({ dtype }) => dtype === 'U8')).toHaveLength(1);
-    for (const engine of engines) {
-      for (const level of levels) {
-        expect(cosine(await run(engine, file, level), await run(engine, made, level))).toBeGreaterThan(0.98);
-      }
-    }
+    await expectLike(file, made, 0.98, { engines });
   }
 });
 
@@ -221,11 +195,7 @@ it.each(['w,v,c', 'c,w,v'])('a bias that another Gemm reads as float32: %s', asy
   });
   const rules = [{ match: /^v$/, keep: true }] as const;
   const made = await (await quantizeModel(file, { to: 'q4f16', rules, workers: 0 })).bytes();
-  for (const engine of engines) {
-    for (const level of levels) {
-      expect(cosine(await run(engine, file, level), await run(engine, made, level))).toBeGreaterThan(0.98);
-    }
-  }
+  await expectLike(file, made, 0.98, { engines });
 });
 
 it('branches and functions have factors of their own', async () => {
@@ -264,11 +234,7 @@ it('branches and functions have factors of their own', async () => {
     const { bytes, report } = await quantizeModel(file, { to, workers: 0 });
     expect(report.tensors.map(({ kept }) => kept)).toEqual([undefined, undefined, undefined]);
     const made = await bytes();
-    for (const engine of engines) {
-      for (const level of levels) {
-        expect(cosine(await run(engine, file, level), await run(engine, made, level))).toBeGreaterThan(0.98);
-      }
-    }
+    await expectLike(file, made, 0.98, { engines });
   }
 });
 

@@ -1,35 +1,15 @@
 // Graphs in float16 run in onnxruntime-web, with its optimizer and without, and give nearly what the float32 graph gives.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { inspectModel, type PlanOptions, planModel, quantizeModel, readTensor } from 'scalepoint/model';
+import { inspectModel, type PlanOptions, readTensor } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
-import { cosine, type Feeds, run, sileroFeeds } from './ort.js';
-
-async function make(file: Uint8Array, options: PlanOptions = { to: 'fp16' }) {
-  const { report, bytes } = await quantizeModel(file, { workers: 0, ...options });
-  const made = await bytes();
-  expect(made.length).toBe((await planModel(file, options)).totals.bytesAfter);
-  return { report, made };
-}
+import { expectLike, type Feeds, make, sileroFeeds } from './ort.js';
 
 /** Holds a result against its model. */
-async function check(file: Uint8Array, options?: PlanOptions, limit = 0.9999, feeds?: Feeds) {
+async function check(file: Uint8Array, options: PlanOptions = { to: 'fp16' }, limit = 0.9999, feeds?: Feeds) {
   const result = await make(file, options);
-  for (const level of ['disabled', 'all'] as const) {
-    const [before, after] = [await run(file, level, feeds), await run(result.made, level, feeds)];
-    expect(Object.keys(after)).toEqual(Object.keys(before));
-    for (const [name, output] of Object.entries(before)) {
-      const zero = output.every((x) => x === 0);
-      const one = after[name] as Float32Array;
-      if (zero)
-        expect(
-          one.every((x) => x === 0),
-          name,
-        ).toBe(true);
-      else expect(cosine(output, one), `${level} ${name}`).toBeGreaterThan(limit);
-    }
-  }
+  await expectLike(file, result.made, limit, { feeds });
   return result;
 }
 

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
 import { openOnnx } from '../../../../web/src/formats/onnx/file/model.js';
 import * as onnx from './encoder.js';
-import { cosine, type Feeds, run } from './ort.js';
+import { expectLike, type Feeds, make } from './ort.js';
 
 /** The nodes, inputs and outputs of a file. */
 async function protoOf(file: Uint8Array<ArrayBuffer>) {
@@ -15,15 +15,8 @@ async function protoOf(file: Uint8Array<ArrayBuffer>) {
 const castsOf = ({ nodes }: Awaited<ReturnType<typeof protoOf>>) => nodes.filter(({ opType }) => opType === 'Cast');
 
 async function check(file: Uint8Array<ArrayBuffer>, to: 'fp16' | 'q4f16', limit: number, feeds?: Feeds) {
-  const { bytes, report } = await quantizeModel(file, { to, workers: 0 });
-  const made = (await bytes()) as Uint8Array<ArrayBuffer>;
-  for (const level of ['disabled', 'all'] as const) {
-    const [before, after] = [await run(file, level, feeds), await run(made, level, feeds)];
-    expect(Object.keys(after)).toEqual(Object.keys(before));
-    for (const [name, y] of Object.entries(before)) {
-      expect(cosine(y, after[name] as Float32Array), `${to} ${level} ${name}`).toBeGreaterThan(limit);
-    }
-  }
+  const { made, report } = await make(file, { to });
+  await expectLike(file, made, limit, { feeds, what: to });
   return { report, casts: castsOf(await protoOf(made)).length };
 }
 

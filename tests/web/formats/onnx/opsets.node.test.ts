@@ -2,7 +2,7 @@
 import { planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
-import { cosine, run } from './ort.js';
+import { expectLike, make } from './ort.js';
 
 const latin = (bytes: Uint8Array) => new TextDecoder('latin1').decode(bytes);
 
@@ -42,15 +42,10 @@ describe('a model of opset', () => {
       },
       { opset, ir: irOf(opset) },
     );
-    const { y } = await run(file);
     for (const to of targets) {
-      const { bytes, report } = await quantizeModel(file, { to, workers: 0 });
-      const made = await bytes();
-      for (const level of ['disabled', 'all'] as const) {
-        // Three layers, of which the last two have 64 columns: each adds the errors of its codes.
-        const limit = to.includes('4') && to !== 'fp16' ? 0.95 : 0.99;
-        expect(cosine(y as Float32Array, (await run(made, level)).y as Float32Array), to).toBeGreaterThan(limit);
-      }
+      const { made, report } = await make(file, { to });
+      // Three layers, of which the last two have 64 columns: each adds the errors of its codes.
+      await expectLike(file, made, to.includes('4') && to !== 'fp16' ? 0.95 : 0.99, { what: to });
       expect(report.tensors.filter(({ kept }) => kept === undefined).length, to).toBeGreaterThan(0);
     }
   });
@@ -108,16 +103,9 @@ function changing(opset: number) {
 describe('operators that a newer version writes in another way', () => {
   it.each([8, 9, 10, 11, 12])('opset %i', async (opset) => {
     const file = changing(opset);
-    const { report, bytes } = await quantizeModel(file, { to: 'int4-weights', workers: 0 });
+    const { report, made } = await make(file, { to: 'int4-weights' });
     expect(report.tensors[0]?.kept).toBeUndefined();
-    const made = await bytes();
-    for (const level of ['disabled', 'all'] as const) {
-      const [before, after] = [await run(file, level), await run(made, level)];
-      for (const [name, output] of Object.entries(before)) {
-        expect(after[name]?.length, name).toBe(output.length);
-        expect(cosine(output, after[name] as Float32Array), `${level} ${name}`).toBeGreaterThan(0.97);
-      }
-    }
+    await expectLike(file, made, 0.97);
   });
 });
 
@@ -144,7 +132,7 @@ describe('a Slice to the ends of a dimension, whose numbers become inputs', () =
   );
 
   it.each(targets)('as %s', async (to) => {
-    const made = await (await quantizeModel(file, { to, workers: 0 })).bytes();
+    const { made } = await make(file, { to });
     const text = latin(made);
     // Each number is there as it was: in an attribute, or in a tensor of int64.
     for (const value of [least, most, 2n ** 53n + 1n]) {
@@ -154,15 +142,7 @@ describe('a Slice to the ends of a dimension, whose numbers become inputs', () =
         `${value}`,
       ).toBe(true);
     }
-    const limit = to.includes('4') ? 0.95 : 0.99;
-    for (const level of ['disabled', 'all'] as const) {
-      const [before, after] = [await run(file, level), await run(made, level)];
-      for (const name of ['y', 'z']) {
-        expect(cosine(before[name] as Float32Array, after[name] as Float32Array), `${level} ${name}`).toBeGreaterThan(
-          limit,
-        );
-      }
-    }
+    await expectLike(file, made, to.includes('4') ? 0.95 : 0.99);
   });
 });
 
@@ -194,14 +174,9 @@ describe('numbers that become inputs', () => {
     { op: 'Pad', attributes: { pads: [0, 0, 0, 0], value: { float: 0.5 } } },
   ])('have the type that $op computes with', async (node) => {
     const file = ofHalves(node);
-    const { y } = await run(file);
-    const { bytes, report } = await quantizeModel(file, { to: 'int8-weights', workers: 0 });
+    const { made, report } = await make(file, { to: 'int8-weights' });
     expect(report.tensors[0]?.kept).toBeUndefined();
-    const made = await bytes();
-    for (const level of ['disabled', 'all'] as const) {
-      const result = await run(made, level);
-      expect(cosine(y as Float32Array, result.y as Float32Array), level).toBeGreaterThan(0.999);
-    }
+    await expectLike(file, made, 0.999);
   });
 
   it('have that type in a graph that becomes float16, too', async () => {
@@ -218,11 +193,8 @@ describe('numbers that become inputs', () => {
       },
       { opset: 8, ir: 4 },
     );
-    const { y } = await run(file);
     const rules = [{ match: /^v$/, to: 'int8-weights' }] as const;
-    const { bytes } = await quantizeModel(file, { to: 'fp16', rules, workers: 0 });
-    const { y: made } = await run(await bytes());
-    expect(cosine(y as Float32Array, made as Float32Array)).toBeGreaterThan(0.999);
+    await expectLike(file, (await make(file, { to: 'fp16', rules })).made, 0.999);
   });
 });
 
@@ -241,10 +213,9 @@ it('BatchNormalization may say what is the default: statistics of channels', asy
       },
       { opset: 8, ir: 4 },
     );
-  const { report, bytes } = await quantizeModel(model(1), { to: 'int4-weights', workers: 0 });
+  const { report, made } = await make(model(1), { to: 'int4-weights' });
   expect(report.tensors[0]?.kept).toBeUndefined();
-  const [before, after] = [await run(model(1)), await run(await bytes())];
-  expect(cosine(before.y as Float32Array, after.y as Float32Array)).toBeGreaterThan(0.98);
+  await expectLike(model(1), made, 0.98);
   const other = await planModel(model(0), { to: 'int4-weights' });
   expect(other.tensors[0]?.kept).toMatchObject({ kind: 'opset', opset: 8, operator: 'BatchNormalization' });
 });

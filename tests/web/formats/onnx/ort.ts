@@ -1,6 +1,11 @@
 // Runs models in onnxruntime-web.
 import * as ort from 'onnxruntime-web';
+import { type PlanOptions, planModel, quantizeModel } from 'scalepoint/model';
+import { expect } from 'vitest';
 import * as onnx from './encoder.js';
+
+/** The part of a build of onnxruntime that tests use. */
+export type Engine = Pick<typeof ort, 'InferenceSession'>;
 
 ort.env.wasm.numThreads = 1;
 ort.env.logLevel = 'error';
@@ -46,8 +51,9 @@ export async function run(
   file: Uint8Array,
   level: 'disabled' | 'all' = 'all',
   feeds?: Feeds,
+  engine: Engine = ort,
 ): Promise<Readonly<Record<string, Float32Array>>> {
-  const session = await ort.InferenceSession.create(file.slice(), {
+  const session = await engine.InferenceSession.create(file.slice(), {
     graphOptimizationLevel: level,
     logSeverityLevel: 3,
   });
@@ -69,6 +75,39 @@ export function cosine(a: Float32Array, b: Float32Array): number {
     bb += y * y;
   }
   return ab / Math.sqrt(aa * bb);
+}
+
+/** A result, whose size is that of its plan. */
+export async function make(file: Uint8Array, options: PlanOptions) {
+  const { report, bytes } = await quantizeModel(file, { workers: 0, ...options });
+  const made = await bytes();
+  expect(made.length).toBe((await planModel(file, options)).totals.bytesAfter);
+  return { report, made };
+}
+
+export const levels = ['disabled', 'all'] as const;
+
+/**
+ * Fails unless a result gives nearly what its model gives, with onnxruntime's optimizer and without it.
+ * @param least the least cosine of an output
+ */
+export async function expectLike(
+  file: Uint8Array,
+  made: Uint8Array,
+  least: number,
+  { feeds, what = '', engines = [ort] }: { feeds?: Feeds | undefined; what?: string; engines?: readonly Engine[] } = {},
+): Promise<void> {
+  for (const engine of engines) {
+    for (const level of levels) {
+      const [before, after] = [await run(file, level, feeds, engine), await run(made, level, feeds, engine)];
+      expect(Object.keys(after), what).toEqual(Object.keys(before));
+      for (const [name, output] of Object.entries(before)) {
+        const got = after[name] as Float32Array;
+        const closeness = output.every((x) => x === 0) ? Number(got.every((x) => x === 0)) : cosine(output, got);
+        expect(closeness, `${what} ${level} ${name}`).toBeGreaterThan(least);
+      }
+    }
+  }
 }
 
 /** The largest difference, as a share of the largest value. */

@@ -2,7 +2,7 @@
 import { calibrateModel, type PlanOptions, quantizeModel, readTensor } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
-import { cosine, run } from './ort.js';
+import { expectLike, run } from './ort.js';
 
 const dense = onnx.product('MatMul', [64, 48], [16, 64], [16, 48])();
 const many = onnx.product('MatMul', [1100, 1000], [1, 1100], [1, 1000])();
@@ -57,8 +57,7 @@ describe('signed weights have 7 bits', () => {
     expect(codes.some((code) => code === 63 || code === -63)).toBe(true);
     expect(report.notes).toContainEqual(expect.objectContaining({ kind: 'reducedRange', bits: 7 }));
     // 7 bits: a rounding error of at most 1/126 of the largest weight.
-    const [before, after] = [await run(file), await run(made)];
-    expect(cosine(before.y as Float32Array, after.y as Float32Array)).toBeGreaterThan(0.999);
+    await expectLike(file, made, 0.999);
   });
 
   it.each(['importance', 'gptq'])('by data: %s', async (method) => {
@@ -67,8 +66,7 @@ describe('signed weights have 7 bits', () => {
       method === 'gptq' ? { to: 'int8', method, data: found } : { to: 'int8', importance: await found.blob() };
     const { codes, made } = await codesOf(dense, options);
     expect(largestPair(codes as Int8Array)).toBeLessThan(2 ** 15);
-    const [before, after] = [await run(dense), await run(made)];
-    expect(cosine(before.y as Float32Array, after.y as Float32Array)).toBeGreaterThan(0.999);
+    await expectLike(dense, made, 0.999);
   });
 
   it('with attention', async () => {

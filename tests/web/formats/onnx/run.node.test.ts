@@ -1,18 +1,11 @@
 // Results run in onnxruntime-web, with its optimizer and without, and give nearly what the float32 model gives.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  compareModels,
-  type ModelReport,
-  type ModelTarget,
-  type PlanOptions,
-  planModel,
-  quantizeModel,
-} from 'scalepoint/model';
+import { compareModels, type ModelReport, type ModelTarget, type PlanOptions, planModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import type { OnnxReason } from '../../../../web/src/formats/onnx/reasons.js';
 import * as onnx from './encoder.js';
-import { cosine, type Feeds, run, sileroFeeds } from './ort.js';
+import { cosine, expectLike, type Feeds, make, run, sileroFeeds } from './ort.js';
 
 /** Least cosine of outputs: 0.999 for 8-bit weights, 0.99 with 8-bit activations, 0.98 for 4 bits. */
 const limits: Partial<Record<ModelTarget, number>> = {
@@ -35,13 +28,6 @@ const all = Object.keys(limits) as ModelTarget[];
 /** Blocks of floats need rows that they divide. Those of 8 bits do not pay if they are half empty. */
 const uneven = all.filter((to) => to !== 'bnb4' && to !== 'q8-blocks');
 
-async function make(file: Uint8Array, options: PlanOptions) {
-  const { report, bytes } = await quantizeModel(file, { workers: 0, ...options });
-  const made = await bytes();
-  expect(made.length).toBe((await planModel(file, options)).totals.bytesAfter);
-  return { report, made };
-}
-
 /** Number of tensors that are not kept. */
 function converted({ tensors }: ModelReport): number {
   return tensors.filter(({ kept }) => kept === undefined).length;
@@ -54,15 +40,9 @@ async function check(
   limit = limits[options.to as ModelTarget] ?? 1,
   feeds?: Feeds,
 ) {
-  const { report, made } = await make(file, options);
-  for (const level of ['disabled', 'all'] as const) {
-    const [before, after] = [await run(file, level, feeds), await run(made, level, feeds)];
-    expect(Object.keys(after)).toEqual(Object.keys(before));
-    for (const [name, output] of Object.entries(before)) {
-      expect(cosine(output, after[name] as Float32Array), `${options.to} ${level} ${name}`).toBeGreaterThan(limit);
-    }
-  }
-  return { report, made };
+  const result = await make(file, options);
+  await expectLike(file, result.made, limit, { feeds, what: options.to });
+  return result;
 }
 
 const { product } = onnx;
@@ -140,12 +120,7 @@ describe('weights of every operator', () => {
   });
 
   it.each([0, 1])('Gather along axis %i', async (axis) => {
-    const file = onnx.model({
-      nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'], attributes: { axis } }],
-      initializers: [onnx.floatTensor('w', [64, 48])],
-      inputs: [['i', [2, 3], 7]],
-      outputs: [['y', ['a', 'b', 'c']]],
-    });
+    const file = onnx.gather([64, 48], ['a', 'b', 'c'])({ axis });
     for (const to of ['int8-weights', 'uint8-weights', 'q8', 'fp16'] as const) {
       const { report, made } = await check(file, { to });
       expect(converted(report)).toBe(1);
@@ -218,12 +193,7 @@ describe('blocks', () => {
   });
 
   it('have whole zero points where rows are looked up', async () => {
-    const file = onnx.model({
-      nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'] }],
-      initializers: [onnx.floatTensor('w', [64, 64])],
-      inputs: [['i', [2, 3], 7]],
-      outputs: [['y', ['a', 'b', 'c']]],
-    });
+    const file = onnx.gather([64, 64], ['a', 'b', 'c'])();
     const { report } = await check(file, { to: 'q4', zeroPoints: 'float' });
     expect(report.notes.map(({ kind }) => kind)).toEqual(['blockCost', 'runsOn']);
   });

@@ -7,7 +7,7 @@ import * as ort from 'onnxruntime-web';
 import { compareModels, type Note, type PlanOptions, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
-import { cosine, type Feeds, run } from './ort.js';
+import { expectLike, type Feeds } from './ort.js';
 
 type To = NonNullable<Parameters<typeof quantizeModel>[1]>['to'];
 type File = Uint8Array<ArrayBuffer>;
@@ -20,12 +20,7 @@ async function make(file: File, to: To, options: object = {}) {
 /** Runs a result beside its model, without the optimizer and with it. */
 async function check(file: File, to: To, limit: number, feeds?: Feeds) {
   const result = await make(file, to);
-  for (const level of ['disabled', 'all'] as const) {
-    const [before, after] = [await run(file, level, feeds), await run(result.made, level, feeds)];
-    for (const [name, y] of Object.entries(before)) {
-      expect(cosine(y, after[name] as Float32Array), `${to} ${level} ${name}`).toBeGreaterThan(limit);
-    }
-  }
+  await expectLike(file, result.made, limit, { feeds, what: to });
   return result;
 }
 
@@ -136,10 +131,7 @@ describe('a table', () => {
     ] as const) {
       const { made, report } = await make(file, to, { zeroPoints });
       expect(report.tensors.map(({ kept }) => kept)).toEqual([undefined, undefined]);
-      for (const level of ['disabled', 'all'] as const) {
-        const [before, after] = [await run(file, level, ids), await run(made, level, ids)];
-        expect(cosine(before.y as Float32Array, after.y as Float32Array), level).toBeGreaterThan(0.98);
-      }
+      await expectLike(file, made, 0.98, { feeds: ids });
       // It reads back in its own shape.
       const { tensors } = await compareModels(file, made);
       expect(tensors.map(({ name }) => name)).toContain('E');

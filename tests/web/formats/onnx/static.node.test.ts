@@ -17,7 +17,7 @@ import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
 import { openOnnx } from '../../../../web/src/formats/onnx/file/model.js';
 import * as onnx from './encoder.js';
-import { cosine, run } from './ort.js';
+import { expectLike, run } from './ort.js';
 import { encoderModel } from './transformer.js';
 
 const samples = process.env.SCALEPOINT_SAMPLES;
@@ -113,12 +113,7 @@ describe('int8-static', () => {
     expect(made.report.notes.map(({ kind }) => kind)).toEqual(['staticCost', 'runsOn']);
 
     // Outputs: near those of float32 with the optimizer, which fuses the nodes, and without.
-    const before = await run(network, 'all', feeds(9));
-    for (const level of ['disabled', 'all'] as const) {
-      const after = await run(file, level, feeds(9));
-      expect(Object.keys(after)).toEqual(['y']);
-      expect(cosine(before.y as Float32Array, after.y as Float32Array)).toBeGreaterThan(0.995);
-    }
+    await expectLike(network, file, 0.995, { feeds: feeds(9) });
 
     // Nodes: a pair around each product, behind its Relu; the pool's elements have the scale of the Relu.
     const nodes = await nodesOf(file);
@@ -196,10 +191,7 @@ describe('int8-static', () => {
     expect(products[0]).toBe(products[1]);
     expect(products[2]).toBe('a');
     const x = { x: new ort.Tensor('float32', onnx.weights(96, 7, 2), [2, 48]) };
-    const [before, after] = [await run(file, 'all', x), await run(made, 'all', x)];
-    expect(Object.keys(after)).toEqual(['a', 'd', 'e', 'f']);
-    for (const [name, y] of Object.entries(before))
-      expect(cosine(y, after[name] as Float32Array)).toBeGreaterThan(0.995);
+    await expectLike(file, made, 0.995, { feeds: x });
   });
 
   it.each(['Conv', 'Gemm'])('keeps biases of channels of %s with tiny weights, and with zeros', async (op) => {
@@ -262,11 +254,7 @@ describe('int8-static', () => {
     const ranges = await statisticsOf(file, [{ x: { data, shape: x } }]);
     const made = await (await quantizeModel(file, { to: 'int8-static', ranges, workers: 0 })).bytes();
     const given = { x: new ort.Tensor('float32', data, x) };
-    const before = await run(file, 'all', given);
-    for (const level of ['disabled', 'all'] as const) {
-      const after = await run(made, level, given);
-      expect(cosine(before.y as Float32Array, after.y as Float32Array), level).toBeGreaterThan(0.999);
-    }
+    await expectLike(file, made, 0.999, { feeds: given });
   });
 
   it.each(['Upsample', 'TopK', 'Scatter'])('runs in models of opset 9 that %s keeps from a newer one', async (op) => {
@@ -300,12 +288,7 @@ describe('int8-static', () => {
     const ranges = await statisticsOf(old);
     const { report, bytes } = await quantizeModel(old, { to: 'int8-static', ranges, workers: 0 });
     expect(report.notes.map(({ kind }) => kind)).toEqual(['floatActivations', 'runsOn']);
-    const made = await bytes();
-    const before = await run(old, 'all', feeds(9));
-    for (const level of ['disabled', 'all'] as const) {
-      const after = await run(made, level, feeds(9));
-      expect(cosine(before.r as Float32Array, after.r as Float32Array), level).toBeGreaterThan(0.99);
-    }
+    await expectLike(old, await bytes(), 0.99, { feeds: feeds(9) });
   });
 
   it('runs in models of old versions, and leaves their biases', async () => {
@@ -324,8 +307,7 @@ describe('int8-static', () => {
     );
     const ranges = await statisticsOf(old);
     const made = await (await quantizeModel(old, { to: 'int8-static', ranges, workers: 0 })).bytes();
-    const [before, after] = [await run(old, 'all', feeds(9)), await run(made, 'all', feeds(9))];
-    expect(cosine(before.z as Float32Array, after.z as Float32Array)).toBeGreaterThan(0.99);
+    await expectLike(old, made, 0.99, { feeds: feeds(9) });
   });
 
   it('takes an encoder', async () => {
@@ -336,8 +318,7 @@ describe('int8-static', () => {
     const { bytes, report } = await quantizeModel(file, options);
     const made = await bytes();
     expect(report.tensors.find(({ name }) => name === 'layer.0.up.weight')?.kept).toMatchObject({ kind: 'rule' });
-    const [before, after] = [await run(file), await run(made)];
-    expect(cosine(before.logits as Float32Array, after.logits as Float32Array)).toBeGreaterThan(0.95);
+    await expectLike(file, made, 0.95);
   });
 
   it.skipIf(samples === undefined)('takes sample models', async () => {
@@ -355,9 +336,7 @@ describe('int8-static', () => {
       const ranges = await statisticsOf(file, data);
       const made = await (await quantizeModel(file, { to: 'int8-static', ranges, workers: 0 })).bytes();
       const given = { [input]: new ort.Tensor('float32', image(5), shape) };
-      const [before, after] = [await run(file, 'all', given), await run(made, 'all', given)];
-      for (const [key, y] of Object.entries(before))
-        expect(cosine(y, after[key] as Float32Array), name).toBeGreaterThan(0.99);
+      await expectLike(file, made, 0.99, { feeds: given, what: name });
     }
   });
 

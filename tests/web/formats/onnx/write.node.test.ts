@@ -19,6 +19,18 @@ async function make(file: Uint8Array<ArrayBuffer>, options: PlanOptions, workers
   return (await quantizeModel(file, { workers, ...options })).bytes();
 }
 
+/** A product with a matrix of these values. */
+const matrix = (rows: number, columns: number, values: Float32Array<ArrayBuffer>) => {
+  const dims = [rows, columns];
+  return onnx.product(
+    'MatMul',
+    dims,
+    [1, rows],
+    [1, columns],
+    onnx.tensor({ name: 'w', dims, raw: onnx.rawOf(values) }),
+  )();
+};
+
 const bytesOf = ({ buffer, byteOffset, length }: Int8Array) => new Uint8Array(buffer, byteOffset, length);
 
 /** Rounds half to even. */
@@ -81,13 +93,7 @@ describe('tensors larger than a tile', () => {
       values.set(few.subarray(i * columns, (i + 1) * columns), row * columns);
       all.set(codes.subarray(i * columns, (i + 1) * columns), row * columns);
     }
-    const fileOf = () =>
-      onnx.model({
-        nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
-        initializers: [onnx.tensor({ name: 'w', dims: [rows, columns], raw: onnx.rawOf(values) })],
-        inputs: [['x', [1, rows]]],
-        outputs: [['y', [1, columns]]],
-      });
+    const fileOf = () => matrix(rows, columns, values);
     const file = fileOf();
     for (const workers of [0, 2]) {
       const made = await make(file, { to: 'int8-weights' }, workers);
@@ -147,13 +153,7 @@ describe('tensors larger than a tile', () => {
         return values[Math.floor(i / some) * columns + first + (i % some)] as number;
       });
       const [file, narrow] = [values, last].map((values) => {
-        const dims = [rows, values.length / rows] as const;
-        return onnx.model({
-          nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
-          initializers: [onnx.tensor({ name: 'w', dims, raw: onnx.rawOf(values) })],
-          inputs: [['x', [1, rows]]],
-          outputs: [['y', [1, dims[1]]]],
-        });
+        return matrix(rows, values.length / rows, values);
       }) as [Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>];
       const whole = await make(file, options);
       const part = await make(narrow, options);
@@ -182,12 +182,7 @@ describe('a result beside its model', () => {
       onnx.product('MatMul', [128, 96], [3, 128], [3, 96])({}, { opset: 21 }),
       onnx.product('Conv', [16, 32, 3, 3], [1, 32, 9, 9], [1, 16, 'h', 'w'])(),
       onnx.product('ConvTranspose', [16, 32, 3, 3], [1, 16, 9, 9], [1, 32, 'h', 'w'])(),
-      onnx.model({
-        nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'] }],
-        initializers: [onnx.floatTensor('w', [64, 96])],
-        inputs: [['i', [3], 7]],
-        outputs: [['y', [3, 96]]],
-      }),
+      onnx.gather([64, 96], [3, 96], ['i', [3], 7])(),
       // Squares, of which only their readers tell whether they are transposed.
       onnx.product('Gemm', [96, 96], [3, 96], [3, 96])({ transB: 1 }, { opset: 21 }),
       ...[64, 96].map((rows) =>
@@ -358,12 +353,7 @@ describe('what does not change', () => {
   it('names the element that cannot be stored', async () => {
     const values = onnx.weights(64 * 48);
     values[48 * 5 + 7] = Number.NaN;
-    const file = onnx.model({
-      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
-      initializers: [onnx.tensor({ name: 'w', dims: [64, 48], raw: onnx.rawOf(values) })],
-      inputs: [['x', [3, 64]]],
-      outputs: [['y', [3, 48]]],
-    });
+    const file = matrix(64, 48, values);
     for (const to of ['int8-weights', 'q8', 'q4', 'bnb4'] as const) {
       await expect(make(file, { to })).rejects.toMatchObject({
         code: 'NON_FINITE',
@@ -435,12 +425,7 @@ describe('weights in a file beside the model', () => {
     });
     const { y } = await session.run(feedsFor(session));
     expect(cosine((await run(file)).y as Float32Array, y?.data as Float32Array)).toBeGreaterThan(0.9999);
-    const small = onnx.model({
-      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
-      initializers: [onnx.floatTensor('w', [8, 8])],
-      inputs: [['x', [3, 8]]],
-      outputs: [['y', [3, 8]]],
-    });
+    const small = onnx.product('MatMul', [8, 8], [3, 8], [3, 8])();
     const { files } = await planModel(small, { to: 'q8', externalData: true });
     expect(files).toEqual([{ name: 'model.onnx', bytes: small.length }]);
   });

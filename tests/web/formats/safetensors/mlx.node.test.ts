@@ -20,6 +20,7 @@ import { folder as folderOf, type Json, made } from '../../support/folders.js';
 import { gptqWeight, tensorsOf } from '../../support/foreign-layouts.js';
 import { matrixFile } from '../../support/importance.js';
 import { chosen, rejectionOf, safetensors, storedOf, type TestTensor, weights } from '../../support/models.js';
+import { npy } from '../../support/npz.js';
 import { expectSame, Random } from '../../support/support.js';
 import { decoderConfig, decoderWeights } from '../../support/tiny-huggingface.js';
 
@@ -381,10 +382,7 @@ describe('models that mlx-lm does not load', () => {
   });
 
   it('include bare arrays', async () => {
-    const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 64), }";
-    const head = `\x93NUMPY\x01\x00${String.fromCharCode(118, 0)}${header.padEnd(117)}\n`;
-    const bytes = new Uint8Array(head.length + 512);
-    for (let i = 0; i < head.length; i++) bytes[i] = head.charCodeAt(i);
+    const bytes = npy('<f4', '(2, 64)', new ArrayBuffer(512));
     const error = await rejectionOf(planModel(bytes, { to: 'mlx-4bit' }));
     expect(error).toMatchObject({ code: 'UNKNOWN_FORMAT', message: expect.stringContaining('a single array') });
   });

@@ -91,12 +91,7 @@ describe('inputs that are looked up', () => {
   });
 
   it('are within tables of codes', async () => {
-    const file = onnx.model({
-      nodes: [{ op: 'Gather', in: ['w', 'segments'], out: ['y'] }],
-      initializers: [onnx.floatTensor('w', [4, 512])],
-      inputs: [['segments', ['b', 's'], 7]],
-      outputs: [['y', ['b', 's', 512]]],
-    });
+    const file = onnx.gather([4, 512], ['b', 's', 512], ['segments', ['b', 's'], 7])();
     for (const to of ['int4-weights', 'q4', 'uint8', 'fp16'] as const) {
       const made = await (await quantizeModel(file, { to, workers: 0 })).bytes();
       const { outputs } = await compareModels(made, file, { run: true });
@@ -106,12 +101,7 @@ describe('inputs that are looked up', () => {
 });
 
 it('convolutions of codes tell channels, too', async () => {
-  const file = onnx.model({
-    nodes: [{ op: 'Conv', in: ['x', 'w'], out: ['y'] }],
-    initializers: [onnx.floatTensor('w', [16, 10, 3, 3])],
-    inputs: [['x', ['b', 'c', 9, 9]]],
-    outputs: [['y', ['b', 16, 7, 7]]],
-  });
+  const file = onnx.product('Conv', [16, 10, 3, 3], ['b', 'c', 9, 9], ['b', 16, 7, 7])();
   for (const to of ['uint8', 'int8-weights', 'fp16'] as const) {
     const made = await (await quantizeModel(file, { to, workers: 0 })).bytes();
     const { outputs } = await compareModels(made, file, { run: true });
