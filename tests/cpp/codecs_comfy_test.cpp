@@ -1,5 +1,4 @@
-// Tiles of floats to codes as ComfyUI stores them, and back. The oracle here rounds by search in tables, and orders the scales of groups by
-// the reshapes and transposes of comfy-kitchen's to_blocked (float_utils.py at 7d86acf6), element by element.
+// Tiles of floats to codes as ComfyUI stores them, and back. The oracle here orders the scales of groups by the reshapes and transposes of comfy-kitchen's to_blocked (float_utils.py at 7d86acf6), element by element.
 #include <limits>
 
 #include "codecs/comfy.h"
@@ -13,6 +12,8 @@ using codecs::ComfyKind;
 using codecs::Stored;
 using codecs::ValueRange;
 
+constexpr Minifloat kFloat8 = Minifloat::kFloat8E4M3FN, kFloat4 = Minifloat::kFloat4E2M1;
+
 constexpr ComfyKind kWritten[] = {ComfyKind::kFloat8, ComfyKind::kInt8, ComfyKind::kMxFloat8, ComfyKind::kNvFloat4};
 
 struct Parts {
@@ -21,43 +22,6 @@ struct Parts {
 };
 
 // ------------------------------------------------------------------------------------------------------------------ the oracle
-
-/// The magnitudes of a small float by their codes, made from exponent and fraction bits. `last` is the number of codes without NaN.
-std::vector<double> magnitudes(int exponent_bits, int fraction_bits, size_t last) {
-  std::vector<double> values;
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  for (size_t code = 0; code < last; code++) {
-    const int exponent = static_cast<int>(code >> fraction_bits);
-    const double fraction = static_cast<double>(code & ((1u << fraction_bits) - 1)) / (1 << fraction_bits);
-    values.push_back(exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias));
-  }
-  return values;
-}
-
-const std::vector<double>& float8_magnitudes() {
-  static const std::vector<double> values = magnitudes(4, 3, 127);
-  return values;
-}
-const std::vector<double>& float4_magnitudes() {
-  static const std::vector<double> values = magnitudes(2, 1, 8);
-  return values;
-}
-
-/// The code of the nearest magnitude, the even one of two, and the sign above it.
-uint8_t nearest_code(float x, const std::vector<double>& values, int sign_bit) {
-  const double magnitude = std::min(std::fabs(static_cast<double>(x)), values.back());
-  size_t best = 0;
-  for (size_t code = 1; code < values.size(); code++) {
-    const double now = std::fabs(values[code] - magnitude), before = std::fabs(values[best] - magnitude);
-    if (now < before || (now == before && code % 2 == 0)) best = code;
-  }
-  return static_cast<uint8_t>(best | (std::signbit(x) ? 1u << sign_bit : 0));
-}
-
-float value_of(uint8_t code, const std::vector<double>& values, int sign_bit) {
-  const double magnitude = values[code & ((1u << sign_bit) - 1)];
-  return static_cast<float>((code >> sign_bit & 1) != 0 ? -magnitude : magnitude);
-}
 
 void append(std::vector<uint8_t>& to, float value) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
@@ -112,8 +76,8 @@ Parts expected_parts(const std::vector<float>& x, size_t rows, size_t columns, C
     const float scale = expected_scale(whole, 448);
     append(parts.scale, scale);
     for (const float value : x) {
-      parts.data.push_back(nearest_code(value / scale, float8_magnitudes(), 7));
-      parts.restored.push_back(value_of(parts.data.back(), float8_magnitudes(), 7) * scale);
+      parts.data.push_back(nearest_code(value / scale, kFloat8));
+      parts.restored.push_back(value_of(parts.data.back(), kFloat8) * scale);
     }
     return parts;
   }
@@ -136,8 +100,8 @@ Parts expected_parts(const std::vector<float>& x, size_t rows, size_t columns, C
     const float largest = largest_magnitude(x, begin, group);
     float scale = 0;
     if (is_float4) {
-      scales.push_back(nearest_code(std::min(largest / 6 / tensor_scale, 448.0f), float8_magnitudes(), 7));
-      scale = value_of(scales.back(), float8_magnitudes(), 7) * tensor_scale;
+      scales.push_back(nearest_code(largest / 6 / tensor_scale, kFloat8));
+      scale = value_of(scales.back(), kFloat8) * tensor_scale;
     } else {
       int power = -126;
       while (std::ldexp(448.0, power) < largest) power++;
@@ -146,9 +110,8 @@ Parts expected_parts(const std::vector<float>& x, size_t rows, size_t columns, C
     }
     for (size_t i = begin; i < begin + group; i++) {
       const float quotient = scale == 0 ? 0 : x[i] / scale;
-      const auto& values = is_float4 ? float4_magnitudes() : float8_magnitudes();
-      codes.push_back(nearest_code(quotient, values, is_float4 ? 3 : 7));
-      parts.restored.push_back(value_of(codes.back(), values, is_float4 ? 3 : 7) * scale);
+      codes.push_back(nearest_code(quotient, is_float4 ? kFloat4 : kFloat8));
+      parts.restored.push_back(value_of(codes.back(), is_float4 ? kFloat4 : kFloat8) * scale);
     }
   }
   parts.scale = blocked(scales, rows, columns / group);
@@ -163,36 +126,10 @@ Parts expected_parts(const std::vector<float>& x, size_t rows, size_t columns, C
 
 // ------------------------------------------------------------------------------------------------------------------- the calls
 
-struct Result {
-  Encoded encoded;
-  std::vector<uint8_t> data, scale, global_scale;
-};
+StoredParts comfy(const Tile& tile, const Comfy& codes) { return encoded_parts(tile, codes); }
 
-Result comfy(const Tile& tile, const Comfy& codes) {
-  Result result;
-  const auto memory = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, result.encoded); });
-  result.data = byte_values(result.encoded.data);
-  result.scale = byte_values(result.encoded.scale);
-  result.global_scale = byte_values(result.encoded.global_scale);
-  return result;
-}
-
-struct Decoded {
-  Status status;
-  std::vector<float> x;
-};
-
-Decoded restored(const Result& parts, size_t rows, size_t columns, const Comfy& codes) {
-  const Stored stored = {.rows = static_cast<uint32_t>(rows),
-                         .columns = static_cast<uint32_t>(columns),
-                         .data = part_of(parts.data),
-                         .scale = part_of(parts.scale),
-                         .zero_point = {},
-                         .global_scale = part_of(parts.global_scale)};
-  const float* x = nullptr;
-  Arena arena(kEachPiece);
-  const Status status = decode(stored, codes, arena, x);
-  return {status, status == Status::kOk ? std::vector<float>(x, x + rows * columns) : std::vector<float>()};
+Decoded restored(const StoredParts& parts, size_t rows, size_t columns, const Comfy& codes) {
+  return decoded_parts(parts, rows, columns, codes);
 }
 
 /// Rows of one group, of groups that do not fill a tile of scales, of several steps.
@@ -213,7 +150,7 @@ TEST(EncodeComfy, makes_codes_and_scales) {
         const Parts expected = expected_parts(x, rows, columns, kind);
         Tile tile = tile_of(source, rows, columns, from);
         tile.wanted = all_roles_of(kind);
-        const Result result = comfy(tile, {.kind = kind});
+        const StoredParts result = comfy(tile, {.kind = kind});
         const auto shown = [&, rows = rows, columns = columns] {
           return "kind " + std::to_string(static_cast<int>(kind)) + " from " + std::to_string(static_cast<int>(from)) + " " +
                  std::to_string(rows) + " x " + std::to_string(columns);
@@ -242,7 +179,7 @@ TEST(EncodeComfy, rounds_ties_to_even_codes) {
   const ValueRange range = {-2688, 2688};
   tile.ranges = &range;
   tile.wanted = 0b1011;
-  const Result result = comfy(tile, {.kind = ComfyKind::kNvFloat4});
+  const StoredParts result = comfy(tile, {.kind = ComfyKind::kNvFloat4});
   // The first group has a scale of 72, and all but its largest value become 0, with their signs. The second one is empty.
   EXPECT_EQ(result.data[0], 0x70);
   EXPECT_EQ(result.data[4], 0x88);
@@ -262,7 +199,7 @@ TEST(EncodeComfy, stores_zeros_with_a_scale_of_one) {
     Tile tile = tile_of(source, 4, 64, ElementType::kF32);
     tile.wanted = all_roles_of(kind);
     for (const bool searches : {false, true}) {
-      const Result result = comfy(tile, {.kind = kind, .search = searches});
+      const StoredParts result = comfy(tile, {.kind = kind, .search = searches});
       EXPECT_TRUE(same(std::vector<uint8_t>(result.data.size()), result.data));
       std::vector<uint8_t> one;
       append(one, 1);
@@ -305,8 +242,8 @@ TEST(EncodeComfy, gives_tiles_with_a_range_the_bytes_of_the_whole) {
     for (const bool searches : {false, true}) {
       Tile tile = tile_of(source, kRows, kColumns, ElementType::kF32);
       tile.wanted = all_roles_of(kind);
-      const Result whole = comfy(tile, {.kind = kind, .search = searches});
-      Result joined;
+      const StoredParts whole = comfy(tile, {.kind = kind, .search = searches});
+      StoredParts joined;
       for (size_t row = 0; row < kRows; row += 128) {
         const size_t rows = std::min<size_t>(128, kRows - row), begin = row * kColumns * 4;
         const std::vector<uint8_t> own(source.begin() + static_cast<ptrdiff_t>(begin),
@@ -314,7 +251,7 @@ TEST(EncodeComfy, gives_tiles_with_a_range_the_bytes_of_the_whole) {
         Tile some = tile_of(own, rows, kColumns, ElementType::kF32);
         some.ranges = &range;
         some.wanted = all_roles_of(kind);
-        const Result result = comfy(some, {.kind = kind, .search = searches});
+        const StoredParts result = comfy(some, {.kind = kind, .search = searches});
         joined.data.insert(joined.data.end(), result.data.begin(), result.data.end());
         joined.scale.insert(joined.scale.end(), result.scale.begin(), result.scale.end());
         EXPECT_TRUE(same(whole.global_scale, result.global_scale));
@@ -326,7 +263,7 @@ TEST(EncodeComfy, gives_tiles_with_a_range_the_bytes_of_the_whole) {
       none.columns = 16;
       none.ranges = &range;
       none.wanted = kind == ComfyKind::kFloat8 ? 2 : 8;
-      const Result scale = comfy(none, {.kind = kind});
+      const StoredParts scale = comfy(none, {.kind = kind});
       EXPECT_TRUE(kind == ComfyKind::kFloat8 ? same(whole.scale, scale.scale) : same(whole.global_scale, scale.global_scale));
     }
   }
@@ -340,7 +277,7 @@ TEST(EncodeComfy, lowers_errors_by_searching) {
       const std::vector<float> x = floats_of(source, ElementType::kF32);
       Tile tile = tile_of(source, rows, columns, ElementType::kF32);
       tile.wanted = all_roles_of(kind);
-      const Result usual = comfy(tile, {.kind = kind}), searched = comfy(tile, {.kind = kind, .search = true});
+      const StoredParts usual = comfy(tile, {.kind = kind}), searched = comfy(tile, {.kind = kind, .search = true});
       const std::vector<float> a = restored(usual, rows, columns, {.kind = kind}).x,
                                b = restored(searched, rows, columns, {.kind = kind}).x;
       EXPECT_TRUE(same_sums(sums_of(x, b), searched.encoded.sums));
@@ -394,7 +331,7 @@ TEST(EncodeComfy, refuses_what_it_cannot_store) {
 
 TEST(DecodeComfy, refuses_scales_that_are_no_scales) {
   for (const float bad : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    Result parts;
+    StoredParts parts;
     parts.data.resize(64);
     append(parts.scale, bad);
     EXPECT_EQ(restored(parts, 1, 64, {.kind = ComfyKind::kFloat8}).status, Status::kBadScale);
@@ -404,7 +341,7 @@ TEST(DecodeComfy, refuses_scales_that_are_no_scales) {
     append(parts.global_scale, bad);
     EXPECT_EQ(restored(parts, 1, 64, {.kind = ComfyKind::kNvFloat4}).status, Status::kBadScale);
   }
-  Result parts;
+  StoredParts parts;
   parts.data.resize(64);
   parts.scale.assign(512, 0xFF);
   EXPECT_EQ(restored(parts, 1, 64, {.kind = ComfyKind::kMxFloat8}).status, Status::kBadScale);
@@ -420,7 +357,7 @@ TEST(DecodeComfy, refuses_scales_that_are_no_scales) {
 }
 
 TEST(DecodeComfy, reads_one_scale_for_all_rows_and_float8e5m2) {
-  Result parts;
+  StoredParts parts;
   append(parts.scale, 0.5f);
   parts.data = {1, 255, 127, 128};
   const std::vector<float> expected = {0.5f, -0.5f, 63.5f, -64.0f};
@@ -441,7 +378,7 @@ TEST(DecodeComfy, undoes_rotations) {
   };
   for (const uint32_t size : {4u, 16u, 64u, 256u}) {
     const size_t rows = 3, columns = 3 * size;
-    Result parts;
+    StoredParts parts;
     for (size_t i = 0; i < rows * columns; i++) parts.data.push_back(static_cast<uint8_t>(i * 71 + i / 7));
     const float scales[] = {0.5f, 0.3f, 7.0f};
     for (const float scale : scales) append(parts.scale, scale);

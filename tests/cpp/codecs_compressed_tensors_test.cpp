@@ -12,40 +12,11 @@ using reference::CompressedTile;
 
 constexpr ElementType kScaleTypes[] = {ElementType::kF32, ElementType::kF16, ElementType::kBF16};
 
-struct Result {
-  Encoded encoded;
-  std::vector<uint8_t> data, scale, zero_point;
-};
-
-Result compressed(const Tile& tile, const CompressedTensors& codes) {
-  Result result;
-  const auto memory = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, result.encoded); });
-  result.data = byte_values(result.encoded.data);
-  result.scale = byte_values(result.encoded.scale);
-  result.zero_point = byte_values(result.encoded.zero_point);
-  return result;
-}
-
-struct Decoded {
-  Status status;
-  std::vector<float> x;
-};
+StoredParts compressed(const Tile& tile, const CompressedTensors& codes) { return encoded_parts(tile, codes); }
 
 Decoded decompressed(const std::vector<uint8_t>& data, const std::vector<uint8_t>& scale, const std::vector<uint8_t>& zero_point,
                      size_t rows, size_t columns, const CompressedTensors& codes) {
-  const Stored stored = {.rows = static_cast<uint32_t>(rows),
-                         .columns = static_cast<uint32_t>(columns),
-                         .data = part_of(data),
-                         .scale = part_of(scale),
-                         .zero_point = part_of(zero_point),
-                         .group = {},
-                         .outer_scale = {},
-                         .table = {}};
-  const float* x = nullptr;
-  const auto call = [&](Arena& arena) { return decode(stored, codes, arena, x); };
-  Arena arena(kEachPiece);
-  const Status status = call(arena);
-  return {status, status == Status::kOk ? std::vector<float>(x, x + rows * columns) : std::vector<float>()};
+  return decoded_parts({{}, data, scale, zero_point, {}}, rows, columns, codes);
 }
 
 std::string name(const CompressedTensors& codes) {
@@ -94,7 +65,7 @@ TEST(EncodeCompressedTensors, makes_codes_scales_and_zero_points) {
         compress(x, rows, columns, codes, expected);
         Tile tile = tile_of(source, rows, columns, from);
         tile.wanted = kAllRoles;
-        const Result result = compressed(tile, codes);
+        const StoredParts result = compressed(tile, codes);
         const auto shown = [&, rows = rows, columns = columns] {
           return name(codes) + " from " + std::to_string(static_cast<int>(from)) + " " + std::to_string(rows) + " x " +
                  std::to_string(columns);
@@ -125,12 +96,12 @@ TEST(EncodeCompressedTensors, makes_what_is_wanted_and_no_more) {
       const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, 21, 96, 8, 6e4), ElementType::kF32);
       Tile tile = tile_of(source, 21, 96, ElementType::kF32);
       tile.wanted = kAllRoles;
-      const Result all = compressed(tile, codes);
+      const StoredParts all = compressed(tile, codes);
       for (uint32_t wanted = 0; wanted < 8; wanted++) {
         tile.wanted = wanted;
         for (const bool measure : {true, false}) {
           tile.measure = measure;
-          const Result result = compressed(tile, codes);
+          const StoredParts result = compressed(tile, codes);
           EXPECT_TRUE(same((wanted & 1) != 0 ? all.data : std::vector<uint8_t>(), result.data));
           EXPECT_TRUE(same((wanted & 2) != 0 ? all.scale : std::vector<uint8_t>(), result.scale));
           EXPECT_TRUE(same((wanted & 4) != 0 ? all.zero_point : std::vector<uint8_t>(), result.zero_point));
@@ -168,7 +139,7 @@ TEST(EncodeCompressedTensors, packs_words_from_the_lowest_bits) {
   Tile tile = tile_of(source, 2, 9, ElementType::kF32);
   tile.wanted = kAllRoles;
   // min -8, max 7: scale 1, zero point 0.
-  const Result result = compressed(tile, {.bits = 4, .symmetric = false, .packed = true});
+  const StoredParts result = compressed(tile, {.bits = 4, .symmetric = false, .packed = true});
   EXPECT_TRUE(same({0xF0, 0x98, 0xA7, 0xCB, 0x0D, 0, 0, 0, 0x0F, 0x99, 0x99, 0x99, 0x01, 0, 0, 0}, result.data));
   EXPECT_TRUE(same({0x88, 0, 0, 0}, result.zero_point));
 }
@@ -216,7 +187,7 @@ TEST(EncodeCompressedTensors, takes_ranges_of_longer_rows) {
         Tile tile = tile_of(source, rows, columns, ElementType::kBF16);
         tile.wanted = kAllRoles;
         tile.ranges = ranges.data();
-        const Result result = compressed(tile, codes);
+        const StoredParts result = compressed(tile, codes);
         EXPECT_TRUE(same(expected.data_bytes, result.data)) << name(codes);
         EXPECT_TRUE(same(expected.scale_bytes, result.scale)) << name(codes);
         EXPECT_TRUE(same(expected.zero_point_bytes, result.zero_point)) << name(codes);
@@ -228,7 +199,7 @@ TEST(EncodeCompressedTensors, takes_ranges_of_longer_rows) {
         parameters.columns = 1;
         parameters.wanted = 6;
         parameters.ranges = ranges.data();
-        const Result alone = compressed(parameters, codes);
+        const StoredParts alone = compressed(parameters, codes);
         EXPECT_TRUE(same(expected.scale_bytes, alone.scale)) << name(codes);
         EXPECT_TRUE(same(expected.zero_point_bytes, alone.zero_point)) << name(codes);
       }
@@ -379,7 +350,7 @@ TEST(EncodeCompressedTensors, searches_for_ranges) {
         compress(x, rows, columns, codes, expected);
         Tile tile = tile_of(source, rows, columns, ElementType::kF16);
         tile.wanted = kAllRoles;
-        const Result result = compressed(tile, codes);
+        const StoredParts result = compressed(tile, codes);
         EXPECT_TRUE(same(expected.scale_bytes, result.scale)) << name(codes) << " " << rows << " x " << columns;
         EXPECT_TRUE(same(expected.zero_point_bytes, result.zero_point)) << name(codes);
         EXPECT_TRUE(same(expected.data_bytes, result.data)) << name(codes);

@@ -114,6 +114,46 @@ std::vector<float> restored(const Encoded& encoded, const Shape& shape, const Co
   return {x, x + shape.rows * shape.columns};
 }
 
+/// A result, with copies of its parts.
+struct StoredParts {
+  Encoded encoded;
+  std::vector<uint8_t> data, scale, zero_point, global_scale;
+};
+
+template <class Codes>
+StoredParts encoded_parts(const Tile& tile, const Codes& codes) {
+  StoredParts parts;
+  const auto memory = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, parts.encoded); });
+  parts.data = byte_values(parts.encoded.data);
+  parts.scale = byte_values(parts.encoded.scale);
+  parts.zero_point = byte_values(parts.encoded.zero_point);
+  parts.global_scale = byte_values(parts.encoded.global_scale);
+  return parts;
+}
+
+struct Decoded {
+  Status status;
+  std::vector<float> x;
+};
+
+template <class Codes>
+Decoded decoded_parts(const StoredParts& parts, size_t rows, size_t columns, const Codes& codes) {
+  const codecs::Stored stored = {.rows = static_cast<uint32_t>(rows),
+                                 .columns = static_cast<uint32_t>(columns),
+                                 .data = part_of(parts.data),
+                                 .scale = part_of(parts.scale),
+                                 .zero_point = part_of(parts.zero_point),
+                                 .global_scale = part_of(parts.global_scale)};
+  const float* x = nullptr;
+  Arena arena(kEachPiece);
+  const Status status = decode(stored, codes, arena, x);
+  return {status, status == Status::kOk ? std::vector<float>(x, x + rows * columns) : std::vector<float>()};
+}
+
+/// The code of the nearest value of a small float, of two equally near ones the even code.
+inline uint8_t nearest_code(float x, Minifloat format) { return reference::encode_minifloat(x, format, Overflow::kSaturate); }
+inline float value_of(uint8_t code, Minifloat format) { return static_cast<float>(reference::minifloat_value(code, format)); }
+
 inline double squared_error(std::span<const float> x, std::span<const float> y) {
   double sum = 0;
   for (size_t i = 0; i < x.size(); i++) sum += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);

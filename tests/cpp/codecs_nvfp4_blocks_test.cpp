@@ -18,24 +18,10 @@ using codecs::ValueRange;
 
 constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
 
-double scale_of(uint8_t byte) {
-  const int exponent = byte >> 3, fraction = byte & 7;
-  return exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
-}
-
-/// The nearest scale, of two equally near ones the even byte.
-uint8_t nearest_scale(double x) {
-  int best = 0;
-  for (int byte = 1; byte < 127; byte++) {
-    const double now = std::fabs(x - scale_of(static_cast<uint8_t>(byte)));
-    const double before = std::fabs(x - scale_of(static_cast<uint8_t>(best)));
-    if (now < before || (now == before && byte % 2 == 0)) best = byte;
-  }
-  return static_cast<uint8_t>(best);
-}
+constexpr Minifloat kScale = Minifloat::kFloat8E4M3FN;
 
 /// The nearest value, of two equally near ones the smaller.
-uint8_t nearest_code(double x) {
+uint8_t nearest_smaller(double x) {
   size_t best = 0;
   for (size_t i = 1; i < std::size(kMagnitudes); i++) {
     if (std::fabs(std::fabs(x) - kMagnitudes[i]) < std::fabs(std::fabs(x) - kMagnitudes[best])) best = i;
@@ -52,9 +38,9 @@ std::vector<uint8_t> oracle(const std::vector<float>& x, float global) {
       const float* from = x.data() + i + 16 * s;
       float amax = 0;
       for (size_t j = 0; j < 16; j++) amax = std::max(amax, std::fabs(from[j]));
-      scales.push_back(nearest_scale(amax / 6.0f / global));
-      const auto scale = static_cast<float>(scale_of(scales.back())) * global;
-      const auto code = [&](size_t j) { return scale > 0 ? nearest_code(from[j] / scale) : uint8_t{0}; };
+      scales.push_back(nearest_code(amax / 6.0f / global, kScale));
+      const auto scale = value_of(scales.back(), kScale) * global;
+      const auto code = [&](size_t j) { return scale > 0 ? nearest_smaller(from[j] / scale) : uint8_t{0}; };
       for (size_t j = 0; j < 8; j++) codes.push_back(static_cast<uint8_t>(code(j) | code(j + 8) << 4));
     }
     blocks.insert(blocks.end(), scales.begin(), scales.end());
@@ -67,7 +53,7 @@ std::vector<float> restored(const std::vector<uint8_t>& blocks, float global) {
   std::vector<float> x;
   for (size_t at = 0; at < blocks.size(); at += 36) {
     for (size_t s = 0; s < 4; s++) {
-      const auto scale = blocks[at + s] == 127 ? 0.0f : static_cast<float>(scale_of(blocks[at + s])) * global;
+      const auto scale = blocks[at + s] == 127 ? 0.0f : value_of(blocks[at + s], kScale) * global;
       for (size_t j = 0; j < 16; j++) {
         const uint8_t code = blocks[at + 4 + 8 * s + j % 8] >> (j < 8 ? 0 : 4) & 15;
         x.push_back(static_cast<float>((code & 8) != 0 ? -kMagnitudes[code & 7] : kMagnitudes[code]) * scale);

@@ -18,23 +18,8 @@ using codecs::Sharing;
 using codecs::Stored;
 using codecs::ValueRange;
 
-struct Parts {
-  Encoded encoded;
-  std::vector<uint8_t> data, scale, zero_point;
-};
-
 template <class Codes>
-Parts encoded(const Tile& tile, const Codes& codes) {
-  Parts parts;
-  const auto memory = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, parts.encoded); });
-  parts.data = byte_values(parts.encoded.data);
-  parts.scale = byte_values(parts.encoded.scale);
-  parts.zero_point = byte_values(parts.encoded.zero_point);
-  return parts;
-}
-
-template <class Codes>
-std::vector<float> decoded(size_t rows, size_t columns, const Parts& parts, const Codes& codes) {
+std::vector<float> decoded(size_t rows, size_t columns, const StoredParts& parts, const Codes& codes) {
   const Stored stored = {static_cast<uint32_t>(rows), static_cast<uint32_t>(columns), part_of(parts.data), part_of(parts.scale),
                          part_of(parts.zero_point)};
   std::vector<float> result(rows * columns);
@@ -160,7 +145,7 @@ TEST(EncodeDequantizeLinear, makes_what_the_formulas_of_onnxruntime_say) {
             Tile tile = tile_of(source, rows, columns, ElementType::kF32);
             tile.wanted = roles(true);
             const Expected expected = expected_linear(x, rows, columns, codes);
-            const Parts parts = encoded(tile, codes);
+            const StoredParts parts = encoded_parts(tile, codes);
             ASSERT_TRUE(same_problem({}, parts.encoded.problem));
             EXPECT_TRUE(same(bytes_of_values(expected.scale), parts.scale));
             EXPECT_TRUE(same(packed(expected.zero_point, bits), parts.zero_point));
@@ -184,7 +169,7 @@ TEST(EncodeDequantizeLinear, makes_the_same_of_pieces_with_known_ranges) {
       const DequantizeLinear codes = {.symmetric = false, .sharing = sharing, .search = search};
       Tile tile = tile_of(source, rows, columns, ElementType::kF32);
       tile.wanted = roles(true);
-      const Parts whole = encoded(tile, codes);
+      const StoredParts whole = encoded_parts(tile, codes);
       const ValueRange* ranges = nullptr;
       uint32_t count = 0;
       Problem problem;
@@ -194,14 +179,14 @@ TEST(EncodeDequantizeLinear, makes_the_same_of_pieces_with_known_ranges) {
       Tile piece = tile_of(source, rows - 20, columns, ElementType::kF32);
       piece.source = {tile.source.data + 20 * columns * 4, (rows - 20) * columns * 4};
       piece.ranges = ranges + (sharing == Sharing::kRows ? 20 : 0);
-      const Parts part = encoded(piece, codes);
+      const StoredParts part = encoded_parts(piece, codes);
       EXPECT_TRUE(same({whole.data.begin() + 20 * columns, whole.data.end()}, part.data));
       // Scales alone, without a source.
       Tile parameters = tile;
       parameters.wanted = 6;
       parameters.ranges = ranges;
       parameters.source = {};
-      const Parts alone = encoded(parameters, codes);
+      const StoredParts alone = encoded_parts(parameters, codes);
       EXPECT_TRUE(same(whole.scale, alone.scale));
       EXPECT_TRUE(same(whole.zero_point, alone.zero_point));
     }
@@ -252,9 +237,9 @@ TEST(EncodeDequantizeLinear, loses_no_more_with_a_search) {
   for (const Sharing sharing : {Sharing::kTile, Sharing::kRows, Sharing::kColumns, Sharing::kColumnBlocks}) {
     DequantizeLinear codes = {.bits = 4, .sharing = sharing, .block_size = 32};
     const Tile tile = tile_of(source, 64, 128, ElementType::kF32);
-    const double plain = encoded(tile, codes).encoded.sums.squared_error;
+    const double plain = encoded_parts(tile, codes).encoded.sums.squared_error;
     codes.search = true;
-    EXPECT_LE(encoded(tile, codes).encoded.sums.squared_error, plain);
+    EXPECT_LE(encoded_parts(tile, codes).encoded.sums.squared_error, plain);
   }
 }
 
@@ -268,7 +253,7 @@ TEST(EncodeDequantizeLinear, raises_scales_to_the_least_one) {
       Tile tile = tile_of(x, 3, 2, ElementType::kF32);
       tile.importance = weighed ? importance.data() : nullptr;
       tile.wanted = roles(false);
-      const Parts parts = encoded(tile, codes);
+      const StoredParts parts = encoded_parts(tile, codes);
       std::vector<float> scales(3);
       std::memcpy(scales.data(), parts.scale.data(), 12);
       EXPECT_GT(scales[0], 0.005f);
@@ -287,14 +272,14 @@ TEST(EncodeDequantizeLinear, names_what_cannot_be_stored) {
     const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
     DequantizeLinear codes = {.sharing = sharing, .block_size = 16};
     const Tile tile = tile_of(source, 40, 40, ElementType::kF32);
-    EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 700, -HUGE_VAL}, encoded(tile, codes).encoded.problem));
+    EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 700, -HUGE_VAL}, encoded_parts(tile, codes).encoded.problem));
     x[700] = 0;
     x[900] = 1e8;
     x[901] = -1e9;
     codes.scale = ElementType::kF16;
     const std::vector<uint8_t> large = reference::store_elements(x, ElementType::kF32);
     const size_t worst = sharing == Sharing::kColumns || sharing == Sharing::kColumnBlocks ? 900 : 901;
-    const Problem problem = encoded(tile_of(large, 40, 40, ElementType::kF32), codes).encoded.problem;
+    const Problem problem = encoded_parts(tile_of(large, 40, 40, ElementType::kF32), codes).encoded.problem;
     EXPECT_TRUE(same_problem({ProblemKind::kOverflow, worst, worst == 901 ? -1e9f : 1e8f}, problem));
   }
 }
@@ -343,7 +328,7 @@ TEST(EncodeMatMulNBits, makes_what_mlas_makes) {
           }
           Tile tile = tile_of(source, rows, columns, ElementType::kF32);
           tile.wanted = roles(!symmetric);
-          const Parts parts = encoded(tile, codes);
+          const StoredParts parts = encoded_parts(tile, codes);
           ASSERT_TRUE(same_problem({}, parts.encoded.problem));
           EXPECT_TRUE(same(bytes_of_values(expected.scale), parts.scale)) << bits << symmetric << transposed << k;
           EXPECT_TRUE(same(data, parts.data)) << bits << symmetric << transposed << k;
@@ -368,9 +353,9 @@ TEST(EncodeMatMulNBits, loses_less_with_a_search) {
     MatMulNBits codes = {.symmetric = symmetric};
     Tile tile = tile_of(source, 256, 24, ElementType::kF32);
     tile.wanted = roles(!symmetric);
-    const double plain = encoded(tile, codes).encoded.sums.squared_error;
+    const double plain = encoded_parts(tile, codes).encoded.sums.squared_error;
     codes.search = true;
-    EXPECT_LT(encoded(tile, codes).encoded.sums.squared_error, 0.95 * plain);
+    EXPECT_LT(encoded_parts(tile, codes).encoded.sums.squared_error, 0.95 * plain);
   }
 }
 
@@ -386,7 +371,7 @@ TEST(EncodeMatMulNBits, fits_scales_and_zero_points_to_the_codes) {
   tile.wanted = roles(true);
   for (const bool floats : {false, true}) {
     const MatMulNBits codes = {.symmetric = false, .transposed = true, .search = true, .float_zero_points = floats};
-    const Parts parts = encoded(tile, codes);
+    const StoredParts parts = encoded_parts(tile, codes);
     ASSERT_TRUE(same_problem({}, parts.encoded.problem));
     const std::vector<float> y = decoded(kColumns, kBlock, parts, codes);
     // Sums of 512 squares in float32, in another order.
@@ -422,7 +407,7 @@ TEST(EncodeMatMulNBits, loses_less_with_float_zero_points) {
   tile.wanted = roles(true);
   const auto error = [&](bool search, bool floats) {
     const MatMulNBits codes = {.symmetric = false, .search = search, .float_zero_points = floats};
-    return encoded(tile, codes).encoded.sums.squared_error;
+    return encoded_parts(tile, codes).encoded.sums.squared_error;
   };
   // A step of 2/15 in place of 4/15, and its square.
   EXPECT_LT(error(false, true), 0.35 * error(false, false));
@@ -437,7 +422,7 @@ TEST(EncodeMatMulNBits, stores_blocks_of_one_value_with_float_zero_points) {
     tile.wanted = roles(true);
     for (const bool search : {false, true}) {
       const MatMulNBits codes = {.symmetric = false, .transposed = true, .search = search, .float_zero_points = true};
-      EXPECT_EQ(decoded(2, 32, encoded(tile, codes), codes), std::vector<float>(64, static_cast<float>(value)));
+      EXPECT_EQ(decoded(2, 32, encoded_parts(tile, codes), codes), std::vector<float>(64, static_cast<float>(value)));
     }
   }
 }
@@ -452,9 +437,9 @@ TEST(EncodeMatMulNBits, rounds_scales_to_float16_before_it_makes_codes) {
     return all;
   }();
   MatMulNBits codes = {.transposed = true};
-  const Parts wide = encoded(tile, codes);
+  const StoredParts wide = encoded_parts(tile, codes);
   codes.scale = ElementType::kF16;
-  const Parts narrow = encoded(tile, codes);
+  const StoredParts narrow = encoded_parts(tile, codes);
   const std::vector<double> scales = reference::load_elements(wide.scale, ElementType::kF32);
   std::vector<uint8_t> expected = reference::store_elements(scales, ElementType::kF16);
   // A scale without a finite reciprocal is 0, and so is one below float16.
@@ -468,10 +453,10 @@ TEST(EncodeMatMulNBits, rounds_scales_to_float16_before_it_makes_codes) {
 }
 
 /// Encodes pieces of `step` rows into the memory of one tile.
-Parts encoded_in_pieces(const std::vector<float>& x, size_t rows, size_t step, ElementType type, MatMulNBits codes) {
+StoredParts encoded_in_pieces(const std::vector<float>& x, size_t rows, size_t step, ElementType type, MatMulNBits codes) {
   const size_t columns = x.size() / rows;
   codes.all_rows = static_cast<uint32_t>(rows);
-  Parts parts;
+  StoredParts parts;
   Arena arena(kEachPiece);
   for (size_t row = 0; row < rows; row += step) {
     const size_t some = std::min(step, rows - row);
@@ -502,10 +487,10 @@ TEST(EncodeMatMulNBits, makes_the_same_of_a_tile_in_pieces) {
         const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, kRows, kColumns, bits, 100), type);
         Tile tile = tile_of(source, kRows, kColumns, type);
         tile.wanted = roles(!symmetric);
-        const Parts whole = encoded(tile, codes);
+        const StoredParts whole = encoded_parts(tile, codes);
         // Steps of an odd number of blocks end within a byte of zero points.
         for (const size_t step : {16, 48, 112, 192}) {
-          const Parts pieces = encoded_in_pieces(floats_of(source, type), kRows, step, type, codes);
+          const StoredParts pieces = encoded_in_pieces(floats_of(source, type), kRows, step, type, codes);
           EXPECT_TRUE(same(whole.data, pieces.data)) << bits << " " << step;
           EXPECT_TRUE(same(whole.scale, pieces.scale)) << bits << " " << step;
           EXPECT_TRUE(same(whole.zero_point, pieces.zero_point)) << bits << " " << step;
@@ -547,7 +532,7 @@ TEST(EncodeMatMulNBits, names_nan_before_an_overflow) {
   const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
   const MatMulNBits codes = {.scale = ElementType::kF16};
   EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 119, HUGE_VAL},
-                           encoded(tile_of(source, 40, 3, ElementType::kF32), codes).encoded.problem));
+                           encoded_parts(tile_of(source, 40, 3, ElementType::kF32), codes).encoded.problem));
 }
 
 TEST(EncodeMatMulNBits, names_what_cannot_be_stored) {
@@ -555,12 +540,12 @@ TEST(EncodeMatMulNBits, names_what_cannot_be_stored) {
   x[50] = std::nan("");
   std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
   EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 50, std::nan("")},
-                           encoded(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{}).encoded.problem));
+                           encoded_parts(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{}).encoded.problem));
   x[50] = 1e7;
   source = reference::store_elements(x, ElementType::kF32);
-  EXPECT_TRUE(
-      same_problem({ProblemKind::kOverflow, 50, 1e7f},
-                   encoded(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{.scale = ElementType::kF16}).encoded.problem));
+  EXPECT_TRUE(same_problem(
+      {ProblemKind::kOverflow, 50, 1e7f},
+      encoded_parts(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{.scale = ElementType::kF16}).encoded.problem));
   Arena arena;
   Encoded result;
   EXPECT_EQ(encode(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{.bits = 3}, arena, result), Status::kBadDType);
@@ -583,7 +568,7 @@ TEST(EncodeMatMulBnb4, takes_the_nearest_value_of_the_codebook) {
       const std::vector<float> x = floats_of(source, ElementType::kF32);
       Tile tile = tile_of(source, rows, columns, ElementType::kF32);
       tile.wanted = roles(false);
-      const Parts parts = encoded(tile, codes);
+      const StoredParts parts = encoded_parts(tile, codes);
       ASSERT_TRUE(same_problem({}, parts.encoded.problem));
       ASSERT_EQ(parts.data.size(), k * n / 2);
       std::vector<float> absmax(k * n / 16);
@@ -618,7 +603,7 @@ TEST(EncodeCast, saturates_if_that_is_wanted) {
   const double smallest = std::ldexp(1.0, -24);
   const std::vector<double> x = {65504, 65519, 65520, -1e30, HUGE_VAL, -HUGE_VAL, 1, 0, -0.0, smallest / 2, -1e-30};
   const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
-  const Parts parts = encoded(tile_of(source, 1, x.size(), ElementType::kF32), codecs::Cast{ElementType::kF16, true});
+  const StoredParts parts = encoded_parts(tile_of(source, 1, x.size(), ElementType::kF32), codecs::Cast{ElementType::kF16, true});
   const std::vector<double> expected = {65504, 65504, 65504, -65504, HUGE_VAL, -HUGE_VAL, 1, 0, 0, smallest, -smallest};
   EXPECT_TRUE(same_problem({}, parts.encoded.problem));
   EXPECT_EQ(reference::load_elements(parts.data, ElementType::kF16), expected);
@@ -632,7 +617,8 @@ TEST(EncodeCast, saturates_wherever_a_value_stands) {
     x[at] = 1e30;
     x[(at + 700) % x.size()] = 1e-30;
     const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
-    const Parts parts = encoded(tile_of(source, 1, x.size(), ElementType::kF32), codecs::Cast{ElementType::kF16, true});
+    const StoredParts parts =
+        encoded_parts(tile_of(source, 1, x.size(), ElementType::kF32), codecs::Cast{ElementType::kF16, true});
     x[at] = 65504;
     x[(at + 700) % x.size()] = std::ldexp(1.0, -24);
     EXPECT_EQ(reference::load_elements(parts.data, ElementType::kF16), x) << at;
