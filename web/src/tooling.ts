@@ -39,7 +39,6 @@ export { mostHeldBack } from './formats/held-back.js';
 export { NamePattern } from './formats/name-pattern.js';
 export type { HostReady } from './formats/onnx/run/host.js';
 export { decodeMessage, encodeMessage } from './formats/onnx/run/message.js';
-export { onnxFolder } from './formats/onnx/signature.js';
 export {
   aFile,
   type Flag,
@@ -68,7 +67,7 @@ export type {
 } from './formats/run.js';
 export type { ComparedTensor } from './model/compare.js';
 export type { SizePoint, TypeFit } from './model/fit.js';
-export { folderRank, modelInFolder, pipelineIndex, pipelinePart } from './model/folder.js';
+export { folderRank, modelInFolder, onnxFolder, pipelineIndex, pipelinePart } from './model/folder.js';
 export { urlOfText } from './model/given-input.js';
 export { ruleFrom, rulesFrom, rulesText } from './model/mixture-rules.js';
 export { type Preset, presets } from './model/names.js';

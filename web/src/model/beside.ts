@@ -8,8 +8,8 @@ import { type ByteSource, type FileInput, isMissing, quoted, tooLongError } from
 import { type InputNotes, openInput } from '../files/open.js';
 import { decodedName } from '../files/url.js';
 import type { OpenFile } from '../formats/format.js';
-import { onnxFolder } from '../formats/onnx/signature.js';
 import { signatures } from '../formats/signatures.js';
+import { onnxFolder } from './folder.js';
 
 /** Names of files that accompany a model, and names of indices, which list the files of a model. */
 const besides = /\.(json|txt|model|jinja|md)$/i;

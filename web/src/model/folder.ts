@@ -2,7 +2,6 @@
 import { ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { ioError, quoted } from '../files/bytes.js';
-import { onnxFolder } from '../formats/onnx/signature.js';
 import { signatures } from '../formats/signatures.js';
 
 /** Most models that an error lists. */
@@ -47,6 +46,9 @@ export const pipelineIndex = 'model_index.json';
 export function pipelinePart(folders: readonly string[]): string | undefined {
   return ['transformer', 'unet'].find((part) => folders.includes(part));
 }
+
+/** The folder in which models of transformers.js lie, beside the settings of a model. */
+export const onnxFolder = 'onnx';
 
 /**
  * Path of the model in a folder of the system, or in a folder in that: the one of a pipeline of diffusers, or of transformers.js.

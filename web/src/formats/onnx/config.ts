@@ -2,7 +2,6 @@
 import { ScalepointError } from '../../core/errors.js';
 import type { Sidecar } from '../options.js';
 import { checkConfig, configSidecar } from '../safetensors/config.js';
-import { onnxFolder } from './signature.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -48,7 +47,7 @@ export const transformersSidecar: Sidecar = {
   planned: 'transformersConfig',
   entry: 'kv_cache_dtype',
   isCompleted: true,
-  inParentOf: onnxFolder,
+  inParentOf: 'onnx',
   merge,
   // Entries of other results stay.
   without: () => undefined,

@@ -36,9 +36,6 @@ function isTag(byte: number): boolean {
   return numberTags.includes(byte) || bytesTags.includes(byte);
 }
 
-/** The folder in which models of transformers.js lie, beside the settings of a model. */
-export const onnxFolder = 'onnx';
-
 /**
  * The dtype of transformers.js 3 that loads a file of this name; undefined for types that it does not know. Reference: the package
  * @huggingface/transformers 3.8.1, src/utils/dtypes.js.
