@@ -271,6 +271,9 @@ describe('a damaged file', () => {
       withBytes(bytes, 'alive', (to) => to.fill(255)),
       /beyond the last|removed/,
     );
+    // 100 vectors are all of the first 96 bits and four more.
+    const bit = (place: number) => (to: Uint8Array) => to.set([to[place >> 3]! | (1 << (place & 7))], place >> 3);
+    for (const place of [100, 127]) await expectBad(withBytes(bytes, 'alive', bit(place)), /beyond the last/);
     await expectBad(
       withBytes(bytes, 'alive', (to) => to.fill(0)),
       /removed/,
