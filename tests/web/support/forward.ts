@@ -251,6 +251,33 @@ function attend(
   });
 }
 
+export const dot = (a: Vector, b: Vector) => a.reduce((sum, v, i) => sum + v * b[i]!, 0);
+export const sigmoid = (v: number) => 1 / (1 + Math.exp(-v));
+
+/**
+ * What the heads of each query mix of the values, one after the other. Heads of queries share those of keys where there are fewer.
+ * @param score the score of a key by its product with the query; -Infinity leaves it out
+ * @param sinks scores without values, one for each head
+ */
+export function mixed(
+  queries: readonly Vector[][],
+  keys: readonly Vector[][],
+  values: readonly Vector[][],
+  score: (product: number, query: number, key: number, head: number) => number,
+  sinks?: ArrayLike<number>,
+): Vector[] {
+  return queries.map((heads, t) =>
+    joined(
+      heads.map((query, h) => {
+        const of = Math.floor((h * keys[0]!.length) / heads.length);
+        const scores = keys.map((key, s) => score(dot(query, key[of]!), t, s, h));
+        const shares = softmax(sinks === undefined ? scores : [...scores, sinks[h]!]);
+        return values.map((value, s) => scaled(value[of]!, shares[s]!)).reduce(add);
+      }),
+    ),
+  );
+}
+
 export const slices = (x: Vector, size: number) =>
   Array.from({ length: x.length / size }, (_, i) => x.slice(i * size, (i + 1) * size));
 
@@ -386,7 +413,6 @@ function expertOf(read: Reader, { experts, stacked, reached }: Decoder, prefix: 
 function mixture(read: Reader, model: Decoder, prefix: string, x: Vector): Vector {
   const { experts, usedExperts, shares: wish = { of: 'chosen' }, shared, sharedFused, sharedGate } = model;
   const scores = read.linear(`${prefix}${experts!.router}`, x);
-  const sigmoid = (v: number) => 1 / (1 + Math.exp(-v));
   const all = wish.of === 'sigmoid' ? [...scores].map(sigmoid) : wish.of === 'all' ? softmax([...scores]) : [...scores];
   const bias = wish.bias === undefined ? undefined : read.get(prefix + wish.bias).values;
   const rank = (e: number) => all[e]! + (bias?.[e] ?? 0);

@@ -7,17 +7,14 @@ import { convertHuggingface } from '../../../../web/src/conversions/huggingface/
 import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '../../support/decoder-cases.js';
 import { common, norms, prefix, tiedOutside } from '../../support/decoder-tables.js';
 import {
-  add,
   type Decoder,
-  joined,
+  mixed,
   multiply,
   type Reader,
   rotaryFrequencies,
   rotate,
-  scaled,
   silu,
   slices,
-  softmax,
   type Vector,
 } from '../../support/forward.js';
 import { bytesOf, safetensors, type TestTensor } from '../../support/models.js';
@@ -44,18 +41,8 @@ const attend =
     const heads = (name: string) => x.map((one) => slices(product(read, `${own}${name}_proj`, one), 16));
     const turned = (all: Vector[][]) => all.map((own, t) => own.map((head) => rotate(head, t, frequencies, 1)));
     const [q, k, v] = [turned(heads('q')), turned(heads('k')), heads('v')];
-    return q.map((queries, t) => {
-      const mixed = queries.map((query, h) => {
-        const of = Math.floor(h / 2);
-        const scores = k.map((keys, s) =>
-          s > t ? -Infinity : multiply(query, keys[of]!).reduce((a, b) => a + b, 0) / 4,
-        );
-        return softmax(scores)
-          .map((share, s) => scaled(v[s]![of]!, share))
-          .reduce(add);
-      });
-      return product(read, `${own}o_proj`, read.rms(own + norm, joined(mixed), 1e-5, 0));
-    });
+    const all = mixed(q, k, v, (score, t, s) => (s > t ? -Infinity : score / 4));
+    return all.map((one) => product(read, `${own}o_proj`, read.rms(own + norm, one, 1e-5, 0)));
   };
 
 const grow =

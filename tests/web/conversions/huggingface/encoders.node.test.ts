@@ -4,17 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../../web/src/conversions/huggingface/convert.js';
 import type { Conversion } from '../../../../web/src/conversions/recipe.js';
 import { furthest } from '../../support/decoder-tables.js';
-import {
-  add,
-  decoderStates,
-  encoderVectors,
-  gelu,
-  joined,
-  multiply,
-  Reader,
-  slices,
-  softmax,
-} from '../../support/forward.js';
+import { add, decoderStates, encoderVectors, gelu, mixed, multiply, Reader, slices } from '../../support/forward.js';
 import { NativeModel } from '../../support/llama-run.js';
 import { needNative } from '../../support/native.js';
 import { fileOf, folderOf, type Weight, type Weights } from '../../support/recipes.js';
@@ -446,19 +436,10 @@ describe('Jina v2', () => {
       const [q, k, v] = ['query', 'key', 'value'].map((name) =>
         x.map((one) => slices(read.linear(`${p}attention.self.${name}`, one), 16)),
       ) as [Float64Array[][], Float64Array[][], Float64Array[][]];
+      const all = mixed(q, k, v, (product, t, s, h) => product / 4 - Math.abs(t - s) * 4 ** -(h + 1));
       x = x.map((one, t) => {
-        const heads = q[t]!.map((query, h) => {
-          const scores = k.map((key, s) => {
-            const score = multiply(query, key[h]!).reduce((a, b) => a + b, 0) / 4;
-            return score - Math.abs(t - s) * 4 ** -(h + 1);
-          });
-          const mixed = softmax(scores).map((share, s) => v[s]![h]!.map((value) => value * share));
-          return mixed.reduce(add);
-        });
-        const y = norm(
-          `${p}attention.output.LayerNorm`,
-          add(one, read.linear(`${p}attention.output.dense`, joined(heads))),
-        );
+        const output = read.linear(`${p}attention.output.dense`, all[t]!);
+        const y = norm(`${p}attention.output.LayerNorm`, add(one, output));
         const both = read.linear(`${p}mlp.gated_layers`, y);
         const inner = multiply(gelu(both.slice(0, 96)), both.slice(96));
         return norm(`${p}mlp.layernorm`, add(y, read.linear(`${p}mlp.wo`, inner)));
@@ -728,34 +709,16 @@ describe('an encoder of T5', () => {
     const stack = encoded === undefined ? 'encoder' : 'decoder';
     const read = new Reader(weights);
     const norm = (name: string, x: Float64Array) => read.rms(name, x, 1e-6, 0);
-    const attend = (
-      of: string,
-      x: Float64Array[],
-      seen: readonly Float64Array[],
-      offset: (s: number) => Float64Array[],
-    ) => {
+    type Offset = (t: number, s: number, h: number) => number;
+    const attend = (of: string, x: Float64Array[], seen: readonly Float64Array[], offset: Offset) => {
       const heads = (name: string, all: readonly Float64Array[]) =>
         all.map((one) => slices(read.linear(`${of}.${name}`, one), 24));
-      const [q, k, v] = [heads('q', x), heads('k', seen), heads('v', seen)];
-      return q.map((queries, t) => {
-        const offsets = offset(t);
-        const mixed = queries.map((query, h) => {
-          const scores = k.map((keys, s) => multiply(query, keys[h]!).reduce((a, b) => a + b, offsets[s]![h]!));
-          return softmax(scores)
-            .map((share, s) => v[s]![h]!.map((value) => value * share))
-            .reduce(add);
-        });
-        return read.linear(`${of}.o`, joined(mixed));
-      });
+      const all = mixed(heads('q', x), heads('k', seen), heads('v', seen), (product, ...at) => product + offset(...at));
+      return all.map((one) => read.linear(`${of}.o`, one));
     };
-    // What each head adds to the scores of a query: by distances, nothing, or so much that none is left.
     const biases = `${stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight`;
-    const near = (t: number) =>
-      ids.map((_, s) =>
-        encoded !== undefined && s > t
-          ? new Float64Array(4).fill(-Infinity)
-          : read.row(biases, bucketOf(s - t, 8, encoded === undefined)),
-      );
+    const near: Offset = (t, s, h) =>
+      encoded !== undefined && s > t ? -Infinity : read.row(biases, bucketOf(s - t, 8, encoded === undefined))[h]!;
     let x = ids.map((id) => read.row('shared.weight', id));
     for (let i = 0; i < 3; i++) {
       const of = `${stack}.block.${i}.layer.`;
@@ -764,7 +727,7 @@ describe('an encoder of T5', () => {
       x = x.map((one, t) => add(one, own[t]!));
       if (encoded !== undefined) {
         const asking = x.map((one) => norm(`${of}1.layer_norm`, one));
-        const crossed = attend(`${of}1.EncDecAttention`, asking, encoded, () => encoded.map(() => new Float64Array(4)));
+        const crossed = attend(`${of}1.EncDecAttention`, asking, encoded, () => 0);
         x = x.map((one, t) => add(one, crossed[t]!));
       }
       const last = `${of}${encoded === undefined ? 1 : 2}`;

@@ -13,14 +13,14 @@ import { attention, furthest, gated, headNorms, largest, prefix } from '../../su
 import {
   add,
   bareNorm,
-  joined,
+  dot,
+  mixed,
   multiply,
   Reader,
   rotaryFrequencies,
   rotate,
   scaled,
   slices,
-  softmax,
   tableGelu,
   type Vector,
 } from '../../support/forward.js';
@@ -117,7 +117,6 @@ const model: DecoderCase = {
   },
 };
 
-const dot = (a: Vector, b: Vector) => a.reduce((sum, v, i) => sum + v * b[i]!, 0);
 const length = (x: Vector) => Math.sqrt(dot(x, x));
 const norm = (read: Reader, name: string, x: Vector) => read.rms(name, x, epsilon, 0);
 
@@ -147,16 +146,10 @@ function attended(
       values: x.map((one) => heads('v', one).map((head) => bareNorm(head, epsilon))),
     });
   const { keys, values } = held.get(isFull(layer))!;
-  return x.map((one, t) => {
-    const mixed = turned('q', one, t).map((query, h) => {
-      const of = Math.floor(h / 2);
-      const shares = softmax(
-        keys.map((key, s) => (s > t || (!isFull(layer) && t - s >= 4) ? -Infinity : dot(query, key[of]!))),
-      );
-      return shares.map((share, s) => scaled(values[s]![of]!, share)).reduce(add);
-    });
-    return read.linear(`${p}o_proj`, joined(mixed));
-  });
+  const queries = x.map((one, t) => turned('q', one, t));
+  const sees = (t: number, s: number) => s <= t && (isFull(layer) || t - s < 4);
+  const all = mixed(queries, keys, values, (product, t, s) => (sees(t, s) ? product : -Infinity));
+  return all.map((one) => read.linear(`${p}o_proj`, one));
 }
 
 /** States of a token that a layer predicts for its four states, or corrects by what it made of the first. */

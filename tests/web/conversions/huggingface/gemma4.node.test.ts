@@ -13,7 +13,7 @@ import {
   add,
   bareNorm,
   tableGelu as gelu,
-  joined,
+  mixed,
   multiply,
   Reader,
   rotate,
@@ -232,21 +232,11 @@ function logitsOf(weights: Weights, { layers = 0, config: own = {} }: DecoderCas
       });
     }
     const { keys, values } = held.get(isFull)!;
+    const sees = (t: number, s: number) => s <= t && (isFull || t - s < 4);
+    const all = mixed(queries, keys, values, (product, t, s) => (sees(t, s) ? product : -Infinity));
     states = states.map((state, t) => {
-      const mixed = queries[t]!.map((query, h) => {
-        const of = Math.floor(h / (4 / keys[0]!.length));
-        const shares = softmax(
-          keys.map((key, s) => {
-            if (s > t || (!isFull && t - s >= 4)) return -Infinity;
-            return multiply(query, key[of]!).reduce((a, b) => a + b, 0);
-          }),
-        );
-        return shares.map((share, s) => scaled(values[s]![of]!, share)).reduce(add);
-      });
-      const attended = add(
-        state,
-        norm(`${p}post_attention_layernorm`, read.linear(`${p}self_attn.o_proj`, joined(mixed))),
-      );
+      const output = read.linear(`${p}self_attn.o_proj`, all[t]!);
+      const attended = add(state, norm(`${p}post_attention_layernorm`, output));
       const dense = (one: Vector) =>
         read.linear(
           `${p}mlp.down_proj`,

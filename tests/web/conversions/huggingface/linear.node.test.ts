@@ -2,14 +2,16 @@ import { type DecoderCase, type FolderJson, testDecoders, testRefusals } from '.
 import { common, gated, type Keys, outside, prefix } from '../../support/decoder-tables.js';
 import {
   type Decoder,
+  dot,
   joined,
+  mixed,
   multiply,
   type Reader,
   rotaryFrequencies,
   rotate,
+  sigmoid,
   silu,
   slices,
-  softmax,
   type Vector,
 } from '../../support/forward.js';
 
@@ -17,8 +19,6 @@ import {
 const [keyHeads, valueHeads, size, seen] = [2, 4, 16, 4];
 const each = valueHeads / keyHeads;
 
-const sigmoid = (v: number) => 1 / (1 + Math.exp(-v));
-const dot = (a: Vector, b: Vector) => a.reduce((sum, v, i) => sum + v * b[i]!, 0);
 const unit = (x: Vector) => x.map((v) => v / Math.sqrt(dot(x, x) + 1e-6));
 
 /** Projections of a token: queries, keys and values side by side, gates, and for each head of values two numbers. */
@@ -93,17 +93,10 @@ function gatedAttention(read: Reader, own: string, x: readonly Vector[]): Vector
   const both = x.map((one) => slices(read.linear(`${own}q_proj`, one), 32));
   const keys = x.map((one, t) => slices(read.linear(`${own}k_proj`, one), 16).map((head) => turned('k_norm', head, t)));
   const values = x.map((one) => slices(read.linear(`${own}v_proj`, one), 16));
-  return both.map((heads, t) => {
-    const mixed = heads.map((head, h) => {
-      const query = turned('q_norm', head.slice(0, 16), t);
-      const of = Math.floor(h / 2);
-      const shares = softmax(keys.map((key, s) => (s > t ? -Infinity : dot(query, key[of]!) / 4)));
-      const sum = new Float64Array(16);
-      for (const [s, share] of shares.entries()) for (let i = 0; i < 16; i++) sum[i]! += share * values[s]![of]![i]!;
-      return sum.map((v, i) => v * sigmoid(head[16 + i]!));
-    });
-    return read.linear(`${own}o_proj`, joined(mixed));
-  });
+  const queries = both.map((heads, t) => heads.map((head) => turned('q_norm', head.slice(0, 16), t)));
+  const gates = both.map((heads) => joined(heads.map((head) => head.slice(16).map(sigmoid))));
+  const all = mixed(queries, keys, values, (product, t, s) => (s > t ? -Infinity : product / 4));
+  return all.map((one, t) => read.linear(`${own}o_proj`, multiply(one, gates[t]!)));
 }
 
 const attend =

@@ -5,7 +5,9 @@ import { common, type Keys, norms, outside, permuted, prefix } from '../../suppo
 import {
   add,
   type Decoder,
+  dot,
   joined,
+  mixed,
   multiply,
   type Reader,
   rotaryFrequencies,
@@ -13,7 +15,6 @@ import {
   scaled as scaledBy,
   silu,
   slices,
-  softmax,
   type Vector,
 } from '../../support/forward.js';
 import { bytesOf, safetensors } from '../../support/models.js';
@@ -21,7 +22,6 @@ import { weightsOfTable } from '../../support/tensor-table.js';
 import { decoderConfig, plainTokenizer } from '../../support/tiny-huggingface.js';
 
 const softplus = (v: number) => Math.log1p(Math.exp(v));
-const dot = (a: Vector, b: Vector) => a.reduce((sum, v, i) => sum + v * b[i]!, 0);
 
 /** A convolution over 4 tokens with a bias, then SiLU. */
 function convolved(read: Reader, name: string, x: readonly Vector[]): Vector[] {
@@ -122,14 +122,8 @@ function attention(
       slices(read.linear(`${own}${name}_proj`, one), 16).map((head) => (name === 'v' ? head : turn(head, t))),
     ),
   ) as [Vector[][], Vector[][], Vector[][]];
-  return q.map((heads, t) => {
-    const mixed = heads.map((query, h) => {
-      const of = Math.floor(h / 2);
-      const shares = softmax(k.map((keys, s) => (s > t ? -Infinity : dot(query, keys[of]!) * factor)));
-      return v.map((values, s) => values[of]!.map((one) => one * shares[s]!)).reduce(add);
-    });
-    return read.linear(`${own}o_proj`, joined(mixed));
-  });
+  const all = mixed(q, k, v, (product, t, s) => (s > t ? -Infinity : product * factor));
+  return all.map((one) => read.linear(`${own}o_proj`, one));
 }
 
 /** Mamba 2 in the first and third layer of Granite. */

@@ -20,11 +20,14 @@ import {
 import {
   add,
   type Decoder,
+  dot,
   gelu,
   joined,
+  mixed,
   multiply,
   rotaryFrequencies,
   rotate,
+  sigmoid,
   silu,
   slices,
   softmax,
@@ -36,14 +39,11 @@ import { weightsOfTable } from '../../support/tensor-table.js';
 /** As in logits.node.test.ts: a table of GELU in half precision. */
 const nearGelu = 3e-3;
 
-const sigmoid = (v: number) => 1 / (1 + Math.exp(-v));
-const dot = (a: Vector, b: Vector) => a.reduce((sum, v, i) => sum + v * b[i]!, 0);
-
 /** The indices of the largest numbers. */
 const best = (all: readonly number[], count: number) =>
   [...all.keys()].sort((a, b) => all[b]! - all[a]!).slice(0, count);
 
-/** Attention of each head by itself. `sinks`: scores without values, one for each head. */
+/** Attention of each head by itself. */
 function heads(
   queries: readonly Vector[],
   keys: readonly Vector[],
@@ -54,16 +54,7 @@ function heads(
   const [q, k, v] = [queries, keys, values].map((all, i) =>
     all.map((one) => slices(one, one.length / (i === 0 ? count.heads : count.keyHeads))),
   ) as [Vector[][], Vector[][], Vector[][]];
-  return q.map((own, t) =>
-    joined(
-      own.map((query, h) => {
-        const of = Math.floor((h * count.keyHeads) / count.heads);
-        const scores = k.map((key, s) => (s > t || t - s >= window ? -Infinity : dot(query, key[of]!) * scale));
-        const shares = softmax(sinks === undefined ? scores : [...scores, sinks[h]!]);
-        return v.map((value, s) => value[of]!.map((x) => x * shares[s]!)).reduce(add);
-      }),
-    ),
-  );
+  return mixed(q, k, v, (product, t, s) => (s > t || t - s >= window ? -Infinity : product * scale), sinks);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------- GPT-2
@@ -203,8 +194,8 @@ const llama4: DecoderCase = {
           ),
         );
       const v = x.map((one) => read.linear(`${p}self_attn.v_proj`, one));
-      const mixed = heads(turn('q'), turn('k'), v, { scale: 1 / 4 }, { heads: 4, keyHeads: 2 });
-      return mixed.map((one) => read.linear(`${p}self_attn.o_proj`, one));
+      const all = heads(turn('q'), turn('k'), v, { scale: 1 / 4 }, { heads: 4, keyHeads: 2 });
+      return all.map((one) => read.linear(`${p}self_attn.o_proj`, one));
     },
     grow(read, p, x) {
       const own = `${p}feed_forward.`;
@@ -280,8 +271,8 @@ const gptOss: DecoderCase = {
         all.map((one, t) => joined(slices(one, 16).map((head) => rotate(head, t, frequencies, 1))));
       const sinks = read.get(`${p}self_attn.sinks`).values;
       const wish = { scale: 1 / 4, window: layer % 2 === 0 ? 4 : Infinity, sinks };
-      const mixed = heads(turn(part('q')), turn(part('k')), part('v'), wish, { heads: 4, keyHeads: 2 });
-      return mixed.map((one) => read.linear(`${p}self_attn.o_proj`, one));
+      const all = heads(turn(part('q')), turn(part('k')), part('v'), wish, { heads: 4, keyHeads: 2 });
+      return all.map((one) => read.linear(`${p}self_attn.o_proj`, one));
     },
     grow(read, p, x) {
       const scores = [...read.linear(`${p}mlp.router`, x)];
@@ -325,8 +316,8 @@ const latent: NonNullable<Decoder['attend']> = (read, p, _layer, x) => {
     joined(all.map((head) => joined([head.slice(0, 12), turn(compressed[t]!.slice(32), t)]))),
   );
   const values = both.map((all) => joined(all.map((head) => head.slice(12))));
-  const mixed = heads(queries, keys, values, { scale: 1 / Math.sqrt(20) }, { heads: 4, keyHeads: 4 });
-  return mixed.map((one) => read.linear(`${own}o_proj`, one));
+  const all = heads(queries, keys, values, { scale: 1 / Math.sqrt(20) }, { heads: 4, keyHeads: 4 });
+  return all.map((one) => read.linear(`${own}o_proj`, one));
 };
 
 /** DeepSeek's experts. `correct`: V3's shares, and its choice by groups. */
