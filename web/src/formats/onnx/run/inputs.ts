@@ -2,6 +2,7 @@
 import { fromHalf } from '../../../codecs/floats-in.js';
 import { rangeError } from '../../../core/errors.js';
 import { exactly, ofType, oneOf } from '../../../core/option-problem.js';
+import { uniform } from '../../../core/uniform.js';
 import { type FileInput, quoted } from '../../../files/bytes.js';
 import type { ReadOptionFile } from '../../format.js';
 import type { BackendJob, InputArray, InputOptions, ModelInputs } from '../../run.js';
@@ -146,17 +147,6 @@ function shapeOf(
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ values
-
-/** Generator of numbers in [0, 1), determined by a seed (mulberry32). */
-function uniform(seed: number): () => number {
-  let state = seed | 0;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** Random values: normally distributed floats, indices within their table, masks of ones. */
 function randomValues(
