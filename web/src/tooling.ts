@@ -35,7 +35,7 @@ export {
 export { show } from './core/show.js';
 export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { towerArchitecture } from './formats/gguf/signature.js';
-export { mostHeldBack } from './formats/held-back.js';
+export { mostShare } from './formats/held-back.js';
 export { NamePattern } from './formats/name-pattern.js';
 export type { HostReady } from './formats/onnx/run/host.js';
 export { decodeMessage, encodeMessage } from './formats/onnx/run/message.js';

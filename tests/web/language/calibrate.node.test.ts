@@ -4,6 +4,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { generator } from '../../../scripts/storyteller/stories.mjs';
 import { calibrateModel, type DataProgress, inspectModel, quantizeModel, readFloats } from '../../../web/src/model.js';
 import { importanceOf, madeUp, storyteller } from '../support/divergence.js';
 import { madeUpLlama } from '../support/made-up-llama.js';
@@ -71,6 +72,50 @@ describe('calibrateModel', () => {
       { kind: 'fewTokens', seen: 10, tokens: 400, vocabulary: expect.any(Number) },
     ]);
     expect(await notesOn(drawn(400))).toEqual([]);
+  });
+
+  it('adds random tokens to the data of moments', async () => {
+    const file = madeUpLlama({ layers: 1, width: 64 });
+    const ids = drawn(70);
+    const options = { chunkSize: 10, moments: true, workers: 0 };
+    const random = generator(1);
+    const others = Uint32Array.from({ length: 70 }, () => Math.floor(random() * 512));
+    const momentsOf = async (data: Uint32Array<ArrayBuffer>, more: object) => {
+      const made = await calibrateModel(file, data, { ...options, ...more });
+      const bytes = (await made.moments?.bytes()) as Uint8Array<ArrayBuffer>;
+      const { tensors, metadata } = await inspectModel(bytes);
+      const values = new Map<string, Float32Array>();
+      for (const { name } of tensors) values.set(name, (await readFloats(bytes, name)).data);
+      return { made, metadata, values };
+    };
+    const parts = (tokens: Uint32Array, isTaken: (chunk: number) => boolean) =>
+      tokens.filter((_, i) => isTaken(Math.floor(i / 10)));
+
+    // Chunks 1 and 5 of each part are held back.
+    const both = await momentsOf(ids, { heldBack: 0.25, mix: 0.5 });
+    expect(both.made).toMatchObject({ tokens: 140, mixedTokens: 70, chunks: 14, heldBackChunks: 4, notes: [] });
+    expect(both.metadata).toMatchObject({ tokens: '100', heldBackTokens: '40', mixedTokens: '70' });
+    for (const [end, isHeld] of [
+      ['', false],
+      ['.heldBack', true],
+    ] as const) {
+      const all = [ids, others].flatMap((tokens) => [...parts(tokens, (i) => [1, 5].includes(i) === isHeld)]);
+      const alone = await momentsOf(Uint32Array.from(all), { heldBack: 0, mix: 0 });
+      expect(alone.made).toMatchObject({ mixedTokens: 0 });
+      expect(Object.keys(alone.metadata)).not.toContain('mixedTokens');
+      for (const [name, values] of alone.values) {
+        if (!name.endsWith('.diagonal')) expect(both.values.get(name + end), name).toEqual(values);
+      }
+    }
+    const mixedTokens = async (more: object) =>
+      (await calibrateModel(file, ids, { chunkSize: 20, ...more })).mixedTokens;
+    expect(await mixedTokens({ moments: true })).toBe(20);
+    // The importance of a text is that of llama-imatrix.
+    expect(await mixedTokens({})).toBe(0);
+    await expect(mixedTokens({ mix: 0.25 })).rejects.toMatchObject({ option: 'mix' });
+    for (const mix of [-0.1, 0.51, Number.NaN, '0.1']) {
+      await expect(mixedTokens({ moments: true, mix })).rejects.toMatchObject({ option: 'mix' });
+    }
   });
 
   it('writes a file whole or not at all', async () => {

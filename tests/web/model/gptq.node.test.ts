@@ -41,7 +41,7 @@ beforeAll(async () => {
     ['made up', madeUp()],
     ['storyteller', await storyteller()],
   ] as const) {
-    const statistics = await calibrateModel(file, drawn(4096, 5), { chunkSize, moments: true });
+    const statistics = await calibrateModel(file, drawn(4096, 5), { chunkSize, moments: true, mix: 0 });
     cases.set(name, { file, statistics });
   }
 });
@@ -177,7 +177,7 @@ describe('quantizeModel with gptq', () => {
   it('keeps plain codes where GPTQ is worse on held-back data', async () => {
     const { file } = caseOf('made up');
     // Too few tokens for the columns: errors go to inputs that these do not have, but others do.
-    const few = await calibrateModel(file, drawn(128, 5), { chunkSize, moments: true, heldBack: 0.5 });
+    const few = await calibrateModel(file, drawn(128, 5), { chunkSize, moments: true, heldBack: 0.5, mix: 0 });
     const bytes = await few.moments!.bytes();
     const { tensors } = await inspectModel(bytes);
     const worse = 'blk.1.attn_output.weight';
@@ -446,7 +446,7 @@ describe('calibrateModel with moments', () => {
       [0.25, [1, 5, 9, 10]],
       [0.5, [1, 3, 5, 7, 9, 10]],
     ] as const) {
-      const options = { chunkSize, moments: true, heldBack };
+      const options = { chunkSize, moments: true, heldBack, mix: 0 };
       const statistics = await calibrateModel(file, ids, options);
       expect(statistics).toMatchObject({ tokens: ids.length, chunks: 11, heldBackChunks: held.length });
       const bytes = await statistics.moments!.bytes();

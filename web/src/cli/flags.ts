@@ -287,6 +287,12 @@ export const calibrateFlags = {
     about:
       'with --moments: the share of chunks or samples that is held back to judge codes by, which takes as much room again; 0 to 0.5 (default 0.125)',
   },
+  mix: {
+    type: 'string',
+    value: 'SHARE',
+    about:
+      'with --moments, not for ONNX: the share of random tokens, which are added to the text; 0 to 0.5 (default 0.25)',
+  },
   ranges: {
     type: 'boolean',
     about:
@@ -300,7 +306,7 @@ export const calibrateFlags = {
   force: { type: 'boolean', short: 'f', about: 'replace OUT if it exists, and an interrupted run with other data' },
   quiet,
   ...common(
-    '{ file, output, tokens, chunks, weights, size, peakBytes }; with --moments and --ranges also { moments: { path, size }, ranges: { path, size } }; for ONNX also { unreached }',
+    '{ file, output, tokens, mixedTokens, chunks, weights, size, peakBytes }; with --moments and --ranges also { moments: { path, size }, ranges: { path, size } }; for ONNX also { unreached }',
   ),
 } as const;
 

@@ -8,7 +8,7 @@ import {
   type LanguageEvaluation,
   planModel,
 } from '../model.js';
-import { grouped, momentsEnd, mostHeldBack, rangesEnd, type UnreachedWeight, whole, without } from '../tooling.js';
+import { grouped, momentsEnd, mostShare, rangesEnd, type UnreachedWeight, whole, without } from '../tooling.js';
 import { calibrateFlags, evaluateFlags } from './flags.js';
 import { type Input, withInput } from './input.js';
 import { checkFilesApart, type WrittenFile } from './overlap.js';
@@ -148,12 +148,12 @@ function unreachedLines(unreached: readonly UnreachedWeight[]): string[] {
   });
 }
 
-/** The share of --held-back. @throws UsageError */
-function heldBackOf(text: string | undefined, moments = false): number | undefined {
+/** The share of --held-back or --mix. @throws UsageError */
+function shareIn(values: { readonly moments?: boolean }, flag: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  if (!moments) throw new UsageError('--held-back goes with --moments');
-  if (/^\d*\.?\d+$/.test(text) && Number(text) <= mostHeldBack) return Number(text);
-  throw wrongFlag('held-back', { kind: 'number', min: 0, max: mostHeldBack }, text);
+  if (values.moments !== true) throw new UsageError(`--${flag} goes with --moments`);
+  if (/^\d*\.?\d+$/.test(text) && Number(text) <= mostShare) return Number(text);
+  throw wrongFlag(flag, { kind: 'number', min: 0, max: mostShare }, text);
 }
 
 /** Writes the importance of a model's weights. Returns the exit code. */
@@ -171,7 +171,8 @@ export async function calibrate(args: string[]): Promise<number> {
   if (files !== undefined && other !== undefined) throw wrongFlag('data', without(`--${other}`));
   const data = files === undefined ? await dataOf(values, 'calibrate') : { files };
   const sizes = { ...sizesOf(values), ...(dim === undefined ? {} : { run: { dimensions: dimensionsOf(dim) } }) };
-  const heldBack = heldBackOf(values['held-back'], values.moments);
+  const heldBack = shareIn(values, 'held-back', values['held-back']);
+  const mix = shareIn(values, 'mix', values.mix);
   const signal = abortOnSignal(
     resume
       ? 'interrupted; --resume goes on behind the last finished layer or sample'
@@ -191,10 +192,11 @@ export async function calibrate(args: string[]): Promise<number> {
       ].map((path) => ({ flag: 'output', path }));
       await checkFilesApart(written, input, { words: values });
       // Run the model.
-      const wanted = { moments: values.moments, heldBack, ranges: values.ranges };
+      const wanted = { moments: values.moments, heldBack, mix, ranges: values.ranges };
       const options = { ...sizes, ...wanted, output, overwrite: force, resume, signal, onProgress };
       const {
         tokens,
+        mixedTokens,
         chunks,
         heldBackChunks,
         weights,
@@ -220,6 +222,7 @@ export async function calibrate(args: string[]): Promise<number> {
           file: input.name,
           output,
           tokens,
+          mixedTokens,
           chunks,
           weights,
           notes,
@@ -228,7 +231,8 @@ export async function calibrate(args: string[]): Promise<number> {
           peakBytes: peakBytes(),
         });
       } else if (!quiet) {
-        const rows = unreached === undefined ? counted(tokens, 'token') : counted(chunks, 'sample');
+        const random = mixedTokens ? ` (${mixedTokens.toLocaleString('en')} of them random)` : '';
+        const rows = unreached === undefined ? `${counted(tokens, 'token')}${random}` : counted(chunks, 'sample');
         const [to, blocks] = unreached === undefined ? ['Q4_K_M', 'Q4_K_M'] : ['q4 --range mse', 'q4'];
         const lines = [
           `${printable(output)}: ${counted(weights.length, 'weight')}, ${rows}, ${formatBytes(size)}`,

@@ -1,19 +1,19 @@
-/** The share of a model's data that takes no part in its second moments, so that codes made by these can be judged on it. */
+/** Shares of the data of second moments: what takes no part in them, so that codes made by these can be judged on it, and what is mixed in. */
 import { rangeError } from '../core/errors.js';
 import { mention, onlyWith } from '../core/option-problem.js';
 
-/** Share of chunks or samples that is held back by default. */
-const usualHeldBack = 0.125;
+/** Shares by default: of chunks or samples that are held back, and of random tokens. */
+const usualShares = { heldBack: 0.125, mix: 0.25 };
 
 /** Largest share. */
-export const mostHeldBack = 0.5;
+export const mostShare = 0.5;
 
 /** The share that an option means. @throws RangeError */
-export function heldBackShare(given: unknown, moments: boolean): number {
-  if (given === undefined) return moments ? usualHeldBack : 0;
-  if (!moments) throw rangeError('heldBack', onlyWith('moments', true), given);
-  if (typeof given !== 'number' || !(given >= 0 && given <= mostHeldBack)) {
-    throw rangeError('heldBack', { kind: 'number', min: 0, max: mostHeldBack }, given);
+export function momentsShare(option: keyof typeof usualShares, given: unknown, moments: boolean): number {
+  if (given === undefined) return moments ? usualShares[option] : 0;
+  if (!moments) throw rangeError(option, onlyWith('moments', true), given);
+  if (typeof given !== 'number' || !(given >= 0 && given <= mostShare)) {
+    throw rangeError(option, { kind: 'number', min: 0, max: mostShare }, given);
   }
   return given;
 }

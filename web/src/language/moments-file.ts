@@ -1,7 +1,7 @@
 /**
  * Files of second moments, in the layout of safetensors. For each distinct input of weights, under the name of the first of them in llama.cpp's
  * names: the square of means of products, and `NAME.diagonal`, its diagonal. If data was held back, `NAME.heldBack` is the square of that
- * data. The metadata name the entry of every weight, and hold the number of tokens, and of those that were held back.
+ * data. The metadata name the entry of every weight, and hold the number of tokens, and of those that were held back, or are random.
  */
 import type { ByteSink } from '../files/sinks.js';
 
@@ -18,6 +18,8 @@ interface CountedTokens {
   readonly tokens: number;
   /** Further tokens, which were held back. */
   readonly heldBack: number;
+  /** Count of all these that are random. */
+  readonly mixed?: number;
 }
 
 /** Value of `format` in the metadata. */
@@ -30,11 +32,15 @@ export class MomentsLayout {
   readonly size: number;
   readonly #places = new Map<string, number>();
 
-  constructor(inputs: readonly SharedInputs[], { tokens, heldBack }: CountedTokens) {
+  constructor(inputs: readonly SharedInputs[], { tokens, heldBack, mixed = 0 }: CountedTokens) {
     const weights = inputs.flatMap(({ names: [first, ...others] }) =>
       [first, ...others].map((name) => [name, first] as const),
     );
-    const counts = { tokens: String(tokens), ...(heldBack > 0 && { heldBackTokens: String(heldBack) }) };
+    const counts = {
+      tokens: String(tokens),
+      ...(heldBack > 0 && { heldBackTokens: String(heldBack) }),
+      ...(mixed > 0 && { mixedTokens: String(mixed) }),
+    };
     const entries: Record<string, unknown> = {
       __metadata__: { format: formatName, ...counts, ...Object.fromEntries(weights) },
     };

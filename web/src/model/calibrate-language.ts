@@ -1,5 +1,6 @@
 /** Statistics of language models that are run a layer at a time. */
 import { type Note, noteOf } from '../core/note.js';
+import { uniform } from '../core/uniform.js';
 import type { ModelOutput } from '../files/sinks.js';
 import { isHeldBack, tooFewToHoldBack } from '../formats/held-back.js';
 import type { MomentsFile } from '../formats/statistics.js';
@@ -21,6 +22,8 @@ interface LanguageStatisticsOptions extends TextOptions {
   readonly heldBack: number;
   /** True if the caller gave it. */
   readonly isShareGiven: boolean;
+  /** The share of random tokens. */
+  readonly mix: number;
   readonly resume: boolean;
 }
 
@@ -28,26 +31,39 @@ interface LanguageStatisticsOptions extends TextOptions {
 interface LanguageStatistics extends Omit<MomentsFile, 'path'> {
   readonly notes: readonly Note[];
   readonly tokens: number;
+  readonly mixedTokens: number;
   readonly chunks: number;
   readonly heldBackChunks?: number | undefined;
   readonly weights: readonly string[];
   readonly moments?: MomentsFile | undefined;
 }
 
+/** Random tokens for a share of all tokens, in whole chunks. */
+function randomTokens(ids: Uint32Array, size: number, share: number, vocabulary: number): Uint32Array<ArrayBuffer> {
+  const chunks = Math.round((Math.floor(ids.length / size) * share) / (1 - share));
+  const random = uniform(1);
+  return Uint32Array.from({ length: chunks * size }, () => Math.floor(random() * vocabulary));
+}
+
 /**
- * Moves chunks that are held back to the end, where a shorter one stands already. With fewer than two whole chunks, nothing is held back.
+ * Puts what is held back of the data and of random tokens last, where a shorter chunk of the data stands already. With fewer than two whole
+ * chunks of data, nothing is held back.
  * @returns the tokens in this order, and how many of them are not held back
  */
-function heldBackLast(ids: Uint32Array<ArrayBuffer>, size: number, share: number) {
+function heldBackLast(ids: Uint32Array<ArrayBuffer>, mixed: Uint32Array, size: number, share: number) {
   const whole = Math.floor(ids.length / size);
-  if (share === 0 || whole < 2) return { texts: ids, fitted: ids.length };
-  const order = Array.from({ length: whole }, (_, i) => i);
-  const own = order.filter((i) => !isHeldBack(i, share));
-  const texts = ids.slice();
-  for (const [to, from] of [...own, ...order.filter((i) => isHeldBack(i, share))].entries()) {
-    texts.set(ids.subarray(from * size, (from + 1) * size), to * size);
-  }
-  return { texts, fitted: own.length * size };
+  const isHeld = (i: number) => whole >= 2 && isHeldBack(i, share);
+  const chunks = [ids.subarray(0, whole * size), mixed].flatMap((tokens) =>
+    Array.from({ length: tokens.length / size }, (_, i) => ({
+      chunk: tokens.subarray(i * size, (i + 1) * size),
+      held: isHeld(i),
+    })),
+  );
+  const own = chunks.filter(({ held }) => !held);
+  const texts = new Uint32Array(ids.length + mixed.length);
+  for (const [i, { chunk }] of [...own, ...chunks.filter(({ held }) => held)].entries()) texts.set(chunk, i * size);
+  texts.set(ids.subarray(whole * size), chunks.length * size);
+  return { texts, fitted: own.length === chunks.length ? texts.length : own.length * size };
 }
 
 /**
@@ -70,7 +86,7 @@ function fewTokensNotes(ids: Uint32Array, vocabulary: number): Note[] {
 export async function calibrateLanguage(
   opened: Opened,
   data: LanguageData,
-  { output, overwrite, moments, heldBack, isShareGiven, resume, ...own }: LanguageStatisticsOptions,
+  { output, overwrite, moments, heldBack, isShareGiven, mix, resume, ...own }: LanguageStatisticsOptions,
 ): Promise<LanguageStatistics> {
   const { signal } = own;
   const files = resume ? await import('./pass-state.js') : undefined;
@@ -84,7 +100,10 @@ export async function calibrateLanguage(
         const { forward, facts } = language;
         const limits = { vocabulary: forward.vocabulary, context: facts.context, beginning: language.beginning };
         const { ids, size } = await chunkedTokens('data', data, [opened], limits, own);
-        const { texts, fitted } = heldBackLast(beginTexts(ids, size, language.beginning), size, heldBack);
+        const mixed = randomTokens(ids, size, mix, forward.vocabulary);
+        const laidOut = heldBackLast(ids, mixed, size, heldBack);
+        const { fitted } = laidOut;
+        const texts = beginTexts(laidOut.texts, size, language.beginning);
         const held = texts.length - fitted;
         if (held === 0 && isShareGiven && heldBack > 0) {
           throw tooFewToHoldBack('data', ids.length, 2 * size, 'tokens');
@@ -111,7 +130,7 @@ export async function calibrateLanguage(
           const layers = Array.from({ length: facts.layers }, (_, i) => forward.inputsOf(i));
           const shared = [...layers.flat(), forward.head];
           const inputs = shared.map((one) => ({ ...one, heldBack: held > 0 }));
-          const layout = new MomentsLayout(inputs, { tokens: fitted, heldBack: held });
+          const layout = new MomentsLayout(inputs, { tokens: fitted, heldBack: held, mixed: mixed.length });
           const sink = second.sized(layout.size);
           const to = (await state?.moments(passed === undefined)) ?? sink;
           if (passed === undefined) await to.write(0, layout.header);
@@ -129,12 +148,17 @@ export async function calibrateLanguage(
         });
         await finishMoments();
         const chunks = Math.ceil(texts.length / size);
-        const { file, weights } = importanceOf(sums, chunks, size);
+        const { file, weights } = importanceOf(
+          sums,
+          chunks,
+          size,
+          mixed.length > 0 ? ['unnamed', 'random tokens'] : undefined,
+        );
         await main?.sized(file.length).write(0, file);
         const { path: _, ...result } = (main as NonNullable<typeof main>).result();
         const beside = second && { moments: second.result(), heldBackChunks: Math.ceil(held / size) };
-        const notes = fewTokensNotes(texts, forward.vocabulary);
-        return { tokens: texts.length, chunks, weights, notes, ...result, ...beside };
+        const notes = fewTokensNotes(beginTexts(ids, size, language.beginning), forward.vocabulary);
+        return { tokens: texts.length, mixedTokens: mixed.length, chunks, weights, notes, ...result, ...beside };
       }),
     );
     await state?.remove();

@@ -5,7 +5,7 @@ import { imported } from '../core/imported.js';
 import type { Note } from '../core/note.js';
 import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../files/sinks.js';
-import { heldBackShare } from '../formats/held-back.js';
+import { momentsShare } from '../formats/held-back.js';
 import type { ModelSamples, RunOptions, UnreachedWeight } from '../formats/run.js';
 import type { MomentsFile } from '../formats/statistics.js';
 import type { LanguageData } from '../language/tokens.js';
@@ -46,6 +46,13 @@ export interface CalibrateModelOptions extends TextOptions {
    */
   readonly heldBack?: number | undefined;
   /**
+   * With `moments`, for folders and GGUF files: the share of random tokens among all that are counted, from 0 to 0.5. Whole chunks of them are
+   * added to the tokens of the data, even over the vocabulary and the same in each run. So weights made by a text of one kind also hold for
+   * others. The importance counts them, too.
+   * @defaultValue 0.25
+   */
+  readonly mix?: number | undefined;
+  /**
    * For ONNX models, true: also collects the least and the largest element of each activation. `int8-static` takes the scales of its
    * activations from them, and `fp16`, `q4f16` and `q2f16` keep float32 where they reach beyond float16. With a path as `output`, they go to the file `OUTPUT.ranges.safetensors` beside it, otherwise to memory.
    * @defaultValue false
@@ -59,6 +66,8 @@ export interface CalibrateModelOptions extends TextOptions {
 export interface ModelStatistics {
   /** Tokens that were counted; for samples, the most rows that the inputs of a weight had. */
   readonly tokens: number;
+  /** Count of these tokens that are random; undefined for samples. */
+  readonly mixedTokens?: number | undefined;
   /** Chunks that the tokens were cut into, or samples. */
   readonly chunks: number;
   /** Count of these chunks or samples that were held back from the moments; undefined without moments. */
@@ -96,14 +105,15 @@ export async function calibrateModel(
   options: CalibrateModelOptions = {},
 ): Promise<ModelStatistics> {
   checkOptions(options, modelCalls().calibrateModel, modelCalls());
-  const { output, overwrite, moments, heldBack, ranges, resume, run = {}, ...others } = options;
+  const { output, overwrite, moments, heldBack, mix, ranges, resume, run = {}, ...others } = options;
   for (const [name, value] of Object.entries({ resume, moments, ranges })) {
     if (value !== undefined && typeof value !== 'boolean') throw typeError(name, ofType('boolean'), value);
   }
   const shares = {
-    heldBack: heldBackShare(heldBack, moments === true),
+    heldBack: momentsShare('heldBack', heldBack, moments === true),
     isShareGiven: heldBack !== undefined,
   };
+  const mixed = momentsShare('mix', mix, moments === true);
   checkRunOptions(run, ['runtime', 'dimensions']);
   checkTextOptions(others);
   if (data === undefined) throw typeError('data', ofType('string', 'Uint32Array', 'array'), data);
@@ -114,12 +124,13 @@ export async function calibrateModel(
       const all = { ...own, output, overwrite: overwrite === true, moments: moments === true, ...shares };
       const runs = await opened.format.runs?.(opened.model);
       if (runs !== undefined) {
+        if (mix !== undefined) throw rangeError('mix', { kind: 'onlyFor', files: 'folders and GGUF files' }, mix);
         const { calibrateRuns } = await imported(import('./calibrate-runs.js'));
         return calibrateRuns(opened, runs, data, { ...all, ranges: ranges === true, resume: resume === true, run });
       }
       if (ranges === true) throw rangeError('ranges', { kind: 'onlyFor', files: 'ONNX' }, ranges);
       const { calibrateLanguage } = await imported(import('./calibrate-language.js'));
-      return calibrateLanguage(opened, data as LanguageData, { ...all, resume: resume === true });
+      return calibrateLanguage(opened, data as LanguageData, { ...all, mix: mixed, resume: resume === true });
     }),
   );
 }

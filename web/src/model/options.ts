@@ -54,7 +54,7 @@ export function modelCalls() {
     compareModels: ['run', ...workNames],
     verifyModel: [...sidecarNames(), 'onProgress', 'signal'],
     evaluateModel: ['text', 'data', 'reference', 'resume', 'run', ...textNames],
-    calibrateModel: ['output', 'overwrite', 'moments', 'heldBack', 'ranges', 'resume', 'run', ...textNames],
+    calibrateModel: ['output', 'overwrite', 'moments', 'heldBack', 'mix', 'ranges', 'resume', 'run', ...textNames],
   } satisfies CallOptions;
 }
 

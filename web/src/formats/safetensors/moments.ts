@@ -12,7 +12,7 @@ function fail(message: string, tensor?: string, byteOffset?: number): never {
 /** Reads which weights a file has moments for, and their importance. @throws ScalepointError `BAD_FILE`, `IO` */
 export async function momentsIn(source: ByteSource): Promise<Pick<ModelMoments, 'weights' | 'importance'>> {
   const { tensors, metadata } = await readSafetensors(source);
-  const { format, tokens: _, heldBackTokens: __, ...entries } = metadata;
+  const { format, tokens: _, heldBackTokens: __, mixedTokens: ___, ...entries } = metadata;
   if (format !== 'scalepoint.moments')
     fail('this is not a file of second moments; make one by calibrating with moments');
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
