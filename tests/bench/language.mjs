@@ -70,14 +70,14 @@ export async function language({ load, calibrateModel, quantizeModel, report = (
     add({ operation: `forward, ${hidden} wide`, n, ms: { ours: forward, products }, ratios });
 
     // Second moments.
-    const moments = (await shortest(() => run({ moments: true }))) - forward;
+    const moments = (await shortest(() => run({ moments: true, mix: 0 }))) - forward;
     const pairs = layers * tokens * ((3 * hidden * (hidden + 1)) / 2 + (inner * (inner + 1)) / 2);
     add({ operation: 'moments', n: pairs, ms: { ours: moments }, ratios: { 'GMAC/s': pairs / moments / 1e6 } });
 
     // Factorization and updates of one matrix: GPTQ without what rounding to nearest takes.
     const square = 2048;
     await writeMadeLlama(folder, { ...sizes, layers: 1, hidden: square, inner: square, keyHeads: 16 });
-    const data = await calibrateModel(folder, ids(512), { workers: 0, moments: true });
+    const data = await calibrateModel(folder, ids(512), { workers: 0, moments: true, mix: 0 });
     const file = await (await quantizeModel(folder, { to: 'F32', missingBytes: 'keep', workers: 0 })).bytes();
     const rules = [
       { match: 'attn_output', to: 'Q4_0' },

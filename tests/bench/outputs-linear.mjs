@@ -25,7 +25,7 @@ const groupSize = 32;
 
 const weights = storyWeights(source);
 const texts = (seed) => Uint32Array.from(drawTexts(weights, { texts: 16, length, seed }).flatMap((ids) => [...ids]));
-const statistics = await calibrateModel(source, texts(1), { chunkSize: length, moments: true });
+const statistics = await calibrateModel(source, texts(1), { chunkSize: length, moments: true, mix: 0 });
 const judged = texts(2);
 const moments = await statistics.moments.bytes();
 const importance = new Blob([await statistics.bytes()]);

@@ -62,7 +62,7 @@ async function prepared(folder, { seeds, tokens }) {
     const known = new Map();
     /** @param {number} [heldBack] */
     const statisticsOf = async (heldBack) => {
-      const options = { chunkSize: textLength, moments: true, heldBack };
+      const options = { chunkSize: textLength, moments: true, heldBack, mix: 0 };
       if (!known.has(heldBack)) known.set(heldBack, await calibrateModel(file, joined(all.slice(0, half)), options));
       return known.get(heldBack);
     };

@@ -1,7 +1,7 @@
 // Shared by benchmarks of language models: texts that a model draws, divergences on them, and figures with standard errors.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { evaluateModel, readFloats } from '../../dist/model.js';
+import { evaluateModel, inspectModel, readFloats } from '../../dist/model.js';
 import { generator } from '../../scripts/storyteller/stories.mjs';
 
 /** y = x W'. @param {Float32Array} x @param {Float32Array} w @param {number} rows */
@@ -59,7 +59,10 @@ class Drawer {
         await read(`model.layers.${i}.${name}.weight`);
     }
     await read('model.norm.weight');
-    await read('lm_head.weight');
+    // Tied weights stand under either name.
+    const { tensors } = await inspectModel(file);
+    const names = ['lm_head.weight', 'model.embed_tokens.weight'];
+    await read(names.find((name) => tensors.some((tensor) => tensor.name === name)));
     return drawer;
   }
 
@@ -77,7 +80,7 @@ class Drawer {
     } = this.#config;
     const { num_key_value_heads: groups, rope_theta: base = 1e4, vocab_size: vocabulary } = this.#config;
     const head = d / heads;
-    const output = this.#weight('lm_head');
+    const output = this.#weight('lm_head') ?? this.#weight('model.embed_tokens');
     const x = output.slice(token * d, (token + 1) * d);
     const add = (y) => {
       for (let i = 0; i < d; i++) x[i] += y[i];
