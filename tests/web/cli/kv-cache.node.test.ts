@@ -65,7 +65,9 @@ describe('config.json', () => {
     const { code, stdout, stderr } = await run([input, '--to', 'fp16', '-o', 'out/onnx/', ...flags]);
     expect(code, stderr).toBe(0);
     expect(stdout).toContain('wrote out/config.json');
-    expect(stderr).toContain('which gets "transformers.js_config": {"kv_cache_dtype": {"fp16": "float16"}}');
+    expect(stderr).toContain(
+      'reads that from config.json: "transformers.js_config": {"kv_cache_dtype": {"fp16": "float16"}}',
+    );
     expect(await read('out/config.json')).toBe(written('fp16'));
     expect(await read('hf/config.json')).toBe(text);
     // Another result adds its entry, if it may.
@@ -103,7 +105,7 @@ describe('config.json', () => {
     await putFolder('');
     await mkdir(path('out'));
     const { stderr } = await run(['hf', '--to', 'fp16', '-o', 'out/', ...flags]);
-    expect(stderr).toContain('config.json, which was not found: add "transformers.js_config"');
+    expect(stderr).toContain('config.json, which was not found: "transformers.js_config"');
     await writeFile(path('hf/config.json'), text);
     await run(['hf', '--to', 'q4f16', '-o', 'out/', '--workers', '0']);
     expect(existsSync(path('out/config.json'))).toBe(false);
@@ -185,7 +187,7 @@ describe('the result of the call', () => {
       place(new File([text], 'config.json'), 'hf/config.json'),
     ];
     const { notes, transformersConfig, totals } = await planModel(files, options);
-    expect(notes).toContainEqual(expect.objectContaining({ kind: 'halfCaches', config: 'completed' }));
+    expect(notes).toContainEqual(expect.objectContaining({ kind: 'halfCaches', hasConfig: true }));
     expect(transformersConfig).toEqual({ kv_cache_dtype: { fp16: 'float16' } });
     const listed = await quantizeModel(files, { ...options, workers: 0 });
     expect(listed.config).toEqual(made.config);

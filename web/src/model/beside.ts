@@ -9,7 +9,6 @@ import { type InputNotes, openInput } from '../files/open.js';
 import { decodedName } from '../files/url.js';
 import type { OpenFile } from '../formats/format.js';
 import { signatures } from '../formats/signatures.js';
-import { onnxFolder } from './folder.js';
 
 /** Names of files that accompany a model, and names of indices, which list the files of a model. */
 const besides = /\.(json|txt|model|jinja|md)$/i;
@@ -126,8 +125,8 @@ export function besideOf(
           throw error;
         }
       };
-      // The settings of models for transformers.js lie above their folder.
-      const isInside = located.folder === onnxFolder && /\.onnx($|\?)/i.test(String(input));
+      // The settings of models for transformers.js lie above their folder onnx.
+      const isInside = located.folder === 'onnx' && /\.onnx($|\?)/i.test(String(input));
       const source = (await open(name)) ?? (isInside ? await open(`../${name}`) : undefined);
       if (source === undefined) return undefined;
       try {

@@ -57,19 +57,17 @@ export function beyondHalfNotes(nodes: readonly BeyondNode[], reached: number | 
 /**
  * Caches of a language model that are float16.
  * @param caches number of inputs and outputs
- * @param config what config.json says to transformers.js 3 about it: nothing, because the file was not found; what is completed; or the same
- *   already. Undefined if version 3 does not know the target.
+ * @param hasConfig true if the config.json that tells transformers.js 3 about them is at hand; undefined if version 3 does not know the target
  */
-export function cachesNote(caches: number, to: OnnxTarget, config?: 'missing' | 'completed' | 'told'): Note {
+export function cachesNote(caches: number, to: OnnxTarget, hasConfig?: boolean): Note {
   if (caches === 0) return noteOf('halfCaches', { caches }, 'the model has no caches of float32 that could be float16');
-  const entry = `"transformers.js_config": {"kv_cache_dtype": {"${to}": "float16"}}`;
-  const words = {
-    missing: `; transformers.js 3 reads that from config.json, which was not found: add ${entry}`,
-    completed: `; transformers.js 3 reads that from config.json, which gets ${entry}`,
-    told: '; config.json says so',
-  };
-  const text = `${caches} caches are float16${config === undefined ? '' : words[config]}`;
-  return noteOf('halfCaches', { caches, ...(config && { config }) }, text);
+  const where = `config.json${hasConfig ? '' : ', which was not found'}`;
+  const told = `; transformers.js 3 reads that from ${where}: "transformers.js_config": {"kv_cache_dtype": {"${to}": "float16"}}`;
+  return noteOf(
+    'halfCaches',
+    { caches, hasConfig },
+    `${caches} caches are float16${hasConfig === undefined ? '' : told}`,
+  );
 }
 
 /** Caches that stay float32, though config.json says otherwise. */

@@ -5,7 +5,7 @@ import { quoted } from '../../files/bytes.js';
 import type { FilePlan, PartsOf, PlannedTensor, SourceTensor } from '../format.js';
 import type { ActivationRanges, Statistics } from '../statistics.js';
 import { elementCount } from '../tensors.js';
-import { cacheTypeIn, transformersSidecar } from './config.js';
+import { cacheTypeIn } from './config.js';
 import { type Decisions, decide } from './decide/decide.js';
 import type { Keep, WeightDecision } from './decide/decision.js';
 import { type HalfNodes, lowestHalf } from './decide/half-nodes.js';
@@ -237,15 +237,9 @@ function loadedBytes({ tensors }: FilePlan, { decisions }: Decisions): number {
   }, 0);
 }
 
-/** The entry of config.json about caches in float16. */
-const halfCaches = (to: OnnxTarget) => ({ kv_cache_dtype: { [to]: 'float16' } });
-
-/** What config.json says about caches in float16; undefined for a target and for caches that transformers.js 3 does not know. */
-function toldBy({ proto }: OnnxModel, { to, config }: OnnxChoices): 'missing' | 'completed' | 'told' | undefined {
-  if (dtypeOfName(`_${to}.onnx`) === undefined || !proto.graph.inputs.some(isPast)) return undefined;
-  if (config === undefined) return 'missing';
-  return transformersSidecar.merge(config, halfCaches(to)) === config ? 'told' : 'completed';
-}
+/** True if there is the config.json that tells transformers.js 3 of caches; undefined if it does not know them, or the target. */
+const hasConfig = ({ proto }: OnnxModel, { to, config }: OnnxChoices): boolean | undefined =>
+  proto.graph.inputs.some(isPast) && dtypeOfName(`_${to}.onnx`) !== undefined ? config !== undefined : undefined;
 
 /** True if config.json says of caches in float32 that they are float16. */
 const hasWrongCaches = ({ proto }: OnnxModel, { to, config = {} }: OnnxChoices) =>
@@ -277,7 +271,7 @@ function notesOf(model: OnnxModel, choices: OnnxChoices, made: Decisions, plan: 
     ...(halves === undefined || halves.floats.size === 0 ? [] : [floatNodesNote(halves.floats)]),
     ...(halves === undefined ? [] : beyondHalfNotes(beyondNodes(halves), halves.reached)),
     ...(choices.kvCache === 'float16'
-      ? [cachesNote(halves?.caches.size ?? 0, choices.to, toldBy(model, choices))]
+      ? [cachesNote(halves?.caches.size ?? 0, choices.to, hasConfig(model, choices))]
       : []),
     ...(choices.kvCache !== 'float16' && hasWrongCaches(model, choices) ? [floatCachesNote(choices.to)] : []),
     ...(restored.length === 0 ? [] : [restoredNote(restored)]),
@@ -322,7 +316,8 @@ export function planOnnx(
     return part !== undefined && parameters.has(part.tensor) ? tensor : { ...tensor, infinities: true };
   });
   const notes = notesOf(model, choices, decisions, plan, partsOf);
-  const isTold = decisions.halves?.caches.size && toldBy(model, choices);
-  const sidecars = isTold ? [{ option: 'config', value: halfCaches(choices.to), base: choices.config }] : [];
+  const isTold = decisions.halves?.caches.size && hasConfig(model, choices) !== undefined;
+  const value = { kv_cache_dtype: { [choices.to]: 'float16' } };
+  const sidecars = isTold ? [{ option: 'config', value, base: choices.config }] : [];
   return { ...plan, ...data, tensors, notes, sidecars };
 }
